@@ -1,0 +1,58 @@
+# Finds the libtorch inside a pip wheel and makes the targets Libtorch::torch and, where the wheel's CUDA headers are
+# installed, Libtorch::nccl.
+#
+# Looked for, in this order: -DDDPRUN_TORCH=…/site-packages/torch, the environment variable of that name, .venv of
+# this repository. TorchConfig.cmake is not used: it insists on a CUDA toolkit, and links every CUDA library into every
+# program, which triples the start-up time. Importing torch_cpu and c10 alone does neither.
+
+if(NOT DDPRUN_TORCH AND DEFINED ENV{DDPRUN_TORCH})
+  set(DDPRUN_TORCH $ENV{DDPRUN_TORCH})
+endif()
+if(NOT DDPRUN_TORCH)
+  file(GLOB _candidates ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
+  list(SORT _candidates COMPARE NATURAL ORDER DESCENDING)
+  list(GET _candidates 0 DDPRUN_TORCH)
+endif()
+set(DDPRUN_TORCH "${DDPRUN_TORCH}" CACHE PATH "site-packages/torch of a pip wheel of libtorch")
+
+set(Libtorch_VERSION "")
+if(EXISTS "${DDPRUN_TORCH}/version.py")
+  file(STRINGS "${DDPRUN_TORCH}/version.py" _line REGEX "^__version__")
+  string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" Libtorch_VERSION "${_line}")
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Libtorch REQUIRED_VARS DDPRUN_TORCH Libtorch_VERSION VERSION_VAR Libtorch_VERSION
+  REASON_FAILURE_MESSAGE "no libtorch at '${DDPRUN_TORCH}': run scripts/setup.sh, or set DDPRUN_TORCH to the folder site-packages/torch of a pip-installed torch 2.11.0")
+
+if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
+  # c10d::Reducer's constructor and the gloo forward declarations are pinned to this release (docs in worker/runtime).
+  if(NOT Libtorch_VERSION VERSION_EQUAL 2.11.0)
+    message(WARNING "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}: ddprun is built and tested with 2.11.0")
+  endif()
+  set(Libtorch_LIBRARY_DIR ${DDPRUN_TORCH}/lib)
+  add_library(Libtorch::torch INTERFACE IMPORTED)
+  target_include_directories(Libtorch::torch SYSTEM INTERFACE
+    ${DDPRUN_TORCH}/include ${DDPRUN_TORCH}/include/torch/csrc/api/include)
+  target_compile_definitions(Libtorch::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  target_link_libraries(Libtorch::torch INTERFACE
+    ${Libtorch_LIBRARY_DIR}/libtorch_cpu.so ${Libtorch_LIBRARY_DIR}/libc10.so Threads::Threads)
+  # torch_cpu needs libcudart and libcupti and finds them beside itself through its own RPATH; the linker need not.
+  target_link_options(Libtorch::torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${Libtorch_LIBRARY_DIR})
+
+  get_filename_component(_site ${DDPRUN_TORCH} DIRECTORY)
+  file(GLOB _nccl_library ${_site}/nvidia/nccl/lib/libnccl.so.2)
+  if(EXISTS ${_site}/nvidia/cu13/include/cuda_runtime_api.h AND EXISTS ${_site}/nvidia/nccl/include/nccl.h
+     AND EXISTS ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so AND _nccl_library)
+    add_library(Libtorch::nccl INTERFACE IMPORTED)
+    target_include_directories(Libtorch::nccl SYSTEM INTERFACE
+      ${_site}/nvidia/cu13/include ${_site}/nvidia/nccl/include)
+    target_compile_definitions(Libtorch::nccl INTERFACE USE_C10D_NCCL)
+    target_link_libraries(Libtorch::nccl INTERFACE Libtorch::torch
+      ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so ${Libtorch_LIBRARY_DIR}/libc10_cuda.so ${_nccl_library})
+    message(STATUS "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, with NCCL headers: GPU support is built")
+  else()
+    message(STATUS "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, without the wheels' CUDA and NCCL headers: "
+                   "GPU support (backend nccl) is LEFT OUT; `pip install torch==2.11.0` brings them")
+  endif()
+endif()
