@@ -1,7 +1,5 @@
 #pragma once
 
-#include "rendezvous/base/clock.h"
-
 #include <chrono>
 #include <map>
 #include <optional>
@@ -10,37 +8,47 @@
 
 namespace ddprun::launcher {
 
-/// How a worker's stream is handled: torchrun's Std, the values of --redirects and --tee.
+/// How a worker's streams are handled: torchrun's Std, the values of --redirects and --tee. Two bits.
 enum class StdStream { kNone = 0, kOut = 1, kErr = 2, kBoth = 3 };
+
+inline bool has_stdout(StdStream streams) { return (static_cast<int>(streams) & 1) != 0; }
+inline bool has_stderr(StdStream streams) { return (static_cast<int>(streams) & 2) != 0; }
 
 /// "3" for all local ranks, or "0:1,12:3" by local rank (ranks that are not named: kNone).
 struct StreamMap {
   StdStream all = StdStream::kNone;
   std::map<int, StdStream> by_local_rank;
+
+  [[nodiscard]] StdStream of(int local_rank) const {
+    const auto found = by_local_rank.find(local_rank);
+    return found == by_local_rank.end() ? all : found->second;
+  }
 };
 
-/// The command line of `ddprun`, as written: flags with their defaults, nothing resolved against this machine.
-/// Filled by cli.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.
+/// The command line of `ddprun`, as written: flags with their defaults, nothing resolved against this
+/// machine. Filled by cli.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.
 struct Options {
   // World
   std::string nproc_per_node = "1";  ///< a number, or auto, cpu, gpu
-  std::string nnodes = "1:1";        ///< N or MIN:MAX
+  int min_nodes = 1;
+  int max_nodes = 1;
   bool standalone = false;
   int node_rank = 0;
   std::string master_addr = "127.0.0.1";
-  std::optional<int> master_port;  ///< torchrun: 29500 when static; ours too
+  std::optional<int> master_port;  ///< unset: a free port on one node, torchrun's 29500 on several
   std::string rdzv_backend = "static";
   std::string rdzv_endpoint;
   std::string rdzv_id = "none";
-  std::string rdzv_conf;
+  std::map<std::string, std::string> rdzv_conf;
   std::string local_addr;
   std::string role = "default";
 
   // Restarts and ends
   int max_restarts = 0;
-  std::optional<std::chrono::seconds> max_restarts_window;  ///< forget restarts older than this
+  std::optional<std::chrono::milliseconds> max_restarts_window;  ///< forget restarts older than this
   std::vector<int> no_restart_exit_codes{93};
-  double monitor_interval_s = 0.1;  ///< accepted for torchrun's sake: exits are events here, nothing is polled
+  double monitor_interval_s =
+      0.1;  ///< accepted for torchrun's sake: exits are events here, nothing is polled
   std::vector<std::string> signals_to_handle{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL
   std::optional<std::chrono::milliseconds> job_timeout;
@@ -51,27 +59,28 @@ struct Options {
   bool pass_local_rank = false;  ///< --local-rank=N as torch.distributed.launch did
   std::string entrypoint;        ///< job.json, script.py, module or program
   std::vector<std::string> entrypoint_args;
-  std::string backend;                         ///< empty: the job file's or the program's own choice
-  std::vector<std::string> config_overrides;   ///< --set /json/pointer=value, in order
+  std::string backend;                        ///< empty: the job file's or the program's own choice
+  std::vector<std::string> config_overrides;  ///< --set /json/pointer=value, in order
 
   // Placement
   bool virtual_local_rank = false;
   std::string numa_binding;  ///< empty, node, socket, exclusive, core-complex
 
   // Output and input
-  std::string log_dir;  ///< empty: a temporary one
+  std::string log_dir;  ///< empty: a temporary one; /dev/null: none
   StreamMap redirects;
   StreamMap tee;
   std::vector<int> local_ranks_filter;  ///< empty: all reach the console
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
-  bool prefix = false;        ///< rank and host before each console line
-  bool fold_lines = false;    ///< one line for what all ranks print
+  bool prefix = false;      ///< rank and host before each console line
+  bool fold_lines = false;  ///< one line for what all ranks print
   std::optional<int> stdin_local_rank;
-  std::optional<int> debug_rank;
-  std::vector<std::string> debug_command;  ///< e.g. {"gdb", "--args"}
+  std::optional<int> debug_rank;           ///< global rank
+  std::vector<std::string> debug_command;  ///< what that rank is started under, e.g. {"gdb", "--args"}
   std::string events_file;
 
+  bool verbose = false;
   bool dry_run = false;
 };
 

@@ -1,28 +1,15 @@
 #pragma once
 
+#include "launcher/host.h"
 #include "launcher/options.h"
-#include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/result.h"
 
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::launcher {
-
-/// What `plan` may know about this machine; filled by host.h, invented by tests.
-struct HostFacts {
-  std::string hostname;
-  int cpu_count = 1;              ///< CPUs this process may run on
-  int gpu_count = 0;              ///< as CUDA_VISIBLE_DEVICES and /dev/nvidia* tell, without opening CUDA
-  std::vector<std::string> visible_devices;  ///< entries of CUDA_VISIBLE_DEVICES, or "0", "1", …
-  std::vector<std::vector<int>> numa_nodes;  ///< CPUs of each NUMA node, from sysfs; empty when unknown
-  std::vector<std::vector<int>> sockets;     ///< CPUs of each socket
-  std::vector<int> gpu_numa_node;            ///< NUMA node of each visible device, -1 when unknown
-  std::string self_directory;                ///< where this binary lies: ddprun-worker is looked for there
-  std::vector<std::pair<std::string, std::string>> environment;  ///< inherited by the workers
-};
 
 /// The resolved job on this node: everything that is the same in every generation.
 struct Plan {
@@ -30,8 +17,15 @@ struct Plan {
   LocalWorldSize local_world_size{1};
   std::vector<std::string> command;  ///< argv of a worker, before ${local_rank} is filled in
   std::string title;                 ///< what reports call the job: the entry point as typed
-  std::string log_root;              ///< <log_dir>/<run_id>_<random>; absolute
-  std::string job_tag;               ///< unique to this invocation, in every worker's environment
+  std::string run_id;                ///< --rdzv-id, or a random one for --standalone
+  std::string master_addr;           ///< where workers find the store; RoundInfo repeats it
+  Port master_port;                  ///< port the store is served on; 0 lets the kernel choose
+  std::string log_root;  ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
+  bool log_root_is_temporary =
+      false;            ///< no --log-dir: the agent removes what is empty in it when the job succeeds
+  std::string job_tag;  ///< unique to this invocation, in every worker's environment
+  std::vector<int> signals_to_handle;  ///< signal numbers that end the job in order
+  std::vector<std::vector<int>> cpus;  ///< CPUs of each local rank; empty: not bound
   HostFacts host;
 };
 
@@ -49,24 +43,43 @@ struct RoundInfo {
   Port master_port;
 };
 
+/// Where one stream of a worker goes. Neither: /dev/null.
+struct StreamSpec {
+  bool to_file = false;    ///< <log_dir>/stdout.log or stderr.log
+  bool to_console = true;  ///< ddprun's own stdout or stderr
+  std::string prefix;      ///< before each console line; empty: the bytes pass as they are
+};
+
 /// One process to start, complete: process/spawn.h does exactly this and decides nothing.
 struct WorkerSpec {
   LocalRank local_rank;
   Rank rank;
-  std::vector<std::string> argv;         ///< argv[0] is looked up in PATH when it has no slash
+  std::vector<std::string> argv;         ///< argv[0] is an absolute path, or relative with a slash
   std::vector<std::string> environment;  ///< "NAME=value", complete
   std::vector<int> cpus;                 ///< empty: not bound
-  std::string log_dir;                   ///< attempt_N/<local_rank>; holds stdout.log, stderr.log, error.json
-  StdStream to_file = StdStream::kNone;     ///< streams written to log files
-  StdStream to_console = StdStream::kBoth;  ///< streams that reach the console
-  bool inherit_stdin = false;
+  std::string
+      log_dir;  ///< <log_root>/attempt_N/<local_rank> for stdout.log, stderr.log, error.json; empty: none
+  std::string error_file;  ///< what TORCHELASTIC_ERROR_FILE says; empty: none
+  StreamSpec out;
+  StreamSpec err;
+  bool inherit_stdin = false;  ///< otherwise /dev/null
 };
 
-/// Resolves options against the host. Errors (kUsage) name the flag, the value and what is allowed.
+/// Resolves options against the host and checks what can be checked before anything starts: the program is
+/// there (kNotFound: exit 127), a number of workers that this machine can hold, files that can be written.
+/// `random_suffix` makes the log directory's name and the job tag unique.
+/// Errors  kUsage, kNotFound or kOs; the message names the flag, the value, what is allowed and the next
+/// step.
 Result<Plan> make_plan(const Options& options, const HostFacts& host, const std::string& random_suffix);
 
 /// The workers of this node in one generation.
 std::vector<WorkerSpec> worker_specs(const Plan& plan, const RoundInfo& round);
+
+/// The round of a job on this node alone, for --dry-run and as the agent's start.
+RoundInfo single_node_round(const Plan& plan, Port port);
+
+/// <log_root>/attempt_<restart_count>; empty when there are no log files.
+std::string attempt_directory(const Plan& plan, int restart_count);
 
 /// --dry-run's text: argv, environment (what differs from ours), CPUs and devices of each worker.
 std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers);

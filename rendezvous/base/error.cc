@@ -11,6 +11,7 @@ std::string_view to_string(ErrorCode code) {
     case ErrorCode::kUsage: return "usage";
     case ErrorCode::kConfig: return "config";
     case ErrorCode::kNotFound: return "not found";
+    case ErrorCode::kCannotExecute: return "cannot execute";
     case ErrorCode::kUnavailable: return "unavailable";
     case ErrorCode::kTimeout: return "timeout";
     case ErrorCode::kPeerLost: return "peer lost";

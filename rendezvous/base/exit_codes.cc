@@ -8,6 +8,7 @@ int to_exit_code(ErrorCode code) {
     case ErrorCode::kConfig:
     case ErrorCode::kCorrupt: return exit_code::kConfig;
     case ErrorCode::kNotFound: return exit_code::kNotFound;
+    case ErrorCode::kCannotExecute: return exit_code::kCannotExecute;
     case ErrorCode::kUnavailable: return exit_code::kUnavailable;
     case ErrorCode::kTimeout:
     case ErrorCode::kPeerLost: return exit_code::kTempFail;

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "launcher/host.h"
+#include "launcher/options.h"
+#include "rendezvous/base/result.h"
+
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What kind of thing the positional argument names, by its spelling and the flags beside it.
+enum class EntrypointKind {
+  kJob,      ///< *.json: our own worker runs it
+  kScript,   ///< *.py: python -u
+  kModule,   ///< -m: python -u -m
+  kProgram,  ///< anything else: as it is
+};
+
+EntrypointKind entrypoint_kind(const Options& options);
+
+/// The argv of a worker (template variables not yet filled in), its program found and looked at: argv[0] is
+/// absolute or has a slash. Errors  kNotFound (127) or kCannotExecute (126), before anything has been
+/// started.
+Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host);
+
+}  // namespace ddprun::launcher
