@@ -1,25 +1,12 @@
 #pragma once
 
+#include "rendezvous/base/error_code.h"
+
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace ddprun {
-
-/// What went wrong, coarsely: it decides the exit code (exit_codes.h), the message says the rest.
-enum class ErrorCode {
-  kUsage,        ///< the command line is wrong
-  kConfig,       ///< a configuration file or value is wrong
-  kNotFound,     ///< a file, program or key is not there
-  kUnavailable,  ///< a peer, store or port cannot be had
-  kTimeout,      ///< a deadline passed
-  kPeerLost,     ///< a member of the world left
-  kCorrupt,      ///< bytes that cannot be what they claim to be
-  kOs,           ///< a system call failed
-  kInternal,     ///< a bug of ours
-};
-
-std::string_view to_string(ErrorCode code);
 
 /// An expected failure. The message has the form *what failed · on which object · why, with numbers · what to do*:
 /// lower case start, no trailing full stop, no file:line.
