@@ -1,0 +1,205 @@
+#include "rendezvous/config/job_config.h"
+
+#include "configs/schemas.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/config/json_scanner.h"
+#include "rendezvous/config/json_text.h"
+#include "rendezvous/config/override.h"
+#include "rendezvous/config/rules.h"
+#include "rendezvous/config/schema_check.h"
+#include "rendezvous/config/schema_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace ddprun::config {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kLongestFile = 1 << 20;
+
+/// Reads one job: holds what the steps share.
+class Reader {
+ public:
+  Reader(const JobSource& source, json schema) : source_(source), schema_(std::move(schema)) {}
+
+  Result<JobConfig> run() {
+    auto parsed = parse_json_text(source_.text, source_.path);
+    if (!parsed) return parsed.error();
+    text_ = std::move(*parsed);
+    values_ = text_.value;
+    if (values_.is_object()) {
+      if (auto done = apply_overrides(); !done) return done.error();
+    }
+    // Rules read values whose types they rely on: they come when each value by itself is right.
+    add(check_against_schema(schema_, values_));
+    if (problems_.empty()) add(check_rules(schema_, values_));
+    if (!problems_.empty()) return report();
+    merge_defaults(schema_, values_, "");
+    return JobConfig{.path = source_.path, .values = std::move(values_), .origins = std::move(origins_)};
+  }
+
+ private:
+  /// A problem and where to look for it.
+  struct Located {
+    Position place;    ///< in the file
+    std::string flag;  ///< or the flag that made it
+    Problem problem;
+  };
+
+  Result<void> apply_overrides() {
+    for (const std::string& assignment : source_.overrides) {
+      auto change = parse_override(assignment);
+      if (!change) return change.error();
+      flags_[change->pointer] = change->flag;
+      if (auto problem = apply_override(schema_, *change, values_)) {
+        problems_.push_back({.place = {}, .flag = change->flag, .problem = std::move(*problem)});
+      }
+    }
+    return ok();
+  }
+
+  /// The flag that set the value at `pointer`, or something above or in it; the last one where there are
+  /// several.
+  [[nodiscard]] std::string flag_of(const std::string& pointer) const {
+    std::string up = pointer;
+    while (!up.empty()) {
+      if (const auto flag = flags_.find(up); flag != flags_.end()) return flag->second;
+      up = parent_pointer(up);
+    }
+    return "";
+  }
+
+  /// The place of the key or value in the file, or of the nearest thing around it.
+  [[nodiscard]] Position place_of(const Problem& problem) const {
+    const bool about_key =
+        problem.message.starts_with("unknown key") || problem.message.starts_with("no use");
+    const auto& places = about_key ? text_.keys : text_.values;
+    if (const auto place = places.find(problem.pointer); place != places.end()) return place->second;
+    std::string up = problem.pointer;
+    while (!text_.values.contains(up)) up = parent_pointer(up);
+    return text_.values.at(up);
+  }
+
+  void add(std::vector<Problem> problems) {
+    for (Problem& problem : problems) {
+      problems_.push_back({place_of(problem), flag_of(problem.pointer), std::move(problem)});
+    }
+  }
+
+  [[nodiscard]] Error report() {
+    std::stable_sort(problems_.begin(), problems_.end(), [](const Located& a, const Located& b) {
+      return std::pair(!a.flag.empty(), a.place) < std::pair(!b.flag.empty(), b.place);
+    });
+    std::string text =
+        fmt::format("{}: {} problem{}", source_.path, problems_.size(), problems_.size() == 1 ? "" : "s");
+    for (const Located& located : problems_) {
+      const std::string place = located.flag.empty() ? fmt::format("{}:{}:{}", source_.path,
+                                                                   located.place.line, located.place.column)
+                                                     : located.flag;
+      const std::string& pointer = located.problem.pointer;
+      text += fmt::format("\n  {}: {}: {}", place, pointer.empty() ? "/" : pointer, located.problem.message);
+    }
+    return {ErrorCode::kConfig, std::move(text)};
+  }
+
+  [[nodiscard]] Origin origin_of(const std::string& pointer) const {
+    if (std::string flag = flag_of(pointer); !flag.empty()) return {OriginKind::kFlag, std::move(flag)};
+    const auto place = text_.values.find(pointer);
+    if (place == text_.values.end()) return {OriginKind::kDefault, "default"};
+    return {OriginKind::kFile,
+            fmt::format("{}:{}:{}", source_.path, place->second.line, place->second.column)};
+  }
+
+  void merge_defaults(const json& schema, json& object, const std::string& pointer) {
+    for (const auto& [key, described] : schema["properties"].items()) {
+      const std::string inner = pointer + "/" + escape_token(key);
+      if (!applies(schema_, values_, inner)) continue;
+      if (!object.contains(key)) object[key] = described.value("default", json());
+      if (described["type"] == "object") {
+        merge_defaults(described, object[key], inner);
+        continue;
+      }
+      origins_[inner] = origin_of(inner);
+      if (described.value("x-path", false)) make_absolute(described, object[key], origins_[inner].kind);
+    }
+  }
+
+  void make_absolute(const json& described, json& value, OriginKind kind) const {
+    namespace fs = std::filesystem;
+    const json words = described.value("x-words", json::array());
+    if (std::find(words.begin(), words.end(), value) != words.end()) return;
+    if (value.is_null()) value = (fs::path("runs") / fs::path(source_.path).stem()).string();
+    const fs::path here(source_.working_directory);
+    const fs::path from = kind == OriginKind::kFile ? here / fs::path(source_.path).parent_path() : here;
+    value = (from / value.get<std::string>()).lexically_normal().string();
+  }
+
+  const JobSource& source_;
+  json schema_;
+  JsonText text_;
+  json values_;
+  std::map<std::string, std::string> flags_;  ///< by the pointer they set
+  std::vector<Located> problems_;
+  std::map<std::string, Origin> origins_;
+};
+
+Result<std::string> read_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
+  const auto refuse = [&](int errno_value) {
+    return Error(ErrorCode::kConfig,
+                 os_error(fmt::format("cannot read the job file {}", path), errno_value).message());
+  };
+  if (!file) return refuse(errno);
+  std::string text(kLongestFile + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) return refuse(errno);
+  if (text.size() > kLongestFile) {
+    return Error(ErrorCode::kConfig, fmt::format("the job file {} is larger than {} bytes; is it a job file?",
+                                                 path, kLongestFile));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<JobConfig> read_job_config(const JobSource& source) {
+  json schema = json::parse(train_schema_text(), nullptr, false);
+  DDPRUN_CHECK(!schema.is_discarded(), "configs/train.schema.json was embedded whole");
+  return Reader(source, std::move(schema)).run();
+}
+
+Result<JobConfig> load_job_config(const std::string& path, const std::vector<std::string>& overrides) {
+  auto text = read_file(path);
+  if (!text) return text.error();
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string();
+  if (error) return os_error("cannot tell the working directory", error.value());
+  return read_job_config(
+      {.path = path, .text = std::move(*text), .overrides = overrides, .working_directory = here});
+}
+
+std::string describe(const JobConfig& job) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  std::size_t width = 0;
+  for (const auto& [pointer, origin] : job.origins) {
+    rows.emplace_back(fmt::format("{} = {}", pointer, job.values.at(json::json_pointer(pointer)).dump()),
+                      origin.text);
+    width = std::max(width, rows.back().first.size());
+  }
+  std::string text;
+  for (const auto& [value, origin] : rows) text += fmt::format("{:<{}}  {}\n", value, width, origin);
+  return text;
+}
+
+}  // namespace ddprun::config

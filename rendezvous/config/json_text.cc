@@ -1,0 +1,62 @@
+#include "rendezvous/config/json_text.h"
+
+#include "rendezvous/config/json_scanner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ddprun::config {
+namespace {
+
+constexpr std::size_t kShownBefore = 60;  ///< bytes of a long line shown in front of the caret
+constexpr std::size_t kShownAfter = 30;
+
+/// The line of `offset` and a caret below it. Long lines are cut around the caret; tabs become spaces.
+std::string with_caret(std::string_view text, std::size_t offset) {
+  std::string line(line_of(text, offset));
+  std::size_t caret = std::min(static_cast<std::size_t>(position_of(text, offset).column) - 1, line.size());
+  const bool ascii =
+      std::all_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (ascii && line.size() > caret + kShownAfter) line = line.substr(0, caret + kShownAfter) + " …";
+  if (ascii && caret > kShownBefore) {
+    line = "… " + line.substr(caret - kShownBefore);
+    caret = kShownBefore + 2;
+  }
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return fmt::format("  {}\n  {:>{}} here", line, "^", caret + 1);
+}
+
+Error syntax_error(std::string_view text, std::string_view name, std::size_t offset,
+                   std::string_view message) {
+  const Position place = position_of(text, offset);
+  return {ErrorCode::kConfig,
+          fmt::format("{}:{}:{}: {}\n{}", name, place.line, place.column, message, with_caret(text, offset))};
+}
+
+std::map<std::string, Position> positions(std::string_view text,
+                                          const std::map<std::string, std::size_t>& offsets) {
+  std::map<std::string, Position> places;
+  for (const auto& [pointer, offset] : offsets) places[pointer] = position_of(text, offset);
+  return places;
+}
+
+}  // namespace
+
+Result<JsonText> parse_json_text(std::string_view text, std::string_view name) {
+  JsonOffsets offsets;
+  if (const auto problem = scan_json(text, offsets))
+    return syntax_error(text, name, problem->offset, problem->message);
+  JsonText parsed;
+  try {
+    parsed.value = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    // The scanner leaves only what it does not look at: bytes that are not UTF-8.
+    return syntax_error(text, name, error.byte > 0 ? error.byte - 1 : 0, "this is not valid UTF-8");
+  }
+  parsed.values = positions(text, offsets.values);
+  parsed.keys = positions(text, offsets.keys);
+  return parsed;
+}
+
+}  // namespace ddprun::config

@@ -1,0 +1,117 @@
+#include "rendezvous/config/rules.h"
+
+#include "rendezvous/config/json_scanner.h"
+#include "rendezvous/config/schema_words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace ddprun::config {
+namespace {
+
+using nlohmann::json;
+
+/// The value at `pointer`, else its default, else null.
+json given_or_default(const json& schema, const json& values, const std::string& pointer) {
+  const json::json_pointer place(pointer);
+  if (values.contains(place)) return values[place];
+  const json* described = schema_at(schema, pointer);
+  return described == nullptr ? json() : described->value("default", json());
+}
+
+/// The sibling that decides about a key, and its present value.
+struct Condition {
+  std::string sibling;
+  json allowed;
+  json actual;
+};
+
+Condition condition_of(const json& schema, const json& values, const std::string& pointer, const json& when) {
+  const auto only = when.begin();
+  return {only.key(), only.value(),
+          given_or_default(schema, values, parent_pointer(pointer) + "/" + only.key())};
+}
+
+bool holds(const Condition& condition) {
+  return std::find(condition.allowed.begin(), condition.allowed.end(), condition.actual) !=
+         condition.allowed.end();
+}
+
+std::string quoted(const json& names) {
+  std::vector<std::string> words;
+  for (const json& name : names) words.push_back(name.dump());
+  return fmt::format("{}", fmt::join(words, " and "));
+}
+
+void check_condition(const json& schema, const json& values, const std::string& pointer,
+                     std::vector<Problem>& problems) {
+  const json& key = *schema_at(schema, pointer);
+  if (!key.contains("x-when")) return;
+  const Condition condition = condition_of(schema, values, pointer, key["x-when"]);
+  const bool given = values.contains(json::json_pointer(pointer));
+  if (given && !holds(condition)) {
+    problems.push_back(
+        {pointer, fmt::format("no use with \"{}\": {}, only with {}; remove it", condition.sibling,
+                              condition.actual.dump(), quoted(condition.allowed))});
+  } else if (!given && holds(condition) && key.value("x-required", false)) {
+    problems.push_back({pointer, fmt::format("missing: \"{}\": {} needs it; expected {}", condition.sibling,
+                                             condition.actual.dump(), expected(key))});
+  }
+}
+
+void check_conditions(const json& schema, const json& values, const std::string& pointer,
+                      std::vector<Problem>& problems) {
+  const json& place = *schema_at(schema, pointer);
+  for (const auto& [key, inner] : properties_of(place).items()) {
+    const std::string below = pointer + "/" + escape_token(key);
+    check_condition(schema, values, below, problems);
+    check_conditions(schema, values, below, problems);
+  }
+}
+
+void check_nesterov(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const auto value = [&](const char* key) {
+    return given_or_default(schema, values, std::string("/optimizer/") + key);
+  };
+  if (value("type") != "sgd" || value("nesterov") != true) return;
+  if (value("momentum") == 0) {
+    problems.push_back(
+        {"/optimizer/nesterov", "needs /optimizer/momentum above 0, which is 0; set it, or remove nesterov"});
+  }
+  if (value("dampening") != 0) {
+    problems.push_back({"/optimizer/nesterov",
+                        fmt::format("needs /optimizer/dampening 0, which is {}", value("dampening").dump())});
+  }
+}
+
+void check_backend(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const json backend = given_or_default(schema, values, "/backend");
+  const json device = given_or_default(schema, values, "/device");
+  if (backend == "nccl" && device == "cpu") {
+    problems.push_back(
+        {"/backend", "\"nccl\" carries GPU tensors only, and /device is \"cpu\"; choose auto, gloo or shm"});
+  }
+  if (backend == "shm" && device == "cuda") {
+    problems.push_back(
+        {"/backend", "\"shm\" carries CPU tensors only, and /device is \"cuda\"; choose auto, nccl or gloo"});
+  }
+}
+
+}  // namespace
+
+bool applies(const json& schema, const json& values, const std::string& pointer) {
+  const json* key = schema_at(schema, pointer);
+  return !key->contains("x-when") || holds(condition_of(schema, values, pointer, (*key)["x-when"]));
+}
+
+std::vector<Problem> check_rules(const json& schema, const json& values) {
+  std::vector<Problem> problems;
+  check_conditions(schema, values, "", problems);
+  check_nesterov(schema, values, problems);
+  check_backend(schema, values, problems);
+  return problems;
+}
+
+}  // namespace ddprun::config

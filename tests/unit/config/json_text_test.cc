@@ -1,0 +1,55 @@
+#include "rendezvous/config/json_text.h"
+
+#include "tests/support/catch.h"
+
+#include <string>
+
+using namespace ddprun::config;
+
+TEST_CASE("keys and values are found again by their pointer") {
+  const JsonText text = parse_json_text("{\n  \"a\": [1,\n    {\"b/c\": null}]\n}", "t.json").value();
+  CHECK(text.keys.at("/a") == Position{2, 3});
+  CHECK(text.values.at("/a") == Position{2, 8});
+  CHECK(text.values.at("/a/1") == Position{3, 5});
+  CHECK(text.values.at("/a/1/b~1c") == Position{3, 13});
+  CHECK(text.values.at("") == Position{1, 1});
+}
+
+TEST_CASE("what the scanner takes, the JSON library takes") {
+  for (const char* text :
+       {"null", " [ ] ", "{}", "-0.5e+10", R"("\u00e9\n\"")", "[[[[]]]]", "1E5", "[0, -0, 10]"}) {
+    INFO(text);
+    CHECK(parse_json_text(text, "t.json").value().value == nlohmann::json::parse(text));
+  }
+}
+
+TEST_CASE("nothing that is broken is taken, wherever it is cut") {
+  const std::string whole = R"({"a": [1, -2.5e3, true, null, "x\u0041\n"], "b": {"c": false}})";
+  REQUIRE(parse_json_text(whole, "t.json").has_value());
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    INFO(whole.substr(0, length));
+    CHECK_FALSE(parse_json_text(whole.substr(0, length), "t.json").has_value());
+  }
+}
+
+TEST_CASE("bytes that are not UTF-8 are refused where they stand") {
+  CHECK_THAT(parse_json_text("{\n \"a\": \"\xff\"}", "t.json").error().message(),
+             Catch::StartsWith("t.json:2:8: this is not valid UTF-8"));
+}
+
+TEST_CASE("a number too large for a double is refused where it stands") {
+  CHECK_THAT(parse_json_text("[1e999]", "t.json").error().message(),
+             Catch::StartsWith("t.json:1:2: '1e999' is no JSON number: it is larger than 1.8e308"));
+}
+
+TEST_CASE("a hundred thousand brackets are refused, not followed") {
+  CHECK_THAT(parse_json_text(std::string(100000, '['), "t.json").error().message(),
+             Catch::StartsWith("t.json:1:66: nested deeper than 64 levels"));
+}
+
+TEST_CASE("a long line is cut around the caret") {
+  const std::string text = "[" + std::string(200, ' ') + "x" + std::string(200, ' ') + "]";
+  const std::string message = parse_json_text(text, "t.json").error().message();
+  CHECK(message.size() < 300);
+  CHECK_THAT(message, Catch::Contains("x") && Catch::Contains("^ here"));
+}
