@@ -1,0 +1,25 @@
+# Sourced by the scripts beside it: the repository's root, and how they speak.
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly TORCH_VERSION=2.11.0
+readonly VENV=.venv
+
+say() { if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' "$*"; else printf '==> %s\n' "$*"; fi; }
+fail() { printf '\n%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+# A translation unit that includes libtorch needs up to 1.5 GB: as many jobs as cores, and as memory allows.
+build_jobs() {
+  local cores by_memory
+  cores=$(nproc)
+  by_memory=$(awk '/^MemAvailable:/ {print int($2 / 1572864)}' /proc/meminfo)
+  echo $((by_memory < 1 ? 1 : by_memory < cores ? by_memory : cores))
+}
+
+# The folder site-packages/torch that is built against: DDPRUN_TORCH, else the one in the virtual environment.
+torch_folder() {
+  if [ -n "${DDPRUN_TORCH:-}" ]; then echo "$DDPRUN_TORCH"; return; fi
+  local candidate
+  for candidate in "$VENV"/lib/python3*/site-packages/torch; do
+    if [ -e "$candidate/lib/libtorch_cpu.so" ]; then echo "$PWD/$candidate"; fi
+  done | tail -n 1
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Installs what building ddprun needs: Debian packages, and libtorch from PyPI into .venv. Does nothing twice.
+#
+#   scripts/setup.sh                what ddprun itself needs (0.6 GB of download)
+#   scripts/setup.sh --with-tests   and what its tests need: Python's own torch, which is the peer (2.5 GB)
+#
+# DDPRUN_TORCH=/path/to/site-packages/torch uses a libtorch that is already there.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+with_tests=no
+case "${1:-}" in
+  '') ;;
+  --with-tests) with_tests=yes ;;
+  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *) fail "unknown argument $1; there is only --with-tests" ;;
+esac
+
+# Debian 12's names. Boost is named with its version: Debian 12 has two of them.
+packages=(ca-certificates git cmake ninja-build g++ ccache mold python3 python3-venv
+  libboost1.81-dev libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev)
+test_packages=(catch2 iproute2 procps)
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || echo "$package"
+  done
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, then set DDPRUN_TORCH and build with cmake --preset release"
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages "$@")
+  if [ ${#missing[@]} -eq 0 ]; then say "Debian packages: all ${#} are installed"; return; fi
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "neither root nor sudo; as root, run: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "Debian packages: installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq || fail "apt-get update failed; is a package mirror reachable?"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    fail "apt-get could not install: ${missing[*]}"
+}
+
+python_can() { [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c "$1" >/dev/null 2>&1; }
+
+pip_install() {
+  # A pip configuration decides where packages come from, never whether they go into our environment.
+  PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --progress-bar off "$@" ||
+    fail "pip could not install $*; is a package index reachable? A libtorch $TORCH_VERSION that is already here can be used: DDPRUN_TORCH=/path/to/site-packages/torch"
+}
+
+make_venv() {
+  if python_can 'import pip'; then return; fi
+  say "Python environment: making $VENV"
+  python3 -m venv --clear "$VENV" || fail "python3 -m venv failed; is python3-venv installed?"
+}
+
+torch_version() { sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$1/version.py" 2>/dev/null || true; }
+
+# Only what C++ needs on CPUs: libtorch_cpu and the two CUDA libraries that it is linked against.
+install_libtorch() {
+  local folder
+  folder=$(torch_folder)
+  if [ -n "$folder" ] && [ "$(torch_version "$folder")" = "$TORCH_VERSION" ] &&
+    compgen -G "$(dirname "$folder")/nvidia/cu13/lib/libcupti.so.*" >/dev/null; then
+    say "libtorch: $TORCH_VERSION is in $folder"
+    return
+  fi
+  make_venv
+  say "libtorch: installing torch==$TORCH_VERSION without its Python dependencies"
+  pip_install --no-deps "torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
+}
+
+# All of it: Python's torch runs, and the CUDA and NCCL headers are there.
+install_python_torch() {
+  local check="import torch, numpy, torch.distributed; assert torch.__version__.split('+')[0] == '$TORCH_VERSION'"
+  if python_can "$check"; then say "Python torch: $TORCH_VERSION is in $VENV"; return; fi
+  make_venv
+  say "Python torch: installing torch==$TORCH_VERSION and numpy with all their dependencies"
+  pip_install "torch==$TORCH_VERSION" numpy
+  python_can "$check" || fail "Python in $VENV cannot import torch $TORCH_VERSION; remove $VENV and run this again"
+}
+
+check_own_torch() {
+  [ -e "$DDPRUN_TORCH/lib/libtorch_cpu.so" ] ||
+    fail "DDPRUN_TORCH=$DDPRUN_TORCH has no lib/libtorch_cpu.so; it must be the folder site-packages/torch of a pip-installed torch"
+  say "libtorch: $(torch_version "$DDPRUN_TORCH") in $DDPRUN_TORCH (DDPRUN_TORCH)"
+}
+
+if [ $with_tests = yes ]; then packages+=("${test_packages[@]}"); fi
+install_packages "${packages[@]}"
+if [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi
+if [ $with_tests = yes ]; then
+  install_python_torch
+elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
+  say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
+  install_python_torch
+elif [ -z "${DDPRUN_TORCH:-}" ]; then
+  install_libtorch
+fi

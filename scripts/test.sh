@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds everything and runs all tests but the long ones. This is what CI runs.
+#
+#   scripts/test.sh                 all tests but those labelled bench, long or fuzz
+#   scripts/test.sh -L unit         what is behind goes to ctest: here, the unit tests only
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+scripts/setup.sh --with-tests
+
+say "configuring build/release"
+cmake --preset release -DDDPRUN_BUILD_TESTS=ON ${DDPRUN_TORCH:+-DDDPRUN_TORCH="$DDPRUN_TORCH"} >/dev/null
+say "building everything with $(build_jobs) jobs"
+cmake --build --preset release --parallel "$(build_jobs)"
+
+# Tests are registered with what they need (processors, RUN_SERIAL), so that two at a time disturb nobody.
+say "running the tests"
+status=0
+ctest --preset release --parallel 2 --label-exclude '^(bench|long|fuzz)$' "$@" || status=$?
+
+log=build/release/Testing/Temporary/LastTest.log
+skips=$(grep -h '^SKIPPED: ' "$log" | sort | uniq -c | sed 's/^ *\([0-9]*\) SKIPPED: /  \1 x /' || true)
+if [ -n "$skips" ]; then
+  say "SKIPPED on this machine, and why:"
+  printf '%s\n' "$skips"
+else
+  say "nothing was skipped"
+fi
+if [ $status -eq 0 ]; then say "all tests passed"; else say "TESTS FAILED; the whole output is in $log"; fi
+exit $status
