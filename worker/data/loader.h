@@ -1,0 +1,59 @@
+#pragma once
+
+#include "worker/data/batch.h"
+#include "worker/data/dataset.h"
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace ddprun::data {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 64;
+  int threads = 1;            ///< 0: batches are made by the caller of `next`
+  int prefetch_batches = 4;   ///< made ahead of the caller, at most
+  bool pinned = false;
+};
+
+/// The batches of `indices`, in their order whatever the number of threads; the last one may be smaller.
+///
+/// Threads  `next` is called by one thread. The loader's own threads end with it, also in the middle of an epoch.
+/// Lifetime  `set` outlives the loader.
+class BatchLoader {
+ public:
+  BatchLoader(const Dataset& set, std::vector<std::int64_t> indices, const LoaderOptions& options);
+  ~BatchLoader();
+  BatchLoader(const BatchLoader&) = delete;
+  BatchLoader& operator=(const BatchLoader&) = delete;
+
+  /// The next batch, or nullopt after the last. Rethrows what a loader thread threw (out of memory).
+  std::optional<Batch> next();
+
+  [[nodiscard]] std::int64_t batch_count() const { return batch_count_; }
+
+ private:
+  void work(const std::stop_token& stop);
+  [[nodiscard]] Batch make(std::int64_t batch) const;
+
+  const Dataset& set_;
+  const std::vector<std::int64_t> indices_;
+  const LoaderOptions options_;
+  const std::int64_t batch_count_;
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::int64_t taken_ = 0;    // by the caller
+  std::int64_t claimed_ = 0;  // by loader threads
+  std::map<std::int64_t, Batch> ready_;
+  std::exception_ptr failure_;
+  std::vector<std::jthread> threads_;  // last: they end before what they use
+};
+
+}  // namespace ddprun::data

@@ -1,0 +1,97 @@
+#include "worker/data/mnist.h"
+
+#include "worker/data/idx.h"
+#include "worker/data/read_file.h"
+
+#include <fmt/format.h>
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace ddprun::data {
+namespace {
+
+constexpr std::size_t kFileLimit = std::size_t{4} << 30;
+constexpr std::int64_t kSide = 28;
+constexpr int kClasses = 10;
+constexpr float kMean = 0.1307F;
+constexpr float kDeviation = 0.3081F;
+
+bool exists(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+Result<IdxArray> load_idx(const std::string& folder, const std::string& name, int dimensions) {
+  const std::string plain = folder + "/" + name;
+  const std::string packed = plain + ".gz";
+  const std::string& path = exists(plain) ? plain : packed;
+  if (!exists(path)) {
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("MNIST file {} is not there, neither plain nor with .gz; set /data/path to the folder that "
+                             "holds the four files of MNIST",
+                             plain));
+  }
+  Result<std::vector<std::uint8_t>> bytes = read_file(path, kFileLimit);
+  if (!bytes) return bytes.error();
+  return parse_idx(std::move(*bytes), dimensions, path);
+}
+
+Result<Dataset> load_split(const std::string& folder, const std::string& stem, std::int64_t limit) {
+  Result<IdxArray> labels = load_idx(folder, stem + "-labels-idx1-ubyte", 1);
+  if (!labels) return labels.error();
+  Result<IdxArray> images = load_idx(folder, stem + "-images-idx3-ubyte", 3);
+  if (!images) return images.error();
+  const std::vector<std::int64_t>& sizes = images->sizes;
+  if (sizes[1] != kSide || sizes[2] != kSide) {
+    return Error(ErrorCode::kCorrupt, fmt::format("{}/{}-images-idx3-ubyte holds images of {} × {} pixels, expected 28 × 28",
+                                                  folder, stem, sizes[1], sizes[2]));
+  }
+  if (sizes[0] != labels->sizes[0]) {
+    return Error(ErrorCode::kCorrupt, fmt::format("{0}/{1}-images-idx3-ubyte has {2} images, but {1}-labels-idx1-ubyte has {3} "
+                                                  "labels; they are not of one set",
+                                                  folder, stem, sizes[0], labels->sizes[0]));
+  }
+  if (sizes[0] == 0) {
+    return Error(ErrorCode::kCorrupt, fmt::format("{}/{}-images-idx3-ubyte holds no image", folder, stem));
+  }
+  const auto bad = std::find_if(labels->elements.begin(), labels->elements.end(),
+                                [](std::uint8_t label) { return label >= kClasses; });
+  if (bad != labels->elements.end()) {
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{}/{}-labels-idx1-ubyte is damaged: label {} is {}, expected 0 to 9", folder, stem,
+                             bad - labels->elements.begin(), *bad));
+  }
+  Dataset set;
+  set.count = limit > 0 ? std::min(limit, sizes[0]) : sizes[0];
+  set.height = kSide;
+  set.width = kSide;
+  set.classes = kClasses;
+  set.mean = kMean;
+  set.deviation = kDeviation;
+  set.pixels = std::move(images->elements);
+  set.pixels.resize(static_cast<std::size_t>(set.count * set.image_size()));
+  set.labels = std::move(labels->elements);
+  set.labels.resize(static_cast<std::size_t>(set.count));
+  return set;
+}
+
+}  // namespace
+
+Result<DataSplits> load_mnist(const std::string& folder, const SampleLimits& limits) {
+  if (!exists(folder)) {
+    return Error(ErrorCode::kNotFound, fmt::format("data folder {} is not there; set /data/path to the folder that holds "
+                                                   "the four files of MNIST",
+                                                   folder));
+  }
+  Result<Dataset> held_out = load_split(folder, "t10k", limits.held_out);
+  if (!held_out) return held_out.error();
+  Result<Dataset> train = load_split(folder, "train", limits.train);
+  if (!train) return train.error();
+  return DataSplits{std::move(*train), std::move(*held_out)};
+}
+
+}  // namespace ddprun::data

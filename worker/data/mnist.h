@@ -1,0 +1,23 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+#include "worker/data/dataset.h"
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun::data {
+
+/// How many samples of each split to keep, from the start; 0: all.
+struct SampleLimits {
+  std::int64_t train = 0;
+  std::int64_t held_out = 0;
+};
+
+/// Loads train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte of `folder`,
+/// each plain or with .gz (a plain one wins).
+///
+/// Errors  one sentence naming the file, what was expected and found, and what to do: kNotFound, kCorrupt, kOs.
+Result<DataSplits> load_mnist(const std::string& folder, const SampleLimits& limits);
+
+}  // namespace ddprun::data

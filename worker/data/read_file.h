@@ -1,0 +1,18 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun::data {
+
+/// The content of a file, inflated when it is gzip (known by its first two bytes, not by its name).
+///
+/// Errors  kNotFound: no such file; kOs: it cannot be read; kCorrupt: damaged or truncated gzip, or more than
+///         `limit` bytes. Each names the file.
+Result<std::vector<std::uint8_t>> read_file(const std::string& path, std::size_t limit);
+
+}  // namespace ddprun::data

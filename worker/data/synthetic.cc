@@ -1,0 +1,60 @@
+#include "worker/data/synthetic.h"
+
+#include <array>
+#include <cstddef>
+#include <random>
+
+namespace ddprun::data {
+namespace {
+
+constexpr std::int64_t kSide = 28;
+constexpr std::size_t kPixels = kSide * kSide;
+constexpr int kClasses = 10;
+
+// Only the engine's raw numbers are used: std::uniform_… differs between standard libraries.
+using Engine = std::mt19937_64;
+using Patterns = std::array<std::array<std::uint8_t, kPixels>, kClasses>;
+
+Patterns make_patterns(Engine& engine) {
+  Patterns patterns;
+  for (auto& pattern : patterns) {
+    for (auto& pixel : pattern) pixel = (engine() & 3) == 0 ? 160 : 0;
+  }
+  return patterns;
+}
+
+Dataset make_split(const Patterns& patterns, std::int64_t count, Engine& engine) {
+  Dataset set;
+  set.count = count;
+  set.height = kSide;
+  set.width = kSide;
+  set.classes = kClasses;
+  set.mean = 0.28F;
+  set.deviation = 0.31F;
+  set.pixels.resize(static_cast<std::size_t>(count) * kPixels);
+  set.labels.resize(static_cast<std::size_t>(count));
+  std::uint8_t* pixel = set.pixels.data();
+  for (std::uint8_t& label : set.labels) {
+    label = static_cast<std::uint8_t>(engine() % kClasses);
+    for (std::size_t i = 0; i < kPixels; i += 8) {
+      std::uint64_t noise = engine();
+      for (std::size_t k = 0; k < 8; ++k, noise >>= 8) {
+        *pixel++ = static_cast<std::uint8_t>(patterns[label][i + k] + (noise & 0x5f));
+      }
+    }
+  }
+  return set;
+}
+
+}  // namespace
+
+DataSplits make_synthetic(const SyntheticOptions& options) {
+  Engine engine(options.seed);
+  const Patterns patterns = make_patterns(engine);
+  DataSplits splits;
+  splits.train = make_split(patterns, options.train_samples, engine);
+  splits.held_out = make_split(patterns, options.held_out_samples, engine);
+  return splits;
+}
+
+}  // namespace ddprun::data

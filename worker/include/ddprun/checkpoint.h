@@ -1,0 +1,56 @@
+#pragma once
+
+#include <ddprun/exception.h>
+#include <ddprun/pt_value.h>
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// Parameters and buffers of `module` under the names and in the order of Python's `state_dict()`. Tensors are shared.
+PtDict state_dict(const torch::nn::Module& module);
+
+/// Copies `state` into the parameters and buffers of `module`, all or nothing.
+/// Errors  Exception kConfig listing every name that is missing, not known, or has another shape or type.
+void load_state_dict(torch::nn::Module& module, const PtDict& state);
+
+/// A folder of checkpoints named step-<number>.pt, of which the newest `keep` stay.
+///
+/// One process writes (rank 0); any may read. What a crash left half-written is never mistaken for a checkpoint.
+class CheckpointDirectory {
+ public:
+  /// Creates the folder when the first checkpoint is written, not before.
+  CheckpointDirectory(std::string folder, int keep);
+
+  struct Entry {
+    std::int64_t step = 0;
+    std::string path;
+  };
+
+  /// Writes step-<step>.pt (see save_pt), then removes the oldest beyond `keep`, and leftovers of crashed writers.
+  /// Returns the path. Errors: Exception kOs.
+  std::string save(std::int64_t step, const PtValue& value);
+
+  /// The checkpoints that are there, newest first.
+  [[nodiscard]] std::vector<Entry> list() const;
+
+  struct Loaded {
+    Entry entry;
+    PtValue value;
+  };
+  /// The newest checkpoint that can be read. For each damaged one that is passed over, `skipped` is told why.
+  [[nodiscard]] std::optional<Loaded> load_newest(
+      const std::function<void(const Entry& entry, const std::string& why)>& skipped) const;
+
+ private:
+  std::string folder_;
+  int keep_;
+};
+
+}  // namespace ddprun

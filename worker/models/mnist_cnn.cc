@@ -1,0 +1,28 @@
+#include "worker/models/mnist_cnn.h"
+
+#include <ATen/ATen.h>
+
+namespace ddprun::models {
+namespace {
+
+torch::nn::Conv2d same_size_conv(std::int64_t in, std::int64_t out) {
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 5).padding(2));
+}
+
+}  // namespace
+
+MnistCnn::MnistCnn(const ModelOptions& options)
+    : conv1_(register_module("conv1", same_size_conv(1, 16))),
+      conv2_(register_module("conv2", same_size_conv(16, 32))),
+      fc1_(register_module("fc1", torch::nn::Linear(32 * 7 * 7, 128))),
+      dropout_(register_module("dropout", torch::nn::Dropout(options.dropout))),
+      fc2_(register_module("fc2", torch::nn::Linear(128, kClasses))) {}
+
+at::Tensor MnistCnn::forward(at::Tensor images) {
+  at::Tensor x = at::max_pool2d(at::relu(conv1_->forward(images)), 2);
+  x = at::max_pool2d(at::relu(conv2_->forward(x)), 2);
+  x = at::relu(fc1_->forward(x.flatten(1)));
+  return fc2_->forward(dropout_->forward(x));
+}
+
+}  // namespace ddprun::models

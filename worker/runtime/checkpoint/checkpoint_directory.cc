@@ -1,0 +1,81 @@
+#include <ddprun/checkpoint.h>
+
+#include <ddprun/pt_file.h>
+
+#include "worker/runtime/checkpoint/atomic_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace ddprun {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  constexpr std::string_view kSuffix = ".pt";
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+void remove_leftovers(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (runtime::is_leftover(entry.path().filename().string())) fs::remove(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
+CheckpointDirectory::CheckpointDirectory(std::string folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
+
+std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    throw Exception(ErrorCode::kOs, fmt::format("cannot create checkpoint folder {}: {}", folder_, error.message()));
+  }
+  remove_leftovers(folder_);
+  std::string path = fmt::format("{}/step-{:08}.pt", folder_, step);
+  save_pt(path, value);
+  const std::vector<Entry> entries = list();
+  for (std::size_t i = static_cast<std::size_t>(keep_); i < entries.size(); ++i) {
+    if (entries[i].step < step) fs::remove(entries[i].path, error);
+  }
+  return path;
+}
+
+std::vector<CheckpointDirectory::Entry> CheckpointDirectory::list() const {
+  std::vector<Entry> entries;
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder_, error)) {
+    if (const auto step = step_of(file.path().filename().string())) entries.push_back({*step, file.path().string()});
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.step > b.step; });
+  return entries;
+}
+
+std::optional<CheckpointDirectory::Loaded> CheckpointDirectory::load_newest(
+    const std::function<void(const Entry& entry, const std::string& why)>& skipped) const {
+  for (const Entry& entry : list()) {
+    try {
+      return Loaded{entry, load_pt(entry.path)};
+    } catch (const Exception& exception) {
+      if (exception.code() != ErrorCode::kCorrupt) throw;
+      if (skipped) skipped(entry, exception.what());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,154 @@
+#include "worker/runtime/checkpoint/pickle.h"
+
+#include "worker/runtime/checkpoint/pickle_opcodes.h"
+#include "worker/runtime/checkpoint/storage_type.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+namespace ddprun::runtime {
+namespace {
+
+/// Emits opcodes into `out`. Nothing is memoised: torch.load needs no memo, and checkpoints repeat only short names.
+class Pickler {
+ public:
+  Result<Pickled> run(const PtValue& value) {
+    op(Op::kProto).byte(2);
+    visit(value);
+    op(Op::kStop);
+    if (error_) return *error_;
+    return Pickled{std::move(out_), std::move(storages_)};
+  }
+
+ private:
+  Pickler& op(Op code) { return byte(static_cast<std::uint8_t>(code)); }
+  Pickler& byte(std::uint8_t value) {
+    out_.push_back(static_cast<char>(value));
+    return *this;
+  }
+  Pickler& little_endian(std::uint64_t value, int count) {
+    for (int i = 0; i < count; ++i) byte(static_cast<std::uint8_t>(value >> (8 * i)));
+    return *this;
+  }
+
+  void visit(const PtValue& value) {
+    std::visit([this](const auto& alternative) { put(alternative); }, value.alternatives());
+  }
+
+  void put(std::monostate) { op(Op::kNone); }
+  void put(bool value) { op(value ? Op::kNewTrue : Op::kNewFalse); }
+  void put(std::int64_t value) {
+    if (value >= 0 && value < 256) {
+      op(Op::kBinInt1).byte(static_cast<std::uint8_t>(value));
+    } else if (value >= INT32_MIN && value <= INT32_MAX) {
+      op(Op::kBinInt).little_endian(static_cast<std::uint64_t>(value), 4);
+    } else {
+      op(Op::kLong1).byte(8).little_endian(static_cast<std::uint64_t>(value), 8);
+    }
+  }
+  void put(double value) {
+    op(Op::kBinFloat);
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    for (int i = 7; i >= 0; --i) byte(static_cast<std::uint8_t>(bits >> (8 * i)));
+  }
+  void put(const std::string& value) { text(value); }
+  void text(std::string_view value) {
+    op(Op::kBinUnicode).little_endian(value.size(), 4);
+    out_.append(value);
+  }
+  void put(const PtList& list) {
+    op(Op::kEmptyList);
+    if (list.items.empty()) return;
+    op(Op::kMark);
+    for (const PtValue& item : list.items) visit(item);
+    op(Op::kAppends);
+  }
+  void put(const PtTuple& tuple) {
+    op(Op::kMark);
+    for (const PtValue& item : tuple.items) visit(item);
+    op(Op::kTuple);
+  }
+  void put(const PtDict& dict) {
+    if (dict.ordered) {
+      empty_ordered_dict();
+    } else {
+      op(Op::kEmptyDict);
+    }
+    if (dict.entries.empty()) return;
+    op(Op::kMark);
+    for (const auto& [key, value] : dict.entries) {
+      visit(key);
+      visit(value);
+    }
+    op(Op::kSetItems);
+  }
+
+  void global(std::string_view module, std::string_view name) {
+    op(Op::kGlobal);
+    out_.append(module).append("\n").append(name).append("\n");
+  }
+  void empty_ordered_dict() {
+    global("collections", "OrderedDict");
+    op(Op::kEmptyTuple).op(Op::kReduce);
+  }
+  void sizes(at::IntArrayRef values) {
+    op(Op::kMark);
+    for (const std::int64_t value : values) put(value);
+    op(Op::kTuple);
+  }
+
+  // torch._utils._rebuild_tensor_v2(persistent storage, offset, size, stride, requires_grad, backward_hooks)
+  void put(const at::Tensor& tensor) {
+    if (!tensor.defined()) return put(std::monostate{});
+    const auto type = tensor.layout() == at::kStrided ? storage_name(tensor.scalar_type()) : std::nullopt;
+    if (!type) {
+      error_ = Error(ErrorCode::kConfig, fmt::format("a tensor of type {} and layout {} cannot be stored in a .pt file",
+                                                     at::toString(tensor.scalar_type()),
+                                                     tensor.layout() == at::kStrided ? "strided" : "sparse"));
+      return;
+    }
+    const std::size_t key = store(tensor);
+    const at::Tensor& stored = storages_[key];
+    global("torch._utils", "_rebuild_tensor_v2");
+    op(Op::kMark).op(Op::kMark);
+    text("storage");
+    global("torch", *type);
+    text(std::to_string(key));
+    text("cpu");
+    put(stored.numel());
+    op(Op::kTuple).op(Op::kBinPersId);
+    put(std::int64_t{0});
+    sizes(stored.sizes());
+    sizes(stored.strides());
+    put(false);
+    empty_ordered_dict();
+    op(Op::kTuple).op(Op::kReduce);
+  }
+
+  /// The same tensor, met again (tied weights), is stored once.
+  std::size_t store(const at::Tensor& tensor) {
+    const Identity identity{tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec()};
+    const auto [found, is_new] = stored_.try_emplace(identity, storages_.size());
+    if (is_new) storages_.push_back(tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous());
+    return found->second;
+  }
+
+  using Identity = std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+  std::string out_;
+  std::vector<at::Tensor> storages_;
+  std::map<Identity, std::size_t> stored_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<Pickled> pickle(const PtValue& value) { return Pickler().run(value); }
+
+}  // namespace ddprun::runtime
