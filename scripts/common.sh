@@ -1,5 +1,6 @@
+# shellcheck shell=bash disable=SC2034
 # Sourced by the scripts beside it: the repository's root, and how they speak.
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 readonly TORCH_VERSION=2.11.0
 readonly VENV=.venv

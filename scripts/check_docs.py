@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Holds the written pages against the tree: what they name is there, and tables that repeat code say what it says.
+
+* every path, script and job file named in backquotes or in a command exists
+* every CMake preset, and every test label given to ctest -L, exists
+* the README's table of exit codes is that of rendezvous/base/exit_codes.h
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md"]
+# Paths below these folders are promises about the tree; anything else in backquotes is just a word.
+FOLDERS = ("configs/", "launcher/", "rendezvous/", "scripts/", "tests/", "worker/", ".ci/")
+
+problems = []
+
+
+def page_texts():
+    return {page: (ROOT / page).read_text() for page in PAGES}
+
+
+def check_paths(page, text):
+    for path in set(re.findall(r"(?<![\w/.-])((?:\./)?(?:%s)[\w./-]*)" % "|".join(map(re.escape, FOLDERS)), text)):
+        path = path.removeprefix("./").rstrip(".")
+        if not (ROOT / path).exists():
+            problems.append(f"{page} names {path}, which is not there")
+
+
+def check_presets(page, text):
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())
+    known = {preset["name"] for preset in presets["configurePresets"]}
+    for name in set(re.findall(r"--preset[= ](\w+)", text)) | set(re.findall(r"--workflow --preset (\w+)", text)):
+        if name not in known:
+            problems.append(f"{page} names the preset {name}, which is not in CMakePresets.json")
+
+
+def check_labels(page, text):
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "tests"], cwd=ROOT, check=True,
+                            capture_output=True, text=True).stdout.split()
+    files = [ROOT / name for name in listed if name.endswith("CMakeLists.txt") and (ROOT / name).exists()]
+    known = set(re.findall(r"LABELS? \"?(\w+)", "\n".join(file.read_text() for file in files)))
+    for name in set(re.findall(r"-L '?\"?(\w+)", text)):
+        if name not in known:
+            problems.append(f"{page} names the test label {name}, which no test has")
+
+
+def check_exit_codes(text):
+    header = (ROOT / "rendezvous/base/exit_codes.h").read_text()
+    in_code = set(map(int, re.findall(r"inline constexpr int k\w+ = (\d+);", header)))
+    table = text.split("## Exit codes")[1].split("\n## ")[0]
+    in_table = set(map(int, re.findall(r"^\| (\d+)", table, re.MULTILINE)))
+    for code in sorted(in_code ^ in_table):
+        where = "exit_codes.h" if code in in_code else "the README's table"
+        problems.append(f"exit code {code} stands in {where} only")
+
+
+def main():
+    texts = page_texts()
+    for page, text in texts.items():
+        check_paths(page, text)
+        check_presets(page, text)
+        check_labels(page, text)
+    check_exit_codes(texts["README.md"])
+    if problems:
+        sys.exit("\n".join(sorted(problems)))
+
+
+if __name__ == "__main__":
+    main()

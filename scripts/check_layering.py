@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Holds every #include of the project against the arrows of ARCHITECTURE.md, and prints each that is not one of them.
+
+A folder may include itself and what its row names; the row of the longest matching folder counts. System and
+third-party headers are free, but for libtorch's, which stay in worker/.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<((?:ddprun|torch|ATen|c10)/[^>]+)>)', re.MULTILINE)
+
+ALLOWED = {
+    "configs": [],
+    "rendezvous/base": [],
+    "rendezvous/config": ["rendezvous/base", "configs"],
+    "rendezvous/store": ["rendezvous/base"],
+    "rendezvous/membership": ["rendezvous/base", "rendezvous/store"],
+    "launcher": ["rendezvous", "configs"],
+    "launcher/process": ["rendezvous/base", "launcher/plan.h", "launcher/options.h"],
+    "worker/include": ["rendezvous/base/error_code.h"],  # installed together; beyond that they stand on their own
+    "worker/runtime": ["worker/include", "rendezvous/base"],
+    "worker/data": ["worker/include", "worker/runtime", "rendezvous/base"],
+    "worker/models": ["worker/include", "worker/runtime", "rendezvous/base"],
+    "worker/training": ["worker", "rendezvous/base", "rendezvous/config"],
+    "worker": ["worker", "rendezvous/base", "rendezvous/config"],
+}
+
+
+def row_of(path):
+    folders = [folder for folder in ALLOWED if path.startswith(folder + "/")]
+    return max(folders, key=len, default=None)
+
+
+def target_of(quoted, angled):
+    return quoted or ("worker/include/" + angled if angled.startswith("ddprun/") else angled)
+
+
+def is_allowed(path, row, target):
+    if target.startswith(("torch/", "ATen/", "c10/")):
+        return path.startswith("worker/")
+    if not (ROOT / target).exists():
+        return True  # made by the build, or not ours
+    return any(target == place or target.startswith(place + "/") for place in [row, *ALLOWED[row]])
+
+
+def main():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.h", "*.cc", "*.cc.in"], cwd=ROOT,
+                            check=True, capture_output=True, text=True)
+    wrong = []
+    for path in listed.stdout.split():
+        row = row_of(path)
+        if row is None or not (ROOT / path).exists():
+            continue
+        for quoted, angled in INCLUDE.findall((ROOT / path).read_text()):
+            target = target_of(quoted, angled)
+            if not is_allowed(path, row, target):
+                wrong.append(f"{path} includes {target}: {row} may include {', '.join(ALLOWED[row]) or 'nothing but itself'}")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
