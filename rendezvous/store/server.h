@@ -1,0 +1,83 @@
+#pragma once
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/store/limits.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace ddprun::store {
+
+struct StoreServerOptions {
+  /// Address or name to listen on; empty: every address of this machine, IPv6 and IPv4.
+  std::string host;
+  /// 0 lets the kernel choose; `StoreServer::port()` tells.
+  Port port;
+  /// A bound (or listening) TCP socket inherited from the parent process; the server owns it from then on,
+  /// and `host` and `port` are ignored.
+  std::optional<int> inherited_fd;
+  /// A connection that has not introduced itself after this long is closed.
+  std::chrono::milliseconds handshake_timeout{30000};
+  Limits limits;
+};
+
+/// PyTorch's TCPStore protocol on one TCP port: stock libtorch and Python clients are its clients.
+///
+/// Keys      live in a key space. A connection belongs to the key space that was current when it was
+/// accepted, so no
+///           key of one generation is ever seen by the next.
+/// Failures  a connection that breaks the protocol or a limit is closed with a logged reason; no other
+/// connection
+///           notices. A client that does not read its replies is not read from either, so memory stays
+///           bounded.
+/// Threads   none of its own: everything happens on the io_context's one thread.
+/// Lifetime  the io_context and the logger must outlive it. The destructor calls `close()`.
+class StoreServer {
+ public:
+  /// Binds and listens; serving begins when the io_context runs.
+  /// Errors   kUnavailable when the port is in use or the host has no usable address (the message names
+  /// them);
+  ///          kUsage when `inherited_fd` is not a stream socket.
+  static Result<std::unique_ptr<StoreServer>> open(boost::asio::io_context& io,
+                                                   const StoreServerOptions& options, Logger& logger);
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  [[nodiscard]] Port port() const;
+
+  /// Gives connections accepted from now on a fresh, empty key space. Connections that are open keep theirs;
+  /// a key space is freed with its last connection.
+  void begin_generation();
+
+  /// A connection whose first byte is not a store client's is handed over with the bytes already read.
+  /// Without a handler (the default) it is closed as garbage.
+  using PeerHandler = std::function<void(boost::asio::ip::tcp::socket, std::string first_bytes)>;
+  void set_peer_handler(PeerHandler handler);
+
+  /// Decides which store clients are let in, by their address; without one (the default) all are.
+  using AddressFilter = std::function<bool(const boost::asio::ip::address&)>;
+  void set_address_filter(AddressFilter filter);
+
+  [[nodiscard]] std::size_t connection_count() const;
+
+  /// Stops listening and closes every connection. Nothing of this server is pending on the io_context
+  /// afterwards except handlers that do nothing. May be called twice.
+  void close();
+
+ private:
+  class Impl;
+  explicit StoreServer(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun::store

@@ -1,0 +1,34 @@
+#include "rendezvous/store/store_command.h"
+
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/store/server.h"
+
+#include <boost/asio/signal_set.hpp>
+
+#include <cstdio>
+
+namespace ddprun::store {
+
+int run_store_command(const StoreCommandOptions& options, Logger& logger) {
+  boost::asio::io_context io(1);
+  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
+  StoreServerOptions server_options;
+  server_options.host = options.host;
+  server_options.port = options.port;
+  server_options.inherited_fd = options.inherited_fd;
+  const Result<std::unique_ptr<StoreServer>> server = StoreServer::open(io, server_options, logger);
+  if (!server) {
+    fmt::print(stderr, "ddprun: {}\n", server.error().message());
+    return to_exit_code(server.error().code());
+  }
+  fmt::print("{}\n", (*server)->port());
+  std::fflush(stdout);
+  signals.async_wait([&](const boost::system::error_code&, int signal) {
+    logger.info("store: signal {}; closing {} connections", signal, (*server)->connection_count());
+    (*server)->close();
+  });
+  io.run();
+  return exit_code::kOk;
+}
+
+}  // namespace ddprun::store
