@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs the benchmarks: ddprun and its peer side by side in one run, printed as ratios.
+#
+#   scripts/bench.sh                  all of them
+#   scripts/bench.sh start launcher   those (tests/bench/bench_*.py)
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+scripts/setup.sh --with-tests >&2
+say "building build/release" >&2
+cmake --preset release -DDDPRUN_BUILD_TESTS=ON ${DDPRUN_TORCH:+-DDDPRUN_TORCH="$DDPRUN_TORCH"} >/dev/null
+cmake --build --preset release --parallel "$(build_jobs)" >&2
+exec "$VENV/bin/python" tests/bench/run.py "$@"
