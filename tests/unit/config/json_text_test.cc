@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 
+#include <random>
 #include <string>
 
 using namespace ddprun::config;
@@ -52,4 +53,22 @@ TEST_CASE("a long line is cut around the caret") {
   const std::string message = parse_json_text(text, "t.json").error().message();
   CHECK(message.size() < 300);
   CHECK_THAT(message, Catch::Contains("x") && Catch::Contains("^ here"));
+}
+
+TEST_CASE("on ten thousand damaged texts the scanner and the JSON library agree") {
+  const std::string whole =
+      R"({"a": [1, -2.5e3, true, null, "x\u0041\n"], "b": {"c": false, "d": "é"}, "e": 0.1})";
+  const std::string alphabet = "{}[]\",:\\ \n019.eE+-tfnu/'#\xc3";
+  std::mt19937 random(20261121);  // NOLINT(cert-msc51-cpp): the same texts in every run
+  for (int round = 0; round < 10000; ++round) {
+    std::string text = whole;
+    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
+      text[random() % text.size()] = alphabet[random() % alphabet.size()];
+    }
+    const auto parsed = parse_json_text(text, "t.json");
+    const bool stricter = !parsed && (parsed.error().message().find("stands twice") != std::string::npos ||
+                                      parsed.error().message().find("larger than") != std::string::npos);
+    INFO(text);
+    if (!stricter && parsed.has_value() != nlohmann::json::accept(text)) FAIL_CHECK("they disagree");
+  }
 }
