@@ -1,0 +1,159 @@
+#include "worker/runtime/shm/barrier.h"
+
+#include "worker/runtime/shm/futex.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace ddprun::runtime::shm {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Longer than the usual difference between ranks that do the same work, and than a wake-up in a virtual
+/// machine.
+constexpr Duration kSpinTime = 100us;
+/// A dead peer is noticed after at most this.
+constexpr Duration kWatchInterval = 5ms;
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+TimePoint later(TimePoint from, Duration by) {
+  return by >= TimePoint::max() - from ? TimePoint::max() : from + by;
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+Barrier::Barrier(std::shared_ptr<Segment> segment, int rank)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      size_(segment_->shape().size),
+      // With more ranks than cores, spinning keeps from running the very rank that is waited for.
+      spin_time_(usable_cores() >= size_ ? kSpinTime : Duration::zero()),
+      watch_(size_) {}
+
+void Barrier::arrive() {
+  ++ticket_;
+  // Sequentially consistent, like sleep()'s: either the sleeper sees this ticket or this rank sees the
+  // sleeper.
+  segment_->post(rank_, ticket_).ticket.store(ticket_, std::memory_order_seq_cst);
+  if (segment_->sleep_state().sleepers.load(std::memory_order_seq_cst) > 0 && have_all_arrived()) {
+    wake_everyone(*segment_);
+  }
+}
+
+bool Barrier::have_all_arrived() const {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (segment_->post(peer, ticket_).ticket.load(std::memory_order_seq_cst) < ticket_) return false;
+  }
+  return true;
+}
+
+WaitEnd Barrier::wait(TimePoint deadline, Duration patience) {
+  if (spin(std::min(spin_time_, patience))) return WaitEnd::kOpen;
+  return sleep(deadline, later(now(), patience));
+}
+
+bool Barrier::spin(Duration at_most) const {
+  constexpr int kLooksPerClock = 64;
+  TimePoint end{};
+  int peer = 0;
+  while (true) {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      while (peer < size_ && has_arrived(peer)) ++peer;
+      if (peer == size_) return true;
+      pause();
+    }
+    const TimePoint time = now();
+    if (end == TimePoint{}) end = time + at_most;
+    if (time >= end) return false;
+  }
+}
+
+WaitEnd Barrier::sleep(TimePoint deadline, TimePoint give_up) {
+  SleepState& state = segment_->sleep_state();
+  struct Count {
+    std::atomic<std::uint32_t>& sleepers;
+    explicit Count(std::atomic<std::uint32_t>& count) : sleepers(count) {
+      sleepers.fetch_add(1, std::memory_order_seq_cst);
+    }
+    ~Count() { sleepers.fetch_sub(1, std::memory_order_seq_cst); }
+  } const count(state.sleepers);
+
+  TimePoint watched = now();
+  while (true) {
+    const std::uint32_t seen = state.wake.load(std::memory_order_acquire);
+    if (have_all_arrived()) return WaitEnd::kOpen;
+    if (segment_->failure().state.load(std::memory_order_acquire) == Failure::kWritten)
+      return WaitEnd::kFailed;
+    if (is_aborted_.load(std::memory_order_acquire)) return WaitEnd::kAborted;
+    if (!left().empty()) return WaitEnd::kPeerLeft;
+    const TimePoint time = now();
+    if (time >= give_up) return WaitEnd::kGaveUp;
+    if (time >= deadline) return WaitEnd::kTimedOut;
+    if (time - watched >= kWatchInterval) {
+      watched = time;
+      if (!dead().empty()) return WaitEnd::kPeerDied;
+    }
+    futex_wait(state.wake, seen, std::min({kWatchInterval, deadline - time, give_up - time}));
+  }
+}
+
+std::vector<int> Barrier::missing() const {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (!has_arrived(peer)) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+std::vector<int> Barrier::dead() {
+  std::vector<int> ranks;
+  for (const int peer : missing()) {
+    const RankState& state = segment_->rank_state(peer);
+    if (state.state.load(std::memory_order_acquire) == RankState::kAbsent) continue;
+    const bool is_dead = watch_.is_dead(peer, {.pid = state.pid, .start_time = state.start_time});
+    if (is_dead && !has_arrived(peer)) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+std::vector<int> Barrier::left() const {
+  std::vector<int> ranks;
+  for (const int peer : missing()) {
+    const bool has_left =
+        segment_->rank_state(peer).state.load(std::memory_order_acquire) == RankState::kLeft;
+    // Asked again: it may have arrived, and then left, since missing() looked.
+    if (has_left && !has_arrived(peer)) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+void Barrier::abort() {
+  is_aborted_.store(true, std::memory_order_release);
+  wake_everyone(*segment_);
+}
+
+void Barrier::wake_everyone(const Segment& segment) {
+  SleepState& state = segment.sleep_state();
+  state.wake.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(state.wake);
+}
+
+}  // namespace ddprun::runtime::shm
