@@ -1,5 +1,6 @@
 #include "rendezvous/config/override.h"
 
+#include "rendezvous/config/json_scanner.h"
 #include "rendezvous/config/schema_words.h"
 
 #include <fmt/format.h>
@@ -54,6 +55,7 @@ std::optional<Problem> apply_override(const json& schema, const Override& change
   json* at = &values;
   std::string pointer;
   for (const std::string& token : pointer_tokens(change.pointer)) {
+    pointer.append("/").append(escape_token(token));
     if (at->is_array()) {
       const auto index = index_in(*at, token);
       if (!index)
@@ -61,13 +63,12 @@ std::optional<Problem> apply_override(const json& schema, const Override& change
                        fmt::format("there is no place {} in a list of {}", token, at->size())};
       at = &(*at)[*index];
     } else if (at->is_object()) {
-      const json* inner = schema_at(schema, pointer + "/" + token);
+      const json* inner = schema_at(schema, pointer);
       if (!at->contains(token)) (*at)[token] = inner->value("default", json::object());
       at = &(*at)[token];
     } else {
       return std::nullopt;  // The file has something else than an object here, and that is refused by itself.
     }
-    pointer += "/" + token;
   }
   *at = value_for(*described, change.text);
   return std::nullopt;

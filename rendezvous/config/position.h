@@ -10,6 +10,7 @@ namespace ddprun::config {
 struct Position {
   int line = 1;
   int column = 1;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 behind <=> for a pointer
   auto operator<=>(const Position&) const = default;
 };
 
