@@ -130,6 +130,7 @@ Result<std::vector<std::string>> program_command(const Options& options, const H
 
 EntrypointKind entrypoint_kind(const Options& options) {
   if (options.module) return EntrypointKind::kModule;
+  if (options.run_path) return EntrypointKind::kScript;
   if (options.no_python) return EntrypointKind::kProgram;
   if (ends_with(options.entrypoint, ".json")) return EntrypointKind::kJob;
   if (ends_with(options.entrypoint, ".py")) return EntrypointKind::kScript;

@@ -25,6 +25,9 @@ struct StreamMap {
   }
 };
 
+/// Beyond any machine; keeps a typed 10000000000 from being tried.
+inline constexpr int kMaxWorkersPerNode = 65536;
+
 /// The command line of `ddprun`, as written: flags with their defaults, nothing resolved against this
 /// machine. Filled by cli.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.
 struct Options {
@@ -33,13 +36,14 @@ struct Options {
   int min_nodes = 1;
   int max_nodes = 1;
   bool standalone = false;
-  int node_rank = 0;
+  std::optional<int> node_rank;  ///< 0 unless given
   std::string master_addr = "127.0.0.1";
   std::optional<int> master_port;  ///< unset: a free port on one node, torchrun's 29500 on several
   std::string rdzv_backend = "static";
   std::string rdzv_endpoint;
   std::string rdzv_id = "none";
   std::map<std::string, std::string> rdzv_conf;
+  std::string rdzv_secret_file;  ///< shared secret of the nodes; empty: none
   std::string local_addr;
   std::string role = "default";
 
@@ -56,6 +60,7 @@ struct Options {
   // What to run
   bool module = false;
   bool no_python = false;
+  bool run_path = false;  ///< torchrun's runpy in the worker: here, run it with Python whatever its name
   bool pass_local_rank = false;  ///< --local-rank=N as torch.distributed.launch did
   std::string entrypoint;        ///< job.json, script.py, module or program
   std::vector<std::string> entrypoint_args;

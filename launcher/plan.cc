@@ -20,8 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxWorkersPerNode = 65536;  // beyond any machine; keeps a typed 10000000000 from being tried
-constexpr int kStaticPort = 29500;         // torchrun's default
+constexpr int kStaticPort = 29500;  // torchrun's default
 
 Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
@@ -43,9 +42,9 @@ Result<int> worker_count(const std::string& text, const HostFacts& host) {
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > kMaxWorkersPerNode) {
-    return usage(
-        fmt::format("--nproc-per-node \"{}\": expected a number of workers in [1, {}], or auto, cpu, gpu",
-                    text, kMaxWorkersPerNode));
+    return usage(fmt::format(
+        "--nproc-per-node: expected a number of workers in [1, {}], or auto, cpu or gpu, got \"{}\"",
+        kMaxWorkersPerNode, text));
   }
   return count;
 }
@@ -54,13 +53,12 @@ bool wants_gpu_each(const Options& options) {
   return options.backend == "nccl" || options.nproc_per_node == "gpu";
 }
 
-Result<void> check_devices(const Options& options, const HostFacts& host, int workers) {
-  if (wants_gpu_each(options) && workers > host.gpu_count) {
-    return usage(
-        fmt::format("--nproc-per-node {} with --backend nccl: this machine has {} {} for {} {}; "
-                    "start at most {} or use --backend gloo",
-                    options.nproc_per_node, host.gpu_count, host.gpu_count == 1 ? "GPU" : "GPUs", workers,
-                    workers == 1 ? "worker" : "workers", host.gpu_count));
+Result<void> check_devices(const Plan& plan) {
+  const Options& options = plan.options;
+  const HostFacts& host = plan.host;
+  const int workers = plan.local_world_size.value();
+  if (wants_gpu_each(options)) {
+    if (Result<void> enough = check_gpus(plan); !enough) return enough.error();
   }
   const std::optional<std::string> visible = host.env("CUDA_VISIBLE_DEVICES");
   if (options.virtual_local_rank && visible && workers > static_cast<int>(host.visible_devices.size())) {
@@ -89,8 +87,8 @@ Result<void> check_combinations(const Options& options, int workers) {
         options.min_nodes == options.max_nodes ? std::to_string(options.max_nodes)
                                                : fmt::format("{}:{}", options.min_nodes, options.max_nodes)));
   }
-  if (options.node_rank >= options.max_nodes) {
-    return usage(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]", options.node_rank,
+  if (options.node_rank.value_or(0) >= options.max_nodes) {
+    return usage(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]", *options.node_rank,
                              options.max_nodes, options.max_nodes - 1));
   }
   if (options.stdin_local_rank && *options.stdin_local_rank >= workers) {
@@ -224,7 +222,7 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
   if (!workers) return workers.error();
   plan.local_world_size = LocalWorldSize(*workers);
   if (Result<void> sane = check_combinations(options, *workers); !sane) return sane.error();
-  if (Result<void> devices = check_devices(options, host, *workers); !devices) return devices.error();
+  if (Result<void> devices = check_devices(plan); !devices) return devices.error();
 
   for (const std::string& name : options.signals_to_handle) {
     Result<int> number = parse_signal(name);
@@ -244,6 +242,17 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
   if (!command) return command.error();
   plan.command = std::move(*command);
   return plan;
+}
+
+Result<void> check_gpus(const Plan& plan) {
+  const int workers = plan.local_world_size.value();
+  const int gpus = plan.host.gpu_count;
+  if (workers <= gpus) return ok();
+  const std::string remedy = gpus == 0 ? std::string("use --backend gloo")
+                                       : fmt::format("use --nproc-per-node {} or --backend gloo", gpus);
+  return usage(fmt::format(
+      "--nproc-per-node {}: backend nccl needs a GPU for each of the {} {}, and this machine has {}; {}",
+      plan.options.nproc_per_node, workers, workers == 1 ? "worker" : "workers", gpus, remedy));
 }
 
 RoundInfo single_node_round(const Plan& plan, Port port) {

@@ -72,6 +72,10 @@ struct WorkerSpec {
 /// step.
 Result<Plan> make_plan(const Options& options, const HostFacts& host, const std::string& random_suffix);
 
+/// A GPU for each worker of this node, as nccl needs; kUsage otherwise. make_plan has asked it when the
+/// command line says nccl or gpu; for a job file that says so, ask again.
+Result<void> check_gpus(const Plan& plan);
+
 /// The workers of this node in one generation.
 std::vector<WorkerSpec> worker_specs(const Plan& plan, const RoundInfo& round);
 

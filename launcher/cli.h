@@ -1,0 +1,55 @@
+#pragma once
+
+#include "launcher/options.h"
+#include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/result.h"
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace ddprun::launcher {
+
+/// What a command line asks for.
+enum class Action {
+  kRun,          ///< start a job: `options`
+  kHelp,         ///< print `text`
+  kVersion,      ///< print `text`
+  kStore,        ///< serve a store: `store`
+  kPs,           ///< list this user's jobs: `ps_json`
+  kCompletions,  ///< print the completions of `shell`
+};
+
+/// `ddprun store [--host ADDR] [--port N | --fd N]`
+struct StoreOptions {
+  std::string host;  ///< empty: every address
+  int port = 29500;  ///< 0 lets the kernel choose
+  std::optional<int> inherited_fd;
+};
+
+struct CommandLine {
+  Action action = Action::kRun;
+  Options options;
+  StoreOptions store;
+  bool ps_json = false;
+  std::string shell;  ///< bash or zsh
+  std::string text;   ///< help or version
+};
+
+/// Reads the arguments after the program's name. A flag counts before its PET_ variable, that before its
+/// default. The first word `store`, `ps` or `completions` is a command of ours; a program of that name is run
+/// as ./store.
+///
+/// Errors  kUsage: the sentence names the flag or variable, the value, what is allowed.
+Result<CommandLine> parse_command_line(std::span<const std::string> args, const EnvLookup& env);
+
+/// The text of `ddprun --help`.
+std::string help_text();
+
+/// "ddprun 0.1.0 (torchrun 2.11 compatible)".
+std::string version_text();
+
+/// A completion script for bash or zsh, made from the table of flags.
+std::string completion_script(const std::string& shell);
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,163 @@
+#include "launcher/cli_syntax.h"
+
+#include "rendezvous/base/suggest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace ddprun::launcher {
+namespace {
+
+Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
+
+std::string with_dashes(std::string_view name) { return fmt::format("--{}", name); }
+
+std::string canonical(std::string_view typed) {
+  std::string name(typed);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+bool is_negative_number(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && std::all_of(word.begin() + 1, word.end(), [](unsigned char c) {
+           return std::isdigit(c) != 0 || c == '.';
+         });
+}
+
+/// argparse's rule: what begins with '-' is a flag, unless it is a number, a lone dash or has a space in it.
+bool looks_like_flag(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
+         word.find(' ') == std::string_view::npos;
+}
+
+class Splitter {
+ public:
+  Splitter(std::span<const FlagSyntax> table, std::span<const std::string> args)
+      : table_(table), args_(args) {}
+
+  Result<ParsedArgs> run() {
+    while (next_ < args_.size() && looks_like_flag(args_[next_])) {
+      const std::string& word = args_[next_++];
+      if (word == "--") break;
+      Result<void> taken = word[1] == '-' ? take_long(word) : take_short(word);
+      if (!taken) return taken.error();
+    }
+    take_rest();
+    return std::move(parsed_);
+  }
+
+ private:
+  Result<void> take_long(const std::string& word) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const std::string typed = word.substr(0, equals);
+    Result<std::size_t> flag = find(typed);
+    if (!flag) return flag.error();
+    std::optional<std::string> attached;
+    if (equals < word.size()) attached = word.substr(equals + 1);
+    return take_values(*flag, with_dashes(table_[*flag].name), attached);
+  }
+
+  /// "-r3", "-r=3", "-r 3", "-mr3": switches may be bundled, the last one takes what follows.
+  Result<void> take_short(const std::string& word) {
+    for (std::size_t at = 1; at < word.size(); ++at) {
+      const auto found = std::find_if(table_.begin(), table_.end(),
+                                      [&](const FlagSyntax& flag) { return flag.short_name == word[at]; });
+      if (found == table_.end()) return unknown_short(word, word[at]);
+      const auto flag = static_cast<std::size_t>(found - table_.begin());
+      const bool is_last = at + 1 == word.size();
+      if (value_count(*found) == 0 && !is_last && word[at + 1] != '=') {
+        parsed_.flags.push_back({flag, {}});
+        continue;
+      }
+      std::optional<std::string> attached;
+      if (!is_last) attached = word.substr(at + (word[at + 1] == '=' ? 2 : 1));
+      return take_values(flag, fmt::format("-{}", word[at]), attached);
+    }
+    return ok();
+  }
+
+  Result<void> take_values(std::size_t flag, const std::string& spelled,
+                           const std::optional<std::string>& attached) {
+    FlagUse use{flag, {}};
+    const std::size_t wanted = value_count(table_[flag]);
+    if (attached) {
+      if (wanted == 0) return usage(fmt::format("{} takes no value, got \"{}\"", spelled, *attached));
+      use.values.push_back(*attached);
+    }
+    while (use.values.size() < wanted) {
+      if (next_ == args_.size()) {
+        return usage(fmt::format("{} needs a value: {} {}", spelled, spelled, table_[flag].metavar));
+      }
+      if (looks_like_flag(args_[next_])) {
+        return usage(fmt::format(
+            "{} needs a value, got the flag {}; write {} {}, or {}=… for a value that begins with a dash",
+            spelled, args_[next_], spelled, table_[flag].metavar, spelled));
+      }
+      use.values.push_back(args_[next_++]);
+    }
+    parsed_.flags.push_back(std::move(use));
+    return ok();
+  }
+
+  void take_rest() {
+    if (next_ == args_.size()) return;
+    parsed_.rest.push_back(args_[next_++]);
+    if (next_ < args_.size() && args_[next_] == "--") ++next_;
+    parsed_.rest.insert(parsed_.rest.end(), args_.begin() + static_cast<std::ptrdiff_t>(next_), args_.end());
+  }
+
+  /// The flag that `typed` names or abbreviates. Our own flags never make an abbreviation of torchrun's
+  /// ambiguous.
+  [[nodiscard]] Result<std::size_t> find(const std::string& typed) const {
+    const std::string name = canonical(std::string_view(typed).substr(2));
+    std::vector<std::size_t> torchrun_matches;
+    std::vector<std::size_t> own_matches;
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      if (table_[i].name == name) return i;
+      if (table_[i].name.substr(0, name.size()) != name || name.empty()) continue;
+      (table_[i].is_torchrun ? torchrun_matches : own_matches).push_back(i);
+    }
+    const std::vector<std::size_t>& matches = torchrun_matches.empty() ? own_matches : torchrun_matches;
+    if (matches.size() == 1) return matches.front();
+    if (matches.empty()) return unknown_long(typed);
+    std::vector<std::string> names;
+    for (const std::size_t match : matches) names.push_back(with_dashes(table_[match].name));
+    return usage(fmt::format("flag {} is ambiguous: it could be {}", typed, fmt::join(names, ", ")));
+  }
+
+  [[nodiscard]] Error unknown_long(const std::string& typed) const {
+    std::vector<std::string> names;
+    for (const FlagSyntax& flag : table_) names.push_back(with_dashes(flag.name));
+    return usage(fmt::format("unknown flag {}{}", typed, did_you_mean(canonical(typed), names)));
+  }
+
+  [[nodiscard]] Error unknown_short(const std::string& word, char letter) const {
+    // "-nproc-per-node": a long flag with one dash.
+    const std::string name = canonical(std::string_view(word).substr(1, word.find('=') - 1));
+    const bool is_long =
+        std::any_of(table_.begin(), table_.end(), [&](const FlagSyntax& f) { return f.name == name; });
+    if (is_long) return usage(fmt::format("unknown flag {}; did you mean \"--{}\"?", word, name));
+    return usage(word.size() == 2 ? fmt::format("unknown flag {}", word)
+                                  : fmt::format("unknown flag -{} in {}", letter, word));
+  }
+
+  std::span<const FlagSyntax> table_;
+  std::span<const std::string> args_;
+  std::size_t next_ = 0;
+  ParsedArgs parsed_;
+};
+
+}  // namespace
+
+std::size_t value_count(const FlagSyntax& flag) {
+  if (flag.metavar.empty()) return 0;
+  return 1 + static_cast<std::size_t>(std::count(flag.metavar.begin(), flag.metavar.end(), ' '));
+}
+
+Result<ParsedArgs> split_args(std::span<const FlagSyntax> table, std::span<const std::string> args) {
+  return Splitter(table, args).run();
+}
+
+}  // namespace ddprun::launcher

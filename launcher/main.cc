@@ -1,0 +1,81 @@
+#include "launcher/cli.h"
+#include "launcher/run_job.h"
+#include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/store/store_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+
+int print(const std::string& text) {
+  const bool is_written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return is_written ? exit_code::kOk : exit_code::kOs;
+}
+
+/// -v, or else LOGLEVEL as torchrun has it, or else warnings.
+spdlog::level::level_enum log_level(const Options& options) {
+  if (options.verbose) return spdlog::level::info;
+  const std::optional<std::string> wanted = process_env("LOGLEVEL");
+  if (!wanted) return spdlog::level::warn;
+  const Result<spdlog::level::level_enum> level = parse_log_level(*wanted);
+  return level ? *level : spdlog::level::warn;
+}
+
+int serve_store(const StoreOptions& options) {
+  const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);
+  return store::run_store_command({.host = options.host,
+                                   .port = Port(static_cast<std::uint16_t>(options.port)),
+                                   .inherited_fd = options.inherited_fd},
+                                  *logger);
+}
+
+int run(const std::vector<std::string>& args) {
+  if (args.empty()) {
+    const std::string help = help_text();
+    std::fwrite(help.data(), 1, help.size(), stderr);
+    return exit_code::kUsage;
+  }
+  const Result<CommandLine> line = parse_command_line(args, process_env);
+  if (!line) {
+    fmt::print(stderr, "ddprun: {}\n", line.error().message());
+    return to_exit_code(line.error().code());
+  }
+  switch (line->action) {
+    case Action::kHelp:
+    case Action::kVersion:
+      return print(line->text);
+    case Action::kCompletions:
+      return print(completion_script(line->shell));
+    case Action::kStore:
+      return serve_store(line->store);
+    case Action::kPs:
+      return print("");
+    case Action::kRun:
+      break;
+  }
+  const auto logger = make_stderr_logger("ddprun", log_level(line->options));
+  return run_job(line->options, *logger);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& problem) {
+    fmt::print(stderr, "ddprun: bug: {}\n", problem.what());
+    return exit_code::kInternal;
+  }
+}

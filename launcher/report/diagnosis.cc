@@ -1,0 +1,230 @@
+#include "launcher/report/diagnosis.h"
+
+#include "launcher/report/text.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ddprun::launcher {
+namespace {
+
+struct Facts {
+  const ExitStatus& status;
+  std::string_view tail;
+  const Evidence& evidence;
+
+  [[nodiscard]] bool says(std::string_view text) const { return tail.find(text) != std::string_view::npos; }
+  [[nodiscard]] bool killed_by(int signal) const { return status.is_killed() && status.signal() == signal; }
+};
+
+using Answer = std::optional<std::string>;
+
+/// The rest of the last line that has `mark` in it, from the mark on.
+std::string_view from_mark(std::string_view tail, std::string_view mark) {
+  const std::size_t at = tail.rfind(mark);
+  if (at == std::string_view::npos) return {};
+  return tail.substr(at, tail.find('\n', at) - at);
+}
+
+std::string_view line_with(std::string_view tail, std::string_view mark) {
+  const std::size_t at = tail.rfind(mark);
+  if (at == std::string_view::npos) return {};
+  const std::size_t before = tail.rfind('\n', at);
+  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+  return tail.substr(begin, tail.find('\n', at) - begin);
+}
+
+std::string core_phrase(const Facts& facts) {
+  if (!facts.status.core_dumped()) return {};
+  const std::string& pattern = facts.evidence.core_pattern;
+  if (pattern.find("systemd-coredump") != std::string::npos) return "; a core was dumped: see coredumpctl";
+  if (pattern.empty() || pattern[0] == '|') return "; a core was dumped";
+  return fmt::format("; a core was dumped (pattern {})", pattern);
+}
+
+Answer out_of_memory(const Facts& facts) {
+  if (!facts.killed_by(SIGKILL)) return {};
+  const std::string limit =
+      facts.evidence.memory_limit == 0
+          ? ""
+          : fmt::format(", whose limit is {}", format_bytes(facts.evidence.memory_limit));
+  if (!facts.evidence.oom_kernel_line.empty()) {
+    return fmt::format("out of memory: the kernel killed it ({})", facts.evidence.oom_kernel_line);
+  }
+  if (facts.evidence.oom_kill_in_cgroup) {
+    return fmt::format("out of memory: the kernel killed a process of this cgroup{}", limit);
+  }
+  return "killed from outside: by kill -9, a scheduler, or the kernel when memory ran out (look at dmesg; "
+         "its log cannot "
+         "be read from here or does not mention it)";
+}
+
+Answer cuda_out_of_memory(const Facts& facts) {
+  const std::string_view line = line_with(facts.tail, "CUDA out of memory");
+  if (line.empty()) return {};
+  return fmt::format("out of GPU memory: {}", shorten(line, 200));
+}
+
+Answer full_disk(const Facts& facts) {
+  if (!facts.says("No space left on device") && !facts.says("Disk quota exceeded")) return {};
+  const bool is_quota = !facts.says("No space left on device");
+  if (is_quota) return std::string("disk quota exceeded: free some of it, or write elsewhere");
+  if (facts.evidence.full_disk.empty())
+    return std::string("disk full: the worker could not write (No space left on device)");
+  return fmt::format("disk full: {} has no free byte", facts.evidence.full_disk);
+}
+
+Answer bus_error(const Facts& facts) {
+  if (!facts.killed_by(SIGBUS)) return {};
+  const Evidence& evidence = facts.evidence;
+  // A page of a tmpfs file that cannot be had ends in SIGBUS, so a nearly full /dev/shm is the first suspect.
+  if (evidence.shm_size > 0 && evidence.shm_free < evidence.shm_size / 50) {
+    return fmt::format(
+        "bus error with a full /dev/shm: {} of {} are used; make it larger (docker run --shm-size) or use "
+        "fewer data loader workers",
+        format_bytes(evidence.shm_size - evidence.shm_free), format_bytes(evidence.shm_size));
+  }
+  return fmt::format("bus error: a mapped file was cut short or its disk failed{}", core_phrase(facts));
+}
+
+Answer segmentation_fault(const Facts& facts) {
+  if (!facts.killed_by(SIGSEGV)) return {};
+  return fmt::format("segmentation fault: it touched memory that is not its own{}", core_phrase(facts));
+}
+
+Answer cpp_exception(const Facts& facts) {
+  if (!facts.says("terminate called")) return {};
+  const std::string_view thrown = from_mark(facts.tail, "instance of '");
+  const std::string_view what = from_mark(facts.tail, "what():");
+  if (thrown.empty())
+    return std::string(
+        "C++ std::terminate without an exception: a joinable thread was destroyed, or noexcept was broken");
+  const std::string_view type = thrown.substr(13, thrown.find('\'', 13) - 13);
+  return what.empty()
+             ? fmt::format("uncaught C++ exception {}", type)
+             : fmt::format("uncaught C++ exception {}: {}", type, shorten(trim_blanks(what.substr(7)), 200));
+}
+
+Answer aborted(const Facts& facts) {
+  if (!facts.killed_by(SIGABRT)) return {};
+  constexpr std::array<std::string_view, 6> kMarks{"Assertion `",
+                                                   "double free",
+                                                   "free(): ",
+                                                   "malloc(): ",
+                                                   "stack smashing detected",
+                                                   "pure virtual method called"};
+  for (const std::string_view mark : kMarks) {
+    const std::string_view line = line_with(facts.tail, mark);
+    if (!line.empty()) return fmt::format("aborted: {}", shorten(line, 200));
+  }
+  return fmt::format("aborted: it called abort(){}", core_phrase(facts));
+}
+
+Answer missing_library(const Facts& facts) {
+  constexpr std::string_view kMark = "error while loading shared libraries: ";
+  const std::string_view line = from_mark(facts.tail, kMark);
+  if (line.empty()) return {};
+  const std::string_view rest = line.substr(kMark.size());
+  const std::string_view name = rest.substr(0, rest.find(':'));
+  if (rest.find("cannot open shared object file") == std::string_view::npos) {
+    return fmt::format("shared library {} cannot be loaded: {}", name, shorten(rest, 200));
+  }
+  return fmt::format("missing shared library {}: install it, or add its folder to LD_LIBRARY_PATH", name);
+}
+
+Answer missing_interpreter(const Facts& facts) {
+  if (facts.status.is_killed() || facts.status.code() != 127) return {};
+  const std::string_view line = line_with(facts.tail, "env: ");
+  if (line.empty() || line.find("No such file") == std::string_view::npos) return {};
+  return fmt::format(
+      "missing interpreter: the script's first line asks for a program that is not in PATH ({})", line);
+}
+
+/// The last line of a traceback: "ValueError: bad", which stands unindented behind the last "File …" line.
+Answer python_exception(const Facts& facts) {
+  constexpr std::string_view kMark = "Traceback (most recent call last)";
+  const std::size_t begin = facts.tail.rfind(kMark);
+  if (begin == std::string_view::npos || facts.status.is_success()) return {};
+  bool in_frames = false;
+  for (const std::string_view line : split_lines(facts.tail.substr(begin + kMark.size()))) {
+    if (line.substr(0, 2) == "  ") {
+      in_frames = true;
+    } else if (in_frames && !line.empty()) {
+      return fmt::format("uncaught Python exception {}", shorten(line, 200));
+    }
+  }
+  return {};
+}
+
+Answer module_not_found(const Facts& facts) {
+  if (facts.status.is_killed()) return {};
+  const std::string_view line = from_mark(facts.tail, "No module named ");
+  if (line.empty() || facts.says("Traceback (most recent call last)")) return {};
+  return fmt::format("Python finds no{}; is the right environment active?", shorten(line.substr(2), 120));
+}
+
+Answer address_in_use(const Facts& facts) {
+  if (!facts.says("ddress already in use")) return {};
+  return std::string("a port it wanted is in use: another job, or one that has not ended yet, holds it");
+}
+
+struct SignalText {
+  int signal;
+  std::string_view text;
+};
+
+constexpr std::array kSignalTexts{
+    SignalText{SIGILL,
+               "illegal instruction: the program was built for another CPU, or a compiler trap was hit"},
+    SignalText{SIGFPE, "arithmetic fault: most often an integer division by zero"},
+    SignalText{SIGPIPE, "wrote into a pipe or socket that nobody reads any more"},
+    SignalText{SIGXCPU, "CPU time limit exceeded (ulimit -t)"},
+    SignalText{SIGXFSZ, "file size limit exceeded (ulimit -f)"},
+    SignalText{SIGSYS, "forbidden system call: a seccomp filter (container, sandbox) stopped it"},
+    SignalText{SIGTRAP, "trace trap: a breakpoint or a compiler trap without a debugger"},
+    SignalText{SIGTERM, "told to end by someone other than ddprun (kill, a scheduler, itself)"},
+    SignalText{SIGINT, "interrupted by someone other than ddprun"},
+    SignalText{SIGHUP, "hung up on by someone other than ddprun"},
+};
+
+Answer other_signal(const Facts& facts) {
+  for (const SignalText& entry : kSignalTexts) {
+    if (facts.killed_by(entry.signal)) return std::string(entry.text) + core_phrase(facts);
+  }
+  return {};
+}
+
+Answer exit_code_convention(const Facts& facts) {
+  if (facts.status.is_killed()) return {};
+  const int code = facts.status.code();
+  if (code == 126)
+    return std::string(
+        "by a shell's convention, a command it ran could not be executed (permission, or a wrong format)");
+  if (code == 127) return std::string("by a shell's convention, a command it ran was not found");
+  if (code > 128 && code <= 128 + 31) {
+    return fmt::format("by a shell's convention, a process in it was ended by {}", signal_name(code - 128));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> diagnose(const ExitStatus& status, std::string_view stderr_tail,
+                                    const Evidence& evidence) {
+  // The most telling first: what ends a process says more than what it printed before, except for its own
+  // last words.
+  constexpr std::array kQuestions{missing_library,  missing_interpreter, bus_error,      segmentation_fault,
+                                  out_of_memory,    cuda_out_of_memory,  full_disk,      cpp_exception,
+                                  aborted,          other_signal,        address_in_use, python_exception,
+                                  module_not_found, exit_code_convention};
+  const Facts facts{status, stderr_tail, evidence};
+  for (const auto question : kQuestions) {
+    if (Answer answer = question(facts)) return answer;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "launcher/process/exit_status.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddprun::launcher {
+
+/// What the machine can tell about a worker's end; gathered by evidence.h, invented by tests.
+struct Evidence {
+  std::string oom_kernel_line;      ///< the kernel log's line about this pid, where it can be read
+  bool oom_kill_in_cgroup = false;  ///< our cgroup counted an out-of-memory kill since the job started
+  std::uint64_t memory_limit = 0;   ///< of the cgroup, in bytes; 0: none
+  std::uint64_t shm_size = 0;       ///< of /dev/shm
+  std::uint64_t shm_free = 0;
+  std::string full_disk;     ///< "/data (200 GiB)": a file system of the job without a free byte
+  std::string core_pattern;  ///< /proc/sys/kernel/core_pattern
+};
+
+/// The root cause in words a user can act on: "out of memory: …", "segmentation fault: …". Made from how the
+/// process ended, what it last said, and what the machine knows; nullopt where that adds nothing to the exit
+/// code.
+std::optional<std::string> diagnose(const ExitStatus& status, std::string_view stderr_tail,
+                                    const Evidence& evidence);
+
+}  // namespace ddprun::launcher

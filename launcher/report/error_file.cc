@@ -1,0 +1,62 @@
+#include "launcher/report/error_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <iterator>
+
+namespace ddprun::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return {};
+  if (found->is_string()) return found->get<std::string>();
+  return found->is_number() ? found->dump() : std::string();
+}
+
+}  // namespace
+
+std::optional<ErrorFile> parse_error_file(std::string_view text) {
+  const Json document = Json::parse(text, nullptr, false);
+  if (!document.is_object()) return std::nullopt;
+  const auto message = document.find("message");
+  if (message == document.end()) return std::nullopt;
+  if (message->is_string()) {
+    return ErrorFile{message->get<std::string>(), {}, text_of(document, "timestamp")};
+  }
+  if (!message->is_object()) return std::nullopt;
+  ErrorFile file{text_of(*message, "message"), {}, {}};
+  const auto extra = message->find("extraInfo");
+  if (extra != message->end() && extra->is_object()) {
+    file.stack = text_of(*extra, "py_callstack");
+    file.timestamp = text_of(*extra, "timestamp");
+  }
+  return file;
+}
+
+std::optional<ErrorFile> load_error_file(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  std::ifstream stream(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  return parse_error_file(text);
+}
+
+std::string propagated_error(std::string_view worker_file, const std::string& headline, int exit_code,
+                             long timestamp_seconds) {
+  constexpr auto kReplaceBadUtf8 = Json::error_handler_t::replace;
+  Json document = Json::parse(worker_file, nullptr, false);
+  if (document.is_object() && document.contains("message")) {
+    if (document["message"].is_object()) document["message"]["errorCode"] = exit_code;
+    return document.dump(-1, ' ', false, kReplaceBadUtf8);
+  }
+  const Json own{{"message",
+                  {{"message", headline},
+                   {"errorCode", exit_code},
+                   {"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(timestamp_seconds)}}}}}};
+  return own.dump(-1, ' ', false, kReplaceBadUtf8);
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddprun::launcher {
+
+/// What a worker said about its own end in its TORCHELASTIC_ERROR_FILE.
+struct ErrorFile {
+  std::string message;    ///< "RuntimeError: boom"
+  std::string stack;      ///< several lines; may be empty
+  std::string timestamp;  ///< seconds since 1970 as written; may be empty
+};
+
+/// Understands both forms torch writes: {"message": {"message", "extraInfo": {"py_callstack", "timestamp"}}},
+/// and
+/// {"message": "text", "timestamp"}. Nullopt when it is neither.
+std::optional<ErrorFile> parse_error_file(std::string_view text);
+
+/// The file's content as ErrorFile; nullopt when it is missing, empty or something else.
+std::optional<ErrorFile> load_error_file(const std::string& path);
+
+/// What goes into our own TORCHELASTIC_ERROR_FILE, which an outer scheduler reads: the root cause's file with
+/// the worker's exit code added as `errorCode`, as torchrun does; or, where the worker wrote none, `headline`
+/// in that form.
+std::string propagated_error(std::string_view worker_file, const std::string& headline, int exit_code,
+                             long timestamp_seconds);
+
+}  // namespace ddprun::launcher

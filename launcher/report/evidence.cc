@@ -1,0 +1,151 @@
+#include "launcher/report/evidence.h"
+
+#include "launcher/report/text.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+namespace ddprun::launcher {
+namespace {
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Our group in the hierarchy of `controller` ("" is version 2), as /proc/self/cgroup tells.
+std::string cgroup_path(std::string_view controller) {
+  const std::string text = read_text("/proc/self/cgroup");
+  for (const std::string_view line : split_lines(text)) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    if (line.substr(first + 1, second - first - 1) == controller) return std::string(line.substr(second + 1));
+  }
+  return {};
+}
+
+struct MemoryFiles {
+  std::string events;
+  std::string limit;
+};
+
+/// In a container the path of /proc/self/cgroup is often the host's while the group is mounted at the root.
+MemoryFiles memory_files() {
+  struct Candidate {
+    std::string directory;
+    const char* events;
+    const char* limit;
+  };
+  const std::string v1 = "/sys/fs/cgroup/memory";
+  const std::array<Candidate, 4> candidates{
+      Candidate{"/sys/fs/cgroup" + cgroup_path(""), "memory.events", "memory.max"},
+      Candidate{"/sys/fs/cgroup", "memory.events", "memory.max"},
+      Candidate{v1 + cgroup_path("memory"), "memory.oom_control", "memory.limit_in_bytes"},
+      Candidate{v1, "memory.oom_control", "memory.limit_in_bytes"},
+  };
+  for (const Candidate& candidate : candidates) {
+    const std::string events = fmt::format("{}/{}", candidate.directory, candidate.events);
+    if (access(events.c_str(), R_OK) == 0)
+      return {events, fmt::format("{}/{}", candidate.directory, candidate.limit)};
+  }
+  return {};
+}
+
+std::uint64_t as_number(std::string_view text) {
+  std::uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+std::uint64_t memory_limit() {
+  constexpr std::uint64_t kUnlimited = std::uint64_t{1}
+                                       << 60;  // version 1 says "none" with a number near 2^63
+  const std::uint64_t limit = as_number(read_text(memory_files().limit));
+  return limit < kUnlimited ? limit : 0;
+}
+
+/// Everything the kernel log holds, or nothing where it may not be read.
+std::string kernel_log() {
+  const UniqueFd log(open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  std::string text;
+  if (!log) return text;
+  std::array<char, 8192> record{};
+  while (true) {
+    const ssize_t size = read(log.get(), record.data(), record.size());
+    if (size <= 0 && !(size < 0 && errno == EPIPE)) return text;  // EPIPE: records were overwritten, go on
+    if (size > 0) text.append(record.data(), static_cast<std::size_t>(size));
+  }
+}
+
+bool is_full(const std::string& directory, std::uint64_t& size) {
+  struct statvfs disk {};
+  if (statvfs(directory.c_str(), &disk) != 0 || disk.f_blocks == 0) return false;
+  size = static_cast<std::uint64_t>(disk.f_blocks) * disk.f_frsize;
+  return disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0);
+}
+
+}  // namespace
+
+std::uint64_t counter_named(std::string_view text, std::string_view name) {
+  for (const std::string_view line : split_lines(text)) {
+    if (line.size() > name.size() && line.substr(0, name.size()) == name && line[name.size()] == ' ') {
+      return as_number(line.substr(name.size() + 1));
+    }
+  }
+  return 0;
+}
+
+std::string find_oom_kill(std::string_view kernel_log, pid_t pid) {
+  const std::string mark = fmt::format("Killed process {} ", pid);
+  const std::size_t at = kernel_log.rfind(mark);
+  if (at == std::string_view::npos) return {};
+  // A record reads "priority,sequence,microseconds,flags;text"; dmesg's lines "[seconds] text".
+  const std::string_view line = kernel_log.substr(0, kernel_log.find('\n', at));
+  const std::size_t begin = line.find_last_of("\n;", at);
+  return shorten(line.substr(begin == std::string_view::npos ? 0 : begin + 1), 200);
+}
+
+OomWatch::OomWatch()
+    : counter_file_(memory_files().events),
+      kills_at_start_(counter_named(read_text(counter_file_), "oom_kill")) {}
+
+bool OomWatch::has_killed() const {
+  return !counter_file_.empty() && counter_named(read_text(counter_file_), "oom_kill") > kills_at_start_;
+}
+
+Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oom,
+                         const std::vector<std::string>& job_directories) {
+  Evidence evidence;
+  if (status.is_killed() && status.signal() == SIGKILL) {
+    evidence.oom_kernel_line = find_oom_kill(kernel_log(), pid);
+    evidence.oom_kill_in_cgroup = oom.has_killed();
+    evidence.memory_limit = memory_limit();
+  }
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) == 0) {
+    evidence.shm_size = static_cast<std::uint64_t>(shm.f_blocks) * shm.f_frsize;
+    evidence.shm_free = static_cast<std::uint64_t>(shm.f_bavail) * shm.f_frsize;
+  }
+  for (const std::string& directory : job_directories) {
+    std::uint64_t size = 0;
+    if (evidence.full_disk.empty() && is_full(directory, size)) {
+      evidence.full_disk = fmt::format("the file system of {} ({})", directory, format_bytes(size));
+    }
+  }
+  evidence.core_pattern = read_text("/proc/sys/kernel/core_pattern");
+  while (!evidence.core_pattern.empty() && evidence.core_pattern.back() == '\n')
+    evidence.core_pattern.pop_back();
+  return evidence;
+}
+
+}  // namespace ddprun::launcher

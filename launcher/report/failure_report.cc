@@ -1,0 +1,198 @@
+#include "launcher/report/failure_report.h"
+
+#include "launcher/report/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr std::size_t kStderrLines = 20;
+constexpr std::size_t kStackLines = 12;
+constexpr std::size_t kLongestLine = 240;
+constexpr std::size_t kLongestMessage = 400;
+
+double seconds_between(TimePoint from, TimePoint to) { return to_seconds(to - from); }
+
+/// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed too: exited with code 3".
+std::string how_it_ended(const WorkerOutcome& worker) {
+  switch (worker.verdict) {
+    case Verdict::kSucceeded:
+      return "had succeeded";
+    case Verdict::kNotStarted:
+      return "never started";
+    case Verdict::kNotEnded:
+      return fmt::format("still there after SIGKILL (pid {}, {})", worker.pid,
+                         worker.stuck_in.empty() ? "state unknown" : worker.stuck_in);
+    case Verdict::kRootCause:
+    case Verdict::kConsequence:
+      break;
+  }
+  if (!worker.status) return "ended, unknown how";
+  if (!worker.stopped_with) return fmt::format("failed as well: {}", to_string(*worker.status));
+  const std::string sent = signal_name(*worker.stopped_with);
+  if (worker.status->is_killed() && worker.status->signal() == *worker.stopped_with) {
+    return fmt::format("ended by {}", sent);
+  }
+  if (worker.status->is_success()) return fmt::format("ended in order after {}", sent);
+  return fmt::format("{} after {}", to_string(*worker.status), sent);
+}
+
+std::string because(const GenerationOutcome& generation) {
+  switch (generation.reason) {
+    case StopReason::kWorkerFailed:
+    case StopReason::kSpawnFailed:
+      if (!generation.root_cause) return {};
+      return fmt::format(", because rank {} failed", generation.workers[*generation.root_cause].rank);
+    case StopReason::kSucceeded:
+    case StopReason::kSignal:
+    case StopReason::kJobTimeout:
+    case StopReason::kPeerFailed:
+    case StopReason::kRendezvousFailed:
+      return {};
+  }
+  return {};
+}
+
+bool is_told_to_stop(const WorkerOutcome& worker) {
+  return worker.verdict == Verdict::kConsequence && worker.stopped_with.has_value();
+}
+
+/// Lines with a bar before them, as they would look on a terminal.
+std::string quote(const std::vector<std::string_view>& lines) {
+  std::string text;
+  for (const std::string_view line : lines)
+    text += fmt::format("    | {}\n", printable(shorten(line, kLongestLine)));
+  return text;
+}
+
+std::string stderr_section(const WorkerOutcome& worker) {
+  const std::vector<std::string_view> lines = last_lines(worker.stderr_tail, kStderrLines);
+  if (lines.empty()) return worker.pid == 0 ? std::string() : std::string("\n  it wrote nothing to stderr\n");
+  const std::string where = worker.stderr_path.empty() ? "" : fmt::format(" ({})", worker.stderr_path);
+  const std::string title = lines.size() == 1
+                                ? fmt::format("the last line of its stderr{}", where)
+                                : fmt::format("the last {} lines of its stderr{}", lines.size(), where);
+  return fmt::format("\n  {}:\n{}", title, quote(lines));
+}
+
+/// The error file, without what stderr has just shown.
+std::string error_file_section(const RootCause& root) {
+  if (!root.error_file) return {};
+  const std::string message = shorten(root.error_file->message, kLongestMessage);
+  const std::vector<std::string_view> message_lines = split_lines(message);
+  const bool is_shown =
+      !message_lines.empty() && root.worker->stderr_tail.find(message_lines.front()) != std::string::npos;
+  std::string text = fmt::format("\n  its error file ({}) says:\n", root.worker->error_file);
+  for (const std::string_view line : message_lines) text += fmt::format("    {}\n", printable(line));
+  if (!is_shown) text += quote(last_lines(root.error_file->stack, kStackLines));
+  return text;
+}
+
+std::string root_section(const RootCause& root) {
+  std::string text;
+  if (root.diagnosis) text += fmt::format("  {}\n", printable(*root.diagnosis));
+  text += stderr_section(*root.worker);
+  text += error_file_section(root);
+  return text;
+}
+
+std::string labelled(std::string_view label, const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    text += fmt::format("  {:<9} {}\n", label, line);
+    label = "";
+  }
+  return text;
+}
+
+std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>& root,
+                       const ReportContext& context) {
+  if (root) {
+    return fmt::format("ddprun: {} failed: {}\n", context.title, headline(*root->worker, context.hostname));
+  }
+  if (outcome.error) return fmt::format("ddprun: {} failed: {}\n", context.title, outcome.error->message());
+  switch (outcome.reason) {
+    case StopReason::kSignal:
+      return fmt::format("ddprun: {} was stopped by {}\n", context.title, signal_name(outcome.signal));
+    case StopReason::kJobTimeout:
+      return fmt::format("ddprun: {} was stopped by --job-timeout\n", context.title);
+    case StopReason::kSucceeded:
+    case StopReason::kWorkerFailed:
+    case StopReason::kSpawnFailed:
+    case StopReason::kPeerFailed:
+    case StopReason::kRendezvousFailed:
+      break;
+  }
+  return fmt::format("ddprun: {} failed\n", context.title);
+}
+
+std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
+  const std::size_t used = outcome.generations.empty() ? 0 : outcome.generations.size() - 1;
+  if (used == 0 && context.max_restarts == 0) return {};
+  return {fmt::format("{} of {} used{}{}", used, context.max_restarts, outcome.why.empty() ? "" : ": ",
+                      outcome.why)};
+}
+
+}  // namespace
+
+std::string headline(const WorkerOutcome& worker, const std::string& hostname) {
+  if (worker.spawn_error) {
+    return fmt::format("rank {} (local rank {}, host {}) could not be started: {}", worker.rank,
+                       worker.local_rank, hostname, worker.spawn_error->message());
+  }
+  const std::string end = worker.status ? to_string(*worker.status) : std::string("ended");
+  return fmt::format("rank {} (local rank {}, pid {}, host {}) {} after {}", worker.rank, worker.local_rank,
+                     worker.pid, hostname, end,
+                     format_seconds(seconds_between(worker.started_at, worker.ended_at)));
+}
+
+std::vector<std::string> consequences(const GenerationOutcome& generation) {
+  std::vector<std::pair<std::string, std::vector<int>>> groups;  // in the order of the lowest rank
+  for (const WorkerOutcome& worker : generation.workers) {
+    if (worker.verdict == Verdict::kRootCause) continue;
+    std::string text = how_it_ended(worker);
+    if (is_told_to_stop(worker)) text += because(generation);
+    const auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& entry) { return entry.first == text; });
+    if (group == groups.end()) {
+      groups.push_back({std::move(text), {worker.rank.value()}});
+    } else {
+      group->second.push_back(worker.rank.value());
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [text, ranks] : groups) lines.push_back(fmt::format("{} {}", rank_phrase(ranks), text));
+  for (const std::string& process : generation.leftovers) {
+    lines.push_back(fmt::format("a process that a worker had left behind was ended: {}", process));
+  }
+  return lines;
+}
+
+std::string render_report(const JobOutcome& outcome, const std::optional<RootCause>& root,
+                          const ReportContext& context) {
+  std::string text = first_line(outcome, root, context);
+  if (root) text += root_section(*root);
+  std::string facts;
+  if (!outcome.generations.empty()) facts += labelled("then", consequences(outcome.generations.back()));
+  facts += labelled("restarts", restart_lines(outcome, context));
+  if (!context.report_file.empty()) {
+    facts += labelled("logs", {context.log_root});
+    facts += labelled("report", {context.report_file});
+  }
+  if (!facts.empty()) text += (root ? "\n" : "") + facts;
+  return text;
+}
+
+std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root,
+                           const ReportContext& context) {
+  std::string text =
+      fmt::format("ddprun: {}\n", root ? headline(*root->worker, context.hostname) : generation.why);
+  if (root && root->diagnosis) text += fmt::format("  {}\n", printable(*root->diagnosis));
+  return text;
+}
+
+}  // namespace ddprun::launcher

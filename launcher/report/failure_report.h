@@ -1,0 +1,51 @@
+#pragma once
+
+#include "launcher/agent/outcome.h"
+#include "launcher/report/error_file.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What a report says beside the outcome itself.
+struct ReportContext {
+  std::string title;  ///< the job: its entry point as typed
+  std::string hostname;
+  std::string run_id;
+  std::string log_root;     ///< empty: no files
+  std::string report_file;  ///< where the JSON form lies; empty: nowhere
+  int max_restarts = 0;
+};
+
+/// The guilty worker, and all that is known about its end.
+struct RootCause {
+  const WorkerOutcome* worker = nullptr;
+  std::optional<std::string> diagnosis;  ///< diagnosis.h
+  std::optional<ErrorFile> error_file;   ///< what the worker itself wrote
+};
+
+/// One screen for a person: root cause first, its last words, consequences folded, where the logs are. Ends
+/// with a newline. `root` belongs to the last generation and may be empty (a signal, a time-out, a rendezvous
+/// that failed).
+std::string render_report(const JobOutcome& outcome, const std::optional<RootCause>& root,
+                          const ReportContext& context);
+
+/// A failed generation that will be restarted: the cause in one line, its diagnosis in another.
+std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root,
+                           const ReportContext& context);
+
+/// The same for programs: one JSON document with every generation and worker; README describes its keys.
+std::string report_json(const JobOutcome& outcome, const std::optional<RootCause>& root,
+                        const ReportContext& context);
+
+/// "rank 1 (local rank 1, pid 4711, host node-a) was killed by SIGSEGV after 3.2 s".
+std::string headline(const WorkerOutcome& worker, const std::string& hostname);
+
+/// Lines such as "ranks 0-2: ended by SIGTERM, because rank 3 failed", by rank. Empty when there is nothing
+/// to tell.
+std::vector<std::string> consequences(const GenerationOutcome& generation);
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,94 @@
+#include "launcher/report/failure_report.h"
+#include "launcher/report/wall_time.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace ddprun::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json worker_json(const WorkerOutcome& worker) {
+  Json json{{"rank", worker.rank.value()},
+            {"local_rank", worker.local_rank.value()},
+            {"verdict", to_string(worker.verdict)},
+            {"pid", worker.pid == 0 ? Json() : Json(worker.pid)},
+            {"exit_code", Json()},
+            {"signal", Json()}};
+  if (worker.status) {
+    if (worker.status->is_killed()) {
+      json["signal"] = signal_name(worker.status->signal());
+    } else {
+      json["exit_code"] = worker.status->code();
+    }
+    json["core_dumped"] = worker.status->core_dumped();
+  }
+  if (worker.spawn_error) json["spawn_error"] = worker.spawn_error->message();
+  if (worker.stopped_with) json["stopped_with"] = signal_name(*worker.stopped_with);
+  if (worker.pid != 0) {
+    json["started"] = format_wall_time(worker.started_wall);
+    json["ended"] = worker.status ? Json(format_wall_time(worker.ended_wall)) : Json();
+    json["duration_ns"] = worker.status ? Json((worker.ended_at - worker.started_at).count()) : Json();
+  }
+  if (!worker.stuck_in.empty()) json["stuck_in"] = worker.stuck_in;
+  json["stdout"] = or_null(worker.stdout_path);
+  json["stderr"] = or_null(worker.stderr_path);
+  json["error_file"] = or_null(worker.error_file);
+  return json;
+}
+
+Json generation_json(const GenerationOutcome& generation) {
+  Json workers = Json::array();
+  for (const WorkerOutcome& worker : generation.workers) workers.push_back(worker_json(worker));
+  return {{"generation", generation.generation.value()},
+          {"restart_count", generation.restart_count},
+          {"reason", to_string(generation.reason)},
+          {"why", generation.why},
+          {"duration_ns", (generation.ended_at - generation.started_at).count()},
+          {"log_dir", or_null(generation.log_dir)},
+          {"root_cause_rank",
+           generation.root_cause ? Json(generation.workers[*generation.root_cause].rank.value()) : Json()},
+          {"leftovers", generation.leftovers},
+          {"workers", std::move(workers)}};
+}
+
+Json root_json(const RootCause& root, const ReportContext& context) {
+  Json json = worker_json(*root.worker);
+  json["host"] = context.hostname;
+  json["diagnosis"] = root.diagnosis ? Json(*root.diagnosis) : Json();
+  json["stderr_tail"] = root.worker->stderr_tail;
+  json["error"] = root.error_file ? Json{{"message", root.error_file->message},
+                                         {"stack", root.error_file->stack},
+                                         {"timestamp", root.error_file->timestamp}}
+                                  : Json();
+  return json;
+}
+
+}  // namespace
+
+std::string report_json(const JobOutcome& outcome, const std::optional<RootCause>& root,
+                        const ReportContext& context) {
+  Json generations = Json::array();
+  for (const GenerationOutcome& generation : outcome.generations)
+    generations.push_back(generation_json(generation));
+  const Json document{{"version", 1},
+                      {"job", context.title},
+                      {"run_id", context.run_id},
+                      {"host", context.hostname},
+                      {"exit_code", outcome.exit_code},
+                      {"reason", to_string(outcome.reason)},
+                      {"signal", outcome.signal == 0 ? Json() : Json(signal_name(outcome.signal))},
+                      {"why", outcome.why},
+                      {"error", outcome.error ? Json(outcome.error->message()) : Json()},
+                      {"restarts",
+                       {{"used", outcome.generations.empty() ? 0 : outcome.generations.size() - 1},
+                        {"allowed", context.max_restarts}}},
+                      {"root_cause", root ? root_json(*root, context) : Json()},
+                      {"generations", std::move(generations)}};
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,97 @@
+#include "launcher/report/reporter.h"
+
+#include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+
+namespace ddprun::launcher {
+namespace {
+
+/// All of `text` to stderr with as few writes as the kernel allows, so that worker output does not come
+/// between.
+void print_to_stderr(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+bool write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  return file.good();
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+Reporter::Reporter(const Plan& plan)
+    : plan_(plan),
+      context_{.title = plan.title,
+               .hostname = plan.host.hostname,
+               .run_id = plan.run_id,
+               .log_root = plan.log_root,
+               .report_file = plan.log_root.empty() ? std::string() : plan.log_root + "/report.json",
+               .max_restarts = plan.options.max_restarts} {}
+
+std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& generation) const {
+  if (!generation.root_cause) return std::nullopt;
+  const WorkerOutcome& worker = generation.workers[*generation.root_cause];
+  RootCause root{&worker, std::nullopt, load_error_file(worker.error_file)};
+  if (worker.status) {
+    const Evidence evidence =
+        gather_evidence(*worker.status, worker.pid, oom_,
+                        {plan_.host.working_directory, plan_.log_root, plan_.host.temporary_directory});
+    root.diagnosis = diagnose(*worker.status, worker.stderr_tail, evidence);
+  }
+  return root;
+}
+
+void Reporter::generation_ended(const GenerationOutcome& outcome) {
+  if (outcome.reason == StopReason::kSucceeded) return;
+  pending_restart_ = render_restart(outcome, root_cause_of(outcome), context_);
+}
+
+void Reporter::restarting(int next_restart_count, Duration delay) {
+  const std::string wait =
+      delay > Duration::zero() ? fmt::format(" in {:.1f} s", to_seconds(delay)) : std::string();
+  print_to_stderr(fmt::format("{}  starting all workers again{}: restart {} of {}\n", pending_restart_, wait,
+                              next_restart_count, context_.max_restarts));
+}
+
+void Reporter::finish(const JobOutcome& outcome) {
+  if (outcome.exit_code == 0) return;
+  std::optional<RootCause> root;
+  if (!outcome.generations.empty()) root = root_cause_of(outcome.generations.back());
+  const std::string json = report_json(outcome, root, context_);
+  if (!context_.report_file.empty() && !write_file(context_.report_file, json)) context_.report_file.clear();
+  print_to_stderr(render_report(outcome, root, context_));
+  if (root) propagate_error_file(*root, outcome.exit_code);
+}
+
+void Reporter::propagate_error_file(const RootCause& root, int exit_code) const {
+  const std::string path = plan_.host.env(env_name::kErrorFile).value_or("");
+  if (path.empty()) return;
+  const long now =
+      std::chrono::duration_cast<std::chrono::seconds>(root.worker->ended_wall.time_since_epoch()).count();
+  const std::string text = propagated_error(read_file(root.worker->error_file),
+                                            headline(*root.worker, context_.hostname), exit_code, now);
+  if (!write_file(path, text)) {
+    print_to_stderr(fmt::format("ddprun: cannot write {}, which {} names\n", path, env_name::kErrorFile));
+  }
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,110 @@
+#include "launcher/report/text.h"
+
+#include "launcher/number_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ddprun::launcher {
+namespace {
+
+/// Length of the valid UTF-8 character at the start of `text`; 0 when there is none.
+std::size_t character_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text.front());
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  if (length == 0 || length > text.size()) return 0;
+  const bool continues = std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length),
+                                     [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; });
+  return continues ? length : 0;
+}
+
+}  // namespace
+
+std::string format_bytes(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  const std::string number = fmt::format("{:.1f}", value);
+  const bool is_whole = number.size() > 2 && number.substr(number.size() - 2) == ".0";
+  return fmt::format("{} {}", is_whole ? number.substr(0, number.size() - 2) : number, kUnits[unit]);
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\r\n"), text.size());
+    lines.push_back(text.substr(0, end));
+    const bool is_pair = text.substr(end, 2) == "\r\n";
+    text.remove_prefix(std::min(end + (is_pair ? 2 : 1), text.size()));
+  }
+  return lines;
+}
+
+std::vector<std::string_view> last_lines(std::string_view text, std::size_t count) {
+  std::vector<std::string_view> lines = split_lines(text);
+  lines.erase(std::remove_if(lines.begin(), lines.end(),
+                             [](std::string_view line) { return trim_blanks(line).empty(); }),
+              lines.end());
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  return lines;
+}
+
+std::string shorten(std::string_view text, std::size_t longest) {
+  if (text.size() <= longest) return std::string(text);
+  std::size_t end = longest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "…";
+}
+
+std::string_view trim_blanks(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::string printable(std::string_view line) {
+  std::string shown;
+  while (!line.empty()) {
+    const std::size_t length = character_length(line);
+    const auto first = static_cast<unsigned char>(line.front());
+    if (length == 0) {
+      shown += "\xEF\xBF\xBD";
+    } else if (first == 0x1B) {
+      shown += "^[";
+    } else if ((first >= 0x20 && first != 0x7F) || first == '\t') {
+      shown += line.substr(0, length);
+    }
+    line.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return shown;
+}
+
+std::string rank_phrase(const std::vector<int>& ranks) {
+  std::string list = format_number_list(ranks);
+  for (std::size_t comma = list.find(','); comma != std::string::npos; comma = list.find(',', comma + 2)) {
+    list.insert(comma + 1, " ");
+  }
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", list);
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 0.01) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<long>(seconds);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+}
+
+}  // namespace ddprun::launcher

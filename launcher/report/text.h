@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// "64 MiB", "1.5 GiB", "512 B".
+std::string format_bytes(std::uint64_t bytes);
+
+/// Lines without their ends; a carriage return separates like a newline does, so that of a progress bar only
+/// the states remain. No empty line at the end.
+std::vector<std::string_view> split_lines(std::string_view text);
+
+/// The last `count` lines that are not empty.
+std::vector<std::string_view> last_lines(std::string_view text, std::size_t count);
+
+/// At most `longest` bytes, cut between characters and marked with "…".
+std::string shorten(std::string_view text, std::size_t longest);
+
+std::string_view trim_blanks(std::string_view text);
+
+/// What a terminal shows as it is: control characters and invalid UTF-8 are replaced, tabs kept.
+std::string printable(std::string_view line);
+
+/// "rank 3" or "ranks 0-2, 5"; the numbers are ascending.
+std::string rank_phrase(const std::vector<int>& ranks);
+
+/// "0.4 ms", "3.21 s", "4 min 10 s", "2 h 5 min": as exact as is of use.
+std::string format_seconds(double seconds);
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,97 @@
+#include "launcher/run_job.h"
+
+#include "launcher/agent/agent.h"
+#include "launcher/entrypoint.h"
+#include "launcher/host.h"
+#include "launcher/plan.h"
+#include "launcher/report/reporter.h"
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/config/job_config.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace ddprun::launcher {
+namespace {
+
+/// Eight letters and digits that no other run has.
+std::string random_suffix() {
+  constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyz012345";
+  std::array<unsigned char, 8> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) std::abort();
+  std::string suffix;
+  for (const unsigned char byte : bytes) suffix += kAlphabet[byte % kAlphabet.size()];
+  return suffix;
+}
+
+int fail(const Error& error) {
+  fmt::print(stderr, "ddprun: {}\n", error.message());
+  return to_exit_code(error.code());
+}
+
+/// A job file, checked and completed as the worker will see it.
+Result<config::JobConfig> load_job(const Plan& plan) {
+  std::vector<std::string> overrides = plan.options.config_overrides;
+  if (!plan.options.backend.empty()) overrides.push_back("/backend=" + plan.options.backend);
+  Result<config::JobConfig> job = config::load_job_config(plan.options.entrypoint, overrides);
+  if (!job) return job;
+  const auto backend = job->values.find("backend");
+  if (backend != job->values.end() && *backend == "nccl") {
+    if (Result<void> enough = check_gpus(plan); !enough) return enough.error().with(plan.options.entrypoint);
+  }
+  return job;
+}
+
+/// Makes the job's log directory now, so that a place that cannot be written is a wrong command line and not
+/// a failure.
+Result<void> make_log_directory(const Plan& plan) {
+  std::error_code problem;
+  if (!plan.log_root.empty()) std::filesystem::create_directories(plan.log_root, problem);
+  if (!problem) return ok();
+  const std::string flag = plan.log_root_is_temporary ? std::string("temporary directory")
+                                                      : fmt::format("--log-dir \"{}\"", plan.options.log_dir);
+  return Error(ErrorCode::kUsage,
+               fmt::format("{}: cannot create {}: {}; name a directory that can be written", flag,
+                           plan.log_root, problem.message()));
+}
+
+int print_dry_run(const Plan& plan, const std::string& job_text) {
+  const std::string text = describe(plan, worker_specs(plan, single_node_round(plan, plan.master_port)));
+  fmt::print("{}", text);
+  if (!job_text.empty()) fmt::print("\n{}\n{}", plan.options.entrypoint, job_text);
+  return exit_code::kOk;
+}
+
+}  // namespace
+
+int run_job(const Options& options, Logger& logger) {
+  const HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
+  const Result<Plan> plan = make_plan(options, host, random_suffix());
+  if (!plan) return fail(plan.error());
+
+  std::string job_text;
+  if (entrypoint_kind(options) == EntrypointKind::kJob) {
+    const Result<config::JobConfig> job = load_job(*plan);
+    if (!job) return fail(job.error());
+    if (options.dry_run) job_text = config::describe(*job);
+  }
+  if (options.dry_run) return print_dry_run(*plan, job_text);
+
+  if (Result<void> made = make_log_directory(*plan); !made) return fail(made.error());
+
+  Reporter reporter(*plan);
+  const Result<JobOutcome> outcome =
+      run_agent(*plan, AgentDeps{.logger = logger, .observer = reporter, .worker_specs = worker_specs});
+  if (!outcome) return fail(outcome.error());
+  reporter.finish(*outcome);
+  return outcome->exit_code;
+}
+
+}  // namespace ddprun::launcher

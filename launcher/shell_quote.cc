@@ -1,0 +1,44 @@
+#include "launcher/shell_quote.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace ddprun::launcher {
+namespace {
+
+bool is_plain(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         std::string_view("_-./:,=+@%").find(c) != std::string_view::npos;
+}
+
+bool is_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  });
+}
+
+std::string in_quotes(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+std::string shell_quote(std::string_view word) {
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);
+  const std::size_t equals = word.find('=');
+  if (equals == std::string_view::npos || !is_name(word.substr(0, equals))) return in_quotes(word);
+  return std::string(word.substr(0, equals + 1)) + in_quotes(word.substr(equals + 1));
+}
+
+std::string shell_quote(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    line += shell_quote(word);
+  }
+  return line;
+}
+
+}  // namespace ddprun::launcher

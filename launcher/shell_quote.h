@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// The word as one would type it into a shell: quoted only where it has to be. Of NAME=value only the value
+/// is quoted.
+std::string shell_quote(std::string_view word);
+
+/// A command line that can be pasted.
+std::string shell_quote(const std::vector<std::string>& words);
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,227 @@
+#include "launcher/cli.h"
+
+#include "rendezvous/base/exit_codes.h"
+#include "tests/support/catch.h"
+
+#include <map>
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Result<CommandLine> parse(const std::vector<std::string>& args, const Variables& variables = {}) {
+  return parse_command_line(args, [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(std::string(name));
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+Options options(std::vector<std::string> args, const Variables& variables = {}) {
+  args.emplace_back("train.py");
+  return parse(args, variables).value().options;
+}
+
+std::string refusal(std::vector<std::string> args, const Variables& variables = {}) {
+  args.emplace_back("train.py");
+  const Result<CommandLine> line = parse(args, variables);
+  if (line) return "accepted";
+  CHECK(to_exit_code(line.error().code()) == exit_code::kUsage);
+  return line.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("the defaults are torchrun's") {
+  const Options defaults = options({});
+  CHECK(defaults.nproc_per_node == "1");
+  CHECK(defaults.max_restarts == 0);
+  CHECK(defaults.min_nodes == 1);
+  CHECK(defaults.max_nodes == 1);
+  CHECK(defaults.rdzv_backend == "static");
+  CHECK(defaults.rdzv_id == "none");
+  CHECK(defaults.master_addr == "127.0.0.1");
+  CHECK(defaults.role == "default");
+  CHECK(defaults.log_dir.empty());
+  CHECK(defaults.signals_to_handle == std::vector<std::string>{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"});
+  CHECK(defaults.shutdown_timeout == std::chrono::seconds(30));
+}
+
+TEST_CASE("a flag may be written with dashes or underscores, with a space or an equals sign") {
+  CHECK(options({"--nproc-per-node", "4"}).nproc_per_node == "4");
+  CHECK(options({"--nproc_per_node", "4"}).nproc_per_node == "4");
+  CHECK(options({"--nproc_per_node=4"}).nproc_per_node == "4");
+  CHECK(options({"--log_dir=/a=b"}).log_dir == "/a=b");
+}
+
+TEST_CASE("the last use of a flag wins, except for --set, which adds") {
+  CHECK(options({"--role", "a", "--role", "b"}).role == "b");
+  CHECK(options({"--set", "/a=1", "--set", "/b=2"}).config_overrides ==
+        std::vector<std::string>{"/a=1", "/b=2"});
+}
+
+TEST_CASE("what follows the program belongs to the program, flags too") {
+  const CommandLine line = parse({"--role", "r", "train.py", "--role", "x", "-h"}).value();
+  CHECK(line.options.entrypoint == "train.py");
+  CHECK(line.options.entrypoint_args == std::vector<std::string>{"--role", "x", "-h"});
+  CHECK(line.options.role == "r");
+}
+
+TEST_CASE("a double dash before or directly after the program is dropped, a later one is not") {
+  CHECK(parse({"--", "-weird"}).value().options.entrypoint == "-weird");
+  const std::vector<std::string> rest = parse({"a.py", "--", "x", "--", "y"}).value().options.entrypoint_args;
+  CHECK(rest == std::vector<std::string>{"x", "--", "y"});
+}
+
+TEST_CASE("a flag counts before its PET_ variable, and that before the default") {
+  const Variables variables{{"PET_NPROC_PER_NODE", "3"}, {"PET_ROLE", "env"}, {"PET_STANDALONE", "1"}};
+  const Options chosen = options({"--role", "flag"}, variables);
+  CHECK(chosen.nproc_per_node == "3");
+  CHECK(chosen.role == "flag");
+  CHECK(chosen.standalone);
+  CHECK_FALSE(options({}, {{"PET_STANDALONE", "0"}}).standalone);
+  CHECK(options({"--standalone"}, {{"PET_STANDALONE", "0"}}).standalone);
+}
+
+TEST_CASE("torchrun's own variable sets the shutdown timeout where no flag does") {
+  const Variables variables{{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}};
+  CHECK(options({}, variables).shutdown_timeout == std::chrono::seconds(7));
+  CHECK(options({"--shutdown-timeout", "2"}, variables).shutdown_timeout == std::chrono::seconds(2));
+}
+
+TEST_CASE("a variable of torchrun that it does not read from the environment is not read here either") {
+  CHECK(options({}, {{"PET_NUMA_BINDING", "node"}}).numa_binding.empty());
+}
+
+TEST_CASE("the first word may be a command of ours") {
+  CHECK(parse({"store", "--port", "0"}).value().store.port == 0);
+  CHECK(parse({"store", "--fd=7"}).value().store.inherited_fd == 7);
+  CHECK(parse({"ps", "--json"}).value().ps_json);
+  CHECK(parse({"completions", "zsh"}).value().shell == "zsh");
+  CHECK(parse({"--nproc-per-node", "1", "ps"}).value().options.entrypoint == "ps");
+  CHECK(parse({"--", "ps", "aux"}).value().options.entrypoint == "ps");
+}
+
+TEST_CASE("help and version need no program") {
+  CHECK(parse({"--help"}).value().action == Action::kHelp);
+  CHECK(parse({"-h"}).value().action == Action::kHelp);
+  CHECK(parse({"--nproc-per-node", "rubbish", "--help"}).value().action == Action::kHelp);
+  CHECK(parse({"--version"}).value().action == Action::kVersion);
+}
+
+TEST_CASE("a debugger gets the words that make it pass the program's arguments on") {
+  const Options gdb = options({"--debug-rank", "1", "gdb"});
+  CHECK(gdb.debug_rank == 1);
+  CHECK(gdb.debug_command == std::vector<std::string>{"gdb", "--args"});
+  CHECK(options({"--debug-rank", "0", "valgrind -q"}).debug_command ==
+        std::vector<std::string>{"valgrind", "-q"});
+}
+
+// Every message a wrong command line can get. All end ddprun with 64, and nothing has been started.
+TEST_CASE("a wrong command line is answered with the flag, the value and what is allowed") {
+  struct Row {
+    std::vector<std::string> args;
+    std::string message;
+  };
+  const std::vector<Row> rows{
+      {{"--nprocs-per-node", "2"}, "unknown flag --nprocs-per-node; did you mean \"--nproc-per-node\"?"},
+      {{"--no_pyhton"}, "unknown flag --no_pyhton; did you mean \"--no-python\"?"},
+      {{"--gpus=2"}, "unknown flag --gpus"},
+      {{"-nproc-per-node", "2"}, "unknown flag -nproc-per-node; did you mean \"--nproc-per-node\"?"},
+      {{"-x"}, "unknown flag -x"},
+      {{"-mq"}, "unknown flag -q in -mq"},
+      {{"--master", "a"}, "flag --master is ambiguous: it could be --master-addr, --master-port"},
+      {{"--standalone=yes"}, "--standalone takes no value, got \"yes\""},
+      {{"--log-dir", "--tee"},
+       "--log-dir needs a value, got the flag --tee; write --log-dir DIR, or --log-dir=… for a value "
+       "that begins with a dash"},
+      {{"--nproc-per-node", "0"},
+       "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"0\""},
+      {{"--nproc-per-node", "-2"},
+       "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"-2\""},
+      {{"--nproc-per-node", "many"},
+       "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"many\""},
+      {{"--nproc-per-node", ""},
+       "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"\""},
+      {{"--max-restarts", "-1"}, "--max-restarts: expected an integer in [0, 2147483647], got \"-1\""},
+      {{"--master-port", "70000"}, "--master-port: expected an integer in [0, 65535], got \"70000\""},
+      {{"--nnodes", "2:1"},
+       "--nnodes: expected a number of nodes of at least 1, or MIN:MAX with MIN not above MAX, got \"2:1\""},
+      {{"--nnodes", "0"},
+       "--nnodes: expected a number of nodes of at least 1, or MIN:MAX with MIN not above MAX, got \"0\""},
+      {{"--tee", "4"},
+       "--tee: expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or one of them by local rank as in "
+       "0:1,12:3, got \"4\""},
+      {{"-r", "0:1,1"},
+       "--redirects: expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or one of them by local rank as "
+       "in 0:1,12:3, got "
+       "\"0:1,1\""},
+      {{"--local-ranks-filter", "0,a"},
+       "--local-ranks-filter: expected local ranks separated by commas, as in 0,1,12, got \"0,a\""},
+      {{"--signals-to-handle", "SIGTREM"},
+       "--signals-to-handle: \"SIGTREM\" is no signal; did you mean \"SIGTERM\"?; expected names such as "
+       "SIGTERM,SIGUSR1"},
+      {{"--signals-to-handle", "SIGKILL"},
+       "--signals-to-handle: \"SIGKILL\": no process can handle SIGKILL; leave it away"},
+      {{"--rdzv-backend", "etcd"},
+       "--rdzv-backend: \"etcd\" is not spoken by ddprun, whose own rendezvous needs no second service; use "
+       "c10d"},
+      {{"--rdzv-backend", "c10"},
+       "--rdzv-backend: expected static, c10d, got \"c10\"; did you mean \"c10d\"?"},
+      {{"--rdzv-conf", "timeout"},
+       "--rdzv-conf: expected key=value pairs separated by commas, as in join_timeout=60, got \"timeout\""},
+      {{"--start-method", "thread"}, "--start-method: expected spawn, fork, forkserver, got \"thread\""},
+      {{"--event-log-handler", "console"},
+       "--event-log-handler: \"console\" is a Python plug-in, which ddprun cannot load; use --events FILE, "
+       "which writes the job's "
+       "events as JSON lines"},
+      {{"--logs-specs", "mine"},
+       "--logs-specs: \"mine\" is a Python plug-in, which ddprun cannot load; use --log-dir, --redirects and "
+       "--tee"},
+      {{"--numa-binding", "nodes"},
+       "--numa-binding: expected node, socket, exclusive, core-complex, got \"nodes\"; did you mean "
+       "\"node\"?"},
+      {{"--backend", "ncll"},
+       "--backend: expected auto, nccl, gloo, shm, got \"ncll\"; did you mean \"nccl\"?"},
+      {{"--set", "epochs=3"}, "--set: expected /json/pointer=value as in /train/epochs=3, got \"epochs=3\""},
+      {{"--job-timeout", "1 hour"},
+       "--job-timeout: expected seconds, or a duration such as 500ms, 90s, 30m, 1h30m or 2d (at most 365d), "
+       "got \"1 hour\""},
+      {{"--no-restart-exit-codes", "0"},
+       "--no-restart-exit-codes: expected exit codes in [1, 255] separated by commas, as in 93,94, or "
+       "nothing for none, got \"0\""},
+      {{"--stdin", "x"}, "--stdin: expected an integer in [0, 2147483647], got \"x\""},
+      {{"--debug-rank", "1", ""},
+       "--debug-rank: expected a debugger such as gdb, pdb or \"valgrind -q\", got \"\""},
+  };
+  for (const Row& row : rows) {
+    CHECK(refusal(row.args) == row.message);
+  }
+}
+
+TEST_CASE("rubbish in a PET_ variable is answered with the variable's name") {
+  CHECK(refusal({}, {{"PET_STANDALONE", "yes"}}) ==
+        "environment variable PET_STANDALONE: expected 1 (on) or 0 (off), got \"yes\"");
+  CHECK(refusal({}, {{"PET_MAX_RESTARTS", "x"}}) ==
+        "environment variable PET_MAX_RESTARTS: expected an integer in [0, 2147483647], got \"x\"");
+  CHECK(refusal({}, {{"PET_NPROC_PER_NODE", ""}}) ==
+        "environment variable PET_NPROC_PER_NODE: expected a number of workers in [1, 65536], or auto, cpu "
+        "or gpu, got \"\"");
+}
+
+TEST_CASE("a command line without a program says so") {
+  CHECK(parse({"--standalone"}).error().message() ==
+        "nothing to run: name a job.json, script.py or program after the flags");
+  CHECK(parse({"--standalone", ""}).error().message() ==
+        "the program's name is empty; is a shell variable unset?");
+  CHECK(parse({"store", "x"}).error().message() ==
+        "ddprun store: unexpected \"x\"; write ddprun store [--host ADDR] [--port N | --fd N], or ./store "
+        "for a program");
+  CHECK(parse({"completions", "fish"}).error().message() ==
+        "ddprun completions: expected bash, zsh, got \"fish\"");
+  CHECK(parse({"completions"}).error().message() == "ddprun completions: name one shell, bash or zsh");
+  CHECK(parse({"store", "--port", "99999"}).error().message() ==
+        "ddprun store: --port: expected an integer in [0, 65535], got \"99999\"");
+}

@@ -1,0 +1,54 @@
+#include "launcher/cli_values.h"
+
+#include "tests/support/catch.h"
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+using std::chrono::milliseconds;
+
+TEST_CASE("durations are seconds or carry their unit") {
+  CHECK(parse_duration("90").value() == milliseconds(90'000));
+  CHECK(parse_duration("0.25").value() == milliseconds(250));
+  CHECK(parse_duration("500ms").value() == milliseconds(500));
+  CHECK(parse_duration("1h30m").value() == milliseconds(5'400'000));
+  CHECK(parse_duration("2d").value() == milliseconds(172'800'000));
+  for (const char* wrong : {"", "-1", "1x", "s", "1.2.3", "1e400", "400d", "nan", "inf"})
+    CHECK_FALSE(parse_duration(wrong).has_value());
+}
+
+TEST_CASE("a stream map covers all ranks or names them, with as many digits as they have") {
+  CHECK(parse_stream_map("3").value().of(7) == StdStream::kBoth);
+  const StreamMap map = parse_stream_map("0:1,12:2").value();
+  CHECK(map.of(0) == StdStream::kOut);
+  CHECK(map.of(12) == StdStream::kErr);
+  CHECK(map.of(1) == StdStream::kNone);
+  for (const char* wrong : {"", "4", "0:", "0:4", ":1", "0:1,", "a:1", "-1:1", "0-2:1"})
+    CHECK_FALSE(parse_stream_map(wrong).has_value());
+}
+
+TEST_CASE("a doubled comma is a comma inside a word") {
+  CHECK(parse_words("apple,orange") == std::vector<std::string>{"apple", "orange"});
+  CHECK(parse_words("a,,b,c") == std::vector<std::string>{"a,b", "c"});
+  CHECK(parse_words("").empty());
+}
+
+TEST_CASE("rendezvous options tolerate stray quotes and blanks") {
+  const auto values = parse_key_values(" join_timeout='60', is_host=\"1\" ").value();
+  CHECK(values.at("join_timeout") == "60");
+  CHECK(values.at("is_host") == "1");
+  CHECK(parse_key_values("").value().empty());
+  CHECK_FALSE(parse_key_values("=1").has_value());
+  CHECK_FALSE(parse_key_values("a=").has_value());
+}
+
+TEST_CASE("a number of nodes may be a range") {
+  CHECK(parse_node_range("3").value().highest == 3);
+  CHECK(parse_node_range("2:5").value().lowest == 2);
+  for (const char* wrong : {"", "0", "2:1", "1:2:3", "x", "1:"}) CHECK_FALSE(parse_node_range(wrong).has_value());
+}
+
+TEST_CASE("exit codes that forbid a restart may be none") {
+  CHECK(parse_exit_codes("93,94").value() == std::vector<int>{93, 94});
+  CHECK(parse_exit_codes("").value().empty());
+  CHECK_FALSE(parse_exit_codes("256").has_value());
+}

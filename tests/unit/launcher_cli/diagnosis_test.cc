@@ -1,0 +1,122 @@
+#include "launcher/report/diagnosis.h"
+
+#include "launcher/report/evidence.h"
+#include "tests/support/catch.h"
+
+#include <csignal>
+
+using namespace ddprun::launcher;
+
+namespace {
+
+std::string said(const ExitStatus& status, std::string_view tail, const Evidence& evidence = {}) {
+  return diagnose(status, tail, evidence).value_or("nothing");
+}
+
+}  // namespace
+
+TEST_CASE("out of memory is said when the kernel says so, and only suspected otherwise") {
+  Evidence evidence;
+  CHECK(said(ExitStatus::killed(SIGKILL), "") ==
+        "killed from outside: by kill -9, a scheduler, or the kernel when memory ran out (look at dmesg; its "
+        "log cannot be "
+        "read from here or does not mention it)");
+  evidence.oom_kill_in_cgroup = true;
+  evidence.memory_limit = 512ULL << 20;
+  CHECK(said(ExitStatus::killed(SIGKILL), "", evidence) ==
+        "out of memory: the kernel killed a process of this cgroup, whose limit is 512 MiB");
+  evidence.oom_kernel_line = "Killed process 7 (python3) total-vm:9kB";
+  CHECK(said(ExitStatus::killed(SIGKILL), "", evidence) ==
+        "out of memory: the kernel killed it (Killed process 7 (python3) total-vm:9kB)");
+}
+
+TEST_CASE("the kernel log is searched for this pid and no other") {
+  const std::string log =
+      "6,1,1,-;Killed process 71 (a)\n4,2,2,-;Memory cgroup out of memory: Killed process 7 (python3) "
+      "total-vm:1kB\n6,3,3,-;x\n";
+  CHECK(find_oom_kill(log, 7) == "Memory cgroup out of memory: Killed process 7 (python3) total-vm:1kB");
+  CHECK(find_oom_kill(log, 8).empty());
+  CHECK(counter_named("low 1\noom 4\noom_kill 3\n", "oom_kill") == 3);
+  CHECK(counter_named("oom_kill_disable 0\nunder_oom 0\n", "oom_kill") == 0);
+}
+
+TEST_CASE("faults are named, with the core where there is one") {
+  Evidence evidence;
+  CHECK(said(ExitStatus::killed(SIGSEGV), "") == "segmentation fault: it touched memory that is not its own");
+  evidence.core_pattern = "core.%p";
+  CHECK(said(ExitStatus::killed(SIGSEGV, true), "", evidence) ==
+        "segmentation fault: it touched memory that is not its own; a core was dumped (pattern core.%p)");
+  evidence.core_pattern = "|/lib/systemd/systemd-coredump %P";
+  CHECK(said(ExitStatus::killed(SIGSEGV, true), "", evidence) ==
+        "segmentation fault: it touched memory that is not its own; a core was dumped: see coredumpctl");
+  CHECK(said(ExitStatus::killed(SIGFPE), "") == "arithmetic fault: most often an integer division by zero");
+}
+
+TEST_CASE("a bus error with a full /dev/shm names both") {
+  Evidence evidence;
+  evidence.shm_size = 64ULL << 20;
+  evidence.shm_free = 0;
+  CHECK(said(ExitStatus::killed(SIGBUS), "", evidence) ==
+        "bus error with a full /dev/shm: 64 MiB of 64 MiB are used; make it larger (docker run --shm-size) "
+        "or use fewer data "
+        "loader workers");
+  evidence.shm_free = 32ULL << 20;
+  CHECK(said(ExitStatus::killed(SIGBUS), "", evidence) ==
+        "bus error: a mapped file was cut short or its disk failed");
+}
+
+TEST_CASE("a missing shared library is named") {
+  CHECK(said(ExitStatus::exited(127),
+             "./t: error while loading shared libraries: libfoo.so.1: cannot open shared object file: No "
+             "such file or "
+             "directory\n") ==
+        "missing shared library libfoo.so.1: install it, or add its folder to LD_LIBRARY_PATH");
+}
+
+TEST_CASE("a missing interpreter is named") {
+  CHECK(said(ExitStatus::exited(127), "/usr/bin/env: 'python2': No such file or directory\n") ==
+        "missing interpreter: the script's first line asks for a program that is not in PATH (/usr/bin/env: "
+        "'python2': No such "
+        "file or directory)");
+}
+
+TEST_CASE("a Python exception is named from the traceback, without @record") {
+  const std::string_view tail =
+      "step 3\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    f()\n"
+      "  File \"t.py\", line 2, in f\n    raise ValueError('bad value')\nValueError: bad value\n";
+  CHECK(said(ExitStatus::exited(1), tail) == "uncaught Python exception ValueError: bad value");
+  CHECK(said(ExitStatus::exited(1), "CUDA: Traceback of nothing\n") == "nothing");
+}
+
+TEST_CASE("a C++ exception is named without any code of the user's") {
+  CHECK(said(ExitStatus::killed(SIGABRT),
+             "terminate called after throwing an instance of 'std::runtime_error'\n  what():  boom\n") ==
+        "uncaught C++ exception std::runtime_error: boom");
+  CHECK(said(ExitStatus::killed(SIGABRT), "terminate called after throwing an instance of 'int'\n") ==
+        "uncaught C++ exception int");
+  CHECK(said(ExitStatus::killed(SIGABRT), "t: t.cc:3: int main(): Assertion `x == 1' failed.\n") ==
+        "aborted: t: t.cc:3: int main(): Assertion `x == 1' failed.");
+  CHECK(said(ExitStatus::killed(SIGABRT), "free(): double free detected in tcache 2\n") ==
+        "aborted: free(): double free detected in tcache 2");
+}
+
+TEST_CASE("a full disk is named") {
+  Evidence evidence;
+  CHECK(said(ExitStatus::exited(1), "OSError: [Errno 28] No space left on device\n", evidence) ==
+        "disk full: the worker could not write (No space left on device)");
+  evidence.full_disk = "the file system of /data (1 GiB)";
+  CHECK(said(ExitStatus::exited(1), "OSError: [Errno 28] No space left on device\n", evidence) ==
+        "disk full: the file system of /data (1 GiB) has no free byte");
+}
+
+TEST_CASE("other well-known ends are said in words") {
+  CHECK(
+      said(ExitStatus::exited(1), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n") ==
+      "out of GPU memory: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB");
+  CHECK(said(ExitStatus::exited(1), "RuntimeError: Address already in use\n") ==
+        "a port it wanted is in use: another job, or one that has not ended yet, holds it");
+  CHECK(said(ExitStatus::exited(1), "/usr/bin/python3: No module named trian\n") ==
+        "Python finds no module named trian; is the right environment active?");
+  CHECK(said(ExitStatus::exited(139), "") == "by a shell's convention, a process in it was ended by SIGSEGV");
+  CHECK(said(ExitStatus::exited(3), "") == "nothing");
+}

@@ -1,0 +1,45 @@
+#include "launcher/report/error_file.h"
+
+#include "tests/support/catch.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace ddprun::launcher;
+
+// torch/distributed/elastic/multiprocessing/errors/error_handler.py
+TEST_CASE("the file that @record writes is understood") {
+  const auto file = parse_error_file(
+      R"({"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback\n  x", "timestamp": "17"}}})");
+  REQUIRE(file);
+  CHECK(file->message == "ValueError: bad");
+  CHECK(file->stack == "Traceback\n  x");
+  CHECK(file->timestamp == "17");
+}
+
+TEST_CASE("the short form is understood, with its time as text or number") {
+  CHECK(parse_error_file(R"({"message": "bad", "timestamp": 17})")->timestamp == "17");
+  CHECK(parse_error_file(R"({"message": "bad", "timestamp": "18"})")->timestamp == "18");
+  CHECK(parse_error_file(R"({"message": "bad"})")->message == "bad");
+}
+
+TEST_CASE("something else is no error file") {
+  for (const char* text : {"", "{", "[]", "{}", "null", R"({"message": 3})", "\xff\xfe"})
+    CHECK_FALSE(parse_error_file(text));
+  CHECK_FALSE(load_error_file("/nonexistent/error.json"));
+  CHECK_FALSE(load_error_file(""));
+}
+
+TEST_CASE("an outer scheduler gets the worker's file with the exit code in it") {
+  const auto json = nlohmann::json::parse(propagated_error(
+      R"({"message": {"message": "m", "extraInfo": {"timestamp": "1"}}, "x": 1})", "headline", 7, 5));
+  CHECK(json["message"]["errorCode"] == 7);
+  CHECK(json["message"]["message"] == "m");
+  CHECK(json["x"] == 1);
+}
+
+TEST_CASE("where the worker wrote no file, an outer scheduler gets our headline") {
+  const auto json = nlohmann::json::parse(propagated_error("", "rank 1 was killed", 137, 5));
+  CHECK(json["message"]["message"] == "rank 1 was killed");
+  CHECK(json["message"]["errorCode"] == 137);
+  CHECK(json["message"]["extraInfo"]["timestamp"] == "5");
+}

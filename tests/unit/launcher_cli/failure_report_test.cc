@@ -1,0 +1,208 @@
+#include "launcher/report/failure_report.h"
+
+#include "tests/support/catch.h"
+
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+WorkerOutcome worker(int rank, Verdict verdict, ExitStatus status, int ended_ms = 1200) {
+  WorkerOutcome outcome;
+  outcome.rank = Rank(rank);
+  outcome.local_rank = LocalRank(rank);
+  outcome.pid = 100 + rank;
+  outcome.verdict = verdict;
+  outcome.status = status;
+  outcome.ended_at = TimePoint(milliseconds(ended_ms));
+  return outcome;
+}
+
+WorkerOutcome stopped(int rank, int with = SIGTERM) {
+  WorkerOutcome outcome = worker(rank, Verdict::kConsequence, ExitStatus::killed(with));
+  outcome.stopped_with = with;
+  return outcome;
+}
+
+JobOutcome job(std::vector<WorkerOutcome> workers, StopReason reason = StopReason::kWorkerFailed) {
+  GenerationOutcome generation;
+  generation.reason = reason;
+  generation.workers = std::move(workers);
+  for (std::size_t i = 0; i < generation.workers.size(); ++i) {
+    if (generation.workers[i].verdict == Verdict::kRootCause) generation.root_cause = i;
+  }
+  JobOutcome outcome;
+  outcome.exit_code = 1;
+  outcome.reason = reason;
+  outcome.generations.push_back(std::move(generation));
+  return outcome;
+}
+
+std::optional<RootCause> root_of(const JobOutcome& outcome, std::optional<std::string> diagnosis = {},
+                                 std::optional<ErrorFile> file = {}) {
+  const GenerationOutcome& last = outcome.generations.back();
+  return RootCause{&last.workers[*last.root_cause], std::move(diagnosis), std::move(file)};
+}
+
+ReportContext context() {
+  return {.title = "train.py",
+          .hostname = "node-a",
+          .run_id = "none",
+          .log_root = {},
+          .report_file = {},
+          .max_restarts = 0};
+}
+
+}  // namespace
+
+TEST_CASE("the report names the root cause first and folds what followed") {
+  JobOutcome outcome =
+      job({stopped(0), stopped(1), worker(2, Verdict::kRootCause, ExitStatus::killed(SIGSEGV)), stopped(3)});
+  outcome.generations[0].workers[2].stderr_tail = "epoch 1\nstep 2\n";
+  ReportContext where = context();
+  where.log_root = "/logs/none_x";
+  where.report_file = "/logs/none_x/report.json";
+  CHECK(render_report(outcome, root_of(outcome, "segmentation fault: it touched memory that is not its own"),
+                      where) ==
+        "ddprun: train.py failed: rank 2 (local rank 2, pid 102, host node-a) was killed by SIGSEGV after "
+        "1.2 s\n"
+        "  segmentation fault: it touched memory that is not its own\n"
+        "\n"
+        "  the last 2 lines of its stderr:\n"
+        "    | epoch 1\n"
+        "    | step 2\n"
+        "\n"
+        "  then      ranks 0-1, 3 ended by SIGTERM, because rank 2 failed\n"
+        "  logs      /logs/none_x\n"
+        "  report    /logs/none_x/report.json\n");
+}
+
+TEST_CASE("the error file adds message and stack, unless stderr has just shown them") {
+  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(3))});
+  outcome.generations[0].workers[0].error_file = "/l/error.json";
+  const ErrorFile file{"RuntimeError: boom", "Traceback\n  File \"t.py\", line 1", "17"};
+  CHECK(
+      render_report(outcome, root_of(outcome, {}, file), context()) ==
+      "ddprun: train.py failed: rank 0 (local rank 0, pid 100, host node-a) exited with code 3 after 1.2 s\n"
+      "\n"
+      "  it wrote nothing to stderr\n"
+      "\n"
+      "  its error file (/l/error.json) says:\n"
+      "    RuntimeError: boom\n"
+      "    | Traceback\n"
+      "    |   File \"t.py\", line 1\n");
+  outcome.generations[0].workers[0].stderr_tail = "Traceback …\nRuntimeError: boom\n";
+  CHECK(
+      render_report(outcome, root_of(outcome, {}, file), context()) ==
+      "ddprun: train.py failed: rank 0 (local rank 0, pid 100, host node-a) exited with code 3 after 1.2 s\n"
+      "\n"
+      "  the last 2 lines of its stderr:\n"
+      "    | Traceback …\n"
+      "    | RuntimeError: boom\n"
+      "\n"
+      "  its error file (/l/error.json) says:\n"
+      "    RuntimeError: boom\n");
+}
+
+TEST_CASE("every way a worker can follow the root cause is told apart") {
+  WorkerOutcome graceful = worker(1, Verdict::kConsequence, ExitStatus::exited(0));
+  graceful.stopped_with = SIGTERM;
+  WorkerOutcome own_code = worker(2, Verdict::kConsequence, ExitStatus::exited(1));
+  own_code.stopped_with = SIGTERM;
+  WorkerOutcome stuck = worker(5, Verdict::kNotEnded, ExitStatus::exited(0));
+  stuck.status.reset();
+  stuck.stuck_in = "D (disk sleep), in nfs_wait";
+  WorkerOutcome unborn;
+  unborn.rank = Rank(7);
+  JobOutcome outcome =
+      job({worker(0, Verdict::kRootCause, ExitStatus::exited(9)), graceful, own_code, stopped(3, SIGKILL),
+           worker(4, Verdict::kConsequence, ExitStatus::killed(SIGABRT)), stuck,
+           worker(6, Verdict::kSucceeded, ExitStatus::exited(0)), unborn});
+  outcome.generations[0].leftovers = {"pid 9 (sleep)"};
+  CHECK(consequences(outcome.generations[0]) ==
+        std::vector<std::string>{
+            "rank 1 ended in order after SIGTERM, because rank 0 failed",
+            "rank 2 exited with code 1 after SIGTERM, because rank 0 failed",
+            "rank 3 ended by SIGKILL, because rank 0 failed", "rank 4 failed as well: was killed by SIGABRT",
+            "rank 5 still there after SIGKILL (pid 105, D (disk sleep), in nfs_wait)", "rank 6 had succeeded",
+            "rank 7 never started", "a process that a worker had left behind was ended: pid 9 (sleep)"});
+}
+
+TEST_CASE("a worker that could not be started is named with the reason") {
+  WorkerOutcome unborn;
+  unborn.rank = Rank(1);
+  unborn.local_rank = LocalRank(1);
+  unborn.verdict = Verdict::kRootCause;
+  unborn.spawn_error = Error(ErrorCode::kOs, "fork: resource temporarily unavailable");
+  const JobOutcome outcome = job({stopped(0), unborn}, StopReason::kSpawnFailed);
+  CHECK(render_report(outcome, root_of(outcome), context()) ==
+        "ddprun: train.py failed: rank 1 (local rank 1, host node-a) could not be started: fork: resource "
+        "temporarily "
+        "unavailable\n"
+        "\n"
+        "  then      rank 0 ended by SIGTERM, because rank 1 failed\n");
+}
+
+TEST_CASE("a job that was told to stop has no root cause to look for") {
+  JobOutcome outcome = job({stopped(0, SIGINT), stopped(1, SIGINT)}, StopReason::kSignal);
+  outcome.signal = SIGINT;
+  CHECK(render_report(outcome, std::nullopt, context()) ==
+        "ddprun: train.py was stopped by SIGINT\n"
+        "  then      ranks 0-1 ended by SIGINT\n");
+}
+
+TEST_CASE("a spent restart budget is part of the report") {
+  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
+  outcome.generations.insert(outcome.generations.begin(), outcome.generations.front());
+  outcome.why = "the restart budget of 1 is spent";
+  ReportContext where = context();
+  where.max_restarts = 1;
+  CHECK(
+      render_report(outcome, root_of(outcome), where) ==
+      "ddprun: train.py failed: rank 0 (local rank 0, pid 100, host node-a) exited with code 1 after 1.2 s\n"
+      "\n"
+      "  it wrote nothing to stderr\n"
+      "\n"
+      "  restarts  1 of 1 used: the restart budget of 1 is spent\n");
+}
+
+TEST_CASE("a failed generation that is restarted takes two lines") {
+  const JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::killed(SIGKILL))});
+  CHECK(render_restart(outcome.generations[0], root_of(outcome, "killed from outside"), context()) ==
+        "ddprun: rank 0 (local rank 0, pid 100, host node-a) was killed by SIGKILL after 1.2 s\n"
+        "  killed from outside\n");
+}
+
+TEST_CASE("no more than twenty lines of stderr are shown, the last ones") {
+  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
+  for (int line = 1; line <= 30; ++line)
+    outcome.generations[0].workers[0].stderr_tail += "line " + std::to_string(line) + "\n";
+  const std::string text = render_report(outcome, root_of(outcome), context());
+  CHECK(text.find("the last 20 lines") != std::string::npos);
+  CHECK(text.find("| line 10\n") == std::string::npos);
+  CHECK(text.find("| line 11\n") != std::string::npos);
+  CHECK(text.find("| line 30\n") != std::string::npos);
+}
+
+TEST_CASE("the JSON form has every worker, and nanoseconds") {
+  JobOutcome outcome = job({stopped(0), worker(1, Verdict::kRootCause, ExitStatus::killed(SIGSEGV, true))});
+  outcome.generations[0].workers[1].stderr_tail = "bad \xff byte";
+  const auto json = nlohmann::json::parse(report_json(outcome, root_of(outcome, "words"), context()));
+  CHECK(json["version"] == 1);
+  CHECK(json["job"] == "train.py");
+  CHECK(json["exit_code"] == 1);
+  CHECK(json["root_cause"]["rank"] == 1);
+  CHECK(json["root_cause"]["signal"] == "SIGSEGV");
+  CHECK(json["root_cause"]["core_dumped"] == true);
+  CHECK(json["root_cause"]["diagnosis"] == "words");
+  CHECK(json["root_cause"]["duration_ns"] == 1'200'000'000);
+  CHECK(json["generations"][0]["root_cause_rank"] == 1);
+  CHECK(json["generations"][0]["workers"][0]["verdict"] == "consequence");
+  CHECK(json["generations"][0]["workers"][0]["stopped_with"] == "SIGTERM");
+}

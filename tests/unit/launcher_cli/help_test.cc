@@ -1,0 +1,50 @@
+#include "launcher/cli.h"
+#include "launcher/cli_flags.h"
+#include "tests/support/catch.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+using namespace ddprun::launcher;
+
+namespace {
+
+/// The expected text of a file beside this one; DDPRUN_REWRITE=1 writes it anew, to be reviewed as a diff.
+std::string golden(const std::string& name, const std::string& actual) {
+  const std::string path = std::string(DDPRUN_GOLDEN_DIR) + "/" + name;
+  if (std::getenv("DDPRUN_REWRITE") != nullptr) std::ofstream(path) << actual;
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+TEST_CASE("--help reads as agreed") { CHECK(help_text() == golden("help.txt", help_text())); }
+
+TEST_CASE("no line of --help is wider than 110 columns") {
+  std::istringstream lines(help_text());
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(line.size() <= 110);
+  }
+}
+
+TEST_CASE("the completions offer every flag") {
+  for (const char* shell : {"bash", "zsh"}) {
+    const std::string script = completion_script(shell);
+    for (const RunFlag& flag : run_flags()) {
+      CAPTURE(shell, flag.syntax.name);
+      CHECK(script.find("--" + std::string(flag.syntax.name)) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a flag's variable is its name in capitals after PET_") {
+  for (const RunFlag& flag : run_flags()) {
+    if (flag.syntax.name == "nproc-per-node") CHECK(environment_variable(flag) == "PET_NPROC_PER_NODE");
+    if (flag.syntax.name == "prefix") CHECK(environment_variable(flag).empty());
+    if (flag.syntax.name == "help") CHECK(environment_variable(flag).empty());
+  }
+}

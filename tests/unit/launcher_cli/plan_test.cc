@@ -1,0 +1,183 @@
+#include "launcher/plan.h"
+
+#include "rendezvous/base/exit_codes.h"
+#include "tests/support/catch.h"
+#include "tests/unit/launcher_cli/temporary_directory.h"
+
+#include <fstream>
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+using ddprun::testing::TemporaryDirectory;
+
+namespace {
+
+HostFacts machine(int cpus, int gpus) {
+  HostFacts host;
+  host.hostname = "node-a";
+  for (int cpu = 0; cpu < cpus; ++cpu) host.cpus.push_back({.id = cpu});
+  host.gpu_count = gpus;
+  for (int gpu = 0; gpu < gpus; ++gpu) host.visible_devices.push_back(std::to_string(gpu));
+  host.working_directory = "/";
+  host.temporary_directory = "/tmp";
+  return host;
+}
+
+Options job(const std::string& workers = "1") {
+  Options options;
+  options.entrypoint = "/bin/true";
+  options.nproc_per_node = workers;
+  return options;
+}
+
+Result<Plan> plan(const Options& options, const HostFacts& host) {
+  return make_plan(options, host, "abcdefgh");
+}
+
+std::string refusal(const Options& options, const HostFacts& host) {
+  const Result<Plan> result = plan(options, host);
+  if (result) return "accepted";
+  CHECK(to_exit_code(result.error().code()) == exit_code::kUsage);
+  return result.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("the number of workers follows the machine when asked to") {
+  CHECK(plan(job("cpu"), machine(6, 2)).value().local_world_size == LocalWorldSize(6));
+  CHECK(plan(job("gpu"), machine(6, 2)).value().local_world_size == LocalWorldSize(2));
+  CHECK(plan(job("auto"), machine(6, 2)).value().local_world_size == LocalWorldSize(2));
+  CHECK(plan(job("auto"), machine(6, 0)).value().local_world_size == LocalWorldSize(6));
+  CHECK(plan(job("7"), machine(6, 2)).value().local_world_size == LocalWorldSize(7));
+}
+
+TEST_CASE("more GPU workers than GPUs are refused with the number there is") {
+  CHECK(refusal(job("gpu"), machine(2, 0)) ==
+        "--nproc-per-node gpu: this machine has no GPU (no /dev/nvidia0); use --nproc-per-node cpu or a "
+        "number");
+  Options options = job("4");
+  options.backend = "nccl";
+  CHECK(refusal(options, machine(2, 2)) ==
+        "--nproc-per-node 4: backend nccl needs a GPU for each of the 4 workers, and this machine has 2; use "
+        "--nproc-per-node 2 or --backend gloo");
+  options.nproc_per_node = "1";
+  CHECK(refusal(options, machine(2, 0)) ==
+        "--nproc-per-node 1: backend nccl needs a GPU for each of the 1 worker, and this machine has 0; use "
+        "--backend gloo");
+}
+
+TEST_CASE("GPUs that are hidden are not there, and the variable that hides them is named") {
+  HostFacts host = machine(2, 0);
+  host.environment = {{"CUDA_VISIBLE_DEVICES", ""}};
+  CHECK(refusal(job("gpu"), host) ==
+        "--nproc-per-node gpu: this machine has no GPU (CUDA_VISIBLE_DEVICES=\"\"); use --nproc-per-node cpu "
+        "or a number");
+}
+
+TEST_CASE("a virtual local rank needs a visible device for each worker") {
+  HostFacts host = machine(2, 4);
+  host.visible_devices = {"3"};
+  host.environment = {{"CUDA_VISIBLE_DEVICES", "3"}};
+  Options options = job("2");
+  options.virtual_local_rank = true;
+  CHECK(refusal(options, host) ==
+        "--virtual-local-rank: CUDA_VISIBLE_DEVICES=\"3\" names 1 devices for 2 workers; name one device for "
+        "each worker or "
+        "lower --nproc-per-node");
+}
+
+TEST_CASE("flags that exclude each other are refused") {
+  Options options = job();
+  options.module = options.no_python = true;
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--module and --no-python exclude each other: -m needs Python; leave one away");
+  options = job();
+  options.config_overrides = {"/train/epochs=3"};
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--set /train/epochs=3: \"/bin/true\" is no .json job, so there is nothing to set; pass it as an "
+        "argument after the "
+        "program");
+  options = job("2");
+  options.stdin_local_rank = 2;
+  CHECK(refusal(options, machine(1, 0)) == "--stdin 2: the local ranks of this job are 0 to 1");
+  options = job("2");
+  options.debug_rank = 5;
+  CHECK(refusal(options, machine(1, 0)) == "--debug-rank 5: the ranks of this job are 0 to 1");
+  options = job();
+  options.node_rank = 1;
+  CHECK(refusal(options, machine(1, 0)) == "--node-rank 1: with --nnodes 1 it must be in [0, 0]");
+}
+
+TEST_CASE("a log directory that cannot be written is refused before anything starts") {
+  const TemporaryDirectory dir;
+  std::ofstream(dir.path() + "/file") << "x";
+  Options options = job();
+  options.log_dir = dir.path() + "/file/logs";
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--log-dir \"" + options.log_dir + "\": " + dir.path() + "/file is not a directory");
+  options = job();
+  options.events_file = "/nowhere/events.jsonl";
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--events \"/nowhere/events.jsonl\": directory /nowhere does not exist");
+  options.events_file = "/tmp";
+  CHECK(refusal(options, machine(1, 0)) == "--events \"/tmp\": is a directory; name a file");
+}
+
+TEST_CASE("logs go below the log directory, under the job's id and something random") {
+  Options options = job();
+  options.log_dir = "tmp/logs";
+  options.rdzv_id = "a/b";
+  const Plan named = plan(options, machine(1, 0)).value();
+  CHECK(named.log_root == "/tmp/logs/a_b_abcdefgh");
+  CHECK_FALSE(named.log_root_is_temporary);
+  CHECK(attempt_directory(named, 2) == "/tmp/logs/a_b_abcdefgh/attempt_2");
+
+  const Plan temporary = plan(job(), machine(1, 0)).value();
+  CHECK(temporary.log_root == "/tmp/ddprun_abcdefgh/none_abcdefgh");
+  CHECK(temporary.log_root_is_temporary);
+
+  options.log_dir = "/dev/null";
+  CHECK(plan(options, machine(1, 0)).value().log_root.empty());
+}
+
+TEST_CASE("one node needs no agreed port") {
+  CHECK(plan(job(), machine(1, 0)).value().master_port == Port(0));
+  Options options = job();
+  options.master_port = 1234;
+  options.master_addr = "[::1]";
+  const Plan fixed = plan(options, machine(1, 0)).value();
+  CHECK(fixed.master_port == Port(1234));
+  CHECK(fixed.master_addr == "::1");
+}
+
+TEST_CASE("an endpoint is split into host and port") {
+  Options options = job();
+  options.rdzv_backend = "c10d";
+  options.rdzv_endpoint = "localhost:29400";
+  CHECK(plan(options, machine(1, 0)).value().master_port == Port(29400));
+  CHECK(plan(options, machine(1, 0)).value().master_addr == "localhost");
+  options.rdzv_endpoint = "[::1]:29400";
+  CHECK(plan(options, machine(1, 0)).value().master_addr == "::1");
+  options.rdzv_endpoint = "host:port";
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--rdzv-endpoint \"host:port\": expected host:port with a port in [0, 65535]; an IPv6 address is "
+        "written [::1]:29400");
+  options.rdzv_backend = "static";
+  options.rdzv_endpoint = "host";
+  CHECK(refusal(options, machine(1, 0)) == "--rdzv-endpoint \"host\": the port is missing; write host:29500");
+}
+
+TEST_CASE("a standalone job has an id of its own and stays on this machine") {
+  Options options = job();
+  options.standalone = true;
+  options.rdzv_id = "ignored";
+  const Plan standalone = plan(options, machine(1, 0)).value();
+  CHECK(standalone.run_id == "standalone-abcdefgh");
+  CHECK(standalone.master_addr == "127.0.0.1");
+}
+
+TEST_CASE("signals are resolved to numbers") {
+  Options options = job();
+  options.signals_to_handle = {"SIGTERM", "usr1"};
+  CHECK(plan(options, machine(1, 0)).value().signals_to_handle == std::vector<int>{15, 10});
+}
