@@ -1,0 +1,37 @@
+#pragma once
+
+#include "launcher/agent/observer.h"
+#include "launcher/agent/outcome.h"
+#include "launcher/plan.h"
+#include "rendezvous/base/log.h"
+
+#include <functional>
+
+namespace ddprun::launcher {
+
+/// What the agent needs from outside. All references outlive the call.
+struct AgentDeps {
+  Logger& logger;
+  Observer& observer;
+  /// Makes the workers of a generation; `worker_specs` of plan.h, or a test's own.
+  std::function<std::vector<WorkerSpec>(const Plan&, const RoundInfo&)> worker_specs;
+};
+
+/// Runs the job on this node to its end: opens the store, starts the guard and the workers, passes their
+/// output on, stops the group when one fails, restarts it within the budget, and leaves no process behind.
+///
+/// Blocks   until the job is over. One io_context, one thread (the caller's), no polling.
+/// Signals  takes over options.signals_to_handle, SIGCHLD, SIGWINCH, SIGPIPE, SIGUSR1 and SIGUSR2 of the
+/// process for the
+///          duration of the call; makes the process a subreaper. Call it once, from a process without other
+///          threads or children.
+/// Output   the workers' console lines and the agent's own; no report (failure_report.h writes that from the
+/// outcome).
+///          Never blocks on the console; of `logger` only the level is used.
+/// Errors   only what prevents a job from being attempted at all: the store's port is taken (kUnavailable),
+/// the log
+///          directory cannot be made (kConfig), no guard can be started (kOs). Everything after that is an
+///          outcome.
+Result<JobOutcome> run_agent(const Plan& plan, const AgentDeps& deps);
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,96 @@
+#pragma once
+
+#include "launcher/process/exit_status.h"
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/error.h"
+#include "rendezvous/base/ids.h"
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What a worker's end means for the job.
+enum class Verdict {
+  kSucceeded,  ///< exited with 0
+
+  kRootCause,    ///< the first failure of its generation, by the agent's steady clock
+  kConsequence,  ///< ended badly (or was ended) after the root cause, a signal or a time-out
+  kNotEnded,     ///< still there after SIGKILL and the wait for it: see `stuck_in`
+  kNotStarted,   ///< never spawned, because the generation was stopped before its turn
+};
+
+std::string_view to_string(Verdict verdict);
+
+/// Everything known about one worker of one generation once it is over. Facts only: failure_report.h writes
+/// the prose.
+struct WorkerOutcome {
+  Rank rank;
+  LocalRank local_rank;
+  pid_t pid = 0;                     ///< 0 when it was never spawned
+  std::optional<ExitStatus> status;  ///< none when it was never spawned or has not ended
+  std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
+  Verdict verdict = Verdict::kNotStarted;
+  std::optional<int> stopped_with;  ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
+  TimePoint started_at{};           ///< steady clock, ns
+  TimePoint ended_at{};
+  std::chrono::system_clock::time_point started_wall{};
+  std::chrono::system_clock::time_point ended_wall{};
+  std::string stdout_path;  ///< empty when the stream went to no file
+  std::string stderr_path;
+  std::string error_file;   ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
+  std::string stderr_tail;  ///< its last bytes on stderr, at most kStderrTailBytes, cut at a line start where
+                            ///< possible
+  std::string
+      stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"
+};
+
+inline constexpr std::size_t kStderrTailBytes = 8192;
+
+/// Why a generation, and with the last one the job, came to its end.
+enum class StopReason {
+  kSucceeded,         ///< every worker exited with 0
+  kWorkerFailed,      ///< a worker exited with another code or was killed
+  kSpawnFailed,       ///< a worker could not be started
+  kSignal,            ///< the launcher was told to stop
+  kJobTimeout,        ///< --job-timeout is over
+  kPeerFailed,        ///< another node stopped the round
+  kRendezvousFailed,  ///< the world could not be agreed on
+};
+
+std::string_view to_string(StopReason reason);
+
+/// One generation on this node.
+struct GenerationOutcome {
+  Generation generation{0};
+  int restart_count = 0;
+  StopReason reason = StopReason::kSucceeded;
+  std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  std::optional<std::size_t> root_cause;  ///< index into `workers`
+  TimePoint started_at{};
+  TimePoint ended_at{};
+  std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
+  std::vector<WorkerOutcome> workers;  ///< by local rank
+  std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
+};
+
+/// The whole job on this node.
+struct JobOutcome {
+  int exit_code = 0;
+  StopReason reason = StopReason::kSucceeded;
+  int signal = 0;   ///< kSignal: which
+  std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
+                    ///< restart", …
+  std::optional<Error> error;  ///< kRendezvousFailed: what went wrong
+  std::vector<GenerationOutcome>
+      generations;  ///< in order; never empty unless kRendezvousFailed or an early signal
+  std::uint64_t console_bytes_dropped = 0;
+};
+
+}  // namespace ddprun::launcher

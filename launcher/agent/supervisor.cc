@@ -1,0 +1,617 @@
+#include "launcher/agent/supervisor.h"
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/exit_codes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <initializer_list>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+// A set of states, so that one row can speak of several.
+class States {
+ public:
+  constexpr States(State state) : bits_(bit(state)) {}  // NOLINT(google-explicit-constructor)
+  constexpr States(std::initializer_list<State> states) {
+    for (const State state : states) bits_ |= bit(state);
+  }
+  [[nodiscard]] constexpr bool has(State state) const { return (bits_ & bit(state)) != 0; }
+
+ private:
+  static constexpr unsigned bit(State state) { return 1U << static_cast<unsigned>(state); }
+  unsigned bits_ = 0;
+};
+
+enum class Volume { kQuiet, kLoud };
+
+}  // namespace
+
+// The whole policy. Of the rows for a state and an event the first whose guard holds is taken; a row without
+// a guard always holds, and ends the list for its state and event.
+struct SupervisorTable {
+  using Guard = bool (*)(const Supervisor&, const Event&);
+  using Act = Supervisor::Actions (Supervisor::*)(const Event&, TimePoint);
+
+  struct Row {
+    States from;
+    EventKind event;
+    Guard guard;
+    State to;
+    Act act;
+    Volume volume;
+  };
+  struct NoRow {
+    States from;
+    EventKind event;
+    TableEntry::Kind kind;
+    std::string_view why;
+  };
+
+  static constexpr Guard kAlways = nullptr;
+  static bool is_last_spawn(const Supervisor& s, const Event& event) {
+    return event.local_rank.value() + 1 == s.options_.local_world_size.value();
+  }
+  static bool succeeded(const Supervisor&, const Event& event) { return event.status.is_success(); }
+  static bool last_succeeded(const Supervisor& s, const Event& event) {
+    return event.status.is_success() && s.is_last_alive(event.local_rank);
+  }
+  static bool is_last(const Supervisor& s, const Event& event) { return s.is_last_alive(event.local_rank); }
+  static bool none_alive(const Supervisor& s, const Event&) { return s.alive_count() == 0; }
+  static bool is_second_interrupt(const Supervisor& s, const Event& event) {
+    return event.signal == SIGINT && s.signals_received_ > 0;
+  }
+  static bool all_well(const Supervisor& s, const Event&) { return s.reason_ == StopReason::kSucceeded; }
+  static bool restarts_now(const Supervisor& s, const Event&) {
+    return s.decision_.restart && s.decision_.delay == Duration::zero();
+  }
+  static bool restarts_later(const Supervisor& s, const Event&) { return s.decision_.restart; }
+
+  static const Row kRows[];
+  static const NoRow kNoRows[];
+
+  static const Row* find(const Supervisor& s, const Event& event);
+};
+
+using S = State;
+using E = EventKind;
+using T = SupervisorTable;
+using Do = Supervisor;
+
+// clang-format off
+const SupervisorTable::Row SupervisorTable::kRows[] = {
+    // state                       event              guard                  next           does                         shown
+    {S::kRendezvous,               E::kRoundClosed,   kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
+    {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
+    {S::kRendezvous,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
+    {S::kRendezvous,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
+
+    {S::kStarting,                 E::kWorkerSpawned, T::is_last_spawn,      S::kRunning,   &Do::note_spawned,           Volume::kQuiet},
+    {S::kStarting,                 E::kWorkerSpawned, kAlways,               S::kStarting,  &Do::note_spawned,           Volume::kQuiet},
+    {S::kStarting,                 E::kSpawnFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_spawn,         Volume::kLoud},
+    {S::kStarting,                 E::kSpawnFailed,   kAlways,               S::kDraining,  &Do::stop_for_spawn,         Volume::kLoud},
+    {S::kStarting,                 E::kWorkerExited,  T::succeeded,          S::kStarting,  &Do::note_exit,              Volume::kQuiet},
+
+    {S::kRunning,                  E::kWorkerExited,  T::last_succeeded,     S::kSweeping,  &Do::note_last_success,      Volume::kQuiet},
+    {S::kRunning,                  E::kWorkerExited,  T::succeeded,          S::kRunning,   &Do::note_exit,              Volume::kQuiet},
+
+    {{S::kStarting, S::kRunning},  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::stop_for_exit,          Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kWorkerExited,  kAlways,               S::kDraining,  &Do::stop_for_exit,          Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kSignal,        T::none_alive,         S::kSweeping,  &Do::stop_for_signal,        Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kSignal,        kAlways,               S::kDraining,  &Do::stop_for_signal,        Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kJobTimeOver,   T::none_alive,         S::kSweeping,  &Do::stop_for_job_timeout,   Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::stop_for_job_timeout,   Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kPeerFailed,    T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kPeerFailed,    kAlways,               S::kDraining,  &Do::stop_for_peer,          Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kRoundFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_round,         Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kRoundFailed,   kAlways,               S::kDraining,  &Do::stop_for_round,         Volume::kLoud},
+
+    {S::kDraining,                 E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::note_last_consequence,  Volume::kQuiet},
+    {S::kDraining,                 E::kWorkerExited,  kAlways,               S::kDraining,  &Do::note_consequence,       Volume::kQuiet},
+    {S::kDraining,                 E::kGraceOver,     kAlways,               S::kKilling,   &Do::kill,                   Volume::kLoud},
+    {S::kDraining,                 E::kSignal,        T::is_second_interrupt, S::kKilling,  &Do::kill,                   Volume::kLoud},
+    {S::kDraining,                 E::kSignal,        kAlways,               S::kDraining,  &Do::note_signal,            Volume::kLoud},
+    {S::kDraining,                 E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::note_job_timeout,       Volume::kQuiet},
+
+    {S::kKilling,                  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::note_last_consequence,  Volume::kQuiet},
+    {S::kKilling,                  E::kWorkerExited,  kAlways,               S::kKilling,   &Do::note_consequence,       Volume::kQuiet},
+    {S::kKilling,                  E::kReapOver,      kAlways,               S::kSweeping,  &Do::give_up_on_stuck,       Volume::kLoud},
+    {S::kKilling,                  E::kSignal,        kAlways,               S::kKilling,   &Do::note_signal,            Volume::kQuiet},
+    {S::kKilling,                  E::kJobTimeOver,   kAlways,               S::kKilling,   &Do::note_job_timeout,       Volume::kQuiet},
+
+    {S::kSweeping,                 E::kSwept,         T::all_well,           S::kWaiting,   &Do::publish_success,        Volume::kQuiet},
+    {S::kSweeping,                 E::kSwept,         T::restarts_now,       S::kRendezvous, &Do::join_again,            Volume::kLoud},
+    {S::kSweeping,                 E::kSwept,         T::restarts_later,     S::kRestarting, &Do::wait_before_restart,   Volume::kLoud},
+    {S::kSweeping,                 E::kSwept,         kAlways,               S::kDone,      &Do::finish,                 Volume::kQuiet},
+    {S::kSweeping,                 E::kWorkerExited,  kAlways,               S::kSweeping,  &Do::note_consequence,       Volume::kQuiet},
+    {S::kSweeping,                 E::kSignal,        kAlways,               S::kSweeping,  &Do::note_signal,            Volume::kQuiet},
+    {S::kSweeping,                 E::kJobTimeOver,   kAlways,               S::kSweeping,  &Do::note_job_timeout,       Volume::kQuiet},
+
+    {S::kWaiting,                  E::kJobComplete,   kAlways,               S::kDone,      &Do::finish,                 Volume::kQuiet},
+    {S::kWaiting,                  E::kPeerFailed,    kAlways,               S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
+    {S::kWaiting,                  E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
+    {S::kWaiting,                  E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
+    {S::kWaiting,                  E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
+
+    {S::kRestarting,               E::kBackoffOver,   kAlways,               S::kRendezvous, &Do::join_again,            Volume::kQuiet},
+    {S::kRestarting,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
+    {S::kRestarting,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
+    {S::kRestarting,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
+};
+
+constexpr auto kIgnored = TableEntry::Kind::kIgnored;
+constexpr auto kBug = TableEntry::Kind::kBug;
+constexpr std::string_view kLateTimer = "a deadline of an earlier state";
+constexpr std::string_view kNoWorkers = "there are no workers in this state";
+constexpr std::string_view kNotAsked = "nobody asked for it in this state";
+
+const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
+    {S::kRendezvous,                                       E::kWorkerSpawned, kBug,     kNotAsked},
+    {S::kRendezvous,                                       E::kSpawnFailed,   kBug,     kNotAsked},
+    {S::kRendezvous,                                       E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
+    {S::kRendezvous,                                       E::kPeerFailed,    kIgnored, "it belongs to a round we are not in"},
+    {S::kRendezvous,                                       E::kJobComplete,   kIgnored, "it belongs to a round we are not in"},
+    {S::kRendezvous,                                       E::kSwept,         kBug,     kNotAsked},
+    {S::kRendezvous,                                       E::kGraceOver,     kIgnored, kLateTimer},
+    {S::kRendezvous,                                       E::kReapOver,      kIgnored, kLateTimer},
+    {S::kRendezvous,                                       E::kBackoffOver,   kIgnored, kLateTimer},
+
+    {{S::kStarting, S::kRunning},                          E::kRoundClosed,   kBug,     "we are in a round"},
+    {S::kRunning,                                          E::kWorkerSpawned, kBug,     kNotAsked},
+    {S::kRunning,                                          E::kSpawnFailed,   kBug,     kNotAsked},
+    {{S::kStarting, S::kRunning},                          E::kJobComplete,   kBug,     "our workers have not succeeded yet"},
+    {{S::kStarting, S::kRunning},                          E::kSwept,         kBug,     kNotAsked},
+    {{S::kStarting, S::kRunning},                          E::kGraceOver,     kIgnored, kLateTimer},
+    {{S::kStarting, S::kRunning},                          E::kReapOver,      kIgnored, kLateTimer},
+    {{S::kStarting, S::kRunning},                          E::kBackoffOver,   kIgnored, kLateTimer},
+
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundClosed,   kBug,     "we did not join"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundFailed,   kIgnored, "the group is being stopped already; joining again will tell"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kWorkerSpawned, kBug,     "spawning ends when the group is stopped"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kSpawnFailed,   kBug,     "spawning ends when the group is stopped"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kPeerFailed,    kIgnored, "the group is being stopped already"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kJobComplete,   kIgnored, "our workers did not all succeed"},
+    {{S::kDraining, S::kKilling},                          E::kSwept,         kBug,     kNotAsked},
+    {{S::kKilling, S::kSweeping},                          E::kGraceOver,     kIgnored, kLateTimer},
+    {{S::kDraining, S::kSweeping},                         E::kReapOver,      kIgnored, kLateTimer},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kBackoffOver,   kIgnored, kLateTimer},
+
+    {{S::kWaiting, S::kRestarting},                        E::kRoundClosed,   kBug,     "we did not join"},
+    {{S::kWaiting, S::kRestarting},                        E::kWorkerSpawned, kBug,     kNoWorkers},
+    {{S::kWaiting, S::kRestarting},                        E::kSpawnFailed,   kBug,     kNoWorkers},
+    {S::kWaiting,                                          E::kWorkerExited,  kBug,     kNoWorkers},
+    {S::kRestarting,                                       E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
+    {S::kRestarting,                                       E::kPeerFailed,    kIgnored, "the round is over for us"},
+    {S::kRestarting,                                       E::kJobComplete,   kIgnored, "our workers did not all succeed"},
+    {{S::kWaiting, S::kRestarting},                        E::kSwept,         kBug,     kNotAsked},
+    {{S::kWaiting, S::kRestarting},                        E::kGraceOver,     kIgnored, kLateTimer},
+    {{S::kWaiting, S::kRestarting},                        E::kReapOver,      kIgnored, kLateTimer},
+    {S::kWaiting,                                          E::kBackoffOver,   kIgnored, kLateTimer},
+
+    {S::kDone,                                             E::kRoundClosed,   kIgnored, "the job is over"},
+    {S::kDone,                                             E::kRoundFailed,   kIgnored, "the job is over"},
+    {S::kDone,                                             E::kWorkerSpawned, kBug,     kNoWorkers},
+    {S::kDone,                                             E::kSpawnFailed,   kBug,     kNoWorkers},
+    {S::kDone,                                             E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
+    {S::kDone,                                             E::kSignal,        kIgnored, "the job is over"},
+    {S::kDone,                                             E::kPeerFailed,    kIgnored, "the job is over"},
+    {S::kDone,                                             E::kJobComplete,   kIgnored, "the job is over"},
+    {S::kDone,                                             E::kSwept,         kBug,     kNotAsked},
+    {S::kDone,                                             E::kGraceOver,     kIgnored, kLateTimer},
+    {S::kDone,                                             E::kReapOver,      kIgnored, kLateTimer},
+    {S::kDone,                                             E::kBackoffOver,   kIgnored, kLateTimer},
+    {S::kDone,                                             E::kJobTimeOver,   kIgnored, "the job is over"},
+};
+// clang-format on
+
+const SupervisorTable::Row* SupervisorTable::find(const Supervisor& s, const Event& event) {
+  for (const Row& row : kRows) {
+    if (!row.from.has(s.state_) || row.event != event.kind) continue;
+    if (row.guard == kAlways || row.guard(s, event)) return &row;
+  }
+  return nullptr;
+}
+
+TableEntry table_entry(State state, EventKind event) {
+  TableEntry entry;
+  for (const T::Row& row : T::kRows) {
+    if (!row.from.has(state) || row.event != event) continue;
+    entry = {.kind = TableEntry::Kind::kRows, .is_total = row.guard == T::kAlways, .why = {}};
+  }
+  for (const T::NoRow& row : T::kNoRows) {
+    if (!row.from.has(state) || row.event != event) continue;
+    DDPRUN_CHECK(entry.kind == TableEntry::Kind::kMissing,
+                 "a state and event have rows, or one reason for none");
+    entry = {.kind = row.kind, .is_total = true, .why = row.why};
+  }
+  return entry;
+}
+
+Supervisor::Supervisor(SupervisorOptions options)
+    : options_(std::move(options)), policy_(options_.restarts) {}
+
+Step Supervisor::start(TimePoint now) {
+  Step step{.from = state_, .to = state_, .actions = {}, .story = "joining the first round"};
+  if (options_.job_timeout) {
+    step.actions.push_back({.kind = ActionKind::kSetDeadline,
+                            .deadline = DeadlineKind::kJob,
+                            .at = now + *options_.job_timeout});
+  }
+  step.actions.push_back({.kind = ActionKind::kJoinRound});
+  return step;
+}
+
+Step Supervisor::handle(const Event& event, TimePoint now) {
+  const T::Row* row = T::find(*this, event);
+  if (row == nullptr) {
+    const TableEntry entry = table_entry(state_, event.kind);
+    DDPRUN_CHECK(
+        entry.kind == TableEntry::Kind::kIgnored,
+        fmt::format("supervisor: {} in state {}: {}", to_string(event.kind), to_string(state_), entry.why));
+    return {.from = state_,
+            .to = state_,
+            .actions = {},
+            .story = fmt::format("{} ignored: {}", to_string(event.kind), entry.why)};
+  }
+  story_.clear();
+  Step step{
+      .from = state_, .to = row->to, .actions = {}, .story = {}, .is_loud = row->volume == Volume::kLoud};
+  state_ = row->to;
+  step.actions = (this->*row->act)(event, now);
+  step.story = story_;
+  return step;
+}
+
+int Supervisor::alive_count() const {
+  return static_cast<int>(
+      std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w.is_alive; }));
+}
+
+bool Supervisor::is_last_alive(LocalRank worker) const {
+  const auto index = static_cast<std::size_t>(worker.value());
+  return alive_count() == 1 && workers_[index].is_alive;
+}
+
+std::vector<LocalRank> Supervisor::alive() const {
+  std::vector<LocalRank> result;
+  for (std::size_t index = 0; index < workers_.size(); ++index) {
+    if (workers_[index].is_alive) result.emplace_back(static_cast<int>(index));
+  }
+  return result;
+}
+
+std::string Supervisor::name(LocalRank worker) const {
+  const pid_t pid = workers_[static_cast<std::size_t>(worker.value())].pid;
+  const int rank = base_rank_.value() + worker.value();
+  return pid == 0 ? fmt::format("rank {}", rank) : fmt::format("rank {} (pid {})", rank, pid);
+}
+
+SupervisedWorker& Supervisor::worker(LocalRank local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank.value());
+  DDPRUN_CHECK(index < workers_.size(), "a local rank is below the local world size");
+  return workers_[index];
+}
+
+Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint now) {
+  workers_.assign(static_cast<std::size_t>(options_.local_world_size.value()), SupervisedWorker{});
+  base_rank_ = event.base_rank;
+  restart_count_ = event.restart_count;
+  generation_started_ = now;
+  reason_ = StopReason::kSucceeded;
+  why_.clear();
+  root_cause_.reset();
+  error_.reset();
+  exit_code_ = exit_code::kOk;
+  decision_ = {};
+  story_ = fmt::format("starting {} workers", options_.local_world_size);
+  return {{.kind = ActionKind::kSpawn}};
+}
+
+Supervisor::Actions Supervisor::note_spawned(const Event& event, TimePoint now) {
+  SupervisedWorker& spawned = worker(event.local_rank);
+  spawned.pid = event.pid;
+  spawned.is_alive = true;
+  spawned.started_at = now;
+  if (state_ == State::kRunning)
+    story_ = fmt::format("all {} workers were spawned", options_.local_world_size);
+  return {};
+}
+
+void Supervisor::record_exit(const Event& event, TimePoint now) {
+  SupervisedWorker& ended = worker(event.local_rank);
+  ended.is_alive = false;
+  ended.status = event.status;
+  ended.ended_at = now;
+  const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
+  ended.verdict = event.status.is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
+  story_ = fmt::format("{} {} after {:.1f} s{}", name(event.local_rank), to_string(event.status),
+                       to_seconds(now - ended.started_at),
+                       was_stopped && !event.status.is_success() ? " (consequence)" : "");
+}
+
+Supervisor::Actions Supervisor::note_exit(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  return {};
+}
+
+Supervisor::Actions Supervisor::note_last_success(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  story_ += "; all workers succeeded";
+  return sweep(now);
+}
+
+void Supervisor::set_reason(StopReason reason, std::string why, int exit_code) {
+  reason_ = reason;
+  why_ = std::move(why);
+  exit_code_ = exit_code;
+  story_ = why_;
+}
+
+Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  worker(event.local_rank).verdict = Verdict::kRootCause;
+  root_cause_ = event.local_rank;
+  set_reason(StopReason::kWorkerFailed, story_, event.status.exit_code());
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now) {
+  worker(event.local_rank).spawn_error = event.error;
+  worker(event.local_rank).verdict = Verdict::kRootCause;
+  root_cause_ = event.local_rank;
+  set_reason(StopReason::kSpawnFailed,
+             fmt::format("{} could not be started: {}", name(event.local_rank), event.error.message()),
+             to_exit_code(event.error.code()));
+  forbid_restart("a program that cannot be started will not start the next time");
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_signal(const Event& event, TimePoint now) {
+  ++signals_received_;
+  stop_signal_ = event.signal;
+  set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
+             exit_code::kSignalBase + event.signal);
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  return stop_group(event.signal, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now) {
+  set_reason(
+      StopReason::kJobTimeout,
+      fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
+      exit_code::kTempFail);
+  forbid_restart("--job-timeout is over");
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_peer(const Event& event, TimePoint now) {
+  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_round(const Event& event, TimePoint now) {
+  error_ = event.error;
+  set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  forbid_restart("the rendezvous is lost");
+  return stop_group(SIGTERM, now);
+}
+
+// The common part of every stop: tell the other nodes, ask our workers to end, and give them until the
+// deadline.
+Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
+  Actions actions;
+  if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
+    actions.push_back({.kind = ActionKind::kPublishFailure, .exit_code = exit_code_, .text = why_});
+  }
+  const std::vector<LocalRank> targets = alive();
+  if (targets.empty()) {
+    const Actions last = sweep(now);
+    actions.insert(actions.end(), last.begin(), last.end());
+    return actions;
+  }
+  for (const LocalRank target : targets) worker(target).stopped_with = signal;
+  story_ += fmt::format("; sending {} to {} worker{}, {:.1f} s of grace", signal_name(signal), targets.size(),
+                        targets.size() == 1 ? "" : "s", to_seconds(options_.grace));
+  actions.push_back({.kind = ActionKind::kSignalGroups, .workers = targets, .signal = signal});
+  actions.push_back(
+      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kGrace, .at = now + options_.grace});
+  return actions;
+}
+
+Supervisor::Actions Supervisor::note_consequence(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  return {};
+}
+
+Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  return sweep(now);
+}
+
+Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
+  ++signals_received_;
+  if (reason_ == StopReason::kSucceeded) {
+    story_ = fmt::format("received {}{} when all was done", signal_name(event.signal), event.text);
+    return {};
+  }
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  story_ = fmt::format("received {}{} while stopping: there will be no restart{}", signal_name(event.signal),
+                       event.text, state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
+  return {};
+}
+
+Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
+  forbid_restart("--job-timeout is over");
+  story_ = "the job's time is over while it is being stopped: there will be no restart";
+  return {};
+}
+
+Supervisor::Actions Supervisor::kill(const Event& event, TimePoint now) {
+  const std::vector<LocalRank> targets = alive();
+  for (const LocalRank target : targets) worker(target).stopped_with = SIGKILL;
+  std::string names;
+  for (const LocalRank target : targets) names += fmt::format(" {}", base_rank_.value() + target.value());
+  const std::string cause =
+      event.kind == EventKind::kSignal
+          ? fmt::format("received {}{} a second time", signal_name(event.signal), event.text)
+          : fmt::format("{:.1f} s of grace are over", to_seconds(options_.grace));
+  if (event.kind == EventKind::kSignal) {
+    ++signals_received_;
+    forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  }
+  story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
+  return {
+      {.kind = ActionKind::kSignalGroups, .workers = targets, .signal = SIGKILL},
+      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kReap, .at = now + options_.reap_limit}};
+}
+
+Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
+  const std::vector<LocalRank> stuck = alive();
+  std::string names;
+  for (const LocalRank target : stuck) {
+    worker(target).is_alive = false;
+    worker(target).verdict = Verdict::kNotEnded;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name(target));
+  }
+  forbid_restart(fmt::format("{} did not end on SIGKILL", names));
+  story_ =
+      fmt::format("{} did not end within {:.1f} s of SIGKILL: stuck in the kernel; leaving without waiting",
+                  names, to_seconds(options_.reap_limit));
+  Actions actions{{.kind = ActionKind::kNameStuck, .workers = stuck}};
+  const Actions last = sweep(now);
+  actions.insert(actions.end(), last.begin(), last.end());
+  return actions;
+}
+
+Supervisor::Actions Supervisor::sweep(TimePoint now) {
+  if (reason_ != StopReason::kSucceeded && restart_forbidden_.empty()) {
+    FailedGeneration failed{.life = now - generation_started_, .status = std::nullopt};
+    if (root_cause_) failed.status = worker(*root_cause_).status;
+    decision_ = policy_.decide(failed, now);
+  }
+  return {{.kind = ActionKind::kSweep}};
+}
+
+void Supervisor::forbid_restart(std::string why) {
+  if (restart_forbidden_.empty()) restart_forbidden_ = why;
+  decision_ = {.restart = false, .delay = {}, .why = restart_forbidden_};
+}
+
+Supervisor::Actions Supervisor::publish_success(const Event&, TimePoint) {
+  story_ = "nothing is left of our workers";
+  return {{.kind = ActionKind::kPublishSuccess}};
+}
+
+Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
+  story_ = decision_.why;
+  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+}
+
+Supervisor::Actions Supervisor::wait_before_restart(const Event&, TimePoint now) {
+  story_ = decision_.why;
+  return {
+      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kBackoff, .at = now + decision_.delay}};
+}
+
+Supervisor::Actions Supervisor::finish(const Event&, TimePoint) {
+  story_ = reason_ == StopReason::kSucceeded ? "the job succeeded" : decision_.why;
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint) {
+  ++signals_received_;
+  stop_signal_ = event.signal;
+  set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
+             exit_code::kSignalBase + event.signal);
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
+  set_reason(
+      StopReason::kJobTimeout,
+      fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
+      exit_code::kTempFail);
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) {
+  error_ = event.error;
+  set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+std::string_view to_string(State state) {
+  switch (state) {
+    case State::kRendezvous:
+      return "rendezvous";
+    case State::kStarting:
+      return "starting";
+    case State::kRunning:
+      return "running";
+    case State::kDraining:
+      return "draining";
+    case State::kKilling:
+      return "killing";
+    case State::kSweeping:
+      return "sweeping";
+    case State::kWaiting:
+      return "waiting";
+    case State::kRestarting:
+      return "restarting";
+    case State::kDone:
+      return "done";
+  }
+  return "?";
+}
+
+std::string_view to_string(EventKind kind) {
+  switch (kind) {
+    case EventKind::kRoundClosed:
+      return "round closed";
+    case EventKind::kRoundFailed:
+      return "round failed";
+    case EventKind::kWorkerSpawned:
+      return "worker spawned";
+    case EventKind::kSpawnFailed:
+      return "spawn failed";
+    case EventKind::kWorkerExited:
+      return "worker exited";
+    case EventKind::kSignal:
+      return "signal";
+    case EventKind::kPeerFailed:
+      return "peer failed";
+    case EventKind::kJobComplete:
+      return "job complete";
+    case EventKind::kSwept:
+      return "swept";
+    case EventKind::kGraceOver:
+      return "grace deadline";
+    case EventKind::kReapOver:
+      return "reap deadline";
+    case EventKind::kBackoffOver:
+      return "back-off deadline";
+    case EventKind::kJobTimeOver:
+      return "job deadline";
+  }
+  return "?";
+}
+
+std::string_view to_string(DeadlineKind kind) {
+  switch (kind) {
+    case DeadlineKind::kGrace:
+      return "grace";
+    case DeadlineKind::kReap:
+      return "reap";
+    case DeadlineKind::kBackoff:
+      return "back-off";
+    case DeadlineKind::kJob:
+      return "job";
+  }
+  return "?";
+}
+
+}  // namespace ddprun::launcher

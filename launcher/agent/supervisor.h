@@ -1,0 +1,228 @@
+#pragma once
+
+#include "launcher/agent/outcome.h"
+#include "launcher/agent/restart_policy.h"
+#include "launcher/process/exit_status.h"
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/error.h"
+#include "rendezvous/base/ids.h"
+
+#include <sys/types.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// Where a job on this node stands.
+enum class State {
+  kRendezvous,  ///< agreeing with the other nodes on members and ranks
+  kStarting,    ///< workers are being spawned
+  kRunning,     ///< all workers were spawned, at least one is alive
+  kDraining,    ///< workers were asked to end and have until the grace deadline
+  kKilling,     ///< workers were sent SIGKILL
+  kSweeping,    ///< workers are gone; what they left behind is being ended
+  kWaiting,     ///< our workers succeeded, other nodes still run
+  kRestarting,  ///< waiting out the back-off before a new generation
+  kDone,
+};
+inline constexpr std::array kAllStates{State::kRendezvous, State::kStarting,   State::kRunning,
+                                       State::kDraining,   State::kKilling,    State::kSweeping,
+                                       State::kWaiting,    State::kRestarting, State::kDone};
+std::string_view to_string(State state);
+
+enum class EventKind {
+  kRoundClosed,    ///< the world is agreed on: restart_count, base_rank
+  kRoundFailed,    ///< it cannot be: error
+  kWorkerSpawned,  ///< local_rank, pid
+  kSpawnFailed,    ///< local_rank, error
+  kWorkerExited,   ///< local_rank, status
+  kSignal,         ///< the launcher was told to stop: signal, text (who sent it)
+  kPeerFailed,     ///< another node stopped the round: text, exit_code
+  kJobComplete,    ///< every node's workers succeeded
+  kSwept,          ///< nothing that the workers started is alive any more
+  kGraceOver,      ///< the four deadlines
+  kReapOver,
+  kBackoffOver,
+  kJobTimeOver,
+};
+inline constexpr std::array kAllEventKinds{
+    EventKind::kRoundClosed,  EventKind::kRoundFailed, EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
+    EventKind::kWorkerExited, EventKind::kSignal,      EventKind::kPeerFailed,    EventKind::kJobComplete,
+    EventKind::kSwept,        EventKind::kGraceOver,   EventKind::kReapOver,      EventKind::kBackoffOver,
+    EventKind::kJobTimeOver};
+std::string_view to_string(EventKind kind);
+
+/// Something that happened. Only the fields that EventKind names are looked at.
+struct Event {
+  EventKind kind;
+  LocalRank local_rank{};
+  pid_t pid = 0;
+  ExitStatus status = ExitStatus::exited(0);
+  int signal = 0;
+  int exit_code = 0;
+  int restart_count = 0;
+  Rank base_rank{};
+  Error error{};
+  std::string text{};
+};
+
+enum class DeadlineKind { kGrace, kReap, kBackoff, kJob };
+std::string_view to_string(DeadlineKind kind);
+
+enum class ActionKind {
+  kJoinRound,       ///< ask the rendezvous for the next round: restart_count
+  kSpawn,           ///< start all workers, one event for each
+  kSignalGroups,    ///< `signal` to the OS process groups of `workers`
+  kSetDeadline,     ///< `deadline` at `at`
+  kPublishFailure,  ///< tell the other nodes: text
+  kPublishSuccess,  ///< tell the other nodes
+  kSweep,           ///< end what the workers left behind, then report kSwept
+  kNameStuck,       ///< say where `workers`, which survived SIGKILL, are stuck
+  kFinish,          ///< exit_code
+};
+
+struct Action {
+  ActionKind kind;
+  std::vector<LocalRank> workers{};
+  int signal = 0;
+  DeadlineKind deadline = DeadlineKind::kGrace;
+  TimePoint at{};
+  int restart_count = 0;
+  int exit_code = 0;
+  std::string text{};
+};
+
+/// What one event led to. `story` is a sentence for the log; `is_loud` says whether a user wants to see it
+/// unasked.
+struct Step {
+  State from;
+  State to;
+  std::vector<Action> actions;
+  std::string story;
+  bool is_loud = false;
+};
+
+/// One worker of the current generation, as the supervisor sees it.
+struct SupervisedWorker {
+  pid_t pid = 0;  ///< 0: not spawned
+  bool is_alive = false;
+  std::optional<ExitStatus> status;
+  std::optional<Error> spawn_error;
+  Verdict verdict = Verdict::kNotStarted;
+  std::optional<int> stopped_with;
+  TimePoint started_at{};
+  TimePoint ended_at{};
+};
+
+struct SupervisorOptions {
+  LocalWorldSize local_world_size{1};
+  Duration grace = std::chrono::seconds(30);  ///< from the death signal to SIGKILL
+  Duration reap_limit =
+      std::chrono::seconds(5);  ///< from SIGKILL to giving a worker up as stuck in the kernel
+  std::optional<Duration> job_timeout;
+  RestartPolicyOptions restarts;
+};
+
+/// The policy of a job on one node: what to do when something happens. Pure: events and times come in,
+/// actions and a reason come out; it never fails, and no event is without an answer. The table in
+/// supervisor.cc is the whole of it.
+///
+///   first failure        stops the group; workers that end after it are consequences
+///   second SIGINT        kills at once
+///   exit 0 of one        is fine while others run
+///   the exit code        is the guilty worker's own, 128 + signal, or the code of the reason to stop
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorOptions options);
+
+  /// The first actions: join the first round and set the job's deadline.
+  Step start(TimePoint now);
+  Step handle(const Event& event, TimePoint now);
+
+  [[nodiscard]] State state() const { return state_; }
+  /// The current generation, complete once the state has left kSweeping.
+  [[nodiscard]] const std::vector<SupervisedWorker>& workers() const { return workers_; }
+  [[nodiscard]] StopReason reason() const { return reason_; }
+  /// Why the generation was stopped: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s".
+  [[nodiscard]] const std::string& why() const { return why_; }
+  [[nodiscard]] std::optional<LocalRank> root_cause() const { return root_cause_; }
+  /// The policy's answer to the failed generation.
+  [[nodiscard]] const RestartDecision& decision() const { return decision_; }
+  [[nodiscard]] int stop_signal() const { return stop_signal_; }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+ private:
+  friend struct SupervisorTable;
+  using Actions = std::vector<Action>;
+
+  // Facts that guards ask for.
+  [[nodiscard]] int alive_count() const;
+  [[nodiscard]] bool is_last_alive(LocalRank worker) const;
+  [[nodiscard]] std::vector<LocalRank> alive() const;
+  [[nodiscard]] std::string name(LocalRank worker) const;
+  SupervisedWorker& worker(LocalRank local_rank);
+
+  // What a row does.
+  Actions begin_generation(const Event& event, TimePoint now);
+  Actions note_spawned(const Event& event, TimePoint now);
+  Actions note_exit(const Event& event, TimePoint now);
+  Actions note_last_success(const Event& event, TimePoint now);
+  Actions stop_for_exit(const Event& event, TimePoint now);
+  Actions stop_for_spawn(const Event& event, TimePoint now);
+  Actions stop_for_signal(const Event& event, TimePoint now);
+  Actions stop_for_job_timeout(const Event& event, TimePoint now);
+  Actions stop_for_peer(const Event& event, TimePoint now);
+  Actions stop_for_round(const Event& event, TimePoint now);
+  Actions note_consequence(const Event& event, TimePoint now);
+  Actions note_last_consequence(const Event& event, TimePoint now);
+  Actions note_signal(const Event& event, TimePoint now);
+  Actions note_job_timeout(const Event& event, TimePoint now);
+  Actions kill(const Event& event, TimePoint now);
+  Actions give_up_on_stuck(const Event& event, TimePoint now);
+  Actions publish_success(const Event& event, TimePoint now);
+  Actions wait_before_restart(const Event& event, TimePoint now);
+  Actions join_again(const Event& event, TimePoint now);
+  Actions finish(const Event& event, TimePoint now);
+  Actions finish_for_signal(const Event& event, TimePoint now);
+  Actions finish_for_job_timeout(const Event& event, TimePoint now);
+  Actions finish_for_round(const Event& event, TimePoint now);
+
+  void record_exit(const Event& event, TimePoint now);
+  void set_reason(StopReason reason, std::string why, int exit_code);
+  Actions stop_group(int signal, TimePoint now);
+  Actions sweep(TimePoint now);
+  void forbid_restart(std::string why);
+
+  SupervisorOptions options_;
+  RestartPolicy policy_;
+  State state_ = State::kRendezvous;
+  std::vector<SupervisedWorker> workers_;
+  Rank base_rank_{};
+  int restart_count_ = 0;
+  TimePoint generation_started_{};
+  StopReason reason_ = StopReason::kSucceeded;
+  std::string why_;
+  std::string story_;  // of the step being made
+  std::optional<LocalRank> root_cause_;
+  std::optional<Error> error_;
+  int exit_code_ = 0;
+  int stop_signal_ = 0;
+  int signals_received_ = 0;
+  std::string restart_forbidden_;  // why, when something forbade it
+  RestartDecision decision_;
+};
+
+/// What the table says about a state and an event, for tests: its rows in order, or why there are none.
+struct TableEntry {
+  enum class Kind { kRows, kIgnored, kBug, kMissing };
+  Kind kind = Kind::kMissing;
+  bool is_total = false;  ///< kRows: the last row has no guard
+  std::string_view why;   ///< kIgnored, kBug
+};
+TableEntry table_entry(State state, EventKind event);
+
+}  // namespace ddprun::launcher

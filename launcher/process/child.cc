@@ -1,0 +1,58 @@
+#include "launcher/process/child.h"
+
+#include "rendezvous/base/check.h"
+
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+namespace ddprun::launcher {
+
+ChildProcess::ChildProcess(boost::asio::io_context& io, SpawnedProcess process)
+    : pid_(process.pid), pidfd_(io, process.pidfd.release()) {}
+
+ChildProcess::~ChildProcess() {
+  if (is_running()) ::killpg(pid_, SIGKILL);
+}
+
+void ChildProcess::async_wait(std::function<void(ExitStatus)> on_exit) {
+  on_exit_ = std::move(on_exit);
+  wait_readable();
+}
+
+void ChildProcess::wait_readable() {
+  pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                    [this](boost::system::error_code error) {
+                      if (error == boost::asio::error::operation_aborted) return;  // `this` is gone
+                      check_exit();
+                      if (is_running()) wait_readable();
+                    });
+}
+
+void ChildProcess::check_exit() {
+  if (!is_running()) return;
+  siginfo_t info{};
+  const auto fd = static_cast<id_t>(pidfd_.native_handle());
+  int result = 0;
+  do {
+    result = ::waitid(P_PIDFD, fd, &info, WEXITED | WNOHANG);
+  } while (result != 0 && errno == EINTR);
+  DDPRUN_CHECK(result == 0, "only this object reaps its child");
+  if (info.si_pid == 0) return;
+  status_ = ExitStatus::from_waitid(info.si_code, info.si_status);
+  if (on_exit_) std::exchange(on_exit_, nullptr)(*status_);
+}
+
+void ChildProcess::signal_group(int signal) const {
+  if (!is_running()) return;
+  ::killpg(pid_, signal);
+  if (signal != SIGKILL) ::killpg(pid_, SIGCONT);
+}
+
+void ChildProcess::signal(int signal) const {
+  if (is_running()) ::kill(pid_, signal);
+}
+
+}  // namespace ddprun::launcher

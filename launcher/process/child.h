@@ -1,0 +1,52 @@
+#pragma once
+
+#include "launcher/process/exit_status.h"
+#include "launcher/process/spawn.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <functional>
+#include <optional>
+
+namespace ddprun::launcher {
+
+/// A running child, leader of its own session and OS process group.
+///
+/// Owns      its pid and pidfd. Only this object reaps it, so its pid cannot be reused while signals may be
+/// sent. Threads   none: the io_context's one thread. Destroyed while running: the OS process group is sent
+/// SIGKILL and the child is left for init to reap.
+class ChildProcess {
+ public:
+  ChildProcess(boost::asio::io_context& io, SpawnedProcess process);
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] bool is_running() const { return !status_.has_value(); }
+  [[nodiscard]] const std::optional<ExitStatus>& status() const { return status_; }
+
+  /// Calls `on_exit` once, from the io_context, when the child has ended and been reaped. Dropped with the
+  /// object.
+  void async_wait(std::function<void(ExitStatus)> on_exit);
+  /// Reaps the child if it has ended and calls what `async_wait` was given, at once instead of from the
+  /// io_context.
+  void check_exit();
+
+  /// To every process of its OS process group; SIGCONT follows so that a stopped one hears it. No-op once it
+  /// has ended.
+  void signal_group(int signal) const;
+  /// To the child alone. No-op once it has ended.
+  void signal(int signal) const;
+
+ private:
+  void wait_readable();
+
+  pid_t pid_;
+  boost::asio::posix::stream_descriptor pidfd_;
+  std::optional<ExitStatus> status_;
+  std::function<void(ExitStatus)> on_exit_;
+};
+
+}  // namespace ddprun::launcher

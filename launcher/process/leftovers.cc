@@ -1,0 +1,85 @@
+#include "launcher/process/leftovers.h"
+
+#include "launcher/process/process_table.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <optional>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr auto kAskedTime = std::chrono::seconds(1);
+constexpr auto kKilledTime = std::chrono::seconds(2);
+// A process that forks while it is killed leaves a child we hear nothing of until it ends: look again soon.
+constexpr auto kLookAgain = std::chrono::milliseconds(20);
+
+}  // namespace
+
+void LeftoverSweep::start(SweepMode mode, std::set<pid_t> spared, std::function<void(Leftovers)> on_done) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  mode_ = mode;
+  spared_ = std::move(spared);
+  on_done_ = std::move(on_done);
+  signalled_.clear();
+  result_ = {};
+  kill_at_ = mode == SweepMode::kAskFirst ? now + kAskedTime : now;
+  give_up_at_ = kill_at_ + kKilledTime;
+  look();
+}
+
+void LeftoverSweep::children_changed() {
+  if (is_running()) look();
+}
+
+std::vector<pid_t> LeftoverSweep::living() const {
+  std::vector<pid_t> result;
+  for (const pid_t pid : read_own_children()) {
+    if (spared_.count(pid) == 0) result.push_back(pid);
+  }
+  return result;
+}
+
+void LeftoverSweep::look() {
+  const std::vector<pid_t> left = living();
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (left.empty()) return finish();
+  if (now >= give_up_at_) {
+    for (const pid_t pid : left)
+      result_.surviving.push_back(fmt::format("pid {}: {}", pid, describe_stuck(pid)));
+    return finish();
+  }
+  const bool kills = now >= kill_at_;
+  for (const pid_t pid : left) {
+    const bool is_new = signalled_.insert(pid).second;
+    if (is_new) {
+      const std::optional<ProcessEntry> process = read_process(pid);
+      if (process && process->state != 'Z') {
+        result_.ended.push_back(fmt::format("pid {} ({})", pid, process->command));
+      }
+    }
+    if (kills) {
+      ::kill(pid, SIGKILL);
+    } else if (is_new) {
+      ::kill(pid, SIGTERM);
+      ::kill(pid, SIGCONT);
+    }
+  }
+  arm(kills ? now + kLookAgain : kill_at_);
+}
+
+void LeftoverSweep::arm(TimePoint at) {
+  timer_.expires_at(at);
+  timer_.async_wait([this](boost::system::error_code error) {
+    if (!error && is_running()) look();
+  });
+}
+
+void LeftoverSweep::finish() {
+  timer_.cancel();
+  std::exchange(on_done_, nullptr)(std::move(result_));
+}
+
+}  // namespace ddprun::launcher

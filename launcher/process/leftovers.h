@@ -1,0 +1,59 @@
+#pragma once
+
+#include "rendezvous/base/clock.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <sys/types.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What became of the processes that workers left behind.
+struct Leftovers {
+  std::vector<std::string> ended;      ///< "pid 4712 (python3)"
+  std::vector<std::string> surviving;  ///< those that SIGKILL did not end in time, with where they are stuck
+};
+
+enum class SweepMode {
+  kAskFirst,    ///< SIGTERM and a second of time, then SIGKILL: the job succeeded, a helper may be saving its
+                ///< work
+  kKillAtOnce,  ///< SIGKILL
+};
+
+/// Ends what the workers left behind: daemons, process trees that outlived their parent. As this process is a
+/// subreaper, every one of them is, or becomes, its direct child; only direct children are ever signalled, so
+/// no pid can be mistaken. Processes appear as their parents are killed: the sweep goes on until none is
+/// left.
+///
+/// Threads   none. Reaping is the owner's: it calls `children_changed` whenever it has reaped a process.
+class LeftoverSweep {
+ public:
+  explicit LeftoverSweep(boost::asio::io_context& io) : timer_(io) {}
+
+  /// `spared` are children that are none of its business. `on_done` may be called at once.
+  void start(SweepMode mode, std::set<pid_t> spared, std::function<void(Leftovers)> on_done);
+  void children_changed();
+  [[nodiscard]] bool is_running() const { return on_done_ != nullptr; }
+
+ private:
+  void look();
+  void finish();
+  void arm(TimePoint at);
+  [[nodiscard]] std::vector<pid_t> living() const;
+
+  boost::asio::steady_timer timer_;
+  SweepMode mode_ = SweepMode::kKillAtOnce;
+  std::set<pid_t> spared_;
+  std::set<pid_t> signalled_;
+  TimePoint kill_at_{};
+  TimePoint give_up_at_{};
+  Leftovers result_;
+  std::function<void(Leftovers)> on_done_;
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,312 @@
+#include "launcher/process/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr std::size_t kScratchBytes = 64 * 1024;
+constexpr auto kPromptDelay = std::chrono::milliseconds(100);
+constexpr auto kFoldWindow = std::chrono::milliseconds(500);
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+Result<Pipe> open_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    return os_error("cannot open a pipe for a worker's output", errno);
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+bool is_shown(const WorkerSpec& spec) { return spec.out.to_console || spec.err.to_console; }
+
+}  // namespace
+
+// Passes what is typed on to the worker's terminal.
+class JobOutput::StdinRelay {
+ public:
+  StdinRelay(boost::asio::io_context& io, int pty_fd)
+      : raw_(STDIN_FILENO),
+        keyboard_(io, ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
+        pty_(::fcntl(pty_fd, F_DUPFD_CLOEXEC, 3)) {
+    wait_readable();
+  }
+
+ private:
+  void wait_readable() {
+    keyboard_.async_wait(
+        boost::asio::posix::stream_descriptor::wait_read, [this](boost::system::error_code error) {
+          if (error) return;
+          std::array<char, 1024> typed;
+          const ssize_t count = ::read(keyboard_.native_handle(), typed.data(), typed.size());
+          if (count <= 0) return;
+          // A terminal that does not read what is typed loses it, as a real one does.
+          [[maybe_unused]] const ssize_t passed =
+              ::write(pty_.get(), typed.data(), static_cast<std::size_t>(count));
+          wait_readable();
+        });
+  }
+
+  RawTerminal raw_;
+  boost::asio::posix::stream_descriptor keyboard_;
+  UniqueFd pty_;
+};
+
+void WorkerStreams::spawned() {
+  worker_ends_.clear();
+  for (const auto& pump : pumps_) pump->start();
+}
+
+void WorkerStreams::drain() {
+  for (const auto& pump : pumps_) pump->drain();
+}
+
+void WorkerStreams::finish() {
+  for (const auto& pump : pumps_) {
+    if (pump->is_open()) pump->finish();
+  }
+}
+
+std::string WorkerStreams::stderr_tail() const {
+  return tail_is_in_file_ ? read_tail(stderr_path_, 8192) : tail_.tail();
+}
+
+JobOutput::JobOutput(boost::asio::io_context& io, OutputOptions options)
+    : io_(io),
+      options_(std::move(options)),
+      stdout_(io, STDOUT_FILENO, options_.spool_directory),
+      scratch_(kScratchBytes),
+      dev_null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+      flush_timer_(io),
+      fold_timer_(io) {
+  if (!Console::is_same_target(STDOUT_FILENO, STDERR_FILENO)) {
+    stderr_ = std::make_unique<Console>(io, STDERR_FILENO, options_.spool_directory);
+  }
+  channels_[0].console = &stdout_;
+  channels_[1].console = stderr_ ? stderr_.get() : &stdout_;
+}
+
+JobOutput::~JobOutput() = default;
+
+void JobOutput::begin_generation(const std::string& attempt_directory, const std::vector<WorkerSpec>& specs) {
+  shown_workers_ = static_cast<int>(std::count_if(specs.begin(), specs.end(), is_shown));
+  terminals_.clear();
+  held_.clear();
+  if (!attempt_directory.empty()) {
+    if (!options_.stdout_filters.empty())
+      channels_[0].filtered = open_log(attempt_directory, "filtered_stdout.log");
+    if (!options_.stderr_filters.empty())
+      channels_[1].filtered = open_log(attempt_directory, "filtered_stderr.log");
+  }
+  if (!options_.fold_lines) return;
+  std::vector<Rank> ranks;
+  for (const WorkerSpec& spec : specs) {
+    if (is_shown(spec)) ranks.push_back(spec.rank);
+  }
+  for (Channel& channel : channels_) channel.folder.emplace(ranks, kFoldWindow);
+}
+
+std::optional<LogFile> JobOutput::open_log(const std::string& directory, const char* name) {
+  Result<LogFile> file = LogFile::open(directory + "/" + name);
+  if (!file) {
+    say(fmt::format("{}; this output is on the console only", file.error().message()));
+    return std::nullopt;
+  }
+  file->set_on_trouble([this](const std::string& trouble) { say(trouble); });
+  return std::move(*file);
+}
+
+Result<std::unique_ptr<WorkerStreams>> JobOutput::open_streams(const WorkerSpec& spec) {
+  auto streams = std::make_unique<WorkerStreams>();
+  streams->stdin_fd_ = spec.inherit_stdin ? STDIN_FILENO : dev_null_.get();
+  if (spec.inherit_stdin && options_.give_stdin_a_terminal && ::isatty(STDIN_FILENO) == 1) {
+    Result<void> terminal = open_terminal(spec, *streams);
+    if (!terminal) return terminal.error();
+  }
+  for (const bool is_stderr : {false, true}) {
+    int& fd = is_stderr ? streams->stderr_fd_ : streams->stdout_fd_;
+    if (fd >= 0) continue;  // the terminal has it
+    Result<int> opened = open_stream(spec, is_stderr, *streams);
+    if (!opened) return opened.error();
+    fd = *opened;
+  }
+  return streams;
+}
+
+// A terminal for a debugger: all three streams are one, as at a real one.
+Result<void> JobOutput::open_terminal(const WorkerSpec& spec, WorkerStreams& streams) {
+  Result<Pty> pty = open_pty(PtyUse::kTerminal, STDIN_FILENO);
+  if (!pty) return pty.error();
+  const int worker_fd = pty->worker_end.get();
+  streams.stdin_fd_ = worker_fd;
+  streams.stdin_is_terminal_ = true;
+  if (spec.out.to_console && !spec.out.to_file) streams.stdout_fd_ = worker_fd;
+  if (spec.err.to_console && !spec.err.to_file) streams.stderr_fd_ = worker_fd;
+  stdin_relay_ = std::make_unique<StdinRelay>(io_, pty->our_end.get());
+  StreamRoutes routes;
+  routes.tail = &streams.tail_;
+  routes.console = channels_[0].console;
+  routes.writer = spec.local_rank.value();
+  routes.is_alone = true;
+  terminals_.push_back(&add_pump(streams, std::move(pty->our_end), std::move(routes)));
+  streams.worker_ends_.push_back(std::move(pty->worker_end));
+  return ok();
+}
+
+// The worker's end of stdout or stderr: its log file, a pipe, a pseudo-terminal or /dev/null.
+Result<int> JobOutput::open_stream(const WorkerSpec& spec, bool is_stderr, WorkerStreams& streams) {
+  const StreamSpec& wanted = is_stderr ? spec.err : spec.out;
+  Channel& channel = channels_[is_stderr ? 1 : 0];
+  StreamRoutes routes;
+  routes.writer = spec.local_rank.value();
+  routes.prefix = wanted.prefix;
+  bool shows = wanted.to_console;
+  if (wanted.to_file) {
+    routes.file = open_log(spec.log_dir, is_stderr ? "stderr.log" : "stdout.log");
+    if (routes.file) {
+      (is_stderr ? streams.stderr_path_ : streams.stdout_path_) = routes.file->path();
+    } else {
+      shows = true;
+    }
+  }
+  if (routes.file && !shows) {  // the worker writes it itself
+    streams.tail_is_in_file_ = streams.tail_is_in_file_ || is_stderr;
+    UniqueFd file(::fcntl(routes.file->fd(), F_DUPFD_CLOEXEC, 3));
+    streams.worker_ends_.push_back(std::move(file));
+    return streams.worker_ends_.back().get();
+  }
+  if (!is_stderr && !routes.file && (!shows || channel.console->is_null())) return dev_null_.get();
+  if (is_stderr) routes.tail = &streams.tail_;
+  if (shows) routes.console = channel.console;
+  routes.is_alone = shown_workers_ <= 1 && routes.prefix.empty() && !options_.fold_lines;
+  if (channel.folder) {
+    routes.fold = [this, &channel, rank = spec.rank](std::string_view block) { fold(channel, rank, block); };
+  }
+  if (channel.filtered && wanted.to_file && wanted.to_console) {
+    routes.filtered = &*channel.filtered;
+    routes.filter_words = is_stderr ? &options_.stderr_filters : &options_.stdout_filters;
+  }
+  if (shows && channel.console->is_terminal() && routes.prefix.empty() && !options_.fold_lines) {
+    if (Result<Pty> pty = open_pty(PtyUse::kOutput, is_stderr ? STDERR_FILENO : STDOUT_FILENO)) {
+      streams.worker_ends_.push_back(std::move(pty->worker_end));
+      terminals_.push_back(&add_pump(streams, std::move(pty->our_end), std::move(routes)));
+      return streams.worker_ends_.back().get();
+    }
+  }
+  Result<Pipe> pipe = open_pipe();
+  if (!pipe) return pipe.error();
+  streams.worker_ends_.push_back(std::move(pipe->write_end));
+  add_pump(streams, std::move(pipe->read_end), std::move(routes));
+  return streams.worker_ends_.back().get();
+}
+
+StreamPump& JobOutput::add_pump(WorkerStreams& streams, UniqueFd source, StreamRoutes routes) {
+  const bool may_prompt = routes.console != nullptr && routes.console->is_terminal() && !routes.fold;
+  streams.pumps_.push_back(std::make_unique<StreamPump>(io_, std::move(source), std::move(routes), scratch_));
+  StreamPump* pump = streams.pumps_.back().get();
+  if (may_prompt) pump->set_on_held([this, pump] { note_held(pump); });
+  return *pump;
+}
+
+void JobOutput::note_held(StreamPump* pump) {
+  if (std::find(held_.begin(), held_.end(), pump) == held_.end()) held_.push_back(pump);
+  arm_flush_timer();
+}
+
+void JobOutput::arm_flush_timer() {
+  if (flush_is_armed_) return;
+  flush_is_armed_ = true;
+  flush_timer_.expires_after(kPromptDelay);
+  flush_timer_.async_wait([this](boost::system::error_code error) {
+    if (error) return;
+    flush_is_armed_ = false;
+    for (StreamPump* pump : std::exchange(held_, {})) pump->flush_line();
+  });
+}
+
+void JobOutput::fold(Channel& channel, Rank rank, std::string_view block) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  while (!block.empty()) {
+    const std::size_t newline = std::min(block.find('\n'), block.size());
+    channel.folder->add(rank, block.substr(0, newline), now);
+    block.remove_prefix(std::min(newline + 1, block.size()));
+  }
+  channel.console->write(Console::kLauncher, channel.folder->take_ready(now));
+  arm_fold_timer();
+}
+
+void JobOutput::arm_fold_timer() {
+  std::optional<TimePoint> next;
+  for (const Channel& channel : channels_) {
+    const std::optional<TimePoint> at = channel.folder->next_deadline();
+    if (at && (!next || *at < *next)) next = at;
+  }
+  if (!next || fold_timer_.expiry() == *next) return;
+  fold_timer_.expires_at(*next);
+  fold_timer_.async_wait([this](boost::system::error_code error) {
+    if (error) return;
+    const TimePoint now = std::chrono::steady_clock::now();
+    for (Channel& channel : channels_)
+      channel.console->write(Console::kLauncher, channel.folder->take_ready(now));
+    arm_fold_timer();
+  });
+}
+
+void JobOutput::end_generation() {
+  flush_timer_.cancel();
+  fold_timer_.cancel();
+  flush_is_armed_ = false;
+  held_.clear();
+  terminals_.clear();
+  stdin_relay_.reset();
+  for (Channel& channel : channels_) {
+    if (channel.folder) channel.console->write(Console::kLauncher, channel.folder->take_all());
+    channel.folder.reset();
+    channel.filtered.reset();
+  }
+}
+
+void JobOutput::say(std::string_view line) { write_launcher_line(fmt::format("ddprun: {}\n", line)); }
+
+void JobOutput::write_launcher_line(std::string_view line) {
+  channels_[1].console->write(Console::kLauncher, line);
+}
+
+void JobOutput::resize() {
+  for (StreamPump* pump : terminals_) {
+    if (pump->fd() >= 0) copy_window_size(STDERR_FILENO, pump->fd());
+  }
+}
+
+bool JobOutput::has_backlog() const { return stdout_.has_backlog() || (stderr_ && stderr_->has_backlog()); }
+
+std::uint64_t JobOutput::taken_bytes() const {
+  return stdout_.taken_bytes() + (stderr_ ? stderr_->taken_bytes() : 0);
+}
+
+std::uint64_t JobOutput::dropped_bytes() const {
+  return stdout_.dropped_bytes() + (stderr_ ? stderr_->dropped_bytes() : 0);
+}
+
+void JobOutput::set_on_empty(const std::function<void()>& on_empty) {
+  stdout_.set_on_empty(on_empty);
+  if (stderr_) stderr_->set_on_empty(on_empty);
+}
+
+void JobOutput::close() {
+  stdin_relay_.reset();
+  stdout_.close();
+  if (stderr_) stderr_->close();
+}
+
+}  // namespace ddprun::launcher

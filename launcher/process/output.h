@@ -1,0 +1,132 @@
+#pragma once
+
+#include "launcher/plan.h"
+#include "launcher/process/console.h"
+#include "launcher/process/line_folder.h"
+#include "launcher/process/pty.h"
+#include "launcher/process/stream_pump.h"
+#include "rendezvous/base/result.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// How the job's output is shown, the same in every generation.
+struct OutputOptions {
+  std::string spool_directory;  ///< where a console's backlog goes
+  std::vector<std::string> stdout_filters;
+  std::vector<std::string> stderr_filters;
+  bool fold_lines = false;
+  bool give_stdin_a_terminal =
+      false;  ///< the worker with stdin gets a pseudo-terminal when ours is a terminal
+};
+
+class JobOutput;
+
+/// One worker's stdin, stdout and stderr: the ends it is started with, and what becomes of what it writes.
+class WorkerStreams {
+ public:
+  /// For SpawnRequest; valid until `spawned`.
+  [[nodiscard]] int stdin_fd() const { return stdin_fd_; }
+  [[nodiscard]] int stdout_fd() const { return stdout_fd_; }
+  [[nodiscard]] int stderr_fd() const { return stderr_fd_; }
+  [[nodiscard]] bool stdin_is_terminal() const { return stdin_is_terminal_; }
+
+  /// The worker has its ends: closes ours of them and begins to read.
+  void spawned();
+  /// The worker has ended: takes what it wrote last.
+  void drain();
+  /// The generation is over: closes everything.
+  void finish();
+
+  [[nodiscard]] std::string stderr_tail() const;
+  [[nodiscard]] const std::string& stdout_path() const { return stdout_path_; }
+  [[nodiscard]] const std::string& stderr_path() const { return stderr_path_; }
+
+ private:
+  friend class JobOutput;
+  int stdin_fd_ = -1;
+  int stdout_fd_ = -1;
+  int stderr_fd_ = -1;
+  bool stdin_is_terminal_ = false;
+  std::vector<UniqueFd> worker_ends_;
+  std::string stdout_path_;
+  std::string stderr_path_;
+  TailBuffer tail_{8192};
+  bool tail_is_in_file_ = false;
+  std::vector<std::unique_ptr<StreamPump>> pumps_;
+};
+
+/// The job's output: both consoles, the log files and the routes between them and the workers.
+///
+/// Threads   none: the io_context's one thread.
+/// Files     what cannot be opened is said on the console, and the stream goes there instead: no job ends for
+/// a log.
+class JobOutput {
+ public:
+  JobOutput(boost::asio::io_context& io, OutputOptions options);
+  ~JobOutput();
+
+  /// Opens the filter files of a generation; `specs` are all its workers.
+  void begin_generation(const std::string& attempt_directory, const std::vector<WorkerSpec>& specs);
+  /// Opens the streams of one worker. Errors kOs when descriptors run out.
+  Result<std::unique_ptr<WorkerStreams>> open_streams(const WorkerSpec& spec);
+  /// Shows what is held back for folding.
+  void end_generation();
+
+  /// A line of the launcher's own, on stderr.
+  void say(std::string_view line);
+  /// The same, with its '\n' and without our name before it.
+  void write_launcher_line(std::string_view line);
+  /// The size of our terminal has changed.
+  void resize();
+
+  [[nodiscard]] bool has_backlog() const;
+  [[nodiscard]] std::uint64_t taken_bytes() const;
+  [[nodiscard]] std::uint64_t dropped_bytes() const;
+  /// Called each time a console's backlog has become empty.
+  void set_on_empty(const std::function<void()>& on_empty);
+  void close();
+
+ private:
+  struct Channel {
+    Console* console = nullptr;
+    std::optional<LogFile> filtered;
+    std::optional<LineFolder> folder;
+  };
+  class StdinRelay;
+
+  Result<int> open_stream(const WorkerSpec& spec, bool is_stderr, WorkerStreams& streams);
+  Result<void> open_terminal(const WorkerSpec& spec, WorkerStreams& streams);
+  std::optional<LogFile> open_log(const std::string& directory, const char* name);
+  StreamPump& add_pump(WorkerStreams& streams, UniqueFd source, StreamRoutes routes);
+  void note_held(StreamPump* pump);
+  void arm_flush_timer();
+  void fold(Channel& channel, Rank rank, std::string_view block);
+  void arm_fold_timer();
+
+  boost::asio::io_context& io_;
+  OutputOptions options_;
+  Console stdout_;
+  std::unique_ptr<Console> stderr_;  // none when stderr ends where stdout does
+  std::array<Channel, 2> channels_;
+  std::vector<char> scratch_;
+  UniqueFd dev_null_;
+  int shown_workers_ = 0;
+  std::vector<StreamPump*> held_;
+  boost::asio::steady_timer flush_timer_;
+  bool flush_is_armed_ = false;
+  boost::asio::steady_timer fold_timer_;
+  std::vector<StreamPump*> terminals_;
+  std::unique_ptr<StdinRelay> stdin_relay_;
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,154 @@
+#include "launcher/process/process_table.h"
+
+#include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <memory>
+
+namespace ddprun::launcher {
+namespace {
+
+std::string read_file(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  if (!file) return text;
+  std::array<char, 16384> buffer;
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    if (count <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+}
+
+std::optional<int> parse_number(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// The next word of `text`, which loses it.
+std::string_view take_word(std::string_view& text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \n"), text.size());
+  text.remove_prefix(begin);
+  const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(end);
+  return word;
+}
+
+template <class Use>
+void for_each_pid(Use use) {
+  struct DirCloser {
+    void operator()(DIR* directory) const { ::closedir(directory); }
+  };
+  const std::unique_ptr<DIR, DirCloser> directory(::opendir("/proc"));
+  if (!directory) return;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    if (const std::optional<int> pid = parse_number(entry->d_name)) use(*pid);
+  }
+}
+
+std::string_view state_name(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "disk sleep";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "traced";
+    case 'Z':
+      return "zombie";
+    default:
+      return "unknown state";
+  }
+}
+
+}  // namespace
+
+std::optional<ProcessEntry> parse_stat(std::string_view text) {
+  const std::size_t open = text.find('(');
+  const std::size_t close = text.rfind(')');
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
+  std::string_view before = text.substr(0, open);
+  std::string_view after = text.substr(close + 1);
+  const std::optional<int> pid = parse_number(take_word(before));
+  const std::string_view state = take_word(after);
+  const std::optional<int> parent = parse_number(take_word(after));
+  take_word(after);  // OS process group
+  const std::optional<int> session = parse_number(take_word(after));
+  if (!pid || state.size() != 1 || !parent || !session) return std::nullopt;
+  return ProcessEntry{*pid, *parent, *session, state.front(),
+                      std::string(text.substr(open + 1, close - open - 1))};
+}
+
+std::optional<ProcessEntry> read_process(pid_t pid) {
+  return parse_stat(read_file(fmt::format("/proc/{}/stat", pid)));
+}
+
+std::vector<ProcessEntry> read_processes() {
+  std::vector<ProcessEntry> processes;
+  for_each_pid([&](pid_t pid) {
+    if (std::optional<ProcessEntry> process = read_process(pid)) processes.push_back(std::move(*process));
+  });
+  return processes;
+}
+
+std::vector<pid_t> read_own_children() {
+  std::vector<pid_t> children;
+  const pid_t self = ::getpid();
+  const std::string path = fmt::format("/proc/self/task/{}/children", self);
+  if (::access(path.c_str(), R_OK) != 0) {  // a kernel without CONFIG_PROC_CHILDREN
+    for (const ProcessEntry& process : read_processes()) {
+      if (process.parent == self) children.push_back(process.pid);
+    }
+    return children;
+  }
+  const std::string text = read_file(path);
+  std::string_view rest = text;
+  while (const std::optional<int> pid = parse_number(take_word(rest))) children.push_back(*pid);
+  return children;
+}
+
+bool environment_has_tag(std::string_view environment, std::string_view tag) {
+  const std::string wanted = fmt::format("{}=", env_name::kJobTag);
+  for (std::size_t begin = 0; begin < environment.size();) {
+    const std::size_t end = std::min(environment.find('\0', begin), environment.size());
+    std::string_view line = environment.substr(begin, end - begin);
+    begin = end + 1;
+    if (!line.starts_with(wanted)) continue;
+    line.remove_prefix(wanted.size());
+    while (!line.empty()) {
+      const std::size_t colon = std::min(line.find(':'), line.size());
+      if (line.substr(0, colon) == tag) return true;
+      line.remove_prefix(std::min(colon + 1, line.size()));
+    }
+  }
+  return false;
+}
+
+bool has_tag(pid_t pid, std::string_view tag) {
+  return environment_has_tag(read_file(fmt::format("/proc/{}/environ", pid)), tag);
+}
+
+std::string describe_stuck(pid_t pid) {
+  const std::optional<ProcessEntry> process = read_process(pid);
+  if (!process) return "no longer there";
+  const std::string where = read_file(fmt::format("/proc/{}/wchan", pid));
+  std::string text = fmt::format("{} ({})", process->state, state_name(process->state));
+  if (!where.empty() && where != "0") text += fmt::format(" in {}", where);
+  return text;
+}
+
+}  // namespace ddprun::launcher

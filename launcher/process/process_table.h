@@ -1,0 +1,44 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What /proc says about one process.
+struct ProcessEntry {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t session = 0;
+  char state = '?';     ///< R, S, D, T, Z …
+  std::string command;  ///< the program's short name
+};
+
+/// Parses /proc/<pid>/stat; its second field may hold any character. None when it is not such a text.
+std::optional<ProcessEntry> parse_stat(std::string_view text);
+
+/// One process; none when there is no such process.
+std::optional<ProcessEntry> read_process(pid_t pid);
+
+/// Every process of this machine (or container).
+std::vector<ProcessEntry> read_processes();
+
+/// The direct children of this process, zombies included.
+std::vector<pid_t> read_own_children();
+
+/// Whether the environment a process was started with, as /proc/<pid>/environ has it, names `tag` in
+/// DDPRUN_JOB_TAG, alone or between colons (jobs may be nested). Pure.
+bool environment_has_tag(std::string_view environment, std::string_view tag);
+
+/// environment_has_tag for a process; false when its environment cannot be read (it is another user's, or
+/// gone).
+bool has_tag(pid_t pid, std::string_view tag);
+
+/// "D (disk sleep) in nfs_wait_bit_killable": for a process that does not end.
+std::string describe_stuck(pid_t pid);
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,47 @@
+#include "launcher/process/pty.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+namespace ddprun::launcher {
+
+Result<Pty> open_pty(PtyUse use, int like_fd) {
+  UniqueFd our_end(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
+  if (!our_end || ::grantpt(our_end.get()) != 0 || ::unlockpt(our_end.get()) != 0) {
+    return os_error("cannot open a pseudo-terminal", errno);
+  }
+  UniqueFd worker_end(::ioctl(our_end.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!worker_end) return os_error("cannot open the worker's end of a pseudo-terminal", errno);
+  if (use == PtyUse::kOutput) {
+    termios settings{};
+    ::tcgetattr(worker_end.get(), &settings);
+    ::cfmakeraw(&settings);
+    ::tcsetattr(worker_end.get(), TCSANOW, &settings);
+  }
+  copy_window_size(like_fd, our_end.get());
+  return Pty{std::move(our_end), std::move(worker_end)};
+}
+
+void copy_window_size(int like_fd, int pty_fd) {
+  winsize size{};
+  if (::ioctl(like_fd, TIOCGWINSZ, &size) == 0) ::ioctl(pty_fd, TIOCSWINSZ, &size);
+}
+
+RawTerminal::RawTerminal(int fd) : fd_(fd) {
+  termios settings{};
+  if (::tcgetattr(fd, &settings) != 0) return;
+  before_ = settings;
+  ::cfmakeraw(&settings);
+  ::tcsetattr(fd, TCSADRAIN, &settings);
+}
+
+RawTerminal::~RawTerminal() {
+  if (before_) ::tcsetattr(fd_, TCSADRAIN, &*before_);
+}
+
+}  // namespace ddprun::launcher

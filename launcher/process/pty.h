@@ -1,0 +1,43 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <termios.h>
+
+#include <optional>
+
+namespace ddprun::launcher {
+
+/// Both ends of a new pseudo-terminal. The worker gets `worker_end`, so that isatty() holds and progress bars
+/// work; what it writes is read from `our_end`.
+struct Pty {
+  UniqueFd our_end;
+  UniqueFd worker_end;
+};
+
+enum class PtyUse {
+  kOutput,    ///< bytes pass unchanged: the real terminal does the processing
+  kTerminal,  ///< a terminal as a person has it: echo, line editing, Ctrl-C
+};
+
+/// Opens one, as large as the terminal `like_fd`. Errors kOs.
+Result<Pty> open_pty(PtyUse use, int like_fd);
+
+/// Gives `pty_fd` the size of the terminal `like_fd`.
+void copy_window_size(int like_fd, int pty_fd);
+
+/// Makes a terminal pass every key on as it is, and gives it back as it was when destroyed.
+class RawTerminal {
+ public:
+  explicit RawTerminal(int fd);
+  ~RawTerminal();
+  RawTerminal(const RawTerminal&) = delete;
+  RawTerminal& operator=(const RawTerminal&) = delete;
+
+ private:
+  int fd_;
+  std::optional<termios> before_;
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,84 @@
+#include "launcher/process/signals.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SignalSource>> SignalSource::open(boost::asio::io_context& io,
+                                                         const std::vector<int>& signals) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  std::vector<int> wanted;
+  for (const int signal : signals) {
+    if (signal == SIGHUP && is_ignored(SIGHUP)) continue;
+    ::sigaddset(&set, signal);
+    wanted.push_back(signal);
+  }
+  const int fd = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd < 0) return os_error("signalfd", errno);
+  std::unique_ptr<SignalSource> source(new SignalSource(io, fd));
+  source->signals_ = set;
+  ::sigprocmask(SIG_BLOCK, &set, &source->previous_mask_);
+  const auto set_action = [&](int signal, sighandler_t handler) {
+    struct sigaction action {};
+    struct sigaction previous {};
+    action.sa_handler = handler;
+    ::sigaction(signal, &action, &previous);
+    source->previous_actions_.emplace_back(signal, previous);
+  };
+  // An ignored signal never reaches a signalfd, and an ignored SIGCHLD would eat exit statuses.
+  for (const int signal : wanted) set_action(signal, SIG_DFL);
+  set_action(SIGPIPE, SIG_IGN);
+  return source;
+}
+
+SignalSource::~SignalSource() {
+  // What arrived after the last look was meant for the job that is over; unblocked, it would end us
+  // mid-report.
+  const timespec at_once{};
+  while (::sigtimedwait(&signals_, nullptr, &at_once) > 0) {
+  }
+  for (const auto& [signal, action] : previous_actions_) ::sigaction(signal, &action, nullptr);
+  ::sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+void SignalSource::start(std::function<void(const ReceivedSignal&)> on_signal) {
+  on_signal_ = std::move(on_signal);
+  wait_readable();
+}
+
+void SignalSource::close() {
+  boost::system::error_code ignored;
+  descriptor_.close(ignored);
+}
+
+void SignalSource::wait_readable() {
+  descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                         [this](boost::system::error_code error) {
+                           if (error) return;
+                           read_all();
+                           if (descriptor_.is_open()) wait_readable();
+                         });
+}
+
+void SignalSource::read_all() {
+  signalfd_siginfo info{};
+  while (descriptor_.is_open() && ::read(descriptor_.native_handle(), &info, sizeof info) == sizeof info) {
+    const bool from_kernel = info.ssi_code > 0;
+    on_signal_({static_cast<int>(info.ssi_signo), from_kernel ? 0 : static_cast<pid_t>(info.ssi_pid)});
+  }
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <sys/types.h>
+
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// A signal as a value.
+struct ReceivedSignal {
+  int number = 0;
+  pid_t sender = 0;  ///< 0 when the kernel sent it (Ctrl-C, a closed terminal)
+};
+
+/// Turns signals into calls on the io_context: they are blocked and read from a signalfd, so that no handler
+/// ever runs. Signals this process was started to ignore are listened to as well, except SIGHUP: `nohup`
+/// keeps its meaning. SIGPIPE is ignored for as long as the object lives. The destructor puts mask and
+/// dispositions back.
+class SignalSource {
+ public:
+  static Result<std::unique_ptr<SignalSource>> open(boost::asio::io_context& io,
+                                                    const std::vector<int>& signals);
+  ~SignalSource();
+  SignalSource(const SignalSource&) = delete;
+  SignalSource& operator=(const SignalSource&) = delete;
+
+  /// From now on each signal calls `on_signal` from the io_context, until `close`.
+  void start(std::function<void(const ReceivedSignal&)> on_signal);
+  void close();
+
+ private:
+  SignalSource(boost::asio::io_context& io, int fd) : descriptor_(io, fd) {}
+  void wait_readable();
+  void read_all();
+
+  boost::asio::posix::stream_descriptor descriptor_;
+  std::function<void(const ReceivedSignal&)> on_signal_;
+  sigset_t signals_{};
+  sigset_t previous_mask_{};
+  std::vector<std::pair<int, struct sigaction>> previous_actions_;
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "launcher/process/console.h"
+#include "launcher/process/line_cutter.h"
+#include "launcher/process/log_file.h"
+#include "launcher/process/tail_buffer.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// Where the bytes of one stream of one worker go. Everything pointed to outlives the pump.
+struct StreamRoutes {
+  std::optional<LogFile> file;
+  TailBuffer* tail = nullptr;
+  Console* console = nullptr;
+  Console::Writer writer = 0;
+  std::string prefix;
+  /// The only writer of its console: bytes are passed on as they come, not line by line.
+  bool is_alone = false;
+  /// Takes whole lines instead of the console (--fold-lines).
+  std::function<void(std::string_view block)> fold;
+  /// Lines with any of these words are copied, prefix and all, to `filtered`.
+  const std::vector<std::string>* filter_words = nullptr;
+  LogFile* filtered = nullptr;
+};
+
+/// Reads one stream of a worker as soon as it writes and hands every byte on, in order: to its log file, to
+/// the console, to the tail kept for the report. Never waits for any of them but the disk, so a worker is
+/// never held up by a console.
+class StreamPump {
+ public:
+  StreamPump(boost::asio::io_context& io, UniqueFd source, StreamRoutes routes, std::span<char> scratch);
+
+  void start();
+  /// Reads what is there now. After the worker has ended, that is all it wrote.
+  void drain();
+  /// Drains, lets an incomplete last line out and closes: whoever still holds the other end is no longer
+  /// listened to.
+  void finish();
+  /// Lets an incomplete line out that has waited for its end: a prompt, a progress bar.
+  void flush_line();
+  [[nodiscard]] bool is_holding_line() const { return cutter_.is_holding(); }
+  [[nodiscard]] bool is_open() const { return source_.is_open(); }
+  /// Called when `is_holding_line` may have become true.
+  void set_on_held(std::function<void()> on_held) { on_held_ = std::move(on_held); }
+  /// For copy_window_size; -1 once closed.
+  [[nodiscard]] int fd() { return source_.is_open() ? source_.native_handle() : -1; }
+
+ private:
+  enum class Read { kSome, kNothingNow, kEnd };
+  void wait_readable();
+  Read read_once();
+  void pass_on(std::string_view bytes);
+  void pass_block(std::string_view block);
+  void close();
+
+  boost::asio::posix::stream_descriptor source_;
+  StreamRoutes routes_;
+  std::span<char> scratch_;
+  LineCutter cutter_;
+  std::function<void()> on_held_;
+};
+
+}  // namespace ddprun::launcher
