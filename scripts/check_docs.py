@@ -3,6 +3,7 @@
 
 * every path, script and job file named in backquotes or in a command exists
 * every CMake preset, and every test label given to ctest -L, exists
+* every flag that a command gives to ddprun is in its help (tests/unit/launcher_cli/help.txt)
 * the README's table of exit codes is that of rendezvous/base/exit_codes.h
 """
 
@@ -49,6 +50,16 @@ def check_labels(page, text):
             problems.append(f"{page} names the test label {name}, which no test has")
 
 
+def check_flags(page, text):
+    known = set(re.findall(r"--([\w-]+)", (ROOT / "tests/unit/launcher_cli/help.txt").read_text()))
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        for command in re.findall(r"^(?:\S*/)?ddprun (.*)$", block, re.MULTILINE):
+            own = re.split(r"\s(?=\S*\.(?:json|py)\b|\./)", " " + command)[0]  # flags end at the program
+            for name in re.findall(r"--([\w-]+)", own):
+                if name not in known:
+                    problems.append(f"{page} gives ddprun the flag --{name}, which its help does not know")
+
+
 def check_exit_codes(text):
     header = (ROOT / "rendezvous/base/exit_codes.h").read_text()
     in_code = set(map(int, re.findall(r"inline constexpr int k\w+ = (\d+);", header)))
@@ -65,6 +76,7 @@ def main():
         check_paths(page, text)
         check_presets(page, text)
         check_labels(page, text)
+        check_flags(page, text)
     check_exit_codes(texts["README.md"])
     if problems:
         sys.exit("\n".join(sorted(problems)))
