@@ -29,6 +29,10 @@ class States {
 
 enum class Volume { kQuiet, kLoud };
 
+std::string count_workers(std::size_t count) {
+  return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 // The whole policy. Of the rows for a state and an event the first whose guard holds is taken; a row without
@@ -307,7 +311,7 @@ Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint n
   error_.reset();
   exit_code_ = exit_code::kOk;
   decision_ = {};
-  story_ = fmt::format("starting {} workers", options_.local_world_size);
+  story_ = "starting " + count_workers(workers_.size());
   return {{.kind = ActionKind::kSpawn}};
 }
 
@@ -316,8 +320,7 @@ Supervisor::Actions Supervisor::note_spawned(const Event& event, TimePoint now) 
   spawned.pid = event.pid;
   spawned.is_alive = true;
   spawned.started_at = now;
-  if (state_ == State::kRunning)
-    story_ = fmt::format("all {} workers were spawned", options_.local_world_size);
+  if (state_ == State::kRunning) story_ = count_workers(workers_.size()) + " running";
   return {};
 }
 
@@ -414,8 +417,8 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
     return actions;
   }
   for (const LocalRank target : targets) worker(target).stopped_with = signal;
-  story_ += fmt::format("; sending {} to {} worker{}, {:.1f} s of grace", signal_name(signal), targets.size(),
-                        targets.size() == 1 ? "" : "s", to_seconds(options_.grace));
+  story_ += fmt::format("; sending {} to {}, {:.1f} s of grace", signal_name(signal),
+                        count_workers(targets.size()), to_seconds(options_.grace));
   actions.push_back({.kind = ActionKind::kSignalGroups, .workers = targets, .signal = signal});
   actions.push_back(
       {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kGrace, .at = now + options_.grace});
@@ -507,7 +510,7 @@ Supervisor::Actions Supervisor::publish_success(const Event&, TimePoint) {
 }
 
 Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
-  story_ = decision_.why;
+  story_ = "starting again: " + decision_.why;
   return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
 }
 

@@ -1,0 +1,178 @@
+#include "launcher/agent/supervisor.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/transcript.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+// The transcripts of this folder are stories of one node: each command is something that happens, and below
+// it stands everything the supervisor answers. Pids are 100 + local rank, and every generation adds 1000.
+
+namespace ddprun::launcher {
+namespace {
+
+using ddprun::testing::TranscriptCommand;
+
+std::string ranks(const std::vector<LocalRank>& workers) {
+  std::string text;
+  for (const LocalRank worker : workers) text += fmt::format(" {}", worker);
+  return text;
+}
+
+std::string render(const Action& action, TimePoint now) {
+  switch (action.kind) {
+    case ActionKind::kJoinRound:
+      return fmt::format("join the next round, restart count {}", action.restart_count);
+    case ActionKind::kSpawn:
+      return "spawn all workers";
+    case ActionKind::kSignalGroups:
+      return fmt::format("{} to local ranks{}", signal_name(action.signal), ranks(action.workers));
+    case ActionKind::kSetDeadline:
+      return fmt::format("{} deadline in {:.1f} s", to_string(action.deadline), to_seconds(action.at - now));
+    case ActionKind::kPublishFailure:
+      return fmt::format("publish failure: {}", action.text);
+    case ActionKind::kPublishSuccess:
+      return "publish success";
+    case ActionKind::kSweep:
+      return "sweep";
+    case ActionKind::kNameStuck:
+      return fmt::format("name where local ranks{} are stuck", ranks(action.workers));
+    case ActionKind::kFinish:
+      return fmt::format("finish with exit code {}", action.exit_code);
+  }
+  return "?";
+}
+
+int signal_number(const std::string& name) {
+  static const std::map<std::string, int> kNumbers{{"SIGINT", SIGINT},   {"SIGTERM", SIGTERM},
+                                                   {"SIGKILL", SIGKILL}, {"SIGABRT", SIGABRT},
+                                                   {"SIGSEGV", SIGSEGV}, {"SIGHUP", SIGHUP}};
+  return kNumbers.at(name);
+}
+
+class Story {
+ public:
+  std::string interpret(const TranscriptCommand& command) {
+    const std::string& verb = command.verb;
+    if (verb == "job") return begin(command);
+    if (verb == "round")
+      return happen({.kind = EventKind::kRoundClosed,
+                     .restart_count = command.number("restarts", 0),
+                     .base_rank = Rank(command.number("base", 0))});
+    if (verb == "no-round")
+      return happen({.kind = EventKind::kRoundFailed,
+                     .error = Error(ErrorCode::kUnavailable, "nobody answers at host:29500")});
+    if (verb == "spawn") return spawn(command.number("rank", 0));
+    if (verb == "spawn-all") return spawn_all();
+    if (verb == "spawn-fails")
+      return happen({.kind = EventKind::kSpawnFailed,
+                     .local_rank = rank(command),
+                     .error = Error(ErrorCode::kNotFound, "cannot run ./x: no such file")});
+    if (verb == "exit")
+      return happen({.kind = EventKind::kWorkerExited,
+                     .local_rank = rank(command),
+                     .status = ExitStatus::exited(command.number("code", 0))});
+    if (verb == "killed")
+      return happen({.kind = EventKind::kWorkerExited,
+                     .local_rank = rank(command),
+                     .status = ExitStatus::killed(signal_number(command.text("by")))});
+    if (verb == "signal")
+      return happen({.kind = EventKind::kSignal, .signal = signal_number(command.text("name"))});
+    if (verb == "peer-fails")
+      return happen({.kind = EventKind::kPeerFailed,
+                     .exit_code = command.number("code", 1),
+                     .text = "node 1: rank 9 exited with code 1"});
+    if (verb == "swept") return happen({.kind = EventKind::kSwept});
+    if (verb == "complete") return happen({.kind = EventKind::kJobComplete});
+    if (verb == "tick") return tick(command);
+    return fmt::format("unknown command {}\n", verb);
+  }
+
+ private:
+  static LocalRank rank(const TranscriptCommand& command) { return LocalRank(command.number("rank", 0)); }
+
+  std::string begin(const TranscriptCommand& command) {
+    SupervisorOptions options;
+    options.local_world_size = LocalWorldSize(command.number("workers", 1));
+    options.grace = std::chrono::seconds(command.number("grace", 30));
+    options.restarts.max_restarts = command.number("restarts", 0);
+    options.restarts.no_restart_exit_codes = {93};
+    if (const int window = command.number("window", 0))
+      options.restarts.window = std::chrono::seconds(window);
+    if (const int timeout = command.number("timeout", 0)) options.job_timeout = std::chrono::seconds(timeout);
+    workers_ = options.local_world_size.value();
+    supervisor_.emplace(options);
+    return show(supervisor_->start(clock_.now()));
+  }
+
+  std::string spawn(int local_rank) {
+    return happen({.kind = EventKind::kWorkerSpawned,
+                   .local_rank = LocalRank(local_rank),
+                   .pid = next_pid_ + local_rank});
+  }
+
+  std::string spawn_all() {
+    std::string text;
+    for (int local_rank = 0; local_rank < workers_; ++local_rank) text += spawn(local_rank);
+    return text;
+  }
+
+  // Time passes; deadlines that it reaches are events.
+  std::string tick(const TranscriptCommand& command) {
+    clock_.advance(std::chrono::milliseconds(static_cast<int>(std::stod(command.text("s", "0")) * 1000)));
+    std::string text;
+    for (auto deadline = deadlines_.begin(); deadline != deadlines_.end();) {
+      if (deadline->second > clock_.now()) {
+        ++deadline;
+        continue;
+      }
+      const DeadlineKind kind = deadline->first;
+      deadline = deadlines_.erase(deadline);
+      text += happen({.kind = kind == DeadlineKind::kGrace     ? EventKind::kGraceOver
+                              : kind == DeadlineKind::kReap    ? EventKind::kReapOver
+                              : kind == DeadlineKind::kBackoff ? EventKind::kBackoffOver
+                                                               : EventKind::kJobTimeOver});
+    }
+    return text;
+  }
+
+  std::string happen(const Event& event) {
+    if (event.kind == EventKind::kRoundClosed) next_pid_ += 1000;
+    return show(supervisor_->handle(event, clock_.now()));
+  }
+
+  std::string show(const Step& step) {
+    std::string text;
+    if (!step.story.empty() || step.from != step.to) {
+      text = step.from == step.to
+                 ? fmt::format("{}: {}\n", to_string(step.from), step.story)
+                 : fmt::format("{}->{}: {}\n", to_string(step.from), to_string(step.to), step.story);
+    }
+    for (const Action& action : step.actions) {
+      if (action.kind == ActionKind::kSetDeadline) deadlines_[action.deadline] = action.at;
+      text += fmt::format("  * {}\n", render(action, clock_.now()));
+    }
+    return text;
+  }
+
+  testing::FakeClock clock_;
+  std::optional<Supervisor> supervisor_;
+  std::map<DeadlineKind, TimePoint> deadlines_;
+  int workers_ = 1;
+  int next_pid_ = -900;
+};
+
+TEST_CASE("the supervisor's stories read as written") {
+  testing::check_transcripts(std::getenv("DDPRUN_TRANSCRIPTS"), [] {
+    auto story = std::make_shared<Story>();
+    return [story](const TranscriptCommand& command) { return story->interpret(command); };
+  });
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,48 @@
+#include "launcher/process/process_table.h"
+
+#include "tests/support/catch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+using namespace ddprun::launcher;
+using namespace std::string_view_literals;
+
+TEST_CASE("a process's name may hold anything") {
+  const auto process = parse_stat("4711 (a) R 1 (b) S 17 4711 4700 0 -1 4194560 1 2");
+  REQUIRE(process.has_value());
+  CHECK(process->pid == 4711);
+  CHECK(process->command == "a) R 1 (b");
+  CHECK(process->state == 'S');
+  CHECK(process->parent == 17);
+  CHECK(process->session == 4700);
+}
+
+TEST_CASE("what is no process is none") {
+  CHECK_FALSE(parse_stat("").has_value());
+  CHECK_FALSE(parse_stat("12 (half").has_value());
+  CHECK_FALSE(parse_stat("12 (half) S").has_value());
+}
+
+TEST_CASE("a job's tag is found in an environment, alone or among those of nested jobs") {
+  CHECK(environment_has_tag("A=1\0DDPRUN_JOB_TAG=ddprun-x\0B=2\0"sv, "ddprun-x"));
+  CHECK(environment_has_tag("DDPRUN_JOB_TAG=ddprun-outer:ddprun-x\0"sv, "ddprun-x"));
+  CHECK(environment_has_tag("DDPRUN_JOB_TAG=ddprun-x:ddprun-inner"sv, "ddprun-x"));
+}
+
+TEST_CASE("another job's tag is not ours") {
+  CHECK_FALSE(environment_has_tag("DDPRUN_JOB_TAG=ddprun-xy\0"sv, "ddprun-x"));
+  CHECK_FALSE(environment_has_tag("MY_DDPRUN_JOB_TAG=ddprun-x\0"sv, "ddprun-x"));
+  CHECK_FALSE(environment_has_tag("DDPRUN_JOB_TAG=\0"sv, ""));
+  CHECK_FALSE(environment_has_tag(""sv, "ddprun-x"));
+}
+
+TEST_CASE("this process is in the table, and in its parent's") {
+  const auto self = read_process(::getpid());
+  REQUIRE(self.has_value());
+  CHECK(self->parent == ::getppid());
+  const auto all = read_processes();
+  CHECK(std::any_of(all.begin(), all.end(),
+                    [](const ProcessEntry& process) { return process.pid == ::getpid(); }));
+}

@@ -1,0 +1,87 @@
+#include "launcher/agent/restart_policy.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/fake_clock.h"
+
+#include <csignal>
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+struct Fixture {
+  testing::FakeClock clock;
+
+  RestartDecision fail(RestartPolicy& policy, Duration life,
+                       ExitStatus status = ExitStatus::killed(SIGKILL)) {
+    clock.advance(life);
+    return policy.decide({.life = life, .status = status}, clock.now());
+  }
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(Fixture, "without a budget there is no restart") {
+  RestartPolicy policy({});
+  const RestartDecision decision = fail(policy, seconds(60));
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.why == "no restarts were asked for (--max-restarts)");
+}
+
+TEST_CASE_METHOD(Fixture, "the budget is counted down and named when it is spent") {
+  RestartPolicy policy({.max_restarts = 2});
+  CHECK(fail(policy, seconds(60)).why == "restart 1 of 2");
+  CHECK(fail(policy, seconds(60)).why == "restart 2 of 2");
+  CHECK(policy.restart_count() == 2);
+  const RestartDecision decision = fail(policy, seconds(60));
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.why == "the restart budget is spent: 2 of 2");
+  CHECK(policy.restart_count() == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "restarts older than the window are forgotten, but the count goes on") {
+  RestartPolicy policy({.max_restarts = 1, .window = seconds(100)});
+  CHECK(fail(policy, seconds(60)).restart);
+  const RestartDecision refused = fail(policy, seconds(99));
+  CHECK_FALSE(refused.restart);
+  CHECK(refused.why == "the restart budget is spent: 1 of 1 within 100 s");
+  CHECK(fail(policy, seconds(1)).restart);
+  CHECK(policy.restart_count() == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "an exit code can forbid a restart") {
+  RestartPolicy policy({.max_restarts = 5, .no_restart_exit_codes = {93, 2}});
+  const RestartDecision decision = fail(policy, seconds(60), ExitStatus::exited(93));
+  CHECK_FALSE(decision.restart);
+  CHECK(decision.why == "exit code 93 means that a restart will not help (--no-restart-exit-codes)");
+  CHECK_FALSE(fail(policy, seconds(60), ExitStatus::exited(2)).restart);
+  CHECK(fail(policy, seconds(60), ExitStatus::exited(1)).restart);
+}
+
+TEST_CASE_METHOD(Fixture, "the first restart is immediate, also after a short life") {
+  RestartPolicy policy({.max_restarts = 5});
+  CHECK(fail(policy, milliseconds(10)).delay == Duration::zero());
+}
+
+TEST_CASE_METHOD(Fixture, "the delay of a crash loop doubles up to its limit") {
+  RestartPolicy policy({.max_restarts = 50});
+  fail(policy, milliseconds(10));
+  const RestartDecision second = fail(policy, milliseconds(10));
+  CHECK(second.delay == milliseconds(500));
+  CHECK(second.why == "restart 2 of 50, in 0.5 s because the last 2 generations lived less than 3.0 s each");
+  CHECK(fail(policy, milliseconds(10)).delay == seconds(1));
+  CHECK(fail(policy, milliseconds(10)).delay == seconds(2));
+  Duration last{};
+  for (int i = 0; i < 30; ++i) last = fail(policy, milliseconds(10)).delay;
+  CHECK(last == seconds(30));
+}
+
+TEST_CASE_METHOD(Fixture, "a generation that lived ends the crash loop") {
+  RestartPolicy policy({.max_restarts = 50});
+  for (int i = 0; i < 5; ++i) fail(policy, milliseconds(10));
+  CHECK(fail(policy, seconds(3)).delay == Duration::zero());
+  CHECK(fail(policy, milliseconds(10)).delay == Duration::zero());
+}
