@@ -1,0 +1,496 @@
+#include "rendezvous/membership/job.h"
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/membership/natural_order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace ddprun::membership {
+namespace {
+
+constexpr std::size_t kNamesInMessage = 8;
+constexpr std::size_t kRememberedExpulsions = 4096;
+
+std::string join_names(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end(),
+            [](const std::string& a, const std::string& b) { return natural_less(a, b); });
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kNamesInMessage; ++i) {
+    if (i > 0) text += ", ";
+    text += names[i];
+  }
+  if (names.size() > kNamesInMessage) text += fmt::format(" and {} more", names.size() - kNamesInMessage);
+  return text;
+}
+
+std::string signal_text(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGQUIT:
+      return "SIGQUIT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    default:
+      return fmt::format("signal {}", signal);
+  }
+}
+
+JobEnd ended_by_signal(const NodeFacts& node, int signal) {
+  return {.exit_code = exit_code::kSignalBase + signal,
+          .why = fmt::format("{} was told to stop by {}", name_of(node), signal_text(signal))};
+}
+
+}  // namespace
+
+std::string_view to_string(JobState state) {
+  switch (state) {
+    case JobState::kGathering:
+      return "gathering";
+    case JobState::kRunning:
+      return "running";
+    case JobState::kStopping:
+      return "stopping";
+    case JobState::kEnded:
+      return "ended";
+  }
+  return "unknown";
+}
+
+Job::Job(WorldSpec spec, Timing timing, TimePoint now)
+    : spec_(std::move(spec)), timing_(timing), opened_at_(now), last_arrival_(now), last_event_(now) {}
+
+// ---- events
+// ---------------------------------------------------------------------------------------------------------
+
+JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
+  absorb_pause(now);
+  JobActions out;
+  std::optional<NodeRank> previous;
+  if (facts.replaces) {
+    if (const auto old = nodes_.find(*facts.replaces); old != nodes_.end()) {
+      previous = old->second.seat ? std::optional(old->second.seat->node_rank) : old->second.previous;
+      drop(old->first, "was cut off, stopped its workers and came back", now, out);
+    }
+  }
+  if (const auto why_not = refuse(facts, now)) {
+    out.push_back(Expel{facts.id, *why_not});
+    advance(now, out);
+    return out;
+  }
+  nodes_.emplace(facts.id, Node{.facts = facts,
+                                .arrival = ++arrivals_,
+                                .last_heard = now,
+                                .last = {},
+                                .seat = std::nullopt,
+                                .previous = previous});
+  last_arrival_ = now;
+  advance(now, out);
+  return out;
+}
+
+JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
+  absorb_pause(now);
+  JobActions out;
+  const auto found = nodes_.find(from);
+  if (found == nodes_.end()) {
+    const auto expelled = expelled_.find(from);
+    out.push_back(Expel{from, expelled == expelled_.end() ? "this node has not joined" : expelled->second});
+    return out;
+  }
+  Node& node = found->second;
+  node.last_heard = now;
+  if (status.sequence > node.last.sequence) take_status(node, status, now, out);
+  advance(now, out);
+  if (const auto still_there = nodes_.find(from); still_there != nodes_.end()) {
+    out.push_back(SendOrder{from, order_for(still_there->second, now)});
+  }
+  return out;
+}
+
+JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
+  absorb_pause(now);
+  JobActions out;
+  const auto found = nodes_.find(who);
+  if (found == nodes_.end()) return out;
+  const Node& node = found->second;
+  if (loss == Loss::kReset && node.seat && !is_quiet(node)) {
+    fence_ = std::max(fence_, node.last_heard + timing_.liveness());
+  }
+  drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
+  advance(now, out);
+  return out;
+}
+
+JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
+  absorb_pause(now);
+  JobActions out;
+  if (state_ == JobState::kEnded) return out;
+  if (rank && spec_.is_elastic()) {
+    const auto is_meant = [&](const auto& entry) {
+      return entry.second.seat && entry.second.seat->node_rank == *rank;
+    };
+    const auto found = std::find_if(nodes_.begin(), nodes_.end(), is_meant);
+    if (found == nodes_.end()) return out;
+    found->second.last.leaving_signal = SIGTERM;
+    take_leave(found->second, now, out);
+  } else {
+    ending_ =
+        JobEnd{.exit_code = exit_code::kTempFail, .why = "the job was drained; start it again to go on"};
+    if (state_ == JobState::kGathering) {
+      finish(*ending_, now, out);
+    } else {
+      begin_stop("the job is being drained", now, out);
+    }
+  }
+  advance(now, out);
+  return out;
+}
+
+JobActions Job::tick(TimePoint now) {
+  absorb_pause(now);
+  JobActions out;
+  std::vector<std::pair<MemberId, Duration>> silent;
+  for (const auto& [id, node] : nodes_) {
+    if (now - node.last_heard >= timing_.liveness()) silent.emplace_back(id, now - node.last_heard);
+  }
+  for (const auto& [id, silence] : silent) {
+    const std::string why = fmt::format("it was silent for {:.2f} s", to_seconds(silence));
+    drop(id, why, now, out);
+    out.push_back(Expel{id, expelled_[id]});
+  }
+  advance(now, out);
+  return out;
+}
+
+TimePoint Job::next_wake(TimePoint now) const {
+  TimePoint wake = now + timing_.heartbeat / 4;
+  if (state_ == JobState::kStopping && fence_ > now) wake = std::min(wake, fence_);
+  if (state_ == JobState::kGathering) {
+    wake = std::min(wake, decide_round(spec_, timing_, view(), now).decide_again_at);
+  }
+  return wake;
+}
+
+// ---- what events do
+// -------------------------------------------------------------------------------------------------
+
+// The shell ticks four times in a heartbeat. A longer gap means that this process stood still, which is no
+// evidence against any node.
+void Job::absorb_pause(TimePoint now) {
+  const Duration gap = now - last_event_;
+  last_event_ = std::max(last_event_, now);
+  if (gap <= timing_.heartbeat / 2) return;
+  const Duration pause = gap - timing_.heartbeat / 4;
+  for (auto& [id, node] : nodes_) node.last_heard += pause;
+  if (fence_ != TimePoint::min()) fence_ += pause;
+  opened_at_ += pause;
+}
+
+void Job::take_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
+  node.last = status;
+  if (status.leaving_signal != 0 && !node.is_leaving) take_leave(node, now, out);
+  if (!node.seat || status.generation != generation_ || state_ != JobState::kRunning) return;
+  if (status.failure) {
+    first_failure_ = status.failure;
+    first_failure_->node_rank = node.seat->node_rank;
+    begin_stop(fmt::format("{} on {}", status.failure->what, name_of(node.facts)), now, out);
+  } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
+    lost_.push_back(
+        {fmt::format("{} was cut off and stopped its workers", name_of(node.facts)), node.seat->node_rank});
+    begin_stop(lost_.back().what, now, out);
+  } else if (everyone_succeeded()) {
+    finish(JobEnd{.restarts_used = restarts_used_}, now, out);
+  }
+}
+
+void Job::take_leave(Node& node, TimePoint now, JobActions& out) {
+  node.is_leaving = true;
+  const int signal = node.last.leaving_signal;
+  const JobEnd end = ended_by_signal(node.facts, signal);
+  int staying = 0;
+  for (const auto& [id, other] : nodes_) staying += other.is_leaving ? 0 : 1;
+  const bool is_needed = node.last.leaving_ends_job || signal == SIGINT ||
+                         (node.seat && (!spec_.is_elastic() || staying < spec_.min_nodes));
+  if (state_ == JobState::kEnded) return;
+  if (state_ == JobState::kGathering) {
+    if (node.last.leaving_ends_job) finish(end, now, out);
+    return;
+  }
+  if (is_needed && (node.seat || node.last.leaving_ends_job)) {
+    if (!ending_) ending_ = end;
+    begin_stop(end.why, now, out);
+  } else if (node.seat) {
+    begin_stop(fmt::format("{} and leaves; {} stay", end.why, staying), now, out);
+  }
+}
+
+void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& out) {
+  const auto found = nodes_.find(who);
+  DDPRUN_CHECK(found != nodes_.end(), "only a node that is here can be dropped");
+  const Node node = std::move(found->second);
+  nodes_.erase(found);
+  const std::string what = fmt::format("{} was lost: {}", name_of(node.facts), why);
+  if (expelled_.size() >= kRememberedExpulsions) expelled_.erase(expelled_.begin());
+  expelled_[who] = fmt::format("{}; start ddprun there again to join the next generation", what);
+  if (state_ == JobState::kEnded || node.is_leaving) return;
+  out.push_back(Note{what});
+  if (!node.seat || is_quiet(node)) return;
+
+  const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
+  if (node.last.phase == Phase::kSucceeded && node.last.generation == generation_ &&
+      state_ == JobState::kRunning) {
+    ++seated_gone_after_success_;
+    if (everyone_succeeded()) finish(JobEnd{.restarts_used = restarts_used_}, now, out);
+    return;
+  }
+  holes_.push_back({what, node.seat->node_rank});
+  if (!failed_before) lost_.push_back({what, node.seat->node_rank});
+  if (state_ == JobState::kRunning) begin_stop(what, now, out);
+}
+
+void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
+  if (state_ != JobState::kRunning) return;
+  state_ = JobState::kStopping;
+  stop_why_ = why;
+  out.push_back(Note{fmt::format("generation {} is stopped: {}", generation_, why)});
+  send_to_all(now, out);
+}
+
+void Job::send_to_all(TimePoint now, JobActions& out) const {
+  for (const auto& [id, node] : nodes_) out.push_back(SendOrder{id, order_for(node, now)});
+}
+
+// ---- from state to state
+// --------------------------------------------------------------------------------------------
+
+void Job::advance(TimePoint now, JobActions& out) {
+  if (state_ == JobState::kStopping) {
+    const auto is_done = [&](const auto& entry) { return !entry.second.seat || is_quiet(entry.second); };
+    if (now >= fence_ && std::all_of(nodes_.begin(), nodes_.end(), is_done)) conclude(now, out);
+  }
+  if (state_ == JobState::kGathering) gather(now, out);
+  if (state_ == JobState::kRunning) check_growth(now, out);
+}
+
+void Job::conclude(TimePoint now, JobActions& out) {
+  state_ = JobState::kGathering;
+  opened_at_ = now;
+  for (auto& [id, node] : nodes_) {
+    node.previous = node.seat ? std::optional(node.seat->node_rank) : node.previous;
+    node.seat.reset();
+    if (node.is_leaving) out.push_back(SendOrder{id, order_for(node, now)});
+  }
+  const auto lost = std::exchange(lost_, {});
+  const auto failure = std::exchange(first_failure_, std::nullopt);
+  if (ending_) {
+    finish(*ending_, now, out);
+  } else if (!lost.empty()) {
+    if (spec_.is_elastic()) return;
+    spend_restart_or_finish(
+        {.exit_code = exit_code::kTempFail, .why = lost.front().what, .root_cause = failure}, now, out);
+  } else if (failure) {
+    JobEnd end{.exit_code = failure->exit_code, .why = failure->what, .root_cause = failure};
+    if (failure->do_not_restart) {
+      end.why += fmt::format("; exit code {} means: do not restart", failure->exit_code);
+      finish(end, now, out);
+    } else {
+      spend_restart_or_finish(end, now, out);
+    }
+  }
+}
+
+void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
+  if (restarts_used_ < spec_.max_restarts) {
+    ++restarts_used_;
+    out.push_back(Note{fmt::format("restart {} of {}: {}", restarts_used_, spec_.max_restarts, end.why)});
+    return;
+  }
+  if (spec_.max_restarts > 0)
+    end.why += fmt::format("; the restart budget of {} is spent", spec_.max_restarts);
+  finish(std::move(end), now, out);
+}
+
+void Job::gather(TimePoint now, JobActions& out) {
+  if (nodes_.size() < static_cast<std::size_t>(spec_.min_nodes) && now < opened_at_ + timing_.join_timeout)
+    return;
+  const RoundDecision decision = decide_round(spec_, timing_, view(), now);
+  switch (decision.verdict) {
+    case RoundVerdict::kWait:
+      return;
+    case RoundVerdict::kClose:
+      return open_generation(decision.reason, now, out);
+    case RoundVerdict::kGiveUp:
+      return finish({.exit_code = exit_code::kTempFail,
+                     .why = fmt::format("{}; {}", decision.reason, describe(now)),
+                     .restarts_used = restarts_used_},
+                    now, out);
+  }
+}
+
+void Job::open_generation(const std::string& reason, TimePoint now, JobActions& out) {
+  std::vector<Candidate> candidates;
+  for (auto& [id, node] : nodes_) {
+    if (!node.is_leaving) candidates.push_back({node.facts, node.previous, node.arrival});
+    node.previous.reset();
+  }
+  generation_ = Generation(generation_.value() + 1);
+  const Seating seating = assign_ranks(candidates, spec_.max_nodes);
+  const std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
+  for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
+  state_ = JobState::kRunning;
+  fence_ = TimePoint::min();
+  holes_.clear();
+  seated_gone_after_success_ = 0;
+  out.push_back(
+      Note{fmt::format("generation {} begins: {}; {} workers", generation_, reason, seats[0].world_size)});
+  out.push_back(BeginGeneration{generation_});
+  send_to_all(now, out);
+}
+
+void Job::check_growth(TimePoint now, JobActions& out) {
+  if (now < last_arrival_ + timing_.debounce || !spec_.is_elastic()) return;
+  int seated = 0;
+  std::vector<std::string> waiting;
+  for (const auto& [id, node] : nodes_) {
+    if (node.seat && node.last.phase == Phase::kSucceeded) return;
+    if (node.seat) ++seated;
+    if (!node.seat && !node.is_leaving) waiting.push_back(name_of(node.facts));
+  }
+  if (waiting.empty() || seated >= spec_.max_nodes) return;
+  const int more = std::min(static_cast<int>(waiting.size()), spec_.max_nodes - seated);
+  begin_stop(
+      fmt::format("{} came; the world grows from {} to {} nodes", join_names(waiting), seated, seated + more),
+      now, out);
+}
+
+void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
+  end.restarts_used = restarts_used_;
+  end_ = std::move(end);
+  state_ = JobState::kEnded;
+  out.push_back(Note{end_.exit_code == 0 ? std::string("the job succeeded")
+                                         : fmt::format("the job ends: {}", end_.why)});
+  send_to_all(now, out);
+}
+
+// ---- questions
+// ------------------------------------------------------------------------------------------------------
+
+bool Job::is_quiet(const Node& node) const {
+  return node.last.phase == Phase::kIdle && node.last.generation == generation_;
+}
+
+bool Job::everyone_succeeded() const {
+  int seated = seated_gone_after_success_;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.seat) continue;
+    ++seated;
+    if (node.last.generation != generation_ || node.last.phase != Phase::kSucceeded) return false;
+  }
+  return seated > 0 && lost_.empty();
+}
+
+Order Job::order_for(const Node& node, TimePoint now) const {
+  Order order{.acknowledged = node.last.sequence, .generation = generation_};
+  if (state_ == JobState::kEnded) {
+    order.kind = OrderKind::kEnd;
+    order.end = end_;
+  } else if (node.is_leaving && (!node.seat || is_quiet(node)) && !ending_) {
+    order.kind = OrderKind::kEnd;
+    order.end = ended_by_signal(node.facts, node.last.leaving_signal);
+  } else if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) {
+    order.kind = OrderKind::kStop;
+    order.text = stop_why_;
+  } else if (state_ == JobState::kRunning && node.seat) {
+    order.kind = OrderKind::kRun;
+    const bool has_begun = node.last.generation == generation_;
+    if (!has_begun) order.seat = node.seat;
+  } else {
+    order.text =
+        state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", describe(now)) : describe(now);
+  }
+  return order;
+}
+
+std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) const {
+  if (state_ == JobState::kEnded) return fmt::format("job {} has ended", spec_.run_id);
+  if (nodes_.contains(facts.id)) return std::string("this agent has joined already");
+  if (const auto found = expelled_.find(facts.id); found != expelled_.end()) return found->second;
+  if (!facts.pinned) return std::nullopt;
+  if (facts.pinned->value() < 0 || facts.pinned->value() >= spec_.max_nodes) {
+    return fmt::format(
+        "{} asks for node rank {}, but the ranks of at most {} nodes are 0 to {}; check --node-rank and "
+        "--nnodes",
+        name_of(facts), facts.pinned->value(), spec_.max_nodes, spec_.max_nodes - 1);
+  }
+  for (const auto& [id, other] : nodes_) {
+    const bool holds_it =
+        other.facts.pinned == facts.pinned || (other.seat && other.seat->node_rank == *facts.pinned);
+    if (!holds_it || other.is_leaving || now - other.last_heard >= 2 * timing_.heartbeat) continue;
+    return fmt::format("node rank {} of {} is taken by {}; give every node its own --node-rank",
+                       facts.pinned->value(), name_of(facts), name_of(other.facts));
+  }
+  return std::nullopt;
+}
+
+RoundView Job::view() const {
+  RoundView view{
+      .is_first = generation_.value() == 0, .opened_at = opened_at_, .last_arrival = last_arrival_};
+  for (const auto& [id, node] : nodes_) view.ready += node.is_leaving ? 0 : 1;
+  return view;
+}
+
+std::string Job::describe(TimePoint now) const {
+  std::vector<std::string> here;
+  std::vector<std::string> stopping;
+  for (const auto& [id, node] : nodes_) {
+    if (node.is_leaving) continue;
+    here.push_back(name_of(node.facts));
+    if (state_ == JobState::kStopping && node.seat && !is_quiet(node))
+      stopping.push_back(name_of(node.facts));
+  }
+  const std::string wanted = spec_.is_elastic() ? fmt::format("{} to {}", spec_.min_nodes, spec_.max_nodes)
+                                                : fmt::format("{}", spec_.max_nodes);
+  std::string text = fmt::format("{} of {} nodes are here: {}", here.size(), wanted, join_names(here));
+  if (const std::string absent = missing(); !absent.empty()) text += fmt::format("; missing: {}", absent);
+  if (!stopping.empty()) text += fmt::format("; still stopping their workers: {}", join_names(stopping));
+  if (state_ == JobState::kStopping && fence_ > now) {
+    text += fmt::format("; {:.1f} s until the workers of a lost node are certain to be gone",
+                        to_seconds(fence_ - now));
+  }
+  return text;
+}
+
+std::string Job::missing() const {
+  if (state_ == JobState::kRunning || static_cast<int>(nodes_.size()) >= spec_.max_nodes) return {};
+  std::vector<std::string> names;
+  bool everyone_is_pinned = !nodes_.empty();
+  std::vector<bool> is_here(static_cast<std::size_t>(spec_.max_nodes));
+  for (const auto& [id, node] : nodes_) {
+    if (!node.facts.pinned) {
+      everyone_is_pinned = false;
+    } else {
+      is_here[static_cast<std::size_t>(node.facts.pinned->value())] = true;
+    }
+  }
+  for (const LostNode& hole : holes_) names.push_back(fmt::format("node rank {} ({})", hole.rank, hole.what));
+  if (names.empty() && everyone_is_pinned) {
+    for (std::size_t rank = 0; rank < is_here.size(); ++rank) {
+      if (!is_here[rank]) names.push_back(fmt::format("node rank {}", rank));
+    }
+  }
+  return join_names(std::move(names));
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,136 @@
+#pragma once
+
+#include "rendezvous/membership/ranks.h"
+#include "rendezvous/membership/round.h"
+#include "rendezvous/membership/timing.h"
+#include "rendezvous/membership/types.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun::membership {
+
+/// What the coordinator's shell must do, in this order.
+struct SendOrder {
+  MemberId to;
+  Order order;
+};
+struct Expel {  ///< tell it why and close its connection
+  MemberId who;
+  std::string reason;
+};
+struct BeginGeneration {  ///< a fresh key space for the store clients that connect from now on
+  Generation generation;
+};
+struct Note {  ///< a sentence for the log
+  std::string text;
+};
+using JobAction = std::variant<SendOrder, Expel, BeginGeneration, Note>;
+using JobActions = std::vector<JobAction>;
+
+enum class JobState {
+  kGathering,  ///< waiting for nodes
+  kRunning,    ///< a generation runs
+  kStopping,   ///< its workers are being stopped everywhere
+  kEnded,
+};
+
+std::string_view to_string(JobState state);
+
+/// The whole of a job's membership: who is in the world, which generation runs, why it stops, what follows.
+///
+/// Pure: events with `now` in, actions out. No socket, no clock.
+///
+/// Safety    the next generation begins only when every node of the last one has said that none of its
+/// workers is
+///           alive, or is known to be gone: its connection was closed by its kernel, or it has been silent
+///           for `Timing::liveness()`, which is longer than the lease after which its agent kills its
+///           workers.
+/// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without;
+/// else the
+///           first node lost (its loss explains the workers that failed elsewhere meanwhile); else the first
+///           failed worker, by order of receipt; else a change of membership.
+/// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`. In an elastic
+/// job
+///           nodes come and go for nothing.
+class Job {
+ public:
+  Job(WorldSpec spec, Timing timing, TimePoint now);
+
+  JobActions joined(const NodeFacts& node, TimePoint now);
+  JobActions status(MemberId from, const Status& status, TimePoint now);
+  JobActions lost(MemberId who, Loss loss, TimePoint now);
+  /// Ends the generation so that every node checkpoints, then the job (no node named) or that node's part in
+  /// it.
+  JobActions drain(std::optional<NodeRank> node, TimePoint now);
+  /// To be called at `next_wake()`, or oftener.
+  JobActions tick(TimePoint now);
+
+  [[nodiscard]] TimePoint next_wake(TimePoint now) const;
+  [[nodiscard]] JobState state() const { return state_; }
+  [[nodiscard]] Generation generation() const { return generation_; }
+  [[nodiscard]] const JobEnd& end() const { return end_; }
+  /// Who is here and who is missing, for people; `now` for "not heard from for …".
+  [[nodiscard]] std::string describe(TimePoint now) const;
+
+ private:
+  struct Node {
+    NodeFacts facts;
+    std::uint64_t arrival = 0;
+    TimePoint last_heard{};
+    Status last;
+    std::optional<Seat> seat;  ///< in generation_
+    std::optional<NodeRank> previous;
+    bool is_leaving = false;
+  };
+  struct LostNode {
+    std::string what;  ///< "node b (10.0.0.2) was lost: …"
+    NodeRank rank;
+  };
+
+  void absorb_pause(TimePoint now);
+  void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
+  void take_leave(Node& node, TimePoint now, JobActions& out);
+  void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
+  void send_to_all(TimePoint now, JobActions& out) const;
+  void begin_stop(const std::string& why, TimePoint now, JobActions& out);
+  void advance(TimePoint now, JobActions& out);
+  void conclude(TimePoint now, JobActions& out);
+  void gather(TimePoint now, JobActions& out);
+  void open_generation(const std::string& reason, TimePoint now, JobActions& out);
+  void finish(JobEnd end, TimePoint now, JobActions& out);
+  void spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out);
+  void check_growth(TimePoint now, JobActions& out);
+
+  [[nodiscard]] Order order_for(const Node& node, TimePoint now) const;
+  [[nodiscard]] bool is_quiet(const Node& node) const;
+  [[nodiscard]] bool everyone_succeeded() const;
+  [[nodiscard]] std::optional<std::string> refuse(const NodeFacts& node, TimePoint now) const;
+  [[nodiscard]] RoundView view() const;
+  [[nodiscard]] std::string missing() const;
+
+  WorldSpec spec_;
+  Timing timing_;
+  JobState state_ = JobState::kGathering;
+  Generation generation_{0};
+  std::map<MemberId, Node> nodes_;
+  std::uint64_t arrivals_ = 0;
+  TimePoint opened_at_;
+  TimePoint last_arrival_;
+  TimePoint last_event_;
+  TimePoint fence_ = TimePoint::min();  ///< until when workers of nodes lost by a broken connection may run
+  std::string stop_why_;
+  std::map<MemberId, std::string> expelled_;  ///< why each is no longer listened to
+  std::vector<LostNode> lost_;                ///< of this generation
+  std::vector<LostNode> holes_;               ///< lost and not replaced yet
+  std::optional<NodeFailure> first_failure_;
+  std::optional<JobEnd> ending_;  ///< decided, takes effect when all is quiet
+  int seated_gone_after_success_ = 0;
+  int restarts_used_ = 0;
+  JobEnd end_;
+};
+
+}  // namespace ddprun::membership

@@ -1,0 +1,202 @@
+#include "rendezvous/membership/member_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ddprun::membership {
+
+MemberCore::MemberCore(Timing timing, TimePoint now)
+    : timing_(timing), lease_until_(now), last_answer_(now), next_heartbeat_(now) {}
+
+MemberActions MemberCore::connected(TimePoint now) {
+  MemberActions out;
+  const int signal = status_.leaving_signal;
+  const bool ends_job = status_.leaving_ends_job;
+  status_ = Status{.leaving_signal = signal, .leaving_ends_job = ends_job};
+  is_connected_ = true;
+  was_killed_ = false;
+  cut_off_.reset();
+  unanswered_.clear();
+  last_answer_ = now;
+  send(now, out);
+  return out;
+}
+
+MemberActions MemberCore::disconnected(const std::string& why, TimePoint now) {
+  MemberActions out;
+  if (!is_connected_ || is_over_) return out;
+  is_connected_ = false;
+  cut_off_ = why;
+  if (!has_workers()) {
+    come_back(why, out);
+  } else if (status_.phase == Phase::kRunning) {
+    status_.phase = Phase::kStopping;
+    out.push_back(StopWorkers{why});
+  }
+  static_cast<void>(now);
+  return out;
+}
+
+MemberActions MemberCore::order(const Order& order, TimePoint now) {
+  MemberActions out;
+  if (!is_connected_ || is_over_) return out;
+  while (!unanswered_.empty() && unanswered_.front().first <= order.acknowledged) {
+    if (unanswered_.front().first == order.acknowledged) {
+      lease_until_ = std::max(lease_until_, unanswered_.front().second + timing_.lease());
+      last_answer_ = now;
+    }
+    unanswered_.pop_front();
+  }
+  switch (order.kind) {
+    case OrderKind::kWait:
+      if (!order.text.empty() && order.text != waiting_text_) out.push_back(ShowWaiting{order.text});
+      waiting_text_ = order.text;
+      break;
+    case OrderKind::kRun:
+      obey_run(order, now, out);
+      break;
+    case OrderKind::kStop:
+      obey_stop(order, now, out);
+      break;
+    case OrderKind::kEnd:
+      obey_end(order, now, out);
+      break;
+  }
+  return out;
+}
+
+void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out) {
+  if (!order.seat || order.generation <= status_.generation || status_.phase != Phase::kIdle) return;
+  if (now >= lease_until_ || cut_off_)
+    return;  // an order that lingered on the way: the others may be further
+  status_.generation = order.generation;
+  status_.failure.reset();
+  waiting_text_.clear();
+  was_killed_ = false;
+  if (status_.leaving_signal != 0) return send(now, out);
+  status_.phase = Phase::kRunning;
+  out.push_back(StartWorkers{*order.seat});
+  send(now, out);
+}
+
+void MemberCore::obey_stop(const Order& order, TimePoint now, MemberActions& out) {
+  if (order.generation < status_.generation) return;
+  if (order.generation > status_.generation) {
+    if (has_workers()) return;
+    status_.generation = order.generation;
+    status_.phase = Phase::kIdle;
+    return send(now, out);
+  }
+  if (status_.phase == Phase::kRunning) {
+    status_.phase = Phase::kStopping;
+    out.push_back(StopWorkers{order.text});
+    send(now, out);
+  } else if (status_.phase == Phase::kSucceeded) {
+    status_.phase = Phase::kIdle;
+    send(now, out);
+  }
+}
+
+void MemberCore::obey_end(const Order& order, TimePoint, MemberActions& out) {
+  if (!order.end) return;
+  if (!has_workers()) {
+    is_over_ = true;
+    out.push_back(LeaveJob{*order.end});
+    return;
+  }
+  end_ = order.end;
+  if (status_.phase == Phase::kRunning) {
+    status_.phase = Phase::kStopping;
+    out.push_back(StopWorkers{order.end->why});
+  }
+}
+
+MemberActions MemberCore::tick(TimePoint now) {
+  MemberActions out;
+  if (is_over_) return out;
+  if (has_workers() && now >= lease_until_) {
+    cut_off_ = fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_));
+    kill(*cut_off_ + "; the others may go on without this node", out);
+  } else if (is_connected_ && !has_workers() && now - last_answer_ >= timing_.liveness()) {
+    come_back(fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_)),
+              out);
+  }
+  if (is_connected_ && now >= next_heartbeat_) send(now, out);
+  return out;
+}
+
+MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint now) {
+  MemberActions out;
+  if (status_.phase != Phase::kRunning) return out;
+  status_.phase = Phase::kStopping;
+  status_.failure = failure;
+  send(now, out);
+  return out;
+}
+
+MemberActions MemberCore::workers_succeeded(TimePoint now) {
+  MemberActions out;
+  if (!has_workers()) return out;
+  if (status_.phase == Phase::kStopping) return workers_stopped(now);
+  status_.phase = Phase::kSucceeded;
+  send(now, out);
+  return out;
+}
+
+MemberActions MemberCore::workers_stopped(TimePoint now) {
+  MemberActions out;
+  if (!has_workers()) return out;
+  status_.phase = Phase::kIdle;
+  if (end_) {
+    is_over_ = true;
+    out.push_back(LeaveJob{*end_});
+  } else if (cut_off_) {
+    come_back(*cut_off_, out);
+  } else {
+    send(now, out);
+  }
+  return out;
+}
+
+MemberActions MemberCore::leave(int signal, bool ends_job, TimePoint now) {
+  MemberActions out;
+  if (is_over_) return out;
+  status_.leaving_signal = signal;
+  status_.leaving_ends_job = ends_job;
+  if (status_.phase == Phase::kRunning) status_.phase = Phase::kStopping;
+  send(now, out);
+  return out;
+}
+
+TimePoint MemberCore::next_wake() const {
+  TimePoint wake = TimePoint::max();
+  if (is_over_) return wake;
+  if (is_connected_) wake = next_heartbeat_;
+  if (is_connected_ && !has_workers()) wake = std::min(wake, last_answer_ + timing_.liveness());
+  if (has_workers() && !was_killed_) wake = std::min(wake, lease_until_);
+  return wake;
+}
+
+void MemberCore::send(TimePoint now, MemberActions& out) {
+  if (!is_connected_) return;
+  ++status_.sequence;
+  unanswered_.emplace_back(status_.sequence, now);
+  next_heartbeat_ = now + timing_.heartbeat;
+  out.push_back(SendStatus{status_});
+}
+
+void MemberCore::kill(const std::string& why, MemberActions& out) {
+  if (was_killed_) return;
+  was_killed_ = true;
+  status_.phase = Phase::kStopping;
+  out.push_back(KillWorkers{why});
+}
+
+void MemberCore::come_back(const std::string& why, MemberActions& out) {
+  is_connected_ = false;
+  cut_off_.reset();
+  out.push_back(ComeBack{why});
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,97 @@
+#pragma once
+
+#include "rendezvous/membership/timing.h"
+#include "rendezvous/membership/types.h"
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ddprun::membership {
+
+/// What a member's shell must do, in this order.
+struct SendStatus {
+  Status status;
+};
+struct StartWorkers {
+  Seat seat;
+};
+struct StopWorkers {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`
+  std::string reason;
+};
+struct KillWorkers {  ///< at once; then `workers_stopped`
+  std::string reason;
+};
+struct ShowWaiting {  ///< for people; only when it changed
+  std::string text;
+};
+struct ComeBack {  ///< no worker is alive and the coordinator does not answer: connect anew, as a new member
+  std::string reason;
+};
+struct LeaveJob {  ///< nothing comes after this
+  JobEnd end;
+};
+using MemberAction =
+    std::variant<SendStatus, StartWorkers, StopWorkers, KillWorkers, ShowWaiting, ComeBack, LeaveJob>;
+using MemberActions = std::vector<MemberAction>;
+
+/// The agent's side of membership: obeys orders, tells its status, and holds a lease.
+///
+/// Pure: events with `now` in, actions out.
+///
+/// Lease  the coordinator's answer to a status proves that it heard this node when that status was *sent*;
+/// for
+///        `Timing::lease()` after that moment workers may run. Then they are killed, answered or not, because
+///        soon after the others may start the next generation.
+class MemberCore {
+ public:
+  MemberCore(Timing timing, TimePoint now);
+
+  /// A new connection: as a member never seen before.
+  MemberActions connected(TimePoint now);
+  MemberActions disconnected(const std::string& why, TimePoint now);
+  MemberActions order(const Order& order, TimePoint now);
+  MemberActions tick(TimePoint now);
+
+  /// The first worker of this node failed; the caller stops the others by itself.
+  MemberActions workers_failed(const NodeFailure& failure, TimePoint now);
+  MemberActions workers_succeeded(TimePoint now);
+  /// None is alive any more, after StopWorkers, KillWorkers, a failure or a signal.
+  MemberActions workers_stopped(TimePoint now);
+  /// This node was told to stop; the caller stops its workers by itself.
+  MemberActions leave(int signal, bool ends_job, TimePoint now);
+
+  [[nodiscard]] TimePoint next_wake() const;
+  [[nodiscard]] Phase phase() const { return status_.phase; }
+  [[nodiscard]] Generation generation() const { return status_.generation; }
+  [[nodiscard]] TimePoint lease_until() const { return lease_until_; }
+  [[nodiscard]] bool has_workers() const {
+    return status_.phase == Phase::kRunning || status_.phase == Phase::kStopping;
+  }
+
+ private:
+  void send(TimePoint now, MemberActions& out);
+  void obey_run(const Order& order, TimePoint now, MemberActions& out);
+  void obey_stop(const Order& order, TimePoint now, MemberActions& out);
+  void obey_end(const Order& order, TimePoint now, MemberActions& out);
+  void kill(const std::string& why, MemberActions& out);
+  void come_back(const std::string& why, MemberActions& out);
+
+  Timing timing_;
+  Status status_;
+  bool is_connected_ = false;
+  bool is_over_ = false;
+  bool was_killed_ = false;
+  std::optional<std::string> cut_off_;  ///< why to come back as soon as no worker is alive
+  std::optional<JobEnd> end_;           ///< the job ended while workers were still being stopped
+  std::deque<std::pair<std::uint64_t, TimePoint>> unanswered_;  ///< sequence, when it was sent
+  TimePoint lease_until_;
+  TimePoint last_answer_;
+  TimePoint next_heartbeat_;
+  std::string waiting_text_;
+};
+
+}  // namespace ddprun::membership

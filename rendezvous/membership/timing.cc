@@ -1,0 +1,72 @@
+#include "rendezvous/membership/timing.h"
+
+#include "rendezvous/base/suggest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::membership {
+namespace {
+
+constexpr std::array<std::string_view, 9> kWithoutMeaning{"close_timeout", "heartbeat_timeout", "is_host",
+                                                          "rank",          "read_timeout",      "store_type",
+                                                          "timeout",       "use_agent_store",   "use_libuv"};
+
+Duration* find_duration(Timing& timing, std::string_view key) {
+  if (key == "join_timeout") return &timing.join_timeout;
+  if (key == "last_call_timeout") return &timing.debounce;
+  if (key == "keep_alive_interval") return &timing.heartbeat;
+  if (key == "rejoin_timeout") return &timing.rejoin_timeout;
+  return nullptr;
+}
+
+std::optional<double> parse_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+Error refuse_key(const std::string& key) {
+  const std::vector<std::string> known{"join_timeout", "last_call_timeout", "keep_alive_interval",
+                                       "keep_alive_max_attempt", "rejoin_timeout"};
+  return {ErrorCode::kUsage, fmt::format("--rdzv-conf: unknown key \"{}\"{}", key, did_you_mean(key, known))};
+}
+
+Error refuse_value(const std::string& key, const std::string& value, std::string_view wanted) {
+  return {ErrorCode::kUsage, fmt::format("--rdzv-conf: {} must be {}, got \"{}\"", key, wanted, value)};
+}
+
+}  // namespace
+
+Result<Timing> parse_rdzv_conf(const std::map<std::string, std::string>& conf) {
+  Timing timing;
+  for (const auto& [key, text] : conf) {
+    if (std::find(kWithoutMeaning.begin(), kWithoutMeaning.end(), key) != kWithoutMeaning.end()) continue;
+    const std::optional<double> number = parse_number(text);
+    if (Duration* duration = find_duration(timing, key)) {
+      const bool may_be_zero = key == "last_call_timeout";
+      if (!number || *number > 1e8 || *number < 0 || (*number < 0.001 && !may_be_zero)) {
+        return refuse_value(key, text, may_be_zero ? "seconds, 0 or more" : "seconds, at least 0.001");
+      }
+      *duration = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*number));
+    } else if (key == "keep_alive_max_attempt") {
+      if (!number || *number < 2 || *number > 1000 || *number != std::floor(*number)) {
+        return refuse_value(key, text, "a whole number from 2 to 1000");
+      }
+      timing.missed_heartbeats = static_cast<int>(*number);
+    } else {
+      return refuse_key(key);
+    }
+  }
+  return timing;
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/result.h"
+
+#include <map>
+#include <string>
+
+namespace ddprun::membership {
+
+/// The durations of membership, with the --rdzv-conf key (in seconds) of each.
+struct Timing {
+  Duration join_timeout = std::chrono::seconds(600);  ///< join_timeout: for the nodes to be there
+  Duration debounce =
+      std::chrono::seconds(2);  ///< last_call_timeout: for more of MIN:MAX after the last came
+  Duration heartbeat = std::chrono::seconds(1);        ///< keep_alive_interval: between two proofs of life
+  int missed_heartbeats = 5;                           ///< keep_alive_max_attempt: after which a node is lost
+  Duration rejoin_timeout = std::chrono::seconds(10);  ///< rejoin_timeout: to find the coordinator again
+
+  /// Silence after which the coordinator declares a node lost.
+  [[nodiscard]] Duration liveness() const { return heartbeat * missed_heartbeats; }
+  /// How long an agent that is not answered lets its workers run. A fifth shorter than `liveness`: by the
+  /// time the others may start the next generation, its workers have been killed.
+  [[nodiscard]] Duration lease() const { return liveness() * 4 / 5; }
+};
+
+/// Reads --rdzv-conf over the defaults.
+///
+/// Keys      the five above; torchrun's others (close_timeout, heartbeat_timeout, read_timeout, is_host,
+/// store_type,
+///           timeout, use_libuv, use_agent_store, rank) are accepted and have no meaning here.
+/// Errors    kUsage: an unknown key (with the nearest name), a value that is no number, is not above 0, or a
+///           keep_alive_max_attempt below 2.
+Result<Timing> parse_rdzv_conf(const std::map<std::string, std::string>& conf);
+
+}  // namespace ddprun::membership

@@ -1,0 +1,40 @@
+#include "rendezvous/membership/types.h"
+
+#include <fmt/format.h>
+
+namespace ddprun::membership {
+
+std::string_view to_string(Phase phase) {
+  switch (phase) {
+    case Phase::kIdle:
+      return "idle";
+    case Phase::kRunning:
+      return "running";
+    case Phase::kSucceeded:
+      return "succeeded";
+    case Phase::kStopping:
+      return "stopping";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(OrderKind kind) {
+  switch (kind) {
+    case OrderKind::kWait:
+      return "wait";
+    case OrderKind::kRun:
+      return "run";
+    case OrderKind::kStop:
+      return "stop";
+    case OrderKind::kEnd:
+      return "end";
+  }
+  return "unknown";
+}
+
+std::string name_of(const NodeFacts& node) {
+  return node.address.empty() ? fmt::format("node {}", node.host)
+                              : fmt::format("node {} ({})", node.host, node.address);
+}
+
+}  // namespace ddprun::membership

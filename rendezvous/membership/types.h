@@ -1,0 +1,131 @@
+#pragma once
+
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/ids.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddprun::membership {
+
+/// One agent process; drawn at random when it starts, and again when it comes back after it was cut off.
+using MemberId = StrongId<struct MemberIdTag, std::uint64_t>;
+
+/// How many nodes make a world, and how often it may break. The coordinator's word counts.
+struct WorldSpec {
+  std::string run_id = "none";
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;  ///< one budget for the whole job
+
+  [[nodiscard]] bool is_elastic() const { return min_nodes < max_nodes; }
+};
+
+/// Who a node is, in its agent's words.
+struct NodeFacts {
+  MemberId id;
+  std::string host;
+  std::string address;  ///< as the coordinator sees it
+  LocalWorldSize local_world_size{1};
+  std::optional<NodeRank> pinned;  ///< --node-rank
+  std::string role = "default";
+  std::optional<MemberId>
+      replaces;  ///< who this agent was before it was cut off; none of its workers is alive
+};
+
+/// One node's place in a generation, and where its workers find the store.
+struct Seat {
+  Generation generation;
+  int restart_count = 0;  ///< restarts of any kind; the same on every node
+  NodeRank node_rank;
+  int nodes = 1;
+  Rank base_rank;
+  WorldSize world_size{1};
+  Rank base_role_rank;
+  WorldSize role_world_size{1};
+
+  friend bool operator==(const Seat&, const Seat&) = default;
+};
+
+/// What a node tells about the first of its workers that failed: enough for any node to print the report.
+struct NodeFailure {
+  Rank rank;
+  LocalRank local_rank;
+  NodeRank node_rank;
+  std::string host;
+  int pid = 0;
+  int exit_code = 1;        ///< the job's, if this is the root cause
+  std::string what;         ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  std::string error_file;   ///< its path on that host; empty: none was written
+  std::string stderr_tail;  ///< last lines, as bytes
+  bool do_not_restart = false;
+
+  friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
+};
+
+/// How the job ended, in the same words on every node.
+struct JobEnd {
+  int exit_code = 0;
+  std::string why;                        ///< one sentence; empty when the job succeeded
+  std::optional<NodeFailure> root_cause;  ///< the worker that failed first; none when no worker is to blame
+  int restarts_used = 0;
+
+  friend bool operator==(const JobEnd&, const JobEnd&) = default;
+};
+
+/// Where an agent stands. It tells this whole at every change and with every heartbeat, so a lost message is
+/// repaired by the next.
+enum class Phase {
+  kIdle,       ///< no worker of `generation` or before is alive: ready for the next round
+  kRunning,    ///< workers run
+  kSucceeded,  ///< all workers exited with 0
+  kStopping,   ///< workers are being stopped
+};
+
+std::string_view to_string(Phase phase);
+
+/// Agent → coordinator.
+struct Status {
+  std::uint64_t sequence = 0;  ///< ascending; an older one that arrives late says nothing
+  Generation generation;       ///< last generation this agent has seen; 0: none yet
+  Phase phase = Phase::kIdle;
+  std::optional<NodeFailure> failure;  ///< of `generation`
+  int leaving_signal = 0;              ///< not 0: this node was told to stop by this signal
+  bool leaving_ends_job = false;       ///< the others cannot go on without this node
+
+  friend bool operator==(const Status&, const Status&) = default;
+};
+
+enum class OrderKind {
+  kWait,  ///< nothing to do; `text` says what for
+  kRun,   ///< start the workers of `seat`
+  kStop,  ///< stop the workers of `generation`; `text` says why
+  kEnd,   ///< the job is over, or over for this node
+};
+
+std::string_view to_string(OrderKind kind);
+
+/// Coordinator → agent: what it should be doing, whole.
+struct Order {
+  OrderKind kind = OrderKind::kWait;
+  std::uint64_t acknowledged = 0;  ///< newest status seen from this agent; renews its lease
+  Generation generation;
+  std::string text;
+  std::optional<Seat> seat;
+  std::optional<JobEnd> end;
+
+  friend bool operator==(const Order&, const Order&) = default;
+};
+
+/// How a connection was lost.
+enum class Loss {
+  kClosed,  ///< its kernel closed it: the agent is gone, and its workers died with it
+  kReset,   ///< broken on the way: workers may still run until the lease is over
+};
+
+/// "node b (10.0.0.2)"
+std::string name_of(const NodeFacts& node);
+
+}  // namespace ddprun::membership

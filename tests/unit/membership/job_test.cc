@@ -1,0 +1,299 @@
+#include "rendezvous/membership/job.h"
+
+#include "tests/support/catch.h"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A coordinator and nodes a, b, c … that answer at once and in order.
+class Story {
+ public:
+  explicit Story(WorldSpec spec, Timing timing = {}) : job(std::move(spec), timing, now) {}
+
+  void join(char name, std::optional<int> pin = std::nullopt) {
+    NodeFacts facts{
+        .id = id(name), .host = std::string(1, name), .address = "10.0.0." + std::to_string(name - 'a' + 1)};
+    if (pin) facts.pinned = NodeRank(*pin);
+    take(job.joined(facts, now));
+  }
+  void tell(char name, Status status) {
+    status.sequence = ++sequence;
+    take(job.status(id(name), status, now));
+  }
+  void tell(char name, Phase phase) { tell(name, Status{.generation = job.generation(), .phase = phase}); }
+  void fail(char name, int exit_code, bool do_not_restart = false) {
+    NodeFailure failure{
+        .host = std::string(1, name), .exit_code = exit_code, .what = "rank 0 exited with code 7"};
+    failure.do_not_restart = do_not_restart;
+    tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});
+  }
+  void lose(char name, Loss loss = Loss::kClosed) { take(job.lost(id(name), loss, now)); }
+  void pass(Duration time) {
+    for (const TimePoint until = now + time; now < until;) {
+      now += 250ms;
+      for (const char name : heartbeats) tell(name, phases[name]);
+      take(job.tick(now));
+    }
+  }
+
+  [[nodiscard]] const Order& last(char name) { return orders[name]; }
+  [[nodiscard]] std::string expelled(char name) { return expulsions[name]; }
+
+  TimePoint now{};
+  Job job;
+  std::vector<char> heartbeats;  ///< who speaks while time passes
+  std::map<char, Phase> phases;
+
+ private:
+  static MemberId id(char name) { return MemberId(static_cast<std::uint64_t>(name)); }
+  void take(const JobActions& actions) {
+    for (const JobAction& action : actions) {
+      if (const auto* send = std::get_if<SendOrder>(&action))
+        orders[static_cast<char>(send->to.value())] = send->order;
+      if (const auto* expel = std::get_if<Expel>(&action)) {
+        expulsions[static_cast<char>(expel->who.value())] = expel->reason;
+      }
+    }
+  }
+
+  std::map<char, Order> orders;
+  std::map<char, std::string> expulsions;
+  std::uint64_t sequence = 0;
+};
+
+WorldSpec fixed(int nodes, int restarts = 0) {
+  return {.min_nodes = nodes, .max_nodes = nodes, .max_restarts = restarts};
+}
+WorldSpec elastic(int min, int max) { return {.min_nodes = min, .max_nodes = max}; }
+
+Story running(WorldSpec spec, const std::string& names, Duration debounce = 2s) {
+  Story story(std::move(spec), {.debounce = debounce});
+  for (const char name : names) story.join(name);
+  for (const char name : names) story.tell(name, Phase::kRunning);
+  return story;
+}
+
+}  // namespace
+
+TEST_CASE("the last node to join starts the job on all nodes") {
+  Story story(fixed(2));
+  story.join('b');
+  CHECK(story.job.state() == JobState::kGathering);
+  story.join('a');
+  REQUIRE(story.last('b').seat);
+  CHECK(story.last('a').seat->node_rank == NodeRank(0));
+  CHECK(story.last('b').seat->node_rank == NodeRank(1));
+}
+
+TEST_CASE("who is here and who is missing is said while waiting") {
+  Story story(fixed(3));
+  story.join('a', 0);
+  story.join('b', 2);
+  CHECK(story.job.describe(story.now) ==
+        "2 of 3 nodes are here: node a (10.0.0.1), node b (10.0.0.2); missing: node rank 1");
+}
+
+TEST_CASE("after the join time-out every node is told who is missing") {
+  Story story(fixed(2), {.join_timeout = 10s});
+  story.join('a', 0);
+  story.heartbeats = {'a'};
+  story.pass(11s);
+  CHECK(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 75);
+  CHECK(story.last('a').end->why ==
+        "1 of 2 nodes came within 10 s; 1 of 2 nodes are here: node a (10.0.0.1); missing: node rank 1");
+}
+
+TEST_CASE("two nodes with one --node-rank: the second is refused, both are named") {
+  Story story(fixed(2));
+  story.join('a', 0);
+  story.join('b', 0);
+  CHECK(
+      story.expelled('b') ==
+      "node rank 0 of node b (10.0.0.2) is taken by node a (10.0.0.1); give every node its own --node-rank");
+}
+
+TEST_CASE("a --node-rank outside the world is refused with the ranks there are") {
+  Story story(fixed(2));
+  story.join('c', 2);
+  CHECK(story.expelled('c') ==
+        "node c (10.0.0.3) asks for node rank 2, but the ranks of at most 2 nodes are 0 to 1; check "
+        "--node-rank and --nnodes");
+}
+
+TEST_CASE("the first failure received is the root cause on every node, and its code is the job's") {
+  Story story = running(fixed(2), "ab");
+  story.fail('b', 7);
+  story.fail('a', 9);
+  CHECK(story.last('a').kind == OrderKind::kStop);
+  CHECK(story.last('a').text == "rank 0 exited with code 7 on node b (10.0.0.2)");
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 7);
+  CHECK(story.last('b').end->root_cause->node_rank == NodeRank(1));
+}
+
+TEST_CASE("one restart budget serves the whole job") {
+  Story story = running(fixed(2, 1), "ab");
+  story.fail('a', 7);
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.job.generation() == Generation(2));
+  CHECK(story.last('b').seat->restart_count == 1);
+  story.fail('b', 8);
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('a').end->why == "rank 0 exited with code 7; the restart budget of 1 is spent");
+}
+
+TEST_CASE("an exit code that means do not restart is not restarted") {
+  Story story = running(fixed(1, 5), "a");
+  story.fail('a', 93, true);
+  story.tell('a', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 93);
+  CHECK(story.last('a').end->why == "rank 0 exited with code 7; exit code 93 means: do not restart");
+}
+
+TEST_CASE("the next generation waits until no worker of the last one is alive") {
+  Story story = running(fixed(2, 3), "ab");
+  story.fail('a', 7);
+  story.tell('a', Phase::kIdle);
+  CHECK(story.job.state() == JobState::kStopping);
+  story.tell('b', Phase::kStopping);
+  CHECK(story.job.state() == JobState::kStopping);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("an elastic job goes on without a lost node, at or above MIN, for nothing") {
+  Story story = running(elastic(2, 3), "abc");
+  story.lose('a');
+  CHECK(story.last('b').text == "node a (10.0.0.1) was lost: its connection was closed");
+  story.tell('b', Phase::kIdle);
+  story.tell('c', Phase::kIdle);
+  REQUIRE(story.job.generation() == Generation(2));
+  CHECK(story.last('b').seat->node_rank == NodeRank(1));  // kept
+  CHECK(story.last('c').seat->node_rank == NodeRank(0));  // rank 2 is gone
+  CHECK(story.last('c').seat->nodes == 2);
+}
+
+TEST_CASE("a lost node explains the workers that failed elsewhere just before") {
+  Story story = running(elastic(1, 2), "ab");
+  story.fail('b', 1);  // its peer is gone, but nobody knows yet
+  story.tell('b', Phase::kIdle);
+  story.lose('a');
+  CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("a lost node of a job of fixed size ends it when no restart is left") {
+  Story story = running(fixed(2), "ab");
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 75);
+  CHECK(story.last('a').end->why == "node b (10.0.0.2) was lost: its connection was closed");
+}
+
+TEST_CASE("a job of fixed size with restarts left waits for a replacement, which gets the free rank") {
+  Story story = running(fixed(2, 1), "ab");
+  story.lose('a');
+  story.tell('b', Phase::kIdle);
+  CHECK(story.job.describe(story.now) ==
+        "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node a (10.0.0.1) was lost: its "
+        "connection was "
+        "closed)");
+  story.join('z');
+  CHECK(story.last('z').seat->node_rank == NodeRank(0));
+  CHECK(story.last('b').seat->node_rank == NodeRank(1));
+}
+
+TEST_CASE("a spare takes the place of a lost node") {
+  Story story = running(fixed(2, 1), "abc");
+  CHECK(story.last('c').kind == OrderKind::kWait);
+  story.lose('a');
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('c').seat->node_rank == NodeRank(0));
+}
+
+TEST_CASE(
+    "a silent node is lost after its heartbeats are missed, and refused with the reason when it comes back") {
+  Story story = running(elastic(1, 2), "ab");
+  story.heartbeats = {'b'};
+  story.phases['b'] = Phase::kRunning;
+  story.pass(5s);
+  CHECK(story.expelled('a') ==
+        "node a (10.0.0.1) was lost: it was silent for 5.00 s; start ddprun there again to join the next "
+        "generation");
+  CHECK(story.last('b').kind == OrderKind::kStop);
+}
+
+TEST_CASE("when the coordinator itself stood still, nobody is blamed") {
+  Story story = running(fixed(2), "ab");
+  story.now += 60s;
+  story.tell('a', Phase::kRunning);
+  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.expelled('b') == "");
+}
+
+TEST_CASE("after a broken connection the lease of that node is waited for") {
+  Story story = running(elastic(1, 2), "ab");
+  story.lose('a', Loss::kReset);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.job.state() == JobState::kStopping);
+  story.heartbeats = {'b'};
+  story.phases['b'] = Phase::kIdle;
+  story.pass(5s);
+  CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("a node that comes to a running elastic job is taken in at the next generation") {
+  Story story = running(elastic(1, 2), "a", 0s);
+  story.join('b');
+  CHECK(story.last('a').kind == OrderKind::kStop);
+  CHECK(story.last('a').text == "node b (10.0.0.2) came; the world grows from 1 to 2 nodes");
+  story.tell('a', Phase::kIdle);
+  CHECK(story.last('b').seat->nodes == 2);
+}
+
+TEST_CASE("the job succeeds when all workers of all nodes have, and a node may leave after its part") {
+  Story story = running(fixed(2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.lose('a');
+  CHECK(story.job.state() == JobState::kRunning);
+  story.tell('b', Phase::kSucceeded);
+  CHECK(story.last('b').end->exit_code == 0);
+}
+
+TEST_CASE("a node told to stop leaves an elastic job, the rest go on") {
+  Story story = running(elastic(1, 2), "ab");
+  story.tell('a', Status{.generation = Generation(1), .phase = Phase::kStopping, .leaving_signal = SIGTERM});
+  CHECK(story.last('b').text == "node a (10.0.0.1) was told to stop by SIGTERM and leaves; 1 stay");
+  story.tell('a', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 143);
+  CHECK(story.last('b').seat->nodes == 1);
+}
+
+TEST_CASE("a node told to stop ends a job of fixed size everywhere, with the signal's code") {
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  story.tell('a', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 143);
+  CHECK(story.last('a').end->why == "node b (10.0.0.2) was told to stop by SIGTERM");
+}
+
+TEST_CASE("drain ends the job with the code that says: requeue me") {
+  Story story = running(fixed(2), "ab");
+  static_cast<void>(story.job.drain(std::nullopt, story.now));
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 75);
+}
+
+}  // namespace ddprun::membership
