@@ -55,8 +55,8 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
   CommandLine line;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = syntax[use.flag].name;
-    if (name == "help") return CommandLine{.action = Action::kHelp, .text = help_text()};
-    if (name == "version") return CommandLine{.action = Action::kVersion, .text = version_text()};
+    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (name == "version") return CommandLine{.command = Command::kVersion, .text = version_text()};
   }
   std::set<std::size_t> given;
   for (const FlagUse& use : parsed->flags) {
@@ -94,10 +94,10 @@ Result<CommandLine> parse_store(std::span<const std::string> args) {
   if (!parsed) return parsed.error().with("ddprun store");
 
   CommandLine line;
-  line.action = Action::kStore;
+  line.command = Command::kStore;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = kTable[use.flag].name;
-    if (name == "help") return CommandLine{.action = Action::kHelp, .text = help_text()};
+    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
     if (name == "host") {
       line.store.host = use.values[0];
       continue;
@@ -116,9 +116,9 @@ Result<CommandLine> parse_ps(std::span<const std::string> args) {
       split_command(kTable, args, 0, "write ddprun ps [--json], or ddprun -- ps … for the program ps");
   if (!parsed) return parsed.error().with("ddprun ps");
   CommandLine line;
-  line.action = Action::kPs;
+  line.command = Command::kPs;
   for (const FlagUse& use : parsed->flags) {
-    if (kTable[use.flag].name == "help") return CommandLine{.action = Action::kHelp, .text = help_text()};
+    if (kTable[use.flag].name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
     line.ps_json = true;
   }
   return line;
@@ -127,7 +127,7 @@ Result<CommandLine> parse_ps(std::span<const std::string> args) {
 Result<CommandLine> parse_completions(std::span<const std::string> args) {
   static const std::vector<std::string> kShells{"bash", "zsh"};
   CommandLine line;
-  line.action = Action::kCompletions;
+  line.command = Command::kCompletions;
   if (args.size() != 1) return usage("ddprun completions: name one shell, bash or zsh");
   Result<std::string> shell = parse_choice(args[0], kShells);
   if (!shell) return shell.error().with("ddprun completions");

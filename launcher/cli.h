@@ -11,7 +11,7 @@
 namespace ddprun::launcher {
 
 /// What a command line asks for.
-enum class Action {
+enum class Command {
   kRun,          ///< start a job: `options`
   kHelp,         ///< print `text`
   kVersion,      ///< print `text`
@@ -28,7 +28,7 @@ struct StoreOptions {
 };
 
 struct CommandLine {
-  Action action = Action::kRun;
+  Command command = Command::kRun;
   Options options;
   StoreOptions store;
   bool ps_json = false;

@@ -1,4 +1,5 @@
 #include "launcher/cli.h"
+#include "launcher/ps.h"
 #include "launcher/run_job.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
@@ -6,6 +7,7 @@
 #include "rendezvous/store/store_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +43,11 @@ int serve_store(const StoreOptions& options) {
                                   *logger);
 }
 
+int list_jobs(bool as_json) {
+  const std::vector<JobFacts> jobs = find_jobs(read_own_processes(), getpid());
+  return print(as_json ? jobs_json(jobs) : render_jobs(jobs));
+}
+
 int run(const std::vector<std::string>& args) {
   if (args.empty()) {
     const std::string help = help_text();
@@ -52,17 +59,17 @@ int run(const std::vector<std::string>& args) {
     fmt::print(stderr, "ddprun: {}\n", line.error().message());
     return to_exit_code(line.error().code());
   }
-  switch (line->action) {
-    case Action::kHelp:
-    case Action::kVersion:
+  switch (line->command) {
+    case Command::kHelp:
+    case Command::kVersion:
       return print(line->text);
-    case Action::kCompletions:
+    case Command::kCompletions:
       return print(completion_script(line->shell));
-    case Action::kStore:
+    case Command::kStore:
       return serve_store(line->store);
-    case Action::kPs:
-      return print("");
-    case Action::kRun:
+    case Command::kPs:
+      return list_jobs(line->ps_json);
+    case Command::kRun:
       break;
   }
   const auto logger = make_stderr_logger("ddprun", log_level(line->options));

@@ -146,13 +146,13 @@ Result<void> place_logs(Plan& plan, const std::string& random_suffix) {
   const std::string& typed = plan.options.log_dir;
   if (typed == "/dev/null") return ok();
   plan.log_root_is_temporary = typed.empty();
-  const fs::path base = typed.empty() ? fs::path(plan.host.temporary_directory) / ("ddprun_" + random_suffix)
-                                      : fs::path(plan.host.working_directory) / typed;
-  Result<void> creatable = typed.empty()
-                               ? check_can_create(base, "temporary directory", base.parent_path().string())
-                               : check_can_create(base, "--log-dir", typed);
+  const std::string name = fmt::format("{}_{}", as_file_name(plan.run_id), random_suffix);
+  const fs::path root = typed.empty() ? fs::path(plan.host.temporary_directory) / ("ddprun_" + name)
+                                      : fs::path(plan.host.working_directory) / typed / name;
+  Result<void> creatable =
+      check_can_create(root.parent_path(), typed.empty() ? "temporary directory" : "--log-dir",
+                       typed.empty() ? plan.host.temporary_directory : typed);
   if (!creatable) return creatable.error();
-  const fs::path root = base / fmt::format("{}_{}", as_file_name(plan.run_id), random_suffix);
   plan.log_root = root.lexically_normal().string();
   return ok();
 }

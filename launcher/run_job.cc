@@ -2,7 +2,9 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/entrypoint.h"
+#include "launcher/events.h"
 #include "launcher/host.h"
+#include "launcher/observer_list.h"
 #include "launcher/plan.h"
 #include "launcher/report/reporter.h"
 #include "rendezvous/base/exit_codes.h"
@@ -15,8 +17,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace ddprun::launcher {
 namespace {
@@ -69,6 +74,26 @@ int print_dry_run(const Plan& plan, const std::string& job_text) {
   return exit_code::kOk;
 }
 
+/// Runs the plan with everything that watches it.
+int run_watched(const Plan& plan, Logger& logger) {
+  Reporter reporter(plan);
+  std::vector<Observer*> watchers{&reporter};
+  std::optional<EventLog> events;
+  if (!plan.options.events_file.empty()) {
+    Result<EventLog> opened = EventLog::open(plan);
+    if (!opened) return fail(opened.error());
+    events = std::move(*opened);
+    watchers.push_back(&*events);
+  }
+  ObserverList observer(std::move(watchers));
+  const Result<JobOutcome> outcome =
+      run_agent(plan, AgentDeps{.logger = logger, .observer = observer, .worker_specs = worker_specs});
+  if (!outcome) return fail(outcome.error());
+  const std::string report_file = reporter.finish(*outcome);
+  if (events) events->job_ended(*outcome, report_file);
+  return outcome->exit_code;
+}
+
 }  // namespace
 
 int run_job(const Options& options, Logger& logger) {
@@ -86,12 +111,7 @@ int run_job(const Options& options, Logger& logger) {
 
   if (Result<void> made = make_log_directory(*plan); !made) return fail(made.error());
 
-  Reporter reporter(*plan);
-  const Result<JobOutcome> outcome =
-      run_agent(*plan, AgentDeps{.logger = logger, .observer = reporter, .worker_specs = worker_specs});
-  if (!outcome) return fail(outcome.error());
-  reporter.finish(*outcome);
-  return outcome->exit_code;
+  return run_watched(*plan, logger);
 }
 
 }  // namespace ddprun::launcher

@@ -133,8 +133,8 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
   const std::size_t used = outcome.generations.empty() ? 0 : outcome.generations.size() - 1;
   if (used == 0 && context.max_restarts == 0) return {};
-  return {fmt::format("{} of {} used{}{}", used, context.max_restarts, outcome.why.empty() ? "" : ": ",
-                      outcome.why)};
+  if (!outcome.why.empty()) return {outcome.why};
+  return {fmt::format("{} of {} used", used, context.max_restarts)};
 }
 
 }  // namespace
@@ -187,12 +187,15 @@ std::string render_report(const JobOutcome& outcome, const std::optional<RootCau
   return text;
 }
 
-std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root,
-                           const ReportContext& context) {
-  std::string text =
-      fmt::format("ddprun: {}\n", root ? headline(*root->worker, context.hostname) : generation.why);
-  if (root && root->diagnosis) text += fmt::format("  {}\n", printable(*root->diagnosis));
-  return text;
+std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root) {
+  if (!root) return generation.why;
+  const WorkerOutcome& worker = *root->worker;
+  const std::string end = worker.spawn_error ? "could not be started: " + worker.spawn_error->message()
+                          : worker.status    ? to_string(*worker.status)
+                                             : std::string("ended");
+  const std::string words =
+      root->diagnosis ? fmt::format(" ({})", printable(*root->diagnosis)) : std::string();
+  return fmt::format("rank {} {}{}", worker.rank, end, words);
 }
 
 }  // namespace ddprun::launcher

@@ -33,9 +33,9 @@ struct RootCause {
 std::string render_report(const JobOutcome& outcome, const std::optional<RootCause>& root,
                           const ReportContext& context);
 
-/// A failed generation that will be restarted: the cause in one line, its diagnosis in another.
-std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root,
-                           const ReportContext& context);
+/// Why a generation failed that will be restarted, in one line: "rank 1 was killed by SIGSEGV (segmentation
+/// fault: …)".
+std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root);
 
 /// The same for programs: one JSON document with every generation and worker; README describes its keys.
 std::string report_json(const JobOutcome& outcome, const std::optional<RootCause>& root,

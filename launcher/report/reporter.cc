@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 namespace ddprun::launcher {
 namespace {
@@ -25,6 +27,9 @@ void print_to_stderr(std::string_view text) {
 }
 
 bool write_file(const std::string& path, const std::string& text) {
+  // The agent has removed a temporary log directory that held nothing.
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
@@ -62,24 +67,25 @@ std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& genera
 
 void Reporter::generation_ended(const GenerationOutcome& outcome) {
   if (outcome.reason == StopReason::kSucceeded) return;
-  pending_restart_ = render_restart(outcome, root_cause_of(outcome), context_);
+  pending_restart_ = render_restart(outcome, root_cause_of(outcome));
 }
 
 void Reporter::restarting(int next_restart_count, Duration delay) {
   const std::string wait =
       delay > Duration::zero() ? fmt::format(" in {:.1f} s", to_seconds(delay)) : std::string();
-  print_to_stderr(fmt::format("{}  starting all workers again{}: restart {} of {}\n", pending_restart_, wait,
-                              next_restart_count, context_.max_restarts));
+  print_to_stderr(fmt::format("ddprun: {}; starting all workers again{}: restart {} of {}\n",
+                              pending_restart_, wait, next_restart_count, context_.max_restarts));
 }
 
-void Reporter::finish(const JobOutcome& outcome) {
-  if (outcome.exit_code == 0) return;
+std::string Reporter::finish(const JobOutcome& outcome) {
+  if (outcome.exit_code == 0) return {};
   std::optional<RootCause> root;
   if (!outcome.generations.empty()) root = root_cause_of(outcome.generations.back());
   const std::string json = report_json(outcome, root, context_);
   if (!context_.report_file.empty() && !write_file(context_.report_file, json)) context_.report_file.clear();
   print_to_stderr(render_report(outcome, root, context_));
   if (root) propagate_error_file(*root, outcome.exit_code);
+  return context_.report_file;
 }
 
 void Reporter::propagate_error_file(const RootCause& root, int exit_code) const {

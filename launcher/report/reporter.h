@@ -10,7 +10,7 @@
 
 namespace ddprun::launcher {
 
-/// Turns outcomes into what a user reads: a few lines on stderr for every generation that is restarted; at
+/// Turns outcomes into what a user reads: a line on stderr for every generation that is restarted; at
 /// the end of a failed job the report on stderr, report.json in the log directory, and a copy of the root
 /// cause's error file in our own TORCHELASTIC_ERROR_FILE. Construct it before the job starts: it remembers
 /// the machine's state of then.
@@ -21,8 +21,8 @@ class Reporter final : public Observer {
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(int next_restart_count, Duration delay) override;
 
-  /// Reports the end of the job; silent when it succeeded.
-  void finish(const JobOutcome& outcome);
+  /// Reports the end of the job; silent when it succeeded. Returns the path of report.json, or nothing.
+  std::string finish(const JobOutcome& outcome);
 
  private:
   [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation) const;

@@ -105,10 +105,10 @@ TEST_CASE("the first word may be a command of ours") {
 }
 
 TEST_CASE("help and version need no program") {
-  CHECK(parse({"--help"}).value().action == Action::kHelp);
-  CHECK(parse({"-h"}).value().action == Action::kHelp);
-  CHECK(parse({"--nproc-per-node", "rubbish", "--help"}).value().action == Action::kHelp);
-  CHECK(parse({"--version"}).value().action == Action::kVersion);
+  CHECK(parse({"--help"}).value().command == Command::kHelp);
+  CHECK(parse({"-h"}).value().command == Command::kHelp);
+  CHECK(parse({"--nproc-per-node", "rubbish", "--help"}).value().command == Command::kHelp);
+  CHECK(parse({"--version"}).value().command == Command::kVersion);
 }
 
 TEST_CASE("a debugger gets the words that make it pass the program's arguments on") {

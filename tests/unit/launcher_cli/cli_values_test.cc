@@ -44,7 +44,8 @@ TEST_CASE("rendezvous options tolerate stray quotes and blanks") {
 TEST_CASE("a number of nodes may be a range") {
   CHECK(parse_node_range("3").value().highest == 3);
   CHECK(parse_node_range("2:5").value().lowest == 2);
-  for (const char* wrong : {"", "0", "2:1", "1:2:3", "x", "1:"}) CHECK_FALSE(parse_node_range(wrong).has_value());
+  for (const char* wrong : {"", "0", "2:1", "1:2:3", "x", "1:"})
+    CHECK_FALSE(parse_node_range(wrong).has_value());
 }
 
 TEST_CASE("exit codes that forbid a restart may be none") {

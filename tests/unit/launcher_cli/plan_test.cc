@@ -133,7 +133,7 @@ TEST_CASE("logs go below the log directory, under the job's id and something ran
   CHECK(attempt_directory(named, 2) == "/tmp/logs/a_b_abcdefgh/attempt_2");
 
   const Plan temporary = plan(job(), machine(1, 0)).value();
-  CHECK(temporary.log_root == "/tmp/ddprun_abcdefgh/none_abcdefgh");
+  CHECK(temporary.log_root == "/tmp/ddprun_none_abcdefgh");
   CHECK(temporary.log_root_is_temporary);
 
   options.log_dir = "/dev/null";

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What /proc says about a process of this user.
+struct ProcessFacts {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  char state = '?';     ///< R, S, D, T, t, Z
+  std::string command;  ///< short name, as in comm
+  double age_s = 0;
+  std::uint64_t memory = 0;              ///< resident bytes
+  std::vector<std::string> arguments;    ///< argv
+  std::vector<std::string> environment;  ///< as the process was started with
+};
+
+struct WorkerFacts {
+  int rank = 0;
+  int local_rank = 0;
+  pid_t pid = 0;
+  std::string state;  ///< "running", "in disk sleep", "stopped", "ended"
+  double age_s = 0;
+  std::uint64_t memory = 0;
+};
+
+/// A job of this user on this host, put together from what its processes show: nothing is written to disk for
+/// it, so nothing can be stale.
+struct JobFacts {
+  std::string tag;  ///< empty while there is no worker
+  std::string run_id;
+  pid_t launcher = 0;
+  std::string command_line;
+  double age_s = 0;
+  int local_world_size = 0;
+  int world_size = 0;
+  int restart_count = 0;
+  int max_restarts = 0;
+  std::vector<WorkerFacts> workers;  ///< by rank; those that have ended are not among them
+};
+
+/// The jobs among `processes`, the oldest first. Pure. `self` (this `ddprun ps`) is no job.
+std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes, pid_t self);
+
+/// A table for a person; says so when there is no job.
+std::string render_jobs(const std::vector<JobFacts>& jobs);
+
+/// The same as a JSON array.
+std::string jobs_json(const std::vector<JobFacts>& jobs);
+
+/// This user's processes; what vanishes or may not be read meanwhile is left out.
+std::vector<ProcessFacts> read_own_processes();
+
+}  // namespace ddprun::launcher
