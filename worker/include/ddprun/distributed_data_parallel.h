@@ -1,0 +1,215 @@
+#pragma once
+
+#include <ddprun/init.h>
+#include <ddprun/module_view.h>
+#include <ddprun/visit_tensors.h>
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/nn/modules/container/any.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+/// What to do when a backward reaches parameters without a forward through the wrapper since the last one.
+enum class BypassPolicy {
+  kThrow,  ///< an Exception that names the parameter comes out of backward()
+  kAllow,  ///< say nothing; such gradients stay local, as in Python
+};
+
+/// The options of Python's DistributedDataParallel, with its defaults.
+struct DistributedDataParallelOptions {
+  /// Gradients are reduced in buckets of at most so many MiB. Unset: 25, and a first bucket of 1.
+  std::optional<double> bucket_cap_mb;
+  /// Rank 0's buffers (running statistics …) replace everyone's before each forward.
+  bool broadcast_buffers = true;
+  /// Search each graph for parameters that got no part in the outputs. Costs a traversal per step.
+  bool find_unused_parameters = false;
+  /// `grad()` is a view into the bucket: saves one copy of all gradients. Zero them in place, do not reset
+  /// them.
+  bool gradient_as_bucket_view = false;
+  /// The same parameters are used in every step: unused ones are found once, and re-used ones are allowed.
+  bool static_graph = false;
+  /// Verify that all ranks have the same parameters and take over rank 0's values.
+  bool init_sync = true;
+  /// With find_unused_parameters: do not reduce parameters that no rank used. The unused set must be equal
+  /// everywhere.
+  bool skip_all_reduce_unused_params = false;
+  /// Names (as `named_parameters()` and `named_buffers()` give them) that are left alone.
+  std::vector<std::string> ignored;
+  /// Names whose gradients are reduced in one flat buffer, all at once, when the gradient of
+  /// `reduce_delayed_when_ready` is computed; that one must come last in the backward. Both or neither.
+  std::vector<std::string> delay_all_reduce;
+  std::optional<std::string> reduce_delayed_when_ready;
+  BypassPolicy on_bypassed_forward = BypassPolicy::kThrow;
+};
+
+struct JoinOptions {
+  /// Divide gradients by the world size the job began with; otherwise by the number of ranks that still have
+  /// input.
+  bool divide_by_initial_world_size = true;
+  bool enable = true;
+  /// The first rank without input ends the loop on every rank with an Exception.
+  bool throw_on_early_termination = false;
+};
+
+/// A communication hook: reduces one bucket in place of the default all-reduce and promises the averaged
+/// tensor.
+using CommHook = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket& bucket)>;
+
+namespace runtime {
+
+/// Everything of DistributedDataParallel that does not depend on the model's type.
+class ReplicaSync {
+ public:
+  ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
+              DistributedDataParallelOptions options);
+  ~ReplicaSync();
+  ReplicaSync(const ReplicaSync&) = delete;
+  ReplicaSync& operator=(const ReplicaSync&) = delete;
+
+  void before_forward();
+  [[nodiscard]] bool wants_outputs() const;
+  /// `outputs` are the tensors in what forward gave; some may be replaced by a pass-through of themselves.
+  void after_forward(const std::vector<at::Tensor*>& outputs);
+
+  [[nodiscard]] bool gradient_sync() const;
+  void set_gradient_sync(bool on);
+  void join(const std::function<void()>& body, const JoinOptions& options);
+  void register_comm_hook(CommHook hook);
+  void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook);
+  void check_finished();
+  [[nodiscard]] std::vector<at::Tensor> parameters() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+template <class Module>
+decltype(auto) module_of(Module& module) {
+  if constexpr (std::is_same_v<Module, torch::nn::AnyModule>) {
+    return *module.ptr();
+  } else {
+    return *module;
+  }
+}
+
+template <class Module, class... Args>
+auto call_forward(Module& module, Args&&... args) {
+  if constexpr (std::is_same_v<Module, torch::nn::AnyModule>) {
+    return module.forward(std::forward<Args>(args)...);
+  } else if constexpr (requires { module->forward(std::forward<Args>(args)...); }) {
+    return module->forward(std::forward<Args>(args)...);
+  } else {
+    return module(std::forward<Args>(args)...);
+  }
+}
+
+}  // namespace runtime
+
+/// Data parallelism over processes: each rank keeps a replica of the module, and backward averages the
+/// gradients over all ranks, bucket by bucket, overlapping with the computation (c10d::Reducer, the engine of
+/// Python's class).
+///
+///   ddprun::DistributedDataParallel ddp(model, context);   // model: a holder, shared_ptr<Impl>, Sequential,
+///   AnyModule loss(ddp(input), target).backward();                   // call ddp, not model
+///
+/// Order   collective: every rank constructs it with the same parameters in the same order (verified), and
+/// calls
+///         forward and backward equally often. Parameters and buffers of rank 0 replace those of the others.
+/// Device  all parameters on one type of device; several devices of it in one replica are allowed.
+/// Errors  Exception kConfig: nothing to train, mixed device types, parameters that differ between ranks, and
+/// at the
+///         forward after it, parameters that got no gradient, by name.
+/// Threads one thread calls forward; gradient hooks run on autograd's threads.
+/// Source  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
+template <class Module>
+class DistributedDataParallel {
+ public:
+  DistributedDataParallel(Module module, const Context& context, DistributedDataParallelOptions options = {})
+      : DistributedDataParallel(std::move(module), context.process_group(), std::move(options)) {}
+
+  DistributedDataParallel(Module module, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
+                          DistributedDataParallelOptions options = {})
+      : module_(std::move(module)),
+        sync_(std::make_unique<runtime::ReplicaSync>(view_of(runtime::module_of(module_)),
+                                                     std::move(process_group), std::move(options))) {}
+
+  /// For a callable that is no module: its tensors are told by `view`.
+  DistributedDataParallel(Module callable, ModuleView view,
+                          c10::intrusive_ptr<c10d::ProcessGroup> process_group,
+                          DistributedDataParallelOptions options = {})
+      : module_(std::move(callable)),
+        sync_(std::make_unique<runtime::ReplicaSync>(std::move(view), std::move(process_group),
+                                                     std::move(options))) {}
+
+  /// Forwards to the module and prepares the reduction of the backward that follows. The result may be a
+  /// tensor or anything `visit_tensors` knows.
+  template <class... Args>
+  auto forward(Args&&... args) {
+    sync_->before_forward();
+    auto output = runtime::call_forward(module_, std::forward<Args>(args)...);
+    std::vector<at::Tensor*> tensors;
+    if (sync_->wants_outputs())
+      visit_tensors(output, [&](at::Tensor& tensor) { tensors.push_back(&tensor); });
+    sync_->after_forward(tensors);
+    return output;
+  }
+
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return forward(std::forward<Args>(args)...);
+  }
+
+  /// While the guard lives, backwards accumulate locally; the first one after it reduces the sum. The forward
+  /// must be inside as well.
+  class NoSync {
+   public:
+    explicit NoSync(runtime::ReplicaSync& sync) : sync_(sync), before_(sync.gradient_sync()) {
+      sync_.set_gradient_sync(false);
+    }
+    ~NoSync() { sync_.set_gradient_sync(before_); }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    runtime::ReplicaSync& sync_;
+    bool before_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*sync_); }
+
+  /// Runs `body`, this rank's training loop, where ranks may have different numbers of steps: a rank whose
+  /// body has returned shadows the collectives of the others until all are done; then all take over the last
+  /// one's model.
+  void join(const std::function<void()>& body, const JoinOptions& options = {}) {
+    sync_->join(body, options);
+  }
+
+  /// Replaces the all-reduce of each bucket. At most one, before the first backward. See ddprun/comm_hooks.h.
+  void register_comm_hook(CommHook hook) { sync_->register_comm_hook(std::move(hook)); }
+  void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
+    sync_->register_comm_hook(std::move(hook));
+  }
+
+  /// Throws, naming them, if parameters of the last step got no gradient; the next forward does the same.
+  void check_finished() { sync_->check_finished(); }
+
+  /// The parameters whose gradients are averaged, each once, in order: what an optimizer takes.
+  [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }
+
+  [[nodiscard]] Module& module() { return module_; }
+  [[nodiscard]] const Module& module() const { return module_; }
+
+ private:
+  Module module_;
+  std::unique_ptr<runtime::ReplicaSync> sync_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <ddprun/exception.h>
+
+#include <c10/core/Device.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace ddprun {
+
+struct InitOptions {
+  /// "auto", "nccl", "gloo" or "shm". DDPRUN_BACKEND in the environment is used where this says "auto".
+  std::string backend = "auto";
+  /// "auto" (the GPU of this local rank where there is one, else the CPU), "cpu", "cuda" or "cuda:N".
+  std::string device = "auto";
+  /// How long a collective may take, and how long the ranks wait for each other at the start.
+  std::chrono::milliseconds timeout{std::chrono::minutes(30)};
+  /// Receives one line saying which backend was chosen and why. Empty: rank 0 prints it to stderr.
+  std::function<void(const std::string& line)> log;
+};
+
+/// One worker's membership in the job: who it is, and the store and process group it shares with the others.
+///
+/// A cheap handle: copies share one membership, which ends when the last copy goes or `shutdown` is called.
+/// Threads  all members but `shutdown` may be called from any thread.
+class Context {
+ public:
+  [[nodiscard]] int rank() const;                   ///< 0 … world_size-1
+  [[nodiscard]] int local_rank() const;             ///< index on this node
+  [[nodiscard]] int world_size() const;             ///< workers in total
+  [[nodiscard]] int local_world_size() const;       ///< workers on this node
+  [[nodiscard]] int restart_count() const;          ///< how often the launcher has restarted the job
+  [[nodiscard]] bool is_launched() const;           ///< false: started by hand, a world of one
+  [[nodiscard]] const std::string& run_id() const;  ///< the launcher's job id; "none" without one
+  [[nodiscard]] const std::string& log_dir()
+      const;  ///< where the launcher keeps this generation's logs; may be empty
+  [[nodiscard]] const at::Device& device() const;  ///< where this worker's tensors belong
+
+  /// The job's key-value store: a TCPStore client (a HashStore in a world of one).
+  [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const;
+  /// The group of all ranks. Never null, also in a world of one.
+  [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
+  [[nodiscard]] const std::string& backend() const;         ///< "nccl", "gloo" or "shm"
+  [[nodiscard]] const std::string& backend_reason() const;  ///< why that one, as a sentence
+
+  /// Leaves in good order: waits until every rank has come here (at most `InitOptions::timeout`), then closes
+  /// the process group. Collective. Idempotent. Without it the group is closed when the last handle goes.
+  void shutdown();
+
+  struct State;
+  explicit Context(std::shared_ptr<State> state);
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// Joins the job described by the environment that ddprun or torchrun set. A program started by hand is a
+/// world of one and works the same.
+///
+/// Order   collective: every rank calls it once.
+/// Errors  Exception kConfig: a variable is missing or malformed, an unknown backend, nccl without a GPU or
+/// left out of
+///         this build; kUnavailable or kTimeout: the store or a peer cannot be reached.
+Context init(const InitOptions& options = {});
+
+}  // namespace ddprun

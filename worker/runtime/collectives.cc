@@ -1,0 +1,283 @@
+#include <ddprun/collectives.h>
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <cstring>
+#include <map>
+
+namespace ddprun {
+namespace {
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return c10d::ReduceOp::SUM;  // divided afterwards: not every backend has an average
+    case ReduceOp::kProduct:
+      return c10d::ReduceOp::PRODUCT;
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+  }
+  return c10d::ReduceOp::SUM;
+}
+
+std::function<void()> divide_if_average(const Group& group, const at::Tensor& tensor, ReduceOp op) {
+  if (op != ReduceOp::kAverage) return [] {};
+  return [tensor, size = group.size()]() mutable { tensor.div_(size); };
+}
+
+void check_rank(const Group& group, int rank, std::string_view what) {
+  if (rank >= 0 && rank < group.size()) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("{}: rank {} is outside a group of {}", what, rank, group.size()));
+}
+
+void check_count(const Group& group, std::size_t count, std::string_view what) {
+  if (count == static_cast<std::size_t>(group.size())) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("{}: {} tensors given, the group has {} ranks; give one per rank", what, count,
+                              group.size()));
+}
+
+std::vector<at::Tensor> empty_like_each(const Group& group, const at::Tensor& tensor) {
+  std::vector<at::Tensor> tensors;
+  for (int rank = 0; rank < group.size(); ++rank) tensors.push_back(torch::empty_like(tensor));
+  return tensors;
+}
+
+at::Tensor to_tensor(const std::string& bytes, const at::Device& device) {
+  const at::Tensor tensor = torch::empty({static_cast<std::int64_t>(bytes.size())}, torch::kUInt8);
+  if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  return tensor.to(device);
+}
+
+std::string to_bytes(const at::Tensor& tensor) {
+  const at::Tensor local = tensor.cpu().contiguous();
+  if (local.numel() == 0) return {};
+  return {static_cast<const char*>(local.const_data_ptr()), static_cast<std::size_t>(local.numel())};
+}
+
+Pending nothing_to_finish(c10::intrusive_ptr<c10d::Work> work) {
+  return {std::move(work), [] {}};
+}
+
+}  // namespace
+
+void Pending::wait() {
+  if (waited_) return;
+  work_->wait();
+  finish_();
+  waited_ = true;
+}
+
+Pending async_all_reduce(const Group& group, at::Tensor tensor, ReduceOp op) {
+  std::vector<at::Tensor> tensors = {tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = to_c10d(op);
+  return {group.process_group()->allreduce(tensors, options), divide_if_average(group, tensor, op)};
+}
+
+void all_reduce(const Group& group, at::Tensor tensor, ReduceOp op) {
+  async_all_reduce(group, std::move(tensor), op).wait();
+}
+
+Pending async_reduce(const Group& group, at::Tensor tensor, int to_rank, ReduceOp op) {
+  check_rank(group, to_rank, "reduce");
+  std::vector<at::Tensor> tensors = {tensor};
+  c10d::ReduceOptions options;
+  options.reduceOp = to_c10d(op);
+  options.rootRank = to_rank;
+  return {group.process_group()->reduce(tensors, options), divide_if_average(group, tensor, op)};
+}
+
+void reduce(const Group& group, at::Tensor tensor, int to_rank, ReduceOp op) {
+  async_reduce(group, std::move(tensor), to_rank, op).wait();
+}
+
+Pending async_broadcast(const Group& group, at::Tensor tensor, int from_rank) {
+  check_rank(group, from_rank, "broadcast");
+  std::vector<at::Tensor> tensors = {std::move(tensor)};
+  c10d::BroadcastOptions options;
+  options.rootRank = from_rank;
+  return nothing_to_finish(group.process_group()->broadcast(tensors, options));
+}
+
+void broadcast(const Group& group, at::Tensor tensor, int from_rank) {
+  async_broadcast(group, std::move(tensor), from_rank).wait();
+}
+
+Pending async_all_gather(const Group& group, const at::Tensor& tensor, std::vector<at::Tensor> into) {
+  check_count(group, into.size(), "all_gather");
+  std::vector<std::vector<at::Tensor>> outputs = {std::move(into)};
+  std::vector<at::Tensor> inputs = {tensor};
+  return nothing_to_finish(group.process_group()->allgather(outputs, inputs));
+}
+
+std::vector<at::Tensor> all_gather(const Group& group, const at::Tensor& tensor) {
+  std::vector<at::Tensor> into = empty_like_each(group, tensor);
+  async_all_gather(group, tensor, into).wait();
+  return into;
+}
+
+std::vector<at::Tensor> all_gather_ragged(const Group& group, const at::Tensor& tensor) {
+  // First the shapes, in vectors of one length: number of dimensions, then the sizes.
+  constexpr std::int64_t kMaxDimensions = 15;
+  if (tensor.dim() > kMaxDimensions) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("all_gather_ragged: the tensor has {} dimensions, at most {} can be "
+                                "gathered; flatten it",
+                                tensor.dim(), kMaxDimensions));
+  }
+  at::Tensor shape = torch::zeros({kMaxDimensions + 1}, torch::kInt64);
+  shape[0] = tensor.dim();
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) shape[d + 1] = tensor.size(d);
+  const std::vector<at::Tensor> shapes = all_gather(group, shape.to(collective_device(group)));
+
+  std::vector<std::vector<std::int64_t>> sizes;
+  std::int64_t longest = 0;
+  for (const at::Tensor& remote : shapes) {
+    const at::Tensor local = remote.cpu();
+    const auto* numbers = local.const_data_ptr<std::int64_t>();
+    sizes.emplace_back(numbers + 1, numbers + 1 + numbers[0]);
+    std::int64_t count = 1;
+    for (const std::int64_t size : sizes.back()) count *= size;
+    longest = std::max(longest, count);
+  }
+  at::Tensor padded = torch::zeros({longest}, tensor.options().requires_grad(false));
+  padded.narrow(0, 0, tensor.numel()).copy_(tensor.detach().reshape({-1}));
+  std::vector<at::Tensor> gathered = all_gather(group, padded);
+  for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : sizes[rank]) count *= size;
+    gathered[rank] = gathered[rank].narrow(0, 0, count).reshape(sizes[rank]).clone();
+  }
+  return gathered;
+}
+
+std::vector<at::Tensor> gather(const Group& group, const at::Tensor& tensor, int to_rank) {
+  check_rank(group, to_rank, "gather");
+  std::vector<std::vector<at::Tensor>> outputs;
+  if (group.rank() == to_rank) outputs.push_back(empty_like_each(group, tensor));
+  std::vector<at::Tensor> inputs = {tensor};
+  c10d::GatherOptions options;
+  options.rootRank = to_rank;
+  group.process_group()->gather(outputs, inputs, options)->wait();
+  return outputs.empty() ? std::vector<at::Tensor>{} : outputs.front();
+}
+
+void scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, int from_rank) {
+  check_rank(group, from_rank, "scatter");
+  std::vector<std::vector<at::Tensor>> inputs;
+  if (group.rank() == from_rank) {
+    check_count(group, pieces.size(), "scatter");
+    inputs.push_back(pieces);
+  }
+  std::vector<at::Tensor> outputs = {std::move(into)};
+  c10d::ScatterOptions options;
+  options.rootRank = from_rank;
+  group.process_group()->scatter(outputs, inputs, options)->wait();
+}
+
+void reduce_scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, ReduceOp op) {
+  check_count(group, pieces.size(), "reduce_scatter");
+  std::vector<at::Tensor> outputs = {into};
+  std::vector<std::vector<at::Tensor>> inputs = {pieces};
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = to_c10d(op);
+  group.process_group()->reduce_scatter(outputs, inputs, options)->wait();
+  divide_if_average(group, into, op)();
+}
+
+void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vector<at::Tensor>& pieces) {
+  check_count(group, into.size(), "all_to_all");
+  check_count(group, pieces.size(), "all_to_all");
+  // Not every backend has an all-to-all of lists; all of them send and receive.
+  const auto self = static_cast<std::size_t>(group.rank());
+  into[self].copy_(pieces[self]);
+  std::vector<Pending> pending;
+  for (int distance = 1; distance < group.size(); ++distance) {
+    const int to = (group.rank() + distance) % group.size();
+    const int from = (group.rank() - distance + group.size()) % group.size();
+    pending.push_back(async_send(group, pieces[static_cast<std::size_t>(to)], to));
+    pending.push_back(async_receive(group, into[static_cast<std::size_t>(from)], from));
+  }
+  for (Pending& one : pending) one.wait();
+}
+
+void barrier(const Group& group) { group.process_group()->barrier()->wait(); }
+
+Pending async_send(const Group& group, const at::Tensor& tensor, int to_rank, int tag) {
+  check_rank(group, to_rank, "send");
+  std::vector<at::Tensor> tensors = {tensor};
+  return nothing_to_finish(group.process_group()->send(tensors, to_rank, tag));
+}
+
+Pending async_receive(const Group& group, at::Tensor into, int from_rank, int tag) {
+  check_rank(group, from_rank, "receive");
+  std::vector<at::Tensor> tensors = {std::move(into)};
+  return nothing_to_finish(group.process_group()->recv(tensors, from_rank, tag));
+}
+
+void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag) {
+  async_send(group, tensor, to_rank, tag).wait();
+}
+
+void receive(const Group& group, at::Tensor into, int from_rank, int tag) {
+  async_receive(group, std::move(into), from_rank, tag).wait();
+}
+
+std::string broadcast_bytes(const Group& group, const std::string& bytes, int from_rank) {
+  check_rank(group, from_rank, "broadcast_bytes");
+  const at::Device device = collective_device(group);
+  at::Tensor size = torch::full({1}, static_cast<std::int64_t>(bytes.size()), torch::kInt64).to(device);
+  broadcast(group, size, from_rank);
+  const auto count = size.item<std::int64_t>();
+  if (count == 0) return {};
+  at::Tensor data = group.rank() == from_rank
+                        ? to_tensor(bytes, device)
+                        : torch::empty({count}, at::TensorOptions(torch::kUInt8).device(device));
+  broadcast(group, data, from_rank);
+  return to_bytes(data);
+}
+
+std::vector<std::string> all_gather_bytes(const Group& group, const std::string& bytes) {
+  std::vector<std::string> all;
+  for (const at::Tensor& tensor : all_gather_ragged(group, to_tensor(bytes, collective_device(group)))) {
+    all.push_back(to_bytes(tensor));
+  }
+  return all;
+}
+
+void average_parameters(const Group& group, const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  std::map<std::pair<std::string, c10::ScalarType>, std::vector<at::Tensor>> by_kind;
+  for (const at::Tensor& parameter : parameters) {
+    by_kind[{parameter.device().str(), parameter.scalar_type()}].push_back(parameter.detach());
+  }
+  for (auto& [kind, tensors] : by_kind) {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& tensor : tensors) flat.push_back(tensor.reshape({-1}));
+    const at::Tensor all = torch::cat(flat);
+    all_reduce(group, all, ReduceOp::kAverage);
+    std::int64_t offset = 0;
+    for (at::Tensor& tensor : tensors) {
+      tensor.copy_(all.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+      offset += tensor.numel();
+    }
+  }
+}
+
+at::Device collective_device(const Group& group) {
+  const auto types = group.process_group()->getDeviceTypes();
+  for (const at::Device& device : types) {
+    if (device.is_cpu()) return device;
+  }
+  const c10::DeviceType type = types.empty() ? c10::DeviceType::CPU : types.front().type();
+  if (type == c10::DeviceType::CPU) return {type};
+  return c10::impl::VirtualGuardImpl(type).getDevice();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,70 @@
+#include "worker/runtime/ddp/bypass_watch.h"
+
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/torch.h>
+
+namespace ddprun::runtime {
+
+struct BypassWatch::Watched {
+  std::string name;
+  std::shared_ptr<torch::autograd::Node> accumulator;
+  std::uintptr_t hook = 0;
+  int accumulated = 0;
+};
+
+BypassWatch::BypassWatch(const std::vector<std::pair<std::string, at::Tensor>>& parameters, Repeats repeats)
+    : repeats_(repeats) {
+  using torch::autograd::utils::LambdaPostHook;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    auto watched = std::make_unique<Watched>();
+    watched->name = parameters[i].first;
+    watched->accumulator = torch::autograd::impl::grad_accumulator(parameters[i].second);
+    watched->hook = watched->accumulator->add_post_hook(std::make_unique<LambdaPostHook>(
+        [this, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+          accumulated(i);
+          return outputs;
+        }));
+    watched_.push_back(std::move(watched));
+  }
+}
+
+BypassWatch::~BypassWatch() {
+  for (const auto& watched : watched_) watched->accumulator->del_post_hook(watched->hook);
+}
+
+void BypassWatch::forward_ran(Gradients gradients) {
+  if (gradients == Gradients::kAccumulatedLocally) {
+    ++permitted_;
+    return;
+  }
+  permitted_ = 1;
+  for (const auto& watched : watched_) watched->accumulated = 0;
+}
+
+std::vector<std::string> BypassWatch::without_gradient() const {
+  std::vector<std::string> names;
+  for (const auto& watched : watched_) {
+    if (watched->accumulated == 0) names.push_back(watched->name);
+  }
+  return names.size() == watched_.size() ? std::vector<std::string>{} : names;
+}
+
+void BypassWatch::accumulated(std::size_t index) {
+  Watched& watched = *watched_[index];
+  ++watched.accumulated;
+  const bool is_covered =
+      permitted_ > 0 && (repeats_ == Repeats::kAllowed || watched.accumulated <= permitted_);
+  if (is_covered) return;
+  throw Exception(
+      ErrorCode::kUsage,
+      fmt::format(
+          "DistributedDataParallel: backward reached parameter \"{}\" {} time(s), but the wrapper's "
+          "forward ran {} time(s) since the last reduction, so this gradient would stay on this rank; "
+          "call the DistributedDataParallel object, not the module inside it, in every step",
+          watched.name, watched.accumulated, permitted_));
+}
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun::runtime {
+
+/// Notices a backward that no wrapped forward prepared: the classic mistake of calling the model in place of
+/// the wrapper, after which gradients silently stay local.
+///
+/// Counts, for each parameter, how often its gradient was accumulated since the last synchronising forward;
+/// each forward permits one accumulation. Threads  `forward_ran` on the training thread; the hooks on
+/// autograd's, of which each device has its own.
+class BypassWatch {
+ public:
+  enum class Repeats { kForbidden, kAllowed };  ///< may one forward be followed by several accumulations?
+
+  BypassWatch(const std::vector<std::pair<std::string, at::Tensor>>& parameters, Repeats repeats);
+  ~BypassWatch();
+  BypassWatch(const BypassWatch&) = delete;
+  BypassWatch& operator=(const BypassWatch&) = delete;
+
+  enum class Gradients { kReduced, kAccumulatedLocally };
+  void forward_ran(Gradients gradients);
+
+  /// Names of the parameters that got no gradient since the last reducing forward; empty if none got any
+  /// (then there was no backward).
+  [[nodiscard]] std::vector<std::string> without_gradient() const;
+
+ private:
+  struct Watched;
+  void accumulated(std::size_t index);
+
+  std::vector<std::unique_ptr<Watched>> watched_;
+  int permitted_ = 0;
+  Repeats repeats_;
+};
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,120 @@
+// Uneven inputs. A rank whose input ended shadows every collective that the others still make, with zeros,
+// until all have ended; the protocol is that of Python's Join, so that its order of collectives is written
+// down once here:
+//
+//   active rank, each forward                         joined rank, each round
+//   1  all-reduce a one ("I am active")               the same with a zero: 0 in all = everyone joined
+//   2  (throwing mode) all-reduce a zero              a one, then both sides throw
+//   3  broadcast of rebuilt bucket indices, once      the same
+//   4  buffers: agree on a rank, broadcast            the same, never a candidate
+//   5  all-reduce "I will reduce in this backward"    a zero; if nobody does, the round ends here
+//   6  backward: one reduction per bucket             the same on zero buckets
+//   7  find_unused: all-reduce of the used map        zeros
+#include "worker/runtime/ddp/replica_state.h"
+#include <ddprun/collectives.h>
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+
+namespace ddprun::runtime {
+namespace {
+
+constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;
+constexpr int kSkewWorthAWarning = 1000;
+
+double sum_over_ranks(const Group& group, const at::Device& device, double mine) {
+  const at::Tensor value = torch::full({1}, mine, at::TensorOptions(device));
+  all_reduce(group, value);
+  return value.item<double>();
+}
+
+}  // namespace
+
+void ReplicaSync::State::notify_joined_ranks() {
+  std::vector<at::Tensor> ones = {torch::ones({1}, at::TensorOptions(device))};
+  auto work = group.process_group()->allreduce(ones);
+  if (join->throw_on_early_termination && sum_over_ranks(group, device, 0) != 0) {
+    throw Exception(ErrorCode::kUsage,
+                    fmt::format("DistributedDataParallel: at least one rank has no more input, and join "
+                                "was asked to throw then; rank {} still had some",
+                                group.rank()));
+  }
+  reducer->set_forward_pass_work_handle(std::move(work), join->divide_by_initial_world_size);
+}
+
+void ReplicaSync::State::tell_joined_ranks_about_sync() {
+  std::vector<at::Tensor> flag = {torch::full({1}, gradient_sync ? 1.0 : 0.0, at::TensorOptions(device))};
+  group.process_group()->allreduce(flag)->wait();
+}
+
+int ReplicaSync::State::agree_on_rank(bool is_candidate) const {
+  const at::Tensor candidate = torch::full({1}, std::int64_t{is_candidate ? group.rank() : -1},
+                                           at::TensorOptions(torch::kInt64).device(device));
+  all_reduce(group, candidate, ReduceOp::kMax);
+  return static_cast<int>(candidate.item<std::int64_t>());
+}
+
+void ReplicaSync::State::shadow_one_step() {
+  if (reducer->should_rebuild_buckets()) rebuild_buckets();
+  if (will_sync_buffers()) sync_buffers(agree_on_rank(false));
+  forward_sync = sum_over_ranks(group, device, 0) != 0;
+  if (!forward_sync) return;
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> reductions;
+  for (c10d::GradBucket& bucket : reducer->get_grad_buckets(/*return_zero_tensors=*/true)) {
+    reductions.push_back(reducer->run_comm_hook(bucket));
+  }
+  for (const auto& reduction : reductions) reduction->waitAndThrow();
+  if (options.find_unused_parameters) {
+    std::vector<at::Tensor> used = {reducer->get_local_used_map_on_device()};
+    used.front().zero_();
+    group.process_group()->allreduce(used)->wait();
+  }
+  reducer->push_rebuilt_params_for_all_indices();
+}
+
+void ReplicaSync::State::shadow_until_all_joined() {
+  bool is_last = true;
+  for (int steps = 0; sum_over_ranks(group, device, 0) != 0; ++steps) {
+    if (join->throw_on_early_termination) {
+      sum_over_ranks(group, device, 1);
+      throw Exception(
+          ErrorCode::kUsage,
+          fmt::format("DistributedDataParallel: rank {} has no more input, and join was asked to throw then",
+                      group.rank()));
+    }
+    if (steps == kSkewWorthAWarning) {
+      fmt::print(stderr,
+                 "ddprun: rank {} ran out of input {} steps before the others; a better sharding would train "
+                 "faster\n",
+                 group.rank(), steps);
+    }
+    shadow_one_step();
+    is_last = false;
+  }
+  const int source = agree_on_rank(is_last);
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : view.parameters) {
+    if (!is_ignored(parameter.name)) tensors.push_back(parameter.tensor.detach());
+  }
+  if (options.broadcast_buffers) {
+    for (const auto& [name, buffer] : buffers) tensors.push_back(buffer.detach());
+  }
+  c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes, source);
+}
+
+void ReplicaSync::join(const std::function<void()>& body, const JoinOptions& join_options) {
+  if (!join_options.enable || state_->reducer == nullptr) return body();
+  state_->join = join_options;
+  try {
+    body();
+    state_->shadow_until_all_joined();
+  } catch (...) {
+    state_->join.reset();
+    throw;
+  }
+  state_->join.reset();
+}
+
+}  // namespace ddprun::runtime

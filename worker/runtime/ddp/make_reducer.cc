@@ -1,0 +1,61 @@
+#include "worker/runtime/ddp/make_reducer.h"
+
+#include "worker/runtime/shm/make_backend.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace ddprun::runtime {
+namespace {
+
+struct BucketLimits {
+  std::vector<std::size_t> initial;
+  std::int64_t first = 0;
+  std::int64_t others = 0;
+};
+
+BucketLimits limits_of(const DistributedDataParallelOptions& options) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  BucketLimits limits;
+  limits.others = options.bucket_cap_mb ? static_cast<std::int64_t>(*options.bucket_cap_mb * kMiB)
+                                        : std::int64_t{c10d::kDefaultBucketBytesCap};
+  limits.first = options.bucket_cap_mb ? limits.others : std::int64_t{c10d::kDefaultFirstBucketBytes};
+  if (options.static_graph || !options.find_unused_parameters) {
+    // Before the first backward the order of gradients is unknown: one bucket cannot be reduced too early.
+    limits.initial = {std::numeric_limits<std::int64_t>::max()};
+  } else if (options.bucket_cap_mb) {
+    limits.initial = {static_cast<std::size_t>(limits.others)};
+  } else {
+    limits.initial = {static_cast<std::size_t>(limits.first), static_cast<std::size_t>(limits.others)};
+  }
+  return limits;
+}
+
+}  // namespace
+
+std::unique_ptr<c10d::Reducer> make_reducer(const std::vector<ModuleView::Parameter>& parameters,
+                                            const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                                            const DistributedDataParallelOptions& options) {
+  std::vector<at::Tensor> tensors;
+  std::vector<bool> sparse;
+  std::unordered_map<std::size_t, std::string> names;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    tensors.push_back(parameters[i].tensor);
+    sparse.push_back(parameters[i].has_sparse_gradient);
+    names[i] = parameters[i].name;
+  }
+  const BucketLimits limits = limits_of(options);
+  auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(tensors, limits.initial, sparse);
+  // Gradients come about in the reverse of the order in which parameters are used.
+  std::reverse(buckets.begin(), buckets.end());
+  const BucketAllocationScope buckets_in_shared_memory(*process_group);
+  return std::make_unique<c10d::Reducer>(
+      std::move(tensors), std::move(buckets), process_group, std::move(sparse), limits.others,
+      options.find_unused_parameters, options.gradient_as_bucket_view, std::move(names), limits.first,
+      options.skip_all_reduce_unused_params,
+      /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
+}
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "worker/runtime/ddp/bypass_watch.h"
+#include "worker/runtime/ddp/delayed_reduction.h"
+#include <ddprun/distributed_data_parallel.h>
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+namespace ddprun::runtime {
+
+struct ReplicaSync::State {
+  ModuleView view;
+  Group group;
+  DistributedDataParallelOptions options;
+  std::vector<ModuleView::Parameter> reduced;  ///< those whose gradients the reducer averages
+  std::vector<NamedTensor> buffers;            ///< as they were at the last synchronisation
+  at::Device device{at::kCPU};
+  std::unique_ptr<DelayedReduction> delayed;
+  std::unique_ptr<BypassWatch> watch;      ///< null when bypassing is allowed
+  std::unique_ptr<c10d::Reducer> reducer;  ///< null when every reduction is delayed
+  bool gradient_sync = true;
+  /// False after a step that reduced nothing: buffers cannot have diverged in a way that matters yet.
+  bool forward_sync = true;
+  bool has_queued_static_reduction = false;
+  bool has_comm_hook = false;
+  std::optional<JoinOptions> join;  ///< inside join()
+
+  [[nodiscard]] bool is_ignored(const std::string& name) const;
+  [[nodiscard]] bool will_sync_buffers() const;
+  void sync_buffers(int from_rank);
+  void rebuild_buckets();
+  /// Runs something of the reducer and renames its complaint about missing gradients.
+  template <class Function>
+  auto guarded(Function&& function);
+  [[noreturn]] void complain_about_missing_gradients() const;
+
+  // join(), in join.cc
+  void notify_joined_ranks();
+  void tell_joined_ranks_about_sync();
+  [[nodiscard]] int agree_on_rank(bool is_candidate) const;
+  void shadow_one_step();
+  void shadow_until_all_joined();
+};
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,266 @@
+#include "worker/runtime/ddp/make_reducer.h"
+#include "worker/runtime/ddp/output_sink.h"
+#include "worker/runtime/ddp/replica_check.h"
+#include "worker/runtime/ddp/replica_state.h"
+#include "worker/runtime/shm/make_backend.h"
+#include <ddprun/collectives.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <set>
+
+namespace ddprun::runtime {
+namespace {
+
+constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;  // Python's broadcast_bucket_size
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Exception(ErrorCode::kConfig, "DistributedDataParallel: " + why);
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+const ModuleView::Parameter& find_parameter(const ModuleView& view, const std::string& name,
+                                            std::string_view option) {
+  for (const auto& parameter : view.parameters) {
+    if (parameter.name == name) return parameter;
+  }
+  refuse(fmt::format("{} names \"{}\", and the model has no parameter of that name", option, name));
+}
+
+void check_names(const ModuleView& view, const DistributedDataParallelOptions& options) {
+  const std::vector<NamedTensor> buffers = view.buffers ? view.buffers() : std::vector<NamedTensor>{};
+  for (const std::string& name : options.ignored) {
+    const bool is_buffer =
+        std::any_of(buffers.begin(), buffers.end(), [&](const auto& b) { return b.first == name; });
+    if (!is_buffer) find_parameter(view, name, "option ignored");
+  }
+  if (options.delay_all_reduce.empty() == options.reduce_delayed_when_ready.has_value()) {
+    refuse("options delay_all_reduce and reduce_delayed_when_ready go together; set both or neither");
+  }
+}
+
+// All on one type of device; returns the device of the first.
+at::Device common_device(const std::vector<ModuleView::Parameter>& parameters) {
+  std::set<std::string> types;
+  for (const auto& parameter : parameters)
+    types.insert(c10::DeviceTypeName(parameter.tensor.device().type(), true));
+  if (types.size() > 1) {
+    refuse(fmt::format(
+        "the parameters are on devices of several types ({}); move the module to one type of device",
+        fmt::join(types, ", ")));
+  }
+  return parameters.front().tensor.device();
+}
+
+void check_bucket_cap(const DistributedDataParallelOptions& options) {
+  if (options.bucket_cap_mb && *options.bucket_cap_mb <= 0) {
+    refuse(fmt::format("bucket_cap_mb is {}; expected a number above 0 (MiB)", *options.bucket_cap_mb));
+  }
+}
+
+void broadcast_everything(const ReplicaSync::State& state) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : state.view.parameters) {
+    if (!state.is_ignored(parameter.name)) tensors.push_back(parameter.tensor.detach());
+  }
+  if (state.options.broadcast_buffers) {
+    for (const auto& [name, buffer] : state.buffers) tensors.push_back(buffer.detach());
+  }
+  if (!tensors.empty()) c10d::broadcast_coalesced(state.group.process_group(), tensors, kBroadcastBytes, 0);
+}
+
+std::vector<NamedTensor> synced_buffers(const ReplicaSync::State& state) {
+  std::vector<NamedTensor> buffers = state.view.buffers ? state.view.buffers() : std::vector<NamedTensor>{};
+  std::erase_if(buffers,
+                [&](const NamedTensor& buffer) { return contains(state.options.ignored, buffer.first); });
+  return buffers;
+}
+
+class FunctionHook final : public c10d::CppCommHookInterface<CommHook> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    return state_(bucket);
+  }
+};
+
+}  // namespace
+
+bool ReplicaSync::State::is_ignored(const std::string& name) const {
+  return contains(options.ignored, name) || contains(options.delay_all_reduce, name);
+}
+
+bool ReplicaSync::State::will_sync_buffers() const {
+  return forward_sync && options.broadcast_buffers && !buffers.empty();
+}
+
+void ReplicaSync::State::sync_buffers(int from_rank) {
+  const at::NoGradGuard no_grad;
+  buffers = synced_buffers(*this);
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, buffer] : buffers) tensors.push_back(buffer);
+  c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes, from_rank);
+}
+
+void ReplicaSync::State::complain_about_missing_gradients() const {
+  const std::vector<std::string> names = watch->without_gradient();
+  throw Exception(ErrorCode::kUsage,
+                  fmt::format("DistributedDataParallel: the last backward gave no gradient to {} of {} "
+                              "parameters on rank {}: {}; they "
+                              "took no part in the loss. Use all outputs of forward in the loss, or set "
+                              "find_unused_parameters if the "
+                              "model leaves parameters out on purpose",
+                              names.size(), reduced.size(), group.rank(), fmt::join(names, ", ")));
+}
+
+template <class Function>
+auto ReplicaSync::State::guarded(Function&& function) {
+  try {
+    return function();
+  } catch (const c10::Error& error) {
+    const bool is_unfinished =
+        std::string_view(error.what()).find("have finished reduction") != std::string_view::npos;
+    if (!is_unfinished || watch == nullptr) throw;
+  }
+  complain_about_missing_gradients();
+}
+
+void ReplicaSync::State::rebuild_buckets() {
+  const BucketAllocationScope buckets_in_shared_memory(*group.process_group());
+  guarded([&] { return reducer->rebuild_buckets(); });
+}
+
+ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
+                         DistributedDataParallelOptions options)
+    : state_(std::make_unique<State>(State{.view = std::move(view),
+                                           .group = Group(std::move(process_group)),
+                                           .options = std::move(options)})) {
+  State& state = *state_;
+  check_bucket_cap(state.options);
+  check_names(state.view, state.options);
+  std::vector<ModuleView::Parameter> delayed;
+  for (const auto& parameter : state.view.parameters) {
+    if (!parameter.tensor.defined() || !parameter.tensor.requires_grad()) continue;
+    if (contains(state.options.delay_all_reduce, parameter.name)) {
+      delayed.push_back(parameter);
+    } else if (!contains(state.options.ignored, parameter.name)) {
+      state.reduced.push_back(parameter);
+    }
+  }
+  if (state.reduced.empty() && delayed.empty()) {
+    refuse(fmt::format(
+        "none of the model's {} parameters requires a gradient; there is nothing to train in parallel",
+        state.view.parameters.size()));
+  }
+  state.device = common_device(state.reduced.empty() ? delayed : state.reduced);
+  state.buffers = synced_buffers(state);
+  if (!delayed.empty()) {
+    const at::Tensor& trigger = find_parameter(state.view, *state.options.reduce_delayed_when_ready,
+                                               "option reduce_delayed_when_ready")
+                                    .tensor;
+    state.delayed = std::make_unique<DelayedReduction>(state.group, delayed, trigger);
+  }
+  if (state.options.init_sync) {
+    verify_replicas(state.group, state.reduced);
+    broadcast_everything(state);
+  }
+  if (state.reduced.empty()) return;
+  if (state.options.on_bypassed_forward == BypassPolicy::kThrow) {
+    std::vector<std::pair<std::string, at::Tensor>> named;
+    for (const auto& parameter : state.reduced) named.emplace_back(parameter.name, parameter.tensor);
+    state.watch =
+        std::make_unique<BypassWatch>(named, state.options.static_graph ? BypassWatch::Repeats::kAllowed
+                                                                        : BypassWatch::Repeats::kForbidden);
+  }
+  state.reducer = make_reducer(state.reduced, state.group.process_group(), state.options);
+  if (state.options.static_graph) state.reducer->set_static_graph();
+}
+
+ReplicaSync::~ReplicaSync() = default;
+
+void ReplicaSync::before_forward() {
+  State& state = *state_;
+  if (state.reducer == nullptr) return;
+  const bool with_gradients = at::GradMode::is_enabled();
+  if (with_gradients && state.gradient_sync) state.reducer->prepare_for_forward();
+  if (state.join) state.notify_joined_ranks();
+  if (with_gradients && state.reducer->should_rebuild_buckets()) {
+    state.rebuild_buckets();
+  }
+  if (state.will_sync_buffers()) state.sync_buffers(state.join ? state.agree_on_rank(true) : 0);
+  if (state.join) state.tell_joined_ranks_about_sync();
+}
+
+bool ReplicaSync::wants_outputs() const {
+  const State& state = *state_;
+  if (state.reducer == nullptr) return false;
+  return state.options.static_graph ? !state.has_queued_static_reduction
+                                    : state.options.find_unused_parameters;
+}
+
+void ReplicaSync::after_forward(const std::vector<at::Tensor*>& outputs) {
+  State& state = *state_;
+  if (state.delayed) state.delayed->attach_gradients();
+  if (state.reducer == nullptr) return;
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor* output : outputs) tensors.push_back(*output);
+  const bool with_gradients = at::GradMode::is_enabled();
+  if (with_gradients && state.gradient_sync) {
+    state.forward_sync = true;
+    const bool search = state.options.find_unused_parameters && !state.options.static_graph;
+    state.guarded([&] { state.reducer->prepare_for_backward(search ? tensors : std::vector<at::Tensor>{}); });
+  } else {
+    state.forward_sync = false;
+  }
+  if (with_gradients && state.watch) {
+    state.watch->forward_ran(state.gradient_sync ? BypassWatch::Gradients::kReduced
+                                                 : BypassWatch::Gradients::kAccumulatedLocally);
+  }
+  if (!wants_outputs()) return;
+  const std::vector<at::Tensor> replaced = pass_through_sink(tensors, [&state] {
+    if (!state.options.static_graph || state.has_queued_static_reduction) return;
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [&state] { state.reducer->delay_all_reduce(); });
+    state.has_queued_static_reduction = true;
+  });
+  for (std::size_t i = 0; i < outputs.size(); ++i) *outputs[i] = replaced[i];
+}
+
+bool ReplicaSync::gradient_sync() const { return state_->gradient_sync; }
+
+void ReplicaSync::set_gradient_sync(bool on) { state_->gradient_sync = on; }
+
+void ReplicaSync::register_comm_hook(CommHook hook) {
+  register_comm_hook(std::make_unique<FunctionHook>(std::move(hook)));
+}
+
+void ReplicaSync::register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
+  if (state_->reducer == nullptr)
+    refuse("a communication hook has nothing to do: every parameter's reduction is delayed");
+  if (state_->has_comm_hook) refuse("a communication hook is registered already; there can be one");
+  state_->reducer->register_comm_hook(std::move(hook));
+  state_->has_comm_hook = true;
+}
+
+void ReplicaSync::check_finished() {
+  if (state_->reducer == nullptr) return;
+  state_->guarded([&] { state_->reducer->check_finalized(); });
+}
+
+std::vector<at::Tensor> ReplicaSync::parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : state_->view.parameters) {
+    if (parameter.tensor.requires_grad() && !contains(state_->options.ignored, parameter.name)) {
+      tensors.push_back(parameter.tensor);
+    }
+  }
+  return tensors;
+}
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,21 @@
+// The only file that sees CUDA or NCCL. Built into libddprun_nccl.so where their headers are.
+#include "worker/runtime/gpu/plugin_entry.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace ddprun::runtime {
+
+int ddprun_gpu_count() { return c10::cuda::device_count(); }
+
+c10d::Backend* ddprun_make_nccl_backend(const BackendRequest* request, int gpu) {
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(gpu));
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = request->timeout;
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(request->store, request->rank,
+                                                             request->world_size, options);
+  return backend.release();
+}
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,63 @@
+#include "worker/runtime/gpu/plugin.h"
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/env_contract.h"
+#include "worker/runtime/gpu/plugin_entry.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+namespace ddprun::runtime {
+namespace {
+
+constexpr const char* kPluginName = "libddprun_nccl.so";
+
+// The folder of the library (or program) that holds this function.
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&is_gpu_plugin_built), &info) == 0) return {};
+  return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+// dlopen counts references and is thread-safe, so that opening again is a look-up; it is never closed,
+// because libtorch keeps what it registered.
+void* open_handle() {
+  const std::filesystem::path path = own_folder() / kPluginName;
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
+}  // namespace
+
+bool is_gpu_plugin_built() {
+  std::error_code ignored;
+  return std::filesystem::exists(own_folder() / kPluginName, ignored);
+}
+
+bool may_have_gpu() {
+  const auto visible = process_env(env_name::kCudaVisibleDevices);
+  if (visible && (visible->empty() || *visible == "-1")) return false;
+  std::error_code ignored;
+  return std::filesystem::exists("/dev/nvidiactl", ignored) || std::filesystem::exists("/dev/dxg", ignored);
+}
+
+int open_gpu_plugin(std::string* why) {
+  void* handle = open_handle();
+  if (handle == nullptr) {
+    *why = dlerror();
+    return 0;
+  }
+  const auto count = reinterpret_cast<GpuCountFunction>(dlsym(handle, "ddprun_gpu_count"));
+  DDPRUN_CHECK(count != nullptr, "libddprun_nccl.so is of another build: it lacks ddprun_gpu_count");
+  return count();
+}
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request, int gpu) {
+  void* handle = open_handle();
+  DDPRUN_CHECK(handle != nullptr, "make_nccl_backend comes after open_gpu_plugin");
+  const auto make = reinterpret_cast<MakeNcclBackendFunction>(dlsym(handle, "ddprun_make_nccl_backend"));
+  DDPRUN_CHECK(make != nullptr, "libddprun_nccl.so is of another build: it lacks ddprun_make_nccl_backend");
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(make(&request, gpu));
+}
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "worker/runtime/process_group/backend_request.h"
+
+namespace ddprun::runtime {
+
+/// Everything that links CUDA and NCCL lives in libddprun_nccl.so, beside libddprun.so, and is opened when a
+/// GPU is first wanted: a CPU job maps none of those libraries. It must be opened before anything asks
+/// libtorch for a GPU, since libtorch remembers the answer.
+
+/// True if this build has the shared object.
+bool is_gpu_plugin_built();
+
+/// True where the machine shows the device files of a GPU and CUDA_VISIBLE_DEVICES does not hide them all.
+/// Cheap; opens nothing.
+bool may_have_gpu();
+
+/// Opens the shared object (once) and returns how many GPUs libtorch can use; 0 without any, or where it
+/// cannot be opened: then `why` says why.
+int open_gpu_plugin(std::string* why);
+
+/// libtorch's nccl backend on GPU `gpu`. The plug-in must be open.
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request, int gpu);
+
+}  // namespace ddprun::runtime

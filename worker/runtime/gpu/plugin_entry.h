@@ -1,0 +1,17 @@
+#pragma once
+
+#include "worker/runtime/process_group/backend_request.h"
+
+namespace ddprun::runtime {
+
+/// What libddprun_nccl.so exports, found by dlsym under these names.
+extern "C" {
+int ddprun_gpu_count();
+/// A new reference to the backend, for intrusive_ptr::reclaim.
+c10d::Backend* ddprun_make_nccl_backend(const ddprun::runtime::BackendRequest* request, int gpu);
+}
+
+using GpuCountFunction = decltype(&ddprun_gpu_count);
+using MakeNcclBackendFunction = decltype(&ddprun_make_nccl_backend);
+
+}  // namespace ddprun::runtime

@@ -1,0 +1,117 @@
+#include "rendezvous/base/env_contract.h"
+#include "worker/runtime/gpu/plugin.h"
+#include "worker/runtime/process_group/join_world.h"
+#include "worker/runtime/process_group/placement.h"
+#include "worker/runtime/throw_error.h"
+#include <ddprun/init.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/torch.h>
+
+#include <cstdio>
+
+namespace ddprun {
+
+struct Context::State {
+  WorkerEnv env;
+  bool is_launched = false;
+  std::string log_dir;
+  runtime::Placement placement;
+  std::string backend;
+  at::Device device{at::kCPU};
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  bool is_shut_down = false;
+};
+
+namespace {
+
+using runtime::Placement;
+using runtime::PlacementFacts;
+using runtime::PlacementRequest;
+
+PlacementRequest request_of(const InitOptions& options) {
+  PlacementRequest request{.backend = options.backend, .device = options.device};
+  if (request.backend == "auto") request.backend = process_env(env_name::kBackend).value_or("auto");
+  if (request.backend.empty()) request.backend = "auto";
+  return request;
+}
+
+Placement place(const PlacementRequest& request, const WorkerEnv& env) {
+  PlacementFacts facts{.nccl_is_built = runtime::is_gpu_plugin_built(),
+                       .local_rank = env.local_rank.value(),
+                       .local_world_size = env.local_world_size.value(),
+                       .world_size = env.world_size.value()};
+  std::string why_no_gpu;
+  if (facts.nccl_is_built && !runtime::wants_no_gpu(request) && runtime::may_have_gpu()) {
+    facts.gpu_count = runtime::open_gpu_plugin(&why_no_gpu);
+  }
+  const Result<Placement> placement = runtime::choose_placement(request, facts);
+  if (!placement) runtime::throw_error(placement.error().with("init"));
+  Placement chosen = *placement;
+  if (!why_no_gpu.empty()) chosen.reason += fmt::format(" (GPUs are not used: {})", why_no_gpu);
+  return chosen;
+}
+
+void report(const Context::State& state, const InitOptions& options) {
+  const std::string line =
+      fmt::format("backend {} on {} ({})", state.backend, state.device.str(), state.placement.reason);
+  if (options.log) {
+    options.log(line);
+  } else if (state.env.rank.value() == 0 && state.is_launched) {
+    fmt::print(stderr, "ddprun: {}\n", line);
+  }
+}
+
+}  // namespace
+
+Context init(const InitOptions& options) {
+  auto state = std::make_shared<Context::State>();
+  state->is_launched = is_launched(process_env);
+  if (state->is_launched) {
+    Result<WorkerEnv> env = parse_worker_env(process_env);
+    if (!env) runtime::throw_error(env.error().with("init"));
+    state->env = *env;
+  }
+  state->log_dir = process_env(env_name::kLogDir).value_or("");
+  state->placement = place(request_of(options), state->env);
+  if (state->placement.gpu >= 0) {
+    state->device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(state->placement.gpu));
+  }
+  if (state->is_launched) {
+    state->store = runtime::connect_store(state->env, options.timeout);
+  } else {
+    state->store = c10::make_intrusive<c10d::HashStore>();
+  }
+  state->process_group =
+      runtime::make_process_group(state->store, state->env, state->placement, options.timeout);
+  state->backend = std::string(to_string(state->placement.backend));
+  report(*state, options);
+  return Context(std::move(state));
+}
+
+Context::Context(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+int Context::rank() const { return state_->env.rank.value(); }
+int Context::local_rank() const { return state_->env.local_rank.value(); }
+int Context::world_size() const { return state_->env.world_size.value(); }
+int Context::local_world_size() const { return state_->env.local_world_size.value(); }
+int Context::restart_count() const { return state_->env.restart_count; }
+bool Context::is_launched() const { return state_->is_launched; }
+const std::string& Context::run_id() const { return state_->env.run_id; }
+const std::string& Context::log_dir() const { return state_->log_dir; }
+const at::Device& Context::device() const { return state_->device; }
+const c10::intrusive_ptr<c10d::Store>& Context::store() const { return state_->store; }
+const c10::intrusive_ptr<c10d::ProcessGroup>& Context::process_group() const { return state_->process_group; }
+const std::string& Context::backend() const { return state_->backend; }
+const std::string& Context::backend_reason() const { return state_->placement.reason; }
+
+void Context::shutdown() {
+  if (state_->is_shut_down) return;
+  state_->is_shut_down = true;
+  if (world_size() > 1) state_->process_group->barrier()->wait();
+  state_->process_group->shutdown();
+}
+
+}  // namespace ddprun

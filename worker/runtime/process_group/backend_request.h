@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+
+namespace ddprun::runtime {
+
+/// What every c10d backend is made from.
+struct BackendRequest {
+  c10::intrusive_ptr<c10d::Store> store;  ///< keys of this group only
+  int rank = 0;
+  int world_size = 1;
+  /// All ranks are on this host.
+  bool one_host = true;
+  std::chrono::milliseconds timeout{};
+};
+
+}  // namespace ddprun::runtime

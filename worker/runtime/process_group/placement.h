@@ -1,0 +1,45 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+
+#include <string>
+#include <string_view>
+
+namespace ddprun::runtime {
+
+enum class BackendKind { kNccl, kGloo, kShm };
+
+std::string_view to_string(BackendKind kind);
+
+struct PlacementRequest {
+  std::string backend = "auto";  ///< "auto", "nccl", "gloo", "shm"
+  std::string device = "auto";   ///< "auto", "cpu", "cuda", "cuda:N"
+};
+
+/// What the decision rests on.
+struct PlacementFacts {
+  int gpu_count = 0;          ///< GPUs that this process can use
+  bool nccl_is_built = true;  ///< this build has libddprun_nccl.so
+  int local_rank = 0;
+  int local_world_size = 1;
+  int world_size = 1;
+};
+
+struct Placement {
+  BackendKind backend = BackendKind::kGloo;
+  int gpu = -1;        ///< index of the GPU, -1 for the CPU
+  std::string reason;  ///< a sentence: why this backend
+  /// gloo will do where this backend cannot be had.
+  bool may_fall_back = false;
+};
+
+/// Chooses backend and device. Pure. The same request gives every rank of a job the same backend.
+/// Errors  kConfig: an unknown word, nccl without a GPU or left out of this build, more nccl ranks than GPUs,
+/// a GPU
+///         that is not there, shm across hosts or on a GPU.
+Result<Placement> choose_placement(const PlacementRequest& request, const PlacementFacts& facts);
+
+/// True where the request cannot end on a GPU, so that nobody needs to look for one.
+bool wants_no_gpu(const PlacementRequest& request);
+
+}  // namespace ddprun::runtime
