@@ -1,0 +1,37 @@
+"""What the matrix trains. A case with a tolerance says why it cannot be equal."""
+
+
+def case(model, optimizer, *, ddp=None, steps=20, batch=8, accumulate=1, uneven=False, worlds=(1, 2, 3, 4),
+         tolerance=0.0, why=""):
+    return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "steps": steps, "batch": batch,
+            "accumulate": accumulate, "uneven": uneven, "worlds": worlds, "tolerance": tolerance, "why": why}
+
+
+SGD = {"kind": "sgd", "lr": 0.1}
+MOMENTUM = {"kind": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4}
+NESTEROV = {"kind": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}
+ADAM = {"kind": "adam", "lr": 1e-3, "weight_decay": 1e-2}
+ADAMW = {"kind": "adamw", "lr": 1e-3, "weight_decay": 1e-2}
+
+CASES = {
+    "mlp, sgd with momentum": case("mlp", MOMENTUM),
+    "mlp, sgd with nesterov": case("mlp", NESTEROV),
+    "mlp, adam": case("mlp", ADAM),
+    "mlp, adamw": case("mlp", ADAMW),
+    "conv + batch-norm, sgd with momentum": case("conv_bn", MOMENTUM),
+    "conv + batch-norm, adamw": case("conv_bn", ADAMW),
+    "conv + batch-norm, own buffers": case("conv_bn", MOMENTUM, ddp={"broadcast_buffers": False}),
+    "embedding with sparse gradients, stock sgd": case("embedding", {"kind": "stock_sgd", "lr": 0.1}),
+    "tied weights, sgd with momentum": case("tied", MOMENTUM),
+    "tied weights, adam": case("tied", ADAM),
+    "unused parameters, find_unused": case("unused", MOMENTUM, ddp={"find_unused_parameters": True}),
+    "unused parameters, static graph": case("unused", ADAMW, ddp={"static_graph": True}),
+    "transformer, adamw": case("transformer", ADAMW),
+    "transformer, sgd with momentum": case("transformer", MOMENTUM),
+    "accumulation of 4 under no_sync": case("mlp", MOMENTUM, accumulate=4),
+    "many buckets (1 KiB)": case("transformer", MOMENTUM, ddp={"bucket_cap_mb": 0.001}),
+    "gradients as bucket views": case("transformer", ADAMW, ddp={"gradient_as_bucket_view": True}),
+    "static graph": case("transformer", MOMENTUM, ddp={"static_graph": True}),
+    "join, uneven inputs": case("conv_bn", MOMENTUM, uneven=True),
+    "join, uneven inputs, find_unused": case("unused", MOMENTUM, uneven=True, ddp={"find_unused_parameters": True}),
+}

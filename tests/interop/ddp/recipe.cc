@@ -1,0 +1,127 @@
+#include "tests/interop/ddp/recipe.h"
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+namespace ddprun::interop {
+namespace {
+
+std::string read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<torch::Tensor> all_tensors(const torch::nn::Module& module) {
+  const ModuleView view = view_of(module);
+  std::vector<torch::Tensor> tensors;
+  for (const auto& parameter : view.parameters) tensors.push_back(parameter.tensor.detach());
+  for (const auto& [name, buffer] : view.buffers()) tensors.push_back(buffer);
+  return tensors;
+}
+
+std::vector<std::int64_t> with_rows(std::int64_t rows, const nlohmann::json& shape) {
+  std::vector<std::int64_t> sizes = {rows};
+  for (const auto& size : shape) sizes.push_back(size.get<std::int64_t>());
+  return sizes;
+}
+
+DistributedDataParallelOptions options_of(const nlohmann::json& json) {
+  DistributedDataParallelOptions options;
+  if (json.contains("bucket_cap_mb")) options.bucket_cap_mb = json.at("bucket_cap_mb").get<double>();
+  options.find_unused_parameters = json.value("find_unused_parameters", false);
+  options.static_graph = json.value("static_graph", false);
+  options.gradient_as_bucket_view = json.value("gradient_as_bucket_view", false);
+  options.broadcast_buffers = json.value("broadcast_buffers", true);
+  return options;
+}
+
+}  // namespace
+
+Recipe load_recipe(const std::string& folder) {
+  const auto json = nlohmann::json::parse(read_bytes(folder + "/case.json"));
+  return {.json = json,
+          .model = json.at("model"),
+          .steps = json.at("steps"),
+          .batch = json.at("batch"),
+          .accumulate = json.at("accumulate"),
+          .uneven = json.value("uneven", false),
+          .options = options_of(json.at("ddp"))};
+}
+
+void load_tensors(torch::nn::Module& module, const std::string& path) {
+  const torch::NoGradGuard no_grad;
+  const std::string bytes = read_bytes(path);
+  std::size_t offset = 0;
+  for (torch::Tensor& tensor : all_tensors(module)) {
+    tensor.copy_(
+        torch::from_blob(const_cast<char*>(bytes.data()) + offset, tensor.sizes(), tensor.options()));
+    offset += tensor.nbytes();
+  }
+  if (offset != bytes.size()) throw std::runtime_error(path + " is of another model");
+}
+
+void save_tensors(const torch::nn::Module& module, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  for (const torch::Tensor& tensor : all_tensors(module)) {
+    const torch::Tensor local = tensor.contiguous();
+    file.write(static_cast<const char*>(local.const_data_ptr()),
+               static_cast<std::streamsize>(local.nbytes()));
+  }
+}
+
+Batches::Batches(const std::string& folder, const Recipe& recipe, int rank, int world)
+    : batch_(recipe.batch), rank_(rank), world_(world) {
+  const std::int64_t rows = recipe.json.at("rows");
+  const auto dtype = recipe.json.at("words").is_null() ? torch::kFloat32 : torch::kInt64;
+  const std::string inputs = read_bytes(folder + "/inputs.bin");
+  const std::string targets = read_bytes(folder + "/targets.bin");
+  inputs_ =
+      torch::from_blob(const_cast<char*>(inputs.data()), with_rows(rows, recipe.json.at("shape")), dtype)
+          .clone();
+  targets_ = torch::from_blob(const_cast<char*>(targets.data()), {rows}, torch::kInt64).clone();
+}
+
+std::pair<torch::Tensor, torch::Tensor> Batches::at(std::int64_t forward) const {
+  const std::int64_t first = (forward * world_ + rank_) * batch_;
+  return {inputs_.narrow(0, first, batch_), targets_.narrow(0, first, batch_)};
+}
+
+Stepper::Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters) {
+  const auto& json = recipe.json.at("optimizer");
+  const std::string kind = json.at("kind");
+  const double lr = json.at("lr");
+  const double decay = json.value("weight_decay", 0.0);
+  if (kind == "stock_sgd") {
+    stock_ = std::make_unique<torch::optim::SGD>(std::move(parameters), torch::optim::SGDOptions(lr));
+  } else if (kind == "sgd") {
+    fused_ = std::make_unique<FusedSgd>(std::move(parameters),
+                                        FusedSgdOptions{.lr = lr,
+                                                        .momentum = json.value("momentum", 0.0),
+                                                        .weight_decay = decay,
+                                                        .nesterov = json.value("nesterov", false)});
+  } else {
+    fused_ = std::make_unique<FusedAdam>(
+        std::move(parameters),
+        FusedAdamOptions{.lr = lr, .weight_decay = decay, .decoupled_weight_decay = kind == "adamw"});
+  }
+}
+
+void Stepper::step() {
+  if (fused_) {
+    fused_->step();
+  } else {
+    stock_->step();
+  }
+}
+
+void Stepper::zero_grad() {
+  if (fused_) {
+    fused_->zero_grad();
+  } else {
+    stock_->zero_grad(/*set_to_none=*/false);
+  }
+}
+
+}  // namespace ddprun::interop

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "tests/interop/ddp/models.h"
+#include <ddprun/distributed_data_parallel.h>
+#include <ddprun/optim.h>
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace ddprun::interop {
+
+/// What both sides do in one case of the matrix; read from case.json, which matrix.py writes.
+struct Recipe {
+  nlohmann::json json;
+  std::string model;
+  std::int64_t steps = 20;
+  std::int64_t batch = 8;       ///< samples per rank and forward
+  std::int64_t accumulate = 1;  ///< forwards per step, all but the last under no_sync
+  bool uneven = false;          ///< rank r leaves out its last r steps, under join
+  DistributedDataParallelOptions options;
+};
+
+Recipe load_recipe(const std::string& folder);
+
+/// Parameters (a tied one once), then buffers, in order, as raw bytes.
+void load_tensors(torch::nn::Module& module, const std::string& path);
+void save_tensors(const torch::nn::Module& module, const std::string& path);
+
+/// The case's inputs and targets: sample i of forward f of rank r is entry f*world*batch + r*batch + i.
+class Batches {
+ public:
+  Batches(const std::string& folder, const Recipe& recipe, int rank, int world);
+  [[nodiscard]] std::pair<torch::Tensor, torch::Tensor> at(std::int64_t forward) const;
+
+ private:
+  torch::Tensor inputs_, targets_;
+  std::int64_t batch_, rank_, world_;
+};
+
+/// The optimizer of the case: a fused one, or "stock_sgd", libtorch's own.
+class Stepper {
+ public:
+  Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters);
+  void step();
+  void zero_grad();
+
+ private:
+  std::unique_ptr<FusedOptimizer> fused_;
+  std::unique_ptr<torch::optim::SGD> stock_;
+};
+
+}  // namespace ddprun::interop

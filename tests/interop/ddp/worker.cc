@@ -1,0 +1,67 @@
+// One C++ rank of the interop matrix: `interop_ddp_worker FOLDER…` trains the case in each folder with
+// ddprun::DistributedDataParallel and writes this rank's final parameters and buffers there as raw bytes.
+#include "tests/interop/ddp/models.h"
+#include "tests/interop/ddp/recipe.h"
+#include <ddprun/distributed_data_parallel.h>
+#include <ddprun/init.h>
+
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+namespace ddprun::interop {
+namespace {
+
+using Ddp = DistributedDataParallel<std::shared_ptr<Model>>;
+
+void train_one_step(Ddp& ddp, Stepper& optimizer, const Recipe& recipe, const Batches& batches,
+                    std::int64_t step) {
+  for (std::int64_t micro = 0; micro < recipe.accumulate; ++micro) {
+    const auto [input, target] = batches.at(step * recipe.accumulate + micro);
+    const auto forward_backward = [&] {
+      const torch::Tensor loss = torch::cross_entropy_loss(ddp(input), target);
+      (loss / static_cast<double>(recipe.accumulate)).backward();
+    };
+    if (micro + 1 < recipe.accumulate) {
+      const auto guard = ddp.no_sync();
+      forward_backward();
+    } else {
+      forward_backward();
+    }
+  }
+  optimizer.step();
+  optimizer.zero_grad();
+}
+
+void run_case(const Context& context, const std::string& folder) {
+  const Recipe recipe = load_recipe(folder);
+  const auto model = make_model(recipe.model);
+  load_tensors(*model, folder + "/init.bin");
+  Ddp ddp(model, context, recipe.options);
+  Stepper optimizer(recipe, ddp.parameters());
+  const Batches batches(folder, recipe, context.rank(), context.world_size());
+  const std::int64_t steps = recipe.steps - (recipe.uneven ? context.rank() : 0);
+  const auto loop = [&] {
+    for (std::int64_t step = 0; step < steps; ++step) train_one_step(ddp, optimizer, recipe, batches, step);
+  };
+  if (recipe.uneven) {
+    ddp.join(loop);
+  } else {
+    loop();
+  }
+  save_tensors(*model, folder + "/cpp_" + std::to_string(context.rank()) + ".bin");
+}
+
+}  // namespace
+}  // namespace ddprun::interop
+
+int main(int argc, char** argv) try {
+  torch::set_num_threads(1);
+  ddprun::Context context = ddprun::init({.device = "cpu"});
+  for (int i = 1; i < argc; ++i) ddprun::interop::run_case(context, argv[i]);
+  context.shutdown();
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "interop_ddp_worker: %s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,91 @@
+#include "tests/support/catch.h"
+#include <ddprun/distributed_sampler.h>
+#include <ddprun/exception.h>
+
+#include <set>
+
+namespace ddprun {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+Indices shard(std::int64_t n, DistributedSamplerOptions options) {
+  return DistributedSampler(n, options).indices();
+}
+
+TEST_CASE("randperm gives Python's permutation") {
+  CHECK(python_randperm(10, 0) == Indices{4, 1, 7, 5, 3, 9, 0, 8, 6, 2});
+  CHECK(python_randperm(0, 0).empty());
+  CHECK(python_randperm(1, 5) == Indices{0});
+}
+
+TEST_CASE("shards are Python's, padded by repeating from the start") {
+  CHECK(shard(10, {.world_size = 4, .rank = 0}) == Indices{4, 3, 6});
+  CHECK(shard(10, {.world_size = 4, .rank = 1}) == Indices{1, 9, 2});
+  CHECK(shard(10, {.world_size = 4, .rank = 2}) == Indices{7, 0, 4});
+  CHECK(shard(10, {.world_size = 4, .rank = 3}) == Indices{5, 8, 1});
+  CHECK(shard(10, {.world_size = 2, .rank = 0}) == Indices{4, 7, 3, 0, 6});
+  CHECK(shard(10, {.world_size = 2, .rank = 1}) == Indices{1, 5, 9, 8, 2});
+}
+
+TEST_CASE("drop_last cuts the tail") {
+  CHECK(shard(10, {.world_size = 4, .rank = 0, .drop_last = true}) == Indices{4, 3});
+  CHECK(shard(10, {.world_size = 4, .rank = 3, .drop_last = true}) == Indices{5, 8});
+}
+
+TEST_CASE("a data set smaller than the world is repeated whole") {
+  CHECK(shard(2, {.world_size = 5, .rank = 4, .shuffle = false}) == Indices{0});
+  CHECK(shard(3, {.world_size = 8, .rank = 7, .shuffle = false}) == Indices{1});
+  CHECK(shard(0, {.world_size = 2, .rank = 0}).empty());
+}
+
+TEST_CASE("an epoch has an order of its own, the same on every rank") {
+  DistributedSampler sampler(100, {.world_size = 3, .rank = 1, .seed = 7});
+  const Indices first = sampler.indices();
+  sampler.set_epoch(1);
+  CHECK(sampler.indices() != first);
+  CHECK(sampler.global_indices() == DistributedSampler([] {
+                                      DistributedSampler other(100, {.world_size = 3, .rank = 2, .seed = 7});
+                                      other.set_epoch(1);
+                                      return other;
+                                    }())
+                                        .global_indices());
+  sampler.set_epoch(0);
+  CHECK(sampler.indices() == first);
+}
+
+TEST_CASE("the shards of an epoch cover the data set") {
+  std::set<std::int64_t> seen;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const auto index : shard(100, {.world_size = 3, .rank = rank})) seen.insert(index);
+  }
+  CHECK(seen.size() == 100);
+}
+
+TEST_CASE("resuming at a sample leaves out those before it, in this epoch only") {
+  DistributedSampler sampler(10, {.world_size = 2, .rank = 0});
+  sampler.start_at(3);
+  CHECK(sampler.indices() == Indices{0, 6});
+  sampler.set_epoch(1);
+  CHECK(sampler.indices().size() == 5);
+}
+
+TEST_CASE("impossible arguments are named") {
+  const auto message = [](auto&& action) -> std::string {
+    try {
+      action();
+    } catch (const Exception& error) {
+      CHECK(error.code() == ErrorCode::kConfig);
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  CHECK(message([] { DistributedSampler(10, {.world_size = 2, .rank = 2}); }) ==
+        "distributed sampler: rank 2 is outside a world of 2; give rank and world_size of the same context");
+  CHECK(message([] { DistributedSampler(-1, {}); }) == "distributed sampler: data set size -1 is negative");
+  CHECK(message([] { DistributedSampler(10, {}).start_at(11); }) ==
+        "distributed sampler: cannot start at sample 11 of rank 0; it has 10 samples in an epoch");
+}
+
+}  // namespace
+}  // namespace ddprun
