@@ -1,16 +1,19 @@
 #include "launcher/agent/agent.h"
 
 #include "launcher/agent/console_log.h"
+#include "launcher/agent/coordinated_rounds.h"
+#include "launcher/agent/local_rounds.h"
 #include "launcher/agent/supervisor.h"
 #include "launcher/process/child.h"
 #include "launcher/process/guard.h"
+#include "launcher/process/job_sweep.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/output.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/signals.h"
 #include "launcher/process/spawn.h"
 #include "rendezvous/base/check.h"
-#include "rendezvous/store/server.h"
+#include "rendezvous/base/exit_codes.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -114,7 +117,7 @@ struct RunningWorker {
 };
 
 // Executes what the supervisor decides. Everything happens on one thread, in the order of the event queue.
-class Agent {
+class Agent final : RoundSource::Listener {
  public:
   Agent(const Plan& plan, const AgentDeps& deps)
       : plan_(plan),
@@ -131,7 +134,20 @@ class Agent {
 
  private:
   Result<void> prepare();
-  Result<void> open_store();
+
+  // What the rendezvous says.
+  void round_closed(const RoundInfo& round) override;
+  void round_failed(const Error& error) override { raise({.kind = EventKind::kRoundFailed, .error = error}); }
+  void waiting(const std::string& text) override { output_.say(text); }
+  void peer_failed(const std::string& why, int exit_code) override {
+    raise({.kind = EventKind::kPeerFailed, .exit_code = exit_code, .text = why});
+  }
+  void lease_lost(const std::string& why) override {
+    raise({.kind = EventKind::kLeaseLost, .exit_code = exit_code::kTempFail, .text = why});
+  }
+  void job_ended(int exit_code, const std::string& why) override {
+    raise({.kind = EventKind::kJobEnded, .exit_code = exit_code, .text = why});
+  }
 
   // Events in, actions out.
   void raise(Event event);
@@ -140,6 +156,7 @@ class Agent {
 
   // Actions.
   void join_round(int restart_count);
+  void publish_failure(const Action& action);
   void start_generation();
   void spawn_some();
   bool spawn_one(RunningWorker& worker);
@@ -173,7 +190,7 @@ class Agent {
   Supervisor supervisor_;
   rlimit open_files_{};
   std::unique_ptr<SignalSource> signals_;
-  std::unique_ptr<store::StoreServer> store_;
+  std::unique_ptr<RoundSource> rounds_;
   std::optional<Guard> guard_;
   LeftoverSweep leftovers_;
   std::array<boost::asio::steady_timer, 4> timers_;
@@ -184,7 +201,6 @@ class Agent {
   bool reap_again_ = false;
   bool is_finished_ = false;
   RoundInfo round_;
-  std::uint32_t next_generation_ = 0;
   std::vector<std::unique_ptr<RunningWorker>> workers_;
   std::size_t next_to_spawn_ = 0;
   GenerationOutcome generation_;
@@ -218,16 +234,10 @@ Result<void> Agent::prepare() {
     if (!made)
       return Error(ErrorCode::kConfig, made.error().message() + "; choose another place with --log-dir");
   }
-  return open_store();
-}
-
-Result<void> Agent::open_store() {
-  store::StoreServerOptions options;
-  options.host = plan_.master_addr;
-  options.port = plan_.master_port;
-  Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io_, options, *logger_);
-  if (!store) return store.error();
-  store_ = std::move(*store);
+  const auto open_rounds = plan_.options.max_nodes > 1 ? CoordinatedRounds::open : LocalRounds::open;
+  Result<std::unique_ptr<RoundSource>> rounds = open_rounds(io_, plan_, *this, *logger_);
+  if (!rounds) return rounds.error();
+  rounds_ = std::move(*rounds);
   return ok();
 }
 
@@ -248,12 +258,13 @@ void Agent::carry_out(const Step& step) {
     if (step.is_loud) {
       output_.say(step.story);
     } else {
-      logger_->debug("{}->{}: {}", to_string(step.from), to_string(step.to), step.story);
+      logger_->info("{}->{}: {}", to_string(step.from), to_string(step.to), step.story);
     }
   }
-  const bool stops = supervisor_.reason() != StopReason::kSucceeded &&
-                     (step.to == State::kDraining || step.to == State::kSweeping) &&
-                     (step.from == State::kStarting || step.from == State::kRunning);
+  const bool stops =
+      supervisor_.reason() != StopReason::kSucceeded &&
+      (step.to == State::kDraining || step.to == State::kKilling || step.to == State::kSweeping) &&
+      (step.from == State::kStarting || step.from == State::kRunning);
   if (stops) deps_.observer.stopping(round_, supervisor_.reason(), supervisor_.why());
   for (const Action& action : step.actions) carry_out(action);
 }
@@ -269,9 +280,9 @@ void Agent::carry_out(const Action& action) {
     case ActionKind::kSetDeadline:
       return set_deadline(action.deadline, action.at);
     case ActionKind::kPublishFailure:
-      return;
+      return publish_failure(action);
     case ActionKind::kPublishSuccess:
-      return raise({.kind = EventKind::kJobComplete});
+      return rounds_->report_success();
     case ActionKind::kSweep:
       return sweep();
     case ActionKind::kNameStuck:
@@ -281,13 +292,30 @@ void Agent::carry_out(const Action& action) {
   }
 }
 
-void Agent::join_round(int restart_count) {
-  if (restart_count > 0) deps_.observer.restarting(restart_count, supervisor_.decision().delay);
-  round_ = single_node_round(plan_, store_->port());
-  round_.generation = Generation(next_generation_++);
-  round_.restart_count = restart_count;
-  store_->begin_generation();
-  raise({.kind = EventKind::kRoundClosed, .restart_count = restart_count, .base_rank = round_.base_rank});
+void Agent::join_round(int restart_count) { rounds_->join(restart_count); }
+
+void Agent::round_closed(const RoundInfo& round) {
+  round_ = round;
+  if (round.restart_count > 0) deps_.observer.restarting(round.restart_count, supervisor_.decision().delay);
+  raise(
+      {.kind = EventKind::kRoundClosed, .restart_count = round.restart_count, .base_rank = round.base_rank});
+}
+
+void Agent::publish_failure(const Action& action) {
+  NodeFailure failure;
+  failure.reason = supervisor_.reason();
+  failure.why = action.text;
+  failure.exit_code = action.exit_code;
+  failure.signal = supervisor_.stop_signal();
+  if (const std::optional<LocalRank> guilty = supervisor_.root_cause()) {
+    RunningWorker& running = worker(*guilty);
+    failure.worker = running.outcome;
+    if (running.streams) {
+      running.streams->drain();
+      failure.worker.stderr_tail = running.streams->stderr_tail();
+    }
+  }
+  rounds_->report_failure(failure);
 }
 
 void Agent::start_generation() {
@@ -510,6 +538,7 @@ void Agent::close_generation(std::vector<std::string> leftovers) {
   }
   generation_.ended_at = clock_.now();
   generation_.leftovers = std::move(leftovers);
+  remove_job_segments(plan_.job_tag);
   if (plan_.log_root_is_temporary) remove_empty_directories(generation_.log_dir);
   deps_.observer.generation_ended(generation_);
   outcome_.generations.push_back(std::move(generation_));
@@ -533,7 +562,7 @@ void Agent::finish(int exit_code) {
   const std::string& refusal = supervisor_.decision().why;
   outcome_.why = refusal.empty() ? supervisor_.why() : refusal;
   for (boost::asio::steady_timer& timer : timers_) timer.cancel();
-  store_->close();
+  rounds_->close();
   if (!output_.has_backlog()) return close_all();
   output_.set_on_empty([this] {
     if (!output_.has_backlog()) close_all();

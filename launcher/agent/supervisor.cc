@@ -93,17 +93,18 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kRendezvous,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kRendezvous,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
+    {S::kRendezvous,               E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kLoud},
 
     {S::kStarting,                 E::kWorkerSpawned, T::is_last_spawn,      S::kRunning,   &Do::note_spawned,           Volume::kQuiet},
     {S::kStarting,                 E::kWorkerSpawned, kAlways,               S::kStarting,  &Do::note_spawned,           Volume::kQuiet},
-    {S::kStarting,                 E::kSpawnFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_spawn,         Volume::kLoud},
+    {S::kStarting,                 E::kSpawnFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_spawn,         Volume::kQuiet},
     {S::kStarting,                 E::kSpawnFailed,   kAlways,               S::kDraining,  &Do::stop_for_spawn,         Volume::kLoud},
     {S::kStarting,                 E::kWorkerExited,  T::succeeded,          S::kStarting,  &Do::note_exit,              Volume::kQuiet},
 
     {S::kRunning,                  E::kWorkerExited,  T::last_succeeded,     S::kSweeping,  &Do::note_last_success,      Volume::kQuiet},
     {S::kRunning,                  E::kWorkerExited,  T::succeeded,          S::kRunning,   &Do::note_exit,              Volume::kQuiet},
 
-    {{S::kStarting, S::kRunning},  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::stop_for_exit,          Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::stop_for_exit,          Volume::kQuiet},
     {{S::kStarting, S::kRunning},  E::kWorkerExited,  kAlways,               S::kDraining,  &Do::stop_for_exit,          Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kSignal,        T::none_alive,         S::kSweeping,  &Do::stop_for_signal,        Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kSignal,        kAlways,               S::kDraining,  &Do::stop_for_signal,        Volume::kLoud},
@@ -113,6 +114,10 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {{S::kStarting, S::kRunning},  E::kPeerFailed,    kAlways,               S::kDraining,  &Do::stop_for_peer,          Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kRoundFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_round,         Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kRoundFailed,   kAlways,               S::kDraining,  &Do::stop_for_round,         Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kJobEnded,      T::none_alive,         S::kSweeping,  &Do::stop_for_job_end,       Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kJobEnded,      kAlways,               S::kDraining,  &Do::stop_for_job_end,       Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kLeaseLost,     T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
+    {{S::kStarting, S::kRunning},  E::kLeaseLost,     kAlways,               S::kKilling,   &Do::kill_for_lease,         Volume::kLoud},
 
     {S::kDraining,                 E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::note_last_consequence,  Volume::kQuiet},
     {S::kDraining,                 E::kWorkerExited,  kAlways,               S::kDraining,  &Do::note_consequence,       Volume::kQuiet},
@@ -120,22 +125,27 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kDraining,                 E::kSignal,        T::is_second_interrupt, S::kKilling,  &Do::kill,                   Volume::kLoud},
     {S::kDraining,                 E::kSignal,        kAlways,               S::kDraining,  &Do::note_signal,            Volume::kLoud},
     {S::kDraining,                 E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::note_job_timeout,       Volume::kQuiet},
+    {S::kDraining,                 E::kJobEnded,      kAlways,               S::kDraining,  &Do::note_job_end,           Volume::kQuiet},
+    {S::kDraining,                 E::kLeaseLost,     kAlways,               S::kKilling,   &Do::kill_for_lease,         Volume::kLoud},
 
     {S::kKilling,                  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::note_last_consequence,  Volume::kQuiet},
     {S::kKilling,                  E::kWorkerExited,  kAlways,               S::kKilling,   &Do::note_consequence,       Volume::kQuiet},
     {S::kKilling,                  E::kReapOver,      kAlways,               S::kSweeping,  &Do::give_up_on_stuck,       Volume::kLoud},
     {S::kKilling,                  E::kSignal,        kAlways,               S::kKilling,   &Do::note_signal,            Volume::kQuiet},
     {S::kKilling,                  E::kJobTimeOver,   kAlways,               S::kKilling,   &Do::note_job_timeout,       Volume::kQuiet},
+    {S::kKilling,                  E::kJobEnded,      kAlways,               S::kKilling,   &Do::note_job_end,           Volume::kQuiet},
 
     {S::kSweeping,                 E::kSwept,         T::all_well,           S::kWaiting,   &Do::publish_success,        Volume::kQuiet},
-    {S::kSweeping,                 E::kSwept,         T::restarts_now,       S::kRendezvous, &Do::join_again,            Volume::kLoud},
-    {S::kSweeping,                 E::kSwept,         T::restarts_later,     S::kRestarting, &Do::wait_before_restart,   Volume::kLoud},
+    {S::kSweeping,                 E::kSwept,         T::restarts_now,       S::kRendezvous, &Do::join_again,            Volume::kQuiet},
+    {S::kSweeping,                 E::kSwept,         T::restarts_later,     S::kRestarting, &Do::wait_before_restart,   Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         kAlways,               S::kDone,      &Do::finish,                 Volume::kQuiet},
     {S::kSweeping,                 E::kWorkerExited,  kAlways,               S::kSweeping,  &Do::note_consequence,       Volume::kQuiet},
     {S::kSweeping,                 E::kSignal,        kAlways,               S::kSweeping,  &Do::note_signal,            Volume::kQuiet},
     {S::kSweeping,                 E::kJobTimeOver,   kAlways,               S::kSweeping,  &Do::note_job_timeout,       Volume::kQuiet},
+    {S::kSweeping,                 E::kJobEnded,      kAlways,               S::kSweeping,  &Do::note_job_end,           Volume::kQuiet},
 
-    {S::kWaiting,                  E::kJobComplete,   kAlways,               S::kDone,      &Do::finish,                 Volume::kQuiet},
+    {S::kWaiting,                  E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
+    {S::kWaiting,                  E::kLeaseLost,     kAlways,               S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
     {S::kWaiting,                  E::kPeerFailed,    kAlways,               S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
     {S::kWaiting,                  E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kWaiting,                  E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
@@ -145,6 +155,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kRestarting,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kRestarting,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
     {S::kRestarting,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
+    {S::kRestarting,               E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kLoud},
 };
 
 constexpr auto kIgnored = TableEntry::Kind::kIgnored;
@@ -158,7 +169,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kRendezvous,                                       E::kSpawnFailed,   kBug,     kNotAsked},
     {S::kRendezvous,                                       E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
     {S::kRendezvous,                                       E::kPeerFailed,    kIgnored, "it belongs to a round we are not in"},
-    {S::kRendezvous,                                       E::kJobComplete,   kIgnored, "it belongs to a round we are not in"},
+    {S::kRendezvous,                                       E::kLeaseLost,     kIgnored, kNoWorkers},
     {S::kRendezvous,                                       E::kSwept,         kBug,     kNotAsked},
     {S::kRendezvous,                                       E::kGraceOver,     kIgnored, kLateTimer},
     {S::kRendezvous,                                       E::kReapOver,      kIgnored, kLateTimer},
@@ -167,7 +178,6 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {{S::kStarting, S::kRunning},                          E::kRoundClosed,   kBug,     "we are in a round"},
     {S::kRunning,                                          E::kWorkerSpawned, kBug,     kNotAsked},
     {S::kRunning,                                          E::kSpawnFailed,   kBug,     kNotAsked},
-    {{S::kStarting, S::kRunning},                          E::kJobComplete,   kBug,     "our workers have not succeeded yet"},
     {{S::kStarting, S::kRunning},                          E::kSwept,         kBug,     kNotAsked},
     {{S::kStarting, S::kRunning},                          E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kStarting, S::kRunning},                          E::kReapOver,      kIgnored, kLateTimer},
@@ -178,7 +188,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kWorkerSpawned, kBug,     "spawning ends when the group is stopped"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kSpawnFailed,   kBug,     "spawning ends when the group is stopped"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kPeerFailed,    kIgnored, "the group is being stopped already"},
-    {{S::kDraining, S::kKilling, S::kSweeping},            E::kJobComplete,   kIgnored, "our workers did not all succeed"},
+    {{S::kKilling, S::kSweeping},                          E::kLeaseLost,     kIgnored, "nothing of ours goes on as it is"},
     {{S::kDraining, S::kKilling},                          E::kSwept,         kBug,     kNotAsked},
     {{S::kKilling, S::kSweeping},                          E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kDraining, S::kSweeping},                         E::kReapOver,      kIgnored, kLateTimer},
@@ -190,7 +200,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kWaiting,                                          E::kWorkerExited,  kBug,     kNoWorkers},
     {S::kRestarting,                                       E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
     {S::kRestarting,                                       E::kPeerFailed,    kIgnored, "the round is over for us"},
-    {S::kRestarting,                                       E::kJobComplete,   kIgnored, "our workers did not all succeed"},
+    {S::kRestarting,                                       E::kLeaseLost,     kIgnored, kNoWorkers},
     {{S::kWaiting, S::kRestarting},                        E::kSwept,         kBug,     kNotAsked},
     {{S::kWaiting, S::kRestarting},                        E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kWaiting, S::kRestarting},                        E::kReapOver,      kIgnored, kLateTimer},
@@ -203,7 +213,8 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kDone,                                             E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
     {S::kDone,                                             E::kSignal,        kIgnored, "the job is over"},
     {S::kDone,                                             E::kPeerFailed,    kIgnored, "the job is over"},
-    {S::kDone,                                             E::kJobComplete,   kIgnored, "the job is over"},
+    {S::kDone,                                             E::kLeaseLost,     kIgnored, "the job is over"},
+    {S::kDone,                                             E::kJobEnded,      kIgnored, "the job is over"},
     {S::kDone,                                             E::kSwept,         kBug,     kNotAsked},
     {S::kDone,                                             E::kGraceOver,     kIgnored, kLateTimer},
     {S::kDone,                                             E::kReapOver,      kIgnored, kLateTimer},
@@ -403,6 +414,12 @@ Supervisor::Actions Supervisor::stop_for_round(const Event& event, TimePoint now
   return stop_group(SIGTERM, now);
 }
 
+Supervisor::Actions Supervisor::stop_for_job_end(const Event& event, TimePoint now) {
+  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  forbid_restart(event.text);
+  return stop_group(SIGTERM, now);
+}
+
 // The common part of every stop: tell the other nodes, ask our workers to end, and give them until the
 // deadline.
 Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
@@ -453,18 +470,33 @@ Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
   return {};
 }
 
+Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
+  forbid_restart(event.text);
+  exit_code_ = event.exit_code;
+  story_ = event.text;
+  return {};
+}
+
 Supervisor::Actions Supervisor::kill(const Event& event, TimePoint now) {
+  if (event.kind != EventKind::kSignal) {
+    return kill_group(fmt::format("{:.1f} s of grace are over", to_seconds(options_.grace)), now);
+  }
+  ++signals_received_;
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  return kill_group(fmt::format("received {}{} a second time", signal_name(event.signal), event.text), now);
+}
+
+Supervisor::Actions Supervisor::kill_for_lease(const Event& event, TimePoint now) {
+  if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  return kill_group(event.text, now);
+}
+
+Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint now) {
   const std::vector<LocalRank> targets = alive();
-  for (const LocalRank target : targets) worker(target).stopped_with = SIGKILL;
   std::string names;
-  for (const LocalRank target : targets) names += fmt::format(" {}", base_rank_.value() + target.value());
-  const std::string cause =
-      event.kind == EventKind::kSignal
-          ? fmt::format("received {}{} a second time", signal_name(event.signal), event.text)
-          : fmt::format("{:.1f} s of grace are over", to_seconds(options_.grace));
-  if (event.kind == EventKind::kSignal) {
-    ++signals_received_;
-    forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  for (const LocalRank target : targets) {
+    worker(target).stopped_with = SIGKILL;
+    names += fmt::format(" {}", base_rank_.value() + target.value());
   }
   story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
   return {
@@ -494,7 +526,9 @@ Supervisor::Actions Supervisor::sweep(TimePoint now) {
   if (reason_ != StopReason::kSucceeded && restart_forbidden_.empty()) {
     FailedGeneration failed{.life = now - generation_started_, .status = std::nullopt};
     if (root_cause_) failed.status = worker(*root_cause_).status;
-    decision_ = policy_.decide(failed, now);
+    decision_ = options_.joins_after_failure
+                    ? RestartDecision{.restart = true, .delay = {}, .why = "the coordinator decides"}
+                    : policy_.decide(failed, now);
   }
   return {{.kind = ActionKind::kSweep}};
 }
@@ -521,7 +555,7 @@ Supervisor::Actions Supervisor::wait_before_restart(const Event&, TimePoint now)
 }
 
 Supervisor::Actions Supervisor::finish(const Event&, TimePoint) {
-  story_ = reason_ == StopReason::kSucceeded ? "the job succeeded" : decision_.why;
+  story_ = decision_.why;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 
@@ -544,6 +578,16 @@ Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) 
 Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) {
   error_ = event.error;
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint) {
+  if (event.exit_code != 0) {
+    if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+    exit_code_ = event.exit_code;
+    decision_.why = event.text;
+  }
+  story_ = event.exit_code == 0 ? "the job succeeded" : event.text;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 
@@ -587,8 +631,10 @@ std::string_view to_string(EventKind kind) {
       return "signal";
     case EventKind::kPeerFailed:
       return "peer failed";
-    case EventKind::kJobComplete:
-      return "job complete";
+    case EventKind::kLeaseLost:
+      return "lease lost";
+    case EventKind::kJobEnded:
+      return "job ended";
     case EventKind::kSwept:
       return "swept";
     case EventKind::kGraceOver:

@@ -42,7 +42,8 @@ enum class EventKind {
   kWorkerExited,   ///< local_rank, status
   kSignal,         ///< the launcher was told to stop: signal, text (who sent it)
   kPeerFailed,     ///< another node stopped the round: text, exit_code
-  kJobComplete,    ///< every node's workers succeeded
+  kLeaseLost,      ///< the other nodes have given us up: text
+  kJobEnded,       ///< the job is over on all nodes: exit_code, text
   kSwept,          ///< nothing that the workers started is alive any more
   kGraceOver,      ///< the four deadlines
   kReapOver,
@@ -51,9 +52,9 @@ enum class EventKind {
 };
 inline constexpr std::array kAllEventKinds{
     EventKind::kRoundClosed,  EventKind::kRoundFailed, EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
-    EventKind::kWorkerExited, EventKind::kSignal,      EventKind::kPeerFailed,    EventKind::kJobComplete,
-    EventKind::kSwept,        EventKind::kGraceOver,   EventKind::kReapOver,      EventKind::kBackoffOver,
-    EventKind::kJobTimeOver};
+    EventKind::kWorkerExited, EventKind::kSignal,      EventKind::kPeerFailed,    EventKind::kLeaseLost,
+    EventKind::kJobEnded,     EventKind::kSwept,       EventKind::kGraceOver,     EventKind::kReapOver,
+    EventKind::kBackoffOver,  EventKind::kJobTimeOver};
 std::string_view to_string(EventKind kind);
 
 /// Something that happened. Only the fields that EventKind names are looked at.
@@ -125,6 +126,8 @@ struct SupervisorOptions {
       std::chrono::seconds(5);  ///< from SIGKILL to giving a worker up as stuck in the kernel
   std::optional<Duration> job_timeout;
   RestartPolicyOptions restarts;
+  bool joins_after_failure =
+      false;  ///< whether there is another generation is the coordinator's decision, not ours
 };
 
 /// The policy of a job on one node: what to do when something happens. Pure: events and times come in,
@@ -177,10 +180,13 @@ class Supervisor {
   Actions stop_for_job_timeout(const Event& event, TimePoint now);
   Actions stop_for_peer(const Event& event, TimePoint now);
   Actions stop_for_round(const Event& event, TimePoint now);
+  Actions stop_for_job_end(const Event& event, TimePoint now);
+  Actions kill_for_lease(const Event& event, TimePoint now);
   Actions note_consequence(const Event& event, TimePoint now);
   Actions note_last_consequence(const Event& event, TimePoint now);
   Actions note_signal(const Event& event, TimePoint now);
   Actions note_job_timeout(const Event& event, TimePoint now);
+  Actions note_job_end(const Event& event, TimePoint now);
   Actions kill(const Event& event, TimePoint now);
   Actions give_up_on_stuck(const Event& event, TimePoint now);
   Actions publish_success(const Event& event, TimePoint now);
@@ -190,10 +196,12 @@ class Supervisor {
   Actions finish_for_signal(const Event& event, TimePoint now);
   Actions finish_for_job_timeout(const Event& event, TimePoint now);
   Actions finish_for_round(const Event& event, TimePoint now);
+  Actions finish_for_job_end(const Event& event, TimePoint now);
 
   void record_exit(const Event& event, TimePoint now);
   void set_reason(StopReason reason, std::string why, int exit_code);
   Actions stop_group(int signal, TimePoint now);
+  Actions kill_group(const std::string& cause, TimePoint now);
   Actions sweep(TimePoint now);
   void forbid_restart(std::string why);
 

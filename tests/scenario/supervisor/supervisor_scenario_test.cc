@@ -88,7 +88,14 @@ class Story {
                      .exit_code = command.number("code", 1),
                      .text = "node 1: rank 9 exited with code 1"});
     if (verb == "swept") return happen({.kind = EventKind::kSwept});
-    if (verb == "complete") return happen({.kind = EventKind::kJobComplete});
+    if (verb == "complete") return happen({.kind = EventKind::kJobEnded});
+    if (verb == "job-ends")
+      return happen({.kind = EventKind::kJobEnded,
+                     .exit_code = command.number("code", 0),
+                     .text = "node 1: rank 9 exited with code 9; the restart budget is spent"});
+    if (verb == "lease-lost")
+      return happen(
+          {.kind = EventKind::kLeaseLost, .exit_code = 75, .text = "no word from the coordinator for 5.0 s"});
     if (verb == "tick") return tick(command);
     return fmt::format("unknown command {}\n", verb);
   }
@@ -105,6 +112,7 @@ class Story {
     if (const int window = command.number("window", 0))
       options.restarts.window = std::chrono::seconds(window);
     if (const int timeout = command.number("timeout", 0)) options.job_timeout = std::chrono::seconds(timeout);
+    options.joins_after_failure = command.text("coordinator") == "yes";
     workers_ = options.local_world_size.value();
     supervisor_.emplace(options);
     return show(supervisor_->start(clock_.now()));

@@ -1,0 +1,25 @@
+#include "launcher/agent/local_rounds.h"
+
+#include <utility>
+
+namespace ddprun::launcher {
+
+Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& io, const Plan& plan,
+                                                       Listener& listener, Logger& logger) {
+  store::StoreServerOptions options;
+  options.host = plan.master_addr;
+  options.port = plan.master_port;
+  Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io, options, logger);
+  if (!store) return store.error();
+  return std::unique_ptr<RoundSource>(new LocalRounds(plan, listener, std::move(*store)));
+}
+
+void LocalRounds::join(int restart_count) {
+  RoundInfo round = single_node_round(plan_, store_->port());
+  round.generation = Generation(next_generation_++);
+  round.restart_count = restart_count;
+  store_->begin_generation();
+  listener_.round_closed(round);
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "launcher/agent/round_source.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/store/server.h"
+
+#include <boost/asio/io_context.hpp>
+
+#include <cstdint>
+#include <memory>
+
+namespace ddprun::launcher {
+
+/// The rounds of a job on this node alone: every join closes a round at once, with a fresh key space in the
+/// store.
+class LocalRounds final : public RoundSource {
+ public:
+  /// Opens the store. Errors kUnavailable when its port is taken.
+  static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
+                                                   Listener& listener, Logger& logger);
+
+  [[nodiscard]] bool decides_restarts() const override { return false; }
+  void join(int restart_count) override;
+  void report_failure(const NodeFailure&) override {}
+  void report_success() override { listener_.job_ended(0, {}); }
+  void close() override { store_->close(); }
+
+ private:
+  LocalRounds(const Plan& plan, Listener& listener, std::unique_ptr<store::StoreServer> store)
+      : plan_(plan), listener_(listener), store_(std::move(store)) {}
+
+  const Plan& plan_;
+  Listener& listener_;
+  std::unique_ptr<store::StoreServer> store_;
+  std::uint32_t next_generation_ = 0;
+};
+
+}  // namespace ddprun::launcher

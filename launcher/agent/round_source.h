@@ -1,0 +1,58 @@
+#pragma once
+
+#include "launcher/agent/outcome.h"
+#include "launcher/plan.h"
+#include "rendezvous/base/error.h"
+
+#include <string>
+
+namespace ddprun::launcher {
+
+/// What stopped this node, for the others.
+struct NodeFailure {
+  StopReason reason = StopReason::kWorkerFailed;
+  std::string why;       ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  int exit_code = 0;     ///< what the job would exit with
+  int signal = 0;        ///< kSignal: which
+  WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
+};
+
+/// Where the next round comes from, and who else must hear of failures: one node decides for itself
+/// (LocalRounds), several follow a coordinator. Listener calls come from the io_context or from within the
+/// calls below.
+class RoundSource {
+ public:
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void round_closed(const RoundInfo& round) = 0;
+    /// Who is there and who is waited for, for people.
+    virtual void waiting(const std::string& text) { static_cast<void>(text); }
+    /// The world cannot be agreed on, or the coordinator is lost for good.
+    virtual void round_failed(const Error& error) = 0;
+    /// Another node stopped the round: stop our workers, then join again.
+    virtual void peer_failed(const std::string& why, int exit_code) = 0;
+    /// The others have given us up (a partition): our workers must not go on for another moment. Then join
+    /// again.
+    virtual void lease_lost(const std::string& why) = 0;
+    /// The job is over everywhere, well (0) or not.
+    virtual void job_ended(int exit_code, const std::string& why) = 0;
+  };
+
+  virtual ~RoundSource() = default;
+
+  /// Whether the next generation is somebody else's decision: join() after a failure is then always right,
+  /// and job_ended says when there is none.
+  [[nodiscard]] virtual bool decides_restarts() const = 0;
+
+  /// No worker of an earlier generation is left on this node; asks for the next round.
+  virtual void join(int restart_count) = 0;
+  /// Our group is being stopped because of something that happened here.
+  virtual void report_failure(const NodeFailure& failure) = 0;
+  /// All our workers succeeded. job_ended or peer_failed follows.
+  virtual void report_success() = 0;
+  /// Nothing is pending on the io_context afterwards.
+  virtual void close() = 0;
+};
+
+}  // namespace ddprun::launcher

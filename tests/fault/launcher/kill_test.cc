@@ -1,0 +1,138 @@
+#include "tests/support/catch.h"
+#include "tests/support/launched.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+// Launcher and guard are killed at random moments; two seconds later nothing of the job may be alive,
+// whatever its workers did to stay.
+
+using namespace ddprun::testing;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+int repetitions(const char* variable, int by_default) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? by_default : std::atoi(text);
+}
+
+/// A job of hostile workers that carries a token of its own in every command line and environment.
+struct HostileJob {
+  explicit HostileJob(std::string name, std::vector<std::string> end = {})
+      : token("token-" + std::to_string(::getpid()) + "-" + std::move(name)) {
+    options.environment["DDPRUN_TEST_TOKEN"] = token;
+    std::vector<std::string> arguments{
+        "--nproc-per-node", "2",           "--shutdown-timeout",      "1",  "--log-dir",
+        "/dev/null",        "--no-python", program("hostile_worker"), token};
+    arguments.insert(arguments.end(), end.begin(), end.end());
+    job.emplace(ddprun_command(arguments), options);
+  }
+
+  [[nodiscard]] bool is_gone() const { return processes_with(token).empty(); }
+
+  [[nodiscard]] std::string survivors() const {
+    std::string text;
+    for (const pid_t pid : processes_with(token)) {
+      text += std::to_string(pid) + ": " + read_file("/proc/" + std::to_string(pid) + "/stat");
+    }
+    return text;
+  }
+
+  /// The guard's pid: a child of the launcher whose name says so; 0 when there is none at this moment.
+  [[nodiscard]] pid_t guard() const {
+    for (const pid_t pid : processes_with(token)) {
+      if (read_file("/proc/" + std::to_string(pid) + "/comm") == "job-guard\n") return pid;
+    }
+    return 0;
+  }
+
+  std::string token;
+  LaunchOptions options;
+  std::optional<Launched> job;
+};
+
+/// Segments in /dev/shm that a job made.
+int segments() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    if (entry.path().filename().string().find("ddprun-") == 0) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("nothing survives a launcher that is killed at any moment", "[repeat]") {
+  std::mt19937 random(std::random_device{}());
+  const int before = segments();
+  for (int round = 0; round < repetitions("DDPRUN_KILLS", 30); ++round) {
+    HostileJob hostile("kill-" + std::to_string(round));
+    // Every third kill comes somewhere in the first milliseconds, every third when the workers are
+    // entrenched, and every third hits the guard first.
+    if (round % 3 != 0) {
+      hostile.job->read_line();
+      hostile.job->read_line();
+    } else {
+      ::usleep(std::uniform_int_distribution<useconds_t>(0, 20000)(random));
+    }
+    if (round % 3 == 2) {
+      const pid_t guard = hostile.guard();
+      REQUIRE(guard > 0);
+      ::kill(guard, SIGKILL);
+      ::usleep(std::uniform_int_distribution<useconds_t>(5000, 50000)(random));
+    }
+    hostile.job->signal(SIGKILL);
+    INFO("round " << round << ", survivors:\n" << hostile.survivors());
+    REQUIRE(hostile.job->wait() == 128 + SIGKILL);
+    const bool gone = eventually(seconds(2), [&] { return hostile.is_gone(); });
+    INFO("after two seconds:\n" << hostile.survivors());
+    REQUIRE(gone);
+  }
+  CHECK(segments() == before);
+}
+
+TEST_CASE("nothing survives a worker's failure, however entrenched its family") {
+  HostileJob hostile("failure", {"exit", "3"});
+  CHECK(hostile.job->wait() == 3);
+  CHECK(hostile.is_gone());
+}
+
+TEST_CASE("nothing survives a launcher that is told to stop") {
+  HostileJob hostile("term");
+  hostile.job->read_line();
+  hostile.job->read_line();
+  hostile.job->signal(SIGTERM);
+  CHECK(hostile.job->wait() == 128 + SIGTERM);
+  CHECK(hostile.is_gone());
+}
+
+TEST_CASE("a guard that is killed is replaced, and the job does not notice") {
+  HostileJob hostile("guard");
+  hostile.job->read_line();
+  hostile.job->read_line();
+  for (int i = 0; i < 5; ++i) {
+    const pid_t guard = hostile.guard();
+    REQUIRE(guard > 0);
+    ::kill(guard, SIGKILL);
+    CHECK(eventually(seconds(2), [&] {
+      const pid_t next = hostile.guard();
+      return next > 0 && next != guard;
+    }));
+  }
+  hostile.job->signal(SIGTERM);
+  CHECK(hostile.job->wait() == 128 + SIGTERM);
+  CHECK(hostile.is_gone());
+}
+
+TEST_CASE("segments named for the job are removed when the job is over") {
+  const int before = segments();
+  HostileJob hostile("segments", {"exit", "3"});
+  CHECK(hostile.job->wait() == 3);
+  CHECK(segments() == before);
+}

@@ -1,0 +1,52 @@
+#include "tests/support/catch.h"
+#include "tests/support/launched.h"
+#include "tests/support/skip.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+// A worker that does not even end on SIGKILL: in real life one that waits for a dead disk or driver, here one
+// in a frozen cgroup.
+
+using namespace ddprun::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// A version 1 freezer, in which SIGKILL has to wait; needs root and that hierarchy.
+struct Freezer {
+  std::string path = "/sys/fs/cgroup/freezer/ddprun-test-" + std::to_string(::getpid());
+  bool is_there = ::mkdir(path.c_str(), 0755) == 0;
+
+  ~Freezer() {
+    if (!is_there) return;
+    write("freezer.state", "THAWED");
+    eventually(std::chrono::seconds(5), [&] { return ::rmdir(path.c_str()) == 0; });
+  }
+  void write(const std::string& file, const std::string& text) const {
+    std::ofstream(path + "/" + file) << text;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a worker stuck in the kernel is named, and the launcher still leaves") {
+  const Freezer freezer;
+  if (!freezer.is_there) return skipped("needs root and a version 1 cgroup freezer");
+  Launched job(ddprun_command({"--nproc-per-node", "2", "--shutdown-timeout", "1", "--no-python", "/bin/sh",
+                               "-c", "echo $RANK $$$$; exec sleep 1000"}));
+  for (int i = 0; i < 2; ++i) {
+    const std::string line = job.read_line();
+    if (line.front() == '1') freezer.write("cgroup.procs", line.substr(2));
+  }
+  freezer.write("freezer.state", "FROZEN");
+  REQUIRE(eventually(std::chrono::seconds(5),
+                     [&] { return read_file(freezer.path + "/freezer.state") == "FROZEN\n"; }));
+  job.signal(SIGTERM);
+  CHECK(job.wait(std::chrono::seconds(20)) == 128 + SIGTERM);
+  CHECK_THAT(job.err(), Contains("did not end within 5.0 s of SIGKILL: stuck in the kernel") &&
+                            Contains("rank 1 (pid ") && Contains("is in state D (disk sleep)"));
+}
