@@ -1,15 +1,18 @@
 #include "rendezvous/store/server.h"
 
 #include "rendezvous/store/listener.h"
+#include "rendezvous/store/poller.h"
 #include "rendezvous/store/session.h"
 
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,126 +20,174 @@ namespace ddprun::store {
 namespace {
 
 using boost::asio::ip::tcp;
+using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr std::size_t kScratchBytes = 64 * 1024;
 constexpr int kAcceptsInARow = 64;
 // When the process is out of descriptors: time for some to be given back.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// A client that has its reply often asks again at once. Looking for that a little while, with the CPU offered
+// to whoever wants it, is cheaper for both than falling asleep and being woken.
+constexpr std::chrono::microseconds kLinger{50};
+// After this long other handlers of the io_context get their turn.
+constexpr std::chrono::milliseconds kLongestTurn{1};
+
+bool is_out_of_resources(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == ENOSPC;
+}
 
 }  // namespace
 
-class StoreServer::Impl final : public SessionHost, public std::enable_shared_from_this<StoreServer::Impl> {
+class StoreServer::Impl final : public SessionHost,
+                                private Poller::Handler,
+                                public std::enable_shared_from_this<StoreServer::Impl> {
  public:
-  Impl(boost::asio::io_context& io, Listener listener, const StoreServerOptions& options, Logger& logger)
+  Impl(boost::asio::io_context& io, Listener listener, std::unique_ptr<Poller> poller,
+       const StoreServerOptions& options, Logger& logger)
       : io_(io),
-        acceptor_(io),
-        port_(listener.port),
-        protocol_(listener.is_ipv6 ? tcp::v6() : tcp::v4()),
+        listener_(std::move(listener)),
+        poller_(std::move(poller)),
+        readiness_(io, poller_->fd()),
         options_(options),
         logger_(logger),
         handshake_timer_(io),
         accept_pause_(io),
         scratch_(kScratchBytes) {
-    acceptor_.assign(protocol_, listener.fd.release());
     begin_generation();
   }
 
-  void start() { await_connection(); }
+  // The descriptor belongs to the poller, asio only waits for it.
+  ~Impl() {
+    if (readiness_.is_open()) readiness_.release();
+  }
 
-  [[nodiscard]] Port port() const { return port_; }
+  Result<void> start() {
+    if (!poller_->add(listener_.fd.get(), EPOLLIN, *this))
+      return os_error("cannot watch the listening socket", errno);
+    await_readiness();
+    return ok();
+  }
+
+  [[nodiscard]] Port port() const { return listener_.port; }
   [[nodiscard]] std::size_t connection_count() const { return sessions_.size(); }
   void begin_generation() { core_ = std::make_shared<StoreCore>(options_.limits); }
   void set_peer_handler(PeerHandler handler) { peer_handler_ = std::move(handler); }
   void set_address_filter(AddressFilter filter) { address_filter_ = std::move(filter); }
 
   void close() {
-    boost::system::error_code ignored;
-    acceptor_.close(ignored);
+    if (!readiness_.is_open()) return;
+    poller_->remove(listener_.fd.get(), *this);
+    listener_.fd.reset();
     handshake_timer_.cancel();
     accept_pause_.cancel();
-    const auto sessions = std::exchange(sessions_, {});
-    for (const std::shared_ptr<Session>& session : sessions) session->close("");
-    to_flush_.clear();
-    newcomers_.clear();
+    while (!sessions_.empty()) sessions_.begin()->second->close("");
+    readiness_.release();  // ends the wait; the poller closes the descriptor
+    if (!is_working_) forget_closed();
   }
 
+  Poller& poller() override { return *poller_; }
   std::span<char> scratch() override { return scratch_; }
-
-  void flush_later(std::shared_ptr<Session> session) override { to_flush_.push_back(std::move(session)); }
-
-  // A flush may fail and close its session, which may wake others: the list can grow while it is worked
-  // through.
-  void flush_all() override {
-    for (std::size_t i = 0; i < to_flush_.size(); ++i) std::shared_ptr<Session>(to_flush_[i])->flush();
-    to_flush_.clear();
-  }
-
+  void settle_later(Session& session) override { unsettled_.push_back(&session); }
   bool admits(const boost::asio::ip::address& address) override {
     return !address_filter_ || address_filter_(address);
   }
 
-  bool take_over(tcp::socket& socket, std::string_view first_bytes) override {
+  bool take_over(UniqueFd& connection, std::string_view first_bytes) override {
     if (!peer_handler_) return false;
+    tcp::socket socket(io_);
+    boost::system::error_code error;
+    socket.assign(listener_.is_ipv6 ? tcp::v6() : tcp::v4(), connection.get(), error);
+    if (error) return false;
+    (void)connection.release();
     peer_handler_(std::move(socket), std::string(first_bytes));
     return true;
   }
 
   void closed(Session& session, std::string_view reason) override {
-    sessions_.erase(session.shared_from_this());
     if (reason.empty()) {
       logger_.debug("store: {} left", session.peer());
     } else {
       logger_.warn("store: closed the connection of {}: {}", session.peer(), reason);
     }
+    const auto found = sessions_.find(&session);
+    closed_.push_back(std::move(found->second));
+    sessions_.erase(found);
   }
 
  private:
   struct Newcomer {
     std::weak_ptr<Session> session;
-    std::chrono::steady_clock::time_point deadline;
+    SteadyTime deadline;
   };
 
-  void await_connection() {
-    acceptor_.async_wait(tcp::acceptor::wait_read,
-                         [self = shared_from_this()](const boost::system::error_code& error) {
-                           if (!error && self->acceptor_.is_open()) self->accept_some();
-                         });
+  void await_readiness() {
+    readiness_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                          [self = shared_from_this()](const boost::system::error_code& error) {
+                            if (error || !self->readiness_.is_open()) return;
+                            self->work();
+                            if (self->readiness_.is_open()) self->await_readiness();
+                          });
   }
 
-  void accept_some() {
+  // Handles events as long as there are some, and a little longer.
+  void work() {
+    is_working_ = true;
+    const SteadyTime start = std::chrono::steady_clock::now();
+    SteadyTime last_event = start;
+    while (readiness_.is_open()) {
+      const bool was_busy = poller_->dispatch() > 0;
+      if (was_busy) settle_all();
+      const SteadyTime now = std::chrono::steady_clock::now();
+      if (was_busy) last_event = now;
+      if (now - start > kLongestTurn || now - last_event > kLinger) break;
+      if (!was_busy) ::sched_yield();
+    }
+    is_working_ = false;
+    forget_closed();
+  }
+
+  // Settling one session may wake others, or close it: the list can grow while it is worked through.
+  void settle_all() {
+    for (std::size_t i = 0; i < unsettled_.size(); ++i) unsettled_[i]->settle();
+    unsettled_.clear();
+  }
+
+  void forget_closed() {
+    settle_all();
+    closed_.clear();
+  }
+
+  // The listening socket is ready.
+  void on_ready(std::uint32_t) override {
     for (int i = 0; i < kAcceptsInARow; ++i) {
-      UniqueFd fd = accept_connection(acceptor_.native_handle());
-      if (fd) {
-        welcome(std::move(fd));
-      } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      UniqueFd connection = accept_connection(listener_.fd.get());
+      if (connection) {
+        welcome(std::move(connection));
+      } else if (is_out_of_resources(errno)) {
         return pause_accepting(errno);
       } else if (errno == EAGAIN) {
-        break;
+        return;
       }
     }
-    await_connection();
   }
 
   void pause_accepting(int error) {
     logger_.warn("store: cannot accept a connection: {}; {} are open; trying again in {} ms",
                  std::strerror(error), sessions_.size(), kAcceptPause.count());
+    poller_->modify(listener_.fd.get(), 0, *this);
     accept_pause_.expires_after(kAcceptPause);
     accept_pause_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
-      if (!cancelled && self->acceptor_.is_open()) self->await_connection();
+      if (!cancelled && self->listener_.fd) self->poller_->modify(self->listener_.fd.get(), EPOLLIN, *self);
     });
   }
 
-  void welcome(UniqueFd fd) {
-    tcp::socket socket(io_);
-    boost::system::error_code error;
-    socket.assign(protocol_, fd.get(), error);
-    if (error) return logger_.warn("store: cannot watch a new connection: {}", error.message());
-    (void)fd.release();
+  void welcome(UniqueFd connection) {
     // Not make_shared: newcomers_ may remember a session long after it is gone, and must not keep its memory.
-    const std::shared_ptr<Session> session(new Session(*this, std::move(socket), core_, options_.limits));
-    sessions_.insert(session);
-    session->start();
+    std::shared_ptr<Session> session(new Session(*this, std::move(connection), core_, options_.limits));
+    if (!session->start()) return pause_accepting(errno);
     newcomers_.push_back({session, std::chrono::steady_clock::now() + options_.handshake_timeout});
+    Session* key = session.get();
+    sessions_.emplace(key, std::move(session));
     if (newcomers_.size() == 1) await_introductions();
   }
 
@@ -144,12 +195,12 @@ class StoreServer::Impl final : public SessionHost, public std::enable_shared_fr
   void await_introductions() {
     handshake_timer_.expires_at(newcomers_.front().deadline);
     handshake_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
-      if (!cancelled) self->dismiss_silent_newcomers();
+      if (!cancelled && self->readiness_.is_open()) self->dismiss_silent_newcomers();
     });
   }
 
   void dismiss_silent_newcomers() {
-    const auto now = std::chrono::steady_clock::now();
+    const SteadyTime now = std::chrono::steady_clock::now();
     while (!newcomers_.empty()) {
       const std::shared_ptr<Session> session = newcomers_.front().session.lock();
       const bool is_settled = session == nullptr || session->is_introduced();
@@ -159,24 +210,27 @@ class StoreServer::Impl final : public SessionHost, public std::enable_shared_fr
       session->close(
           fmt::format("it did not introduce itself within {} ms", options_.handshake_timeout.count()));
     }
+    forget_closed();
     if (!newcomers_.empty()) await_introductions();
   }
 
   boost::asio::io_context& io_;
-  tcp::acceptor acceptor_;
-  Port port_;
-  tcp protocol_;
+  Listener listener_;
+  std::unique_ptr<Poller> poller_;
+  boost::asio::posix::stream_descriptor readiness_;
   StoreServerOptions options_;
   Logger& logger_;
   PeerHandler peer_handler_;
   AddressFilter address_filter_;
   std::shared_ptr<StoreCore> core_;
-  std::unordered_set<std::shared_ptr<Session>> sessions_;
-  std::vector<std::shared_ptr<Session>> to_flush_;
+  std::unordered_map<Session*, std::shared_ptr<Session>> sessions_;
+  std::vector<std::shared_ptr<Session>> closed_;  ///< events at hand may still refer to them
+  std::vector<Session*> unsettled_;
   std::deque<Newcomer> newcomers_;
   boost::asio::steady_timer handshake_timer_;
   boost::asio::steady_timer accept_pause_;
   std::vector<char> scratch_;
+  bool is_working_ = false;
 };
 
 Result<std::unique_ptr<StoreServer>> StoreServer::open(boost::asio::io_context& io,
@@ -184,8 +238,11 @@ Result<std::unique_ptr<StoreServer>> StoreServer::open(boost::asio::io_context& 
   Result<Listener> listener =
       options.inherited_fd ? adopt_listener(*options.inherited_fd) : listen_on(options.host, options.port);
   if (!listener) return listener.error().with("store");
-  auto impl = std::make_shared<Impl>(io, std::move(*listener), options, logger);
-  impl->start();
+  Result<std::unique_ptr<Poller>> poller = Poller::open();
+  if (!poller) return poller.error().with("store");
+  auto impl = std::make_shared<Impl>(io, std::move(*listener), std::move(*poller), options, logger);
+  const Result<void> started = impl->start();
+  if (!started) return started.error().with("store");
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
 }
 

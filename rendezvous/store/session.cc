@@ -1,6 +1,5 @@
 #include "rendezvous/store/session.h"
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
 #include <sys/socket.h>
 
@@ -26,9 +25,12 @@ std::string to_text(const tcp::endpoint& endpoint) {
                                     : fmt::format("{}:{}", host, endpoint.port());
 }
 
-tcp::endpoint peer_of(const tcp::socket& socket) {
-  boost::system::error_code ignored;  // a client that is gone already: 0.0.0.0:0, and reading tells
-  const tcp::endpoint seen = socket.remote_endpoint(ignored);
+// A client that is gone already has no address: 0.0.0.0:0, and reading tells.
+tcp::endpoint peer_of(int connection) {
+  tcp::endpoint seen;
+  auto size = static_cast<socklen_t>(seen.capacity());
+  if (::getpeername(connection, seen.data(), &size) != 0) return {};
+  seen.resize(size);
   return {plain(seen.address()), seen.port()};
 }
 
@@ -36,69 +38,72 @@ bool is_transient(int error) { return error == EAGAIN || error == EWOULDBLOCK ||
 
 }  // namespace
 
-Session::Session(SessionHost& host, tcp::socket socket, std::shared_ptr<StoreCore> core, const Limits& limits)
+Session::Session(SessionHost& host, UniqueFd connection, std::shared_ptr<StoreCore> core,
+                 const Limits& limits)
     : host_(host),
-      socket_(std::move(socket)),
+      connection_(std::move(connection)),
       core_(std::move(core)),
       parser_(limits),
-      peer_(peer_of(socket_)) {}
+      peer_(peer_of(connection_.get())) {}
+
+bool Session::start() {
+  interest_ = EPOLLIN;
+  return host_.poller().add(connection_.get(), interest_, *this);
+}
 
 std::string Session::peer() const { return to_text(peer_); }
 
-void Session::start() { await_input(); }
+// An error or a hang-up is found out by reading, whatever is watched for.
+void Session::on_ready(std::uint32_t events) {
+  if (is_closed_) return;
+  if ((events & EPOLLOUT) != 0) {
+    is_blocked_ = false;
+    want_settling();
+  }
+  if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) read();
+}
 
 void Session::send(std::string_view bytes) {
   if (is_closed_) return;
-  unsent_.append(bytes);
-  if (wants_flush_) return;
-  wants_flush_ = true;
-  host_.flush_later(shared_from_this());
+  output_.append(bytes);
+  want_settling();
+}
+
+void Session::settle() {
+  wants_settling_ = false;
+  if (is_closed_) return;
+  if (!is_blocked_) write();
+  if (!is_closed_ && is_held_back_ && !is_waiting() && !is_congested()) serve_held_back();
+  if (!is_closed_) watch();
 }
 
 void Session::close(std::string_view reason) {
   if (is_closed_) return;
   is_closed_ = true;
-  const std::shared_ptr<Session> self = shared_from_this();
   core_->disconnect(*this);
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  if (connection_) host_.poller().remove(connection_.get(), *this);
+  connection_.reset();
   host_.closed(*this, reason);
 }
 
-void Session::await_input() {
-  if (is_reading_ || is_closed_) return;
-  is_reading_ = true;
-  socket_.async_wait(tcp::socket::wait_read,
-                     [self = shared_from_this()](const boost::system::error_code& error) {
-                       self->is_reading_ = false;
-                       if (!error && !self->is_closed_) self->on_input();
-                     });
-}
-
-void Session::on_input() {
+void Session::read() {
   const std::span<char> buffer = host_.scratch();
-  const ssize_t count = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), 0);
-  if (count == 0) {
-    close("");
-  } else if (count > 0) {
-    take({buffer.data(), static_cast<std::size_t>(count)});
-  } else if (!is_transient(errno)) {
-    close(fmt::format("cannot read: {}", std::strerror(errno)));
-  }
-  host_.flush_all();
-  const bool holds_back = (is_waiting() && unserved_.size() > kMaxUnserved) || is_congested();
-  if (!holds_back) await_input();
+  const ssize_t count = ::recv(connection_.get(), buffer.data(), buffer.size(), 0);
+  if (count == 0) return close("");
+  if (count > 0) return take({buffer.data(), static_cast<std::size_t>(count)});
+  if (!is_transient(errno)) close(fmt::format("cannot read: {}", std::strerror(errno)));
 }
 
 void Session::take(std::string_view bytes) {
   if (!is_introduced_ && unserved_.empty() && !introduce(bytes)) return;
   if (unserved_.empty()) {
     const std::size_t served = serve(bytes);
-    if (!is_closed_) unserved_.assign(bytes.substr(served));
-    return;
+    if (!is_closed_ && served < bytes.size()) unserved_.assign(bytes.substr(served));
+  } else {
+    unserved_.append(bytes);
+    serve_held_back();
   }
-  unserved_.append(bytes);
-  serve_held_back();
+  if (is_held_back_) want_settling();
 }
 
 void Session::serve_held_back() {
@@ -146,49 +151,43 @@ bool Session::introduce(std::string_view bytes) {
     close("its address belongs to no member of the job");
     return false;
   }
-  if (host_.take_over(socket_, bytes)) {
+  host_.poller().remove(connection_.get(), *this);
+  if (host_.take_over(connection_, bytes)) {
     close("");
-    return false;
+  } else {
+    close(fmt::format("it began with byte {:#04x}, a TCPStore client begins with 0x00",
+                      static_cast<unsigned char>(bytes.front())));
   }
-  close(fmt::format("it began with byte {:#04x}, a TCPStore client begins with 0x00",
-                    static_cast<unsigned char>(bytes.front())));
   return false;
 }
 
-void Session::flush() {
-  wants_flush_ = false;
-  if (is_closed_ || is_writing_) return;
-  while (sent_ < unsent_.size()) {
-    const ssize_t count =
-        ::send(socket_.native_handle(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
-    if (count < 0 && is_transient(errno)) return await_output();
+void Session::write() {
+  while (unsent() > 0) {
+    const ssize_t count = ::send(connection_.get(), output_.data() + sent_, unsent(), MSG_NOSIGNAL);
+    if (count < 0 && is_transient(errno)) {
+      is_blocked_ = true;
+      return;
+    }
     if (count < 0) return close(fmt::format("cannot write: {}", std::strerror(errno)));
     sent_ += static_cast<std::size_t>(count);
   }
   sent_ = 0;
-  unsent_.clear();
-  if (unsent_.capacity() > kMaxUnserved) unsent_.shrink_to_fit();
-  // Requests may have been held back for this client's wait, or for its slowness; their turn comes in a
-  // handler of its own, for this one may be in the middle of another client's request.
-  if (!is_held_back_ || is_waiting()) return;
-  is_held_back_ = false;
-  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    if (self->is_closed_) return;
-    self->serve_held_back();
-    self->host_.flush_all();
-    self->await_input();
-  });
+  output_.clear();
+  if (output_.capacity() > kMaxUnserved) output_.shrink_to_fit();
 }
 
-void Session::await_output() {
-  is_writing_ = true;
-  socket_.async_wait(tcp::socket::wait_write,
-                     [self = shared_from_this()](const boost::system::error_code& error) {
-                       self->is_writing_ = false;
-                       if (error || self->is_closed_) return;
-                       self->flush();
-                       self->host_.flush_all();
-                     });
+void Session::want_settling() {
+  if (wants_settling_) return;
+  wants_settling_ = true;
+  host_.settle_later(*this);
+}
+
+void Session::watch() {
+  const bool is_full = is_congested() || (is_waiting() && unserved_.size() > kMaxUnserved);
+  const std::uint32_t interest = (is_full ? 0U : EPOLLIN) | (is_blocked_ ? EPOLLOUT : 0U);
+  if (interest == interest_) return;
+  interest_ = interest;
+  host_.poller().modify(connection_.get(), interest_, *this);
 }
 
 }  // namespace ddprun::store
