@@ -11,6 +11,8 @@
 namespace ddprun::launcher {
 namespace {
 
+constexpr std::uint64_t kSmallShm = std::uint64_t{256} << 20;  // containers get 64 MiB unless told otherwise
+
 struct Facts {
   const ExitStatus& status;
   std::string_view tail;
@@ -77,6 +79,15 @@ Answer full_disk(const Facts& facts) {
   return fmt::format("disk full: {} has no free byte", facts.evidence.full_disk);
 }
 
+/// torch's own words when a data loader's process got the bus error.
+Answer loader_bus_error(const Facts& facts) {
+  if (!facts.says("insufficient shared memory")) return {};
+  return fmt::format(
+      "a data loader process found /dev/shm full ({}); make it larger (docker run --shm-size) or use fewer "
+      "data loader workers",
+      format_bytes(facts.evidence.shm_size));
+}
+
 Answer bus_error(const Facts& facts) {
   if (!facts.killed_by(SIGBUS)) return {};
   const Evidence& evidence = facts.evidence;
@@ -86,6 +97,13 @@ Answer bus_error(const Facts& facts) {
         "bus error with a full /dev/shm: {} of {} are used; make it larger (docker run --shm-size) or use "
         "fewer data loader workers",
         format_bytes(evidence.shm_size - evidence.shm_free), format_bytes(evidence.shm_size));
+  }
+  // What the dead worker held is free again by now, so that a small one is all that can be seen.
+  if (evidence.shm_size > 0 && evidence.shm_size <= kSmallShm) {
+    return fmt::format(
+        "bus error: /dev/shm is only {} here, and may have been full; make it larger (docker run --shm-size) "
+        "or use fewer data loader workers",
+        format_bytes(evidence.shm_size));
   }
   return fmt::format("bus error: a mapped file was cut short or its disk failed{}", core_phrase(facts));
 }
@@ -216,10 +234,10 @@ std::optional<std::string> diagnose(const ExitStatus& status, std::string_view s
                                     const Evidence& evidence) {
   // The most telling first: what ends a process says more than what it printed before, except for its own
   // last words.
-  constexpr std::array kQuestions{missing_library,  missing_interpreter, bus_error,      segmentation_fault,
-                                  out_of_memory,    cuda_out_of_memory,  full_disk,      cpp_exception,
-                                  aborted,          other_signal,        address_in_use, python_exception,
-                                  module_not_found, exit_code_convention};
+  constexpr std::array kQuestions{
+      missing_library,    missing_interpreter, bus_error,        segmentation_fault, out_of_memory,
+      cuda_out_of_memory, loader_bus_error,    full_disk,        cpp_exception,      aborted,
+      other_signal,       address_in_use,      python_exception, module_not_found,   exit_code_convention};
   const Facts facts{status, stderr_tail, evidence};
   for (const auto question : kQuestions) {
     if (Answer answer = question(facts)) return answer;

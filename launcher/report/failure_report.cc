@@ -120,10 +120,11 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
       return fmt::format("ddprun: {} was stopped by {}\n", context.title, signal_name(outcome.signal));
     case StopReason::kJobTimeout:
       return fmt::format("ddprun: {} was stopped by --job-timeout\n", context.title);
+    case StopReason::kPeerFailed:
+      return fmt::format("ddprun: {} failed: {}\n", context.title, outcome.why);
     case StopReason::kSucceeded:
     case StopReason::kWorkerFailed:
     case StopReason::kSpawnFailed:
-    case StopReason::kPeerFailed:
     case StopReason::kRendezvousFailed:
       break;
   }
@@ -133,6 +134,7 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
   const std::size_t used = outcome.generations.empty() ? 0 : outcome.generations.size() - 1;
   if (used == 0 && context.max_restarts == 0) return {};
+  if (outcome.reason == StopReason::kPeerFailed) return {};  // the first line has said it
   if (!outcome.why.empty()) return {outcome.why};
   return {fmt::format("{} of {} used", used, context.max_restarts)};
 }

@@ -73,8 +73,12 @@ void Reporter::generation_ended(const GenerationOutcome& outcome) {
 void Reporter::restarting(int next_restart_count, Duration delay) {
   const std::string wait =
       delay > Duration::zero() ? fmt::format(" in {:.1f} s", to_seconds(delay)) : std::string();
-  print_to_stderr(fmt::format("ddprun: {}; starting all workers again{}: restart {} of {}\n",
-                              pending_restart_, wait, next_restart_count, context_.max_restarts));
+  // Changes of membership cost nothing, so there may be more restarts than the budget has.
+  const std::string budget = next_restart_count <= context_.max_restarts
+                                 ? fmt::format(" of {}", context_.max_restarts)
+                                 : std::string();
+  print_to_stderr(fmt::format("ddprun: {}; starting all workers again{}: restart {}{}\n", pending_restart_,
+                              wait, next_restart_count, budget));
 }
 
 std::string Reporter::finish(const JobOutcome& outcome) {

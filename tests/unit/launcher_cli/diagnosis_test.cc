@@ -60,9 +60,23 @@ TEST_CASE("a bus error with a full /dev/shm names both") {
         "bus error with a full /dev/shm: 64 MiB of 64 MiB are used; make it larger (docker run --shm-size) "
         "or use fewer data "
         "loader workers");
-  evidence.shm_free = 32ULL << 20;
+  evidence.shm_size = evidence.shm_free = 32ULL << 30;
   CHECK(said(ExitStatus::killed(SIGBUS), "", evidence) ==
         "bus error: a mapped file was cut short or its disk failed");
+}
+
+TEST_CASE("a small /dev/shm is suspected after a bus error, and named when torch blames it") {
+  Evidence evidence;
+  evidence.shm_size = evidence.shm_free = 64ULL << 20;
+  CHECK(said(ExitStatus::killed(SIGBUS), "", evidence) ==
+        "bus error: /dev/shm is only 64 MiB here, and may have been full; make it larger (docker run "
+        "--shm-size) or use fewer "
+        "data loader workers");
+  CHECK(said(ExitStatus::exited(1), "ERROR: Unexpected bus error ... insufficient shared memory (shm).\n",
+             evidence) ==
+        "a data loader process found /dev/shm full (64 MiB); make it larger (docker run --shm-size) or use "
+        "fewer data loader "
+        "workers");
 }
 
 TEST_CASE("a missing shared library is named") {

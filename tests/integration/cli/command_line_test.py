@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Types right and wrong command lines into the real ddprun, and reads what it answers."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import unittest
+
+from harness import DDPRUN, Case
+
+SENTINEL = ("sh", "-c", "echo started")
+
+
+class Refused(Case):
+    def check(self, code, sentence, *arguments, **environment):
+        done = self.ddprun(*arguments, **environment)
+        self.assertEqual((done.returncode, done.stderr), (code, f"ddprun: {sentence}\n"))
+        self.assert_nothing_started(done)
+
+    def test_without_arguments_the_help_is_shown(self):
+        done = self.ddprun()
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("Usage\n  ddprun [flags]", done.stderr)
+
+    def test_an_unknown_flag_gets_the_nearest(self):
+        self.check(64, 'unknown flag --nproc-per-nod3; did you mean "--nproc-per-node"?', "--nproc-per-nod3", 2, *SENTINEL)
+
+    def test_no_worker(self):
+        self.check(64, '--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got "0"',
+                   "--nproc-per-node", 0, *SENTINEL)
+
+    def test_more_gpu_workers_than_gpus(self):
+        self.check(64, "--nproc-per-node 9: backend nccl needs a GPU for each of the 9 workers, and this machine has 0; "
+                   "use --backend gloo", "--nproc-per-node", 9, "--backend", "nccl", *SENTINEL, CUDA_VISIBLE_DEVICES="")
+
+    def test_rubbish_in_a_variable(self):
+        self.check(64, 'environment variable PET_MAX_RESTARTS: expected an integer in [0, 2147483647], got "lots"',
+                   *SENTINEL, PET_MAX_RESTARTS="lots")
+
+    def test_a_program_that_does_not_exist(self):
+        self.check(127, 'program "./nowhere" does not exist', "./nowhere")
+        self.check(127, 'program "nowhere" does not exist: it is neither in PATH nor a file here', "nowhere")
+        self.check(127, 'script "nowhere.py" does not exist', "nowhere.py")
+        self.check(127, 'job file "nowhere.json" does not exist', "nowhere.json")
+
+    def test_a_program_that_is_here_but_not_in_path(self):
+        self.script("train", "#!/bin/sh\n")
+        self.check(127, 'program "train" is not in PATH; to run the file here, write ./train', "train")
+
+    def test_a_program_without_permission(self):
+        self.script("train", "#!/bin/sh\n", mode=0o644)
+        self.check(126, 'program "./train" is not executable; run chmod +x ./train, or write the interpreter before it: '
+                   "python3 ./train", "./train")
+
+    def test_a_directory(self):
+        self.check(126, 'program "./tmp" is a directory', "./tmp")
+
+    def test_a_log_directory_that_cannot_be(self):
+        (self.folder / "file").write_text("")
+        self.check(64, f'--log-dir "file": {self.folder}/file is not a directory', "--log-dir", "file", *SENTINEL)
+
+    def test_a_redirect_that_cannot_be_written(self):
+        done = self.ddprun("--log-dir", "/proc/logs", "-r", "3", *SENTINEL)
+        self.assertEqual(done.returncode, 64)
+        self.assertRegex(done.stderr, r'^ddprun: --log-dir "/proc/logs": (cannot write|cannot create) ')
+        self.assert_nothing_started(done)
+
+    def test_set_needs_a_job_file(self):
+        self.check(64, '--set /a=1: "sh" is no .json job, so there is nothing to set; pass it as an argument after the program',
+                   "--set", "/a=1", *SENTINEL)
+
+    def test_a_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            done = self.ddprun("--master-port", port, *SENTINEL)
+        self.assertEqual((done.returncode, done.stdout), (69, ""))
+        self.assertIn(str(port), done.stderr)
+        self.assertIn("in use", done.stderr)
+
+
+class Accepted(Case):
+    def test_help_and_version(self):
+        self.assertIn("--nproc-per-node", self.ddprun("--help").stdout)
+        self.assertRegex(self.ddprun("--version").stdout, r"^ddprun \d+\.\d+\.\d+ ")
+
+    def test_a_dry_run_shows_everything_and_starts_nothing(self):
+        done = self.ddprun("--dry-run", "--log-dir", self.logs, "--nproc-per-node", 2, *SENTINEL)
+        self.assertEqual(done.returncode, 0)
+        for text in ("2 workers", "rank 0 (local rank 0)", "rank 1 (local rank 1)", "RANK=1", "sh -c 'echo started'"):
+            self.assertIn(text, done.stdout)
+        self.assertFalse(self.logs.exists())
+
+    def test_nothing_is_left_behind_by_a_job_without_files(self):
+        done = self.ddprun("--nproc-per-node", 2, *SENTINEL)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "started\n" * 2, ""))
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+
+    def test_a_lone_worker_gets_our_standard_input(self):
+        self.assertEqual(self.ddprun("cat", stdin="a line\n").stdout, "a line\n")
+        self.assertEqual(self.ddprun("--nproc-per-node", 2, "cat", stdin="a line\n").stdout, "")
+        done = self.ddprun("--nproc-per-node", 2, "--stdin", 1, "sh", "-c", "echo $RANK $(cat)", stdin="a line\n")
+        self.assertEqual(sorted(done.stdout.splitlines()), ["0", "1 a line"])
+
+    def test_a_script_runs_under_the_interpreter_that_was_chosen(self):
+        self.script("py", '#!/bin/sh\necho "chosen $*"\n')
+        self.script("t.py", "")
+        done = self.ddprun("t.py", "x", PYTHON_EXEC="./py")
+        self.assertEqual(done.stdout, "chosen -u t.py x\n")
+
+    def test_pdb_is_started_for_one_rank_only(self):
+        self.script("t.py", "import os\nprint('rank', os.environ['RANK'])\n")
+        done = self.ddprun("--nproc-per-node", 2, "--debug-rank", 1, "pdb", "t.py", stdin="p 6*7\nq\n")
+        self.assertIn("rank 0\n", done.stdout)
+        self.assertIn("(Pdb) 42", done.stdout.replace("\r", ""))
+
+    def test_bash_completes_flags_and_values(self):
+        ask = ("source <(\"$1\" completions bash); COMP_WORDS=(ddprun $2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _ddprun; "
+               "echo ${COMPREPLY[@]}")
+
+        def complete(line):
+            return subprocess.run(["bash", "-c", ask, "-", DDPRUN, line], capture_output=True, text=True, check=True,
+                                  cwd=self.folder).stdout.split()
+
+        self.assertEqual(complete("--max"), ["--max-restarts", "--max-restarts-window"])
+        self.assertEqual(complete("--backend g"), ["gloo"])
+        self.assertEqual(complete("sto"), ["store"])
+
+    def test_zsh_accepts_its_completions(self):
+        if not pathlib.Path("/usr/bin/zsh").exists():
+            self.skipTest("no zsh here")
+        script = subprocess.run([DDPRUN, "completions", "zsh"], capture_output=True, text=True, check=True).stdout
+        subprocess.run(["zsh", "-n", "-c", script], check=True)
+
+
+class ExitCode(Case):
+    def test_the_failed_workers_own_code(self):
+        self.assertEqual(self.ddprun("--nproc-per-node", 2, "sh", "-c", "[ $RANK = 0 ] || exit 42; sleep 60").returncode, 42)
+
+    def test_a_signal_is_128_and_its_number(self):
+        self.assertEqual(self.ddprun("sh", "-c", "kill -USR1 $$$$").returncode, 128 + signal.SIGUSR1)
+
+    def test_the_launchers_own_signal(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start("sh", "-c", "echo ready; exec sleep 60")
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            os.kill(process.pid, number)
+            self.assertEqual(process.wait(20), 128 + number)
+
+    def test_a_job_that_takes_too_long(self):
+        done = self.ddprun("--job-timeout", "200ms", "sleep", 60)
+        self.assertEqual(done.returncode, 75)
+        self.assertIn("--job-timeout", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

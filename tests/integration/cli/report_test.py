@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Lets real workers end in real ways, and reads what the report makes of it."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+from harness import PROGRAMS, Case, skip
+
+BROKEN = PROGRAMS / "cli_broken"
+
+
+class Diagnosis(Case):
+    def check(self, code, words, *arguments, before=()):
+        done = self.ddprun("--log-dir", self.logs, *arguments, before=before)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(words, done.stderr)
+        self.assertIn(words, self.report()["root_cause"]["diagnosis"])
+
+    def test_a_segmentation_fault(self):
+        self.check(139, "segmentation fault: it touched memory that is not its own", BROKEN, "segv")
+
+    def test_an_uncaught_cpp_exception(self):
+        self.check(134, "uncaught C++ exception std::runtime_error: no such layer: conv9", BROKEN, "throw")
+
+    def test_an_abort(self):
+        self.check(134, "aborted: it called abort()", BROKEN, "abort")
+
+    def test_a_bus_error(self):
+        self.check(135, "bus error: a mapped file was cut short or its disk failed", BROKEN, "bus")
+
+    def test_a_missing_shared_library(self):
+        self.check(127, "missing shared library libddprun_gone.so: install it, or add its folder to LD_LIBRARY_PATH",
+                   PROGRAMS / "cli_needs_gone")
+
+    def test_a_missing_interpreter_behind_env(self):
+        self.check(127, "missing interpreter: the script's first line asks for a program that is not in PATH",
+                   self.script("t", "#!/usr/bin/env nopython9\n"))
+
+    def test_a_python_exception_without_record(self):
+        self.check(1, "uncaught Python exception ValueError: bad batch",
+                   self.script("t.py", "def f():\n    raise ValueError('bad batch')\nf()\n"))
+
+    def test_a_module_that_is_not_there(self):
+        self.check(1, "Python finds no module named nowhere9; is the right environment active?", "-m", "nowhere9")
+
+    def test_a_kill_from_outside(self):
+        self.check(137, "killed from outside", "sh", "-c", "kill -9 $$$$")
+
+    def test_a_full_shared_memory(self):
+        self.need_mounts()
+        self.check(135, "bus error with a full /dev/shm: 1 MiB of 1 MiB are used", "--nproc-per-node", 2, "sh", "-c",
+                   f"[ $RANK = 1 ] && exec {BROKEN} shm; exec {BROKEN} hold-shm", before=self.small("/dev/shm"))
+
+    def test_a_small_shared_memory_that_is_free_again_when_the_worker_is_gone(self):
+        self.need_mounts()
+        self.check(135, "bus error: /dev/shm is only 1 MiB here", BROKEN, "shm", before=self.small("/dev/shm"))
+
+    def test_a_full_disk(self):
+        self.need_mounts()
+        (self.folder / "disk").mkdir()
+        fill = self.script("t.py", "with open('disk/f', 'wb') as file:\n    file.write(bytes(2 << 20))\n")
+        done = self.ddprun("--log-dir", self.logs, fill, before=self.small("disk"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("disk full", done.stderr)
+
+    def test_out_of_memory(self):
+        group = pathlib.Path(f"/sys/fs/cgroup/memory/ddprun-test-{os.getpid()}")
+        try:
+            group.mkdir()
+        except OSError:
+            skip("needs a memory cgroup (version 1) that may be written, to run out of memory in")
+        self.addCleanup(group.rmdir)
+        (group / "memory.limit_in_bytes").write_text(str(64 << 20))
+        enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+        self.check(137, "out of memory: the kernel killed", BROKEN, "eat", before=("sh", "-c", enter, "-"))
+
+    @staticmethod
+    def small(directory):
+        """What to put before a command so that it finds a file system of 1 MiB there."""
+        return ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=1m none {directory} && exec "$@"', "-")
+
+    def need_mounts(self):
+        probe = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /dev/shm"]
+        if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode != 0:
+            skip("needs a mount namespace (unshare -m as root) for a small file system")
+
+
+class CannotStart(Case):
+    def test_a_program_in_a_format_the_kernel_does_not_know(self):
+        program = self.script("t", "\x7fELF but nothing else")
+        done = self.ddprun(program)
+        self.assertEqual(done.returncode, 126, done.stderr)
+        self.assertIn("could not be started", done.stderr)
+        self.assertIn("format", done.stderr)
+
+    def test_a_missing_interpreter(self):
+        done = self.ddprun(self.script("t", "#!/nowhere/python9\n"))
+        self.assertIn(done.returncode, (126, 127), done.stderr)
+        self.assertIn("/nowhere/python9", done.stderr)
+
+
+class Report(Case):
+    def test_the_root_cause_comes_first_and_the_rest_is_folded(self):
+        done = self.ddprun("--log-dir", self.logs, "--nproc-per-node", 4, "sh", "-c",
+                           "[ $RANK = 2 ] || exec sleep 60; echo 'last words' >&2; exit 3")
+        self.assertEqual(done.returncode, 3)
+        lines = done.stderr.splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("ddprun: sh failed: rank 2 (local rank 2, pid "))
+        self.assertIn("exited with code 3 after", lines[first])
+        self.assertIn("    | last words", lines[first:])
+        folded = [line for line in lines if "because rank 2 failed" in line]
+        self.assertEqual(folded, ["  then      ranks 0-1, 3 ended by SIGTERM, because rank 2 failed"])
+        self.assertLess(len(lines), 25)
+
+    def test_the_json_form_lies_in_the_log_directory(self):
+        self.ddprun("--log-dir", self.logs, "--nproc-per-node", 2, "sh", "-c", "[ $RANK = 1 ] && exit 5; sleep 60")
+        report = self.report()
+        self.assertEqual((report["exit_code"], report["reason"]), (5, "worker failed"))
+        self.assertEqual((report["root_cause"]["rank"], report["root_cause"]["exit_code"]), (1, 5))
+        verdicts = [worker["verdict"] for worker in report["generations"][0]["workers"]]
+        self.assertEqual(verdicts, ["consequence", "root cause"])
+
+    def test_the_error_file_is_read_and_handed_on(self):
+        outer = self.folder / "outer.json"
+        body = {"message": {"message": "RuntimeError: boom", "extraInfo": {"py_callstack": "Traceback\n  frame", "timestamp": "1"}}}
+        worker = self.script("t.sh", f"#!/bin/sh\nprintf %s '{json.dumps(body)}' > \"$TORCHELASTIC_ERROR_FILE\"\nexit 6\n")
+        done = self.ddprun(worker, TORCHELASTIC_ERROR_FILE=str(outer))
+        self.assertEqual(done.returncode, 6)
+        self.assertIn("    RuntimeError: boom\n    | Traceback\n    |   frame\n", done.stderr)
+        body["message"]["errorCode"] = 6
+        self.assertEqual(json.loads(outer.read_text()), body)
+
+    def test_without_an_error_file_the_launcher_above_gets_the_headline(self):
+        outer = self.folder / "outer.json"
+        self.ddprun("sh", "-c", "exit 6", TORCHELASTIC_ERROR_FILE=str(outer))
+        message = json.loads(outer.read_text())["message"]
+        self.assertEqual(message["errorCode"], 6)
+        self.assertRegex(message["message"], r"^rank 0 \(local rank 0, pid \d+, host .*\) exited with code 6 after ")
+
+    def test_a_broken_error_file_is_no_reason_to_fail(self):
+        worker = self.script("t.sh", '#!/bin/sh\nprintf "{" > "$TORCHELASTIC_ERROR_FILE"\nexit 6\n')
+        self.assertEqual(self.ddprun(worker).returncode, 6)
+
+    def test_a_restart_says_why_in_one_line(self):
+        done = self.ddprun("--max-restarts", 1, "sh", "-c", "exit $((TORCHELASTIC_RESTART_COUNT == 0))")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("ddprun: rank 0 exited with code 1; starting all workers again: restart 1 of 1\n", done.stderr)
+
+    def test_control_characters_of_a_worker_do_not_reach_the_terminal_through_the_report(self):
+        done = self.ddprun("--log-dir", self.logs, "-r", "2", "sh", "-c", r"printf '\033[2J\377\n' >&2; exit 1")
+        self.assertIn("    | ^[[2J\N{REPLACEMENT CHARACTER}\n", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""`ddprun ps` and --events beside real jobs."""
+
+import json
+import os
+import pathlib
+import signal
+import unittest
+
+from harness import Case
+
+
+class Ps(Case):
+    def test_a_running_job_is_listed_and_gone_afterwards(self):
+        job = self.start("--nproc-per-node", 2, "--max-restarts", 3, "--rdzv-id", "cifar", "sh", "-c",
+                         "echo ready; exec sleep 60")
+        self.assertEqual([job.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
+        (listed,) = [entry for entry in json.loads(self.ddprun("ps", "--json").stdout) if entry["launcher_pid"] == job.pid]
+        self.assertEqual((listed["run_id"], listed["world_size"], listed["restart_count"], listed["max_restarts"]),
+                         ("cifar", 2, 0, 3))
+        self.assertEqual([worker["rank"] for worker in listed["workers"]], [0, 1])
+        os.kill(listed["workers"][1]["pid"], signal.SIGSTOP)
+        self.assertIn("stopped", self.ddprun("ps").stdout)
+        os.kill(listed["workers"][1]["pid"], signal.SIGCONT)
+        job.send_signal(signal.SIGTERM)
+        job.wait(20)
+        self.assertNotIn(f" {job.pid} ", self.ddprun("ps").stdout)
+
+
+class Events(Case):
+    def events(self, *arguments):
+        done = self.ddprun("--events", "events.jsonl", *arguments)
+        lines = (self.folder / "events.jsonl").read_text().splitlines()
+        return done, [json.loads(line) for line in lines]
+
+    def test_a_restarted_job_tells_its_story_in_order(self):
+        done, events = self.events("--max-restarts", 1, "sh", "-c", "exit $((7 * (TORCHELASTIC_RESTART_COUNT == 0)))")
+        self.assertEqual(done.returncode, 0)
+        told = [event["event"] for event in events if event["event"] != "stopping"]
+        self.assertEqual(told, ["job_started", "generation_started", "worker_spawned", "worker_exited", "generation_ended",
+                                "restarting", "generation_started", "worker_spawned", "worker_exited", "generation_ended",
+                                "job_ended"])
+        exits = [event["exit_code"] for event in events if event["event"] == "worker_exited"]
+        self.assertEqual(exits, [7, 0])
+        self.assertEqual(len({event["job"] for event in events}), 1)
+
+    def test_a_failed_job_names_its_report(self):
+        done, events = self.events("--log-dir", self.logs, "sh", "-c", "exit 3")
+        self.assertEqual(done.returncode, 3)
+        self.assertEqual(events[-1]["event"], "job_ended")
+        self.assertEqual(json.loads(pathlib.Path(events[-1]["report"]).read_text())["exit_code"], 3)
+
+    def test_a_place_that_cannot_be_written_is_refused(self):
+        done = self.ddprun("--events", "/nowhere/events", "sh", "-c", "echo started")
+        self.assertEqual((done.returncode, done.stdout), (64, ""))
+        self.assertEqual(done.stderr, 'ddprun: --events "/nowhere/events": directory /nowhere does not exist\n')
+
+
+if __name__ == "__main__":
+    unittest.main()
