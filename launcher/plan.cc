@@ -81,12 +81,6 @@ Result<void> check_combinations(const Options& options, int workers) {
         "program",
         options.config_overrides.front(), options.entrypoint));
   }
-  if (options.max_nodes > 1) {
-    return usage(fmt::format(
-        "--nnodes {}: this version of ddprun starts the workers of one node; use --nnodes 1",
-        options.min_nodes == options.max_nodes ? std::to_string(options.max_nodes)
-                                               : fmt::format("{}:{}", options.min_nodes, options.max_nodes)));
-  }
   if (options.node_rank.value_or(0) >= options.max_nodes) {
     return usage(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]", *options.node_rank,
                              options.max_nodes, options.max_nodes - 1));
@@ -95,7 +89,7 @@ Result<void> check_combinations(const Options& options, int workers) {
     return usage(fmt::format("--stdin {}: the local ranks of this job are 0 to {}", *options.stdin_local_rank,
                              workers - 1));
   }
-  if (options.debug_rank && *options.debug_rank >= workers) {
+  if (options.debug_rank && options.max_nodes == 1 && *options.debug_rank >= workers) {
     return usage(
         fmt::format("--debug-rank {}: the ranks of this job are 0 to {}", *options.debug_rank, workers - 1));
   }
@@ -205,7 +199,9 @@ Result<void> place_store(Plan& plan, const std::string& random_suffix) {
     plan.master_addr = without_brackets(options.master_addr);
     plan.master_port = Port(static_cast<std::uint16_t>(options.master_port.value_or(0)));
   }
-  if (options.rdzv_backend != "static" && !options.local_addr.empty()) plan.master_addr = options.local_addr;
+  if (options.max_nodes == 1 && options.rdzv_backend != "static" && !options.local_addr.empty()) {
+    plan.master_addr = options.local_addr;
+  }
   return ok();
 }
 

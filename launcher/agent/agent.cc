@@ -47,6 +47,7 @@ SupervisorOptions supervisor_options(const Plan& plan) {
   options.local_world_size = plan.local_world_size;
   options.grace = plan.options.shutdown_timeout;
   if (plan.options.job_timeout) options.job_timeout = *plan.options.job_timeout;
+  options.joins_after_failure = plan.options.max_nodes > 1;
   options.restarts.max_restarts = plan.options.max_restarts;
   if (plan.options.max_restarts_window) options.restarts.window = *plan.options.max_restarts_window;
   options.restarts.no_restart_exit_codes = plan.options.no_restart_exit_codes;
@@ -54,7 +55,9 @@ SupervisorOptions supervisor_options(const Plan& plan) {
 }
 
 OutputOptions output_options(const Plan& plan) {
-  return {.spool_directory = plan.log_root.empty() ? plan.host.temporary_directory : plan.log_root,
+  std::vector<std::string> spools{plan.host.temporary_directory};
+  if (!plan.log_root.empty()) spools.insert(spools.begin(), plan.log_root);
+  return {.spool_directories = std::move(spools),
           .stdout_filters = plan.options.duplicate_stdout_filters,
           .stderr_filters = plan.options.duplicate_stderr_filters,
           .fold_lines = plan.options.fold_lines,
@@ -374,6 +377,7 @@ bool Agent::spawn_one(RunningWorker& worker) {
   request.stderr_fd = worker.streams->stderr_fd();
   request.stdin_is_terminal = worker.streams->stdin_is_terminal();
   request.open_files = open_files_;
+  request.guard_fd = guard_->socket();
   worker.outcome.started_at = clock_.now();
   worker.outcome.started_wall = std::chrono::system_clock::now();
   Result<SpawnedProcess> process = spawn(request);
@@ -384,7 +388,6 @@ bool Agent::spawn_one(RunningWorker& worker) {
   worker.outcome.stderr_path = worker.streams->stderr_path();
   worker.child = std::make_unique<ChildProcess>(io_, std::move(*process));
   worker.child->async_wait([this, &worker](ExitStatus status) { on_exit(worker, status); });
-  guard_->session_began(worker.child->pid());
   deps_.observer.worker_spawned(round_, worker.outcome);
   raise(
       {.kind = EventKind::kWorkerSpawned, .local_rank = worker.spec.local_rank, .pid = worker.child->pid()});

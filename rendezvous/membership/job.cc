@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kNamesInMessage = 8;
 constexpr std::size_t kRememberedExpulsions = 4096;
+constexpr Duration kQuietWait =
+    std::chrono::milliseconds(1500);  // nodes that come this soon are not worth a line
 
 std::string join_names(std::vector<std::string> names) {
   std::sort(names.begin(), names.end(),
@@ -47,9 +49,9 @@ std::string signal_text(int signal) {
   }
 }
 
-JobEnd ended_by_signal(const NodeFacts& node, int signal) {
+JobEnd ended_by_signal(const std::string& node, int signal) {
   return {.exit_code = exit_code::kSignalBase + signal,
-          .why = fmt::format("{} was told to stop by {}", name_of(node), signal_text(signal))};
+          .why = fmt::format("{} was told to stop by {}", node, signal_text(signal))};
 }
 
 }  // namespace
@@ -134,25 +136,32 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
 }
 
 JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
+  if (!rank || !spec_.is_elastic()) {
+    return end_for_all(
+        {.exit_code = exit_code::kTempFail, .why = "the job was drained; start it again to go on"}, now);
+  }
+  absorb_pause(now);
+  JobActions out;
+  const auto is_meant = [&](const auto& entry) {
+    return entry.second.seat && entry.second.seat->node_rank == *rank;
+  };
+  const auto found = std::find_if(nodes_.begin(), nodes_.end(), is_meant);
+  if (state_ == JobState::kEnded || found == nodes_.end()) return out;
+  found->second.last.leaving_signal = SIGTERM;
+  take_leave(found->second, now, out);
+  advance(now, out);
+  return out;
+}
+
+JobActions Job::end_for_all(const JobEnd& end, TimePoint now) {
   absorb_pause(now);
   JobActions out;
   if (state_ == JobState::kEnded) return out;
-  if (rank && spec_.is_elastic()) {
-    const auto is_meant = [&](const auto& entry) {
-      return entry.second.seat && entry.second.seat->node_rank == *rank;
-    };
-    const auto found = std::find_if(nodes_.begin(), nodes_.end(), is_meant);
-    if (found == nodes_.end()) return out;
-    found->second.last.leaving_signal = SIGTERM;
-    take_leave(found->second, now, out);
+  if (!ending_) ending_ = end;
+  if (state_ == JobState::kGathering) {
+    finish(*ending_, now, out);
   } else {
-    ending_ =
-        JobEnd{.exit_code = exit_code::kTempFail, .why = "the job was drained; start it again to go on"};
-    if (state_ == JobState::kGathering) {
-      finish(*ending_, now, out);
-    } else {
-      begin_stop("the job is being drained", now, out);
-    }
+    begin_stop(ending_->why, now, out);
   }
   advance(now, out);
   return out;
@@ -205,10 +214,10 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   if (status.failure) {
     first_failure_ = status.failure;
     first_failure_->node_rank = node.seat->node_rank;
-    begin_stop(fmt::format("{} on {}", status.failure->what, name_of(node.facts)), now, out);
+    begin_stop(fmt::format("{} on {}", status.failure->what, name_of(node)), now, out);
   } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
     lost_.push_back(
-        {fmt::format("{} was cut off and stopped its workers", name_of(node.facts)), node.seat->node_rank});
+        {fmt::format("{} was cut off and stopped its workers", name_of(node)), node.seat->node_rank});
     begin_stop(lost_.back().what, now, out);
   } else if (everyone_succeeded()) {
     finish(JobEnd{.restarts_used = restarts_used_}, now, out);
@@ -218,7 +227,7 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
 void Job::take_leave(Node& node, TimePoint now, JobActions& out) {
   node.is_leaving = true;
   const int signal = node.last.leaving_signal;
-  const JobEnd end = ended_by_signal(node.facts, signal);
+  const JobEnd end = ended_by_signal(name_of(node), signal);
   int staying = 0;
   for (const auto& [id, other] : nodes_) staying += other.is_leaving ? 0 : 1;
   const bool is_needed = node.last.leaving_ends_job || signal == SIGINT ||
@@ -241,7 +250,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   DDPRUN_CHECK(found != nodes_.end(), "only a node that is here can be dropped");
   const Node node = std::move(found->second);
   nodes_.erase(found);
-  const std::string what = fmt::format("{} was lost: {}", name_of(node.facts), why);
+  const std::string what = fmt::format("{} was lost: {}", name_of(node), why);
   if (expelled_.size() >= kRememberedExpulsions) expelled_.erase(expelled_.begin());
   expelled_[who] = fmt::format("{}; start ddprun there again to join the next generation", what);
   if (state_ == JobState::kEnded || node.is_leaving) return;
@@ -263,6 +272,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
 void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
   if (state_ != JobState::kRunning) return;
   state_ = JobState::kStopping;
+  opened_at_ = now;
   stop_why_ = why;
   out.push_back(Note{fmt::format("generation {} is stopped: {}", generation_, why)});
   send_to_all(now, out);
@@ -301,7 +311,7 @@ void Job::conclude(TimePoint now, JobActions& out) {
     spend_restart_or_finish(
         {.exit_code = exit_code::kTempFail, .why = lost.front().what, .root_cause = failure}, now, out);
   } else if (failure) {
-    JobEnd end{.exit_code = failure->exit_code, .why = failure->what, .root_cause = failure};
+    JobEnd end{.exit_code = failure->exit_code, .why = stop_why_, .root_cause = failure};
     if (failure->do_not_restart) {
       end.why += fmt::format("; exit code {} means: do not restart", failure->exit_code);
       finish(end, now, out);
@@ -366,7 +376,7 @@ void Job::check_growth(TimePoint now, JobActions& out) {
   for (const auto& [id, node] : nodes_) {
     if (node.seat && node.last.phase == Phase::kSucceeded) return;
     if (node.seat) ++seated;
-    if (!node.seat && !node.is_leaving) waiting.push_back(name_of(node.facts));
+    if (!node.seat && !node.is_leaving) waiting.push_back(membership::name_of(node.facts));
   }
   if (waiting.empty() || seated >= spec_.max_nodes) return;
   const int more = std::min(static_cast<int>(waiting.size()), spec_.max_nodes - seated);
@@ -386,6 +396,12 @@ void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
 
 // ---- questions
 // ------------------------------------------------------------------------------------------------------
+
+// With its rank where it has one: two agents of one host are two nodes.
+std::string Job::name_of(const Node& node) {
+  if (!node.seat) return membership::name_of(node.facts);
+  return fmt::format("node {} ({}, {})", node.seat->node_rank, node.facts.host, node.facts.address);
+}
 
 bool Job::is_quiet(const Node& node) const {
   return node.last.phase == Phase::kIdle && node.last.generation == generation_;
@@ -408,7 +424,7 @@ Order Job::order_for(const Node& node, TimePoint now) const {
     order.end = end_;
   } else if (node.is_leaving && (!node.seat || is_quiet(node)) && !ending_) {
     order.kind = OrderKind::kEnd;
-    order.end = ended_by_signal(node.facts, node.last.leaving_signal);
+    order.end = ended_by_signal(name_of(node), node.last.leaving_signal);
   } else if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) {
     order.kind = OrderKind::kStop;
     order.text = stop_why_;
@@ -416,7 +432,7 @@ Order Job::order_for(const Node& node, TimePoint now) const {
     order.kind = OrderKind::kRun;
     const bool has_begun = node.last.generation == generation_;
     if (!has_begun) order.seat = node.seat;
-  } else {
+  } else if (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait) {
     order.text =
         state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", describe(now)) : describe(now);
   }
@@ -432,14 +448,14 @@ std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) co
     return fmt::format(
         "{} asks for node rank {}, but the ranks of at most {} nodes are 0 to {}; check --node-rank and "
         "--nnodes",
-        name_of(facts), facts.pinned->value(), spec_.max_nodes, spec_.max_nodes - 1);
+        membership::name_of(facts), facts.pinned->value(), spec_.max_nodes, spec_.max_nodes - 1);
   }
   for (const auto& [id, other] : nodes_) {
     const bool holds_it =
         other.facts.pinned == facts.pinned || (other.seat && other.seat->node_rank == *facts.pinned);
     if (!holds_it || other.is_leaving || now - other.last_heard >= 2 * timing_.heartbeat) continue;
     return fmt::format("node rank {} of {} is taken by {}; give every node its own --node-rank",
-                       facts.pinned->value(), name_of(facts), name_of(other.facts));
+                       facts.pinned->value(), membership::name_of(facts), name_of(other));
   }
   return std::nullopt;
 }
@@ -456,9 +472,8 @@ std::string Job::describe(TimePoint now) const {
   std::vector<std::string> stopping;
   for (const auto& [id, node] : nodes_) {
     if (node.is_leaving) continue;
-    here.push_back(name_of(node.facts));
-    if (state_ == JobState::kStopping && node.seat && !is_quiet(node))
-      stopping.push_back(name_of(node.facts));
+    here.push_back(name_of(node));
+    if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) stopping.push_back(name_of(node));
   }
   const std::string wanted = spec_.is_elastic() ? fmt::format("{} to {}", spec_.min_nodes, spec_.max_nodes)
                                                 : fmt::format("{}", spec_.max_nodes);

@@ -66,6 +66,8 @@ class Job {
   /// Ends the generation so that every node checkpoints, then the job (no node named) or that node's part in
   /// it.
   JobActions drain(std::optional<NodeRank> node, TimePoint now);
+  /// Ends the job on all nodes: at once while nodes gather, else when every worker is gone.
+  JobActions end_for_all(const JobEnd& end, TimePoint now);
   /// To be called at `next_wake()`, or oftener.
   JobActions tick(TimePoint now);
 
@@ -91,6 +93,7 @@ class Job {
     NodeRank rank;
   };
 
+  [[nodiscard]] static std::string name_of(const Node& node);
   void absorb_pause(TimePoint now);
   void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
   void take_leave(Node& node, TimePoint now, JobActions& out);

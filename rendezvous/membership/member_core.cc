@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun::membership {
 
@@ -193,10 +194,10 @@ void MemberCore::kill(const std::string& why, MemberActions& out) {
   out.push_back(KillWorkers{why});
 }
 
-void MemberCore::come_back(const std::string& why, MemberActions& out) {
+void MemberCore::come_back(std::string why, MemberActions& out) {
   is_connected_ = false;
   cut_off_.reset();
-  out.push_back(ComeBack{why});
+  out.push_back(ComeBack{std::move(why)});
 }
 
 }  // namespace ddprun::membership

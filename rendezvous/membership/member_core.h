@@ -78,7 +78,7 @@ class MemberCore {
   void obey_stop(const Order& order, TimePoint now, MemberActions& out);
   void obey_end(const Order& order, TimePoint now, MemberActions& out);
   void kill(const std::string& why, MemberActions& out);
-  void come_back(const std::string& why, MemberActions& out);
+  void come_back(std::string why, MemberActions& out);
 
   Timing timing_;
   Status status_;

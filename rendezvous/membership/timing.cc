@@ -15,9 +15,9 @@
 namespace ddprun::membership {
 namespace {
 
-constexpr std::array<std::string_view, 9> kWithoutMeaning{"close_timeout", "heartbeat_timeout", "is_host",
-                                                          "rank",          "read_timeout",      "store_type",
-                                                          "timeout",       "use_agent_store",   "use_libuv"};
+constexpr std::array<std::string_view, 8> kWithoutMeaning{"close_timeout",   "heartbeat_timeout", "rank",
+                                                          "read_timeout",    "store_type",        "timeout",
+                                                          "use_agent_store", "use_libuv"};
 
 Duration* find_duration(Timing& timing, std::string_view key) {
   if (key == "join_timeout") return &timing.join_timeout;
@@ -35,8 +35,8 @@ std::optional<double> parse_number(const std::string& text) {
 }
 
 Error refuse_key(const std::string& key) {
-  const std::vector<std::string> known{"join_timeout", "last_call_timeout", "keep_alive_interval",
-                                       "keep_alive_max_attempt", "rejoin_timeout"};
+  const std::vector<std::string> known{"join_timeout",           "last_call_timeout", "keep_alive_interval",
+                                       "keep_alive_max_attempt", "rejoin_timeout",    "is_host"};
   return {ErrorCode::kUsage, fmt::format("--rdzv-conf: unknown key \"{}\"{}", key, did_you_mean(key, known))};
 }
 
@@ -46,8 +46,9 @@ Error refuse_value(const std::string& key, const std::string& value, std::string
 
 }  // namespace
 
-Result<Timing> parse_rdzv_conf(const std::map<std::string, std::string>& conf) {
-  Timing timing;
+Result<RdzvConf> parse_rdzv_conf(const std::map<std::string, std::string>& conf) {
+  RdzvConf result;
+  Timing& timing = result.timing;
   for (const auto& [key, text] : conf) {
     if (std::find(kWithoutMeaning.begin(), kWithoutMeaning.end(), key) != kWithoutMeaning.end()) continue;
     const std::optional<double> number = parse_number(text);
@@ -62,11 +63,16 @@ Result<Timing> parse_rdzv_conf(const std::map<std::string, std::string>& conf) {
         return refuse_value(key, text, "a whole number from 2 to 1000");
       }
       timing.missed_heartbeats = static_cast<int>(*number);
+    } else if (key == "is_host") {
+      const bool yes = text == "1" || text == "true" || text == "True";
+      if (!yes && text != "0" && text != "false" && text != "False")
+        return refuse_value(key, text, "true or false");
+      result.is_host = yes;
     } else {
       return refuse_key(key);
     }
   }
-  return timing;
+  return result;
 }
 
 }  // namespace ddprun::membership

@@ -4,6 +4,7 @@
 #include "rendezvous/base/result.h"
 
 #include <map>
+#include <optional>
 #include <string>
 
 namespace ddprun::membership {
@@ -24,13 +25,20 @@ struct Timing {
   [[nodiscard]] Duration lease() const { return liveness() * 4 / 5; }
 };
 
+/// What --rdzv-conf says.
+struct RdzvConf {
+  Timing timing;
+  std::optional<bool>
+      is_host;  ///< whether this node runs the coordinator; unset: if the endpoint is its address
+};
+
 /// Reads --rdzv-conf over the defaults.
 ///
-/// Keys      the five above; torchrun's others (close_timeout, heartbeat_timeout, read_timeout, is_host,
+/// Keys      those of Timing, and is_host; torchrun's others (close_timeout, heartbeat_timeout, read_timeout,
 /// store_type,
 ///           timeout, use_libuv, use_agent_store, rank) are accepted and have no meaning here.
 /// Errors    kUsage: an unknown key (with the nearest name), a value that is no number, is not above 0, or a
 ///           keep_alive_max_attempt below 2.
-Result<Timing> parse_rdzv_conf(const std::map<std::string, std::string>& conf);
+Result<RdzvConf> parse_rdzv_conf(const std::map<std::string, std::string>& conf);
 
 }  // namespace ddprun::membership

@@ -133,7 +133,7 @@ TEST_CASE("the first failure received is the root cause on every node, and its c
   story.fail('b', 7);
   story.fail('a', 9);
   CHECK(story.last('a').kind == OrderKind::kStop);
-  CHECK(story.last('a').text == "rank 0 exited with code 7 on node b (10.0.0.2)");
+  CHECK(story.last('a').text == "rank 0 exited with code 7 on node 1 (b, 10.0.0.2)");
   story.tell('a', Phase::kIdle);
   story.tell('b', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 7);
@@ -150,7 +150,8 @@ TEST_CASE("one restart budget serves the whole job") {
   story.fail('b', 8);
   story.tell('a', Phase::kIdle);
   story.tell('b', Phase::kIdle);
-  CHECK(story.last('a').end->why == "rank 0 exited with code 7; the restart budget of 1 is spent");
+  CHECK(story.last('a').end->why ==
+        "rank 0 exited with code 7 on node 1 (b, 10.0.0.2); the restart budget of 1 is spent");
 }
 
 TEST_CASE("an exit code that means do not restart is not restarted") {
@@ -158,7 +159,8 @@ TEST_CASE("an exit code that means do not restart is not restarted") {
   story.fail('a', 93, true);
   story.tell('a', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 93);
-  CHECK(story.last('a').end->why == "rank 0 exited with code 7; exit code 93 means: do not restart");
+  CHECK(story.last('a').end->why ==
+        "rank 0 exited with code 7 on node 0 (a, 10.0.0.1); exit code 93 means: do not restart");
 }
 
 TEST_CASE("the next generation waits until no worker of the last one is alive") {
@@ -175,7 +177,7 @@ TEST_CASE("the next generation waits until no worker of the last one is alive") 
 TEST_CASE("an elastic job goes on without a lost node, at or above MIN, for nothing") {
   Story story = running(elastic(2, 3), "abc");
   story.lose('a');
-  CHECK(story.last('b').text == "node a (10.0.0.1) was lost: its connection was closed");
+  CHECK(story.last('b').text == "node 0 (a, 10.0.0.1) was lost: its connection was closed");
   story.tell('b', Phase::kIdle);
   story.tell('c', Phase::kIdle);
   REQUIRE(story.job.generation() == Generation(2));
@@ -197,7 +199,7 @@ TEST_CASE("a lost node of a job of fixed size ends it when no restart is left") 
   story.lose('b');
   story.tell('a', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 75);
-  CHECK(story.last('a').end->why == "node b (10.0.0.2) was lost: its connection was closed");
+  CHECK(story.last('a').end->why == "node 1 (b, 10.0.0.2) was lost: its connection was closed");
 }
 
 TEST_CASE("a job of fixed size with restarts left waits for a replacement, which gets the free rank") {
@@ -205,7 +207,7 @@ TEST_CASE("a job of fixed size with restarts left waits for a replacement, which
   story.lose('a');
   story.tell('b', Phase::kIdle);
   CHECK(story.job.describe(story.now) ==
-        "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node a (10.0.0.1) was lost: its "
+        "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
         "connection was "
         "closed)");
   story.join('z');
@@ -228,7 +230,7 @@ TEST_CASE(
   story.phases['b'] = Phase::kRunning;
   story.pass(5s);
   CHECK(story.expelled('a') ==
-        "node a (10.0.0.1) was lost: it was silent for 5.00 s; start ddprun there again to join the next "
+        "node 0 (a, 10.0.0.1) was lost: it was silent for 5.00 s; start ddprun there again to join the next "
         "generation");
   CHECK(story.last('b').kind == OrderKind::kStop);
 }
@@ -273,7 +275,7 @@ TEST_CASE("the job succeeds when all workers of all nodes have, and a node may l
 TEST_CASE("a node told to stop leaves an elastic job, the rest go on") {
   Story story = running(elastic(1, 2), "ab");
   story.tell('a', Status{.generation = Generation(1), .phase = Phase::kStopping, .leaving_signal = SIGTERM});
-  CHECK(story.last('b').text == "node a (10.0.0.1) was told to stop by SIGTERM and leaves; 1 stay");
+  CHECK(story.last('b').text == "node 0 (a, 10.0.0.1) was told to stop by SIGTERM and leaves; 1 stay");
   story.tell('a', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
   story.tell('b', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 143);
@@ -285,7 +287,7 @@ TEST_CASE("a node told to stop ends a job of fixed size everywhere, with the sig
   story.tell('b', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
   story.tell('a', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 143);
-  CHECK(story.last('a').end->why == "node b (10.0.0.2) was told to stop by SIGTERM");
+  CHECK(story.last('a').end->why == "node 1 (b, 10.0.0.2) was told to stop by SIGTERM");
 }
 
 TEST_CASE("drain ends the job with the code that says: requeue me") {

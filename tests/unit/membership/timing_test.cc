@@ -12,7 +12,8 @@ TEST_CASE("--rdzv-conf keys of torchrun keep their meaning") {
                                          {"keep_alive_interval", "0.2"},
                                          {"keep_alive_max_attempt", "4"},
                                          {"timeout", "900"}})
-                            .value();
+                            .value()
+                            .timing;
   CHECK(timing.join_timeout == 30s);
   CHECK(timing.debounce == 500ms);
   CHECK(timing.liveness() == 800ms);

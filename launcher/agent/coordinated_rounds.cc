@@ -1,0 +1,151 @@
+#include "launcher/agent/coordinated_rounds.h"
+
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/membership/auth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr std::uint16_t kStaticPort = 29500;
+constexpr std::uint16_t kDynamicPort = 29400;
+// For the other nodes, beyond the time they give their workers.
+constexpr Duration kFarewell = std::chrono::seconds(5);
+
+bool is_static(const Options& options) {
+  const bool has_address = options.rdzv_endpoint.empty() || options.node_rank.has_value();
+  return options.rdzv_backend == "static" && has_address && options.min_nodes == options.max_nodes;
+}
+
+membership::CoordinatorPlace place_of(const Options& options, std::optional<bool> is_host) {
+  using enum membership::CoordinatorPlace;
+  if (is_host) return *is_host ? kHere : kElsewhere;
+  if (!is_static(options)) return kIfOurs;
+  return options.node_rank.value_or(0) == 0 ? kHere : kElsewhere;
+}
+
+Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
+  const Options& options = plan.options;
+  const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
+  if (!conf) return conf.error();
+  Result<std::string> secret =
+      membership::load_secret(options.rdzv_secret_file, plan.host.env("DDPRUN_SECRET").value_or(""));
+  if (!secret) return secret.error();
+  membership::RendezvousOptions result;
+  result.place = place_of(options, conf->is_host);
+  result.host = plan.master_addr;
+  result.port = plan.master_port.value() != 0 ? plan.master_port
+                                              : Port(is_static(options) ? kStaticPort : kDynamicPort);
+  result.spec = {.run_id = plan.run_id,
+                 .min_nodes = options.min_nodes,
+                 .max_nodes = options.max_nodes,
+                 .max_restarts = options.max_restarts};
+  result.timing = conf->timing;
+  result.node = {.host = options.local_addr.empty() ? plan.host.hostname : options.local_addr,
+                 .address = {},
+                 .local_world_size = plan.local_world_size,
+                 .role = options.role};
+  if (options.node_rank) result.node.pinned = NodeRank(*options.node_rank);
+  if (is_static(options)) result.node.pinned = NodeRank(options.node_rank.value_or(0));
+  result.secret = std::move(*secret);
+  return result;
+}
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of("\r\n \t");
+  if (end == std::string::npos) return {};
+  const std::size_t before = text.find_last_of('\n', end);
+  return text.substr(before == std::string::npos ? 0 : before + 1,
+                     end - (before == std::string::npos ? 0 : before + 1) + 1);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_context& io, const Plan& plan,
+                                                             RoundSource::Listener& listener,
+                                                             Logger& logger) {
+  const Result<membership::RendezvousOptions> options = rendezvous_options(plan);
+  if (!options) return options.error();
+  std::unique_ptr<CoordinatedRounds> rounds(new CoordinatedRounds(plan, listener));
+  auto rendezvous = membership::Rendezvous::open(io, *options, *rounds, logger);
+  if (!rendezvous) return rendezvous.error();
+  rounds->rendezvous_ = std::move(*rendezvous);
+  return std::unique_ptr<RoundSource>(std::move(rounds));
+}
+
+// The first round is joined from the start; later, to have no worker left is to ask for the next one.
+void CoordinatedRounds::join(int) {
+  if (std::exchange(has_joined_, true)) rendezvous_->member().workers_stopped();
+}
+
+void CoordinatedRounds::report_failure(const NodeFailure& failure) {
+  if (failure.reason == StopReason::kSignal) {
+    signal_ = failure.signal;
+    rendezvous_->member().leave(failure.signal, rendezvous_->has_coordinator());
+    return;
+  }
+  const std::vector<int>& final_codes = plan_.options.no_restart_exit_codes;
+  const bool is_final =
+      failure.reason == StopReason::kJobTimeout ||
+      (failure.worker.status && !failure.worker.status->is_killed() &&
+       std::find(final_codes.begin(), final_codes.end(), failure.worker.status->code()) != final_codes.end());
+  membership::NodeFailure report{.rank = failure.worker.rank,
+                                 .local_rank = failure.worker.local_rank,
+                                 .host = plan_.host.hostname,
+                                 .pid = failure.worker.pid,
+                                 .exit_code = std::clamp(failure.exit_code, 1, 255),
+                                 .what = failure.why,
+                                 .error_file = failure.worker.error_file,
+                                 .stderr_tail = failure.worker.stderr_tail};
+  report.do_not_restart = is_final;
+  rendezvous_->member().workers_failed(report);
+}
+
+void CoordinatedRounds::report_success() { rendezvous_->member().workers_succeeded(); }
+
+void CoordinatedRounds::close() {
+  const int signal = signal_ != 0 ? signal_ : SIGTERM;
+  rendezvous_->member().workers_stopped();
+  rendezvous_->close(
+      {.exit_code = exit_code::kSignalBase + signal,
+       .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)},
+      plan_.options.shutdown_timeout + kFarewell);
+}
+
+void CoordinatedRounds::on_round(const membership::Round& round) {
+  listener_.round_closed({.generation = Generation(round.seat.generation.value() - 1),
+                          .restart_count = round.seat.restart_count,
+                          .group_rank = round.seat.node_rank,
+                          .group_world_size = round.seat.nodes,
+                          .base_rank = round.seat.base_rank,
+                          .world_size = round.seat.world_size,
+                          .base_role_rank = round.seat.base_role_rank,
+                          .role_world_size = round.seat.role_world_size,
+                          .master_addr = round.master_addr,
+                          .master_port = round.master_port});
+}
+
+// The code is told with the end of the job; until then nobody needs it.
+void CoordinatedRounds::on_stop(const std::string& reason) {
+  listener_.peer_failed(reason, exit_code::kTempFail);
+}
+
+void CoordinatedRounds::on_kill(const std::string& reason) { listener_.lease_lost(reason); }
+
+void CoordinatedRounds::on_end(const membership::JobEnd& end) {
+  std::string why = end.why;
+  if (end.root_cause) {
+    const std::string last_words = last_line(end.root_cause->stderr_tail);
+    if (!last_words.empty()) why += fmt::format("; its last line on stderr: {}", last_words);
+  }
+  listener_.job_ended(end.exit_code, why);
+}
+
+void CoordinatedRounds::on_failed(const Error& error) { listener_.round_failed(error); }
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "launcher/agent/round_source.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/membership/rendezvous.h"
+
+#include <boost/asio/io_context.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// The rounds of a job of several nodes: those of the coordinator, which runs here or elsewhere.
+///
+/// Where     static (--node-rank, --master-addr): node rank 0 runs it. Otherwise the node to which the host
+/// of
+///           --rdzv-endpoint belongs, if any; then `ddprun coordinator` runs it.
+class CoordinatedRounds final : public RoundSource, private membership::Listener {
+ public:
+  /// Errors  kUnavailable: this node has to run the coordinator and the port is taken. kUsage: --rdzv-conf,
+  /// the secret.
+  static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
+                                                   RoundSource::Listener& listener, Logger& logger);
+
+  [[nodiscard]] bool decides_restarts() const override { return true; }
+  void join(int restart_count) override;
+  void report_failure(const NodeFailure& failure) override;
+  void report_success() override;
+  /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
+  void close() override;
+
+ private:
+  CoordinatedRounds(const Plan& plan, RoundSource::Listener& listener) : plan_(plan), listener_(listener) {}
+
+  void on_waiting(const std::string& text) override { listener_.waiting(text); }
+  void on_round(const membership::Round& round) override;
+  void on_stop(const std::string& reason) override;
+  void on_kill(const std::string& reason) override;
+  void on_end(const membership::JobEnd& end) override;
+  void on_failed(const Error& error) override;
+
+  const Plan& plan_;
+  RoundSource::Listener& listener_;
+  std::unique_ptr<membership::Rendezvous> rendezvous_;
+  bool has_joined_ = false;
+  int signal_ = 0;
+};
+
+}  // namespace ddprun::launcher

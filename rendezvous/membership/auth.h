@@ -1,0 +1,29 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+
+#include <string>
+#include <string_view>
+
+namespace ddprun::membership {
+
+/// 32 random bytes in hexadecimal, from the kernel by way of OpenSSL.
+std::string make_nonce();
+
+/// Which side proves that it knows the secret. One's proof is of no use to the other.
+enum class Side { kAgent, kCoordinator };
+
+/// HMAC-SHA256 in hexadecimal over the side, the job and both nonces. As both sides bring a fresh nonce, a
+/// proof seen once fits no other connection. Source: RFC 2104; challenge and response as in ISO/IEC 9798-4.
+std::string make_proof(std::string_view secret, Side side, std::string_view run_id,
+                       std::string_view agent_nonce, std::string_view coordinator_nonce);
+
+/// Compares in constant time.
+bool is_same_proof(std::string_view a, std::string_view b);
+
+/// The secret in a file, without the line end; `path` empty: that of the environment (`from_environment`),
+/// which may be empty too: no secret. Errors  kUsage: the file cannot be read, is empty, or may be read by
+/// others than its owner.
+Result<std::string> load_secret(const std::string& path, const std::string& from_environment);
+
+}  // namespace ddprun::membership

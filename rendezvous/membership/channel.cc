@@ -1,0 +1,131 @@
+#include "rendezvous/membership/channel.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::membership {
+namespace {
+
+constexpr std::size_t kReadBytes = 1024;
+constexpr std::size_t kMaxBacklogBytes = 4 * 1024 * 1024;
+
+// "Broken pipe" is said only after the other side's end was received in order; a reset in its place says that
+// the connection broke on the way.
+Loss loss_of(boost::system::error_code error) {
+  const bool ended_in_order = error == boost::asio::error::eof || error == boost::asio::error::broken_pipe;
+  return ended_in_order ? Loss::kClosed : Loss::kReset;
+}
+
+}  // namespace
+
+boost::asio::ip::address plain_address(const boost::asio::ip::address& address) {
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address;
+  return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6());
+}
+
+std::shared_ptr<Channel> Channel::make(boost::asio::ip::tcp::socket socket, std::string received) {
+  return std::shared_ptr<Channel>(new Channel(std::move(socket), std::move(received)));
+}
+
+Channel::Channel(boost::asio::ip::tcp::socket socket, std::string received)
+    : socket_(std::move(socket)), received_(std::move(received)) {
+  boost::system::error_code ignored;
+  remote_ = plain_address(socket_.remote_endpoint(ignored).address());
+  socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+}
+
+void Channel::start(OnMessage on_message, OnClosed on_closed) {
+  on_message_ = std::move(on_message);
+  on_closed_ = std::move(on_closed);
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->take_frames()) self->read_some();
+  });
+}
+
+void Channel::read_some() {
+  chunk_.resize(kReadBytes);
+  socket_.async_read_some(boost::asio::buffer(chunk_),
+                          [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
+                            if (self->is_closed_) return;
+                            if (error == boost::asio::error::eof) {
+                              return self->end(Loss::kClosed, "the other side closed the connection");
+                            }
+                            if (error) return self->end(loss_of(error), error.message());
+                            self->received_.append(self->chunk_, 0, bytes);
+                            if (self->take_frames()) self->read_some();
+                          });
+}
+
+// False when the channel was closed meanwhile.
+bool Channel::take_frames() {
+  while (!is_closed_ && received_.size() >= kFrameHeaderBytes) {
+    unsigned char header[kFrameHeaderBytes];
+    std::copy_n(received_.begin(), kFrameHeaderBytes, header);
+    const Result<std::size_t> length = parse_frame_length(header);
+    if (!length) return end(Loss::kReset, "the other side sent " + length.error().message()), false;
+    if (received_.size() < kFrameHeaderBytes + *length) break;
+    Result<Message> message = parse_message(std::string_view(received_).substr(kFrameHeaderBytes, *length));
+    received_.erase(0, kFrameHeaderBytes + *length);
+    if (!message) return end(Loss::kReset, "the other side sent " + message.error().message()), false;
+    on_message_(std::move(*message));
+  }
+  return !is_closed_;
+}
+
+void Channel::send_bytes(std::string bytes) {
+  if (is_closed_ || closes_after_sending_) return;
+  bytes_to_send_ += bytes.size();
+  to_send_.push_back(std::move(bytes));
+  if (bytes_to_send_ > kMaxBacklogBytes) {
+    boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+      self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
+    });
+  }
+  if (!is_writing_) write_next();
+}
+
+void Channel::write_next() {
+  is_writing_ = true;
+  boost::asio::async_write(socket_, boost::asio::buffer(to_send_.front()),
+                           [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
+                             if (self->is_closed_) return;
+                             if (error) return self->end(loss_of(error), error.message());
+                             self->bytes_to_send_ -= bytes;
+                             self->to_send_.pop_front();
+                             self->is_writing_ = false;
+                             if (!self->to_send_.empty()) return self->write_next();
+                             if (self->closes_after_sending_) self->close();
+                           });
+}
+
+void Channel::close_after_sending() {
+  if (to_send_.empty()) return close();
+  closes_after_sending_ = true;
+}
+
+void Channel::close() {
+  if (is_closed_) return;
+  is_closed_ = true;
+  boost::system::error_code ignored;
+  socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+  socket_.close(ignored);
+  // A callback that is running may be one of these.
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    self->on_message_ = nullptr;
+    self->on_closed_ = nullptr;
+  });
+}
+
+void Channel::end(Loss loss, const std::string& why) {
+  if (is_closed_) return;
+  const OnClosed on_closed = on_closed_;
+  close();
+  if (on_closed) on_closed(loss, why);
+}
+
+}  // namespace ddprun::membership

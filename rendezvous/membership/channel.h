@@ -1,0 +1,61 @@
+#pragma once
+
+#include "rendezvous/membership/messages.h"
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace ddprun::membership {
+
+/// Messages over one TCP connection, both ways.
+///
+/// Callbacks  `on_message` for each message; `on_closed` once, with how it ended, unless `close()` was called
+/// first.
+///            Neither is called from inside `start`, `send` or `close`.
+/// Limits     a peer that does not read is given up when 4 MiB wait for it.
+/// Lifetime   shared: pending operations keep it alive until they end; `close()` ends them.
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  using OnMessage = std::function<void(Message)>;
+  using OnClosed = std::function<void(Loss, const std::string& why)>;
+
+  /// `socket` is connected; `received` are bytes that were read from it already.
+  static std::shared_ptr<Channel> make(boost::asio::ip::tcp::socket socket, std::string received);
+
+  void start(OnMessage on_message, OnClosed on_closed);
+  void send(const Message& message) { send_bytes(encode(message)); }
+  void send_bytes(std::string bytes);
+  /// Closes when what was sent before is with the kernel.
+  void close_after_sending();
+  void close();
+
+  [[nodiscard]] boost::asio::ip::address remote_address() const { return remote_; }
+
+ private:
+  Channel(boost::asio::ip::tcp::socket socket, std::string received);
+  void read_some();
+  bool take_frames();
+  void write_next();
+  void end(Loss loss, const std::string& why);
+
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::ip::address remote_;
+  std::string received_;
+  std::string chunk_;
+  std::deque<std::string> to_send_;
+  std::size_t bytes_to_send_ = 0;
+  bool is_writing_ = false;
+  bool closes_after_sending_ = false;
+  bool is_closed_ = false;
+  OnMessage on_message_;
+  OnClosed on_closed_;
+};
+
+/// An IPv4 address that came as an IPv6 one, as IPv4.
+boost::asio::ip::address plain_address(const boost::asio::ip::address& address);
+
+}  // namespace ddprun::membership

@@ -1,0 +1,269 @@
+#include "rendezvous/membership/coordinator.h"
+
+#include "rendezvous/membership/admission.h"
+#include "rendezvous/membership/auth.h"
+#include "rendezvous/membership/channel.h"
+#include "rendezvous/store/server.h"
+
+#include <boost/asio/steady_timer.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace ddprun::membership {
+namespace {
+
+using boost::asio::ip::tcp;
+
+constexpr auto kHandshakeTime = std::chrono::seconds(10);
+
+/// One connection, from its greeting to its end.
+struct Peer {
+  std::shared_ptr<Channel> channel;
+  Hello hello;
+  std::string nonce;  ///< ours, once it was challenged
+  bool is_member = false;
+  TimePoint came_at{};
+};
+
+}  // namespace
+
+class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl> {
+ public:
+  Impl(boost::asio::io_context& io, const CoordinatorOptions& options, Logger& logger)
+      : options_(options),
+        logger_(logger),
+        timer_(io),
+        job_(options.spec, options.timing, std::chrono::steady_clock::now()) {}
+
+  Result<void> open(boost::asio::io_context& io) {
+    store::StoreServerOptions store_options;
+    store_options.host = options_.host;
+    store_options.port = options_.port;
+    auto store = store::StoreServer::open(io, store_options, logger_);
+    if (!store) return store.error();
+    store_ = std::move(*store);
+    store_->set_peer_handler([weak = weak_from_this()](tcp::socket socket, const std::string& first_bytes) {
+      if (const auto self = weak.lock()) self->greet(std::move(socket), first_bytes);
+    });
+    if (!options_.secret.empty()) {
+      store_->set_address_filter([weak = weak_from_this()](const boost::asio::ip::address& address) {
+        const auto self = weak.lock();
+        return self && self->is_member_address(address);
+      });
+    }
+    schedule_tick();
+    return ok();
+  }
+
+  void close() {
+    is_closed_ = true;
+    timer_.cancel();
+    if (store_) store_->close();
+    for (auto& [number, peer] : std::exchange(peers_, {})) peer.channel->close();
+    members_.clear();
+    on_done_ = nullptr;
+  }
+
+  [[nodiscard]] Port port() const { return store_->port(); }
+  [[nodiscard]] const Job& job() const { return job_; }
+  void end_for_all(const JobEnd& end) { perform(job_.end_for_all(end, now())); }
+  [[nodiscard]] bool is_done() const { return job_.state() == JobState::kEnded && members_.empty(); }
+  void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
+
+ private:
+  using Number = std::uint64_t;
+
+  static TimePoint now() { return std::chrono::steady_clock::now(); }
+
+  // ---- connections
+  // ----------------------------------------------------------------------------------------------------
+
+  void greet(tcp::socket socket, const std::string& first_bytes) {
+    if (is_closed_) return;
+    if (first_bytes.substr(0, kGreeting.size()) != kGreeting.substr(0, first_bytes.size())) {
+      logger_.warn("closed a connection that is neither a store client nor an agent");
+      return;
+    }
+    if (first_bytes.size() < kGreeting.size()) return await_greeting(std::move(socket), first_bytes);
+    const Number number = ++connections_;
+    auto channel = Channel::make(std::move(socket), first_bytes.substr(kGreeting.size()));
+    peers_.emplace(number, Peer{.channel = channel, .hello = {}, .nonce = {}, .came_at = now()});
+    channel->start(
+        [weak = weak_from_this(), number](const Message& message) {
+          if (const auto self = weak.lock()) self->take(number, message);
+        },
+        [weak = weak_from_this(), number](Loss loss, const std::string& why) {
+          if (const auto self = weak.lock()) self->gone(number, loss, why);
+        });
+  }
+
+  void await_greeting(tcp::socket socket, std::string first_bytes) {
+    auto shared = std::make_shared<tcp::socket>(std::move(socket));
+    auto bytes = std::make_shared<std::string>(64, '\0');
+    shared->async_read_some(boost::asio::buffer(*bytes),
+                            [weak = weak_from_this(), shared, bytes, first_bytes](
+                                boost::system::error_code error, std::size_t count) {
+                              const auto self = weak.lock();
+                              if (self && !error)
+                                self->greet(std::move(*shared), first_bytes + bytes->substr(0, count));
+                            });
+  }
+
+  void take(Number number, const Message& message) {
+    const auto found = peers_.find(number);
+    if (found == peers_.end()) return;
+    Peer& peer = found->second;
+    if (const auto* hello = std::get_if<Hello>(&message);
+        hello != nullptr && !peer.is_member && peer.nonce.empty()) {
+      return take_hello(number, peer, *hello);
+    }
+    if (const auto* proof = std::get_if<Proof>(&message);
+        proof != nullptr && !peer.is_member && !peer.nonce.empty()) {
+      return take_proof(number, peer, *proof);
+    }
+    if (const auto* status = std::get_if<Status>(&message); status != nullptr && peer.is_member) {
+      return perform(job_.status(peer.hello.node.id, *status, now()));
+    }
+    if (const auto* drain = std::get_if<DrainRequest>(&message); drain != nullptr && peer.hello.is_control) {
+      peer.channel->send(Refused{"draining"});
+      return perform(job_.drain(drain->node, now()));
+    }
+    refuse(number, "a message that does not belong here");
+  }
+
+  void take_hello(Number number, Peer& peer, const Hello& hello) {
+    peer.hello = hello;
+    peer.hello.node.address = peer.channel->remote_address().to_string();
+    const AdmissionRules rules{.spec = options_.spec, .has_secret = !options_.secret.empty()};
+    if (const auto why = why_not_admitted(peer.hello, rules)) return refuse(number, *why);
+    if (options_.secret.empty()) return admit(number, peer);
+    peer.nonce = make_nonce();
+    peer.channel->send(Challenge{peer.nonce, make_proof(options_.secret, Side::kCoordinator,
+                                                        options_.spec.run_id, hello.nonce, peer.nonce)});
+  }
+
+  void take_proof(Number number, Peer& peer, const Proof& proof) {
+    const std::string expected =
+        make_proof(options_.secret, Side::kAgent, options_.spec.run_id, peer.hello.nonce, peer.nonce);
+    if (is_same_proof(expected, proof.proof)) return admit(number, peer);
+    refuse(number, fmt::format("{} has another job secret than the coordinator, or repeats an old proof",
+                               name_of(peer.hello.node)));
+  }
+
+  void admit(Number number, Peer& peer) {
+    peer.is_member = !peer.hello.is_control;
+    peer.channel->send(Welcome{options_.timing});
+    if (!peer.is_member) return;
+    members_[peer.hello.node.id] = number;
+    perform(job_.joined(peer.hello.node, now()));
+  }
+
+  void refuse(Number number, const std::string& reason, bool may_return = false) {
+    const auto found = peers_.find(number);
+    if (found == peers_.end()) return;
+    logger_.warn("refused {}: {}", found->second.channel->remote_address().to_string(), reason);
+    found->second.channel->send(Refused{reason, may_return});
+    found->second.channel->close_after_sending();
+    forget(found);
+  }
+
+  void gone(Number number, Loss loss, const std::string& why) {
+    const auto found = peers_.find(number);
+    if (found == peers_.end()) return;
+    const MemberId id = found->second.hello.node.id;
+    const bool was_member = found->second.is_member;
+    if (was_member) logger_.debug("{} is gone: {}", name_of(found->second.hello.node), why);
+    forget(found);
+    if (was_member) perform(job_.lost(id, loss, now()));
+  }
+
+  void forget(std::map<Number, Peer>::iterator peer) {
+    if (peer->second.is_member) members_.erase(peer->second.hello.node.id);
+    peers_.erase(peer);
+  }
+
+  [[nodiscard]] bool is_member_address(const boost::asio::ip::address& address) const {
+    return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+      return entry.second.is_member && entry.second.channel->remote_address() == address;
+    });
+  }
+
+  // ---- the job's actions
+  // ------------------------------------------------------------------------------------------------
+
+  void perform(const JobActions& actions) {
+    for (const JobAction& action : actions) {
+      std::visit([this](const auto& each) { act(each); }, action);
+    }
+    check_done();
+  }
+  void act(const SendOrder& send) {
+    const auto found = members_.find(send.to);
+    if (found != members_.end()) peers_.at(found->second).channel->send(send.order);
+  }
+  void act(const Expel& expel) {
+    const auto found = members_.find(expel.who);
+    if (found != members_.end()) refuse(found->second, expel.reason, true);
+  }
+  void act(const BeginGeneration&) { store_->begin_generation(); }
+  void act(const Note& note) { logger_.info("{}", note.text); }
+
+  void check_done() {
+    if (!is_done() || !on_done_) return;
+    std::exchange(on_done_, nullptr)();
+  }
+
+  // ---- time
+  // ---------------------------------------------------------------------------------------------------------------
+
+  void schedule_tick() {
+    timer_.expires_at(job_.next_wake(now()));
+    timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+      const auto self = weak.lock();
+      if (error || !self || self->is_closed_) return;
+      self->drop_the_slow();
+      self->perform(self->job_.tick(now()));
+      if (!self->is_closed_) self->schedule_tick();
+    });
+  }
+
+  void drop_the_slow() {
+    std::vector<Number> slow;
+    for (const auto& [number, peer] : peers_) {
+      if (!peer.is_member && now() - peer.came_at > kHandshakeTime) slow.push_back(number);
+    }
+    for (const Number number : slow) refuse(number, "the handshake took longer than 10 s");
+  }
+
+  CoordinatorOptions options_;
+  Logger& logger_;
+  boost::asio::steady_timer timer_;
+  Job job_;
+  std::unique_ptr<store::StoreServer> store_;
+  std::map<Number, Peer> peers_;
+  std::map<MemberId, Number> members_;
+  Number connections_ = 0;
+  std::function<void()> on_done_;
+  bool is_closed_ = false;
+};
+
+Result<std::unique_ptr<Coordinator>> Coordinator::open(boost::asio::io_context& io,
+                                                       const CoordinatorOptions& options, Logger& logger) {
+  auto impl = std::make_shared<Impl>(io, options, logger);
+  if (Result<void> opened = impl->open(io); !opened) return opened.error();
+  return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
+}
+
+Coordinator::Coordinator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Coordinator::~Coordinator() { close(); }
+Port Coordinator::port() const { return impl_->port(); }
+const Job& Coordinator::job() const { return impl_->job(); }
+bool Coordinator::is_done() const { return impl_->is_done(); }
+void Coordinator::set_on_done(std::function<void()> on_done) { impl_->set_on_done(std::move(on_done)); }
+void Coordinator::end_for_all(const JobEnd& end) { impl_->end_for_all(end); }
+void Coordinator::close() { impl_->close(); }
+
+}  // namespace ddprun::membership

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/membership/job.h"
+
+#include <boost/asio/io_context.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace ddprun::membership {
+
+struct CoordinatorOptions {
+  std::string host;  ///< address to listen on; empty: every address of this machine
+  Port port;         ///< 0 lets the kernel choose
+  WorldSpec spec;
+  Timing timing;
+  std::string secret;  ///< empty: none
+};
+
+/// Who is in the world, on one TCP port together with the workers' store: a thin shell around Job.
+///
+/// Threads   none of its own: everything happens on the io_context's one thread.
+/// Lifetime  the io_context and the logger outlive it. The destructor calls `close()`.
+class Coordinator {
+ public:
+  /// Errors  kUnavailable: the port is in use or the host has no usable address.
+  static Result<std::unique_ptr<Coordinator>> open(boost::asio::io_context& io,
+                                                   const CoordinatorOptions& options, Logger& logger);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  [[nodiscard]] Port port() const;
+  [[nodiscard]] const Job& job() const;
+
+  /// Whether the job has ended and every agent has left.
+  [[nodiscard]] bool is_done() const;
+  /// Called once, when the job has ended and every agent has left (or has been silent for too long). It may
+  /// close this coordinator.
+  void set_on_done(std::function<void()> on_done);
+
+  /// Ends the job on all nodes, as Job::end_for_all does.
+  void end_for_all(const JobEnd& end);
+  /// Stops listening and closes every connection.
+  void close();
+
+ private:
+  class Impl;
+  explicit Coordinator(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun::membership

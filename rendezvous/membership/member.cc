@@ -1,0 +1,339 @@
+#include "rendezvous/membership/member.h"
+
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/membership/auth.h"
+#include "rendezvous/membership/channel.h"
+#include "rendezvous/membership/connector.h"
+#include "rendezvous/membership/member_core.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <utility>
+
+namespace ddprun::membership {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr Duration kHandshakeTime = std::chrono::milliseconds(2500);
+constexpr Duration kSaySomethingAfter = std::chrono::milliseconds(1200);
+
+MemberId draw_id() {
+  std::random_device kernel;
+  return MemberId((std::uint64_t{kernel()} << 32U | kernel()) | 1U);
+}
+
+std::string endpoint_text(const std::string& host, Port port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+}  // namespace
+
+class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
+ public:
+  Impl(boost::asio::io_context& io, MemberOptions options, Listener& listener, Logger& logger)
+      : io_(io),
+        options_(std::move(options)),
+        listener_(&listener),
+        logger_(logger),
+        timer_(io),
+        core_timer_(io) {}
+
+  void start() { seek(Deadline::after(now(), options_.join_timeout)); }
+
+  void close() {
+    listener_ = nullptr;
+    timer_.cancel();
+    core_timer_.cancel();
+    if (connector_) connector_->cancel();
+    if (channel_) channel_->close_after_sending();
+  }
+
+  void workers_failed(const NodeFailure& failure) {
+    if (core_) perform(core_->workers_failed(failure, now()));
+  }
+  void workers_succeeded() {
+    if (core_) perform(core_->workers_succeeded(now()));
+  }
+  void workers_stopped() {
+    if (core_) perform(core_->workers_stopped(now()));
+  }
+  void leave(int signal, bool ends_job) {
+    leaving_signal_ = signal;
+    if (core_ && is_joined_) return perform(core_->leave(signal, ends_job, now()));
+    if (core_ && core_->has_workers()) return;  // cut off: it ends when they are gone
+    end_for_signal();
+  }
+
+ private:
+  static TimePoint now() { return std::chrono::steady_clock::now(); }
+  [[nodiscard]] std::string endpoint() const { return endpoint_text(options_.host, options_.port); }
+
+  // ---- finding the coordinator
+  // --------------------------------------------------------------------------------------------
+
+  void seek(Deadline deadline) {
+    deadline_ = deadline;
+    seeking_since_ = now();
+    pause_ = kFirstPause;
+    has_said_ = false;
+    attempts_ = 0;
+    try_once();
+  }
+
+  void try_once() {
+    ++attempts_;
+    connector_ = std::make_shared<Connector>(io_, options_.host, options_.port, options_.also_try);
+    connector_->start([weak = weak_from_this()](std::optional<boost::asio::ip::tcp::socket> socket,
+                                                const std::string& tried) {
+      const auto self = weak.lock();
+      if (!self || self->listener_ == nullptr) return;
+      if (socket) {
+        self->shake_hands(std::move(*socket));
+      } else {
+        self->try_again(tried);
+      }
+    });
+  }
+
+  void try_again(const std::string& tried) {
+    const std::string job =
+        fmt::format("is ddprun running there with the same endpoint and --rdzv-id {}?", options_.spec.run_id);
+    if (deadline_.is_expired(now())) {
+      return fail({ErrorCode::kUnavailable,
+                   fmt::format("rendezvous: no coordinator at {} within {:.1f} s ({} attempts): {}; {}",
+                               endpoint(), to_seconds(now() - seeking_since_), attempts_, tried, job)});
+    }
+    if (!has_said_ && now() - seeking_since_ >= kSaySomethingAfter) {
+      has_said_ = true;
+      tell([text = fmt::format("no coordinator at {} yet: {}; {} Trying for {:.0f} s more", endpoint(), tried,
+                               job, to_seconds(deadline_.remaining(now())))](Listener& listener) {
+        listener.on_waiting(text);
+      });
+    }
+    timer_.expires_after(std::min(pause_, deadline_.remaining(now())));
+    timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+      const auto self = weak.lock();
+      if (!error && self && self->listener_ != nullptr) self->try_once();
+    });
+    pause_ = std::min(2 * pause_, kLongestPause);
+  }
+
+  void shake_hands(boost::asio::ip::tcp::socket socket) {
+    connector_.reset();
+    node_ = options_.node;
+    node_.id = draw_id();
+    node_.replaces = replaces_;
+    nonce_ = make_nonce();
+    channel_ = Channel::make(std::move(socket), {});
+    channel_->start(
+        [weak = weak_from_this(), id = node_.id](const Message& message) {
+          const auto self = weak.lock();
+          if (self && self->listener_ != nullptr && self->node_.id == id) self->take(message);
+        },
+        [weak = weak_from_this(), id = node_.id](Loss, const std::string& why) {
+          const auto self = weak.lock();
+          if (self && self->listener_ != nullptr && self->node_.id == id) self->disconnected(why);
+        });
+    Hello hello{.run_id = options_.spec.run_id,
+                .min_nodes = options_.spec.min_nodes,
+                .max_nodes = options_.spec.max_nodes,
+                .node = node_,
+                .has_secret = !options_.secret.empty(),
+                .nonce = nonce_};
+    channel_->send_bytes(std::string(kGreeting) + encode(hello));
+    timer_.expires_after(kHandshakeTime);
+    timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+      const auto self = weak.lock();
+      if (!error && self && self->listener_ != nullptr)
+        self->not_a_coordinator("it does not answer an agent's hello");
+    });
+  }
+
+  void not_a_coordinator(const std::string& why) {
+    fail({ErrorCode::kUnavailable,
+          fmt::format(
+              "rendezvous: {} is no ddprun coordinator: {}; is another program (torchrun?) using this port?",
+              endpoint(), why)});
+  }
+
+  void take(const Message& message) {
+    if (const auto* refused = std::get_if<Refused>(&message)) return take_refusal(*refused);
+    if (is_joined_) {
+      if (const auto* order = std::get_if<Order>(&message)) perform(core_->order(*order, now()));
+      return;
+    }
+    if (const auto* challenge = std::get_if<Challenge>(&message)) return take_challenge(*challenge);
+    if (const auto* welcome = std::get_if<Welcome>(&message)) return take_welcome(*welcome);
+  }
+
+  void take_challenge(const Challenge& challenge) {
+    const std::string& run_id = options_.spec.run_id;
+    const std::string expected =
+        make_proof(options_.secret, Side::kCoordinator, run_id, nonce_, challenge.nonce);
+    if (options_.secret.empty() || !is_same_proof(expected, challenge.proof)) {
+      return fail({ErrorCode::kUsage,
+                   fmt::format("rendezvous: the coordinator at {} has another job secret than this "
+                               "node; give all nodes the same --rdzv-secret-file",
+                               endpoint())});
+    }
+    channel_->send(Proof{make_proof(options_.secret, Side::kAgent, run_id, nonce_, challenge.nonce)});
+  }
+
+  void take_welcome(const Welcome& welcome) {
+    timer_.cancel();
+    is_joined_ = true;
+    if (!core_) core_.emplace(welcome.timing, now());
+    perform(core_->connected(now()));
+    if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, false, now()));
+  }
+
+  void take_refusal(const Refused& refused) {
+    timer_.cancel();
+    if (is_joined_) return disconnected("the coordinator says: " + refused.reason);
+    node_.id = MemberId();
+    channel_->close();
+    if (refused.may_return) return try_again(refused.reason);
+    fail({ErrorCode::kUsage, fmt::format("rendezvous: the coordinator at {} refused this node: {}",
+                                         endpoint(), refused.reason)});
+  }
+
+  void disconnected(const std::string& why) {
+    timer_.cancel();
+    if (!is_joined_) return try_again("the connection was lost in the handshake: " + why);
+    leave_channel();
+    perform(core_->disconnected(fmt::format("lost the coordinator at {}: {}", endpoint(), why), now()));
+  }
+
+  // ---- what the core decides
+  // ----------------------------------------------------------------------------------------------
+
+  void perform(const MemberActions& actions) {
+    for (const MemberAction& action : actions) {
+      if (listener_ == nullptr) return;
+      std::visit([this](const auto& each) { act(each); }, action);
+    }
+    if (listener_ != nullptr) schedule();
+  }
+
+  void act(const SendStatus& send) {
+    if (channel_) channel_->send(send.status);
+  }
+  void act(const StartWorkers& start) {
+    const Round round{start.seat, channel_->remote_address().to_string(), options_.port};
+    tell([round](Listener& listener) { listener.on_round(round); });
+  }
+  void act(const StopWorkers& stop) {
+    tell([reason = stop.reason](Listener& listener) { listener.on_stop(reason); });
+  }
+  void act(const KillWorkers& kill) {
+    tell([reason = kill.reason](Listener& listener) { listener.on_kill(reason); });
+  }
+  void act(const ShowWaiting& show) {
+    tell([text = show.text](Listener& listener) { listener.on_waiting(text); });
+  }
+  void act(const LeaveJob& leave) {
+    leave_channel();
+    end(leave.end);
+  }
+  void act(const ComeBack& back) {
+    replaces_ = node_.id;
+    leave_channel();
+    if (leaving_signal_ != 0) return end_for_signal();
+    tell([text = back.reason](Listener& listener) { listener.on_waiting(text); });
+    seek(Deadline::after(now(), options_.rejoin_timeout));
+  }
+
+  void leave_channel() {
+    is_joined_ = false;
+    node_.id = MemberId();
+    if (channel_) channel_->close_after_sending();
+    channel_.reset();
+  }
+
+  void schedule() {
+    const TimePoint at = core_ ? core_->next_wake() : TimePoint::max();
+    if (at == TimePoint::max()) {
+      core_timer_.cancel();
+      return;
+    }
+    core_timer_.expires_at(at);
+    core_timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+      const auto self = weak.lock();
+      if (!error && self && self->listener_ != nullptr) self->perform(self->core_->tick(now()));
+    });
+  }
+
+  // ---- telling
+  // ------------------------------------------------------------------------------------------------------------
+
+  void tell(std::function<void(Listener&)> what) {
+    boost::asio::post(io_, [weak = weak_from_this(), what = std::move(what)] {
+      const auto self = weak.lock();
+      if (self && self->listener_ != nullptr) what(*self->listener_);
+    });
+  }
+
+  void end(const JobEnd& end) {
+    tell([this, end](Listener& listener) {
+      close();
+      listener.on_end(end);
+    });
+  }
+
+  void end_for_signal() {
+    end({.exit_code = exit_code::kSignalBase + leaving_signal_,
+         .why = fmt::format("node {} was told to stop by signal {}", options_.node.host, leaving_signal_)});
+  }
+
+  void fail(const Error& error) {
+    if (leaving_signal_ != 0) return end_for_signal();
+    tell([this, error](Listener& listener) {
+      close();
+      listener.on_failed(error);
+    });
+  }
+
+  boost::asio::io_context& io_;
+  MemberOptions options_;
+  Listener* listener_;  ///< none: closed
+  Logger& logger_;
+  boost::asio::steady_timer timer_;       ///< of finding the coordinator
+  boost::asio::steady_timer core_timer_;  ///< of the core
+  std::shared_ptr<Connector> connector_;
+  std::shared_ptr<Channel> channel_;
+  std::optional<MemberCore> core_;
+  NodeFacts node_;
+  std::optional<MemberId> replaces_;
+  std::string nonce_;
+  bool is_joined_ = false;
+  int leaving_signal_ = 0;
+  Deadline deadline_ = Deadline::never();
+  TimePoint seeking_since_{};
+  Duration pause_ = kFirstPause;
+  bool has_said_ = false;
+  int attempts_ = 0;
+};
+
+std::unique_ptr<Member> Member::open(boost::asio::io_context& io, MemberOptions options, Listener& listener,
+                                     Logger& logger) {
+  auto impl = std::make_shared<Impl>(io, std::move(options), listener, logger);
+  impl->start();
+  return std::unique_ptr<Member>(new Member(std::move(impl)));
+}
+
+Member::Member(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Member::~Member() { close(); }
+void Member::workers_failed(const NodeFailure& failure) { impl_->workers_failed(failure); }
+void Member::workers_succeeded() { impl_->workers_succeeded(); }
+void Member::workers_stopped() { impl_->workers_stopped(); }
+void Member::leave(int signal, bool ends_job) { impl_->leave(signal, ends_job); }
+void Member::close() { impl_->close(); }
+
+}  // namespace ddprun::membership

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/membership/types.h"
+
+#include <boost/asio/io_context.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+/// Where this node sits in a generation, and where its workers find the store.
+struct Round {
+  Seat seat;
+  std::string
+      master_addr;  ///< the address at which this very node reaches the coordinator: proven by its connection
+  Port master_port;
+};
+
+/// What the agent is told, on the io_context's thread and never from inside a call to Member.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  /// Who is waited for, for people; when it changes.
+  virtual void on_waiting(const std::string& text) = 0;
+  /// Start the workers of a new generation; none of an older one is alive.
+  virtual void on_round(const Round& round) = 0;
+  /// Stop the workers in order, then call `Member::workers_stopped`.
+  virtual void on_stop(const std::string& reason) = 0;
+  /// Kill the workers at once, then call `Member::workers_stopped`: the others may go on without this node.
+  virtual void on_kill(const std::string& reason) = 0;
+  /// The job is over; no worker of this node is alive. The last call.
+  virtual void on_end(const JobEnd& end) = 0;
+  /// This node cannot be part of the job: refused, no coordinator found, or it is lost for good. No worker of
+  /// this node is alive. The last call.
+  virtual void on_failed(const Error& error) = 0;
+};
+
+struct MemberOptions {
+  std::string host;  ///< of the coordinator: a name or an address
+  Port port;
+  std::vector<std::string> also_try{};  ///< further addresses, after those of `host`
+  WorldSpec spec;
+  NodeFacts node;                                      ///< `id` is drawn here
+  std::string secret;                                  ///< empty: none
+  Duration join_timeout = std::chrono::seconds(600);   ///< to find a coordinator
+  Duration rejoin_timeout = std::chrono::seconds(10);  ///< to find it again after it was lost
+};
+
+/// The agent's membership in a job: connects, joins, obeys the coordinator through a Listener, comes back
+/// after a partition, and stops this node's workers in time when it is cut off. A thin shell around
+/// MemberCore.
+///
+/// Threads   none of its own, except that a host *name* is resolved on asio's resolver thread.
+/// Lifetime  io_context, listener and logger outlive it. The destructor calls `close()`.
+class Member {
+ public:
+  static std::unique_ptr<Member> open(boost::asio::io_context& io, MemberOptions options, Listener& listener,
+                                      Logger& logger);
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  /// The first worker of this node failed; the caller stops the others by itself and then calls
+  /// `workers_stopped`.
+  void workers_failed(const NodeFailure& failure);
+  void workers_succeeded();
+  /// No worker of the generation is alive any more: ready for the next one.
+  void workers_stopped();
+  /// This node was told to stop by `signal`; the caller stops its workers by itself. `ends_job`: the others
+  /// cannot go on without it.
+  void leave(int signal, bool ends_job);
+
+  void close();
+
+ private:
+  class Impl;
+  explicit Member(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun::membership

@@ -1,0 +1,321 @@
+#include "rendezvous/membership/messages.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <limits>
+
+namespace ddprun::membership {
+namespace {
+
+using Json = nlohmann::json;
+
+// ---- out
+// --------------------------------------------------------------------------------------------------------------
+
+template <class Id>
+Json to_json(const std::optional<Id>& id) {
+  return id ? Json(id->value()) : Json(nullptr);
+}
+
+Json to_json(const NodeFailure& failure) {
+  const std::size_t tail = std::min(failure.stderr_tail.size(), kMaxTailBytes);
+  return {{"rank", failure.rank.value()},
+          {"local_rank", failure.local_rank.value()},
+          {"node_rank", failure.node_rank.value()},
+          {"host", failure.host},
+          {"pid", failure.pid},
+          {"exit_code", failure.exit_code},
+          {"what", failure.what},
+          {"error_file", failure.error_file},
+          {"stderr_tail", failure.stderr_tail.substr(failure.stderr_tail.size() - tail)},
+          {"do_not_restart", failure.do_not_restart}};
+}
+
+Json to_json(const Seat& seat) {
+  return {{"restart_count", seat.restart_count},
+          {"node_rank", seat.node_rank.value()},
+          {"nodes", seat.nodes},
+          {"base_rank", seat.base_rank.value()},
+          {"world", seat.world_size.value()},
+          {"base_role_rank", seat.base_role_rank.value()},
+          {"role_world", seat.role_world_size.value()}};
+}
+
+Json to_json(const JobEnd& end) {
+  Json json{{"exit_code", end.exit_code}, {"why", end.why}, {"restarts", end.restarts_used}};
+  if (end.root_cause) json["root_cause"] = to_json(*end.root_cause);
+  return json;
+}
+
+Json body(const Hello& hello) {
+  return {{"type", "hello"},
+          {"version", hello.version},
+          {"run_id", hello.run_id},
+          {"min", hello.min_nodes},
+          {"max", hello.max_nodes},
+          {"member", hello.node.id.value()},
+          {"host", hello.node.host},
+          {"nproc", hello.node.local_world_size.value()},
+          {"node_rank", to_json(hello.node.pinned)},
+          {"role", hello.node.role},
+          {"replaces", to_json(hello.node.replaces)},
+          {"secret", hello.has_secret},
+          {"nonce", hello.nonce},
+          {"control", hello.is_control}};
+}
+Json body(const Challenge& challenge) {
+  return {{"type", "challenge"}, {"nonce", challenge.nonce}, {"proof", challenge.proof}};
+}
+Json body(const Proof& proof) { return {{"type", "proof"}, {"proof", proof.proof}}; }
+Json body(const Welcome& welcome) {
+  return {{"type", "welcome"},
+          {"heartbeat_ns", welcome.timing.heartbeat.count()},
+          {"missed", welcome.timing.missed_heartbeats}};
+}
+Json body(const Refused& refused) {
+  return {{"type", "refused"}, {"reason", refused.reason}, {"may_return", refused.may_return}};
+}
+Json body(const DrainRequest& request) { return {{"type", "drain"}, {"node", to_json(request.node)}}; }
+Json body(const Status& status) {
+  Json json{{"type", "status"},
+            {"seq", status.sequence},
+            {"gen", status.generation.value()},
+            {"phase", to_string(status.phase)}};
+  if (status.failure) json["failure"] = to_json(*status.failure);
+  if (status.leaving_signal != 0) json["leaving"] = status.leaving_signal;
+  if (status.leaving_ends_job) json["ends_job"] = true;
+  return json;
+}
+Json body(const Order& order) {
+  Json json{{"type", "order"},
+            {"kind", to_string(order.kind)},
+            {"ack", order.acknowledged},
+            {"gen", order.generation.value()}};
+  if (!order.text.empty()) json["text"] = order.text;
+  if (order.seat) json["seat"] = to_json(*order.seat);
+  if (order.end) json["end"] = to_json(*order.end);
+  return json;
+}
+
+// ---- in
+// ---------------------------------------------------------------------------------------------------------------
+
+/// Reads fields one by one and remembers the first that is wrong.
+class Fields {
+ public:
+  explicit Fields(const Json& json) : json_(json) {}
+
+  template <class Int>
+  Int number(const char* name, Int low = 0, Int high = std::numeric_limits<Int>::max()) {
+    const Json* field = find(name);
+    if (field == nullptr) return low;
+    if (!field->is_number_integer()) return wrong(name, "a whole number"), low;
+    if (field->is_number_unsigned() ? field->get<std::uint64_t>() > static_cast<std::uint64_t>(high)
+                                    : field->get<std::int64_t>() < static_cast<std::int64_t>(low)) {
+      return wrong(name, fmt::format("from {} to {}", low, high)), low;
+    }
+    const Int value = field->get<Int>();
+    if (value < low) return wrong(name, fmt::format("from {} to {}", low, high)), low;
+    return value;
+  }
+  template <class Id>
+  std::optional<Id> optional_id(const char* name) {
+    if (!json_.contains(name) || json_[name].is_null()) return std::nullopt;
+    return Id(number<typename Id::value_type>(name));
+  }
+  std::string text(const char* name) {
+    const Json* field = find(name);
+    if (field == nullptr) return {};
+    if (!field->is_string()) return wrong(name, "a string"), std::string();
+    return field->get<std::string>();
+  }
+  bool flag(const char* name) {
+    const Json* field = find(name);
+    if (field == nullptr) return false;
+    if (!field->is_boolean()) return wrong(name, "true or false"), false;
+    return field->get<bool>();
+  }
+  [[nodiscard]] bool has(const char* name) const { return json_.contains(name); }
+  const Json& object(const char* name) {
+    static const Json empty = Json::object();
+    const Json* field = find(name);
+    if (field != nullptr && field->is_object()) return *field;
+    wrong(name, "an object");
+    return empty;
+  }
+  void wrong(const char* name, std::string_view wanted) {
+    if (problem_.empty()) problem_ = fmt::format("\"{}\" is missing or not {}", name, wanted);
+  }
+  void take_problem(const Fields& inner) {
+    if (problem_.empty()) problem_ = inner.problem_;
+  }
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  const Json* find(const char* name) {
+    const auto found = json_.find(name);
+    if (found != json_.end()) return &*found;
+    wrong(name, "given");
+    return nullptr;
+  }
+
+  const Json& json_;
+  std::string problem_;
+};
+
+constexpr int kMaxNodes = 1'000'000;
+constexpr int kMaxRanks = 1'000'000'000;
+
+NodeFailure parse_failure(Fields& outer, const Json& json) {
+  Fields fields(json);
+  NodeFailure failure{.rank = Rank(fields.number<int>("rank", 0, kMaxRanks)),
+                      .local_rank = LocalRank(fields.number<int>("local_rank", 0, kMaxRanks)),
+                      .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
+                      .host = fields.text("host"),
+                      .pid = fields.number<int>("pid"),
+                      .exit_code = fields.number<int>("exit_code", 0, 255),
+                      .what = fields.text("what"),
+                      .error_file = fields.text("error_file"),
+                      .stderr_tail = fields.text("stderr_tail"),
+                      .do_not_restart = fields.flag("do_not_restart")};
+  outer.take_problem(fields);
+  return failure;
+}
+
+Seat parse_seat(Fields& outer, const Json& json, Generation generation) {
+  Fields fields(json);
+  Seat seat{.generation = generation,
+            .restart_count = fields.number<int>("restart_count"),
+            .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
+            .nodes = fields.number<int>("nodes", 1, kMaxNodes),
+            .base_rank = Rank(fields.number<int>("base_rank", 0, kMaxRanks)),
+            .world_size = WorldSize(fields.number<int>("world", 1, kMaxRanks)),
+            .base_role_rank = Rank(fields.number<int>("base_role_rank", 0, kMaxRanks)),
+            .role_world_size = WorldSize(fields.number<int>("role_world", 1, kMaxRanks))};
+  outer.take_problem(fields);
+  return seat;
+}
+
+JobEnd parse_end(Fields& outer, const Json& json) {
+  Fields fields(json);
+  JobEnd end{.exit_code = fields.number<int>("exit_code", 0, 255),
+             .why = fields.text("why"),
+             .restarts_used = fields.number<int>("restarts")};
+  if (fields.has("root_cause")) end.root_cause = parse_failure(fields, fields.object("root_cause"));
+  outer.take_problem(fields);
+  return end;
+}
+
+Hello parse_hello(Fields& fields) {
+  Hello hello;
+  hello.version = fields.number<int>("version");
+  if (hello.version != kProtocolVersion) return hello;  // the rest may look otherwise
+  hello.run_id = fields.text("run_id");
+  hello.min_nodes = fields.number<int>("min", 1, kMaxNodes);
+  hello.max_nodes = fields.number<int>("max", 1, kMaxNodes);
+  hello.node.id = MemberId(fields.number<std::uint64_t>("member"));
+  hello.node.host = fields.text("host");
+  hello.node.local_world_size = LocalWorldSize(fields.number<int>("nproc", 1, 65536));
+  hello.node.pinned = fields.optional_id<NodeRank>("node_rank");
+  hello.node.role = fields.text("role");
+  hello.node.replaces = fields.optional_id<MemberId>("replaces");
+  hello.has_secret = fields.flag("secret");
+  hello.nonce = fields.text("nonce");
+  hello.is_control = fields.flag("control");
+  return hello;
+}
+
+Welcome parse_welcome(Fields& fields) {
+  Welcome welcome;
+  constexpr std::int64_t kDay = 86'400'000'000'000;
+  welcome.timing.heartbeat = Duration(fields.number<std::int64_t>("heartbeat_ns", 1'000'000, kDay));
+  welcome.timing.missed_heartbeats = fields.number<int>("missed", 2, 1000);
+  return welcome;
+}
+
+Phase parse_phase(Fields& fields) {
+  const std::string text = fields.text("phase");
+  for (const Phase phase : {Phase::kIdle, Phase::kRunning, Phase::kSucceeded, Phase::kStopping}) {
+    if (text == to_string(phase)) return phase;
+  }
+  fields.wrong("phase", "a phase");
+  return Phase::kIdle;
+}
+
+Status parse_status(Fields& fields) {
+  Status status{.sequence = fields.number<std::uint64_t>("seq"),
+                .generation = Generation(fields.number<std::uint32_t>("gen")),
+                .phase = parse_phase(fields)};
+  if (fields.has("failure")) status.failure = parse_failure(fields, fields.object("failure"));
+  if (fields.has("leaving")) status.leaving_signal = fields.number<int>("leaving", 1, 64);
+  if (fields.has("ends_job")) status.leaving_ends_job = fields.flag("ends_job");
+  return status;
+}
+
+Order parse_order(Fields& fields) {
+  Order order{.acknowledged = fields.number<std::uint64_t>("ack"),
+              .generation = Generation(fields.number<std::uint32_t>("gen"))};
+  const std::string text = fields.text("kind");
+  bool is_known = false;
+  for (const OrderKind kind : {OrderKind::kWait, OrderKind::kRun, OrderKind::kStop, OrderKind::kEnd}) {
+    if (text != to_string(kind)) continue;
+    order.kind = kind;
+    is_known = true;
+  }
+  if (!is_known) fields.wrong("kind", "a kind of order");
+  if (fields.has("text")) order.text = fields.text("text");
+  if (fields.has("seat")) order.seat = parse_seat(fields, fields.object("seat"), order.generation);
+  if (fields.has("end")) order.end = parse_end(fields, fields.object("end"));
+  return order;
+}
+
+Message parse_by_type(const std::string& type, Fields& fields) {
+  if (type == "hello") return parse_hello(fields);
+  if (type == "challenge") return Challenge{fields.text("nonce"), fields.text("proof")};
+  if (type == "proof") return Proof{fields.text("proof")};
+  if (type == "welcome") return parse_welcome(fields);
+  if (type == "refused") return Refused{fields.text("reason"), fields.flag("may_return")};
+  if (type == "drain") return DrainRequest{fields.optional_id<NodeRank>("node")};
+  if (type == "status") return parse_status(fields);
+  if (type == "order") return parse_order(fields);
+  fields.wrong("type", "a known one");
+  return Refused{};
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  const Json json = std::visit([](const auto& each) { return body(each); }, message);
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto length = static_cast<std::uint32_t>(text.size());
+  std::string frame;
+  frame.reserve(kFrameHeaderBytes + text.size());
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>((length >> shift) & 0xffU);
+  return frame + text;
+}
+
+Result<Message> parse_message(std::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) return Error(ErrorCode::kCorrupt, "a message that is no JSON object");
+  Fields fields(json);
+  const std::string type = fields.text("type");
+  Message message = parse_by_type(type, fields);
+  if (!fields.problem().empty()) {
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("a message \"{}\" whose {}", type.substr(0, 32), fields.problem()));
+  }
+  return message;
+}
+
+Result<std::size_t> parse_frame_length(const unsigned char (&header)[kFrameHeaderBytes]) {
+  std::size_t length = 0;
+  for (const unsigned char byte : header) length = length << 8U | byte;
+  if (length > kMaxFrameBytes) {
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("a frame of {} bytes, more than {}", length, kMaxFrameBytes));
+  }
+  return length;
+}
+
+}  // namespace ddprun::membership

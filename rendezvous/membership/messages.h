@@ -1,0 +1,77 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+#include "rendezvous/membership/timing.h"
+#include "rendezvous/membership/types.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace ddprun::membership {
+
+/// A connection begins with these four bytes from the agent; 'D' tells it from a store client's 0x00. Then
+/// both sides send frames: a big-endian u32 length and that many bytes of JSON, an object whose "type" names
+/// it.
+inline constexpr std::string_view kGreeting = "DDPR";
+/// Grows with every change that the other side must know. The frames, Hello's "version" and Refused never
+/// change, so that two versions can always tell each other why they part.
+inline constexpr int kProtocolVersion = 1;
+inline constexpr std::size_t kFrameHeaderBytes = 4;
+inline constexpr std::size_t kMaxFrameBytes = 64 * 1024;
+/// Of a worker's last words; the rest of a frame is small.
+inline constexpr std::size_t kMaxTailBytes = 8 * 1024;
+
+/// The agent's first frame.
+struct Hello {
+  int version = kProtocolVersion;
+  std::string run_id;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  NodeFacts node;  ///< `address` is not sent: the coordinator sees it
+  bool has_secret = false;
+  std::string nonce;        ///< hexadecimal; fresh for every connection
+  bool is_control = false;  ///< no node: `ddprun drain`
+};
+
+/// The coordinator knows the secret, and asks whether the agent does.
+struct Challenge {
+  std::string nonce;
+  std::string proof;
+};
+
+struct Proof {
+  std::string proof;
+};
+
+/// The agent is a member. The coordinator's timing holds for both, or the lease would promise nothing.
+struct Welcome {
+  Timing timing;
+};
+
+/// Why not, or why no longer; the connection is closed after it.
+struct Refused {
+  std::string reason;
+  bool may_return = false;  ///< as a new member, once its workers are gone
+};
+
+/// `ddprun drain`: the whole job, or one node's part in it.
+struct DrainRequest {
+  std::optional<NodeRank> node;
+};
+
+using Message = std::variant<Hello, Challenge, Proof, Welcome, Refused, DrainRequest, Status, Order>;
+
+/// A whole frame.
+std::string encode(const Message& message);
+
+/// Errors  kCorrupt: no JSON, an unknown type, a field that is missing or of another kind or range; names it.
+Result<Message> parse_message(std::string_view json);
+
+/// The length in a frame's header. Errors  kCorrupt above kMaxFrameBytes.
+Result<std::size_t> parse_frame_length(const unsigned char (&header)[kFrameHeaderBytes]);
+
+}  // namespace ddprun::membership

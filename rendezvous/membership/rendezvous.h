@@ -1,0 +1,62 @@
+#pragma once
+
+#include "rendezvous/membership/coordinator.h"
+#include "rendezvous/membership/member.h"
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <memory>
+#include <string>
+
+namespace ddprun::membership {
+
+/// Who runs the coordinator.
+enum class CoordinatorPlace {
+  kHere,       ///< this node must: static rank 0
+  kElsewhere,  ///< another node does
+  kIfOurs,     ///< this node, if `host` is one of its addresses and nobody on this machine has been faster
+};
+
+struct RendezvousOptions {
+  CoordinatorPlace place = CoordinatorPlace::kIfOurs;
+  std::string host;
+  Port port;
+  WorldSpec spec;
+  Timing timing;  ///< of the coordinator, where this node runs it; join and rejoin time-outs here too
+  NodeFacts node;
+  std::string secret;  ///< empty: none
+};
+
+/// One node's part in a job of several nodes: the member, and where the endpoint is here, the coordinator
+/// with the store.
+///
+/// Lifetime  as of Member and Coordinator.
+class Rendezvous {
+ public:
+  /// Errors  kUnavailable: the coordinator's port is taken (by something that is no coordinator of this job,
+  /// as the
+  ///         listener's on_failed says a moment later, where the place is kIfOurs). A host name is looked up,
+  ///         which may block, only where the place is kIfOurs and the name is not this machine's own.
+  static Result<std::unique_ptr<Rendezvous>> open(boost::asio::io_context& io,
+                                                  const RendezvousOptions& options, Listener& listener,
+                                                  Logger& logger);
+
+  [[nodiscard]] Member& member() { return *member_; }
+  [[nodiscard]] bool has_coordinator() const { return coordinator_ != nullptr; }
+  /// Ends this node's part; none of its workers is alive. Where the coordinator is here, the job ends for all
+  /// as `end` says (unless it has ended already), and the coordinator goes on until the other agents have
+  /// heard it and left, at most for `patience`. Then nothing is pending on the io_context.
+  void close(const JobEnd& end, Duration patience);
+
+ private:
+  explicit Rendezvous(boost::asio::io_context& io) : timer_(io) {}
+
+  boost::asio::steady_timer timer_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<Member> member_;
+};
+
+/// Whether a socket of this machine can be bound to an address of `host`, or `host` is its name.
+bool is_this_machine(const std::string& host);
+
+}  // namespace ddprun::membership
