@@ -24,21 +24,12 @@ UniqueFd open_anew(int fd) {
       ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
 }
 
-UniqueFd open_spool(const std::string& directory) {
-  UniqueFd fd(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (fd) return fd;
-  std::string path = directory + "/ddprun-console-XXXXXX";
-  fd.reset(::mkostemp(path.data(), O_CLOEXEC));
-  if (fd) ::unlink(path.c_str());
-  return fd;
-}
-
 bool would_block(int error_number) { return error_number == EAGAIN || error_number == EWOULDBLOCK; }
 
 }  // namespace
 
-Console::Console(boost::asio::io_context& io, int fd, std::string spool_directory)
-    : descriptor_(io), fd_(fd), spool_directory_(std::move(spool_directory)) {
+Console::Console(boost::asio::io_context& io, int fd, std::vector<std::string> spool_directories)
+    : descriptor_(io), fd_(fd), spool_(std::move(spool_directories)) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) {
     is_broken_ = true;
@@ -115,29 +106,15 @@ std::size_t Console::try_write(std::string_view bytes) {
   return done;
 }
 
-// Behind everything that waits already: in memory while that is little, in the spool file after that.
+// Behind everything that waits already: in memory while that is little, on disk after that.
 void Console::keep(std::string_view bytes) {
-  const bool is_spooling = spool_end_ > spool_begin_;
-  if (!is_spooling && pending_.size() - pending_done_ + bytes.size() <= kMemoryBacklog) {
-    if (pending_done_ > 0) {
-      pending_.erase(0, pending_done_);
-      pending_done_ = 0;
-    }
-    pending_.append(bytes);
+  if (spool_.size() > 0 || pending_.size() - pending_done_ + bytes.size() > kMemoryBacklog) {
+    dropped_ += bytes.size() - spool_.push(bytes);
     return;
   }
-  if (!spool_) spool_ = open_spool(spool_directory_);
-  if (!spool_) spool_ = open_spool("/tmp");
-  while (!bytes.empty()) {
-    const ssize_t written =
-        spool_ ? ::pwrite(spool_.get(), bytes.data(), bytes.size(), static_cast<off_t>(spool_end_)) : -1;
-    if (written <= 0) {
-      dropped_ += bytes.size();
-      return;
-    }
-    spool_end_ += static_cast<std::uint64_t>(written);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  pending_.erase(0, pending_done_);
+  pending_done_ = 0;
+  pending_.append(bytes);
 }
 
 void Console::wait_writable() {
@@ -154,12 +131,9 @@ void Console::wait_writable() {
 void Console::feed() {
   while (has_backlog()) {
     if (pending_.size() == pending_done_) refill_from_spool();
-    if (pending_.size() == pending_done_) break;  // the spool cannot be read; counted as dropped
     pending_done_ += try_write(std::string_view(pending_).substr(pending_done_));
     if (is_broken_) {
-      pending_.clear();
-      pending_done_ = 0;
-      spool_begin_ = spool_end_ = 0;
+      spool_.clear();
       break;
     }
     if (pending_done_ < pending_.size()) return wait_writable();
@@ -171,22 +145,10 @@ void Console::feed() {
 }
 
 void Console::refill_from_spool() {
-  pending_.resize(std::min<std::uint64_t>(kSpoolPiece, spool_end_ - spool_begin_));
+  const std::uint64_t before = spool_.size();
+  pending_ = spool_.pop(kSpoolPiece);
   pending_done_ = 0;
-  const ssize_t count =
-      ::pread(spool_.get(), pending_.data(), pending_.size(), static_cast<off_t>(spool_begin_));
-  if (count <= 0) {
-    dropped_ += spool_end_ - spool_begin_;
-    spool_begin_ = spool_end_;
-    pending_.clear();
-    return;
-  }
-  pending_.resize(static_cast<std::size_t>(count));
-  spool_begin_ += static_cast<std::uint64_t>(count);
-  if (spool_begin_ == spool_end_) {
-    spool_begin_ = spool_end_ = 0;
-    [[maybe_unused]] const int truncated = ::ftruncate(spool_.get(), 0);
-  }
+  dropped_ += before - spool_.size() - pending_.size();  // what cannot be read back
 }
 
 }  // namespace ddprun::launcher

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rendezvous/base/unique_fd.h"
+#include "launcher/process/spool.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -17,15 +18,16 @@ namespace ddprun::launcher {
 ///
 /// Blocking  never: a console that does not take bytes (Ctrl-S, a stuck pipe) gets a backlog, a mebibyte of
 /// it in
-///           memory and the rest in an unlinked file of `spool_directory`, and is fed when it is ready again.
-/// Loss      only when that file cannot grow either; counted in `dropped_bytes`. Once nobody reads the
+///           memory and the rest on disk, and is fed when it is ready again.
+/// Loss      only when no disk has room for the backlog; counted in `dropped_bytes`. Once nobody reads the
 /// console any
 ///           more (EPIPE), what is written to it is forgotten: the workers do not notice.
 /// Lines     a writer that follows another one in the middle of a line begins a new one.
 /// Flags     the descriptor's own are left alone: our shell shares them. Pipes and terminals are opened anew.
 class Console {
  public:
-  Console(boost::asio::io_context& io, int fd, std::string spool_directory);
+  /// `spool_directories` are where the backlog may go, the best place first.
+  Console(boost::asio::io_context& io, int fd, std::vector<std::string> spool_directories);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -59,7 +61,7 @@ class Console {
   void feed();
   void refill_from_spool();
   [[nodiscard]] std::uint64_t backlog_bytes() const {
-    return pending_.size() - pending_done_ + (spool_end_ - spool_begin_);
+    return pending_.size() - pending_done_ + spool_.size();
   }
 
   boost::asio::posix::stream_descriptor descriptor_;  // not open when the target cannot be waited for
@@ -74,10 +76,7 @@ class Console {
   Writer last_writer_ = kLauncher;
   std::string pending_;
   std::size_t pending_done_ = 0;
-  std::string spool_directory_;
-  UniqueFd spool_;
-  std::uint64_t spool_begin_ = 0;
-  std::uint64_t spool_end_ = 0;
+  Spool spool_;
   std::uint64_t dropped_ = 0;
   std::uint64_t taken_ = 0;
   std::function<void()> on_empty_;

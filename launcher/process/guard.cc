@@ -1,5 +1,6 @@
 #include "launcher/process/guard.h"
 
+#include "launcher/process/guard_message.h"
 #include "launcher/process/job_sweep.h"
 
 #include <fcntl.h>
@@ -20,13 +21,6 @@
 
 namespace ddprun::launcher {
 namespace {
-
-enum class Kind : int { kSessionBegan, kSessionEnded };
-
-struct Message {
-  Kind kind;
-  pid_t pid;
-};
 
 constexpr const char* kTitle = "job-guard";
 
@@ -68,12 +62,12 @@ void leave_the_launcher(int socket) {
 [[noreturn]] void run_guard(int socket, const std::string& job_tag, std::set<pid_t> sessions) {
   leave_the_launcher(socket);
   set_command_line(fmt::format("{} {}", kTitle, job_tag));
-  Message message{};
+  GuardMessage message{};
   for (;;) {
     const ssize_t count = ::recv(socket, &message, sizeof message, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count != sizeof message) break;
-    if (message.kind == Kind::kSessionBegan) {
+    if (message.kind == GuardMessage::Kind::kSessionBegan) {
       sessions.insert(message.pid);
     } else {
       sessions.erase(message.pid);
@@ -81,11 +75,6 @@ void leave_the_launcher(int socket) {
   }
   sweep_job(job_tag, sessions);
   ::_exit(0);
-}
-
-void send(const UniqueFd& socket, Message message) {
-  // A guard that does not read is as good as none; its owner learns of its death elsewhere.
-  if (socket) ::send(socket.get(), &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 }  // namespace
@@ -128,7 +117,8 @@ void Guard::end() {
   pid_ = 0;
 }
 
-void Guard::session_began(pid_t worker) { send(socket_, {Kind::kSessionBegan, worker}); }
-void Guard::session_ended(pid_t worker) { send(socket_, {Kind::kSessionEnded, worker}); }
+void Guard::session_ended(pid_t worker) {
+  tell_guard(socket_.get(), {GuardMessage::Kind::kSessionEnded, worker});
+}
 
 }  // namespace ddprun::launcher

@@ -31,8 +31,9 @@ class Guard {
   ~Guard();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// A worker began, or has ended and been reaped.
-  void session_began(pid_t worker);
+  /// For SpawnRequest: each worker announces itself before its program runs.
+  [[nodiscard]] int socket() const { return socket_.get(); }
+  /// A worker has ended and been reaped.
   void session_ended(pid_t worker);
   /// The process was reaped by its owner.
   void forget() { pid_ = 0; }

@@ -84,13 +84,13 @@ std::string WorkerStreams::stderr_tail() const {
 JobOutput::JobOutput(boost::asio::io_context& io, OutputOptions options)
     : io_(io),
       options_(std::move(options)),
-      stdout_(io, STDOUT_FILENO, options_.spool_directory),
+      stdout_(io, STDOUT_FILENO, options_.spool_directories),
       scratch_(kScratchBytes),
       dev_null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
       flush_timer_(io),
       fold_timer_(io) {
   if (!Console::is_same_target(STDOUT_FILENO, STDERR_FILENO)) {
-    stderr_ = std::make_unique<Console>(io, STDERR_FILENO, options_.spool_directory);
+    stderr_ = std::make_unique<Console>(io, STDERR_FILENO, options_.spool_directories);
   }
   channels_[0].console = &stdout_;
   channels_[1].console = stderr_ ? stderr_.get() : &stdout_;

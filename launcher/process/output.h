@@ -21,7 +21,7 @@ namespace ddprun::launcher {
 
 /// How the job's output is shown, the same in every generation.
 struct OutputOptions {
-  std::string spool_directory;  ///< where a console's backlog goes
+  std::vector<std::string> spool_directories;  ///< where a console's backlog may go
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
   bool fold_lines = false;

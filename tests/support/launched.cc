@@ -15,8 +15,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -66,8 +64,11 @@ TempDirectory::~TempDirectory() {
 }
 
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  while (file && !read_some(file, text)) {
+  }
+  return text;
 }
 
 std::vector<pid_t> processes_with(std::string_view token) {
