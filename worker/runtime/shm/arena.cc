@@ -10,12 +10,16 @@ namespace {
 /// Memory is taken from the kernel in steps of a huge page.
 constexpr std::size_t kStep = std::size_t{2} << 20U;
 
+/// Another page and another cache set for every rank.
+constexpr std::size_t kStagger = 3 * 4096 + 8 * kCacheLine;
+
 constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
 Arena::Arena(std::shared_ptr<Segment> segment, int rank) : segment_(std::move(segment)), rank_(rank) {
-  if (const std::size_t bytes = segment_->shape().arena_bytes; bytes > 0) free_[0] = bytes;
+  const std::size_t begin = static_cast<std::size_t>(rank) * kStagger;
+  if (const std::size_t bytes = segment_->shape().arena_bytes; bytes > begin) free_[begin] = bytes - begin;
 }
 
 std::byte* Arena::allocate(std::size_t bytes) {

@@ -10,7 +10,9 @@
 namespace ddprun::runtime::shm {
 
 /// Hands out pieces of one rank's arena in the segment: memory in which all-reduce works without copies.
-/// First fit, neighbours joined when freed; memory once backed stays with the arena. Threads: any.
+/// Ranks begin at different offsets: their addresses would otherwise be equal in all the bits by which
+/// first-level caches tell lines apart, and copies of one bucket would push each other out. First fit,
+/// neighbours joined when freed; memory once backed stays with the arena. Threads: any.
 class Arena {
  public:
   Arena(std::shared_ptr<Segment> segment, int rank);

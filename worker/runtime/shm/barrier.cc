@@ -50,6 +50,7 @@ Barrier::Barrier(std::shared_ptr<Segment> segment, int rank)
 
 void Barrier::arrive() {
   ++ticket_;
+  tell_cpu();
   // Sequentially consistent, like sleep()'s: either the sleeper sees this ticket or this rank sees the
   // sleeper.
   segment_->post(rank_, ticket_).ticket.store(ticket_, std::memory_order_seq_cst);
@@ -82,8 +83,26 @@ bool Barrier::spin(Duration at_most) const {
     }
     const TimePoint time = now();
     if (end == TimePoint{}) end = time + at_most;
-    if (time >= end) return false;
+    if (time >= end || shares_cpu_with(peer)) return false;
   }
+}
+
+void Barrier::tell_cpu() {
+  std::atomic<std::int32_t>& cpu = segment_->rank_state(rank_).cpu;
+  const int here = ::sched_getcpu();
+  if (cpu.load(std::memory_order_relaxed) != here) cpu.store(here, std::memory_order_relaxed);
+}
+
+// Asleep, this rank makes room for the other one, and the scheduler may wake it elsewhere.
+bool Barrier::shares_cpu_with(int first_missing) const {
+  const int here = ::sched_getcpu();
+  for (int peer = first_missing; peer < size_; ++peer) {
+    if (peer != rank_ && !has_arrived(peer) &&
+        segment_->rank_state(peer).cpu.load(std::memory_order_relaxed) == here) {
+      return true;
+    }
+  }
+  return false;
 }
 
 WaitEnd Barrier::sleep(TimePoint deadline, TimePoint give_up) {

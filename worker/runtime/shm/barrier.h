@@ -25,7 +25,8 @@ enum class WaitEnd {
 /// A barrier is a ticket number. A rank arrives by storing the number in a line of its own and waits until
 /// all lines hold it: first by reading them over and over, then asleep on one word of the segment. Whoever
 /// arrives last and sees that somebody sleeps wakes them all, so that a barrier costs no system call while
-/// all ranks are awake and one wake-up for each rank when they are not.
+/// all ranks are awake and one wake-up for each rank when they are not. A rank does not spin for one that
+/// needs the same processor.
 ///
 /// What a rank wrote before arrive() is seen by every rank whose wait() said kOpen.
 /// Threads: one at a time, but for abort().
@@ -59,6 +60,8 @@ class Barrier {
     return segment_->post(rank, ticket_).ticket.load(std::memory_order_acquire) >= ticket_;
   }
   [[nodiscard]] bool have_all_arrived() const;
+  void tell_cpu();
+  [[nodiscard]] bool shares_cpu_with(int first_missing) const;
   [[nodiscard]] bool spin(Duration at_most) const;
   WaitEnd sleep(TimePoint deadline, TimePoint give_up);
 

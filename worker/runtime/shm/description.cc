@@ -26,6 +26,8 @@ std::string_view to_string(Kind kind) {
       return "barrier";
     case Kind::kAllReduce:
       return "all-reduce";
+    case Kind::kSparseAllReduce:
+      return "sparse all-reduce";
     case Kind::kReduce:
       return "reduce";
     case Kind::kBroadcast:
@@ -40,6 +42,10 @@ std::string_view to_string(Kind kind) {
       return "reduce-scatter";
     case Kind::kAllToAll:
       return "all-to-all";
+    case Kind::kSend:
+      return "send";
+    case Kind::kReceive:
+      return "receive";
   }
   check_failed("kind", "not a Kind", __FILE__, __LINE__);
 }

@@ -14,6 +14,7 @@ namespace ddprun::runtime::shm {
 enum class Kind : std::uint8_t {
   kBarrier,
   kAllReduce,
+  kSparseAllReduce,
   kReduce,
   kBroadcast,
   kAllGather,
@@ -21,6 +22,8 @@ enum class Kind : std::uint8_t {
   kScatter,
   kReduceScatter,
   kAllToAll,
+  kSend,  ///< for messages only, like the next
+  kReceive,
 };
 
 /// "all-reduce"

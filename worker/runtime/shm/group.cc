@@ -1,6 +1,7 @@
 #include "worker/runtime/shm/group.h"
 
 #include "rendezvous/base/check.h"
+#include "worker/runtime/shm/gate_only.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,14 +31,6 @@ std::string name_processes(const std::vector<int>& ranks, const Segment& segment
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Joining is a collective too: the gate is all there is to it.
-class Join final : public Collective {
- public:
-  [[nodiscard]] Description describe() const override { return {}; }
-  void contribute(Group&, Post&) override {}
-  Result<void> complete(Group&) override { return ok(); }
-};
-
 }  // namespace
 
 Group::Group(std::shared_ptr<Segment> segment, int rank)
@@ -53,7 +46,7 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Segment> segment, int
   state.pid = self->pid;
   state.start_time = self->start_time;
   state.state.store(RankState::kJoined, std::memory_order_release);
-  Join join;
+  GateOnly join;
   if (auto joined = group->run(join, timeout); !joined) return joined.error().with("cannot join the group");
   return group;
 }

@@ -55,6 +55,10 @@ class Group {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] Segment& segment() const { return *segment_; }
   [[nodiscard]] std::size_t slot_bytes() const { return segment_->shape().slot_bytes; }
+  /// The part of a slot for each rank, when a slot holds one for every rank: whole cache lines.
+  [[nodiscard]] std::size_t part_bytes() const {
+    return slot_bytes() / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
+  }
   /// The slot of a rank in the current buffer. Slots of a buffer lie side by side.
   [[nodiscard]] std::byte* slot(int rank) const { return segment_->slot(buffer_, rank); }
   void next_buffer() { buffer_ ^= 1; }
@@ -65,6 +69,8 @@ class Group {
   [[nodiscard]] const std::uint64_t* counts_of(int rank) const { return segment_->counts(rank, gate_); }
   /// Meets all ranks once more.
   Result<void> barrier();
+  /// Runs another collective, gate and all, as a part of the one that runs; with the same timeout.
+  Result<void> run_nested(Collective& collective) { return run(collective, timeout_); }
   /// "all-reduce (sum) of float32[64] (operation 12)": the collective that runs.
   [[nodiscard]] std::string operation() const;
 

@@ -80,10 +80,10 @@ Segment::Layout Segment::lay_out(const SegmentShape& shape) {
   layout.ranks = place(ranks * sizeof(RankState), kCacheLine);
   layout.posts = place(2 * ranks * sizeof(Post), 2 * kCacheLine);
   layout.descriptions = place(2 * ranks * sizeof(Description), kCacheLine);
-  layout.counts = place(2 * ranks * ranks * sizeof(std::uint64_t), kCacheLine);
+  layout.counts = place(4 * ranks * ranks * sizeof(std::uint64_t), kCacheLine);
+  layout.channel_headers = place(ranks * ranks * sizeof(ChannelHeader), kCacheLine);
   layout.slots = place(2 * ranks * shape.slot_bytes, kPage);
-  layout.channels =
-      place(ranks * ranks * round_up(sizeof(ChannelHeader) + shape.channel_bytes, kPage), kPage);
+  layout.rings = place(ranks * ranks * shape.channel_bytes, kPage);
   layout.arenas = place(ranks * shape.arena_bytes, kHugePage);
   layout.total = round_up(end, kHugePage);
   return layout;
@@ -93,11 +93,6 @@ Segment::Segment(const SegmentShape& shape, UniqueFd fd, std::byte* base, std::u
     : shape_(shape), layout_(lay_out(shape)), fd_(std::move(fd)), base_(base), nonce_(nonce) {}
 
 Segment::~Segment() { ::munmap(base_, layout_.total); }
-
-std::size_t Segment::channel_offset(int from, int to) const {
-  const auto index = static_cast<std::size_t>(from) * ranks() + static_cast<std::size_t>(to);
-  return layout_.channels + index * round_up(sizeof(ChannelHeader) + shape_.channel_bytes, kPage);
-}
 
 Result<void> Segment::back(std::size_t offset, std::size_t bytes) {
   // Populating goes through the mapping and so gets huge pages; kernels before 5.14 do not know it.
@@ -134,7 +129,10 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentShape& wanted) {
                     wanted.size, kMaxRanks));
   }
   SegmentShape shape = wanted;
-  shape.slot_bytes = round_up(shape.slot_bytes, kPage);
+  // At least a cache line for every rank in a slot, for what differs from peer to peer.
+  shape.slot_bytes =
+      round_up(std::max(shape.slot_bytes, static_cast<std::size_t>(shape.size) * kCacheLine), kPage);
+  shape.channel_bytes = round_up(shape.channel_bytes, kPage);
   shape.arena_bytes = round_up(shape.arena_bytes, kHugePage);
   const std::size_t limit = std::min(file_size_limit(), address_space_limit() / 2);
   while (lay_out(shape).total > limit && shape.arena_bytes > 0)
@@ -154,7 +152,7 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentShape& wanted) {
   const std::uint64_t nonce = random_nonce();
   auto segment = map(shape, std::move(fd), nonce);
   if (!segment) return segment.error();
-  if (auto backed = (*segment)->back(0, (*segment)->layout_.channels); !backed) return backed.error();
+  if (auto backed = (*segment)->back(0, (*segment)->layout_.rings); !backed) return backed.error();
   *(*segment)->at<Id>(0) = Id{.magic = kMagic, .nonce = nonce, .shape = shape};
   return segment;
 }
@@ -191,7 +189,7 @@ Result<std::shared_ptr<Segment>> Segment::open(const SegmentAddress& address) {
 }
 
 Result<void> Segment::reserve_channel(int from, int to) {
-  return back(channel_offset(from, to), round_up(sizeof(ChannelHeader) + shape_.channel_bytes, kPage));
+  return back(ring_offset(from, to), shape_.channel_bytes);
 }
 
 Result<void> Segment::reserve_arena(int rank, std::size_t offset, std::size_t bytes) {

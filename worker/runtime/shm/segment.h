@@ -61,6 +61,8 @@ struct alignas(kCacheLine) RankState {
   std::atomic<std::uint32_t> state;
   std::int32_t pid;
   std::uint64_t start_time;
+  /// Where the rank ran when it last arrived at a barrier.
+  std::atomic<std::int32_t> cpu;
   /// Bumped by peers that put something into, or took something from, a channel of this rank.
   std::atomic<std::uint32_t> channel_event;
   std::atomic<std::uint32_t> waits_for_channels;
@@ -93,7 +95,7 @@ struct ChannelHeader {
 ///
 /// It is a memfd, opened by the others through /proc/<pid>/fd: it never has a name, is not limited by the
 /// size of /dev/shm, and is gone when the last process that mapped it is. Control words and slots are backed
-/// with memory at creation, channels and arenas when first used (reserve()), so that no access can end in
+/// with memory at creation, rings and arenas when first used (reserve()), so that no access can end in
 /// SIGBUS. Threads: everything returned is shared; who may touch what when is barrier.h's and the
 /// collectives' contract.
 class Segment {
@@ -119,9 +121,10 @@ class Segment {
   [[nodiscard]] Description& description(int rank, std::uint64_t ticket) const {
     return at<Description>(layout_.descriptions)[2 * static_cast<std::size_t>(rank) + (ticket & 1U)];
   }
-  /// A row of `size` numbers for what differs from peer to peer.
+  /// A row of 2 × `size` numbers for what differs from peer to peer.
   [[nodiscard]] std::uint64_t* counts(int rank, std::uint64_t ticket) const {
-    return at<std::uint64_t>(layout_.counts) + (2 * static_cast<std::size_t>(rank) + (ticket & 1U)) * ranks();
+    return at<std::uint64_t>(layout_.counts) +
+           (2 * static_cast<std::size_t>(rank) + (ticket & 1U)) * 2 * ranks();
   }
   /// The slots of buffer 0 or 1 lie side by side: slot r + 1 follows slot r.
   [[nodiscard]] std::byte* slot(int buffer, int rank) const {
@@ -129,12 +132,12 @@ class Segment {
            (static_cast<std::size_t>(buffer) * ranks() + static_cast<std::size_t>(rank)) * shape_.slot_bytes;
   }
   [[nodiscard]] ChannelHeader& channel_header(int from, int to) const {
-    return *at<ChannelHeader>(channel_offset(from, to));
+    return at<ChannelHeader>(layout_.channel_headers)[channel_index(from, to)];
   }
   [[nodiscard]] std::byte* channel_ring(int from, int to) const {
-    return at<std::byte>(channel_offset(from, to) + sizeof(ChannelHeader));
+    return at<std::byte>(ring_offset(from, to));
   }
-  /// Backs the channel with memory; before its first use, by its writer.
+  /// Backs the ring with memory; before its first use, by its writer.
   Result<void> reserve_channel(int from, int to);
 
   [[nodiscard]] std::byte* arena(int rank) const {
@@ -145,7 +148,8 @@ class Segment {
 
  private:
   struct Layout {
-    std::size_t sleep, failure, ranks, posts, descriptions, counts, slots, channels, arenas, total;
+    std::size_t sleep, failure, ranks, posts, descriptions, counts, channel_headers, slots, rings, arenas,
+        total;
   };
 
   Segment(const SegmentShape& shape, UniqueFd fd, std::byte* base, std::uint64_t nonce);
@@ -154,7 +158,12 @@ class Segment {
   Result<void> back(std::size_t offset, std::size_t bytes);
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(shape_.size); }
-  [[nodiscard]] std::size_t channel_offset(int from, int to) const;
+  [[nodiscard]] std::size_t channel_index(int from, int to) const {
+    return static_cast<std::size_t>(from) * ranks() + static_cast<std::size_t>(to);
+  }
+  [[nodiscard]] std::size_t ring_offset(int from, int to) const {
+    return layout_.rings + channel_index(from, to) * shape_.channel_bytes;
+  }
   template <class T>
   [[nodiscard]] T* at(std::size_t offset) const {
     return reinterpret_cast<T*>(base_ + offset);

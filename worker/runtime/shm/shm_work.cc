@@ -4,8 +4,14 @@
 
 namespace ddprun::runtime::shm {
 
-ShmWork::ShmWork(int rank, c10d::OpType type, std::uint64_t sequence, std::vector<at::Tensor> tensors)
-    : Work(rank, type), tensors_(std::move(tensors)), sequence_(sequence) {}
+ShmWork::ShmWork(int rank, c10d::OpType type, std::uint64_t sequence, std::vector<at::Tensor> outputs,
+                 std::vector<at::Tensor> inputs)
+    : Work(rank, type), outputs_(std::move(outputs)), inputs_(std::move(inputs)), sequence_(sequence) {}
+
+void ShmWork::set_outputs(std::vector<at::Tensor> outputs) {
+  const std::lock_guard lock(future_mutex_);
+  outputs_ = std::move(outputs);
+}
 
 void ShmWork::complete(const Result<void>& outcome, int source_rank) {
   source_rank_ = source_rank;
@@ -34,7 +40,7 @@ void ShmWork::settle(c10::ivalue::Future& future) const {
   if (error_)
     future.setError(error_);
   else
-    future.markCompleted(c10::IValue(tensors_));
+    future.markCompleted(c10::IValue(outputs_));
 }
 
 }  // namespace ddprun::runtime::shm
