@@ -41,7 +41,7 @@ def check_presets(page, text):
 
 
 def check_labels(page, text):
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "tests"], cwd=ROOT, check=True,
+    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "tests"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.split()
     files = [ROOT / name for name in listed if name.endswith("CMakeLists.txt") and (ROOT / name).exists()]
     known = set(re.findall(r"LABELS? \"?(\w+)", "\n".join(file.read_text() for file in files)))

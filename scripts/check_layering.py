@@ -48,7 +48,7 @@ def is_allowed(path, row, target):
 
 
 def main():
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.h", "*.cc", "*.cc.in"], cwd=ROOT,
+    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "*.h", "*.cc", "*.cc.in"], cwd=ROOT,
                             check=True, capture_output=True, text=True)
     wrong = []
     for path in listed.stdout.split():
