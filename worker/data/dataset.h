@@ -11,8 +11,8 @@ struct Dataset {
   std::int64_t height = 0;
   std::int64_t width = 0;
   int classes = 10;
-  float mean = 0;       ///< of the pixels in 0…1, subtracted
-  float deviation = 1;  ///< divided by
+  float mean = 0;                    ///< of the pixels in 0…1, subtracted
+  float deviation = 1;               ///< divided by
   std::vector<std::uint8_t> pixels;  ///< count × height × width
   std::vector<std::uint8_t> labels;  ///< count, each below `classes`
 

@@ -21,15 +21,18 @@ Result<IdxArray> parse_idx(std::vector<std::uint8_t> bytes, int dimensions, cons
   const std::span<const std::uint8_t> view(bytes);
   const std::size_t header = 4 + 4 * static_cast<std::size_t>(dimensions);
   if (bytes.size() < header) {
-    return Error(ErrorCode::kCorrupt, fmt::format("{} is not an IDX file: it has {} bytes, its header alone takes {}", name,
-                                                  bytes.size(), header));
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{} is not an IDX file: it has {} bytes, its header alone takes {}", name,
+                             bytes.size(), header));
   }
   const std::uint32_t magic = big_endian_32(view);
   const std::uint32_t expected = 0x0800U + static_cast<std::uint32_t>(dimensions);
   if (magic != expected) {
-    return Error(ErrorCode::kCorrupt,
-                 fmt::format("{} is not an IDX file of {}-dimensional bytes: it begins with 0x{:08x}, expected 0x{:08x}",
-                             name, dimensions, magic, expected));
+    return Error(
+        ErrorCode::kCorrupt,
+        fmt::format(
+            "{} is not an IDX file of {}-dimensional bytes: it begins with 0x{:08x}, expected 0x{:08x}", name,
+            dimensions, magic, expected));
   }
   IdxArray array;
   std::uint64_t count = 1;
@@ -40,9 +43,10 @@ Result<IdxArray> parse_idx(std::vector<std::uint8_t> bytes, int dimensions, cons
   }
   const std::uint64_t found = bytes.size() - header;
   if (found != count) {
-    return Error(ErrorCode::kCorrupt,
-                 fmt::format("{} is {}: its header announces {} = {} bytes of data, {} follow; fetch it again", name,
-                             found < count ? "truncated" : "damaged", fmt::join(array.sizes, " × "), count, found));
+    return Error(
+        ErrorCode::kCorrupt,
+        fmt::format("{} is {}: its header announces {} = {} bytes of data, {} follow; fetch it again", name,
+                    found < count ? "truncated" : "damaged", fmt::join(array.sizes, " × "), count, found));
   }
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header));
   array.elements = std::move(bytes);

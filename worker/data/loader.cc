@@ -10,7 +10,8 @@ BatchLoader::BatchLoader(const Dataset& set, std::vector<std::int64_t> indices, 
     : set_(set),
       indices_(std::move(indices)),
       options_(options),
-      batch_count_((static_cast<std::int64_t>(indices_.size()) + options.batch_size - 1) / options.batch_size) {
+      batch_count_((static_cast<std::int64_t>(indices_.size()) + options.batch_size - 1) /
+                   options.batch_size) {
   const auto threads = std::min<std::int64_t>(options_.threads, batch_count_);
   for (std::int64_t i = 0; i < threads; ++i) {
     threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });

@@ -17,15 +17,15 @@ namespace ddprun::data {
 
 struct LoaderOptions {
   std::int64_t batch_size = 64;
-  int threads = 1;            ///< 0: batches are made by the caller of `next`
-  int prefetch_batches = 4;   ///< made ahead of the caller, at most
+  int threads = 1;           ///< 0: batches are made by the caller of `next`
+  int prefetch_batches = 4;  ///< made ahead of the caller, at most
   bool pinned = false;
 };
 
 /// The batches of `indices`, in their order whatever the number of threads; the last one may be smaller.
 ///
-/// Threads  `next` is called by one thread. The loader's own threads end with it, also in the middle of an epoch.
-/// Lifetime  `set` outlives the loader.
+/// Threads  `next` is called by one thread. The loader's own threads end with it, also in the middle of an
+/// epoch. Lifetime  `set` outlives the loader.
 class BatchLoader {
  public:
   BatchLoader(const Dataset& set, std::vector<std::int64_t> indices, const LoaderOptions& options);

@@ -4,7 +4,6 @@
 #include "worker/data/read_file.h"
 
 #include <fmt/format.h>
-
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -30,10 +29,12 @@ Result<IdxArray> load_idx(const std::string& folder, const std::string& name, in
   const std::string packed = plain + ".gz";
   const std::string& path = exists(plain) ? plain : packed;
   if (!exists(path)) {
-    return Error(ErrorCode::kNotFound,
-                 fmt::format("MNIST file {} is not there, neither plain nor with .gz; set /data/path to the folder that "
-                             "holds the four files of MNIST",
-                             plain));
+    return Error(
+        ErrorCode::kNotFound,
+        fmt::format(
+            "MNIST file {} is not there, neither plain nor with .gz; set /data/path to the folder that "
+            "holds the four files of MNIST",
+            plain));
   }
   Result<std::vector<std::uint8_t>> bytes = read_file(path, kFileLimit);
   if (!bytes) return bytes.error();
@@ -47,13 +48,15 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
   if (!images) return images.error();
   const std::vector<std::int64_t>& sizes = images->sizes;
   if (sizes[1] != kSide || sizes[2] != kSide) {
-    return Error(ErrorCode::kCorrupt, fmt::format("{}/{}-images-idx3-ubyte holds images of {} × {} pixels, expected 28 × 28",
-                                                  folder, stem, sizes[1], sizes[2]));
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{}/{}-images-idx3-ubyte holds images of {} × {} pixels, expected 28 × 28",
+                             folder, stem, sizes[1], sizes[2]));
   }
   if (sizes[0] != labels->sizes[0]) {
-    return Error(ErrorCode::kCorrupt, fmt::format("{0}/{1}-images-idx3-ubyte has {2} images, but {1}-labels-idx1-ubyte has {3} "
-                                                  "labels; they are not of one set",
-                                                  folder, stem, sizes[0], labels->sizes[0]));
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{0}/{1}-images-idx3-ubyte has {2} images, but {1}-labels-idx1-ubyte has {3} "
+                             "labels; they are not of one set",
+                             folder, stem, sizes[0], labels->sizes[0]));
   }
   if (sizes[0] == 0) {
     return Error(ErrorCode::kCorrupt, fmt::format("{}/{}-images-idx3-ubyte holds no image", folder, stem));
@@ -62,8 +65,8 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
                                 [](std::uint8_t label) { return label >= kClasses; });
   if (bad != labels->elements.end()) {
     return Error(ErrorCode::kCorrupt,
-                 fmt::format("{}/{}-labels-idx1-ubyte is damaged: label {} is {}, expected 0 to 9", folder, stem,
-                             bad - labels->elements.begin(), *bad));
+                 fmt::format("{}/{}-labels-idx1-ubyte is damaged: label {} is {}, expected 0 to 9", folder,
+                             stem, bad - labels->elements.begin(), *bad));
   }
   Dataset set;
   set.count = limit > 0 ? std::min(limit, sizes[0]) : sizes[0];
@@ -83,9 +86,10 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
 
 Result<DataSplits> load_mnist(const std::string& folder, const SampleLimits& limits) {
   if (!exists(folder)) {
-    return Error(ErrorCode::kNotFound, fmt::format("data folder {} is not there; set /data/path to the folder that holds "
-                                                   "the four files of MNIST",
-                                                   folder));
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("data folder {} is not there; set /data/path to the folder that holds "
+                             "the four files of MNIST",
+                             folder));
   }
   Result<Dataset> held_out = load_split(folder, "t10k", limits.held_out);
   if (!held_out) return held_out.error();

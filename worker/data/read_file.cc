@@ -2,9 +2,8 @@
 
 #include "rendezvous/base/unique_fd.h"
 
-#include <fmt/format.h>
-
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -19,7 +18,8 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 Error too_long(const std::string& path, std::size_t limit) {
-  return {ErrorCode::kCorrupt, fmt::format("{} is longer than the {} bytes such a file can have", path, limit)};
+  return {ErrorCode::kCorrupt,
+          fmt::format("{} is longer than the {} bytes such a file can have", path, limit)};
 }
 
 Result<Bytes> read_plain(const std::string& path, std::size_t limit) {
@@ -62,13 +62,15 @@ struct Inflater {
 std::size_t size_hint(const Bytes& packed, std::size_t limit) {
   if (packed.size() < 18) return 1024;
   std::size_t size = 0;
-  for (std::size_t i = 0; i < 4; ++i) size |= static_cast<std::size_t>(packed[packed.size() - 4 + i]) << (8 * i);
+  for (std::size_t i = 0; i < 4; ++i)
+    size |= static_cast<std::size_t>(packed[packed.size() - 4 + i]) << (8 * i);
   return std::clamp<std::size_t>(size, 1, std::min(limit, packed.size() * 1100));
 }
 
 Result<Bytes> inflate_all(const std::string& path, const Bytes& packed, std::size_t limit) {
   Inflater inflater;
-  if (!inflater.ready) return Error(ErrorCode::kOs, fmt::format("cannot inflate {}: zlib is out of memory", path));
+  if (!inflater.ready)
+    return Error(ErrorCode::kOs, fmt::format("cannot inflate {}: zlib is out of memory", path));
   z_stream& stream = inflater.stream;
   if (packed.size() > std::numeric_limits<uInt>::max()) return too_long(path, limit);
   stream.next_in = const_cast<Bytef*>(packed.data());
@@ -89,13 +91,15 @@ Result<Bytes> inflate_all(const std::string& path, const Bytes& packed, std::siz
     if (status == Z_STREAM_END) break;
     if (status == Z_OK && (stream.avail_in > 0 || stream.avail_out == 0)) continue;
     if (stream.avail_in == 0) {
-      return Error(ErrorCode::kCorrupt, fmt::format("{} is a truncated gzip file: it ends after {} bytes, in the middle "
-                                                    "of its data; fetch it again",
-                                                    path, packed.size()));
+      return Error(ErrorCode::kCorrupt,
+                   fmt::format("{} is a truncated gzip file: it ends after {} bytes, in the middle "
+                               "of its data; fetch it again",
+                               path, packed.size()));
     }
     return Error(ErrorCode::kCorrupt,
                  fmt::format("{} is a damaged gzip file: {} after {} of its {} bytes; fetch it again", path,
-                             stream.msg != nullptr ? stream.msg : "it makes no sense", stream.total_in, packed.size()));
+                             stream.msg != nullptr ? stream.msg : "it makes no sense", stream.total_in,
+                             packed.size()));
   }
   out.resize(done);
   return out;

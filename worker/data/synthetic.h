@@ -12,8 +12,8 @@ struct SyntheticOptions {
   std::uint64_t seed = 0;
 };
 
-/// Ten classes of 28 × 28 images that can be learned: each class has its own random pattern, each image is its class's
-/// pattern under noise. The same seed gives the same bytes on every machine.
+/// Ten classes of 28 × 28 images that can be learned: each class has its own random pattern, each image is
+/// its class's pattern under noise. The same seed gives the same bytes on every machine.
 DataSplits make_synthetic(const SyntheticOptions& options);
 
 }  // namespace ddprun::data

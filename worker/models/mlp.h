@@ -6,8 +6,8 @@
 
 namespace ddprun::models {
 
-/// Linear layers with ReLU and dropout between them. Python: nn.Sequential(Flatten(), Linear, ReLU, Dropout, …, Linear) under
-/// the name "layers".
+/// Linear layers with ReLU and dropout between them. Python: nn.Sequential(Flatten(), Linear, ReLU, Dropout,
+/// …, Linear) under the name "layers".
 class Mlp final : public Model {
  public:
   explicit Mlp(const ModelOptions& options);

@@ -8,8 +8,8 @@
 
 namespace ddprun::models {
 
-/// Two 5 × 5 convolutions of 16 and 32 channels, each with ReLU and 2 × 2 max-pooling, then linear layers 1568 → 128 → 10
-/// with dropout between them.
+/// Two 5 × 5 convolutions of 16 and 32 channels, each with ReLU and 2 × 2 max-pooling, then linear layers
+/// 1568 → 128 → 10 with dropout between them.
 class MnistCnn final : public Model {
  public:
   explicit MnistCnn(const ModelOptions& options);

@@ -16,7 +16,7 @@ class Model : public torch::nn::Module {
 
 /// Which model, with the numbers it takes; the rest of the job file's /model.
 struct ModelOptions {
-  std::string type = "mnist_cnn";  ///< "mlp", "mnist_cnn" or "two_conv"
+  std::string type = "mnist_cnn";         ///< "mlp", "mnist_cnn" or "two_conv"
   std::vector<std::int64_t> hidden{128};  ///< mlp: width of each hidden layer
   double dropout = 0;                     ///< mlp, mnist_cnn
 };
@@ -24,7 +24,8 @@ struct ModelOptions {
 inline constexpr std::int64_t kImageSide = 28;
 inline constexpr std::int64_t kClasses = 10;
 
-/// Builds it with libtorch's initialisation, drawn from the default CPU generator. `type` is one of the three.
+/// Builds it with libtorch's initialisation, drawn from the default CPU generator. `type` is one of the
+/// three.
 std::shared_ptr<Model> make_model(const ModelOptions& options);
 
 }  // namespace ddprun::models

@@ -7,8 +7,8 @@
 
 namespace ddprun::models {
 
-/// The smallest convolutional net worth comparing with: 3 × 3 convolutions 1 → 10 → 10, each with ReLU and 2 × 2 max-pooling,
-/// then one linear layer 490 → 10.
+/// The smallest convolutional net worth comparing with: 3 × 3 convolutions 1 → 10 → 10, each with ReLU and 2
+/// × 2 max-pooling, then one linear layer 490 → 10.
 class TwoConv final : public Model {
  public:
   TwoConv();

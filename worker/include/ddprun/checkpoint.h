@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddprun/exception.h>
+#include <ddprun/optim.h>
 #include <ddprun/pt_value.h>
 
 #include <torch/nn/module.h>
@@ -13,16 +14,26 @@
 
 namespace ddprun {
 
-/// Parameters and buffers of `module` under the names and in the order of Python's `state_dict()`. Tensors are shared.
+/// Parameters and buffers of `module` under the names and in the order of Python's `state_dict()`. Tensors
+/// are shared.
 PtDict state_dict(const torch::nn::Module& module);
 
 /// Copies `state` into the parameters and buffers of `module`, all or nothing.
 /// Errors  Exception kConfig listing every name that is missing, not known, or has another shape or type.
 void load_state_dict(torch::nn::Module& module, const PtDict& state);
 
+/// `optimizer` as Python's `optimizer.state_dict()`: "state" by parameter index, and "param_groups".
+PtDict state_dict(const FusedOptimizer& optimizer);
+
+/// Takes over what `state_dict` gave here or in Python, learning rate included; the other hyperparameters
+/// stay. Errors  Exception kConfig: another number of parameters, unknown entries, other shapes; nothing has
+/// changed then.
+void load_state_dict(FusedOptimizer& optimizer, const PtDict& state);
+
 /// A folder of checkpoints named step-<number>.pt, of which the newest `keep` stay.
 ///
-/// One process writes (rank 0); any may read. What a crash left half-written is never mistaken for a checkpoint.
+/// One process writes (rank 0); any may read. What a crash left half-written is never mistaken for a
+/// checkpoint.
 class CheckpointDirectory {
  public:
   /// Creates the folder when the first checkpoint is written, not before.
@@ -33,8 +44,8 @@ class CheckpointDirectory {
     std::string path;
   };
 
-  /// Writes step-<step>.pt (see save_pt), then removes the oldest beyond `keep`, and leftovers of crashed writers.
-  /// Returns the path. Errors: Exception kOs.
+  /// Writes step-<step>.pt (see save_pt), then removes the oldest beyond `keep`, and leftovers of crashed
+  /// writers. Returns the path. Errors: Exception kOs.
   std::string save(std::int64_t step, const PtValue& value);
 
   /// The checkpoints that are there, newest first.

@@ -68,8 +68,8 @@ class PtValue {
   /// "a dict", "an int" …: for messages.
   [[nodiscard]] std::string_view kind() const;
 
-  using Alternatives =
-      std::variant<std::monostate, bool, std::int64_t, double, std::string, at::Tensor, PtList, PtTuple, PtDict>;
+  using Alternatives = std::variant<std::monostate, bool, std::int64_t, double, std::string, at::Tensor,
+                                    PtList, PtTuple, PtDict>;
   [[nodiscard]] const Alternatives& alternatives() const { return value_; }
 
  private:

@@ -1,8 +1,7 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
 
-#include <fmt/format.h>
-
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -70,7 +69,8 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 Result<void> AtomicFile::commit() {
   if (::fsync(fd_.get()) != 0) return os_error("cannot sync " + path_, errno);
   fd_.reset();
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return os_error("cannot rename a file to " + path_, errno);
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return os_error("cannot rename a file to " + path_, errno);
   temporary_.clear();
   return sync_folder(split(path_).folder);
 }

@@ -10,8 +10,8 @@
 
 namespace ddprun::runtime {
 
-/// A file that appears under its name whole or not at all: written as `.<name>.<pid>.tmp` beside it, synced, renamed, and the
-/// folder synced. Without `commit` nothing remains.
+/// A file that appears under its name whole or not at all: written as `.<name>.<pid>.tmp` beside it, synced,
+/// renamed, and the folder synced. Without `commit` nothing remains.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);

@@ -1,8 +1,6 @@
-#include <ddprun/checkpoint.h>
-
-#include <ddprun/pt_file.h>
-
 #include "worker/runtime/checkpoint/atomic_file.h"
+#include <ddprun/checkpoint.h>
+#include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
 
@@ -37,13 +35,15 @@ void remove_leftovers(const std::string& folder) {
 
 }  // namespace
 
-CheckpointDirectory::CheckpointDirectory(std::string folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
+CheckpointDirectory::CheckpointDirectory(std::string folder, int keep)
+    : folder_(std::move(folder)), keep_(keep) {}
 
 std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
-    throw Exception(ErrorCode::kOs, fmt::format("cannot create checkpoint folder {}: {}", folder_, error.message()));
+    throw Exception(ErrorCode::kOs,
+                    fmt::format("cannot create checkpoint folder {}: {}", folder_, error.message()));
   }
   remove_leftovers(folder_);
   std::string path = fmt::format("{}/step-{:08}.pt", folder_, step);
@@ -59,7 +59,8 @@ std::vector<CheckpointDirectory::Entry> CheckpointDirectory::list() const {
   std::vector<Entry> entries;
   std::error_code error;
   for (const auto& file : fs::directory_iterator(folder_, error)) {
-    if (const auto step = step_of(file.path().filename().string())) entries.push_back({*step, file.path().string()});
+    if (const auto step = step_of(file.path().filename().string()))
+      entries.push_back({*step, file.path().string()});
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.step > b.step; });
   return entries;

@@ -2,9 +2,8 @@
 
 #include "rendezvous/base/unique_fd.h"
 
-#include <fmt/format.h>
-
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 

@@ -16,7 +16,8 @@
 namespace ddprun::runtime {
 namespace {
 
-/// Emits opcodes into `out`. Nothing is memoised: torch.load needs no memo, and checkpoints repeat only short names.
+/// Emits opcodes into `out`. Nothing is memoised: torch.load needs no memo, and checkpoints repeat only short
+/// names.
 class Pickler {
  public:
   Result<Pickled> run(const PtValue& value) {
@@ -109,9 +110,10 @@ class Pickler {
     if (!tensor.defined()) return put(std::monostate{});
     const auto type = tensor.layout() == at::kStrided ? storage_name(tensor.scalar_type()) : std::nullopt;
     if (!type) {
-      error_ = Error(ErrorCode::kConfig, fmt::format("a tensor of type {} and layout {} cannot be stored in a .pt file",
-                                                     at::toString(tensor.scalar_type()),
-                                                     tensor.layout() == at::kStrided ? "strided" : "sparse"));
+      error_ = Error(ErrorCode::kConfig,
+                     fmt::format("a tensor of type {} and layout {} cannot be stored in a .pt file",
+                                 at::toString(tensor.scalar_type()),
+                                 tensor.layout() == at::kStrided ? "strided" : "sparse"));
       return;
     }
     const std::size_t key = store(tensor);
@@ -134,13 +136,15 @@ class Pickler {
 
   /// The same tensor, met again (tied weights), is stored once.
   std::size_t store(const at::Tensor& tensor) {
-    const Identity identity{tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec()};
+    const Identity identity{tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(),
+                            tensor.strides().vec()};
     const auto [found, is_new] = stored_.try_emplace(identity, storages_.size());
     if (is_new) storages_.push_back(tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous());
     return found->second;
   }
 
-  using Identity = std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+  using Identity =
+      std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>>;
   std::string out_;
   std::vector<at::Tensor> storages_;
   std::map<Identity, std::size_t> stored_;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "rendezvous/base/result.h"
-
 #include <ddprun/pt_value.h>
 
 #include <string>
@@ -9,8 +8,8 @@
 
 namespace ddprun::runtime {
 
-/// A value as torch.save's data.pkl (pickle protocol 2), and the contiguous CPU tensors it refers to: tensor i is the
-/// content of the record data/<i>.
+/// A value as torch.save's data.pkl (pickle protocol 2), and the contiguous CPU tensors it refers to: tensor
+/// i is the content of the record data/<i>.
 struct Pickled {
   std::string bytes;
   std::vector<at::Tensor> storages;

@@ -1,11 +1,10 @@
-#include <ddprun/pt_file.h>
-
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/mapped_file.h"
 #include "worker/runtime/checkpoint/pickle.h"
 #include "worker/runtime/checkpoint/unpickle.h"
 #include "worker/runtime/checkpoint/zip_reader.h"
 #include "worker/runtime/checkpoint/zip_writer.h"
+#include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
 
@@ -66,16 +65,9 @@ Result<PtValue> parse(std::span<const std::byte> archive) {
   const Result<std::span<const std::byte>> program = zip->read("data.pkl");
   if (!program) return program.error();
   const Result<std::span<const std::byte>> order = zip->read("byteorder");
-  if (order && order->size() == 3) return Error(ErrorCode::kCorrupt, "it was written on a big-endian machine");
+  if (order && order->size() == 3)
+    return Error(ErrorCode::kCorrupt, "it was written on a big-endian machine");
   return runtime::unpickle(*program, [&](const std::string& key) { return zip->read("data/" + key); });
-}
-
-Result<PtValue> load(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return file.error();
-  Result<PtValue> value = parse(file->bytes());
-  if (!value) return Error(value.error().code(), fmt::format("cannot read {}: {}", path, value.error().message()));
-  return value;
 }
 
 }  // namespace
@@ -87,8 +79,15 @@ void save_pt(const std::string& path, const PtValue& value) {
 }
 
 PtValue load_pt(const std::string& path) {
-  Result<PtValue> value = load(path);
-  if (!value) throw Exception(value.error().code(), value.error().message());
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) throw Exception(file.error().code(), file.error().message());
+  return parse_pt(file->bytes(), path);
+}
+
+PtValue parse_pt(std::span<const std::byte> content, const std::string& name) {
+  Result<PtValue> value = parse(content);
+  if (!value)
+    throw Exception(value.error().code(), fmt::format("cannot read {}: {}", name, value.error().message()));
   return std::move(*value);
 }
 

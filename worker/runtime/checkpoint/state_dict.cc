@@ -9,10 +9,11 @@
 namespace ddprun {
 namespace {
 
-// torch::nn::Module::named_parameters() recurses depth first over parameters alone; Python lists a module's parameters and
-// buffers together before its children.
+// torch::nn::Module::named_parameters() recurses depth first over parameters alone; Python lists a module's
+// parameters and buffers together before its children.
 void collect(const torch::nn::Module& module, const std::string& prefix, PtDict& out) {
-  for (const auto& item : module.named_parameters(/*recurse=*/false)) out.set(prefix + item.key(), item.value());
+  for (const auto& item : module.named_parameters(/*recurse=*/false))
+    out.set(prefix + item.key(), item.value());
   for (const auto& item : module.named_buffers(/*recurse=*/false)) out.set(prefix + item.key(), item.value());
   for (const auto& item : module.named_children()) collect(*item.value(), prefix + item.key() + ".", out);
 }
@@ -25,8 +26,9 @@ constexpr std::size_t kMaxProblems = 8;
 
 [[noreturn]] void refuse(const std::vector<std::string>& problems) {
   const std::size_t shown = std::min(problems.size(), kMaxProblems);
-  std::string text = fmt::format("the weights are of another model: {}",
-                                 fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
+  std::string text =
+      fmt::format("the weights are of another model: {}",
+                  fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
   if (shown < problems.size()) text += fmt::format("; and {} more", problems.size() - shown);
   throw Exception(ErrorCode::kConfig, text);
 }
@@ -57,7 +59,8 @@ void load_state_dict(torch::nn::Module& module, const PtDict& state) {
     given.erase(found);
     if (!theirs.is_tensor()) {
       problems.push_back(fmt::format("{} is {}, not a tensor", name, theirs.kind()));
-    } else if (theirs.as_tensor().sizes() != mine.sizes() || theirs.as_tensor().scalar_type() != mine.scalar_type()) {
+    } else if (theirs.as_tensor().sizes() != mine.sizes() ||
+               theirs.as_tensor().scalar_type() != mine.scalar_type()) {
       problems.push_back(
           fmt::format("{} is {}, this model has {}", name, describe(theirs.as_tensor()), describe(mine)));
     }

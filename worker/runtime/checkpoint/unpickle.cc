@@ -25,8 +25,8 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 24;
 
 Error corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message)}; }
 
-// Pickle shares objects through its memo, and a file may share or nest without end. So objects are nodes of an arena, and
-// become values only at the end, where depth and number are counted.
+// Pickle shares objects through its memo, and a file may share or nest without end. So objects are nodes of
+// an arena, and become values only at the end, where depth and number are counted.
 struct Node;
 struct Mark {};
 struct Global {
@@ -45,12 +45,13 @@ struct Storage {
   at::Tensor tensor;
 };
 struct Node {
-  std::variant<Mark, std::monostate, bool, std::int64_t, double, std::string, at::Tensor, Global, Sequence, Mapping,
-               Storage>
+  std::variant<Mark, std::monostate, bool, std::int64_t, double, std::string, at::Tensor, Global, Sequence,
+               Mapping, Storage>
       content;
 };
 
-/// Thrown inside this file only, and turned into an Error at its border: the machine has fifty places that may fail.
+/// Thrown inside this file only, and turned into an Error at its border: the machine has fifty places that
+/// may fail.
 struct Failure {
   Error error;
 };
@@ -72,7 +73,8 @@ class Unpickler {
 
  private:
   std::span<const unsigned char> take(std::size_t count) {
-    if (bytes_.size() - position_ < count) fail(fmt::format("data.pkl ends early, after {} bytes", bytes_.size()));
+    if (bytes_.size() - position_ < count)
+      fail(fmt::format("data.pkl ends early, after {} bytes", bytes_.size()));
     const auto* start = reinterpret_cast<const unsigned char*>(bytes_.data()) + position_;
     position_ += count;
     return {start, count};
@@ -107,7 +109,8 @@ class Unpickler {
     return node;
   }
   Node* top() {
-    if (stack_.empty() || std::holds_alternative<Mark>(stack_.back()->content)) fail("data.pkl takes from an empty stack");
+    if (stack_.empty() || std::holds_alternative<Mark>(stack_.back()->content))
+      fail("data.pkl takes from an empty stack");
     return stack_.back();
   }
   std::vector<Node*> pop_to_mark() {
@@ -126,40 +129,107 @@ class Unpickler {
 
   void execute(Op op) {
     switch (op) {
-      case Op::kProto: take(1); return;
-      case Op::kMark: push(Mark{}); return;
-      case Op::kPop: pop(); return;
-      case Op::kPopMark: pop_to_mark(); return;
-      case Op::kNone: push(std::monostate{}); return;
-      case Op::kNewTrue: push(true); return;
-      case Op::kNewFalse: push(false); return;
-      case Op::kBinInt: push(std::int64_t{static_cast<std::int32_t>(little_endian(4))}); return;
-      case Op::kBinInt1: push(static_cast<std::int64_t>(little_endian(1))); return;
-      case Op::kBinInt2: push(static_cast<std::int64_t>(little_endian(2))); return;
-      case Op::kLong1: long_integer(); return;
-      case Op::kBinFloat: binary_float(); return;
-      case Op::kBinUnicode: push(string(little_endian(4))); return;
-      case Op::kShortBinString: push(string(little_endian(1))); return;
-      case Op::kEmptyList: push(Sequence{}); return;
-      case Op::kEmptyTuple: push(Sequence{{}, true}); return;
-      case Op::kEmptyDict: push(Mapping{}); return;
-      case Op::kTuple: push(Sequence{pop_to_mark(), true}); return;
-      case Op::kTuple1: tuple(1); return;
-      case Op::kTuple2: tuple(2); return;
-      case Op::kTuple3: tuple(3); return;
-      case Op::kAppend: append({pop()}); return;
-      case Op::kAppends: append(pop_to_mark()); return;
-      case Op::kSetItem: set_item(); return;
-      case Op::kSetItems: set_items(pop_to_mark()); return;
-      case Op::kBinPut: memo_[little_endian(1)] = top(); return;
-      case Op::kLongBinPut: memo_[little_endian(4)] = top(); return;
-      case Op::kBinGet: get(little_endian(1)); return;
-      case Op::kLongBinGet: get(little_endian(4)); return;
-      case Op::kGlobal: global(); return;
-      case Op::kBinPersId: persistent_load(); return;
-      case Op::kReduce: reduce(); return;
-      case Op::kBuild: build(); return;
-      case Op::kStop: return;
+      case Op::kProto:
+        take(1);
+        return;
+      case Op::kMark:
+        push(Mark{});
+        return;
+      case Op::kPop:
+        pop();
+        return;
+      case Op::kPopMark:
+        pop_to_mark();
+        return;
+      case Op::kNone:
+        push(std::monostate{});
+        return;
+      case Op::kNewTrue:
+        push(true);
+        return;
+      case Op::kNewFalse:
+        push(false);
+        return;
+      case Op::kBinInt:
+        push(std::int64_t{static_cast<std::int32_t>(little_endian(4))});
+        return;
+      case Op::kBinInt1:
+        push(static_cast<std::int64_t>(little_endian(1)));
+        return;
+      case Op::kBinInt2:
+        push(static_cast<std::int64_t>(little_endian(2)));
+        return;
+      case Op::kLong1:
+        long_integer();
+        return;
+      case Op::kBinFloat:
+        binary_float();
+        return;
+      case Op::kBinUnicode:
+        push(string(little_endian(4)));
+        return;
+      case Op::kShortBinString:
+        push(string(little_endian(1)));
+        return;
+      case Op::kEmptyList:
+        push(Sequence{});
+        return;
+      case Op::kEmptyTuple:
+        push(Sequence{{}, true});
+        return;
+      case Op::kEmptyDict:
+        push(Mapping{});
+        return;
+      case Op::kTuple:
+        push(Sequence{pop_to_mark(), true});
+        return;
+      case Op::kTuple1:
+        tuple(1);
+        return;
+      case Op::kTuple2:
+        tuple(2);
+        return;
+      case Op::kTuple3:
+        tuple(3);
+        return;
+      case Op::kAppend:
+        append({pop()});
+        return;
+      case Op::kAppends:
+        append(pop_to_mark());
+        return;
+      case Op::kSetItem:
+        set_item();
+        return;
+      case Op::kSetItems:
+        set_items(pop_to_mark());
+        return;
+      case Op::kBinPut:
+        memo_[little_endian(1)] = top();
+        return;
+      case Op::kLongBinPut:
+        memo_[little_endian(4)] = top();
+        return;
+      case Op::kBinGet:
+        get(little_endian(1));
+        return;
+      case Op::kLongBinGet:
+        get(little_endian(4));
+        return;
+      case Op::kGlobal:
+        global();
+        return;
+      case Op::kBinPersId:
+        persistent_load();
+        return;
+      case Op::kReduce:
+        reduce();
+        return;
+      case Op::kBuild:
+        build();
+        return;
+      case Op::kStop:
+        return;
     }
     fail(fmt::format("data.pkl has opcode 0x{:02x} at byte {}, which no weights-only file has",
                      static_cast<unsigned>(op), position_ - 1));
@@ -218,14 +288,15 @@ class Unpickler {
     const std::int64_t count = content<std::int64_t>(items[4], "a storage's size");
     const auto known = storages_.find(key);
     if (known != storages_.end()) return push(Storage{known->second});
-    const auto type = type_name.starts_with("torch.") ? scalar_type_of_storage(type_name.substr(6)) : std::nullopt;
+    const auto type =
+        type_name.starts_with("torch.") ? scalar_type_of_storage(type_name.substr(6)) : std::nullopt;
     if (!type) fail(fmt::format("tensors of type {} are not supported", type_name));
     const Result<std::span<const std::byte>> bytes = read_storage_(key);
     if (!bytes) throw Failure{bytes.error()};
     const std::size_t size = c10::elementSize(*type);
     if (count < 0 || static_cast<std::uint64_t>(count) != bytes->size() / size || bytes->size() % size != 0) {
-      fail(fmt::format("storage {} has {} bytes where {} elements of {} bytes are announced", key, bytes->size(), count,
-                       size));
+      fail(fmt::format("storage {} has {} bytes where {} elements of {} bytes are announced", key,
+                       bytes->size(), count, size));
     }
     at::Tensor tensor = at::empty({count}, *type);
     if (!bytes->empty()) std::memcpy(tensor.mutable_data_ptr(), bytes->data(), bytes->size());
@@ -237,11 +308,13 @@ class Unpickler {
     const auto arguments = content<Sequence>(pop(), "a call's arguments").items;
     const std::string& name = content<Global>(pop(), "a callable").name;
     if (name == "collections.OrderedDict" && arguments.empty()) return push(Mapping{{}, true});
-    if (name == "torch._utils._rebuild_tensor_v2" && arguments.size() >= 4) return push(rebuild_tensor(arguments));
+    if (name == "torch._utils._rebuild_tensor_v2" && arguments.size() >= 4)
+      return push(rebuild_tensor(arguments));
     if (name == "torch._utils._rebuild_parameter" && !arguments.empty()) {
       return push(content<at::Tensor>(arguments[0], "a parameter's tensor"));
     }
-    fail(fmt::format("it holds an object of Python's {}, which is more than weights; save a state_dict() instead", name));
+    fail(fmt::format(
+        "it holds an object of Python's {}, which is more than weights; save a state_dict() instead", name));
   }
 
   at::Tensor rebuild_tensor(const std::vector<Node*>& arguments) {
@@ -261,8 +334,9 @@ class Unpickler {
       is_valid = is_valid && (is_empty || last < storage.numel());
     }
     if (!is_valid || (!is_empty && last >= storage.numel())) {
-      fail(fmt::format("a tensor of size [{}] and stride [{}] at offset {} reaches beyond its storage of {} elements",
-                       fmt::join(sizes, ", "), fmt::join(strides, ", "), offset, storage.numel()));
+      fail(fmt::format(
+          "a tensor of size [{}] and stride [{}] at offset {} reaches beyond its storage of {} elements",
+          fmt::join(sizes, ", "), fmt::join(strides, ", "), offset, storage.numel()));
     }
     if (is_empty) return at::empty(sizes, storage.options());
     return storage.as_strided(sizes, strides, offset);
@@ -303,7 +377,8 @@ class Unpickler {
   PtValue convert(const Mapping& mapping, int depth) {
     PtDict dict;
     dict.ordered = mapping.ordered;
-    for (const auto& [key, value] : mapping.entries) dict.set(to_value(*key, depth + 1), to_value(*value, depth + 1));
+    for (const auto& [key, value] : mapping.entries)
+      dict.set(to_value(*key, depth + 1), to_value(*value, depth + 1));
     return dict;
   }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "rendezvous/base/result.h"
-
 #include <ddprun/pt_value.h>
 
 #include <cstddef>
@@ -14,10 +13,12 @@ namespace ddprun::runtime {
 /// Gives the bytes of storage `key` (record data/<key>), checked.
 using StorageReader = std::function<Result<std::span<const std::byte>>(const std::string& key)>;
 
-/// The value in a data.pkl. Understands what torch.load understands with weights_only=True of containers, scalars, tensors and
-/// parameters; nothing is executed, and work and memory are bounded by the size of the file.
+/// The value in a data.pkl. Understands what torch.load understands with weights_only=True of containers,
+/// scalars, tensors and parameters; nothing is executed, and work and memory are bounded by the size of the
+/// file.
 ///
-/// Errors  kCorrupt: damaged, another class (named), nested more than 200 deep, or tensors beyond their storage.
+/// Errors  kCorrupt: damaged, another class (named), nested more than 200 deep, or tensors beyond their
+/// storage.
 Result<PtValue> unpickle(std::span<const std::byte> bytes, const StorageReader& read_storage);
 
 }  // namespace ddprun::runtime

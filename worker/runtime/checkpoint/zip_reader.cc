@@ -12,12 +12,17 @@ using Bytes = std::span<const std::byte>;
 /// The caller has checked that `count` bytes are there.
 std::uint64_t little_endian(Bytes bytes, std::size_t offset, std::size_t count) {
   std::uint64_t value = 0;
-  for (std::size_t i = 0; i < count; ++i) value |= std::to_integer<std::uint64_t>(bytes[offset + i]) << (8 * i);
+  for (std::size_t i = 0; i < count; ++i)
+    value |= std::to_integer<std::uint64_t>(bytes[offset + i]) << (8 * i);
   return value;
 }
 
-std::uint16_t u16(Bytes bytes, std::size_t offset) { return static_cast<std::uint16_t>(little_endian(bytes, offset, 2)); }
-std::uint32_t u32(Bytes bytes, std::size_t offset) { return static_cast<std::uint32_t>(little_endian(bytes, offset, 4)); }
+std::uint16_t u16(Bytes bytes, std::size_t offset) {
+  return static_cast<std::uint16_t>(little_endian(bytes, offset, 2));
+}
+std::uint32_t u32(Bytes bytes, std::size_t offset) {
+  return static_cast<std::uint32_t>(little_endian(bytes, offset, 4));
+}
 std::uint64_t u64(Bytes bytes, std::size_t offset) { return little_endian(bytes, offset, 8); }
 
 Error corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message)}; }
@@ -64,8 +69,8 @@ Result<ZipReader> ZipReader::open(Bytes archive) {
 }
 
 Result<ZipReader::Directory> ZipReader::find_directory() const {
-  const Error missing = corrupt(
-      fmt::format("it is truncated or not a .pt file: its {} bytes do not end with a zip directory", archive_.size()));
+  const Error missing = corrupt(fmt::format(
+      "it is truncated or not a .pt file: its {} bytes do not end with a zip directory", archive_.size()));
   if (archive_.size() < zip::kEndSize) return missing;
   // torch.save writes no archive comment: the end record is the last thing in the file.
   const std::size_t end = archive_.size() - zip::kEndSize;
@@ -85,15 +90,18 @@ Result<void> ZipReader::read_directory(const Directory& directory) {
   for (std::uint64_t i = 0; i < directory.count; ++i) {
     const Bytes entry = at(archive_, offset, zip::kCentralSize);
     if (entry.empty() || u32(entry, 0) != zip::kCentralSignature) {
-      return corrupt(fmt::format("its zip directory is damaged: entry {} of {} is missing", i + 1, directory.count));
+      return corrupt(
+          fmt::format("its zip directory is damaged: entry {} of {} is missing", i + 1, directory.count));
     }
     const std::size_t name_size = u16(entry, 28);
     const std::size_t extra_size = u16(entry, 30);
     const std::uint64_t total = zip::kCentralSize + name_size + extra_size + u16(entry, 32);
-    if (entry.size() < total) return corrupt("its zip directory is damaged: it ends in the middle of an entry");
+    if (entry.size() < total)
+      return corrupt("its zip directory is damaged: it ends in the middle of an entry");
     const Bytes name_bytes = entry.subspan(zip::kCentralSize, name_size);
     std::string name(reinterpret_cast<const char*>(name_bytes.data()), name_bytes.size());
-    if (u16(entry, 10) != 0) return corrupt(fmt::format("record {} is compressed; torch.save does not do that", name));
+    if (u16(entry, 10) != 0)
+      return corrupt(fmt::format("record {} is compressed; torch.save does not do that", name));
     Extra64 extra(entry.subspan(zip::kCentralSize + name_size, extra_size));
     Record record;
     record.crc = u32(entry, 16);
@@ -122,7 +130,8 @@ Result<Bytes> ZipReader::read(const std::string& name) const {
     return corrupt(fmt::format("record {} is longer than the file", name));
   }
   const Bytes data = header.subspan(skip, static_cast<std::size_t>(record.size));
-  if (zip::crc32(data) != record.crc) return corrupt(fmt::format("record {} is damaged: its checksum does not match", name));
+  if (zip::crc32(data) != record.crc)
+    return corrupt(fmt::format("record {} is damaged: its checksum does not match", name));
   return data;
 }
 

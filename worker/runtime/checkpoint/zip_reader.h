@@ -11,8 +11,8 @@
 
 namespace ddprun::runtime {
 
-/// The records of a zip archive in memory, stored without compression as torch.save does. Believes nothing: every offset,
-/// size and checksum is held against the bytes that are there.
+/// The records of a zip archive in memory, stored without compression as torch.save does. Believes nothing:
+/// every offset, size and checksum is held against the bytes that are there.
 ///
 /// Lifetime  the bytes outlive the reader and the spans it returns.
 class ZipReader {

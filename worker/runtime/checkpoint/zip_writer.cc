@@ -58,7 +58,12 @@ Result<void> ZipWriter::add(const std::string& name, std::span<const std::byte> 
 
   Fields header;
   header.u32(zip::kLocalSignature).u16(big ? 45 : 20).u16(zip::kUtf8).u16(0).u16(0).u16(0x21);
-  header.u32(record.crc).u32(capped(record.size)).u32(capped(record.size)).u16(name.size()).u16(extra.size()).text(name);
+  header.u32(record.crc)
+      .u32(capped(record.size))
+      .u32(capped(record.size))
+      .u16(name.size())
+      .u16(extra.size())
+      .text(name);
   records_.push_back(record);
   if (Result<void> done = file_.write(header.bytes()); !done) return done;
   if (Result<void> done = file_.write(extra.bytes()); !done) return done;
@@ -73,9 +78,21 @@ Result<void> ZipWriter::finish() {
     if (record.size >= zip::kMax32) extra.u64(record.size).u64(record.size);
     if (record.offset >= zip::kMax32) extra.u64(record.offset);
     const bool big = extra.size() > 0;
-    out.u32(zip::kCentralSignature).u16(big ? 45 : 20).u16(big ? 45 : 20).u16(zip::kUtf8).u16(0).u16(0).u16(0x21);
+    out.u32(zip::kCentralSignature)
+        .u16(big ? 45 : 20)
+        .u16(big ? 45 : 20)
+        .u16(zip::kUtf8)
+        .u16(0)
+        .u16(0)
+        .u16(0x21);
     out.u32(record.crc).u32(capped(record.size)).u32(capped(record.size)).u16(record.name.size());
-    out.u16(big ? extra.size() + 4 : 0).u16(0).u16(0).u16(0).u32(0).u32(capped(record.offset)).text(record.name);
+    out.u16(big ? extra.size() + 4 : 0)
+        .u16(0)
+        .u16(0)
+        .u16(0)
+        .u32(0)
+        .u32(capped(record.offset))
+        .text(record.name);
     if (big) {
       out.u16(zip::kExtra64).u16(extra.size());
       for (const std::byte byte : extra.bytes()) out.fill(1, static_cast<char>(byte));
@@ -89,7 +106,14 @@ Result<void> ZipWriter::finish() {
     out.u32(zip::kLocator64Signature).u32(0).u64(start + size).u32(1);
   }
   const std::uint64_t short_count = std::min<std::uint64_t>(count, zip::kMax16);
-  out.u32(zip::kEndSignature).u16(0).u16(0).u16(short_count).u16(short_count).u32(capped(size)).u32(capped(start)).u16(0);
+  out.u32(zip::kEndSignature)
+      .u16(0)
+      .u16(0)
+      .u16(short_count)
+      .u16(short_count)
+      .u32(capped(size))
+      .u32(capped(start))
+      .u16(0);
   return file_.write(out.bytes());
 }
 

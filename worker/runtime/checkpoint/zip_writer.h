@@ -11,8 +11,8 @@
 
 namespace ddprun::runtime {
 
-/// Writes the container of a `.pt` file: a zip archive of stored records whose data begin at multiples of 64, as
-/// torch.save writes it and mmap likes it. Sizes beyond 4 GiB use zip64.
+/// Writes the container of a `.pt` file: a zip archive of stored records whose data begin at multiples of 64,
+/// as torch.save writes it and mmap likes it. Sizes beyond 4 GiB use zip64.
 class ZipWriter {
  public:
   explicit ZipWriter(AtomicFile& file) : file_(file) {}

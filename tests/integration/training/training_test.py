@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Trains with the real ddprun and real workers: what a job prints, keeps, resumes from, and how it ends."""
+
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import unittest
+import zipfile
+
+from jobs import BOUND_S, DIGITS, JobTest
+
+class Output(JobTest):
+    def test_a_job_says_one_line_per_epoch_and_where_everything_lies(self):
+        done = self.run_job(self.job_file())
+        epochs = re.findall(r"^epoch (\d)/3  loss \d\.\d{4}  accuracy \d+\.\d\d %  [\d,]+ images/s  \d+\.\d s$", done.stdout, re.M)
+        self.assertEqual(epochs, ["1", "2", "3"])
+        self.assertRegex(done.stdout, r"(?m)^done: 3 of 3 epochs, 30 steps in \d+\.\d s, accuracy \d+\.\d\d % on 100 held-out images$")
+        for path in ["out/checkpoints/step-00000030.pt", "out/metrics.jsonl", "out/job.json"]:
+            self.assertIn(path, done.stdout)
+            self.assertTrue((self.folder / path).exists(), path)
+
+    def test_a_pipe_gets_no_live_line(self):
+        done = self.run_job(self.job_file())
+        self.assertNotIn("\r", done.stdout + done.stderr)
+        self.assertNotIn("\x1b", done.stdout + done.stderr)
+
+    def test_metrics_are_json_lines(self):
+        self.run_job(self.job_file({"log": {"every_steps": 5}}))
+        epochs = self.metrics("epoch")
+        self.assertEqual([record["epoch"] for record in epochs], [1, 2, 3])
+        self.assertLess(epochs[2]["loss"], epochs[0]["loss"])
+        self.assertEqual([record["step"] for record in self.metrics("step")], [5, 10, 15, 20, 25, 30])
+
+    def test_a_narrow_terminal_gets_a_live_line_that_fits(self):
+        job = self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}})
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+        environment = {**self.environment(), "TERM": "xterm"}
+        command = [str(self.binaries / "ddprun-worker"), str(job)]
+        with subprocess.Popen(command, cwd=self.folder, env=environment, stdin=slave, stdout=subprocess.PIPE, stderr=slave) as process:
+            os.close(slave)
+            shown = b""
+            while True:
+                try:
+                    part = os.read(master, 4096)
+                except OSError:
+                    break
+                if not part:
+                    break
+                shown += part
+            process.stdout.read()
+        os.close(master)
+        drawn = [text for text in re.split(r"\r\x1b\[K|\r\n", shown.decode()) if text.startswith("epoch")]
+        self.assertTrue(drawn)
+        self.assertTrue(all(len(text) <= 29 for text in drawn), drawn)
+
+    def test_the_number_of_ranks_does_not_change_what_an_evaluation_counts(self):
+        # 103 samples do not divide by 2 or 3: padded duplicates would show.
+        accuracy = {}
+        self.run_job(self.job_file({"output_dir": "first", "data": {"test_samples": 103}}), ranks=1)
+        checkpoint = self.checkpoints("first")[-1]
+        for ranks in (1, 2, 3):
+            output = f"ranks-{ranks}"
+            self.run_job(self.job_file({"output_dir": output, "data": {"test_samples": 103}, "resume": str(checkpoint),
+                                        "train": {"max_steps": 0, "epochs": 4}, "optimizer": {"learning_rate": 1e-30, "momentum": 0}}),
+                         ranks=ranks)
+            record = self.metrics("epoch", output)[-1]
+            accuracy[ranks] = (record["accuracy"], round(record["held_out_loss"], 9))
+        self.assertEqual(accuracy[1], accuracy[2])
+        self.assertEqual(accuracy[1], accuracy[3])
+
+
+class Alone(JobTest):
+    def test_a_worker_started_by_hand_is_a_world_of_one(self):
+        job = self.job_file({"backend": "auto"})
+        done = subprocess.run([self.binaries / "ddprun-worker", job, "--set", "/train/epochs=1"], cwd=self.folder, text=True,
+                              env=self.environment(), capture_output=True, timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("epoch 1/1", done.stdout)
+
+
+class Resume(JobTest):
+    def test_a_resumed_job_ends_with_the_same_bytes_as_an_uninterrupted_one(self):
+        for backend in ("gloo", "shm"):
+            for stop in (10, 13):  # at the end of an epoch, and inside one
+                with self.subTest(backend=backend, stop=stop):
+                    whole, parts = f"{backend}-{stop}-whole", f"{backend}-{stop}-parts"
+                    base = self.job_file({"backend": backend, "checkpoint": {"every_steps": 13},
+                                          "optimizer": {"type": "adamw", "learning_rate": 0.003}})
+                    self.run_job(base, f"/output_dir={whole}")
+                    self.run_job(base, f"/output_dir={parts}", f"/train/max_steps={stop}")
+                    done = self.run_job(base, f"/output_dir={parts}", "/train/max_steps=30")
+                    self.assertIn(f"resumed from {parts}/checkpoints/step-{stop:08}.pt: {stop // 10} of 3 epochs done, step {stop}", done.stdout)
+                    self.assert_same_training_state(self.checkpoints(whole)[-1], self.checkpoints(parts)[-1])
+
+    def assert_same_training_state(self, one, other):
+        # The job file inside differs (output_dir, max_steps); tensors do not. They are compared as records of the archive.
+        first, second = zipfile.ZipFile(one), zipfile.ZipFile(other)
+        names = [name for name in first.namelist() if "/data/" in name]
+        self.assertGreater(len(names), 8)
+        for name in names:
+            self.assertEqual(first.read(name), second.read(name), name)
+
+    def test_a_finished_job_says_that_it_is_complete_and_how_to_go_on(self):
+        job = self.job_file()
+        self.run_job(job)
+        done = self.run_job(job)
+        self.assertRegex(done.stdout, r"training is complete: 3 of 3 epochs, step 30, accuracy \d+\.\d\d %")
+        self.assertIn("to train on    --set /train/epochs=6", done.stdout)
+        more = self.run_job(job, "/train/epochs=4")
+        self.assertIn("epoch 4/4", more.stdout)
+        self.assertNotIn("epoch 3/4", more.stdout)
+
+    def test_resume_never_starts_anew_and_keeps_what_was_there(self):
+        job = self.job_file({"train": {"epochs": 1}})
+        self.run_job(job)
+        done = self.run_job(job, "/resume=never")
+        self.assertIn("epoch 1/1", done.stdout)
+        self.assertTrue((self.folder / "out/checkpoints.old-1/step-00000010.pt").exists())
+
+    def test_a_truncated_newest_checkpoint_is_passed_over_aloud(self):
+        job = self.job_file()
+        self.run_job(job)
+        newest = self.checkpoints()[-1]
+        os.truncate(newest, newest.stat().st_size // 2)
+        done = self.run_job(job)
+        self.assertIn("checkpoint of step 30 is passed over: cannot read", done.stderr)
+        self.assertIn("resumed from out/checkpoints/step-00000020.pt: 2 of 3 epochs done, step 20", done.stdout)
+        self.assertIn("epoch 3/3", done.stdout)
+
+    def test_only_damaged_checkpoints_stop_the_job(self):
+        job = self.job_file({"train": {"epochs": 1}})
+        self.run_job(job)
+        for checkpoint in self.checkpoints():
+            os.truncate(checkpoint, 100)
+        done = self.run_job(job, expect=78)
+        self.assertIn("none of the 1 checkpoints in ", done.stderr)
+        self.assertIn("start anew with --set /resume=never", done.stderr)
+
+    def test_a_checkpoint_of_another_model_is_refused_with_its_shapes(self):
+        job = self.job_file({"train": {"epochs": 1}})
+        self.run_job(job)
+        done = self.run_job(job, "/model/hidden=[32]", expect=78)
+        self.assertIn("cannot resume from out/checkpoints/step-00000010.pt: the weights are of another model: "
+                      "layers.1.weight is Float [16, 784], this model has Float [32, 784]", done.stderr)
+
+    def test_another_world_size_goes_on_from_the_same_sample(self):
+        job = self.job_file({"checkpoint": {"every_steps": 5}, "train": {"max_steps": 5}})
+        self.run_job(job, ranks=2)
+        done = self.run_job(job, "/train/max_steps=0", "/train/epochs=1", ranks=1)
+        # 5 steps of 2 × 16 samples are done; 160 of 320 are left: 10 steps of 16.
+        self.assertEqual(self.checkpoints()[-1].name, "step-00000015.pt", done.stdout)
+
+
+class Ends(JobTest):
+    LONG_JOB = {"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}}
+
+    def wait_for_epoch(self, process):
+        for line in process.stdout:
+            if line.startswith("epoch"):
+                return
+        self.fail(process.stderr.read())
+
+    def test_a_killed_worker_ends_the_job_within_two_seconds_with_its_code_and_nothing_is_left(self):
+        for backend in ("gloo", "shm"):
+            with self.subTest(backend=backend):
+                process = self.start(self.job_file(self.LONG_JOB), f"/backend={backend}")
+                self.wait_for_epoch(process)
+                os.kill(self.workers()[1], signal.SIGKILL)
+                killed = time.monotonic()
+                process.communicate(timeout=BOUND_S)
+                self.assertLess(time.monotonic() - killed, 2)
+                self.assertEqual(process.returncode, 128 + signal.SIGKILL)
+                self.assertEqual(self.processes(), [])
+
+    def test_a_killed_rank_of_a_restarting_job_costs_no_finished_epoch(self):
+        job = self.job_file({"train": {"epochs": 200}, "checkpoint": {"keep": 3}})
+        process = self.start(job, flags=("--max-restarts", "1"))
+        self.wait_for_epoch(process)
+        os.kill(self.workers()[1], signal.SIGKILL)
+        output, errors = process.communicate(timeout=BOUND_S)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertRegex(output, r"resumed from out/checkpoints/step-\d+.pt: \d+ of 200 epochs done")
+        self.assertEqual(self.metrics("start")[-1]["restart_count"], 1)
+        self.assertGreaterEqual(self.metrics("start")[-1]["step"], 10)
+
+    def test_sigterm_ends_a_job_with_a_checkpoint_that_the_same_command_goes_on_from(self):
+        for backend in ("gloo", "shm"):
+            with self.subTest(backend=backend):
+                job = self.job_file(self.LONG_JOB | {"backend": backend, "output_dir": backend})
+                process = self.start(job)
+                self.wait_for_epoch(process)
+                process.terminate()
+                output, errors = process.communicate(timeout=BOUND_S)
+                self.assertEqual(process.returncode, 128 + signal.SIGTERM, errors)
+                stopped = re.search(r"stopped by SIGTERM after step (\d+); the same command goes on from (\S+)", output)
+                self.assertIsNotNone(stopped, output + errors)
+                step = int(stopped.group(1))
+                done = self.run_job(job, f"/train/max_steps={step + 3}")
+                self.assertIn(f"resumed from {stopped.group(2)}", done.stdout)
+                self.assertEqual(self.processes(), [])
+
+
+class Data(JobTest):
+    def test_a_missing_data_file_is_named_once_and_ends_with_78(self):
+        job = self.job_file({"data": {"type": "mnist", "path": "nowhere"}})
+        done = self.run_job(job, expect=78)
+        self.assertIn(f"data folder {self.folder}/nowhere is not there; set /data/path", done.stderr)
+
+    def test_a_truncated_data_file_is_named(self):
+        broken = self.folder / "digits"
+        broken.mkdir()
+        for file in DIGITS.glob("*.gz"):
+            (broken / file.name).write_bytes(file.read_bytes())
+        labels = broken / "train-labels-idx1-ubyte.gz"
+        labels.write_bytes(labels.read_bytes()[:1000])
+        job = self.job_file({"data": {"type": "mnist", "path": "digits"}})
+        done = self.run_job(job, expect=78)
+        self.assertIn(f"{labels} is a truncated gzip file: it ends after 1000 bytes", done.stderr)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        JobTest.binaries = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

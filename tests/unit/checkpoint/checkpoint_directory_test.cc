@@ -1,0 +1,73 @@
+#include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+#include <ddprun/checkpoint.h>
+
+#include <filesystem>
+#include <fstream>
+
+using namespace ddprun;
+using ddprun::testing::TemporaryFolder;
+
+namespace {
+
+std::vector<std::int64_t> steps(const CheckpointDirectory& directory) {
+  std::vector<std::int64_t> all;
+  for (const auto& entry : directory.list()) all.push_back(entry.step);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint directory keeps the newest") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.file("checkpoints"), 2);
+  for (const int step : {5, 100, 20, 30}) directory.save(step, step);
+  CHECK(steps(directory) == std::vector<std::int64_t>{100, 30});
+}
+
+TEST_CASE("the checkpoint just written is never the one removed") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.path(), 1);
+  directory.save(100, 1);
+  const std::string path = directory.save(7, 2);
+  CHECK(std::filesystem::exists(path));
+}
+
+TEST_CASE("a checkpoint directory that is not there has no checkpoints") {
+  CHECK(CheckpointDirectory("/nowhere", 3).list().empty());
+  CHECK_FALSE(CheckpointDirectory("/nowhere", 3).load_newest(nullptr));
+}
+
+TEST_CASE("a truncated newest checkpoint is passed over, and the caller is told why") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.path(), 3);
+  directory.save(1, "one");
+  std::filesystem::resize_file(directory.save(2, "two"), 50);
+  std::string told;
+  const auto loaded = directory.load_newest(
+      [&](const auto& entry, const std::string& why) { told = std::to_string(entry.step) + ": " + why; });
+  CHECK(loaded->value.as_string() == "one");
+  CHECK(told == "2: cannot read " + folder.file("step-00000002.pt") +
+                    ": it is truncated or not a .pt file: its 50 bytes do not end with a zip directory");
+}
+
+TEST_CASE("what a killed writer left is no checkpoint and goes with the next save") {
+  const TemporaryFolder folder;
+  const std::string leftover = folder.file(".step-00000009.pt.123.tmp");
+  std::ofstream(leftover) << "half";
+  CheckpointDirectory directory(folder.path(), 3);
+  CHECK(directory.list().empty());
+  directory.save(1, 1);
+  CHECK_FALSE(std::filesystem::exists(leftover));
+}
+
+TEST_CASE("files of other names in a checkpoint directory stay") {
+  const TemporaryFolder folder;
+  for (const char* name : {"best.pt", "step-x.pt", "step-12.pth"}) std::ofstream(folder.file(name)) << "mine";
+  CheckpointDirectory directory(folder.path(), 1);
+  directory.save(1, 1);
+  directory.save(2, 2);
+  CHECK(steps(directory) == std::vector<std::int64_t>{2});
+  CHECK(std::filesystem::exists(folder.file("best.pt")));
+  CHECK(std::filesystem::exists(folder.file("step-x.pt")));
+}

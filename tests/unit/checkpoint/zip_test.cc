@@ -1,0 +1,88 @@
+#include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/runtime/checkpoint/zip_reader.h"
+#include "worker/runtime/checkpoint/zip_writer.h"
+
+#include <fstream>
+#include <iterator>
+
+using namespace ddprun;
+using namespace ddprun::runtime;
+using ddprun::testing::TemporaryFolder;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string make_archive(const TemporaryFolder& folder) {
+  const std::string path = folder.file("a.zip");
+  auto file = AtomicFile::create(path);
+  ZipWriter zip(*file);
+  REQUIRE(zip.add("a/one", bytes_of("first")).has_value());
+  REQUIRE(zip.add("a/two", bytes_of(std::string(1000, 'x'))).has_value());
+  REQUIRE(zip.finish().has_value());
+  REQUIRE(file->commit().has_value());
+  return read_all(path);
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+TEST_CASE("what a zip writer wrote, a zip reader reads") {
+  const TemporaryFolder folder;
+  const std::string archive = make_archive(folder);
+  const auto zip = ZipReader::open(bytes_of(archive));
+  REQUIRE(zip.has_value());
+  CHECK(text_of(zip->read("one").value()) == "first");
+  CHECK(text_of(zip->read("two").value()) == std::string(1000, 'x'));
+  CHECK(zip->read("three").error().message() == "record three is missing");
+}
+
+TEST_CASE("the data of every record begins at a multiple of 64") {
+  const TemporaryFolder folder;
+  const std::string archive = make_archive(folder);
+  const auto zip = ZipReader::open(bytes_of(archive));
+  const auto* start = reinterpret_cast<const std::byte*>(archive.data());
+  CHECK((zip->read("one")->data() - start) % 64 == 0);
+  CHECK((zip->read("two")->data() - start) % 64 == 0);
+}
+
+TEST_CASE("an archive cut anywhere is refused and never read beyond its end") {
+  const TemporaryFolder folder;
+  const std::string archive = make_archive(folder);
+  for (std::size_t size = 0; size < archive.size(); ++size) {
+    const std::string cut = archive.substr(0, size);
+    const auto zip = ZipReader::open(bytes_of(cut));
+    REQUIRE_FALSE(zip.has_value());
+    CHECK(zip.error().code() == ErrorCode::kCorrupt);
+  }
+}
+
+TEST_CASE("any single damaged byte of the data is noticed") {
+  const TemporaryFolder folder;
+  std::string archive = make_archive(folder);
+  const std::size_t place = archive.find("first");
+  archive[place + 2] = '?';
+  const auto zip = ZipReader::open(bytes_of(archive));
+  CHECK(zip->read("one").error().message() == "record one is damaged: its checksum does not match");
+}
+
+TEST_CASE("an archive with any byte changed is read or refused without a crash") {
+  const TemporaryFolder folder;
+  const std::string archive = make_archive(folder);
+  for (std::size_t place = 0; place < archive.size(); ++place) {
+    std::string damaged = archive;
+    damaged[place] = static_cast<char>(damaged[place] ^ 0xff);
+    const auto zip = ZipReader::open(bytes_of(damaged));
+    if (zip) static_cast<void>(zip->read("two"));
+  }
+  SUCCEED();
+}

@@ -1,0 +1,99 @@
+#include "worker/data/mnist.h"
+
+#include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+using namespace ddprun;
+using ddprun::testing::TemporaryFolder;
+
+namespace {
+
+const std::string kSubset = DDPRUN_SOURCE_DIR "/configs/data/mnist-subset";
+
+void write_file(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::string images_header(char count, char side) {
+  return {0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, side, 0, 0, 0, side};
+}
+
+/// A folder with `count` black images in each split and as many labels, all 3.
+void write_set(const TemporaryFolder& folder, char count) {
+  for (const char* stem : {"train", "t10k"}) {
+    write_file(folder.file(std::string(stem) + "-images-idx3-ubyte"),
+               images_header(count, 28) + std::string(static_cast<std::size_t>(count) * 784, '\0'));
+    write_file(
+        folder.file(std::string(stem) + "-labels-idx1-ubyte"),
+        std::string({0, 0, 8, 1, 0, 0, 0, count}) + std::string(static_cast<std::size_t>(count), '\3'));
+  }
+}
+
+std::string refusal(const TemporaryFolder& folder) {
+  return data::load_mnist(folder.path(), {}).error().message();
+}
+
+}  // namespace
+
+TEST_CASE("the shipped subset has 10,000 training and 1,000 held-out digits of all classes") {
+  const auto splits = data::load_mnist(kSubset, {});
+  REQUIRE(splits.has_value());
+  CHECK(splits->train.count == 10000);
+  CHECK(splits->held_out.count == 1000);
+  std::array<int, 10> seen{};
+  for (const std::uint8_t label : splits->held_out.labels) ++seen[label];
+  CHECK(*std::min_element(seen.begin(), seen.end()) > 50);
+}
+
+TEST_CASE("limits keep the first samples of each split") {
+  const auto splits = data::load_mnist(kSubset, {100, 10});
+  CHECK(splits->train.count == 100);
+  CHECK(splits->train.pixels.size() == 100 * 784);
+  CHECK(splits->held_out.labels.size() == 10);
+}
+
+TEST_CASE("a data folder that is not there is named, with the key to change") {
+  CHECK(data::load_mnist("/nowhere", {}).error().message() ==
+        "data folder /nowhere is not there; set /data/path to the folder that holds the four files of MNIST");
+}
+
+TEST_CASE("a missing MNIST file is named") {
+  const TemporaryFolder folder;
+  write_set(folder, 2);
+  std::filesystem::remove(folder.file("train-images-idx3-ubyte"));
+  CHECK(refusal(folder) ==
+        "MNIST file " + folder.file("train-images-idx3-ubyte") +
+            " is not there, neither plain nor with .gz; set /data/path to the folder that holds the four "
+            "files of MNIST");
+}
+
+TEST_CASE("images and labels of different numbers are refused") {
+  const TemporaryFolder folder;
+  write_set(folder, 2);
+  write_file(folder.file("train-labels-idx1-ubyte"), std::string({0, 0, 8, 1, 0, 0, 0, 1, 3}));
+  CHECK(refusal(folder) ==
+        folder.path() +
+            "/train-images-idx3-ubyte has 2 images, but train-labels-idx1-ubyte has 1 labels; "
+            "they are not of one set");
+}
+
+TEST_CASE("a label above 9 is refused with its place") {
+  const TemporaryFolder folder;
+  write_set(folder, 2);
+  write_file(folder.file("t10k-labels-idx1-ubyte"), std::string({0, 0, 8, 1, 0, 0, 0, 2, 3, 10}));
+  CHECK(refusal(folder) ==
+        folder.path() + "/t10k-labels-idx1-ubyte is damaged: label 1 is 10, expected 0 to 9");
+}
+
+TEST_CASE("images of another size are refused") {
+  const TemporaryFolder folder;
+  write_set(folder, 2);
+  write_file(folder.file("t10k-images-idx3-ubyte"), images_header(2, 2) + std::string(8, '\0'));
+  CHECK(refusal(folder) ==
+        folder.path() + "/t10k-images-idx3-ubyte holds images of 2 × 2 pixels, expected 28 × 28");
+}

@@ -1,0 +1,72 @@
+#include "worker/data/read_file.h"
+
+#include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+
+#include <zlib.h>
+
+#include <fstream>
+#include <iterator>
+
+using namespace ddprun;
+using ddprun::testing::TemporaryFolder;
+
+namespace {
+
+constexpr std::size_t kLimit = 1 << 20;
+
+void write_gzip(const std::string& path, const std::string& text) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+}  // namespace
+
+TEST_CASE("a plain file and a gzip file are read alike") {
+  const TemporaryFolder folder;
+  const std::string text(5000, 'a');
+  std::ofstream(folder.file("plain")) << text;
+  write_gzip(folder.file("packed"), text);
+  CHECK(text_of(data::read_file(folder.file("plain"), kLimit).value()) == text);
+  CHECK(text_of(data::read_file(folder.file("packed"), kLimit).value()) == text);
+}
+
+TEST_CASE("a truncated gzip file is refused with its name and size") {
+  const TemporaryFolder folder;
+  write_gzip(folder.file("x.gz"), "some text that is packed");
+  const std::string whole = content(folder.file("x.gz"));
+  std::ofstream(folder.file("x.gz"), std::ios::binary) << whole.substr(0, 20);
+  CHECK(data::read_file(folder.file("x.gz"), kLimit).error().message() ==
+        folder.file("x.gz") +
+            " is a truncated gzip file: it ends after 20 bytes, in the middle of its data; fetch it again");
+}
+
+TEST_CASE("a gzip file with a wrong checksum is refused") {
+  const TemporaryFolder folder;
+  write_gzip(folder.file("x.gz"), "some text that is packed");
+  std::string whole = content(folder.file("x.gz"));
+  whole[whole.size() - 7] = static_cast<char>(whole[whole.size() - 7] ^ 1);
+  std::ofstream(folder.file("x.gz"), std::ios::binary) << whole;
+  CHECK_THAT(data::read_file(folder.file("x.gz"), kLimit).error().message(),
+             Catch::Matchers::Contains("x.gz is a damaged gzip file: incorrect data check"));
+}
+
+TEST_CASE("a file longer than its kind can be is refused before it fills the memory") {
+  const TemporaryFolder folder;
+  write_gzip(folder.file("bomb.gz"), std::string(4 * kLimit, '\0'));
+  CHECK(data::read_file(folder.file("bomb.gz"), kLimit).error().message() ==
+        folder.file("bomb.gz") + " is longer than the 1048576 bytes such a file can have");
+}
+
+TEST_CASE("a folder in place of a file is refused") {
+  const TemporaryFolder folder;
+  CHECK(data::read_file(folder.path(), kLimit).error().message() == folder.path() + " is not a regular file");
+}

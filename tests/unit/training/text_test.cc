@@ -1,0 +1,35 @@
+#include "worker/training/text.h"
+
+#include "tests/support/catch.h"
+#include "worker/training/progress_line.h"
+
+using namespace ddprun::training;
+
+namespace {
+
+constexpr Progress kProgress{2, 5, 30, 79, 0.12345, 9812.4};
+
+}  // namespace
+
+TEST_CASE("a progress line shows epoch, share, step, loss and speed") {
+  CHECK(format_progress(kProgress, 80) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s");
+}
+
+TEST_CASE("a narrow terminal loses the last parts of a progress line and never wraps") {
+  CHECK(format_progress(kProgress, 40) == "epoch 2/5   37 %  step 30/79");
+  CHECK(format_progress(kProgress, 10) == "epoch 2/5");
+  CHECK(format_progress(kProgress, 4) == "epoc");
+  CHECK(format_progress(kProgress, 0).empty());
+}
+
+TEST_CASE("numbers are written for people") {
+  CHECK(with_thousands(0) == "0");
+  CHECK(with_thousands(999) == "999");
+  CHECK(with_thousands(1000) == "1,000");
+  CHECK(with_thousands(-1234567) == "-1,234,567");
+}
+
+TEST_CASE("a path below the working directory is shown relative to it") {
+  CHECK(shown_path("/a/b/c.pt", "/a") == "b/c.pt");
+  CHECK(shown_path("/x/c.pt", "/a") == "/x/c.pt");
+}

@@ -1,0 +1,95 @@
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/config/job_config.h"
+#include "worker/training/foreign_error.h"
+#include "worker/training/job.h"
+#include "worker/training/stop_request.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace ddprun;
+
+constexpr std::string_view kUsage = R"(usage: ddprun-worker JOB.json [--set /json/pointer=value]...
+
+Trains what JOB.json describes, as one worker of a job. ddprun starts as many of them as asked for:
+
+    ddprun --nproc-per-node 2 JOB.json
+
+Started by hand it is a world of one. Keys of the job file: configs/train.schema.json
+)";
+
+struct Arguments {
+  std::string job_file;
+  std::vector<std::string> overrides;
+};
+
+Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
+  Arguments arguments;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word.starts_with("--set=")) {
+      arguments.overrides.push_back(word.substr(6));
+    } else if (word == "--set") {
+      if (++i == words.size()) return Error(ErrorCode::kUsage, "--set needs /json/pointer=value after it");
+      arguments.overrides.push_back(words[i]);
+    } else if (word.starts_with("-")) {
+      return Error(ErrorCode::kUsage,
+                   fmt::format("unknown flag {}; ddprun-worker knows --set, --help and --version", word));
+    } else if (!arguments.job_file.empty()) {
+      return Error(ErrorCode::kUsage,
+                   fmt::format("two job files, {} and {}; one is allowed", arguments.job_file, word));
+    } else {
+      arguments.job_file = word;
+    }
+  }
+  if (arguments.job_file.empty()) return Error(ErrorCode::kUsage, "no job file; see ddprun-worker --help");
+  return arguments;
+}
+
+/// What is wrong with the job file is the same for all workers of a node: one of them says it.
+bool speaks_for_node() {
+  const char* local_rank = std::getenv("LOCAL_RANK");
+  return local_rank == nullptr || std::string_view(local_rank) == "0";
+}
+
+int fail(const Error& error) {
+  fmt::print(stderr, "ddprun-worker: {}\n", error.message());
+  return to_exit_code(error.code());
+}
+
+int run(const std::vector<std::string>& words) {
+  const SteadyClock clock;
+  training::StopRequest stop(clock);
+  const Result<Arguments> arguments = parse_arguments(words);
+  if (!arguments) return fail(arguments.error());
+  const Result<config::JobConfig> job = config::load_job_config(arguments->job_file, arguments->overrides);
+  if (!job) return speaks_for_node() ? fail(job.error()) : to_exit_code(job.error().code());
+  return training::run_job(*job, stop);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 1 && (words[0] == "--help" || words[0] == "-h")) {
+    std::fputs(kUsage.data(), stdout);
+    return exit_code::kOk;
+  }
+  if (words.size() == 1 && words[0] == "--version") {
+    fmt::print("ddprun-worker {}\n", DDPRUN_VERSION);
+    return exit_code::kOk;
+  }
+  try {
+    return run(words);
+  } catch (...) {
+    return fail(training::describe_exception(std::current_exception()));
+  }
+}

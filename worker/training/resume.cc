@@ -1,0 +1,85 @@
+#include "worker/training/resume.h"
+
+#include <ddprun/collectives.h>
+#include <ddprun/pt_file.h>
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <system_error>
+
+namespace ddprun::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAnyKeep = 1;  // this directory is only read
+
+std::optional<ResumePoint> newest(const std::string& folder, Console& console) {
+  const CheckpointDirectory directory(folder, kAnyKeep);
+  int skipped = 0;
+  auto loaded = directory.load_newest([&](const CheckpointDirectory::Entry& entry, const std::string& why) {
+    ++skipped;
+    console.warning(fmt::format("checkpoint of step {} is passed over: {}", entry.step, why));
+  });
+  if (loaded) return ResumePoint{loaded->entry.path, loaded->value.as_dict()};
+  if (skipped == 0) return std::nullopt;
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("none of the {} checkpoints in {} can be read; put a whole one there, or start anew with "
+                  "--set /resume=never",
+                  skipped, folder));
+}
+
+void set_aside(const std::string& folder, Console& console) {
+  if (CheckpointDirectory(folder, kAnyKeep).list().empty()) return;
+  int number = 1;
+  while (fs::exists(fmt::format("{}.old-{}", folder, number))) ++number;
+  const std::string aside = fmt::format("{}.old-{}", folder, number);
+  std::error_code error;
+  fs::rename(folder, aside, error);
+  if (error) {
+    throw Exception(ErrorCode::kOs,
+                    fmt::format("cannot rename {} to {}: {}", folder, aside, error.message()));
+  }
+  console.line(fmt::format("earlier checkpoints were moved to {}", aside));
+}
+
+std::string read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw Exception(ErrorCode::kOs, fmt::format("cannot read {}", path));
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<ResumePoint> find_resume_point(const ResumeOptions& options, Console& console) {
+  if (options.choice == "auto" || options.is_restart) {
+    if (auto point = newest(options.folder, console)) return point;
+    if (options.choice == "auto") return std::nullopt;
+  }
+  if (options.choice == "never") {
+    set_aside(options.folder, console);
+    return std::nullopt;
+  }
+  ResumePoint point{options.choice, load_pt(options.choice).as_dict()};
+  if (fs::path(options.choice).parent_path() != fs::path(options.folder)) set_aside(options.folder, console);
+  return point;
+}
+
+std::optional<ResumePoint> share_resume_point(const Context& context, std::optional<ResumePoint> point) {
+  if (context.world_size() == 1) return point;
+  const bool is_source = context.rank() == 0;
+  std::string path = broadcast_bytes(context, is_source && point ? point->path : std::string());
+  if (path.empty()) return std::nullopt;
+  const std::string bytes = broadcast_bytes(context, is_source ? read_bytes(path) : std::string());
+  if (is_source) return point;
+  const PtValue value = parse_pt(std::as_bytes(std::span(bytes)), path);
+  return ResumePoint{std::move(path), value.as_dict()};
+}
+
+}  // namespace ddprun::training

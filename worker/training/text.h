@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun::training {
+
+/// "12,345".
+std::string with_thousands(std::int64_t value);
+/// "1:02:03", "2:03" or "3 s": a duration for people.
+std::string human_seconds(double seconds);
+/// `path` as seen from `folder` where that is shorter, otherwise as it is.
+std::string shown_path(const std::string& path, const std::string& folder);
+
+}  // namespace ddprun::training
