@@ -185,6 +185,7 @@ TEST_CASE("a participant whose connection breaks leaves the barrier") {
   const Request enter{.opcode = Opcode::kBarrier, .number = 2, .keys = {"b"}};
   {
     RawStoreClient gone = RawStoreClient::introduced(store.port());
+    REQUIRE(gone.ping());
     gone.say(enter);
     gone.send(encode(set("entered", "")));  // held back: the barrier has not answered
   }
@@ -321,9 +322,11 @@ TEST_CASE("closing the server closes its clients, and every descriptor") {
 TEST_CASE("clients that come and go leave nothing behind") {
   RunningStore store;
   RawStoreClient stays = RawStoreClient::introduced(store.port());
+  REQUIRE(stays.ping());
   const std::size_t before = open_descriptors();
   for (int i = 0; i < 200; ++i) {
     RawStoreClient passer_by = RawStoreClient::introduced(store.port());
+    REQUIRE(passer_by.ping());
     passer_by.say(wait_for("never"));
   }
   while (store.call([&] { return store.server().connection_count(); }) > 1) std::this_thread::yield();
