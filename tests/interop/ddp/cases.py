@@ -1,10 +1,12 @@
 """What the matrix trains. A case with a tolerance says why it cannot be equal."""
 
 
-def case(model, optimizer, *, ddp=None, steps=20, batch=8, accumulate=1, uneven=False, worlds=(1, 2, 3, 4),
-         tolerance=0.0, why=""):
-    return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "steps": steps, "batch": batch,
-            "accumulate": accumulate, "uneven": uneven, "worlds": worlds, "tolerance": tolerance, "why": why}
+def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False,
+         worlds=(1, 2, 3, 4), tolerance=0.0, why=""):
+    """`whole_batch`: the Python side is one process that trains the plain module on the batches of all ranks together."""
+    return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "hook": hook, "steps": steps, "batch": batch,
+            "accumulate": accumulate, "uneven": uneven, "whole_batch": whole_batch, "worlds": worlds,
+            "tolerance": tolerance, "why": why}
 
 
 SGD = {"kind": "sgd", "lr": 0.1}
@@ -32,6 +34,15 @@ CASES = {
     "many buckets (1 KiB)": case("transformer", MOMENTUM, ddp={"bucket_cap_mb": 0.001}),
     "gradients as bucket views": case("transformer", ADAMW, ddp={"gradient_as_bucket_view": True}),
     "static graph": case("transformer", MOMENTUM, ddp={"static_graph": True}),
+    "allreduce hook": case("mlp", MOMENTUM, hook="allreduce"),
+    "fp16 hook": case("transformer", MOMENTUM, hook="fp16"),
+    "bf16 hook": case("transformer", MOMENTUM, hook="bf16"),
+    "PowerSGD hook, rank 1": case("mlp", MOMENTUM, hook="power_sgd"),
+    "PowerSGD hook, rank 4 (QR)": case("transformer", MOMENTUM, hook="power_sgd_4"),
     "join, uneven inputs": case("conv_bn", MOMENTUM, uneven=True),
     "join, uneven inputs, find_unused": case("unused", MOMENTUM, uneven=True, ddp={"find_unused_parameters": True}),
+    "halves of a batch against the whole": case(
+        "mlp", MOMENTUM, whole_batch=True, tolerance=2e-6, why="sums over half batches round differently"),
+    "SyncBatchNorm against the whole batch": case(
+        "sync_bn", MOMENTUM, whole_batch=True, tolerance=2e-5, why="sums over half batches round differently"),
 }

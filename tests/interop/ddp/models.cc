@@ -1,5 +1,7 @@
 #include "tests/interop/ddp/models.h"
 
+#include <ddprun/sync_batch_norm.h>
+
 #include <stdexcept>
 
 namespace ddprun::interop {
@@ -29,6 +31,20 @@ struct ConvBatchNorm final : Model {
   }
   nn::Conv2d conv{nullptr};
   nn::BatchNorm2d norm{nullptr};
+  nn::Linear head{nullptr};
+};
+
+struct ConvSyncBatchNorm final : Model {
+  explicit ConvSyncBatchNorm(const Group& group) {
+    conv = register_module("conv", nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1)));
+    norm = register_module("norm", convert_sync_batchnorm(nn::BatchNorm2d(8), group));
+    head = register_module("head", nn::Linear(8 * 4 * 4, 10));
+  }
+  Tensor forward(const Tensor& input) override {
+    return head(torch::flatten(torch::max_pool2d(torch::relu(norm(conv(input))), 2), 1));
+  }
+  nn::Conv2d conv{nullptr};
+  SyncBatchNorm norm{nullptr};
   nn::Linear head{nullptr};
 };
 
@@ -113,9 +129,10 @@ struct Transformer final : Model {
 
 }  // namespace
 
-std::shared_ptr<Model> make_model(const std::string& name) {
+std::shared_ptr<Model> make_model(const std::string& name, const Group& group) {
   if (name == "mlp") return std::make_shared<Mlp>();
   if (name == "conv_bn") return std::make_shared<ConvBatchNorm>();
+  if (name == "sync_bn") return std::make_shared<ConvSyncBatchNorm>(group);
   if (name == "embedding") return std::make_shared<SparseEmbedding>();
   if (name == "tied") return std::make_shared<TiedWeights>();
   if (name == "unused") return std::make_shared<UnusedParameters>();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ddprun/group.h>
+
 #include <torch/torch.h>
 
 #include <memory>
@@ -13,6 +15,6 @@ struct Model : torch::nn::Module {
   virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 };
 
-std::shared_ptr<Model> make_model(const std::string& name);
+std::shared_ptr<Model> make_model(const std::string& name, const Group& group);
 
 }  // namespace ddprun::interop

@@ -88,12 +88,13 @@ class Transformer(nn.Module):
 
 
 MODELS = {
-    "mlp": Mlp, "conv_bn": ConvBatchNorm, "embedding": SparseEmbedding,
+    "mlp": Mlp, "conv_bn": ConvBatchNorm, "sync_bn": ConvBatchNorm, "embedding": SparseEmbedding,
     "tied": TiedWeights, "unused": UnusedParameters, "transformer": Transformer,
 }
 
 # Shape of one sample, and for indices the number of words.
 INPUTS = {
-    "mlp": ((20,), None), "conv_bn": ((3, 8, 8), None), "embedding": ((6,), 50),
+    "mlp": ((20,), None), "conv_bn": ((3, 8, 8), None), "sync_bn": ((3, 8, 8), None),
+    "embedding": ((6,), 50),
     "tied": ((6,), 10), "unused": ((20,), None), "transformer": ((6,), 50),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from models import MODELS
@@ -39,12 +40,36 @@ def make_optimizer(spec, parameters):
         parameters, fused=True, **options)
 
 
+def bf16_hook(group, bucket):
+    # torch's own bf16_compress_hook, whose name makes DDP ask for a GPU.
+    return default_hooks._compress_hook(torch.bfloat16, group, bucket)
+
+
+def register_hook(ddp, name):
+    group = dist.group.WORLD
+    if name == "allreduce":
+        ddp.register_comm_hook(group, default_hooks.allreduce_hook)
+    elif name == "fp16":
+        ddp.register_comm_hook(group, default_hooks.fp16_compress_hook)
+    elif name == "bf16":
+        ddp.register_comm_hook(group, bf16_hook)
+    elif name is not None:
+        state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=4 if name.endswith("4") else 1,
+                                            start_powerSGD_iter=3)
+        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+
 def run_case(folder):
     rank, world = dist.get_rank(), dist.get_world_size()
     case = json.loads((folder / "case.json").read_text())
+    if case["whole_batch"]:
+        if rank != 0:
+            return
+        rank, world, case["batch"] = 0, 1, case["batch"] * world
     model = MODELS[case["model"]]()
     load(model, folder / "init.bin")
-    ddp = DistributedDataParallel(model, **case["ddp"])
+    ddp = model if case["whole_batch"] else DistributedDataParallel(model, **case["ddp"])
+    register_hook(ddp, case["hook"])
     optimizer = make_optimizer(case["optimizer"], [p for p in model.parameters() if p.requires_grad])
     dtype = torch.float32 if case["words"] is None else torch.int64
     inputs = torch.frombuffer(bytearray((folder / "inputs.bin").read_bytes()), dtype=dtype)
@@ -60,7 +85,8 @@ def run_case(folder):
                     (loss / accumulate).backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=False)
-    (folder / f"python_{rank}.bin").write_bytes(to_bytes(model))
+    for r in range(dist.get_world_size()) if case["whole_batch"] else [rank]:
+        (folder / f"python_{r}.bin").write_bytes(to_bytes(model))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 // ddprun::DistributedDataParallel and writes this rank's final parameters and buffers there as raw bytes.
 #include "tests/interop/ddp/models.h"
 #include "tests/interop/ddp/recipe.h"
+#include <ddprun/comm_hooks.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/init.h>
 
 #include <cstdio>
 #include <exception>
-#include <optional>
 
 namespace ddprun::interop {
 namespace {
@@ -33,11 +33,24 @@ void train_one_step(Ddp& ddp, Stepper& optimizer, const Recipe& recipe, const Ba
   optimizer.zero_grad();
 }
 
+void register_hook(Ddp& ddp, const nlohmann::json& name, const Context& context) {
+  if (name.is_null()) return;
+  const auto power_sgd = [&](std::int64_t rank) {
+    return power_sgd_hook(context, {.matrix_approximation_rank = rank, .start_step = 3});
+  };
+  if (name == "allreduce") ddp.register_comm_hook(allreduce_hook(context));
+  if (name == "fp16") ddp.register_comm_hook(fp16_compress_hook(context));
+  if (name == "bf16") ddp.register_comm_hook(bf16_compress_hook(context));
+  if (name == "power_sgd") ddp.register_comm_hook(power_sgd(1));
+  if (name == "power_sgd_4") ddp.register_comm_hook(power_sgd(4));
+}
+
 void run_case(const Context& context, const std::string& folder) {
   const Recipe recipe = load_recipe(folder);
-  const auto model = make_model(recipe.model);
+  const auto model = make_model(recipe.model, context);
   load_tensors(*model, folder + "/init.bin");
   Ddp ddp(model, context, recipe.options);
+  register_hook(ddp, recipe.json.at("hook"), context);
   Stepper optimizer(recipe, ddp.parameters());
   const Batches batches(folder, recipe, context.rank(), context.world_size());
   const std::int64_t steps = recipe.steps - (recipe.uneven ? context.rank() : 0);

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ddprun/distributed_data_parallel.h>
+#include <ddprun/group.h>
+
+#include <cstdint>
+
+/// Communication hooks for `DistributedDataParallel::register_comm_hook`: Python's, with its arithmetic and
+/// defaults. The bucket a hook is given is not yet divided by the world size; each of these divides.
+namespace ddprun {
+
+/// What happens without a hook: a place to start from for one's own.
+CommHook allreduce_hook(const Group& group);
+
+/// Reduces in float16 or bfloat16: half the bytes, less precision. Gradients keep their dtype.
+CommHook fp16_compress_hook(const Group& group);
+CommHook bf16_compress_hook(const Group& group);
+
+struct PowerSgdOptions {
+  std::int64_t matrix_approximation_rank = 1;
+  /// Steps of plain all-reduce before compression begins; more than 1 with error feedback or warm start,
+  /// because DDP rebuilds its buckets after the first step.
+  std::int64_t start_step = 1000;
+  /// A matrix is compressed if that makes it at least so many times smaller.
+  double min_compression_rate = 2;
+  bool use_error_feedback = true;
+  bool warm_start = true;
+  /// Added to column norms; a small number prevents division by zero where gradients vanish.
+  double orthogonalization_epsilon = 0;
+  std::uint32_t seed = 0;
+};
+
+/// Low-rank compression of gradient matrices.
+/// Errors  Exception kConfig for a start_step that is too small.
+/// Source  Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
+/// 2019.
+CommHook power_sgd_hook(const Group& group, const PowerSgdOptions& options = {});
+
+struct PostLocalSgdOptions {
+  /// Steps of all-reduce over the whole group; afterwards gradients are averaged over the subgroup only.
+  std::int64_t start_step = 1000;
+  /// False: afterwards gradients stay local.
+  bool reduce_over_subgroup = true;
+};
+
+/// Post-local SGD: to be used with a PeriodicAverager that averages parameters over the whole group.
+/// `subgroup` may be `group` itself in a job on one host. Source  Lin et al., "Don't Use Large Mini-Batches,
+/// Use Local SGD", 2018.
+CommHook post_local_sgd_hook(const Group& group, const Group& subgroup, const PostLocalSgdOptions& options);
+
+/// Averages parameters over the group in every `period`-th step from `start_step` on.
+class PeriodicAverager {
+ public:
+  PeriodicAverager(Group group, std::int64_t period, std::int64_t start_step);
+  /// After each optimizer step, on every rank.
+  void average(const std::vector<at::Tensor>& parameters);
+
+ private:
+  Group group_;
+  std::int64_t period_, start_step_, step_ = 0;
+};
+
+}  // namespace ddprun
