@@ -1,12 +1,14 @@
 #include "launcher/cli.h"
 
+#include "launcher/cli_commands.h"
 #include "launcher/cli_flags.h"
 #include "launcher/cli_syntax.h"
 #include "launcher/cli_values.h"
-#include "rendezvous/base/suggest.h"
+#include "rendezvous/membership/scheduler_env.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <vector>
@@ -43,6 +45,37 @@ Result<void> apply_environment(Options& options, const EnvLookup& env, const std
   return ok();
 }
 
+/// Whether a flag or variable settles what a scheduler's environment would otherwise be asked for.
+bool says_where_nodes_meet(const EnvLookup& env, const std::set<std::size_t>& given) {
+  constexpr std::array<std::string_view, 6> kNames{"nnodes",      "node-rank",     "master-addr",
+                                                   "master-port", "rdzv-endpoint", "standalone"};
+  const std::span<const RunFlag> flags = run_flags();
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (std::find(kNames.begin(), kNames.end(), flags[i].syntax.name) == kNames.end()) continue;
+    if (given.count(i) > 0 || env(environment_variable(flags[i]))) return true;
+  }
+  return false;
+}
+
+Result<void> apply_scheduler(Options& options, const EnvLookup& env) {
+  const auto world = membership::recognise_scheduler(env);
+  if (!world) return world.error();
+  if (!*world) return ok();
+  const membership::SchedulerWorld& found = **world;
+  if (found.first_host.empty()) {
+    return usage(fmt::format(
+        "{} started ddprun on {} nodes but does not tell the first one's name; add --master-addr HOST, "
+        "or --standalone for a job of this node alone",
+        found.scheduler, found.nodes));
+  }
+  options.min_nodes = options.max_nodes = found.nodes;
+  options.node_rank = found.node_rank;
+  options.master_addr = found.first_host;
+  options.master_port = found.port.value();
+  if (options.rdzv_id == Options{}.rdzv_id) options.rdzv_id = found.run_id;
+  return ok();
+}
+
 std::vector<std::string> values_of(const FlagUse& use) {
   return use.values.empty() ? std::vector<std::string>{"1"} : use.values;
 }
@@ -65,6 +98,9 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
     if (!set) return set.error().with(fmt::format("--{}", syntax[use.flag].name));
   }
   if (Result<void> applied = apply_environment(line.options, env, given); !applied) return applied.error();
+  if (!says_where_nodes_meet(env, given)) {
+    if (Result<void> applied = apply_scheduler(line.options, env); !applied) return applied.error();
+  }
 
   if (parsed->rest.empty()) {
     return usage("nothing to run: name a job.json, script.py or program after the flags");
@@ -76,71 +112,10 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
   return line;
 }
 
-/// Flags of a command without a program of its own behind them.
-Result<ParsedArgs> split_command(std::span<const FlagSyntax> table, std::span<const std::string> args,
-                                 std::size_t most_words, std::string_view how) {
-  Result<ParsedArgs> parsed = split_args(table, args);
-  if (parsed && parsed->rest.size() > most_words) {
-    return usage(fmt::format("unexpected \"{}\"; {}", parsed->rest[most_words], how));
-  }
-  return parsed;
-}
-
-Result<CommandLine> parse_store(std::span<const std::string> args) {
-  static constexpr std::array kTable{FlagSyntax{"host", '\0', "ADDR"}, FlagSyntax{"port", '\0', "N"},
-                                     FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
-  Result<ParsedArgs> parsed = split_command(
-      kTable, args, 0, "write ddprun store [--host ADDR] [--port N | --fd N], or ./store for a program");
-  if (!parsed) return parsed.error().with("ddprun store");
-
-  CommandLine line;
-  line.command = Command::kStore;
-  for (const FlagUse& use : parsed->flags) {
-    const std::string_view name = kTable[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
-    if (name == "host") {
-      line.store.host = use.values[0];
-      continue;
-    }
-    Result<int> number = parse_integer(use.values[0], 0, 65535);
-    if (!number) return number.error().with(fmt::format("ddprun store: --{}", name));
-    if (name == "port") line.store.port = *number;
-    if (name == "fd") line.store.inherited_fd = *number;
-  }
-  return line;
-}
-
-Result<CommandLine> parse_ps(std::span<const std::string> args) {
-  static constexpr std::array kTable{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
-  Result<ParsedArgs> parsed =
-      split_command(kTable, args, 0, "write ddprun ps [--json], or ddprun -- ps … for the program ps");
-  if (!parsed) return parsed.error().with("ddprun ps");
-  CommandLine line;
-  line.command = Command::kPs;
-  for (const FlagUse& use : parsed->flags) {
-    if (kTable[use.flag].name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
-    line.ps_json = true;
-  }
-  return line;
-}
-
-Result<CommandLine> parse_completions(std::span<const std::string> args) {
-  static const std::vector<std::string> kShells{"bash", "zsh"};
-  CommandLine line;
-  line.command = Command::kCompletions;
-  if (args.size() != 1) return usage("ddprun completions: name one shell, bash or zsh");
-  Result<std::string> shell = parse_choice(args[0], kShells);
-  if (!shell) return shell.error().with("ddprun completions");
-  line.shell = *shell;
-  return line;
-}
-
 }  // namespace
 
 Result<CommandLine> parse_command_line(std::span<const std::string> args, const EnvLookup& env) {
-  if (!args.empty() && args[0] == "store") return parse_store(args.subspan(1));
-  if (!args.empty() && args[0] == "ps") return parse_ps(args.subspan(1));
-  if (!args.empty() && args[0] == "completions") return parse_completions(args.subspan(1));
+  if (!args.empty() && is_command(args[0])) return parse_command(args[0], args.subspan(1));
   return parse_run(args, env);
 }
 

@@ -3,6 +3,7 @@
 #include "launcher/options.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/membership/commands.h"
 
 #include <optional>
 #include <span>
@@ -18,6 +19,8 @@ enum class Command {
   kStore,        ///< serve a store: `store`
   kPs,           ///< list this user's jobs: `ps_json`
   kCompletions,  ///< print the completions of `shell`
+  kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
+  kDrain,        ///< ask a job's coordinator to let nodes go: `drain`
 };
 
 /// `ddprun store [--host ADDR] [--port N | --fd N]`
@@ -31,6 +34,8 @@ struct CommandLine {
   Command command = Command::kRun;
   Options options;
   StoreOptions store;
+  membership::CoordinatorCommandOptions coordinator;
+  membership::DrainCommandOptions drain;
   bool ps_json = false;
   std::string shell;  ///< bash or zsh
   std::string text;   ///< help or version

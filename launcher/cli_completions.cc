@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kBashTail = R"(  esac
   if (( COMP_CWORD == 1 )) && [[ $word != -* ]]; then
-    COMPREPLY=($(compgen -W "store ps completions" -- "$word"))
+    COMPREPLY=($(compgen -W "store ps completions coordinator drain" -- "$word"))
   elif [[ $word == -* ]]; then
     COMPREPLY=($(compgen -W "$flags" -- "$word"))
     return
@@ -85,7 +85,8 @@ std::string zsh_script() {
       "# zsh completion for ddprun; load it with: source <(ddprun completions zsh)\n"
       "_ddprun() {{\n"
       "  _arguments -S \\\n{}"
-      "    '1:job, script, program or command:_alternative \"commands:command:(store ps completions)\" "
+      "    '1:job, script, program or command:_alternative \"commands:command:(store ps completions "
+      "coordinator drain)\" "
       "\"files:file:_files\" \"programs:program:_command_names -e\"' \\\n"
       "    '*::argument:_files'\n"
       "}}\n"

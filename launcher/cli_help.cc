@@ -16,9 +16,14 @@ Usage
   ddprun [flags] <job.json | script.py | program> [args...]
   ddprun store [--host ADDR] [--port N | --fd N]    serve a TCPStore alone
   ddprun ps [--json]                                list your jobs on this host
+  ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID
+                                                    let nodes meet on a machine that is none of them
+  ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]
+                                                    let a node, or the whole job, checkpoint and leave
   ddprun completions bash|zsh                       print shell completions
 
 A .json job is trained by ddprun-worker, a .py script runs under python3 -u, anything else as it is.
+Under Slurm or mpirun, one ddprun a node needs no flag to find the others.
 Flags end at the program. --a_b is --a-b; torchrun's flags may also be set as PET_A_B.
 )";
 

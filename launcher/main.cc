@@ -69,6 +69,11 @@ int run(const std::vector<std::string>& args) {
       return serve_store(line->store);
     case Command::kPs:
       return list_jobs(line->ps_json);
+    case Command::kCoordinator:
+      return membership::run_coordinator_command(line->coordinator,
+                                                 *make_stderr_logger("ddprun", log_level({})));
+    case Command::kDrain:
+      return membership::run_drain_command(line->drain);
     case Command::kRun:
       break;
   }

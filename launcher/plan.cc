@@ -3,6 +3,7 @@
 #include "launcher/cpu_binding.h"
 #include "launcher/entrypoint.h"
 #include "launcher/signal_names.h"
+#include "rendezvous/membership/timing.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -85,6 +86,12 @@ Result<void> check_combinations(const Options& options, int workers) {
     return usage(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]", *options.node_rank,
                              options.max_nodes, options.max_nodes - 1));
   }
+  if (options.standalone && options.max_nodes > 1) {
+    return usage(fmt::format("--standalone and --nnodes {} exclude each other: a standalone job has one node",
+                             options.max_nodes));
+  }
+  if (const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf); !conf)
+    return conf.error();
   if (options.stdin_local_rank && *options.stdin_local_rank >= workers) {
     return usage(fmt::format("--stdin {}: the local ranks of this job are 0 to {}", *options.stdin_local_rank,
                              workers - 1));

@@ -1,5 +1,6 @@
 #include "launcher/ps.h"
 
+#include "launcher/cli_commands.h"
 #include "launcher/report/text.h"
 #include "launcher/shell_quote.h"
 #include "rendezvous/base/env_contract.h"
@@ -51,7 +52,7 @@ std::string_view state_name(char state) {
 bool is_launcher(const ProcessFacts& process) {
   if (process.command != "ddprun" || process.arguments.empty() || process.state == 'Z') return false;
   const std::string first = process.arguments.size() > 1 ? process.arguments[1] : std::string();
-  return first != "ps" && first != "store" && first != "completions";
+  return !is_command(first);
 }
 
 /// The launcher's guard carries the launcher's environment, so within a job of another ddprun it looks like a

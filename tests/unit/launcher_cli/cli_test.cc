@@ -225,3 +225,45 @@ TEST_CASE("a command line without a program says so") {
   CHECK(parse({"store", "--port", "99999"}).error().message() ==
         "ddprun store: --port: expected an integer in [0, 65535], got \"99999\"");
 }
+
+TEST_CASE("a coordinator of its own is told its place and the size of the world") {
+  const CommandLine line = parse({"coordinator", "--bind", "[::1]:0", "--nnodes", "2:4", "--rdzv-id", "j",
+                                  "--max-restarts", "3", "--rdzv-conf", "join_timeout=5"})
+                               .value();
+  CHECK(line.command == Command::kCoordinator);
+  CHECK(line.coordinator.host == "::1");
+  CHECK(line.coordinator.port == Port(0));
+  CHECK(line.coordinator.spec.max_nodes == 4);
+  CHECK(line.coordinator.spec.max_restarts == 3);
+  CHECK(line.coordinator.timing.join_timeout == std::chrono::seconds(5));
+  CHECK(parse({"coordinator", "--bind", "host:x"}).error().message() ==
+        "ddprun coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], got \"host:x\"");
+}
+
+TEST_CASE("draining names the coordinator, and a node or none") {
+  const CommandLine line =
+      parse({"drain", "--rdzv-endpoint", "head:29400", "--rdzv-id", "j", "--node-rank", "1"}).value();
+  CHECK(line.drain.host == "head");
+  CHECK(line.drain.node == NodeRank(1));
+  CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().drain.node.has_value());
+  CHECK(parse({"drain"}).error().message() ==
+        "ddprun drain: where is the coordinator? write ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID "
+        "[--node-rank R]");
+}
+
+TEST_CASE("a scheduler's environment stands in for the flags that say where nodes meet, and for no others") {
+  const Variables openmpi{
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  const Options found = options({}, openmpi);
+  CHECK(found.max_nodes == 2);
+  CHECK(found.node_rank == 1);
+  CHECK(found.master_addr == "127.0.0.1");
+  CHECK(options({"--standalone"}, openmpi).max_nodes == 1);
+  CHECK(options({"--nnodes", "1"}, openmpi).max_nodes == 1);
+  const Variables elsewhere{
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
+  CHECK(refusal({}, elsewhere) ==
+        "Open MPI started ddprun on 2 nodes but does not tell the first one's name; add --master-addr HOST, "
+        "or --standalone for "
+        "a job of this node alone");
+}

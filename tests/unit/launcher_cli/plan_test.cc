@@ -108,6 +108,18 @@ TEST_CASE("flags that exclude each other are refused") {
   CHECK(refusal(options, machine(1, 0)) == "--node-rank 1: with --nnodes 1 it must be in [0, 0]");
 }
 
+TEST_CASE("what several nodes need is checked before anything starts") {
+  Options options = job();
+  options.standalone = true;
+  options.max_nodes = 2;
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--standalone and --nnodes 2 exclude each other: a standalone job has one node");
+  options = job();
+  options.rdzv_conf = {{"join_timout", "5"}};
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--rdzv-conf: unknown key \"join_timout\"; did you mean \"join_timeout\"?");
+}
+
 TEST_CASE("a log directory that cannot be written is refused before anything starts") {
   const TemporaryDirectory dir;
   std::ofstream(dir.path() + "/file") << "x";

@@ -1,0 +1,218 @@
+#include "launcher/cli_commands.h"
+
+#include "launcher/cli_syntax.h"
+#include "launcher/cli_values.h"
+#include "rendezvous/membership/timing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
+
+/// Flags of a command without a program of its own behind them.
+Result<ParsedArgs> split_command(std::span<const FlagSyntax> table, std::span<const std::string> args,
+                                 std::size_t most_words, std::string_view how) {
+  Result<ParsedArgs> parsed = split_args(table, args);
+  if (parsed && parsed->rest.size() > most_words) {
+    return usage(fmt::format("unexpected \"{}\"; {}", parsed->rest[most_words], how));
+  }
+  return parsed;
+}
+
+Result<CommandLine> parse_store(std::span<const std::string> args) {
+  static constexpr std::array kTable{FlagSyntax{"host", '\0', "ADDR"}, FlagSyntax{"port", '\0', "N"},
+                                     FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
+  Result<ParsedArgs> parsed = split_command(
+      kTable, args, 0, "write ddprun store [--host ADDR] [--port N | --fd N], or ./store for a program");
+  if (!parsed) return parsed.error().with("ddprun store");
+
+  CommandLine line;
+  line.command = Command::kStore;
+  for (const FlagUse& use : parsed->flags) {
+    const std::string_view name = kTable[use.flag].name;
+    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (name == "host") {
+      line.store.host = use.values[0];
+      continue;
+    }
+    Result<int> number = parse_integer(use.values[0], 0, 65535);
+    if (!number) return number.error().with(fmt::format("ddprun store: --{}", name));
+    if (name == "port") line.store.port = *number;
+    if (name == "fd") line.store.inherited_fd = *number;
+  }
+  return line;
+}
+
+Result<CommandLine> parse_ps(std::span<const std::string> args) {
+  static constexpr std::array kTable{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
+  Result<ParsedArgs> parsed =
+      split_command(kTable, args, 0, "write ddprun ps [--json], or ddprun -- ps … for the program ps");
+  if (!parsed) return parsed.error().with("ddprun ps");
+  CommandLine line;
+  line.command = Command::kPs;
+  for (const FlagUse& use : parsed->flags) {
+    if (kTable[use.flag].name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    line.ps_json = true;
+  }
+  return line;
+}
+
+Result<Port> parse_port(const std::string& text) {
+  Result<int> number = parse_integer(text, 0, 65535);
+  if (!number) return number.error();
+  return Port(static_cast<std::uint16_t>(*number));
+}
+
+struct HostAndPort {
+  std::string host;
+  Port port;
+};
+
+/// "HOST:PORT", "[::1]:PORT" or ":PORT" and "PORT" for every address.
+Result<HostAndPort> parse_host_and_port(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  std::string host = colon == std::string::npos ? std::string() : text.substr(0, colon);
+  Result<Port> port = parse_port(colon == std::string::npos ? text : text.substr(colon + 1));
+  if (!port) return usage(fmt::format("expected [HOST:]PORT with a port in [0, 65535], got \"{}\"", text));
+  const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return HostAndPort{is_bracketed ? host.substr(1, host.size() - 2) : std::move(host), *port};
+}
+
+Result<void> set_coordinator_flag(membership::CoordinatorCommandOptions& options, std::string_view name,
+                                  const std::string& value) {
+  if (name == "rdzv-id") options.spec.run_id = value;
+  if (name == "rdzv-secret-file") options.secret_file = value;
+  if (name == "bind") {
+    Result<HostAndPort> place = parse_host_and_port(value);
+    if (!place) return place.error();
+    options.host = place->host;
+    options.port = place->port;
+  }
+  if (name == "nnodes") {
+    const Result<NodeRange> nodes = parse_node_range(value);
+    if (!nodes) return nodes.error();
+    options.spec.min_nodes = nodes->lowest;
+    options.spec.max_nodes = nodes->highest;
+  }
+  if (name == "max-restarts") {
+    const Result<int> restarts = parse_integer(value, 0, std::numeric_limits<int>::max());
+    if (!restarts) return restarts.error();
+    options.spec.max_restarts = *restarts;
+  }
+  if (name == "rdzv-conf") {
+    const auto pairs = parse_key_values(value);
+    if (!pairs) return pairs.error();
+    const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(*pairs);
+    if (!conf) return conf.error();
+    options.timing = conf->timing;
+  }
+  return ok();
+}
+
+Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
+  static constexpr std::array kTable{FlagSyntax{"bind", '\0', "[HOST:]PORT"},
+                                     FlagSyntax{"nnodes", '\0', "N|MIN:MAX"},
+                                     FlagSyntax{"rdzv-id", '\0', "ID"},
+                                     FlagSyntax{"max-restarts", '\0', "N"},
+                                     FlagSyntax{"rdzv-conf", '\0', "K=V,..."},
+                                     FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
+                                     FlagSyntax{"help", 'h', ""}};
+  Result<ParsedArgs> parsed =
+      split_command(kTable, args, 0, "write ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID");
+  if (!parsed) return parsed.error().with("ddprun coordinator");
+  CommandLine line;
+  line.command = Command::kCoordinator;
+  for (const FlagUse& use : parsed->flags) {
+    const std::string_view name = kTable[use.flag].name;
+    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (Result<void> set = set_coordinator_flag(line.coordinator, name, use.values[0]); !set) {
+      return set.error().with(fmt::format("ddprun coordinator: --{}", name));
+    }
+  }
+  return line;
+}
+
+Result<void> set_drain_flag(membership::DrainCommandOptions& options, std::string_view name,
+                            const std::string& value) {
+  if (name == "rdzv-id") options.run_id = value;
+  if (name == "rdzv-secret-file") options.secret_file = value;
+  if (name == "rdzv-endpoint") {
+    Result<HostAndPort> place = parse_host_and_port(value);
+    if (!place) return place.error();
+    options.host = place->host.empty() ? "127.0.0.1" : place->host;
+    options.port = place->port;
+  }
+  if (name == "node-rank") {
+    const Result<int> rank = parse_integer(value, 0, std::numeric_limits<int>::max());
+    if (!rank) return rank.error();
+    options.node = NodeRank(*rank);
+  }
+  return ok();
+}
+
+Result<CommandLine> parse_drain(std::span<const std::string> args) {
+  static constexpr std::array kTable{FlagSyntax{"rdzv-endpoint", '\0', "HOST:PORT"},
+                                     FlagSyntax{"rdzv-id", '\0', "ID"}, FlagSyntax{"node-rank", '\0', "R"},
+                                     FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
+                                     FlagSyntax{"help", 'h', ""}};
+  constexpr std::string_view kHow =
+      "write ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]";
+  Result<ParsedArgs> parsed = split_command(kTable, args, 0, kHow);
+  if (!parsed) return parsed.error().with("ddprun drain");
+  CommandLine line;
+  line.command = Command::kDrain;
+  for (const FlagUse& use : parsed->flags) {
+    const std::string_view name = kTable[use.flag].name;
+    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (Result<void> set = set_drain_flag(line.drain, name, use.values[0]); !set) {
+      return set.error().with(fmt::format("ddprun drain: --{}", name));
+    }
+  }
+  if (line.drain.host.empty()) return usage(fmt::format("ddprun drain: where is the coordinator? {}", kHow));
+  return line;
+}
+
+Result<CommandLine> parse_completions(std::span<const std::string> args) {
+  static const std::vector<std::string> kShells{"bash", "zsh"};
+  CommandLine line;
+  line.command = Command::kCompletions;
+  if (args.size() != 1) return usage("ddprun completions: name one shell, bash or zsh");
+  Result<std::string> shell = parse_choice(args[0], kShells);
+  if (!shell) return shell.error().with("ddprun completions");
+  line.shell = *shell;
+  return line;
+}
+
+using Parser = Result<CommandLine> (*)(std::span<const std::string>);
+
+constexpr std::array<std::pair<std::string_view, Parser>, 5> kCommands{{{"store", parse_store},
+                                                                        {"ps", parse_ps},
+                                                                        {"completions", parse_completions},
+                                                                        {"coordinator", parse_coordinator},
+                                                                        {"drain", parse_drain}}};
+
+}  // namespace
+
+bool is_command(const std::string& word) {
+  return std::any_of(kCommands.begin(), kCommands.end(),
+                     [&](const auto& entry) { return entry.first == word; });
+}
+
+Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [&](const auto& entry) { return entry.first == command; });
+  if (found == kCommands.end()) return usage(fmt::format("\"{}\" is no command", command));
+  return found->second(args);
+}
+
+}  // namespace ddprun::launcher
