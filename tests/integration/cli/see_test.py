@@ -19,9 +19,12 @@ class Ps(Case):
         self.assertEqual((listed["run_id"], listed["world_size"], listed["restart_count"], listed["max_restarts"]),
                          ("cifar", 2, 0, 3))
         self.assertEqual([worker["rank"] for worker in listed["workers"]], [0, 1])
-        os.kill(listed["workers"][1]["pid"], signal.SIGSTOP)
+        stopped = listed["workers"][1]["pid"]
+        os.kill(stopped, signal.SIGSTOP)
+        while pathlib.Path(f"/proc/{stopped}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            pass
         self.assertIn("stopped", self.ddprun("ps").stdout)
-        os.kill(listed["workers"][1]["pid"], signal.SIGCONT)
+        os.kill(stopped, signal.SIGCONT)
         job.send_signal(signal.SIGTERM)
         job.wait(20)
         self.assertNotIn(f" {job.pid} ", self.ddprun("ps").stdout)
