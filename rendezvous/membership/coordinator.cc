@@ -128,7 +128,9 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
       return perform(job_.status(peer.hello.node.id, *status, now()));
     }
     if (const auto* drain = std::get_if<DrainRequest>(&message); drain != nullptr && peer.hello.is_control) {
-      peer.channel->send(Refused{"draining"});
+      peer.channel->send(
+          Order{.text = drain->node ? fmt::format("node rank {} is being drained", drain->node->value())
+                                    : std::string("the job is being drained")});
       return perform(job_.drain(drain->node, now()));
     }
     refuse(number, "a message that does not belong here");
@@ -206,7 +208,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   }
   void act(const Expel& expel) {
     const auto found = members_.find(expel.who);
-    if (found != members_.end()) refuse(found->second, expel.reason, true);
+    if (found != members_.end()) refuse(found->second, expel.reason, expel.may_return);
   }
   void act(const BeginGeneration&) { store_->begin_generation(); }
   void act(const Note& note) { logger_.info("{}", note.text); }

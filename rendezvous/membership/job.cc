@@ -87,7 +87,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
     }
   }
   if (const auto why_not = refuse(facts, now)) {
-    out.push_back(Expel{facts.id, *why_not});
+    out.push_back(Expel{facts.id, *why_not, false});
     advance(now, out);
     return out;
   }

@@ -21,6 +21,7 @@ struct SendOrder {
 struct Expel {  ///< tell it why and close its connection
   MemberId who;
   std::string reason;
+  bool may_return = true;  ///< as a new member; not when the same would be refused again
 };
 struct BeginGeneration {  ///< a fresh key space for the store clients that connect from now on
   Generation generation;

@@ -196,7 +196,9 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
 
   void take_refusal(const Refused& refused) {
     timer_.cancel();
-    if (is_joined_) return disconnected("the coordinator says: " + refused.reason);
+    const bool may_return = refused.may_return || (core_ && core_->has_workers());
+    if (is_joined_ && may_return) return disconnected("the coordinator says: " + refused.reason);
+    is_joined_ = false;
     node_.id = MemberId();
     channel_->close();
     if (refused.may_return) return try_again(refused.reason);

@@ -1,0 +1,141 @@
+#include "rendezvous/membership/commands.h"
+
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/membership/auth.h"
+#include "rendezvous/membership/channel.h"
+#include "rendezvous/membership/connector.h"
+#include "rendezvous/membership/coordinator.h"
+
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+namespace ddprun::membership {
+namespace {
+
+int fail(const Error& error) {
+  fmt::print(stderr, "ddprun: {}\n", error.message());
+  return to_exit_code(error.code());
+}
+
+Result<std::string> secret_of(const std::string& file) {
+  const char* environment = std::getenv("DDPRUN_SECRET");
+  return load_secret(file, environment == nullptr ? "" : environment);
+}
+
+/// One question to a coordinator and its answer.
+class DrainCall {
+ public:
+  DrainCall(boost::asio::io_context& io, const DrainCommandOptions& options, std::string secret)
+      : io_(io),
+        options_(options),
+        secret_(std::move(secret)),
+        nonce_(make_nonce()),
+        timer_(io),
+        connector_(std::make_shared<Connector>(io, options.host, options.port, std::vector<std::string>{})) {}
+
+  int run() {
+    connector_->start([this](std::optional<boost::asio::ip::tcp::socket> socket, const std::string& tried) {
+      if (socket) return greet(std::move(*socket));
+      finish(exit_code::kUnavailable, "cannot be reached: " + tried);
+    });
+    io_.run();
+    fmt::print(stderr, "ddprun drain: {}:{} {}\n", options_.host, options_.port, answer_);
+    return code_;
+  }
+
+ private:
+  void greet(boost::asio::ip::tcp::socket socket) {
+    channel_ = Channel::make(std::move(socket), {});
+    channel_->start(
+        [this](const Message& message) { take(message); },
+        [this](Loss, const std::string& why) { finish(exit_code::kUnavailable, "did not answer: " + why); });
+    Hello hello{
+        .run_id = options_.run_id, .has_secret = !secret_.empty(), .nonce = nonce_, .is_control = true};
+    hello.node.host = "ddprun drain";
+    channel_->send_bytes(std::string(kGreeting) + encode(hello));
+    timer_.expires_after(std::chrono::seconds(3));
+    timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) finish(exit_code::kUnavailable, "did not answer within 3 s; is it a ddprun coordinator?");
+    });
+  }
+
+  void take(const Message& message) {
+    if (const auto* challenge = std::get_if<Challenge>(&message)) {
+      channel_->send(Proof{make_proof(secret_, Side::kAgent, options_.run_id, nonce_, challenge->nonce)});
+    } else if (std::holds_alternative<Welcome>(message)) {
+      channel_->send(DrainRequest{options_.node});
+    } else if (const auto* order = std::get_if<Order>(&message)) {
+      finish(exit_code::kOk, "answers: " + order->text);
+    } else if (const auto* refused = std::get_if<Refused>(&message)) {
+      finish(exit_code::kUsage, "refuses: " + refused->reason);
+    }
+  }
+
+  void finish(int code, std::string answer) {
+    code_ = code;
+    answer_ = std::move(answer);
+    timer_.cancel();
+    if (channel_) channel_->close();
+  }
+
+  boost::asio::io_context& io_;
+  const DrainCommandOptions& options_;
+  std::string secret_;
+  std::string nonce_;
+  boost::asio::steady_timer timer_;
+  std::shared_ptr<Connector> connector_;
+  std::shared_ptr<Channel> channel_;
+  int code_ = exit_code::kInternal;
+  std::string answer_;
+};
+
+}  // namespace
+
+int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger) {
+  Result<std::string> secret = secret_of(options.secret_file);
+  if (!secret) return fail(secret.error());
+  boost::asio::io_context io(1);
+  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
+  const auto coordinator = Coordinator::open(io,
+                                             {.host = options.host,
+                                              .port = options.port,
+                                              .spec = options.spec,
+                                              .timing = options.timing,
+                                              .secret = std::move(*secret)},
+                                             logger);
+  if (!coordinator) return fail(coordinator.error());
+  fmt::print("{}\n", (*coordinator)->port());
+  std::fflush(stdout);
+  (*coordinator)->set_on_done([&] {
+    signals.cancel();
+    (*coordinator)->close();
+  });
+  signals.async_wait([&](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    signals.async_wait([&](const boost::system::error_code& again, int) {
+      if (!again) (*coordinator)->close();
+    });
+    (*coordinator)
+        ->end_for_all({.exit_code = exit_code::kSignalBase + signal,
+                       .why = fmt::format("the coordinator was told to stop by signal {}", signal)});
+  });
+  io.run();
+  const JobEnd& end = (*coordinator)->job().end();
+  if (end.exit_code != 0) fmt::print(stderr, "ddprun: {}\n", end.why);
+  return end.exit_code;
+}
+
+int run_drain_command(const DrainCommandOptions& options) {
+  Result<std::string> secret = secret_of(options.secret_file);
+  if (!secret) return fail(secret.error());
+  boost::asio::io_context io(1);
+  return DrainCall(io, options, std::move(*secret)).run();
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "rendezvous/base/log.h"
+#include "rendezvous/membership/timing.h"
+#include "rendezvous/membership/types.h"
+
+#include <optional>
+#include <string>
+
+namespace ddprun::membership {
+
+/// `ddprun coordinator --bind [HOST:]PORT --nnodes N|MIN:MAX --rdzv-id ID [--max-restarts K] [--rdzv-conf …]
+/// [--rdzv-secret-file F]`, as parsed.
+struct CoordinatorCommandOptions {
+  std::string host;  ///< empty: every address
+  Port port{29400};  ///< 0: the kernel chooses
+  WorldSpec spec;
+  Timing timing;
+  std::string secret_file;  ///< empty: DDPRUN_SECRET, or none
+};
+
+/// Runs a coordinator, with the workers' store, on a machine that need not be a node: it survives every node.
+/// Prints its port as the first line of stdout, and ends when the job has ended and the nodes have left.
+/// Returns  the job's exit code; 143 or 130 after SIGTERM or SIGINT, which end the job on all nodes (the
+/// second one at
+///          once); 69 when the address cannot be had, 64 when the secret cannot be read. Reasons go to
+///          stderr.
+int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger);
+
+/// `ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank K] [--rdzv-secret-file F]`, as parsed.
+struct DrainCommandOptions {
+  std::string host;
+  Port port{29400};
+  std::string run_id = "none";
+  std::optional<NodeRank> node;  ///< none: the whole job
+  std::string secret_file;
+};
+
+/// Asks the coordinator to drain: workers get SIGTERM and their grace to checkpoint; then a named node leaves
+/// an elastic job, or the job ends on all nodes with code 75: requeue me. Returns  0 when the coordinator has
+/// taken it; 69 when it cannot be reached, 64 when it refuses. Reasons go to stderr.
+int run_drain_command(const DrainCommandOptions& options);
+
+}  // namespace ddprun::membership

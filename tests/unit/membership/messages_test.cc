@@ -1,0 +1,166 @@
+#include "rendezvous/membership/messages.h"
+
+#include "rendezvous/membership/admission.h"
+#include "rendezvous/membership/auth.h"
+#include "rendezvous/membership/scheduler_env.h"
+#include "tests/support/catch.h"
+
+#include <map>
+#include <string>
+
+namespace ddprun::membership {
+namespace {
+
+template <class T>
+T there_and_back(const T& message) {
+  const std::string frame = encode(message);
+  return std::get<T>(parse_message(std::string_view(frame).substr(kFrameHeaderBytes)).value());
+}
+
+std::string problem(std::string_view json) { return parse_message(json).error().message(); }
+
+Hello hello_of(const std::string& host) {
+  Hello hello{.run_id = "cifar", .min_nodes = 2, .max_nodes = 2, .nonce = "00"};
+  hello.node.id = MemberId(7);
+  hello.node.host = host;
+  hello.node.address = "10.0.0.2";
+  return hello;
+}
+
+const AdmissionRules kRules{.spec = {.run_id = "cifar", .min_nodes = 2, .max_nodes = 2}};
+
+}  // namespace
+
+TEST_CASE("a status arrives as it was sent, with a failure in it") {
+  NodeFailure failure{
+      .rank = Rank(3), .host = "b", .pid = 4711, .exit_code = 137, .what = "rank 3 was killed"};
+  failure.do_not_restart = true;
+  const Status status{.sequence = 18'000'000'000'000'000'000ULL,
+                      .generation = Generation(2),
+                      .phase = Phase::kStopping,
+                      .failure = failure,
+                      .leaving_signal = 15,
+                      .leaving_ends_job = true};
+  CHECK(there_and_back(status) == status);
+}
+
+TEST_CASE("an order arrives as it was sent, with seat and end") {
+  const Order order{.kind = OrderKind::kRun,
+                    .acknowledged = 9,
+                    .generation = Generation(3),
+                    .text = "why",
+                    .seat = Seat{.generation = Generation(3),
+                                 .restart_count = 2,
+                                 .node_rank = NodeRank(1),
+                                 .nodes = 2,
+                                 .base_rank = Rank(4),
+                                 .world_size = WorldSize(8)},
+                    .end = JobEnd{.exit_code = 7, .why = "because"}};
+  CHECK(there_and_back(order) == order);
+}
+
+TEST_CASE("last words of any bytes and length fit into a message") {
+  Status status{.failure = NodeFailure{.exit_code = 1, .stderr_tail = std::string(100'000, '\xff')}};
+  CHECK(encode(status).size() < kMaxFrameBytes);
+  CHECK(there_and_back(status).failure->stderr_tail.size() == 3 * kMaxTailBytes);  // U+FFFD for each byte
+}
+
+TEST_CASE("a heartbeat is small") {
+  CHECK(encode(Status{.sequence = 1000, .generation = Generation(12), .phase = Phase::kRunning}).size() < 80);
+}
+
+TEST_CASE("messages that are no messages are named") {
+  CHECK(problem("[1,2]") == "a message that is no JSON object");
+  CHECK(problem("{\"type\":\"gossip\"}") ==
+        "a message \"gossip\" whose \"type\" is missing or not a known one");
+  CHECK(problem("{\"type\":\"status\",\"seq\":1,\"gen\":-4,\"phase\":\"idle\"}") ==
+        "a message \"status\" whose \"gen\" is missing or not from 0 to 4294967295");
+  CHECK(problem("{\"type\":\"status\",\"seq\":1,\"gen\":1,\"phase\":\"dancing\"}") ==
+        "a message \"status\" whose \"phase\" is missing or not a phase");
+  CHECK(problem("{\"type\":\"order\",\"ack\":\"x\",\"gen\":1,\"kind\":\"wait\"}") ==
+        "a message \"order\" whose \"ack\" is missing or not a whole number");
+}
+
+TEST_CASE("a frame that is too long is refused by its header") {
+  const unsigned char header[kFrameHeaderBytes] = {0x7f, 0, 0, 0};
+  CHECK(parse_frame_length(header).error().message() == "a frame of 2130706432 bytes, more than 65536");
+}
+
+TEST_CASE("an agent of another version is told so, whatever else its hello holds") {
+  Hello hello = std::get<Hello>(parse_message(R"({"type":"hello","version":9,"nproc":"many"})").value());
+  hello.node.address = "10.0.0.2";
+  hello.node.host = "b";
+  CHECK(*why_not_admitted(hello, kRules) ==
+        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 1; use the same "
+        "ddprun on all "
+        "nodes");
+}
+
+TEST_CASE("an agent of another job, size or secret is refused, both sides are named") {
+  Hello hello = hello_of("b");
+  CHECK_FALSE(why_not_admitted(hello, kRules));
+  hello.run_id = "mnist";
+  CHECK(*why_not_admitted(hello, kRules) ==
+        "node b (10.0.0.2) belongs to job \"mnist\", but job \"cifar\" is served here; give all nodes of a "
+        "job one "
+        "--rdzv-id, and every job its own endpoint");
+  hello = hello_of("b");
+  hello.min_nodes = 1;
+  CHECK(*why_not_admitted(hello, kRules) ==
+        "node b (10.0.0.2) was started with --nnodes 1:2, the coordinator with --nnodes 2; give all nodes "
+        "the same");
+  hello = hello_of("b");
+  hello.has_secret = true;
+  CHECK(*why_not_admitted(hello, kRules) ==
+        "node b (10.0.0.2) has a job secret, the coordinator has none; give both the same --rdzv-secret-file "
+        "(or "
+        "DDPRUN_SECRET), or neither");
+}
+
+TEST_CASE("a proof fits one side, one job, one pair of nonces and one secret") {
+  const std::string proof = make_proof("secret", Side::kAgent, "job", "a", "b");
+  CHECK(proof.size() == 64);
+  CHECK(is_same_proof(proof, make_proof("secret", Side::kAgent, "job", "a", "b")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kCoordinator, "job", "a", "b")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kAgent, "other", "a", "b")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kAgent, "job", "a", "c")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("Secret", Side::kAgent, "job", "a", "b")));
+  CHECK(make_nonce() != make_nonce());
+}
+
+TEST_CASE("the first host of a Slurm node list") {
+  CHECK(first_of_nodelist("n[3-5,9],m1") == "n3");
+  CHECK(first_of_nodelist("rack-[007-010]-a") == "rack-007-a");
+  CHECK(first_of_nodelist("login1,n2") == "login1");
+  CHECK(first_of_nodelist("n[") == "");
+  CHECK(first_of_nodelist("") == "");
+}
+
+TEST_CASE("inside srun the world is known without a flag") {
+  std::map<std::string, std::string, std::less<>> env{{"SLURM_JOB_ID", "42"},
+                                                      {"SLURM_STEP_ID", "0"},
+                                                      {"SLURM_PROCID", "1"},
+                                                      {"SLURM_NODEID", "1"},
+                                                      {"SLURM_STEP_NUM_NODES", "3"},
+                                                      {"SLURM_STEP_NUM_TASKS", "3"},
+                                                      {"SLURM_STEP_NODELIST", "n[1-3]"}};
+  const EnvLookup lookup = [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = env.find(name);
+    return found == env.end() ? std::nullopt : std::optional(found->second);
+  };
+  const std::optional<SchedulerWorld> world = recognise_scheduler(lookup).value();
+  REQUIRE(world);
+  CHECK(world->nodes == 3);
+  CHECK(world->node_rank == 1);
+  CHECK(world->first_host == "n1");
+  CHECK(world->run_id == "slurm-42.0.0");
+  env["SLURM_STEP_NUM_TASKS"] = "6";
+  CHECK(recognise_scheduler(lookup).error().message() ==
+        "Slurm started 6 tasks on 3 nodes, but ddprun is started once on each node and starts the workers "
+        "itself; use srun "
+        "--ntasks-per-node=1");
+  env.erase("SLURM_STEP_ID");  // the batch script itself
+  CHECK_FALSE(recognise_scheduler(lookup).value());
+}
+
+}  // namespace ddprun::membership
