@@ -40,10 +40,13 @@ def check_presets(page, text):
             problems.append(f"{page} names the preset {name}, which is not in CMakePresets.json")
 
 
+def listed_files(*patterns):
+    git = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"]
+    return subprocess.run([*git, *patterns], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+
+
 def check_labels(page, text):
-    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "tests"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.split()
-    files = [ROOT / name for name in listed if name.endswith("CMakeLists.txt") and (ROOT / name).exists()]
+    files = [ROOT / name for name in listed_files("tests/**/CMakeLists.txt") if (ROOT / name).exists()]
     known = set(re.findall(r"LABELS? \"?(\w+)", "\n".join(file.read_text() for file in files)))
     for name in set(re.findall(r"-L '?\"?(\w+)", text)):
         if name not in known:

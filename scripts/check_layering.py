@@ -47,18 +47,22 @@ def is_allowed(path, row, target):
     return any(target == place or target.startswith(place + "/") for place in [row, *ALLOWED[row]])
 
 
+def listed_files(*patterns):
+    git = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"]
+    return subprocess.run([*git, *patterns], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+
+
 def main():
-    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "*.h", "*.cc", "*.cc.in"], cwd=ROOT,
-                            check=True, capture_output=True, text=True)
     wrong = []
-    for path in listed.stdout.split():
+    for path in listed_files("*.h", "*.cc", "*.cc.in"):
         row = row_of(path)
         if row is None or not (ROOT / path).exists():
             continue
         for quoted, angled in INCLUDE.findall((ROOT / path).read_text()):
             target = target_of(quoted, angled)
             if not is_allowed(path, row, target):
-                wrong.append(f"{path} includes {target}: {row} may include {', '.join(ALLOWED[row]) or 'nothing but itself'}")
+                allowed = ", ".join(ALLOWED[row]) or "nothing but itself"
+                wrong.append(f"{path} includes {target}: {row} may include {allowed}")
     if wrong:
         sys.exit("\n".join(wrong))
 

@@ -94,7 +94,7 @@ def run_limit(row):
 
 
 def machine():
-    """One line that names the machine."""
+    """One line that names the machine, and how busy it was."""
     model = "unknown CPU"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -102,7 +102,8 @@ def machine():
             break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
-    return f"{model}, {cores} cores, {memory:.0f} GiB, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}"
+    return (f"{model}, {cores} cores, {memory:.0f} GiB, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}, "
+            f"{time.strftime('%Y-%m-%d')}")
 
 
 def run_part(title, rows):
