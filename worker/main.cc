@@ -4,6 +4,7 @@
 #include "worker/training/foreign_error.h"
 #include "worker/training/job.h"
 #include "worker/training/stop_request.h"
+#include <ddprun/record.h>
 
 #include <fmt/format.h>
 
@@ -60,19 +61,35 @@ bool speaks_for_node() {
   return local_rank == nullptr || std::string_view(local_rank) == "0";
 }
 
-int fail(const Error& error) {
-  fmt::print(stderr, "ddprun-worker: {}\n", error.message());
-  return to_exit_code(error.code());
+training::Outcome outcome_of(const Error& error, bool speaks = true) {
+  return {.exit_code = to_exit_code(error.code()), .error = error.message(), .speaks = speaks};
 }
 
-int run(const std::vector<std::string>& words) {
+training::Outcome run(const std::vector<std::string>& words) {
   const SteadyClock clock;
   training::StopRequest stop(clock);
   const Result<Arguments> arguments = parse_arguments(words);
-  if (!arguments) return fail(arguments.error());
+  if (!arguments) return outcome_of(arguments.error());
   const Result<config::JobConfig> job = config::load_job_config(arguments->job_file, arguments->overrides);
-  if (!job) return speaks_for_node() ? fail(job.error()) : to_exit_code(job.error().code());
+  if (!job) return outcome_of(job.error(), speaks_for_node());
   return training::run_job(*job, stop);
+}
+
+/// The one border that foreign exceptions reach.
+training::Outcome run_guarded(const std::vector<std::string>& words) {
+  try {
+    return run(words);
+  } catch (...) {
+    return outcome_of(training::describe_exception(std::current_exception()));
+  }
+}
+
+/// Every rank leaves the error for the launcher's report, whichever of them it sees end first; one says it
+/// aloud.
+int conclude(const training::Outcome& outcome) {
+  if (!outcome.error.empty()) write_error_file(outcome.error);
+  if (!outcome.error.empty() && outcome.speaks) fmt::print(stderr, "ddprun-worker: {}\n", outcome.error);
+  return outcome.exit_code;
 }
 
 }  // namespace
@@ -87,9 +104,5 @@ int main(int argc, char** argv) {
     fmt::print("ddprun-worker {}\n", DDPRUN_VERSION);
     return exit_code::kOk;
   }
-  try {
-    return run(words);
-  } catch (...) {
-    return fail(training::describe_exception(std::current_exception()));
-  }
+  return record([&] { return conclude(run_guarded(words)); });
 }

@@ -72,7 +72,7 @@ class Job {
         working_directory_(fs::current_path()),
         stop_(stop) {}
 
-  int run() {
+  Outcome run() {
     // Reading data and meeting the other ranks take their time side by side.
     std::future<Result<data::DataSplits>> data =
         std::async(std::launch::async, [this] { return load_data(config_); });
@@ -94,10 +94,10 @@ class Job {
 
     preparation.resume = share_resume_point(context, std::move(preparation.resume));
     greet(context, backend_line, *splits);
-    const int code = train(context, *splits, preparation);
+    Outcome outcome = train(context, *splits, preparation);
     // After SIGTERM the ranks may not wait for each other again.
-    if (code == exit_code::kOk) context.shutdown();
-    return code;
+    if (outcome.exit_code == exit_code::kOk) context.shutdown();
+    return outcome;
   }
 
  private:
@@ -117,7 +117,7 @@ class Job {
     return std::nullopt;
   }
 
-  int train(const Context& context, const data::DataSplits& splits, Preparation& preparation) {
+  Outcome train(const Context& context, const data::DataSplits& splits, Preparation& preparation) {
     std::optional<Trainer> trainer;
     std::optional<Error> trouble;
     const PtDict* checkpoint = preparation.resume ? &preparation.resume->content : nullptr;
@@ -138,26 +138,25 @@ class Job {
                                         {"restart_count", context.restart_count()}});
     if (trainer->is_complete()) {
       tell_complete(*trainer, preparation.resume->path);
-      return exit_code::kOk;
+      return {};
     }
     const TimePoint start = clock_.now();
     const Ending ending = trainer->run();
     if (ending == Ending::kComplete) {
       tell_end(*trainer, to_seconds(clock_.now() - start), splits);
-      return exit_code::kOk;
+      return {};
     }
     tell_stopped(*trainer, ending);
-    return exit_code::kSignalBase + SIGTERM;
+    return {.exit_code = exit_code::kSignalBase + SIGTERM};
   }
 
-  int refuse(const Verdict& verdict) {
-    if (verdict.is_mine) {
-      const std::string who = verdict.rank == 0 ? "" : fmt::format("rank {}: ", verdict.rank);
-      fmt::print(stderr, "ddprun-worker: {}{}\n", who, verdict.error.message());
-    }
+  static Outcome refuse(const Verdict& verdict) {
+    const std::string who = verdict.rank == 0 ? "" : fmt::format("rank {}: ", verdict.rank);
     const ErrorCode code = verdict.error.code();
     const bool is_input = code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
-    return to_exit_code(is_input ? ErrorCode::kConfig : code);
+    return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : code),
+            .error = who + verdict.error.message(),
+            .speaks = verdict.is_mine};
   }
 
   void greet(const Context& context, const std::string& backend_line, const data::DataSplits& splits) {
@@ -230,6 +229,6 @@ class Job {
 
 }  // namespace
 
-int run_job(const config::JobConfig& job, StopRequest& stop) { return Job(job, stop).run(); }
+Outcome run_job(const config::JobConfig& job, StopRequest& stop) { return Job(job, stop).run(); }
 
 }  // namespace ddprun::training

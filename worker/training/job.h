@@ -3,14 +3,22 @@
 #include "rendezvous/config/job_config.h"
 #include "worker/training/stop_request.h"
 
+#include <string>
+
 namespace ddprun::training {
 
-/// Trains as `job` says, in the world that the environment describes, and tells the person about it. Returns
-/// the exit code.
+/// How a worker's job ended.
+struct Outcome {
+  int exit_code = 0;
+  std::string error;   ///< one sentence, the same on every rank; empty: none
+  bool speaks = true;  ///< this rank tells the person about `error`; the others know that one does
+};
+
+/// Trains as `job` says, in the world that the environment describes, and tells the person about it.
 ///
 /// SIGTERM ends it between two steps with a checkpoint, and with 128 + SIGTERM. What is wrong with data,
-/// checkpoint or output folder is said by one rank in one sentence, and every rank ends with that error's
-/// exit code. Errors: exceptions of the process group and of libtorch pass through.
-int run_job(const config::JobConfig& job, StopRequest& stop);
+/// checkpoint or output folder is an Outcome: every rank ends with the error and exit code of the lowest rank
+/// that met one. Errors  exceptions of the process group and of libtorch pass through.
+Outcome run_job(const config::JobConfig& job, StopRequest& stop);
 
 }  // namespace ddprun::training

@@ -2,6 +2,7 @@
 """Trains with the real ddprun and real workers: what a job prints, keeps, resumes from, and how it ends."""
 
 import fcntl
+import json
 import os
 import pathlib
 import pty
@@ -210,6 +211,17 @@ class Ends(JobTest):
 
 
 class Data(JobTest):
+    def test_whichever_rank_ends_first_the_report_says_what_is_wrong(self):
+        job = self.job_file({"data": {"type": "mnist", "path": "nowhere"}})
+        for _ in range(3):
+            done = self.run_job(job, expect=78, flags=("--log-dir", "logs"))
+            report = done.stderr.split("job.json failed:")[1]
+            self.assertIn(f"data folder {self.folder}/nowhere is not there", report)
+        errors = [json.loads(path.read_text()) for path in self.folder.glob("logs/*/attempt_0/*/error.json")]
+        self.assertEqual(len(errors), 6)
+        for error in errors:
+            self.assertIn(f"data folder {self.folder}/nowhere is not there", error["message"]["message"])
+
     def test_a_missing_data_file_is_named_once_and_ends_with_78(self):
         job = self.job_file({"data": {"type": "mnist", "path": "nowhere"}})
         done = self.run_job(job, expect=78)

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <functional>
+#include <string>
 
 namespace ddprun {
 
@@ -22,5 +23,8 @@ int record(const std::function<int()>& main);
 /// Writes the error file (type, message, time, the stack of this call) for an exception that a program caught
 /// at a border of its own. Says nothing on stderr; does nothing where no launcher named a file.
 void write_error_file(const std::exception& error);
+
+/// The same with a message alone: for what the user has to mend, where a stack would only distract.
+void write_error_file(const std::string& message);
 
 }  // namespace ddprun

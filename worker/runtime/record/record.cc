@@ -177,6 +177,12 @@ void write_error_file(const std::exception& error) {
   runtime::write_error_file(process_env(env_name::kErrorFile).value_or("").c_str(), file->view());
 }
 
+void write_error_file(const std::string& message) {
+  const auto file = std::make_unique<runtime::FixedText>();
+  runtime::format_error_file(message, {}, static_cast<unsigned long long>(std::time(nullptr)), *file);
+  runtime::write_error_file(process_env(env_name::kErrorFile).value_or("").c_str(), file->view());
+}
+
 int record(const std::function<int()>& main) {
   static const std::unique_ptr<Recorder> owner = std::make_unique<Recorder>();
   recorder = owner.get();
