@@ -34,7 +34,7 @@ Result<CommandLine> parse_store(std::span<const std::string> args) {
                                      FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
   Result<ParsedArgs> parsed = split_command(
       kTable, args, 0, "write ddprun store [--host ADDR] [--port N | --fd N], or ./store for a program");
-  if (!parsed) return parsed.error().with("ddprun store");
+  if (!parsed) return parsed.error().with("store");
 
   CommandLine line;
   line.command = Command::kStore;
@@ -46,7 +46,7 @@ Result<CommandLine> parse_store(std::span<const std::string> args) {
       continue;
     }
     Result<int> number = parse_integer(use.values[0], 0, 65535);
-    if (!number) return number.error().with(fmt::format("ddprun store: --{}", name));
+    if (!number) return number.error().with(fmt::format("store: --{}", name));
     if (name == "port") line.store.port = *number;
     if (name == "fd") line.store.inherited_fd = *number;
   }
@@ -57,7 +57,7 @@ Result<CommandLine> parse_ps(std::span<const std::string> args) {
   static constexpr std::array kTable{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
   Result<ParsedArgs> parsed =
       split_command(kTable, args, 0, "write ddprun ps [--json], or ddprun -- ps … for the program ps");
-  if (!parsed) return parsed.error().with("ddprun ps");
+  if (!parsed) return parsed.error().with("ps");
   CommandLine line;
   line.command = Command::kPs;
   for (const FlagUse& use : parsed->flags) {
@@ -129,14 +129,14 @@ Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
                                      FlagSyntax{"help", 'h', ""}};
   Result<ParsedArgs> parsed =
       split_command(kTable, args, 0, "write ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID");
-  if (!parsed) return parsed.error().with("ddprun coordinator");
+  if (!parsed) return parsed.error().with("coordinator");
   CommandLine line;
   line.command = Command::kCoordinator;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = kTable[use.flag].name;
     if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
     if (Result<void> set = set_coordinator_flag(line.coordinator, name, use.values[0]); !set) {
-      return set.error().with(fmt::format("ddprun coordinator: --{}", name));
+      return set.error().with(fmt::format("coordinator: --{}", name));
     }
   }
   return line;
@@ -168,17 +168,17 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
   constexpr std::string_view kHow =
       "write ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]";
   Result<ParsedArgs> parsed = split_command(kTable, args, 0, kHow);
-  if (!parsed) return parsed.error().with("ddprun drain");
+  if (!parsed) return parsed.error().with("drain");
   CommandLine line;
   line.command = Command::kDrain;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = kTable[use.flag].name;
     if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
     if (Result<void> set = set_drain_flag(line.drain, name, use.values[0]); !set) {
-      return set.error().with(fmt::format("ddprun drain: --{}", name));
+      return set.error().with(fmt::format("drain: --{}", name));
     }
   }
-  if (line.drain.host.empty()) return usage(fmt::format("ddprun drain: where is the coordinator? {}", kHow));
+  if (line.drain.host.empty()) return usage(fmt::format("drain: where is the coordinator? {}", kHow));
   return line;
 }
 
@@ -186,9 +186,9 @@ Result<CommandLine> parse_completions(std::span<const std::string> args) {
   static const std::vector<std::string> kShells{"bash", "zsh"};
   CommandLine line;
   line.command = Command::kCompletions;
-  if (args.size() != 1) return usage("ddprun completions: name one shell, bash or zsh");
+  if (args.size() != 1) return usage("completions: name one shell, bash or zsh");
   Result<std::string> shell = parse_choice(args[0], kShells);
-  if (!shell) return shell.error().with("ddprun completions");
+  if (!shell) return shell.error().with("completions");
   line.shell = *shell;
   return line;
 }

@@ -44,6 +44,18 @@ Result<void> set_duration(Options& options, Values values) {
   return store(options.*member, parse_duration(values[0]));
 }
 
+/// A duration that would make no sense as 0.
+template <auto member>
+Result<void> set_time_limit(Options& options, Values values) {
+  const Result<std::chrono::milliseconds> limit = parse_duration(values[0]);
+  if (!limit) return limit.error();
+  if (limit->count() == 0) {
+    return Error(ErrorCode::kUsage, fmt::format("expected a time above 0, got \"{}\"", values[0]));
+  }
+  options.*member = *limit;
+  return ok();
+}
+
 template <auto member, int lowest, int highest>
 Result<void> set_integer(Options& options, Values values) {
   return store(options.*member, parse_integer(values[0], lowest, highest));
@@ -303,7 +315,7 @@ constexpr std::array kFlags{
             FlagGroup::kFailures,
             "forget restarts that are older, so that N bounds the restarts within TIME",
             "",
-            set_duration<&Options::max_restarts_window>},
+            set_time_limit<&Options::max_restarts_window>},
     RunFlag{{"no-restart-exit-codes", '\0', "C,..."},
             FlagGroup::kFailures,
             "exit codes after which a restart would not help [93]",
@@ -318,7 +330,7 @@ constexpr std::array kFlags{
             FlagGroup::kFailures,
             "stop the job after this time and exit with 75",
             "",
-            set_duration<&Options::job_timeout>},
+            set_time_limit<&Options::job_timeout>},
     RunFlag{{"signals-to-handle", '\0', "S,...", kTorchrun},
             FlagGroup::kFailures,
             "signals that stop the job in order [SIGTERM,SIGINT,SIGHUP,SIGQUIT]",

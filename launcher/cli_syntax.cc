@@ -88,7 +88,8 @@ class Splitter {
     }
     while (use.values.size() < wanted) {
       if (next_ == args_.size()) {
-        return usage(fmt::format("{} needs a value: {} {}", spelled, spelled, table_[flag].metavar));
+        const std::string what = wanted == 1 ? "a value" : fmt::format("{} values", wanted);
+        return usage(fmt::format("{} needs {}: {} {}", spelled, what, spelled, table_[flag].metavar));
       }
       if (looks_like_flag(args_[next_])) {
         return usage(fmt::format(

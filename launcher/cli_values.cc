@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace ddprun::launcher {
@@ -79,12 +80,24 @@ std::optional<StdStream> as_streams(std::string_view text) {
   return static_cast<StdStream>(text.front() - '0');
 }
 
+std::string either(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<int> parse_integer(std::string_view text, int lowest, int highest) {
   const std::optional<int> number = as_number<int>(trim(text));
   if (!number || *number < lowest || *number > highest) {
-    return expected(fmt::format("an integer in [{}, {}]", lowest, highest), text);
+    const bool is_open = highest == std::numeric_limits<int>::max();
+    return expected(is_open ? fmt::format("an integer of at least {}", lowest)
+                            : fmt::format("an integer in [{}, {}]", lowest, highest),
+                    text);
   }
   return *number;
 }
@@ -191,8 +204,8 @@ Result<std::string> parse_choice(std::string_view text, const std::vector<std::s
   for (const std::string& choice : choices) {
     if (choice == text) return choice;
   }
-  return Error(ErrorCode::kUsage, fmt::format("expected {}, got \"{}\"{}", fmt::join(choices, ", "), text,
-                                              did_you_mean(text, choices)));
+  return Error(ErrorCode::kUsage,
+               fmt::format("expected {}, got \"{}\"{}", either(choices), text, did_you_mean(text, choices)));
 }
 
 }  // namespace ddprun::launcher

@@ -137,6 +137,15 @@ EntrypointKind entrypoint_kind(const Options& options) {
   return EntrypointKind::kProgram;
 }
 
+Result<void> check_debugger(const Options& options, const HostFacts& host) {
+  const EntrypointKind kind = entrypoint_kind(options);
+  const bool is_python = kind == EntrypointKind::kScript || kind == EntrypointKind::kModule;
+  if (!options.debug_rank || (is_python && options.debug_command.front() == "pdb")) return ok();
+  const Result<std::string> found = find_program(options.debug_command.front(), host);
+  if (!found) return found.error().with("--debug-rank");
+  return ok();
+}
+
 Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host) {
   const EntrypointKind kind = entrypoint_kind(options);
   Result<std::vector<std::string>> command = kind == EntrypointKind::kJob ? job_command(options, host)

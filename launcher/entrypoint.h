@@ -24,4 +24,7 @@ EntrypointKind entrypoint_kind(const Options& options);
 /// started.
 Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host);
 
+/// The debugger of --debug-rank is there; its own errors, as above.
+Result<void> check_debugger(const Options& options, const HostFacts& host);
+
 }  // namespace ddprun::launcher

@@ -243,6 +243,7 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
 
   Result<std::vector<std::string>> command = resolve_command(options, host);
   if (!command) return command.error();
+  if (Result<void> debugger = check_debugger(options, host); !debugger) return debugger.error();
   plan.command = std::move(*command);
   return plan;
 }

@@ -36,7 +36,7 @@ class Refused(Case):
                    "use --backend gloo", "--nproc-per-node", 9, "--backend", "nccl", *SENTINEL, CUDA_VISIBLE_DEVICES="")
 
     def test_rubbish_in_a_variable(self):
-        self.check(64, 'environment variable PET_MAX_RESTARTS: expected an integer in [0, 2147483647], got "lots"',
+        self.check(64, 'environment variable PET_MAX_RESTARTS: expected an integer of at least 0, got "lots"',
                    *SENTINEL, PET_MAX_RESTARTS="lots")
 
     def test_a_program_that_does_not_exist(self):
@@ -56,6 +56,10 @@ class Refused(Case):
 
     def test_a_directory(self):
         self.check(126, 'program "./tmp" is a directory', "./tmp")
+
+    def test_a_debugger_that_does_not_exist(self):
+        self.check(127, '--debug-rank: program "nodebugger" does not exist: it is neither in PATH nor a file here',
+                   "--debug-rank", 0, "nodebugger", *SENTINEL)
 
     def test_a_log_directory_that_cannot_be(self):
         (self.folder / "file").write_text("")

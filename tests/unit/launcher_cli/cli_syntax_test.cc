@@ -54,5 +54,5 @@ TEST_CASE("a negative number and a word with a space are values, as argparse has
 TEST_CASE("a flag may take several words") {
   CHECK(first_use({"--pair", "1", "gdb"}) == "pair=1=gdb");
   const std::vector<std::string> args{"--pair", "1"};
-  CHECK(split_args(kTable, args).error().message() == "--pair needs a value: --pair A B");
+  CHECK(split_args(kTable, args).error().message() == "--pair needs 2 values: --pair A B");
 }

@@ -145,7 +145,7 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
        "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"many\""},
       {{"--nproc-per-node", ""},
        "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"\""},
-      {{"--max-restarts", "-1"}, "--max-restarts: expected an integer in [0, 2147483647], got \"-1\""},
+      {{"--max-restarts", "-1"}, "--max-restarts: expected an integer of at least 0, got \"-1\""},
       {{"--master-port", "70000"}, "--master-port: expected an integer in [0, 65535], got \"70000\""},
       {{"--nnodes", "2:1"},
        "--nnodes: expected a number of nodes of at least 1, or MIN:MAX with MIN not above MAX, got \"2:1\""},
@@ -169,10 +169,10 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
        "--rdzv-backend: \"etcd\" is not spoken by ddprun, whose own rendezvous needs no second service; use "
        "c10d"},
       {{"--rdzv-backend", "c10"},
-       "--rdzv-backend: expected static, c10d, got \"c10\"; did you mean \"c10d\"?"},
+       "--rdzv-backend: expected static or c10d, got \"c10\"; did you mean \"c10d\"?"},
       {{"--rdzv-conf", "timeout"},
        "--rdzv-conf: expected key=value pairs separated by commas, as in join_timeout=60, got \"timeout\""},
-      {{"--start-method", "thread"}, "--start-method: expected spawn, fork, forkserver, got \"thread\""},
+      {{"--start-method", "thread"}, "--start-method: expected spawn, fork or forkserver, got \"thread\""},
       {{"--event-log-handler", "console"},
        "--event-log-handler: \"console\" is a Python plug-in, which ddprun cannot load; use --events FILE, "
        "which writes the job's "
@@ -181,10 +181,10 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
        "--logs-specs: \"mine\" is a Python plug-in, which ddprun cannot load; use --log-dir, --redirects and "
        "--tee"},
       {{"--numa-binding", "nodes"},
-       "--numa-binding: expected node, socket, exclusive, core-complex, got \"nodes\"; did you mean "
+       "--numa-binding: expected node, socket, exclusive or core-complex, got \"nodes\"; did you mean "
        "\"node\"?"},
       {{"--backend", "ncll"},
-       "--backend: expected auto, nccl, gloo, shm, got \"ncll\"; did you mean \"nccl\"?"},
+       "--backend: expected auto, nccl, gloo or shm, got \"ncll\"; did you mean \"nccl\"?"},
       {{"--set", "epochs=3"}, "--set: expected /json/pointer=value as in /train/epochs=3, got \"epochs=3\""},
       {{"--job-timeout", "1 hour"},
        "--job-timeout: expected seconds, or a duration such as 500ms, 90s, 30m, 1h30m or 2d (at most 365d), "
@@ -192,7 +192,9 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
       {{"--no-restart-exit-codes", "0"},
        "--no-restart-exit-codes: expected exit codes in [1, 255] separated by commas, as in 93,94, or "
        "nothing for none, got \"0\""},
-      {{"--stdin", "x"}, "--stdin: expected an integer in [0, 2147483647], got \"x\""},
+      {{"--job-timeout", "0"}, "--job-timeout: expected a time above 0, got \"0\""},
+      {{"--max-restarts-window", "0s"}, "--max-restarts-window: expected a time above 0, got \"0s\""},
+      {{"--stdin", "x"}, "--stdin: expected an integer of at least 0, got \"x\""},
       {{"--debug-rank", "1", ""},
        "--debug-rank: expected a debugger such as gdb, pdb or \"valgrind -q\", got \"\""},
   };
@@ -205,7 +207,7 @@ TEST_CASE("rubbish in a PET_ variable is answered with the variable's name") {
   CHECK(refusal({}, {{"PET_STANDALONE", "yes"}}) ==
         "environment variable PET_STANDALONE: expected 1 (on) or 0 (off), got \"yes\"");
   CHECK(refusal({}, {{"PET_MAX_RESTARTS", "x"}}) ==
-        "environment variable PET_MAX_RESTARTS: expected an integer in [0, 2147483647], got \"x\"");
+        "environment variable PET_MAX_RESTARTS: expected an integer of at least 0, got \"x\"");
   CHECK(refusal({}, {{"PET_NPROC_PER_NODE", ""}}) ==
         "environment variable PET_NPROC_PER_NODE: expected a number of workers in [1, 65536], or auto, cpu "
         "or gpu, got \"\"");
@@ -217,13 +219,13 @@ TEST_CASE("a command line without a program says so") {
   CHECK(parse({"--standalone", ""}).error().message() ==
         "the program's name is empty; is a shell variable unset?");
   CHECK(parse({"store", "x"}).error().message() ==
-        "ddprun store: unexpected \"x\"; write ddprun store [--host ADDR] [--port N | --fd N], or ./store "
+        "store: unexpected \"x\"; write ddprun store [--host ADDR] [--port N | --fd N], or ./store "
         "for a program");
   CHECK(parse({"completions", "fish"}).error().message() ==
-        "ddprun completions: expected bash, zsh, got \"fish\"");
-  CHECK(parse({"completions"}).error().message() == "ddprun completions: name one shell, bash or zsh");
+        "completions: expected bash or zsh, got \"fish\"");
+  CHECK(parse({"completions"}).error().message() == "completions: name one shell, bash or zsh");
   CHECK(parse({"store", "--port", "99999"}).error().message() ==
-        "ddprun store: --port: expected an integer in [0, 65535], got \"99999\"");
+        "store: --port: expected an integer in [0, 65535], got \"99999\"");
 }
 
 TEST_CASE("a coordinator of its own is told its place and the size of the world") {
@@ -237,7 +239,7 @@ TEST_CASE("a coordinator of its own is told its place and the size of the world"
   CHECK(line.coordinator.spec.max_restarts == 3);
   CHECK(line.coordinator.timing.join_timeout == std::chrono::seconds(5));
   CHECK(parse({"coordinator", "--bind", "host:x"}).error().message() ==
-        "ddprun coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], got \"host:x\"");
+        "coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], got \"host:x\"");
 }
 
 TEST_CASE("draining names the coordinator, and a node or none") {
@@ -247,7 +249,7 @@ TEST_CASE("draining names the coordinator, and a node or none") {
   CHECK(line.drain.node == NodeRank(1));
   CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().drain.node.has_value());
   CHECK(parse({"drain"}).error().message() ==
-        "ddprun drain: where is the coordinator? write ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID "
+        "drain: where is the coordinator? write ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID "
         "[--node-rank R]");
 }
 
