@@ -1,0 +1,154 @@
+"""Jobs across hosts that lose power, cables and names. Usage: hosts_test.py DDPRUN [unittest arguments]"""
+
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(__file__))
+from lab import Lab, require_namespaces  # noqa: E402
+
+DDPRUN = sys.argv.pop(1)
+QUICK = "keep_alive_interval=0.2,keep_alive_max_attempt=4"
+SAY = "echo up $RANK of $WORLD_SIZE at $MASTER_ADDR life $TORCHELASTIC_RESTART_COUNT; "
+PORT = 29400
+
+
+def dynamic(host, endpoint, nnodes, script, conf=QUICK, job="job", flags=()):
+    return host.run(DDPRUN, "--nnodes", nnodes, "--rdzv-endpoint", f"{endpoint}:{PORT}", "--rdzv-id", job, "--rdzv-conf",
+                    conf, *flags, "--no-python", "/bin/sh", "-c", script)
+
+
+class Hosts(unittest.TestCase):
+    def test_names_in_natural_order_become_ranks(self):
+        with Lab(["n10", "n2", "n1"]) as lab:
+            jobs = [dynamic(host, "n10", "3", SAY) for host in lab.hosts.values()]
+            self.assertEqual([job.wait() for job in jobs], [0, 0, 0])
+            self.assertIn("up 2 of 3 at 10.213.0.1", jobs[0].text)
+            self.assertIn("up 1 of 3 at 10.213.0.1", jobs[1].text)
+            self.assertIn("up 0 of 3 at 10.213.0.1", jobs[2].text)
+
+    def test_a_power_cut_is_noticed_and_the_rest_go_on(self):
+        script = SAY + "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 100; exit 0"
+        with Lab(["a", "b", "c"]) as lab:
+            jobs = [dynamic(host, "a", "2:3", script) for host in lab.hosts.values()]
+            for job in jobs:
+                job.expect("up")
+            cut = time.monotonic()
+            lab["c"].cut_power()
+            again = jobs[0].expect("of 2 at 10.213.0.1 life 1")
+            self.assertLess(again - cut, 2.5)
+            self.assertEqual([jobs[0].wait(), jobs[1].wait()], [0, 0])
+            self.assertIn("was lost: it was silent for", jobs[1].text)
+
+    def test_a_short_partition_changes_nothing(self):
+        with Lab(["a", "b"]) as lab:
+            jobs = [dynamic(host, "a", "2", SAY + "sleep 3", conf="keep_alive_interval=1") for host in lab.hosts.values()]
+            for job in jobs:
+                job.expect("up")
+            lab["b"].pull_plug()
+            time.sleep(1)
+            lab["b"].replug()
+            self.assertEqual([job.wait() for job in jobs], [0, 0])
+            self.assertNotIn("life 1", jobs[0].text)
+
+    def test_a_node_cut_off_kills_its_workers_before_the_others_go_on_and_comes_back(self):
+        script = SAY + "exec sleep 100"
+        with Lab(["a", "b", "c"]) as lab:
+            jobs = [dynamic(host, "a", "2:3", script) for host in lab.hosts.values()]
+            for job in jobs:
+                job.expect("up")
+            lab["c"].pull_plug()
+            killed = jobs[2].expect("the others may go on without this node")
+            again = jobs[0].expect("of 2 at 10.213.0.1 life 1")
+            self.assertLess(killed, again)
+            lab["c"].replug()
+            jobs[2].expect("of 3 at 10.213.0.1 life 2")
+            jobs[0].expect("life 2")
+            lab["a"].processes[0].child.send_signal(signal.SIGKILL)
+
+    def test_a_coordinator_of_its_own_survives_every_node(self):
+        script = SAY + "[ $TORCHELASTIC_RESTART_COUNT -lt 2 ] && exec sleep 100; exit 0"
+        with Lab(["head", "a", "b"]) as lab:
+            head = lab["head"].run(DDPRUN, "coordinator", "--bind", f"0.0.0.0:{PORT}", "--nnodes", "1:2", "--rdzv-id", "job",
+                                   "--rdzv-conf", QUICK)
+            head.expect(str(PORT))
+            a, b = (dynamic(lab[name], "head", "1:2", script) for name in "ab")
+            a.expect("of 2"), b.expect("of 2")
+            lab["a"].cut_power()
+            b.expect("of 1 at 10.213.0.1 life 1")
+            lab["a"].replug()
+            back = dynamic(lab["a"], "head", "1:2", script)
+            self.assertEqual([back.wait(), b.wait(), head.wait()], [0, 0, 0])
+
+    def test_the_coordinators_host_dies_and_every_node_says_so_and_ends(self):
+        with Lab(["a", "b"]) as lab:
+            conf = QUICK + ",rejoin_timeout=1.5"
+            jobs = [dynamic(host, "a", "2", SAY + "exec sleep 100", conf=conf) for host in lab.hosts.values()]
+            for job in jobs:
+                job.expect("up")
+            lab["a"].cut_power()
+            self.assertEqual(jobs[1].wait(), 69)
+            self.assertIn("no coordinator at a:29400", jobs[1].text)
+
+    def test_ipv6_alone_will_do(self):
+        with Lab(["a", "b"], family=6) as lab:
+            jobs = [dynamic(host, "a", "2", SAY) for host in lab.hosts.values()]
+            self.assertEqual([job.wait() for job in jobs], [0, 0])
+            self.assertIn("at fd13::1", jobs[1].text)
+
+    def test_a_host_that_calls_itself_127_0_1_1_is_found_by_the_others(self):
+        with Lab(["a", "b"]) as lab:
+            lab["a"].knows("127.0.1.1 a\n10.213.0.2 b\n")
+            jobs = [dynamic(host, "a", "2", SAY) for host in lab.hosts.values()]
+            self.assertEqual([job.wait() for job in jobs], [0, 0])
+            self.assertIn("at 10.213.0.1", jobs[1].text)
+
+    def test_of_two_addresses_the_dead_one_costs_little(self):
+        with Lab(["a", "b"]) as lab:
+            lab["b"].knows("10.213.0.77 a\n10.213.0.1 a\n")
+            started = time.monotonic()
+            jobs = [dynamic(host, "a", "2", SAY) for host in lab.hosts.values()]
+            self.assertEqual([job.wait() for job in jobs], [0, 0])
+            self.assertIn("at 10.213.0.1", jobs[1].text)
+            self.assertLess(time.monotonic() - started, 8)
+
+    def test_a_name_that_resolves_late_is_waited_for_and_said(self):
+        with Lab(["a", "b"]) as lab:
+            lab["b"].knows("")
+            jobs = [dynamic(host, "a", "2", SAY) for host in lab.hosts.values()]
+            jobs[1].expect("the name a cannot be resolved", within=5)
+            hosts = pathlib.Path("/etc/netns") / lab["b"].space / "hosts"
+            hosts.write_text("10.213.0.1 a\n")  # the same file, so that the running host sees it
+            self.assertEqual([job.wait() for job in jobs], [0, 0])
+
+    def test_another_job_at_the_same_endpoint_is_told_so(self):
+        with Lab(["a", "b"]) as lab:
+            first = dynamic(lab["a"], "a", "2", SAY)
+            first.expect("1 of 2 nodes are here", within=5)
+            stray = dynamic(lab["b"], "a", "2", SAY, job="other")
+            self.assertEqual(stray.wait(3), 64)
+            self.assertIn('belongs to job "other", but job "job" is served here', stray.text)
+
+    def test_a_firewall_that_resets_is_a_partition(self):
+        if shutil.which("nft") is None:
+            print("SKIPPED: a firewall needs nft (Debian: nftables)", file=sys.stderr)
+            self.skipTest("no nft")
+        with Lab(["a", "b", "c"]) as lab:
+            script = SAY + "exec sleep 100"
+            jobs = [dynamic(host, "a", "2:3", script) for host in lab.hosts.values()]
+            for job in jobs:
+                job.expect("up")
+            for rule in ("add table inet fw", "add chain inet fw out { type filter hook output priority 0 ; }",
+                         f"add rule inet fw out tcp dport {PORT} reject with tcp reset"):
+                lab["c"].inside("nft", *rule.split())
+            jobs[0].expect("of 2 at 10.213.0.1 life 1")
+            self.assertIn("lost the coordinator", jobs[2].text)
+
+
+if __name__ == "__main__":
+    require_namespaces()
+    unittest.main(verbosity=2)
