@@ -6,6 +6,7 @@
 #include "launcher/agent/supervisor.h"
 #include "launcher/process/child.h"
 #include "launcher/process/guard.h"
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/job_sweep.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/output.h"
@@ -173,7 +174,8 @@ class Agent final : RoundSource::Listener {
   void on_signal(const ReceivedSignal& signal);
   void on_exit(RunningWorker& worker, ExitStatus status);
   void reap_others();
-  void on_guard_death();
+  void on_guard_death(pid_t pid);
+  [[nodiscard]] JobMarks job_marks() const;
   void on_swept(Leftovers leftovers);
   void close_generation(std::vector<std::string> leftovers);
   void remove_empty_directories(const std::string& attempt);
@@ -194,7 +196,8 @@ class Agent final : RoundSource::Listener {
   rlimit open_files_{};
   std::unique_ptr<SignalSource> signals_;
   std::unique_ptr<RoundSource> rounds_;
-  std::optional<Guard> guard_;
+  std::optional<JobCgroup> cgroup_;
+  std::optional<GuardPair> guards_;
   LeftoverSweep leftovers_;
   std::array<boost::asio::steady_timer, 4> timers_;
   boost::asio::steady_timer console_timer_;
@@ -229,9 +232,10 @@ Result<void> Agent::prepare() {
   Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io_, signals_for(plan_));
   if (!signals) return signals.error();
   signals_ = std::move(*signals);
-  Result<Guard> guard = Guard::start(plan_.job_tag, {});
-  if (!guard) return guard.error();
-  guard_.emplace(std::move(*guard));
+  cgroup_ = JobCgroup::create(plan_.job_tag);
+  Result<GuardPair> guards = GuardPair::start(job_marks());
+  if (!guards) return guards.error();
+  guards_.emplace(std::move(*guards));
   if (!plan_.log_root.empty()) {
     Result<void> made = make_directories(attempt_directory(plan_, 0));
     if (!made)
@@ -377,7 +381,8 @@ bool Agent::spawn_one(RunningWorker& worker) {
   request.stderr_fd = worker.streams->stderr_fd();
   request.stdin_is_terminal = worker.streams->stdin_is_terminal();
   request.open_files = open_files_;
-  request.guard_fd = guard_->socket();
+  request.guard_fds = guards_->sockets();
+  if (cgroup_) request.cgroup_fd = cgroup_->fd();
   worker.outcome.started_at = clock_.now();
   worker.outcome.started_wall = std::chrono::system_clock::now();
   Result<SpawnedProcess> process = spawn(request);
@@ -398,7 +403,7 @@ void Agent::on_exit(RunningWorker& worker, ExitStatus status) {
   worker.outcome.ended_at = clock_.now();
   worker.outcome.ended_wall = std::chrono::system_clock::now();
   worker.outcome.status = status;
-  guard_->session_ended(worker.child->pid());
+  guards_->session_ended(worker.child->pid());
   raise({.kind = EventKind::kWorkerExited, .local_rank = worker.spec.local_rank, .status = status});
   worker.streams->drain();
   deps_.observer.worker_exited(round_, worker.outcome);
@@ -460,40 +465,41 @@ void Agent::reap_others() {
       break;
     }
     ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
-    if (guard_ && guard_->pid() == pid) on_guard_death();
+    if (guards_->has(pid)) on_guard_death(pid);
   }
   leftovers_.children_changed();
 }
 
-void Agent::on_guard_death() {
-  guard_->forget();
-  std::set<pid_t> sessions;
+JobMarks Agent::job_marks() const {
+  JobMarks marks{.tag = plan_.job_tag, .cgroup = cgroup_ ? cgroup_->path() : std::string(), .sessions = {}};
   for (const auto& running : workers_) {
-    if (running->child && running->child->is_running()) sessions.insert(running->child->pid());
+    if (running->child && running->child->is_running()) marks.sessions.insert(running->child->pid());
   }
-  Result<Guard> guard = Guard::start(plan_.job_tag, sessions);
-  if (!guard) {
-    output_.say(fmt::format(
-        "the guard process was killed and {}: should ddprun be killed as well, processes of the job "
-        "may stay behind",
-        guard.error().message()));
-    return;
+  return marks;
+}
+
+void Agent::on_guard_death(pid_t pid) {
+  if (Result<void> replaced = guards_->replace(pid, job_marks()); !replaced) {
+    output_.say(fmt::format("a guard process was killed and {}; the other one still watches",
+                            replaced.error().message()));
+  } else {
+    logger_->info("guard process {} was killed; another has taken its place", pid);
   }
-  *guard_ = std::move(*guard);
-  logger_->debug("the guard process was killed; pid {} has taken its place", guard_->pid());
 }
 
 void Agent::sweep() {
   for (const auto& running : workers_) {
     if (running->streams) running->streams->drain();
   }
-  std::set<pid_t> spared{guard_->pid()};
+  const std::array<pid_t, GuardPair::kCount> guards = guards_->pids();
+  std::set<pid_t> spared(guards.begin(), guards.end());
   for (const auto& running : workers_) {
     if (running->child && running->child->is_running())
       spared.insert(running->child->pid());  // given up as stuck
   }
   const SweepMode mode =
       supervisor_.reason() == StopReason::kSucceeded ? SweepMode::kAskFirst : SweepMode::kKillAtOnce;
+  if (cgroup_ && mode == SweepMode::kKillAtOnce) kill_cgroup(cgroup_->path());
   // Posted: whoever told of the last exit must have returned before its worker is taken down.
   leftovers_.start(mode, std::move(spared), [this](Leftovers leftovers) {
     boost::asio::post(io_, [this, found = std::move(leftovers)]() mutable { on_swept(std::move(found)); });

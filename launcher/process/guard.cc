@@ -1,7 +1,6 @@
 #include "launcher/process/guard.h"
 
 #include "launcher/process/guard_message.h"
-#include "launcher/process/job_sweep.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -59,27 +59,27 @@ void leave_the_launcher(int socket) {
 }
 
 // The guard's whole life: remember the sessions until the launcher's end of the socket closes.
-[[noreturn]] void run_guard(int socket, const std::string& job_tag, std::set<pid_t> sessions) {
+[[noreturn]] void run_guard(int socket, JobMarks marks) {
   leave_the_launcher(socket);
-  set_command_line(fmt::format("{} {}", kTitle, job_tag));
+  set_command_line(fmt::format("{} {}", kTitle, marks.tag));
   GuardMessage message{};
   for (;;) {
     const ssize_t count = ::recv(socket, &message, sizeof message, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count != sizeof message) break;
     if (message.kind == GuardMessage::Kind::kSessionBegan) {
-      sessions.insert(message.pid);
+      marks.sessions.insert(message.pid);
     } else {
-      sessions.erase(message.pid);
+      marks.sessions.erase(message.pid);
     }
   }
-  sweep_job(job_tag, sessions);
+  sweep_job(marks);
   ::_exit(0);
 }
 
 }  // namespace
 
-Result<Guard> Guard::start(const std::string& job_tag, const std::set<pid_t>& sessions) {
+Result<Guard> Guard::start(const JobMarks& marks) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return os_error("cannot start the guard process: socketpair", errno);
@@ -90,7 +90,7 @@ Result<Guard> Guard::start(const std::string& job_tag, const std::set<pid_t>& se
   if (pid < 0) return os_error("cannot start the guard process: fork", errno);
   if (pid == 0) {
     ours.reset();
-    run_guard(theirs.get(), job_tag, sessions);
+    run_guard(theirs.get(), marks);
   }
   return Guard(pid, std::move(ours));
 }
@@ -119,6 +119,34 @@ void Guard::end() {
 
 void Guard::session_ended(pid_t worker) {
   tell_guard(socket_.get(), {GuardMessage::Kind::kSessionEnded, worker});
+}
+
+Result<GuardPair> GuardPair::start(const JobMarks& marks) {
+  Result<Guard> first = Guard::start(marks);
+  if (!first) return first.error();
+  Result<Guard> second = Guard::start(marks);
+  if (!second) return second.error();
+  return GuardPair({std::move(*first), std::move(*second)});
+}
+
+bool GuardPair::has(pid_t pid) const {
+  return std::any_of(guards_.begin(), guards_.end(),
+                     [pid](const Guard& guard) { return guard.pid() == pid; });
+}
+
+void GuardPair::session_ended(pid_t worker) {
+  for (Guard& guard : guards_) guard.session_ended(worker);
+}
+
+Result<void> GuardPair::replace(pid_t pid, const JobMarks& marks) {
+  for (Guard& guard : guards_) {
+    if (guard.pid() != pid) continue;
+    guard.forget();
+    Result<Guard> next = Guard::start(marks);
+    if (!next) return next.error();
+    guard = std::move(*next);
+  }
+  return ok();
 }
 
 }  // namespace ddprun::launcher

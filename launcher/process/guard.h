@@ -1,12 +1,14 @@
 #pragma once
 
+#include "launcher/process/job_sweep.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <sys/types.h>
 
-#include <set>
-#include <string>
+#include <array>
+#include <cstddef>
+#include <utility>
 
 namespace ddprun::launcher {
 
@@ -23,8 +25,8 @@ namespace ddprun::launcher {
 /// reaped). Limits    it kills what it may: processes of another user are left to init.
 class Guard {
  public:
-  /// `sessions` are the pids of the workers that run now. Errors kOs.
-  static Result<Guard> start(const std::string& job_tag, const std::set<pid_t>& sessions);
+  /// `marks.sessions` are the pids of the workers that run now. Errors kOs.
+  static Result<Guard> start(const JobMarks& marks);
 
   Guard(Guard&& other) noexcept;
   Guard& operator=(Guard&& other) noexcept;
@@ -44,6 +46,26 @@ class Guard {
 
   pid_t pid_ = 0;
   UniqueFd socket_;
+};
+
+/// Two guards, so that whoever kills one of them and the launcher at the same moment still meets the other.
+class GuardPair {
+ public:
+  static constexpr std::size_t kCount = 2;
+
+  static Result<GuardPair> start(const JobMarks& marks);
+
+  [[nodiscard]] bool has(pid_t pid) const;
+  [[nodiscard]] std::array<pid_t, kCount> pids() const { return {guards_[0].pid(), guards_[1].pid()}; }
+  /// For SpawnRequest.
+  [[nodiscard]] std::array<int, kCount> sockets() const { return {guards_[0].socket(), guards_[1].socket()}; }
+  void session_ended(pid_t worker);
+  /// The guard `pid` was killed and has been reaped: starts another in its place. Errors kOs.
+  Result<void> replace(pid_t pid, const JobMarks& marks);
+
+ private:
+  explicit GuardPair(std::array<Guard, kCount> guards) : guards_(std::move(guards)) {}
+  std::array<Guard, kCount> guards_;
 };
 
 }  // namespace ddprun::launcher

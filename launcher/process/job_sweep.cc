@@ -1,5 +1,6 @@
 #include "launcher/process/job_sweep.h"
 
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/process_table.h"
 
 #include <dirent.h>
@@ -13,11 +14,12 @@
 
 namespace ddprun::launcher {
 
-int kill_job_processes(const std::string& job_tag, const std::set<pid_t>& sessions) {
+int kill_job_processes(const JobMarks& marks) {
+  if (!marks.cgroup.empty()) kill_cgroup(marks.cgroup);
   int killed = 0;
   for (const ProcessEntry& process : read_processes()) {
     if (process.state == 'Z' || process.pid == ::getpid()) continue;
-    if (sessions.count(process.session) == 0 && !has_tag(process.pid, job_tag)) continue;
+    if (marks.sessions.count(process.session) == 0 && !has_tag(process.pid, marks.tag)) continue;
     if (::kill(process.pid, SIGKILL) == 0) ++killed;
   }
   return killed;
@@ -39,7 +41,7 @@ int remove_job_segments(const std::string& job_tag) {
   return removed;
 }
 
-void sweep_job(const std::string& job_tag, const std::set<pid_t>& sessions) {
+void sweep_job(const JobMarks& marks) {
   using std::chrono::milliseconds;
   constexpr milliseconds kPause(10);
   constexpr int kQuietLooks = 50;   // half a second without a find
@@ -47,15 +49,16 @@ void sweep_job(const std::string& job_tag, const std::set<pid_t>& sessions) {
   int quiet = 0;
   for (int look = 0; look < kMostLooks && quiet < kQuietLooks; ++look) {
     // Looks are close together while processes die and far apart afterwards.
-    quiet = kill_job_processes(job_tag, sessions) == 0 ? quiet + 1 : 0;
-    if (quiet == 1) remove_job_segments(job_tag);
+    quiet = kill_job_processes(marks) == 0 ? quiet + 1 : 0;
+    if (quiet == 1) remove_job_segments(marks.tag);
     if (quiet > 5) {
       quiet += 9;
       std::this_thread::sleep_for(9 * kPause);
     }
     std::this_thread::sleep_for(kPause);
   }
-  remove_job_segments(job_tag);
+  remove_job_segments(marks.tag);
+  if (!marks.cgroup.empty()) remove_cgroup(marks.cgroup);
 }
 
 }  // namespace ddprun::launcher

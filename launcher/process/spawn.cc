@@ -73,7 +73,7 @@ struct ChildTask {
   std::array<int, 3> stdio{};
   bool stdin_is_terminal = false;
   pid_t parent = 0;
-  int guard_fd = -1;
+  std::array<int, 2> guard_fds{-1, -1};
   int report_fd = -1;
   Stage stage = Stage::kSession;
   int error_number = 0;
@@ -115,8 +115,8 @@ bool run_stages(ChildTask& task) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
   // A parent that died before the prctl sends nothing any more.
   if (::getppid() != task.parent) ::_exit(128 + SIGKILL);
-  // Here and not by the parent: it may be killed before it could tell.
-  tell_guard(task.guard_fd, {GuardMessage::Kind::kSessionBegan, ::getpid()});
+  // Here and not by the parent, which may be killed before it could tell.
+  for (const int guard : task.guard_fds) tell_guard(guard, {GuardMessage::Kind::kSessionBegan, ::getpid()});
   task.stage = Stage::kStdio;
   if (!connect_stdio(task.stdio)) return false;
   task.stage = Stage::kTerminal;
@@ -225,7 +225,7 @@ Result<SpawnedProcess> spawn(const SpawnRequest& request) {
   task.open_files = request.open_files ? &*request.open_files : nullptr;
   task.stdio = {request.stdin_fd, request.stdout_fd, request.stderr_fd};
   task.stdin_is_terminal = request.stdin_is_terminal;
-  task.guard_fd = request.guard_fd;
+  task.guard_fds = request.guard_fds;
   task.parent = ::getpid();
   Result<SpawnedProcess> process =
       request.cgroup_fd < 0 ? clone_sharing_memory(task) : clone_into_cgroup(task, request.cgroup_fd);
