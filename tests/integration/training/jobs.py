@@ -56,8 +56,25 @@ class JobTest(unittest.TestCase):
         return [str(self.binaries / "ddprun"), "--nproc-per-node", str(ranks), *flags, *overrides, str(job)]
 
     def start(self, *arguments, **options):
-        return subprocess.Popen(self.command(*arguments, **options), cwd=self.folder, env=self.environment(), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # stderr goes to a file: a pipe that nobody reads until the end would fill up.
+        with open(self.folder / "stderr.txt", "w", encoding="utf-8") as errors:
+            return subprocess.Popen(self.command(*arguments, **options), cwd=self.folder, env=self.environment(), text=True,
+                                    stdout=subprocess.PIPE, stderr=errors)
+
+    def finish(self, process, expect):
+        """Waits for the end of a started job; its remaining stdout."""
+        output, _ = process.communicate(timeout=BOUND_S)
+        self.assertEqual(process.returncode, expect, f"stdout:\n{output}\nstderr:\n{self.errors()}")
+        return output
+
+    def errors(self):
+        return (self.folder / "stderr.txt").read_text(encoding="utf-8")
+
+    def wait_for_line(self, process, beginning):
+        for line in process.stdout:
+            if line.startswith(beginning):
+                return
+        self.fail(self.errors())
 
     def run_job(self, *arguments, expect=0, **options):
         done = subprocess.run(self.command(*arguments, **options), cwd=self.folder, env=self.environment(), text=True,
