@@ -19,8 +19,9 @@ constexpr Duration kQuietWait =
     std::chrono::milliseconds(1500);  // nodes that come this soon are not worth a line
 
 std::string join_names(std::vector<std::string> names) {
-  std::sort(names.begin(), names.end(),
-            [](const std::string& a, const std::string& b) { return natural_less(a, b); });
+  const auto shown = static_cast<std::ptrdiff_t>(std::min(names.size(), kNamesInMessage));
+  std::partial_sort(names.begin(), names.begin() + shown, names.end(),
+                    [](const std::string& a, const std::string& b) { return natural_less(a, b); });
   std::string text;
   for (std::size_t i = 0; i < names.size() && i < kNamesInMessage; ++i) {
     if (i > 0) text += ", ";
@@ -292,6 +293,11 @@ void Job::advance(TimePoint now, JobActions& out) {
   }
   if (state_ == JobState::kGathering) gather(now, out);
   if (state_ == JobState::kRunning) check_growth(now, out);
+  if (state_ != described_state_ || now - described_at_ >= timing_.heartbeat) {
+    described_state_ = state_;
+    described_at_ = now;
+    description_ = describe(now);
+  }
 }
 
 void Job::conclude(TimePoint now, JobActions& out) {
@@ -434,7 +440,7 @@ Order Job::order_for(const Node& node, TimePoint now) const {
     if (!has_begun) order.seat = node.seat;
   } else if (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait) {
     order.text =
-        state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", describe(now)) : describe(now);
+        state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", description_) : description_;
   }
   return order;
 }

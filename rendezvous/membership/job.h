@@ -135,6 +135,9 @@ class Job {
   int seated_gone_after_success_ = 0;
   int restarts_used_ = 0;
   JobEnd end_;
+  std::string description_;  ///< describe(), made anew once in a heartbeat: it names many nodes
+  JobState described_state_ = JobState::kEnded;
+  TimePoint described_at_{};
 };
 
 }  // namespace ddprun::membership
