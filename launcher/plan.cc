@@ -255,8 +255,8 @@ Result<void> check_gpus(const Plan& plan) {
   const std::string remedy = gpus == 0 ? std::string("use --backend gloo")
                                        : fmt::format("use --nproc-per-node {} or --backend gloo", gpus);
   return usage(fmt::format(
-      "--nproc-per-node {}: backend nccl needs a GPU for each of the {} {}, and this machine has {}; {}",
-      plan.options.nproc_per_node, workers, workers == 1 ? "worker" : "workers", gpus, remedy));
+      "--nproc-per-node {}: backend nccl needs a GPU for each worker, and this machine has {}; {}",
+      plan.options.nproc_per_node, gpus, remedy));
 }
 
 RoundInfo single_node_round(const Plan& plan, Port port) {

@@ -85,6 +85,8 @@ std::string Reporter::finish(const JobOutcome& outcome) {
   if (outcome.exit_code == 0) return {};
   std::optional<RootCause> root;
   if (!outcome.generations.empty()) root = root_cause_of(outcome.generations.back());
+  // Who pressed Ctrl-C knows why the job ended, and asked for no files.
+  if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
   const std::string json = report_json(outcome, root, context_);
   if (!context_.report_file.empty() && !write_file(context_.report_file, json)) context_.report_file.clear();
   print_to_stderr(render_report(outcome, root, context_));

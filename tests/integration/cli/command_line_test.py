@@ -32,7 +32,7 @@ class Refused(Case):
                    "--nproc-per-node", 0, *SENTINEL)
 
     def test_more_gpu_workers_than_gpus(self):
-        self.check(64, "--nproc-per-node 9: backend nccl needs a GPU for each of the 9 workers, and this machine has 0; "
+        self.check(64, "--nproc-per-node 9: backend nccl needs a GPU for each worker, and this machine has 0; "
                    "use --backend gloo", "--nproc-per-node", 9, "--backend", "nccl", *SENTINEL, CUDA_VISIBLE_DEVICES="")
 
     def test_rubbish_in_a_variable(self):
@@ -153,6 +153,14 @@ class ExitCode(Case):
             self.assertEqual(process.stdout.readline(), "ready\n")
             os.kill(process.pid, number)
             self.assertEqual(process.wait(20), 128 + number)
+
+    def test_a_stopped_job_leaves_no_files_that_nobody_asked_for(self):
+        process = self.start("sh", "-c", "echo ready; exec sleep 60")
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        self.assertIn("was stopped by SIGINT\n  then      rank 0 ended by SIGINT\n", process.stderr.read())
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
 
     def test_a_job_that_takes_too_long(self):
         done = self.ddprun("--job-timeout", "200ms", "sleep", 60)

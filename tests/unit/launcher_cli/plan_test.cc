@@ -58,12 +58,13 @@ TEST_CASE("more GPU workers than GPUs are refused with the number there is") {
   Options options = job("4");
   options.backend = "nccl";
   CHECK(refusal(options, machine(2, 2)) ==
-        "--nproc-per-node 4: backend nccl needs a GPU for each of the 4 workers, and this machine has 2; use "
-        "--nproc-per-node 2 or --backend gloo");
+        "--nproc-per-node 4: backend nccl needs a GPU for each worker, and this machine has 2; use "
+        "--nproc-per-node 2 or "
+        "--backend gloo");
   options.nproc_per_node = "1";
   CHECK(refusal(options, machine(2, 0)) ==
-        "--nproc-per-node 1: backend nccl needs a GPU for each of the 1 worker, and this machine has 0; use "
-        "--backend gloo");
+        "--nproc-per-node 1: backend nccl needs a GPU for each worker, and this machine has 0; use --backend "
+        "gloo");
 }
 
 TEST_CASE("GPUs that are hidden are not there, and the variable that hides them is named") {
