@@ -34,11 +34,14 @@ if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
   add_library(Libtorch::torch INTERFACE IMPORTED)
   # The wheel also ships the headers of another fmt, without its library. They must not stand before the fmt that we
   # link, and /usr/include cannot be put first: gcc keeps system folders last. A link in a folder of our own can.
-  get_target_property(_fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
-  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fmt_first)
-  file(CREATE_LINK ${_fmt_include}/fmt ${PROJECT_BINARY_DIR}/fmt_first/fmt SYMBOLIC)
+  if(TARGET fmt::fmt)
+    get_target_property(_fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fmt_first)
+    file(CREATE_LINK ${_fmt_include}/fmt ${PROJECT_BINARY_DIR}/fmt_first/fmt SYMBOLIC)
+    target_include_directories(Libtorch::torch SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/fmt_first)
+  endif()
   target_include_directories(Libtorch::torch SYSTEM INTERFACE
-    ${PROJECT_BINARY_DIR}/fmt_first ${DDPRUN_TORCH}/include ${DDPRUN_TORCH}/include/torch/csrc/api/include)
+    ${DDPRUN_TORCH}/include ${DDPRUN_TORCH}/include/torch/csrc/api/include)
   target_compile_definitions(Libtorch::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   target_link_libraries(Libtorch::torch INTERFACE
     ${Libtorch_LIBRARY_DIR}/libtorch_cpu.so ${Libtorch_LIBRARY_DIR}/libc10.so Threads::Threads)

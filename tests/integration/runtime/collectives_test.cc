@@ -1,0 +1,206 @@
+#include "tests/integration/runtime/in_threads.h"
+#include "tests/support/catch.h"
+#include <ddprun/collectives.h>
+#include <ddprun/comm_hooks.h>
+#include <ddprun/sync_batch_norm.h>
+
+namespace ddprun {
+namespace {
+
+using testing::message_of;
+using testing::run_ranks;
+using testing::run_ranks_to_success;
+
+torch::Tensor number(double value) { return torch::full({2}, value); }
+
+double value(const torch::Tensor& tensor) {
+  CHECK(tensor.eq(tensor.reshape({-1})[0]).all().item<bool>());
+  return tensor.reshape({-1})[0].item<double>();
+}
+
+TEST_CASE("reductions reduce") {
+  run_ranks_to_success(3, [](const Group& group) {
+    const double mine = group.rank() + 1;
+    const auto reduced = [&](ReduceOp op) {
+      const auto tensor = number(mine);
+      all_reduce(group, tensor, op);
+      return value(tensor);
+    };
+    CHECK(reduced(ReduceOp::kSum) == 6);
+    CHECK(reduced(ReduceOp::kAverage) == 2);
+    CHECK(reduced(ReduceOp::kProduct) == 6);
+    CHECK(reduced(ReduceOp::kMin) == 1);
+    CHECK(reduced(ReduceOp::kMax) == 3);
+    const auto tensor = number(mine);
+    reduce(group, tensor, 1);
+    if (group.rank() == 1) CHECK(value(tensor) == 6);
+  });
+}
+
+TEST_CASE("gathers, scatters and broadcasts move what they say") {
+  run_ranks_to_success(3, [](const Group& group) {
+    const auto all = all_gather(group, number(group.rank()));
+    for (int rank = 0; rank < 3; ++rank) CHECK(value(all[static_cast<std::size_t>(rank)]) == rank);
+    const auto gathered = gather(group, number(group.rank()), 2);
+    CHECK(gathered.size() == (group.rank() == 2 ? 3U : 0U));
+    auto into = number(-1);
+    scatter(group, into, {number(10), number(11), number(12)}, 0);
+    CHECK(value(into) == 10 + group.rank());
+    auto tensor = number(group.rank());
+    broadcast(group, tensor, 1);
+    CHECK(value(tensor) == 1);
+  });
+}
+
+TEST_CASE("all_gather_ragged gathers tensors of different shapes") {
+  run_ranks_to_success(3, [](const Group& group) {
+    const auto mine = torch::full({group.rank(), 2}, group.rank(), torch::kInt64);
+    const auto all = all_gather_ragged(group, mine);
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto& tensor = all[static_cast<std::size_t>(rank)];
+      CHECK(tensor.sizes() == at::IntArrayRef({rank, 2}));
+      CHECK(tensor.eq(rank).all().item<bool>());
+    }
+  });
+}
+
+TEST_CASE("reduce_scatter and all_to_all exchange pieces") {
+  run_ranks_to_success(3, [](const Group& group) {
+    const double mine = group.rank();
+    auto into = number(0);
+    reduce_scatter(group, into, {number(mine), number(mine + 10), number(mine + 20)});
+    CHECK(value(into) == 3 + 30 * group.rank());
+    std::vector<torch::Tensor> received = {number(-1), number(-1), number(-1)};
+    all_to_all(group, received, {number(10 * mine), number(10 * mine + 1), number(10 * mine + 2)});
+    for (int rank = 0; rank < 3; ++rank) {
+      CHECK(value(received[static_cast<std::size_t>(rank)]) == 10 * rank + group.rank());
+    }
+  });
+}
+
+TEST_CASE("messages and asynchronous forms arrive") {
+  run_ranks_to_success(2, [](const Group& group) {
+    auto tensor = number(group.rank());
+    if (group.rank() == 0) {
+      send(group, tensor, 1, 7);
+    } else {
+      receive(group, tensor, 0, 7);
+      CHECK(value(tensor) == 0);
+    }
+    const auto sum = number(1);
+    Pending pending = async_all_reduce(group, sum, ReduceOp::kAverage);
+    pending.wait();
+    pending.wait();
+    CHECK(value(sum) == 1);
+    barrier(group);
+  });
+}
+
+TEST_CASE("bytes of any kind are broadcast and gathered") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const std::string bytes("a\0b", 3);
+    CHECK(broadcast_bytes(group, group.rank() == 0 ? bytes : "", 0) == bytes);
+    CHECK(broadcast_bytes(group, "", 0).empty());
+    CHECK(all_gather_bytes(group, std::string(static_cast<std::size_t>(group.rank()), 'x')) ==
+          std::vector<std::string>{"", "x"});
+  });
+}
+
+TEST_CASE("average_parameters takes means per dtype") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto rank = static_cast<double>(group.rank());
+    const auto a = torch::full({2, 3}, rank, torch::requires_grad());
+    const auto b = torch::full({4}, 10 * rank, at::TensorOptions(torch::kDouble).requires_grad(true));
+    average_parameters(group, {a, b});
+    CHECK(value(a.detach()) == 0.5);
+    CHECK(value(b.detach()) == 5);
+  });
+}
+
+TEST_CASE("wrong ranks and counts are refused before anything is sent") {
+  const auto failures = run_ranks(1, [](const Group& group) { broadcast(group, number(0), 1); });
+  CHECK(message_of(failures[0]) == "broadcast: rank 1 is outside a group of 1");
+  const auto counts = run_ranks(1, [](const Group& group) { all_to_all(group, {}, {}); });
+  CHECK(message_of(counts[0]) == "all_to_all: 0 tensors given, the group has 1 ranks; give one per rank");
+}
+
+TEST_CASE("SyncBatchNorm with batches of different sizes equals one whole batch") {
+  const auto whole = torch::randn({5, 3, 4}, torch::kDouble);
+  torch::nn::BatchNorm1d reference(3);
+  reference->to(torch::kDouble);
+  const auto whole_input = whole.clone().requires_grad_();
+  const auto expected = reference(whole_input);
+  (expected * expected.detach().cos()).sum().backward();
+  run_ranks_to_success(2, [&](const Group& group) {
+    SyncBatchNorm norm(3, group);
+    norm->to(torch::kDouble);
+    const bool first = group.rank() == 0;
+    const auto input = (first ? whole.narrow(0, 0, 2) : whole.narrow(0, 2, 3)).clone().requires_grad_();
+    const auto output = norm(input);
+    (output * output.detach().cos()).sum().backward();
+    const auto mine = [&](const torch::Tensor& all) {
+      return first ? all.narrow(0, 0, 2) : all.narrow(0, 2, 3);
+    };
+    CHECK(output.allclose(mine(expected), 1e-10, 1e-10));
+    CHECK(input.grad().allclose(mine(whole_input.grad()), 1e-10, 1e-10));
+    auto weight_gradient = norm->weight.grad().clone();
+    all_reduce(group, weight_gradient);
+    CHECK(weight_gradient.allclose(reference->weight.grad(), 1e-10, 1e-10));
+    CHECK(norm->running_var.allclose(reference->running_var, 1e-10, 1e-10));
+    norm->eval();
+    CHECK(norm(input).sizes() == input.sizes());
+  });
+}
+
+TEST_CASE("convert_sync_batchnorm shares tensors and refuses what it cannot reach") {
+  run_ranks_to_success(1, [](const Group& group) {
+    torch::nn::Sequential model(torch::nn::Linear(3, 3), torch::nn::BatchNorm1d(3));
+    auto converted = convert_sync_batchnorm(model, group);
+    CHECK(converted->parameters()[2].is_same(model->parameters()[2]));
+    CHECK(converted->forward(torch::randn({4, 3})).size(0) == 4);
+  });
+  struct Hidden : torch::nn::Module {
+    Hidden() { register_module("norm", norm); }
+    torch::Tensor forward(const torch::Tensor& input) { return norm(input); }
+    torch::nn::BatchNorm1d norm{3};
+  };
+  const auto failures = run_ranks(1, [](const Group& group) {
+    torch::nn::Sequential model{Hidden()};
+    convert_sync_batchnorm(model, group);
+  });
+  CHECK(message_of(failures[0]).find("cannot exchange 0.norm inside a module of another type") !=
+        std::string::npos);
+}
+
+TEST_CASE("post-local SGD stops reducing and the averager brings replicas together") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp.register_comm_hook(
+        post_local_sgd_hook(group, group, {.start_step = 1, .reduce_over_subgroup = false}));
+    PeriodicAverager averager(group, 2, 1);
+    const auto gradient = [&] {
+      model->zero_grad();
+      (static_cast<double>(group.rank()) * ddp(torch::ones({1, 1}))).sum().backward();
+      return model->bias.grad().item<float>();
+    };
+    CHECK(gradient() == 0.5F);
+    CHECK(gradient() == static_cast<float>(group.rank()));
+    torch::NoGradGuard no_grad;
+    averager.average(model->parameters());
+    model->bias.fill_(group.rank());
+    averager.average(model->parameters());
+    CHECK(model->bias.item<float>() == 0.5F);
+  });
+}
+
+TEST_CASE("PowerSGD refuses to begin before the buckets are final") {
+  const auto failures = run_ranks(1, [](const Group& group) { power_sgd_hook(group, {.start_step = 1}); });
+  CHECK(message_of(failures[0]) ==
+        "PowerSGD: start_step is 1; with error feedback or warm start it must be above 1, because DDP "
+        "rebuilds its "
+        "buckets after the first step");
+}
+
+}  // namespace
+}  // namespace ddprun

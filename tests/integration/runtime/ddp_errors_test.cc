@@ -1,0 +1,257 @@
+#include "tests/integration/runtime/in_threads.h"
+#include "tests/support/catch.h"
+#include <ddprun/comm_hooks.h>
+#include <ddprun/distributed_data_parallel.h>
+
+namespace ddprun {
+namespace {
+
+using testing::message_of;
+using testing::run_ranks;
+
+struct TwoHeads : torch::nn::Module {
+  TwoHeads() {
+    body = register_module("body", torch::nn::Linear(4, 4));
+    left = register_module("left", torch::nn::Linear(4, 1));
+    right = register_module("right", torch::nn::Linear(4, 1));
+  }
+  std::pair<torch::Tensor, torch::Tensor> forward(const torch::Tensor& input) {
+    const auto hidden = body(input);
+    return {left(hidden), right(hidden)};
+  }
+  torch::nn::Linear body{nullptr}, left{nullptr}, right{nullptr};
+};
+
+std::vector<std::string> messages(int world, const std::function<void(const Group&)>& body) {
+  std::vector<std::string> texts;
+  for (const auto& failure : run_ranks(world, body)) texts.push_back(message_of(failure));
+  return texts;
+}
+
+TEST_CASE("an output left out of the loss names the parameters without a gradient") {
+  const auto texts = messages(2, [](const Group& group) {
+    DistributedDataParallel ddp(std::make_shared<TwoHeads>(), group.process_group());
+    ddp(torch::ones({2, 4})).first.sum().backward();
+    ddp(torch::ones({2, 4}));
+  });
+  CHECK(texts[1] ==
+        "DistributedDataParallel: the last backward gave no gradient to 2 of 6 parameters on rank 1: "
+        "right.weight, "
+        "right.bias; they took no part in the loss. Use all outputs of forward in the loss, or set "
+        "find_unused_parameters if the model leaves parameters out on purpose");
+}
+
+TEST_CASE("check_finished finds missing gradients before the next forward") {
+  const auto texts = messages(1, [](const Group& group) {
+    DistributedDataParallel ddp(std::make_shared<TwoHeads>(), group.process_group());
+    ddp(torch::ones({2, 4})).second.sum().backward();
+    ddp.check_finished();
+  });
+  CHECK(texts[0].find("left.weight, left.bias") != std::string::npos);
+}
+
+TEST_CASE("find_unused_parameters allows an output left out of the loss") {
+  const auto texts = messages(2, [](const Group& group) {
+    const auto model = std::make_shared<TwoHeads>();
+    DistributedDataParallel ddp(model, group.process_group(), {.find_unused_parameters = true});
+    for (int step = 0; step < 3; ++step) ddp(torch::ones({2, 4})).first.sum().backward();
+    CHECK_FALSE(model->right->weight.grad().defined());
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
+TEST_CASE("calling the model in place of the wrapper is noticed") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(4, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp(torch::ones({2, 4})).sum().backward();
+    model(torch::ones({2, 4})).sum().backward();
+  });
+  for (const std::string& text : texts) {
+    CHECK(text.find("DistributedDataParallel: backward reached parameter") == 0);
+    CHECK(text.find("call the DistributedDataParallel object, not the module inside it, in every step") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a program may say that it bypasses the wrapper on purpose") {
+  const auto texts = messages(1, [](const Group& group) {
+    torch::nn::Linear model(4, 1);
+    DistributedDataParallel ddp(model, group.process_group(), {.on_bypassed_forward = BypassPolicy::kAllow});
+    model(torch::ones({2, 4})).sum().backward();
+  });
+  CHECK(texts[0] == "no exception");
+}
+
+TEST_CASE("accumulation under no_sync is no bypass") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(4, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    {
+      const auto guard = ddp.no_sync();
+      const auto first = ddp(torch::ones({2, 4})).sum();
+      const auto second = ddp(torch::ones({2, 4})).sum();
+      first.backward();
+      second.backward();
+    }
+    ddp(torch::ones({2, 4})).sum().backward();
+    CHECK(model->bias.grad().item<float>() == 6);
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
+TEST_CASE("ranks with different models are told which parameter differs, all of them") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(4, group.rank() == 0 ? 1 : 2);
+    DistributedDataParallel ddp(model, group.process_group());
+  });
+  CHECK(texts[0] ==
+        "DistributedDataParallel: the ranks have different models: parameter 0 (weight) is Float [2, 4] "
+        "strides [4, 1] "
+        "on rank 1 and Float [1, 4] strides [4, 1] on rank 0 (there named weight); build the same model on "
+        "every rank");
+  CHECK(texts[1] == texts[0]);
+}
+
+TEST_CASE("ranks with different numbers of parameters are told so") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(torch::nn::LinearOptions(4, 1).bias(group.rank() == 0));
+    DistributedDataParallel ddp(model, group.process_group());
+  });
+  CHECK(texts[0].find("rank 1 has 1 trainable parameters, rank 0 has 2") != std::string::npos);
+}
+
+TEST_CASE("options that cannot be are refused by name") {
+  const auto message = [](DistributedDataParallelOptions options) {
+    return messages(1, [&](const Group& group) {
+      DistributedDataParallel ddp(torch::nn::Linear(4, 1), group.process_group(), options);
+    })[0];
+  };
+  CHECK(message({.bucket_cap_mb = 0.0}) ==
+        "DistributedDataParallel: bucket_cap_mb is 0; expected a number above 0 (MiB)");
+  CHECK(message({.ignored = {"wieght"}}) ==
+        "DistributedDataParallel: option ignored names \"wieght\", and the model has no parameter of that "
+        "name");
+  CHECK(message({.delay_all_reduce = {"bias"}}) ==
+        "DistributedDataParallel: options delay_all_reduce and reduce_delayed_when_ready go together; set "
+        "both or "
+        "neither");
+}
+
+TEST_CASE("a model without anything to train is refused") {
+  const auto texts = messages(1, [](const Group& group) {
+    torch::nn::ReLU model;
+    DistributedDataParallel ddp(model, group.process_group());
+  });
+  CHECK(texts[0] ==
+        "DistributedDataParallel: none of the model's 0 parameters requires a gradient; there is nothing to "
+        "train in "
+        "parallel");
+}
+
+TEST_CASE("a second communication hook is refused") {
+  const auto texts = messages(1, [](const Group& group) {
+    DistributedDataParallel ddp(torch::nn::Linear(4, 1), group.process_group());
+    ddp.register_comm_hook(allreduce_hook(group));
+    ddp.register_comm_hook(allreduce_hook(group));
+  });
+  CHECK(texts[0] == "DistributedDataParallel: a communication hook is registered already; there can be one");
+}
+
+TEST_CASE("join can end the loop everywhere when the first rank has no more input") {
+  const auto texts = messages(2, [](const Group& group) {
+    DistributedDataParallel ddp(torch::nn::Linear(4, 1), group.process_group());
+    ddp.join(
+        [&] {
+          for (int step = 0; step < 3 + group.rank(); ++step) ddp(torch::ones({2, 4})).sum().backward();
+        },
+        {.throw_on_early_termination = true});
+  });
+  CHECK(texts[0] == "DistributedDataParallel: rank 0 has no more input, and join was asked to throw then");
+  CHECK(texts[1] ==
+        "DistributedDataParallel: at least one rank has no more input, and join was asked to throw then; "
+        "rank 1 still "
+        "had some");
+}
+
+TEST_CASE("join divides by the ranks that still have input where asked") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp.join(
+        [&] {
+          for (int step = 0; step < 1 + group.rank(); ++step) {
+            model->zero_grad();
+            ddp(torch::ones({1, 1})).sum().backward();
+          }
+          CHECK(model->bias.grad().item<float>() == 1);
+        },
+        {.divide_by_initial_world_size = false});
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
+TEST_CASE("ignored parameters keep their own values and gradients") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    {
+      const torch::NoGradGuard no_grad;
+      model->weight.fill_(group.rank());
+      model->bias.fill_(group.rank());
+    }
+    DistributedDataParallel ddp(model, group.process_group(), {.ignored = {"bias"}});
+    CHECK(model->weight.item<float>() == 0);
+    CHECK(model->bias.item<float>() == static_cast<float>(group.rank()));
+    const float scale = static_cast<float>(group.rank() + 1);
+    (scale * ddp(torch::ones({1, 1}))).sum().backward();
+    CHECK(model->weight.grad().item<float>() == 1.5F);
+    CHECK(model->bias.grad().item<float>() == scale);
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
+TEST_CASE("delayed parameters are averaged in one buffer") {
+  const auto texts = messages(2, [](const Group& group) {
+    const auto model = std::make_shared<TwoHeads>();
+    DistributedDataParallel ddp(
+        model, group.process_group(),
+        {.delay_all_reduce = {"left.weight", "left.bias", "right.weight", "right.bias"},
+         .reduce_delayed_when_ready = "body.weight"});
+    const float scale = static_cast<float>(group.rank() + 1);
+    for (int step = 0; step < 2; ++step) {
+      model->zero_grad(false);
+      const auto [left, right] = ddp(torch::ones({1, 4}));
+      (scale * (left + right)).sum().backward();
+      CHECK(model->left->bias.grad().item<float>() == 1.5F);
+      CHECK(model->right->bias.grad().item<float>() == 1.5F);
+    }
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
+TEST_CASE("a callable with named parameters can be wrapped") {
+  const auto texts = messages(2, [](const Group& group) {
+    auto weight = torch::full({1}, static_cast<float>(group.rank()), torch::requires_grad());
+    const auto scale = [weight](const torch::Tensor& input) { return weight * input; };
+    DistributedDataParallel ddp(scale, ModuleView{.parameters = {{.name = "weight", .tensor = weight}}},
+                                group.process_group());
+    ddp(torch::full({1}, static_cast<float>(group.rank()))).sum().backward();
+    CHECK(weight.item<float>() == 0);
+    CHECK(weight.grad().item<float>() == 0.5F);
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
+TEST_CASE("AnyModule and Sequential can be wrapped") {
+  const auto texts = messages(1, [](const Group& group) {
+    DistributedDataParallel any(torch::nn::AnyModule(torch::nn::Linear(4, 1)), group.process_group());
+    any(torch::ones({2, 4})).sum().backward();
+    DistributedDataParallel sequential(
+        torch::nn::Sequential(torch::nn::Linear(4, 2), torch::nn::Linear(2, 1)), group.process_group());
+    sequential(torch::ones({2, 4})).sum().backward();
+  });
+  CHECK(texts[0] == "no exception");
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "worker/runtime/process_group/gloo.h"
+#include <ddprun/group.h>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/torch.h>
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace ddprun::testing {
+
+/// Runs `body` as every rank of a world, each on a thread of its own and joined over gloo. An exception of a
+/// rank is returned in its place, so that a test can look at each.
+inline std::vector<std::exception_ptr> run_ranks(int world, const std::function<void(const Group&)>& body) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          auto backend = runtime::make_gloo_backend(
+              {.store = store, .rank = rank, .world_size = world, .timeout = std::chrono::seconds(30)});
+          auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, world);
+          group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
+          group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+          body(Group(group));
+        } catch (...) {
+          failures[static_cast<std::size_t>(rank)] = std::current_exception();
+        }
+      });
+    }
+  }
+  return failures;
+}
+
+/// As above, where no rank may fail.
+inline void run_ranks_to_success(int world, const std::function<void(const Group&)>& body) {
+  for (const std::exception_ptr& failure : run_ranks(world, body)) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+/// What the exception says, or "no exception".
+inline std::string message_of(const std::exception_ptr& failure) {
+  if (!failure) return "no exception";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace ddprun::testing

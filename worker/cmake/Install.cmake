@@ -1,0 +1,27 @@
+# `cmake --install build/release --prefix P`: the library, its headers and the package that find_package(ddprun) reads.
+include(CMakePackageConfigHelpers)
+set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/ddprun)
+
+set_target_properties(ddprun_runtime PROPERTIES EXPORT_NAME ddprun INSTALL_RPATH "$ORIGIN;${Libtorch_LIBRARY_DIR}")
+install(TARGETS ddprun_runtime EXPORT ddprunTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET ddprun_nccl)
+  set_target_properties(ddprun_nccl PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS ddprun_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/worker/include/ddprun DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# The one header of rendezvous/base that the public ones include, found beside them.
+install(FILES ${PROJECT_SOURCE_DIR}/rendezvous/base/error_code.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddprun/rendezvous/base)
+
+install(EXPORT ddprunTargets NAMESPACE ddprun:: DESTINATION ${_package})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ddprunConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/ddprunConfig.cmake INSTALL_DESTINATION ${_package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ddprunConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ddprunConfig.cmake ${PROJECT_BINARY_DIR}/ddprunConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/scripts/cmake/FindLibtorch.cmake DESTINATION ${_package})
+foreach(_program ddprun ddprun-worker)
+  if(TARGET ${_program})
+    install(TARGETS ${_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    set_target_properties(${_program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  endif()
+endforeach()
