@@ -342,9 +342,6 @@ void Agent::start_generation() {
   output_.begin_generation(attempt, specs);
   workers_.clear();
   for (WorkerSpec& spec : specs) {
-    if (!spec.log_dir.empty()) {
-      if (Result<void> made = make_directories(spec.log_dir); !made) output_.say(made.error().message());
-    }
     auto running = std::make_unique<RunningWorker>();
     running->outcome.rank = spec.rank;
     running->outcome.local_rank = spec.local_rank;
@@ -369,6 +366,10 @@ bool Agent::spawn_one(RunningWorker& worker) {
     raise({.kind = EventKind::kSpawnFailed, .local_rank = worker.spec.local_rank, .error = error});
     return false;
   };
+  // Made here and not for all at once: the disk works while the worker before this one starts.
+  if (!worker.spec.log_dir.empty()) {
+    if (Result<void> made = make_directories(worker.spec.log_dir); !made) output_.say(made.error().message());
+  }
   Result<std::unique_ptr<WorkerStreams>> streams = output_.open_streams(worker.spec);
   if (!streams) return failed(streams.error());
   worker.streams = std::move(*streams);
