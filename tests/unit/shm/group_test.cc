@@ -92,6 +92,17 @@ TEST_CASE("different roots, dtypes and shapes are told on every rank, by name") 
   }
 }
 
+TEST_CASE("after an error every further collective fails on every rank, also when all call the same") {
+  Messages messages;
+  testing::in_group(testing::small_shape(3), [&](Group& group) {
+    broadcast(group, DType::kUint8, {3}, group.rank() % 2).error();
+    for (int i = 0; i < 3; ++i) messages.add(barrier(group));
+  });
+  CHECK(messages.all().size() == 3);
+  for (const std::string& message : messages.all())
+    CHECK(message.find("the group has ended: operation 2 differs") != std::string::npos);
+}
+
 TEST_CASE("a scalar and a tensor of one element are the same shape") {
   Messages messages;
   testing::in_group(testing::small_shape(2), [&](Group& group) {

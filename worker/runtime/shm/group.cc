@@ -67,6 +67,8 @@ void Group::start(Collective& collective, Duration timeout) {
   current_ = collective.describe();
   timeout_ = timeout;
   deadline_ = after(timeout);
+  ++sequence_;
+  if (end_) return;  // not arriving tells the ranks that do not know yet
   gate_ = barrier_.ticket() + 1;
   Post& post = barrier_.next_post();
   post.key = current_.key();
@@ -76,10 +78,11 @@ void Group::start(Collective& collective, Duration timeout) {
   segment_->description(rank_, gate_) = current_;
   collective.contribute(*this, post);
   barrier_.arrive();
-  ++sequence_;
 }
 
 Result<bool> Group::wait_at_gate(Duration patience) {
+  if (end_)
+    return Error(end_->code(), fmt::format("{}: the group has ended: {}", operation(), end_->message()));
   const WaitEnd end = barrier_.wait(deadline_, patience);
   if (end == WaitEnd::kOpen) return true;
   if (end == WaitEnd::kGaveUp) return false;
@@ -87,11 +90,8 @@ Result<bool> Group::wait_at_gate(Duration patience) {
 }
 
 Result<void> Group::finish(Collective& collective) {
-  if (auto agreed = check_agreement(); !agreed) {
-    fail(agreed.error());
-    return agreed;
-  }
-  auto done = collective.complete(*this);
+  auto done = check_agreement();
+  if (done) done = collective.complete(*this);
   if (!done) fail(done.error());
   return done;
 }
@@ -132,11 +132,12 @@ std::string Group::operation() const {
 }
 
 Error Group::explain(WaitEnd end) {
-  if (end == WaitEnd::kFailed) return failure_of_group();
-  if (end == WaitEnd::kAborted) {
-    return Error(ErrorCode::kPeerLost, fmt::format("{}: aborted by rank {} itself", operation(), rank_));
-  }
   Error error;
+  if (end == WaitEnd::kFailed) end_ = failure_of_group();
+  if (end == WaitEnd::kAborted) {
+    end_ = Error(ErrorCode::kPeerLost, fmt::format("{}: aborted by rank {} itself", operation(), rank_));
+  }
+  if (end_) return *end_;
   const std::vector<int> missing = barrier_.missing();
   if (end == WaitEnd::kPeerDied) {
     error = Error(ErrorCode::kPeerLost,
@@ -161,6 +162,7 @@ Error Group::explain(WaitEnd end) {
 }
 
 void Group::fail(const Error& error) {
+  if (!end_) end_ = error;
   Failure& failure = segment_->failure();
   std::uint32_t expected = Failure::kNone;
   if (!failure.state.compare_exchange_strong(expected, Failure::kBeingWritten)) return;

@@ -91,6 +91,7 @@ class Group {
   Description current_;
   Duration timeout_{};
   TimePoint deadline_ = TimePoint::max();
+  std::optional<Error> end_;  ///< why this rank takes no further part
 };
 
 }  // namespace ddprun::runtime::shm

@@ -1,0 +1,66 @@
+"""All-reduce over shared memory against gloo, two ranks, alternating in the same processes."""
+
+import functools
+import json
+import subprocess
+
+from harness import BUILD, Limit, Versus, peer_environment
+
+TITLE = "All-reduce on one host, 2 ranks, float32"
+RANKS = 2
+ROUNDS = 5
+
+# bytes: (name, goal for any tensor, goal for a gradient bucket, which lies in the segment)
+SIZES = {
+    4: ("4 B", 100, 100),
+    4096: ("4 KiB", 300, 300),
+    262144: ("256 KiB", 30, 200),
+    1048576: ("1 MiB", 20, 80),
+    4194304: ("4 MiB", 8, 40),
+    33554432: ("32 MiB", 5, 15),
+}
+
+
+@functools.cache
+def figures():
+    """One dictionary of microseconds per size and round, all from one run of the program."""
+    command = [BUILD / "tests" / "bench_collectives", str(RANKS), str(ROUNDS)]
+    done = subprocess.run(command, env=peer_environment(), capture_output=True, text=True, check=True)
+    by_size = {size: [] for size in SIZES}
+    for line in done.stdout.splitlines():
+        row = json.loads(line)
+        by_size[row["bytes"]].append(row)
+    return by_size
+
+
+def each_round(size, pick):
+    """A function that answers with the figure of the next round at each call."""
+    rounds = iter(range(ROUNDS))
+    return lambda: pick(figures()[size][next(rounds)])
+
+
+def rows():
+    result = []
+    for size, (name, any_goal, bucket_goal) in SIZES.items():
+        for kind, goal, what in (("shm", any_goal, "any tensor"), ("bucket", bucket_goal, "gradient bucket")):
+            result.append(
+                Versus(
+                    name=f"{name}, {what}",
+                    ours=each_round(size, lambda row, kind=kind: row[kind]),
+                    peer=each_round(size, lambda row: row["gloo"]),
+                    unit="µs",
+                    goal=goal,
+                    rounds=ROUNDS,
+                )
+            )
+    for kind, bound, what in (("shm", 20, "any tensor"), ("bucket", 50, "gradient bucket")):
+        result.append(
+            Limit(
+                name=f"32 MiB, {what}: bytes a second, of a memcpy's on both ranks at once",
+                measure=each_round(33554432, lambda row, kind=kind: 100 * row["memcpy"] / row[kind]),
+                unit="%",
+                at_least=bound,
+                rounds=ROUNDS,
+            )
+        )
+    return result
