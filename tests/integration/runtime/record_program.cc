@@ -1,0 +1,26 @@
+// Ends the way its argument says, under ddprun::record.
+#include <ddprun/exception.h>
+#include <ddprun/record.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+[[noreturn]] void throw_from_here() { throw std::out_of_range("seven is not a rank"); }
+
+int run(const std::string& how) {
+  if (how == "throw") throw_from_here();
+  if (how == "config") throw ddprun::Exception(ddprun::ErrorCode::kConfig, "this cannot be configured");
+  if (how == "abort") std::abort();
+  if (how == "crash") std::raise(SIGSEGV);
+  return how == "three" ? 3 : 0;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  return ddprun::record([&] { return run(argv[1]); });
+}

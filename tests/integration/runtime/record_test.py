@@ -1,0 +1,33 @@
+"""record_test.py PROGRAM: the error file and the exit code of each way to end."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+CASES = {  # how: exit code, beginning of the message
+    "throw": (1, "std::out_of_range: seven is not a rank"),
+    "config": (78, "ddprun::Exception: this cannot be configured"),
+    "abort": (-6, "SIGABRT: the program called abort"),
+    "crash": (-11, "SIGSEGV: the program touched memory it does not have"),
+    "three": (3, None),
+    "nothing": (0, None),
+}
+
+with tempfile.TemporaryDirectory(prefix="ddprun-record-") as folder:
+    for how, (code, message) in CASES.items():
+        path = pathlib.Path(folder) / f"{how}.json"
+        done = subprocess.run([sys.argv[1], how], env={**os.environ, "TORCHELASTIC_ERROR_FILE": str(path)},
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == code, (how, done.returncode, done.stderr)
+        assert path.exists() == (message is not None), how
+        if message is None:
+            continue
+        error = json.loads(path.read_text())["message"]
+        assert error["message"] == message, (how, error["message"])
+        assert error["extraInfo"]["timestamp"].isdigit(), how
+        assert "ddprun::record" in error["extraInfo"]["py_callstack"], (how, error)
+        assert message in done.stderr, (how, done.stderr)
+        print(f"ok: {how}")
