@@ -1,6 +1,7 @@
 // libtorch's own c10d::TCPStore client is the judge of our server.
 
 #include "tests/support/catch.h"
+#include "tests/support/no_name_server.h"
 #include "tests/support/store_server.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -24,22 +25,19 @@ std::string text(const Bytes& value) { return {value.begin(), value.end()}; }
 
 c10::intrusive_ptr<c10d::TCPStore> connect(const RunningStore& store,
                                            std::chrono::milliseconds timeout = 10s) {
+  ddprun::testing::ask_no_name_server();
   c10d::TCPStoreOptions options;
   options.port = store.port().value();
   options.timeout = timeout;
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
 }
 
-// Runs `action(client, i)` on `count` threads at once, each with a client of its own. They are connected
-// beforehand: when a hundred connect at once, libtorch's client looks its peers' names up for its log, which
-// can take long.
+// Runs `action(client, i)` on `count` threads at once, each with a client of its own.
 template <class Action>
 void with_clients(const RunningStore& store, int count, Action action) {
-  std::vector<c10::intrusive_ptr<c10d::TCPStore>> clients;
-  for (int i = 0; i < count; ++i) clients.push_back(connect(store, 60s));
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) {
-    threads.emplace_back([&clients, &action, i] { action(*clients[static_cast<std::size_t>(i)], i); });
+    threads.emplace_back([&store, &action, i] { action(*connect(store, 60s), i); });
   }
   for (std::thread& thread : threads) thread.join();
 }

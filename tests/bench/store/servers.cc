@@ -1,0 +1,78 @@
+#include "tests/bench/store/servers.h"
+
+#include "rendezvous/store/server.h"
+
+#include <boost/asio/io_context.hpp>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+namespace ddprun::bench {
+namespace {
+
+void report_port(int pipe, std::uint16_t port) {
+  if (::write(pipe, &port, sizeof(port)) != sizeof(port)) std::abort();
+  ::close(pipe);
+}
+
+[[noreturn]] void serve_ours(int pipe) {
+  boost::asio::io_context io(1);
+  const auto logger = make_stderr_logger("store", spdlog::level::warn);
+  store::StoreServerOptions options;
+  options.host = "127.0.0.1";
+  const auto server = std::move(store::StoreServer::open(io, options, *logger).value());
+  report_port(pipe, server->port().value());
+  io.run();
+  std::_Exit(0);
+}
+
+[[noreturn]] void serve_torch(int pipe) {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto server = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  report_port(pipe, server->getPort());
+  while (true) ::pause();
+}
+
+}  // namespace
+
+ServerProcess::ServerProcess(ServerKind kind) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error("pipe failed");
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close(ends[0]);
+    kind == ServerKind::kOurs ? serve_ours(ends[1]) : serve_torch(ends[1]);
+  }
+  ::close(ends[1]);
+  const bool is_up = ::read(ends[0], &port_, sizeof(port_)) == sizeof(port_);
+  ::close(ends[0]);
+  if (!is_up) throw std::runtime_error("a store server did not start");
+}
+
+ServerProcess::~ServerProcess() {
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+std::size_t ServerProcess::private_bytes() const {
+  std::ifstream smaps("/proc/" + std::to_string(pid_) + "/smaps_rollup");
+  std::size_t kilobytes = 0;
+  for (std::string word; smaps >> word;) {
+    std::size_t value = 0;
+    if ((word == "Private_Clean:" || word == "Private_Dirty:") && smaps >> value) kilobytes += value;
+  }
+  return kilobytes * 1024;
+}
+
+}  // namespace ddprun::bench
