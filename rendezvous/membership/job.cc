@@ -55,6 +55,11 @@ JobEnd ended_by_signal(const std::string& node, int signal) {
           .why = fmt::format("{} was told to stop by {}", node, signal_text(signal))};
 }
 
+bool is_same_but_sequence(Status a, const Status& b) {
+  a.sequence = b.sequence;
+  return a == b;
+}
+
 }  // namespace
 
 std::string_view to_string(JobState state) {
@@ -114,8 +119,12 @@ JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
   }
   Node& node = found->second;
   node.last_heard = now;
-  if (status.sequence > node.last.sequence) take_status(node, status, now, out);
-  advance(now, out);
+  if (status.sequence > node.last.sequence) {
+    const bool is_news = !is_same_but_sequence(status, node.last);
+    take_status(node, status, now, out);
+    if (is_news)
+      advance(now, out);  // a mere heartbeat changes nothing that thousands of nodes should be counted for
+  }
   if (const auto still_there = nodes_.find(from); still_there != nodes_.end()) {
     out.push_back(SendOrder{from, order_for(still_there->second, now)});
   }

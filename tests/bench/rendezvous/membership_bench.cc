@@ -7,6 +7,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,6 +47,7 @@ struct Agent final : Listener {
 WorldSpec spec_for(int agents) { return {.run_id = "bench", .min_nodes = agents - 1, .max_nodes = agents}; }
 
 [[noreturn]] void serve(int agents, const Timing& timing, int port_fd) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   boost::asio::io_context io(1);
   const auto logger = make_null_logger();
   auto coordinator =
