@@ -20,7 +20,7 @@ int train() {
   ddprun::FusedSgd optimizer(ddp.parameters(), {.lr = 0.1, .momentum = 0.9});
   ddprun::DistributedSampler sampler(256, {.world_size = context.world_size(), .rank = context.rank()});
 
-  for (int epoch = 0; epoch < 50; ++epoch) {
+  for (int epoch = 0; epoch < 500; ++epoch) {
     sampler.set_epoch(epoch);
     const auto mine = torch::tensor(sampler.indices());
     const auto loss = torch::mse_loss(ddp(inputs.index({mine}).to(context.device())),
