@@ -6,6 +6,10 @@ function(ddprun_warnings target)
     # False positives of gcc 12 on std::string assignment (gcc bug 105651).
     target_compile_options(${target} PRIVATE -Wno-restrict)
   endif()
+  if(DDPRUN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # Instrumented code hides from gcc what is initialised: it warns about std::regex and std::function themselves.
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
+  endif()
   if(DDPRUN_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
