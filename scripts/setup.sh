@@ -74,15 +74,15 @@ install_libtorch() {
   pip_install --no-deps "torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
 }
 
-# All of it: Python's torch runs, and the CUDA and NCCL headers are there. torch itself brings no nvidia-cuda-crt, which
-# holds headers that the CUDA runtime's own headers include.
+# All of it: Python's torch runs, and the CUDA and NCCL headers are there. torch itself brings neither nvidia-cuda-crt
+# nor nvidia-cuda-cccl, which hold headers that CUDA's own headers include.
 install_python_torch() {
   local check="import torch, numpy, torch.distributed; assert torch.__version__.split('+')[0] == '$TORCH_VERSION'
-import importlib.metadata; importlib.metadata.version('nvidia-cuda-crt')"
+import importlib.metadata; [importlib.metadata.version(name) for name in ('nvidia-cuda-crt', 'nvidia-cuda-cccl')]"
   if python_can "$check"; then say "Python torch: $TORCH_VERSION is in $VENV"; return; fi
   make_venv
   say "Python torch: installing torch==$TORCH_VERSION and numpy with all their dependencies"
-  pip_install "torch==$TORCH_VERSION" numpy nvidia-cuda-crt==13.0.88
+  pip_install "torch==$TORCH_VERSION" numpy nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
   python_can "$check" || fail "Python in $VENV cannot import torch $TORCH_VERSION; remove $VENV and run this again"
 }
 

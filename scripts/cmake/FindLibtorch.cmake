@@ -50,20 +50,22 @@ if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
 
   get_filename_component(_site ${DDPRUN_TORCH} DIRECTORY)
   file(GLOB _nccl_library ${_site}/nvidia/nccl/lib/libnccl.so.2)
-  # The CUDA runtime's headers include crt/…, which the wheel nvidia-cuda-crt or a CUDA toolkit brings.
+  # CUDA's headers include crt/… and nv/…, which the wheels nvidia-cuda-crt and nvidia-cuda-cccl or a CUDA toolkit bring.
   find_path(DDPRUN_CUDA_CRT crt/host_defines.h HINTS ${_site}/nvidia/cu13/include PATHS /usr/local/cuda/include)
-  mark_as_advanced(DDPRUN_CUDA_CRT)
-  if(DDPRUN_CUDA_CRT AND EXISTS ${_site}/nvidia/cu13/include/cuda_runtime_api.h AND EXISTS ${_site}/nvidia/nccl/include/nccl.h
+  find_path(DDPRUN_CUDA_CCCL nv/target HINTS ${_site}/nvidia/cu13/include
+            PATHS /usr/local/cuda/include /usr/local/cuda/include/cccl)
+  mark_as_advanced(DDPRUN_CUDA_CRT DDPRUN_CUDA_CCCL)
+  if(DDPRUN_CUDA_CRT AND DDPRUN_CUDA_CCCL AND EXISTS ${_site}/nvidia/cu13/include/cuda_runtime_api.h AND EXISTS ${_site}/nvidia/nccl/include/nccl.h
      AND EXISTS ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so AND _nccl_library)
     add_library(Libtorch::nccl INTERFACE IMPORTED)
     target_include_directories(Libtorch::nccl SYSTEM INTERFACE
-      ${_site}/nvidia/cu13/include ${_site}/nvidia/nccl/include ${DDPRUN_CUDA_CRT})
+      ${_site}/nvidia/cu13/include ${_site}/nvidia/nccl/include ${DDPRUN_CUDA_CRT} ${DDPRUN_CUDA_CCCL})
     target_compile_definitions(Libtorch::nccl INTERFACE USE_C10D_NCCL)
     target_link_libraries(Libtorch::nccl INTERFACE Libtorch::torch
       ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so ${Libtorch_LIBRARY_DIR}/libc10_cuda.so ${_nccl_library})
     message(STATUS "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, with NCCL headers: GPU support is built")
   else()
     message(STATUS "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, without the wheels' CUDA and NCCL headers: "
-                   "GPU support (backend nccl) is LEFT OUT; `pip install torch==2.11.0 nvidia-cuda-crt==13.0.88` brings them")
+                   "GPU support (backend nccl) is LEFT OUT; scripts/setup.sh --with-tests brings them")
   endif()
 endif()
