@@ -26,29 +26,29 @@ TEST_CASE("reductions reduce") {
       all_reduce(group, tensor, op);
       return value(tensor);
     };
-    CHECK(reduced(ReduceOp::kSum) == 6);
-    CHECK(reduced(ReduceOp::kAverage) == 2);
-    CHECK(reduced(ReduceOp::kProduct) == 6);
-    CHECK(reduced(ReduceOp::kMin) == 1);
-    CHECK(reduced(ReduceOp::kMax) == 3);
+    CHECK_IN_RANK(reduced(ReduceOp::kSum) == 6);
+    CHECK_IN_RANK(reduced(ReduceOp::kAverage) == 2);
+    CHECK_IN_RANK(reduced(ReduceOp::kProduct) == 6);
+    CHECK_IN_RANK(reduced(ReduceOp::kMin) == 1);
+    CHECK_IN_RANK(reduced(ReduceOp::kMax) == 3);
     const auto tensor = number(mine);
     reduce(group, tensor, 1);
-    if (group.rank() == 1) CHECK(value(tensor) == 6);
+    if (group.rank() == 1) CHECK_IN_RANK(value(tensor) == 6);
   });
 }
 
 TEST_CASE("gathers, scatters and broadcasts move what they say") {
   run_ranks_to_success(3, [](const Group& group) {
     const auto all = all_gather(group, number(group.rank()));
-    for (int rank = 0; rank < 3; ++rank) CHECK(value(all[static_cast<std::size_t>(rank)]) == rank);
+    for (int rank = 0; rank < 3; ++rank) CHECK_IN_RANK(value(all[static_cast<std::size_t>(rank)]) == rank);
     const auto gathered = gather(group, number(group.rank()), 2);
-    CHECK(gathered.size() == (group.rank() == 2 ? 3U : 0U));
+    CHECK_IN_RANK(gathered.size() == (group.rank() == 2 ? 3U : 0U));
     auto into = number(-1);
     scatter(group, into, {number(10), number(11), number(12)}, 0);
-    CHECK(value(into) == 10 + group.rank());
+    CHECK_IN_RANK(value(into) == 10 + group.rank());
     auto tensor = number(group.rank());
     broadcast(group, tensor, 1);
-    CHECK(value(tensor) == 1);
+    CHECK_IN_RANK(value(tensor) == 1);
   });
 }
 
@@ -58,8 +58,8 @@ TEST_CASE("all_gather_ragged gathers tensors of different shapes") {
     const auto all = all_gather_ragged(group, mine);
     for (int rank = 0; rank < 3; ++rank) {
       const auto& tensor = all[static_cast<std::size_t>(rank)];
-      CHECK(tensor.sizes() == at::IntArrayRef({rank, 2}));
-      CHECK(tensor.eq(rank).all().item<bool>());
+      CHECK_IN_RANK(tensor.sizes() == at::IntArrayRef({rank, 2}));
+      CHECK_IN_RANK(tensor.eq(rank).all().item<bool>());
     }
   });
 }
@@ -69,11 +69,11 @@ TEST_CASE("reduce_scatter and all_to_all exchange pieces") {
     const double mine = group.rank();
     auto into = number(0);
     reduce_scatter(group, into, {number(mine), number(mine + 10), number(mine + 20)});
-    CHECK(value(into) == 3 + 30 * group.rank());
+    CHECK_IN_RANK(value(into) == 3 + 30 * group.rank());
     std::vector<torch::Tensor> received = {number(-1), number(-1), number(-1)};
     all_to_all(group, received, {number(10 * mine), number(10 * mine + 1), number(10 * mine + 2)});
     for (int rank = 0; rank < 3; ++rank) {
-      CHECK(value(received[static_cast<std::size_t>(rank)]) == 10 * rank + group.rank());
+      CHECK_IN_RANK(value(received[static_cast<std::size_t>(rank)]) == 10 * rank + group.rank());
     }
   });
 }
@@ -85,13 +85,13 @@ TEST_CASE("messages and asynchronous forms arrive") {
       send(group, tensor, 1, 7);
     } else {
       receive(group, tensor, 0, 7);
-      CHECK(value(tensor) == 0);
+      CHECK_IN_RANK(value(tensor) == 0);
     }
     const auto sum = number(1);
     Pending pending = async_all_reduce(group, sum, ReduceOp::kAverage);
     pending.wait();
     pending.wait();
-    CHECK(value(sum) == 1);
+    CHECK_IN_RANK(value(sum) == 1);
     barrier(group);
   });
 }
@@ -99,10 +99,10 @@ TEST_CASE("messages and asynchronous forms arrive") {
 TEST_CASE("bytes of any kind are broadcast and gathered") {
   run_ranks_to_success(2, [](const Group& group) {
     const std::string bytes("a\0b", 3);
-    CHECK(broadcast_bytes(group, group.rank() == 0 ? bytes : "", 0) == bytes);
-    CHECK(broadcast_bytes(group, "", 0).empty());
-    CHECK(all_gather_bytes(group, std::string(static_cast<std::size_t>(group.rank()), 'x')) ==
-          std::vector<std::string>{"", "x"});
+    CHECK_IN_RANK(broadcast_bytes(group, group.rank() == 0 ? bytes : "", 0) == bytes);
+    CHECK_IN_RANK(broadcast_bytes(group, "", 0).empty());
+    CHECK_IN_RANK(all_gather_bytes(group, std::string(static_cast<std::size_t>(group.rank()), 'x')) ==
+                  std::vector<std::string>{"", "x"});
   });
 }
 
@@ -112,8 +112,8 @@ TEST_CASE("average_parameters takes means per dtype") {
     const auto a = torch::full({2, 3}, rank, torch::requires_grad());
     const auto b = torch::full({4}, 10 * rank, at::TensorOptions(torch::kDouble).requires_grad(true));
     average_parameters(group, {a, b});
-    CHECK(value(a.detach()) == 0.5);
-    CHECK(value(b.detach()) == 5);
+    CHECK_IN_RANK(value(a.detach()) == 0.5);
+    CHECK_IN_RANK(value(b.detach()) == 5);
   });
 }
 
@@ -141,14 +141,14 @@ TEST_CASE("SyncBatchNorm with batches of different sizes equals one whole batch"
     const auto mine = [&](const torch::Tensor& all) {
       return first ? all.narrow(0, 0, 2) : all.narrow(0, 2, 3);
     };
-    CHECK(output.allclose(mine(expected), 1e-10, 1e-10));
-    CHECK(input.grad().allclose(mine(whole_input.grad()), 1e-10, 1e-10));
+    CHECK_IN_RANK(output.allclose(mine(expected), 1e-10, 1e-10));
+    CHECK_IN_RANK(input.grad().allclose(mine(whole_input.grad()), 1e-10, 1e-10));
     auto weight_gradient = norm->weight.grad().clone();
     all_reduce(group, weight_gradient);
-    CHECK(weight_gradient.allclose(reference->weight.grad(), 1e-10, 1e-10));
-    CHECK(norm->running_var.allclose(reference->running_var, 1e-10, 1e-10));
+    CHECK_IN_RANK(weight_gradient.allclose(reference->weight.grad(), 1e-10, 1e-10));
+    CHECK_IN_RANK(norm->running_var.allclose(reference->running_var, 1e-10, 1e-10));
     norm->eval();
-    CHECK(norm(input).sizes() == input.sizes());
+    CHECK_IN_RANK(norm(input).sizes() == input.sizes());
   });
 }
 
@@ -156,8 +156,8 @@ TEST_CASE("convert_sync_batchnorm shares tensors and refuses what it cannot reac
   run_ranks_to_success(1, [](const Group& group) {
     torch::nn::Sequential model(torch::nn::Linear(3, 3), torch::nn::BatchNorm1d(3));
     auto converted = convert_sync_batchnorm(model, group);
-    CHECK(converted->parameters()[2].is_same(model->parameters()[2]));
-    CHECK(converted->forward(torch::randn({4, 3})).size(0) == 4);
+    CHECK_IN_RANK(converted->parameters()[2].is_same(model->parameters()[2]));
+    CHECK_IN_RANK(converted->forward(torch::randn({4, 3})).size(0) == 4);
   });
   struct Hidden : torch::nn::Module {
     Hidden() { register_module("norm", norm); }
@@ -184,13 +184,13 @@ TEST_CASE("post-local SGD stops reducing and the averager brings replicas togeth
       (static_cast<double>(group.rank()) * ddp(torch::ones({1, 1}))).sum().backward();
       return model->bias.grad().item<float>();
     };
-    CHECK(gradient() == 0.5F);
-    CHECK(gradient() == static_cast<float>(group.rank()));
+    CHECK_IN_RANK(gradient() == 0.5F);
+    CHECK_IN_RANK(gradient() == static_cast<float>(group.rank()));
     torch::NoGradGuard no_grad;
     averager.average(model->parameters());
     model->bias.fill_(group.rank());
     averager.average(model->parameters());
-    CHECK(model->bias.item<float>() == 0.5F);
+    CHECK_IN_RANK(model->bias.item<float>() == 0.5F);
   });
 }
 

@@ -55,7 +55,7 @@ TEST_CASE("find_unused_parameters allows an output left out of the loss") {
     const auto model = std::make_shared<TwoHeads>();
     DistributedDataParallel ddp(model, group.process_group(), {.find_unused_parameters = true});
     for (int step = 0; step < 3; ++step) ddp(torch::ones({2, 4})).first.sum().backward();
-    CHECK_FALSE(model->right->weight.grad().defined());
+    CHECK_IN_RANK(!model->right->weight.grad().defined());
   });
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
@@ -95,7 +95,7 @@ TEST_CASE("accumulation under no_sync is no bypass") {
       second.backward();
     }
     ddp(torch::ones({2, 4})).sum().backward();
-    CHECK(model->bias.grad().item<float>() == 6);
+    CHECK_IN_RANK(model->bias.grad().item<float>() == 6);
   });
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
@@ -184,7 +184,7 @@ TEST_CASE("join divides by the ranks that still have input where asked") {
             model->zero_grad();
             ddp(torch::ones({1, 1})).sum().backward();
           }
-          CHECK(model->bias.grad().item<float>() == 1);
+          CHECK_IN_RANK(model->bias.grad().item<float>() == 1);
         },
         {.divide_by_initial_world_size = false});
   });
@@ -200,12 +200,12 @@ TEST_CASE("ignored parameters keep their own values and gradients") {
       model->bias.fill_(group.rank());
     }
     DistributedDataParallel ddp(model, group.process_group(), {.ignored = {"bias"}});
-    CHECK(model->weight.item<float>() == 0);
-    CHECK(model->bias.item<float>() == static_cast<float>(group.rank()));
+    CHECK_IN_RANK(model->weight.item<float>() == 0);
+    CHECK_IN_RANK(model->bias.item<float>() == static_cast<float>(group.rank()));
     const float scale = static_cast<float>(group.rank() + 1);
     (scale * ddp(torch::ones({1, 1}))).sum().backward();
-    CHECK(model->weight.grad().item<float>() == 1.5F);
-    CHECK(model->bias.grad().item<float>() == scale);
+    CHECK_IN_RANK(model->weight.grad().item<float>() == 1.5F);
+    CHECK_IN_RANK(model->bias.grad().item<float>() == scale);
   });
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
@@ -222,8 +222,8 @@ TEST_CASE("delayed parameters are averaged in one buffer") {
       model->zero_grad(false);
       const auto [left, right] = ddp(torch::ones({1, 4}));
       (scale * (left + right)).sum().backward();
-      CHECK(model->left->bias.grad().item<float>() == 1.5F);
-      CHECK(model->right->bias.grad().item<float>() == 1.5F);
+      CHECK_IN_RANK(model->left->bias.grad().item<float>() == 1.5F);
+      CHECK_IN_RANK(model->right->bias.grad().item<float>() == 1.5F);
     }
   });
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
@@ -236,8 +236,8 @@ TEST_CASE("a callable with named parameters can be wrapped") {
     DistributedDataParallel ddp(scale, ModuleView{.parameters = {{.name = "weight", .tensor = weight}}},
                                 group.process_group());
     ddp(torch::full({1}, static_cast<float>(group.rank()))).sum().backward();
-    CHECK(weight.item<float>() == 0);
-    CHECK(weight.grad().item<float>() == 0.5F);
+    CHECK_IN_RANK(weight.item<float>() == 0);
+    CHECK_IN_RANK(weight.grad().item<float>() == 0.5F);
   });
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }

@@ -1,21 +1,39 @@
 #pragma once
 
+#include "tests/support/catch.h"
 #include "worker/runtime/process_group/gloo.h"
 #include <ddprun/group.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/torch.h>
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 namespace ddprun::testing {
 
+inline std::mutex assertion_mutex;
+
+/// CHECK for bodies of run_ranks: Catch2 is not made for several threads. The expression is evaluated outside
+/// the lock, because it may be collective.
+#define CHECK_IN_RANK(...)                                           \
+  do {                                                               \
+    const bool holds_ = static_cast<bool>(__VA_ARGS__);              \
+    const std::lock_guard assertion_lock_(testing::assertion_mutex); \
+    INFO(#__VA_ARGS__);                                              \
+    CHECK(holds_);                                                   \
+  } while (false)
+
 /// Runs `body` as every rank of a world, each on a thread of its own and joined over gloo. An exception of a
 /// rank is returned in its place, so that a test can look at each.
 inline std::vector<std::exception_ptr> run_ranks(int world, const std::function<void(const Group&)>& body) {
+  // libtorch's flight recorder is one for the process, and its table of groups has no lock (2.11): several
+  // gloo groups in one process would break it.
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
   {

@@ -171,4 +171,7 @@ def require_namespaces():
     probe = f"ddprun-probe-{os.getpid()}"
     if sh("ip", "netns", "add", probe, check=False).returncode != 0:
         skip("this machine does not let root make network namespaces")
+    entered = sh("ip", "netns", "exec", probe, "true", check=False)
     sh("ip", "netns", "del", probe)
+    if entered.returncode != 0:  # a chroot, say: `ip netns exec` mounts /sys anew
+        skip(f"this machine does not let root enter network namespaces: {entered.stderr.strip()}")
