@@ -53,7 +53,8 @@ class Diagnosis(Case):
     def test_a_full_shared_memory(self):
         self.need_mounts()
         self.check(135, "bus error with a full /dev/shm: 1 MiB of 1 MiB are used", "--nproc-per-node", 2, "sh", "-c",
-                   f"[ $RANK = 1 ] && exec {BROKEN} shm; exec {BROKEN} hold-shm", before=self.small("/dev/shm"))
+                   f"[ $RANK = 0 ] && exec {BROKEN} hold-shm; until [ $(stat -f -c %a /dev/shm) = 0 ]; do :; done; "
+                   f"exec {BROKEN} shm", before=self.small("/dev/shm"))
 
     def test_a_small_shared_memory_that_is_free_again_when_the_worker_is_gone(self):
         self.need_mounts()
