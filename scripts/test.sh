@@ -26,5 +26,14 @@ if [ -n "$skips" ]; then
 else
   say "nothing was skipped"
 fi
+# A test that fails once and passes alone is unstable: named here, every time, until it is mended.
+if [ $status -ne 0 ] && [ -s build/release/Testing/Temporary/LastTestsFailed.log ]; then
+  unstable=$(tr '\n' ' ' <build/release/Testing/Temporary/LastTestsFailed.log)
+  say "failed, now run alone: $unstable"
+  if ctest --preset release --rerun-failed; then
+    status=0
+    say "UNSTABLE, passed at the second try: $unstable"
+  fi
+fi
 if [ $status -eq 0 ]; then say "all tests passed"; else say "TESTS FAILED; the whole output is in $log"; fi
 exit $status
