@@ -1,10 +1,8 @@
 #include "worker/data/read_file.h"
 
-#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/base/open_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -23,20 +21,14 @@ Error too_long(const std::string& path, std::size_t limit) {
 }
 
 Result<Bytes> read_plain(const std::string& path, std::size_t limit) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) {
-    const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kOs;
-    return Error(code, os_error("cannot open " + path, errno).message());
-  }
-  struct stat info = {};
-  if (::fstat(fd.get(), &info) != 0) return os_error("cannot stat " + path, errno);
-  if (!S_ISREG(info.st_mode)) return Error(ErrorCode::kConfig, fmt::format("{} is not a regular file", path));
-  const auto size = static_cast<std::size_t>(info.st_size);
+  const Result<OpenFile> file = open_regular_file(path);
+  if (!file) return file.error();
+  const std::size_t size = file->size;
   if (size > limit) return too_long(path, limit);
   Bytes bytes(size);
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t got = ::read(fd.get(), bytes.data() + done, size - done);
+    const ssize_t got = ::read(file->fd.get(), bytes.data() + done, size - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return os_error("cannot read " + path, errno);
     if (got == 0) break;

@@ -1,11 +1,8 @@
 #include "worker/runtime/checkpoint/mapped_file.h"
 
-#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/base/open_file.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <utility>
@@ -13,17 +10,11 @@
 namespace ddprun::runtime {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) {
-    const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kOs;
-    return Error(code, os_error("cannot open " + path, errno).message());
-  }
-  struct stat info = {};
-  if (::fstat(fd.get(), &info) != 0) return os_error("cannot stat " + path, errno);
-  if (!S_ISREG(info.st_mode)) return Error(ErrorCode::kConfig, fmt::format("{} is not a regular file", path));
-  const auto size = static_cast<std::size_t>(info.st_size);
+  const Result<OpenFile> file = open_regular_file(path);
+  if (!file) return file.error();
+  const std::size_t size = file->size;
   if (size == 0) return MappedFile(std::span<const std::byte>());
-  void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->fd.get(), 0);
   if (start == MAP_FAILED) return os_error("cannot map " + path, errno);
   return MappedFile(std::span(static_cast<const std::byte*>(start), size));
 }
