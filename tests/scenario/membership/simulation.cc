@@ -1,8 +1,9 @@
 #include "tests/scenario/membership/simulation.h"
 
-#include "rendezvous/base/check.h"
 #include "rendezvous/membership/job.h"
 #include "rendezvous/membership/member_core.h"
+#include "tests/scenario/membership/dice.h"
+#include "tests/scenario/membership/promises.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +12,7 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <queue>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -19,27 +20,6 @@ namespace ddprun::membership::testing {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Small, fast and the same everywhere (Steele et al., "Fast splittable pseudorandom number generators",
-/// 2014).
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ULL + 1) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return z ^ (z >> 31);
-  }
-  int below(int limit) { return static_cast<int>(next() % static_cast<std::uint64_t>(limit)); }
-  bool chance(int percent) { return below(100) < percent; }
-  Duration up_to(Duration limit) {
-    return Duration(static_cast<Duration::rep>(next() % static_cast<std::uint64_t>(limit.count() + 1)));
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 struct Host {
   std::string name;
@@ -51,7 +31,9 @@ struct Host {
   MemberId id;
   std::optional<MemberId> was;
   bool was_welcomed = false;
-  Duration clock_ahead{};               ///< its clock minus true time
+  bool is_leaving = false;              ///< it was told to stop
+  Duration clock_ahead{};               ///< how far its clock has jumped
+  int clock_permille = 1000;            ///< how fast it runs
   std::optional<Generation> running;    ///< generation of the workers that are alive
   std::optional<Generation> succeeded;  ///< generation in which its workers exited with 0
   int worker_life = 0;
@@ -61,39 +43,53 @@ struct Host {
 
 class Schedule {
  public:
-  Schedule(std::uint64_t seed, ScheduleStats& stats) : dice_(seed), stats_(stats) { set_the_stage(); }
+  Schedule(std::uint64_t seed, Defect defect, ScheduleStats& stats)
+      : dice_(seed), defect_(defect), stats_(stats) {
+    set_the_stage();
+  }
 
   std::string play() {
-    while (broken_.empty() && !events_.empty() && now_ < ends_at_) {
-      const Event event = events_.top();
-      events_.pop();
+    while (promises_->broken().empty() && !events_.empty() && now_ < ends_at_) {
+      std::pop_heap(events_.begin(), events_.end());
+      const Event event = events_.back();
+      events_.pop_back();
       now_ = std::max(now_, event.at);
-      event.act();
-      check_one_generation();
-      note_work();
+      const std::function<void()> act = std::move(acts_[event.act]);
+      free_acts_.push_back(event.act);
+      act();
     }
-    if (broken_.empty()) check_progress();
+    if (promises_->broken().empty()) check_progress();
+    stats_.hosts = static_cast<int>(hosts_.size());
     stats_.generations = static_cast<int>(job_->generation().value());
     stats_.ended = job_->state() == JobState::kEnded;
-    return broken_;
+    return promises_->broken();
   }
 
  private:
+  // Sorted by time, and what happens at one time as it was planned. Small, because there are millions.
   struct Event {
     TimePoint at;
-    std::uint64_t order;
-    std::function<void()> act;
+    std::uint32_t order;
+    std::uint32_t act;
     bool operator<(const Event& other) const {
       return std::pair(at, order) > std::pair(other.at, other.order);
     }
   };
 
   void in(Duration delay, std::function<void()> act) {
-    events_.push({now_ + delay, ++event_count_, std::move(act)});
+    if (free_acts_.empty()) {
+      free_acts_.push_back(static_cast<std::uint32_t>(acts_.size()));
+      acts_.emplace_back();
+    }
+    const std::uint32_t place = free_acts_.back();
+    free_acts_.pop_back();
+    acts_[place] = std::move(act);
+    events_.push_back({now_ + delay, ++event_count_, place});
+    std::push_heap(events_.begin(), events_.end());
   }
 
   void set_the_stage() {
-    const int hosts = dice_.chance(1) ? 20 + dice_.below(100) : 1 + dice_.below(6);
+    const int hosts = dice_.below(1000) < 3 ? 100 + dice_.below(300) : 1 + dice_.below(6);
     spec_.max_nodes = 1 + dice_.below(hosts);
     spec_.min_nodes = dice_.chance(40) ? spec_.max_nodes : 1 + dice_.below(spec_.max_nodes);
     spec_.max_restarts = dice_.below(4);
@@ -101,14 +97,9 @@ class Schedule {
     timing_.debounce = dice_.up_to(200ms);
     timing_.join_timeout = 3s;
     timing_.missed_heartbeats = 5;
+    promises_.emplace(spec_);
     job_.emplace(spec_, timing_, now_);
-    const bool pinned = dice_.chance(30);
-    hosts_.resize(static_cast<std::size_t>(hosts));
-    for (int i = 0; i < hosts; ++i) {
-      hosts_[index(i)].name = fmt::format("node{}", i);
-      if (pinned && i < spec_.max_nodes) pins_[i] = NodeRank(i);
-      in(dice_.up_to(300ms), [this, i] { boot(i); });
-    }
+    set_up_hosts(hosts);
     const int calm_percent = dice_.below(4) == 0 ? 100 : 30;
     drop_percent_ = dice_.chance(calm_percent) ? 0 : dice_.below(30);
     duplicate_percent_ = dice_.chance(50) ? 0 : dice_.below(30);
@@ -119,9 +110,30 @@ class Schedule {
     in(0ms, [this] { tick_job(); });
   }
 
+  void set_up_hosts(int hosts) {
+    const bool pinned = dice_.chance(30);
+    const bool clocks_drift = dice_.chance(30);
+    // Of many nodes each fails less often: else no big world would ever live.
+    failing_permille_ = std::max(1, 600 / (1 + hosts));
+    hosts_.resize(index(hosts));
+    for (int i = 0; i < hosts; ++i) {
+      hosts_[index(i)].name = fmt::format("node{}", i);
+      if (clocks_drift) hosts_[index(i)].clock_permille += dice_.below(41) - 20;
+      if (pinned && i < spec_.max_nodes) pins_[i] = NodeRank(i);
+      in(dice_.up_to(300ms), [this, i] { boot(i); });
+    }
+  }
+
+  [[nodiscard]] LocalWorldSize workers_of(int i) const {
+    return LocalWorldSize(has(Defect::kRanksMove) ? 1 : 1 + i % 3);
+  }
+  [[nodiscard]] int owner_of(MemberId id) const { return owners_.at(static_cast<std::size_t>(id.value())); }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  TimePoint clock_of(const Host& host) const { return now_ + host.clock_ahead; }
+  TimePoint clock_of(const Host& host) const {
+    return TimePoint{} + (now_ - TimePoint{}) / 1000 * host.clock_permille + host.clock_ahead;
+  }
   TimePoint job_clock() const { return now_ + job_clock_ahead_; }
+  [[nodiscard]] bool has(Defect defect) const { return defect_ == defect; }
 
   // ---- hosts
   // --------------------------------------------------------------------------------------------------------
@@ -131,16 +143,24 @@ class Schedule {
     if (host.is_up) return;
     host.is_up = true;
     host.left.reset();
+    host.is_leaving = false;
     ++host.incarnation;
     host.was.reset();
     host.wakes_at = TimePoint::max();
-    host.core.emplace(timing_, clock_of(host));
+    host.core.emplace(agents_timing(), clock_of(host));
     connect(i);
+  }
+
+  [[nodiscard]] Timing agents_timing() const {
+    Timing timing = timing_;
+    if (has(Defect::kLongLease)) timing.missed_heartbeats = 2 * timing_.missed_heartbeats;
+    return timing;
   }
 
   void connect(int i) {
     Host& host = hosts_[index(i)];
-    host.id = MemberId(++last_member_);
+    host.id = MemberId(owners_.size());
+    owners_.push_back(i);
     host.was_welcomed = false;
     knock(i, host.id);
     perform(i, host.core->connected(clock_of(host)));
@@ -150,8 +170,7 @@ class Schedule {
   void knock(int i, MemberId id) {
     Host& host = hosts_[index(i)];
     if (!host.is_up || host.id != id || host.was_welcomed || host.left) return;
-    NodeFacts facts{
-        .id = id, .host = host.name, .address = {}, .local_world_size = LocalWorldSize(1 + i % 3)};
+    NodeFacts facts{.id = id, .host = host.name, .address = {}, .local_world_size = workers_of(i)};
     if (const auto pin = pins_.find(i); pin != pins_.end()) facts.pinned = pin->second;
     facts.replaces = host.was;
     to_job(i, [this, facts] {
@@ -171,17 +190,19 @@ class Schedule {
     if (kernel_closes) {
       const MemberId id = host.id;
       to_job(
-          i, [this, id] { perform(job_->lost(id, Loss::kClosed, job_clock())); }, Delivery::kInOrder);
+          i, [this, id] { lose(id, Loss::kClosed); }, Delivery::kInOrder);
     }
   }
 
   void start_workers(int i, const Seat& seat) {
     Host& host = hosts_[index(i)];
-    if (host.running) broken_ = fmt::format("{} was told to start workers while workers ran", host.name);
+    if (host.running)
+      return promises_->broke(fmt::format("{} was told to start workers while workers ran", host.name));
     host.running = seat.generation;
+    promises_->workers_started(host.name, seat.generation, now_);
     const int life = ++host.worker_life;
     const int incarnation = host.incarnation;
-    if (dice_.chance(30)) {
+    if (dice_.below(1000) < failing_permille_) {
       in(dice_.up_to(800ms), [this, i, life, incarnation] { fail_workers(i, life, incarnation); });
     } else if (dice_.chance(50)) {
       in(200ms + dice_.up_to(1500ms), [this, i, life, incarnation] { succeed(i, life, incarnation); });
@@ -221,7 +242,8 @@ class Schedule {
     });
   }
 
-  static void end_workers(Host& host) {
+  void end_workers(Host& host) {
+    if (host.running) promises_->workers_ended(*host.running);
     host.running.reset();
     ++host.worker_life;
   }
@@ -231,7 +253,9 @@ class Schedule {
     if (!host.is_up || host.left) return;
     const TimePoint at = host.core->next_wake();
     if (at == TimePoint::max()) return;
-    const Duration delay = std::max<Duration>(Duration::zero(), at - clock_of(host));
+    const Duration ahead = at - clock_of(host);
+    const Duration delay =
+        ahead <= Duration::zero() ? Duration::zero() : Duration(ahead / host.clock_permille * 1000 + 1us);
     if (host.wakes_at > now_ && host.wakes_at <= now_ + delay) return;
     host.wakes_at = now_ + delay;
     const int incarnation = host.incarnation;
@@ -255,7 +279,11 @@ class Schedule {
     to_job(i, [this, id, status = send.status] { perform(job_->status(id, status, job_clock())); });
   }
   void act(int i, const StartWorkers& start) { start_workers(i, start.seat); }
-  void act(int i, const StopWorkers&) { stop_in(i, dice_.up_to(400ms)); }
+  void act(int i, const StopWorkers&) {
+    stop_in(i, dice_.up_to(400ms));
+    Host& host = hosts_[index(i)];
+    if (has(Defect::kSaysIdleTooEarly)) perform(i, host.core->workers_stopped(clock_of(host)));
+  }
   void act(int i, const KillWorkers&) {
     ++stats_.kills_by_lease;
     stop_in(i, dice_.up_to(kKillTime));
@@ -273,14 +301,14 @@ class Schedule {
   }
   void act(int i, const LeaveJob& leave) {
     Host& host = hosts_[index(i)];
-    if (host.running) broken_ = fmt::format("{} left the job while its workers ran", host.name);
+    if (host.running) promises_->broke(fmt::format("{} left the job while its workers ran", host.name));
     host.left = leave.end;
-    if (job_->state() == JobState::kEnded && leave.end != job_->end() && leave.end.exit_code < 128) {
-      broken_ = fmt::format("{} was told another end of the job", host.name);
+    if (job_->state() == JobState::kEnded && leave.end != job_->end() && !host.is_leaving) {
+      promises_->broke(fmt::format("{} was told another end of the job", host.name));
     }
     const MemberId id = host.id;
     to_job(
-        i, [this, id] { perform(job_->lost(id, Loss::kClosed, job_clock())); }, Delivery::kInOrder);
+        i, [this, id] { lose(id, Loss::kClosed); }, Delivery::kInOrder);
   }
 
   // ---- coordinator
@@ -288,6 +316,7 @@ class Schedule {
 
   void tick_job() {
     in(timing_.heartbeat / 4, [this] { tick_job(); });
+    note_work();
     if (now_ < job_pauses_until_) return;
     perform(job_->tick(job_clock()));
   }
@@ -296,16 +325,29 @@ class Schedule {
     for (const JobAction& action : actions) {
       std::visit([this](const auto& what) { act(what); }, action);
     }
+    promises_->all_seated();
+  }
+
+  void lose(MemberId id, Loss loss) {
+    if (has(Defect::kNoFence)) loss = Loss::kClosed;
+    perform(job_->lost(id, loss, job_clock()));
   }
 
   void act(const Note&) {}
-  void act(const BeginGeneration& begin) {
-    if (!seats_.empty()) previous_seats_ = std::move(seats_);
-    seats_.clear();
-    current_ = begin.generation;
-  }
-  void act(const SendOrder& send) {
-    if (send.order.seat) check_seat(send.to, *send.order.seat);
+  void act(const BeginGeneration& begin) { promises_->generation_began(begin.generation); }
+  void act(SendOrder send) {
+    if (send.order.seat) {
+      Seat& seat = *send.order.seat;
+      if (has(Defect::kRanksMove)) {
+        const int moved = (seat.node_rank.value() + static_cast<int>(seat.generation.value())) % seat.nodes;
+        seat.node_rank = NodeRank(moved);
+        seat.base_rank = Rank(moved);
+      }
+      if (has(Defect::kRanksTwice)) seat.node_rank = NodeRank(seat.node_rank.value() / 2);
+      promises_->seated(send.to, workers_of(owner_of(send.to)), seat);
+      const bool is_repeated = !told_.emplace(send.to, seat.generation).second;
+      if (has(Defect::kSeatToldOnce) && is_repeated) send.order.seat.reset();
+    }
     to_host(send.to, [this, id = send.to, order = send.order](int i) {
       Host& host = hosts_[index(i)];
       if (host.id != id || !host.core) return;
@@ -347,19 +389,18 @@ class Schedule {
   }
 
   void to_host(MemberId id, const std::function<void(int)>& deliver) {
-    const auto found =
-        std::find_if(hosts_.begin(), hosts_.end(), [&](const Host& host) { return host.id == id; });
+    const int i = owner_of(id);
+    const Host& host = hosts_[index(i)];
     ++stats_.messages;
-    if (found == hosts_.end() || !found->hears || is_lost()) {
+    if (host.id != id || !host.hears || is_lost()) {
       ++stats_.lost_messages;
       return;
     }
-    const int i = static_cast<int>(found - hosts_.begin());
     const int copies = dice_.chance(duplicate_percent_) ? 2 : 1;
     for (int copy = 0; copy < copies; ++copy) {
       in(dice_.up_to(max_delay_), [this, i, id, deliver] {
-        const Host& host = hosts_[index(i)];
-        if (host.is_up && host.id == id && !host.left) deliver(i);
+        const Host& there = hosts_[index(i)];
+        if (there.is_up && there.id == id && !there.left) deliver(i);
       });
     }
   }
@@ -393,6 +434,9 @@ class Schedule {
         return;
       case 8:
         return tell_to_leave(i);
+      case 9:
+        job_clock_ahead_ += dice_.up_to(700ms);
+        return;
     }
   }
 
@@ -412,8 +456,7 @@ class Schedule {
     Host& host = hosts_[index(i)];
     const MemberId id = host.id;
     if (!host.is_up || id == MemberId(0)) return;
-    if (dice_.chance(70))
-      in(dice_.up_to(5ms), [this, id] { perform(job_->lost(id, Loss::kReset, job_clock())); });
+    if (dice_.chance(70)) in(dice_.up_to(5ms), [this, id] { lose(id, Loss::kReset); });
     if (dice_.chance(70)) {
       in(dice_.up_to(5ms), [this, i, id] {
         Host& broken = hosts_[index(i)];
@@ -427,6 +470,7 @@ class Schedule {
   void tell_to_leave(int i) {
     Host& host = hosts_[index(i)];
     if (!host.is_up || !host.core || host.left) return;
+    host.is_leaving = true;
     perform(i, host.core->leave(SIGTERM, false, clock_of(host)));
     if (host.running) stop_in(i, dice_.up_to(400ms));
   }
@@ -444,49 +488,11 @@ class Schedule {
   // ---- promises
   // -----------------------------------------------------------------------------------------------------
 
-  void check_one_generation() {
-    std::optional<Generation> running;
-    for (const Host& host : hosts_) {
-      if (!host.running) continue;
-      if (running && *running != *host.running) {
-        broken_ = fmt::format("at {} ms workers of generations {} and {} ran side by side",
-                              (now_ - TimePoint{}) / 1ms, *running, *host.running);
-      }
-      running = host.running;
-    }
-  }
-
-  void check_seat(MemberId id, const Seat& seat) {
-    if (seat.generation != current_)
-      broken_ = fmt::format("a seat of generation {} in {}", seat.generation, current_);
-    if (const auto old = seats_.find(id); old != seats_.end()) {
-      if (old->second != seat) broken_ = "a seat changed within a generation";
-      return;
-    }
-    if (seat.nodes < spec_.min_nodes || seat.nodes > spec_.max_nodes) {
-      broken_ =
-          fmt::format("a world of {} nodes, not {} to {}", seat.nodes, spec_.min_nodes, spec_.max_nodes);
-    }
-    for (const auto& [other, held] : seats_) {
-      if (held.node_rank == seat.node_rank || held.base_rank == seat.base_rank)
-        broken_ = "two nodes with one rank";
-      if (held.world_size != seat.world_size) broken_ = "two world sizes in a generation";
-    }
-    if (seat.node_rank.value() < 0 || seat.node_rank.value() >= seat.nodes)
-      broken_ = "a node rank outside the world";
-    const auto before = previous_seats_.find(id);
-    if (before != previous_seats_.end() && before->second.generation.value() + 1 == seat.generation.value() &&
-        before->second.node_rank.value() < seat.nodes && before->second.node_rank != seat.node_rank) {
-      broken_ = fmt::format("a survivor of rank {} became rank {}", before->second.node_rank, seat.node_rank);
-    }
-    seats_.emplace(id, seat);
-  }
-
   void check_progress() {
     if (job_->state() == JobState::kEnded) {
       for (const Host& host : hosts_) {
         if (host.is_up && host.running)
-          broken_ = fmt::format("{} has workers after the end of the job", host.name);
+          promises_->broke(fmt::format("{} has workers after the end of the job", host.name));
       }
       return;
     }
@@ -494,15 +500,16 @@ class Schedule {
       int alive = 0;
       for (const Host& host : hosts_) alive += host.is_up && !host.left ? 1 : 0;
       if (alive >= spec_.min_nodes || job_->state() == JobState::kStopping) {
-        broken_ = fmt::format("no progress after healing: {} with {} nodes alive: {}",
-                              to_string(job_->state()), alive, job_->describe(job_clock()));
+        promises_->broke(fmt::format("no progress after healing: {} with {} nodes alive: {}",
+                                     to_string(job_->state()), alive, job_->describe(job_clock())));
       }
       return;
     }
     if (now_ - last_work_ > 2s) {
-      broken_ = fmt::format("generation {} runs, but no {} nodes have worked for {} ms", job_->generation(),
-                            spec_.min_nodes, (now_ - last_work_) / 1ms);
-      for (const Host& host : hosts_) broken_ += "\n  " + describe(host);
+      std::string sentence = fmt::format("generation {} runs, but no {} nodes have worked for {} ms",
+                                         job_->generation(), spec_.min_nodes, (now_ - last_work_) / 1ms);
+      for (const Host& host : hosts_) sentence += "\n  " + describe(host);
+      promises_->broke(sentence);
     }
   }
 
@@ -530,19 +537,21 @@ class Schedule {
   static constexpr Duration kHealingTime = 6s;
 
   Dice dice_;
+  Defect defect_;
   ScheduleStats& stats_;
+  std::optional<Promises> promises_;
   WorldSpec spec_;
   Timing timing_;
   std::optional<Job> job_;
   std::vector<Host> hosts_;
   std::map<int, NodeRank> pins_;
   std::map<MemberId, bool> known_;
-  std::map<MemberId, Seat> seats_;
-  std::map<MemberId, Seat> previous_seats_;
-  Generation current_;
-  std::priority_queue<Event> events_;
-  std::uint64_t event_count_ = 0;
-  std::uint64_t last_member_ = 0;
+  std::set<std::pair<MemberId, Generation>> told_;  ///< who was sent its seat
+  std::vector<int> owners_{0};                      ///< which host a member id belongs to
+  std::vector<Event> events_;                       ///< a heap
+  std::vector<std::function<void()>> acts_;         ///< what the events do
+  std::vector<std::uint32_t> free_acts_;            ///< places in acts_ that are free
+  std::uint32_t event_count_ = 0;
   TimePoint now_{};
   TimePoint job_pauses_until_{};
   TimePoint last_work_{};
@@ -551,11 +560,13 @@ class Schedule {
   int drop_percent_ = 0;
   int duplicate_percent_ = 0;
   Duration max_delay_{};
-  std::string broken_;
+  int failing_permille_ = 0;
 };
 
 }  // namespace
 
-std::string play_schedule(std::uint64_t seed, ScheduleStats& stats) { return Schedule(seed, stats).play(); }
+std::string play_schedule(std::uint64_t seed, ScheduleStats& stats, Defect defect) {
+  return Schedule(seed, defect, stats).play();
+}
 
 }  // namespace ddprun::membership::testing

@@ -7,6 +7,7 @@ namespace ddprun::membership::testing {
 
 /// What one schedule did, to see that the faults really happen.
 struct ScheduleStats {
+  int hosts = 0;
   int generations = 0;
   int messages = 0;
   int lost_messages = 0;
@@ -15,15 +16,26 @@ struct ScheduleStats {
   bool ended = false;
 };
 
-/// Plays one job of a few nodes (rarely hundreds) through a network that delays, drops, duplicates and
-/// reorders, with partitions, resets, crashes, power cuts, replacements, failing workers, pauses and clock
-/// jumps, all drawn from `seed`; then heals it and waits for progress.
+/// Breaks one rule of membership on purpose, to see that the simulation notices.
+enum class Defect {
+  kNone,
+  kLongLease,         ///< an agent that is not answered lets its workers run for longer than it is waited for
+  kNoFence,           ///< a broken connection counts as a dead node at once
+  kSaysIdleTooEarly,  ///< an agent says that no worker is alive while it is still stopping them
+  kRanksMove,         ///< survivors get other ranks
+  kRanksTwice,        ///< two nodes get one rank
+  kSeatToldOnce,      ///< a seat that was lost on the way is not told again
+};
+
+/// Plays one job of a few nodes, or of hundreds, through a network that delays, drops, duplicates and
+/// reorders, with partitions, resets, crashes, power cuts, replacements, failing workers, pauses, clocks that
+/// jump and drift, all drawn from `seed`; then heals it and waits for progress.
 ///
 /// Returns the broken promise in a sentence, or nothing. Promises:
-///   the workers that run at one moment belong to one generation; the seats of a generation are a bijection
-///   onto 0…n−1 with MIN ≤ n ≤ MAX and never change; a survivor keeps its rank where that rank exists; after
-///   healing the job runs or has ended within a bound; every node that is told the end of the job is told the
-///   same.
-std::string play_schedule(std::uint64_t seed, ScheduleStats& stats);
+///   the workers that run at one moment belong to one generation; the seats of a generation are one world of
+///   MIN to MAX nodes, ranks 0…n−1 each once, and never change; a survivor keeps its rank where that rank
+///   exists; after healing the job runs or has ended within a bound; every node that is told the end of the
+///   job is told the same.
+std::string play_schedule(std::uint64_t seed, ScheduleStats& stats, Defect defect = Defect::kNone);
 
 }  // namespace ddprun::membership::testing
