@@ -99,7 +99,8 @@ void Channel::write_next() {
                              self->to_send_.pop_front();
                              self->is_writing_ = false;
                              if (!self->to_send_.empty()) return self->write_next();
-                             if (self->closes_after_sending_) self->close();
+                             if (self->closes_after_sending_) return self->close();
+                             if (self->on_empty_) self->on_empty_();
                            });
 }
 
@@ -118,6 +119,7 @@ void Channel::close() {
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
     self->on_message_ = nullptr;
     self->on_closed_ = nullptr;
+    self->on_empty_ = nullptr;
   });
 }
 

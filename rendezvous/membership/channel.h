@@ -33,6 +33,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void close_after_sending();
   void close();
 
+  /// What was sent and is not with the kernel yet.
+  [[nodiscard]] std::size_t backlog_bytes() const { return bytes_to_send_; }
+  /// Called each time that has become nothing; never from inside `send`.
+  void set_on_empty(std::function<void()> on_empty) { on_empty_ = std::move(on_empty); }
+
   [[nodiscard]] boost::asio::ip::address remote_address() const { return remote_; }
 
  private:
@@ -53,6 +58,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool is_closed_ = false;
   OnMessage on_message_;
   OnClosed on_closed_;
+  std::function<void()> on_empty_;
 };
 
 /// An IPv4 address that came as an IPv6 one, as IPv4.

@@ -24,7 +24,8 @@ struct Peer {
   std::shared_ptr<Channel> channel;
   Hello hello;
   std::string nonce;  ///< ours, once it was challenged
-  bool is_member = false;
+  bool is_admitted = false;
+  bool is_member = false;  ///< admitted, and no `ddprun drain`
   TimePoint came_at{};
 };
 
@@ -71,6 +72,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   [[nodiscard]] const Job& job() const { return job_; }
   void end_for_all(const JobEnd& end) { perform(job_.end_for_all(end, now())); }
   [[nodiscard]] bool is_done() const { return job_.state() == JobState::kEnded && members_.empty(); }
+  void set_log_sink(LogSink sink) { log_sink_ = std::move(sink); }
   void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
 
  private:
@@ -127,12 +129,11 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
     if (const auto* status = std::get_if<Status>(&message); status != nullptr && peer.is_member) {
       return perform(job_.status(peer.hello.node.id, *status, now()));
     }
-    if (const auto* drain = std::get_if<DrainRequest>(&message); drain != nullptr && peer.hello.is_control) {
-      peer.channel->send(
-          Order{.text = drain->node ? fmt::format("node rank {} is being drained", drain->node->value())
-                                    : std::string("the job is being drained")});
-      return perform(job_.drain(drain->node, now()));
+    if (const auto* lines = std::get_if<LogLines>(&message); lines != nullptr && peer.is_member) {
+      if (log_sink_) log_sink_(number, name_of(peer.hello.node), *lines);
+      return;
     }
+    if (const auto* drain = std::get_if<DrainRequest>(&message)) return take_drain(number, peer, *drain);
     refuse(number, "a message that does not belong here");
   }
 
@@ -155,7 +156,20 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
                                name_of(peer.hello.node)));
   }
 
+  void take_drain(Number number, Peer& peer, const DrainRequest& drain) {
+    const bool is_welcomed_control = peer.hello.is_control && peer.is_admitted;
+    if (!peer.is_member && !is_welcomed_control) return refuse(number, "it asks before it was let in");
+    if (is_welcomed_control) {
+      if (const auto why_not = job_.why_not_drained(drain.node)) return refuse(number, *why_not);
+      peer.channel->send(Order{.text = drain.node
+                                           ? fmt::format("node rank {} is being drained", drain.node->value())
+                                           : std::string("the job is being drained")});
+    }
+    perform(job_.drain(drain.node, now()));
+  }
+
   void admit(Number number, Peer& peer) {
+    peer.is_admitted = true;
     peer.is_member = !peer.hello.is_control;
     peer.channel->send(Welcome{options_.timing});
     if (!peer.is_member) return;
@@ -237,7 +251,8 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
     for (const auto& [number, peer] : peers_) {
       if (!peer.is_member && now() - peer.came_at > kHandshakeTime) slow.push_back(number);
     }
-    for (const Number number : slow) refuse(number, "the handshake took longer than 10 s");
+    for (const Number number : slow)
+      refuse(number, fmt::format("the handshake took longer than {:.0f} s", to_seconds(kHandshakeTime)));
   }
 
   CoordinatorOptions options_;
@@ -249,6 +264,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   std::map<MemberId, Number> members_;
   Number connections_ = 0;
   std::function<void()> on_done_;
+  LogSink log_sink_;
   bool is_closed_ = false;
 };
 
@@ -265,6 +281,7 @@ Port Coordinator::port() const { return impl_->port(); }
 const Job& Coordinator::job() const { return impl_->job(); }
 bool Coordinator::is_done() const { return impl_->is_done(); }
 void Coordinator::set_on_done(std::function<void()> on_done) { impl_->set_on_done(std::move(on_done)); }
+void Coordinator::set_log_sink(LogSink sink) { impl_->set_log_sink(std::move(sink)); }
 void Coordinator::end_for_all(const JobEnd& end) { impl_->end_for_all(end); }
 void Coordinator::close() { impl_->close(); }
 

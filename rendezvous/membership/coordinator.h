@@ -3,14 +3,19 @@
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/membership/job.h"
+#include "rendezvous/membership/messages.h"
 
 #include <boost/asio/io_context.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace ddprun::membership {
+
+/// Takes what workers of a node have written: `number` tells connections apart, `node` is for people.
+using LogSink = std::function<void(std::uint64_t number, const std::string& node, const LogLines& lines)>;
 
 struct CoordinatorOptions {
   std::string host;  ///< address to listen on; empty: every address of this machine
@@ -41,6 +46,9 @@ class Coordinator {
   /// Called once, when the job has ended and every agent has left (or has been silent for too long). It may
   /// close this coordinator.
   void set_on_done(std::function<void()> on_done);
+
+  /// Where --log-funnel of the nodes ends; without one, nowhere.
+  void set_log_sink(LogSink sink);
 
   /// Ends the job on all nodes, as Job::end_for_all does.
   void end_for_all(const JobEnd& end);

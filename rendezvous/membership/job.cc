@@ -2,7 +2,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
-#include "rendezvous/membership/natural_order.h"
+#include "rendezvous/membership/roll_call.h"
 
 #include <fmt/format.h>
 
@@ -12,48 +12,6 @@
 
 namespace ddprun::membership {
 namespace {
-
-constexpr std::size_t kNamesInMessage = 8;
-constexpr std::size_t kRememberedExpulsions = 4096;
-constexpr Duration kQuietWait =
-    std::chrono::milliseconds(1500);  // nodes that come this soon are not worth a line
-
-std::string join_names(std::vector<std::string> names) {
-  const auto shown = static_cast<std::ptrdiff_t>(std::min(names.size(), kNamesInMessage));
-  std::partial_sort(names.begin(), names.begin() + shown, names.end(),
-                    [](const std::string& a, const std::string& b) { return natural_less(a, b); });
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kNamesInMessage; ++i) {
-    if (i > 0) text += ", ";
-    text += names[i];
-  }
-  if (names.size() > kNamesInMessage) text += fmt::format(" and {} more", names.size() - kNamesInMessage);
-  return text;
-}
-
-std::string signal_text(int signal) {
-  switch (signal) {
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGQUIT:
-      return "SIGQUIT";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    default:
-      return fmt::format("signal {}", signal);
-  }
-}
-
-JobEnd ended_by_signal(const std::string& node, int signal) {
-  return {.exit_code = exit_code::kSignalBase + signal,
-          .why = fmt::format("{} was told to stop by {}", node, signal_text(signal))};
-}
 
 bool is_same_but_sequence(Status a, const Status& b) {
   a.sequence = b.sequence;
@@ -113,8 +71,8 @@ JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
   JobActions out;
   const auto found = nodes_.find(from);
   if (found == nodes_.end()) {
-    const auto expelled = expelled_.find(from);
-    out.push_back(Expel{from, expelled == expelled_.end() ? "this node has not joined" : expelled->second});
+    const std::string* expelled = losses_.why_expelled(from);
+    out.push_back(Expel{from, expelled == nullptr ? "this node has not joined" : *expelled});
     return out;
   }
   Node& node = found->second;
@@ -138,7 +96,7 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   if (found == nodes_.end()) return out;
   const Node& node = found->second;
   if (loss == Loss::kReset && node.seat && !is_quiet(node)) {
-    fence_ = std::max(fence_, node.last_heard + timing_.liveness());
+    losses_.fence(node.last_heard + timing_.liveness());
   }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
   advance(now, out);
@@ -157,8 +115,7 @@ JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
   };
   const auto found = std::find_if(nodes_.begin(), nodes_.end(), is_meant);
   if (state_ == JobState::kEnded || found == nodes_.end()) return out;
-  found->second.last.leaving_signal = SIGTERM;
-  take_leave(found->second, now, out);
+  if (!found->second.is_leaving()) take_leave(found->second, SIGTERM, now, out);
   advance(now, out);
   return out;
 }
@@ -187,7 +144,7 @@ JobActions Job::tick(TimePoint now) {
   for (const auto& [id, silence] : silent) {
     const std::string why = fmt::format("it was silent for {:.2f} s", to_seconds(silence));
     drop(id, why, now, out);
-    out.push_back(Expel{id, expelled_[id]});
+    out.push_back(Expel{id, *losses_.why_expelled(id)});
   }
   advance(now, out);
   return out;
@@ -195,7 +152,9 @@ JobActions Job::tick(TimePoint now) {
 
 TimePoint Job::next_wake(TimePoint now) const {
   TimePoint wake = now + timing_.heartbeat / 4;
-  if (state_ == JobState::kStopping && fence_ > now) wake = std::min(wake, fence_);
+  if (state_ == JobState::kStopping && losses_.fenced_until() > now) {
+    wake = std::min(wake, losses_.fenced_until());
+  }
   if (state_ == JobState::kGathering) {
     wake = std::min(wake, decide_round(spec_, timing_, view(), now).decide_again_at);
   }
@@ -213,33 +172,32 @@ void Job::absorb_pause(TimePoint now) {
   if (gap <= timing_.heartbeat / 2) return;
   const Duration pause = gap - timing_.heartbeat / 4;
   for (auto& [id, node] : nodes_) node.last_heard += pause;
-  if (fence_ != TimePoint::min()) fence_ += pause;
+  losses_.shift(pause);
   opened_at_ += pause;
 }
 
 void Job::take_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
   node.last = status;
-  if (status.leaving_signal != 0 && !node.is_leaving) take_leave(node, now, out);
+  if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
   if (!node.seat || status.generation != generation_ || state_ != JobState::kRunning) return;
   if (status.failure) {
     first_failure_ = status.failure;
     first_failure_->node_rank = node.seat->node_rank;
     begin_stop(fmt::format("{} on {}", status.failure->what, name_of(node)), now, out);
   } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
-    lost_.push_back(
-        {fmt::format("{} was cut off and stopped its workers", name_of(node)), node.seat->node_rank});
-    begin_stop(lost_.back().what, now, out);
+    const std::string what = fmt::format("{} was cut off and stopped its workers", name_of(node));
+    losses_.add_cut_off({what, node.seat->node_rank});
+    begin_stop(what, now, out);
   } else if (everyone_succeeded()) {
     finish(JobEnd{.restarts_used = restarts_used_}, now, out);
   }
 }
 
-void Job::take_leave(Node& node, TimePoint now, JobActions& out) {
-  node.is_leaving = true;
-  const int signal = node.last.leaving_signal;
-  const JobEnd end = ended_by_signal(name_of(node), signal);
+void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
+  node.leaving_signal = signal;
+  const JobEnd end = ended_by_leaving(node);
   int staying = 0;
-  for (const auto& [id, other] : nodes_) staying += other.is_leaving ? 0 : 1;
+  for (const auto& [id, other] : nodes_) staying += other.is_leaving() ? 0 : 1;
   const bool is_needed = node.last.leaving_ends_job || signal == SIGINT ||
                          (node.seat && (!spec_.is_elastic() || staying < spec_.min_nodes));
   if (state_ == JobState::kEnded) return;
@@ -261,9 +219,8 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   const Node node = std::move(found->second);
   nodes_.erase(found);
   const std::string what = fmt::format("{} was lost: {}", name_of(node), why);
-  if (expelled_.size() >= kRememberedExpulsions) expelled_.erase(expelled_.begin());
-  expelled_[who] = fmt::format("{}; start ddprun there again to join the next generation", what);
-  if (state_ == JobState::kEnded || node.is_leaving) return;
+  losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
+  if (state_ == JobState::kEnded || node.is_leaving()) return;
   out.push_back(Note{what});
   if (!node.seat || is_quiet(node)) return;
 
@@ -274,8 +231,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
     if (everyone_succeeded()) finish(JobEnd{.restarts_used = restarts_used_}, now, out);
     return;
   }
-  holes_.push_back({what, node.seat->node_rank});
-  if (!failed_before) lost_.push_back({what, node.seat->node_rank});
+  losses_.add_gone({what, node.seat->node_rank}, !failed_before);
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
 }
 
@@ -298,7 +254,8 @@ void Job::send_to_all(TimePoint now, JobActions& out) const {
 void Job::advance(TimePoint now, JobActions& out) {
   if (state_ == JobState::kStopping) {
     const auto is_done = [&](const auto& entry) { return !entry.second.seat || is_quiet(entry.second); };
-    if (now >= fence_ && std::all_of(nodes_.begin(), nodes_.end(), is_done)) conclude(now, out);
+    if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done))
+      conclude(now, out);
   }
   if (state_ == JobState::kGathering) gather(now, out);
   if (state_ == JobState::kRunning) check_growth(now, out);
@@ -315,9 +272,9 @@ void Job::conclude(TimePoint now, JobActions& out) {
   for (auto& [id, node] : nodes_) {
     node.previous = node.seat ? std::optional(node.seat->node_rank) : node.previous;
     node.seat.reset();
-    if (node.is_leaving) out.push_back(SendOrder{id, order_for(node, now)});
+    if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
   }
-  const auto lost = std::exchange(lost_, {});
+  const std::vector<LostNode> lost = losses_.take();
   const auto failure = std::exchange(first_failure_, std::nullopt);
   if (ending_) {
     finish(*ending_, now, out);
@@ -367,7 +324,7 @@ void Job::gather(TimePoint now, JobActions& out) {
 void Job::open_generation(const std::string& reason, TimePoint now, JobActions& out) {
   std::vector<Candidate> candidates;
   for (auto& [id, node] : nodes_) {
-    if (!node.is_leaving) candidates.push_back({node.facts, node.previous, node.arrival});
+    if (!node.is_leaving()) candidates.push_back({node.facts, node.previous, node.arrival});
     node.previous.reset();
   }
   generation_ = Generation(generation_.value() + 1);
@@ -375,8 +332,7 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
   const std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
   state_ = JobState::kRunning;
-  fence_ = TimePoint::min();
-  holes_.clear();
+  losses_.begin_generation();
   seated_gone_after_success_ = 0;
   out.push_back(
       Note{fmt::format("generation {} begins: {}; {} workers", generation_, reason, seats[0].world_size)});
@@ -391,7 +347,7 @@ void Job::check_growth(TimePoint now, JobActions& out) {
   for (const auto& [id, node] : nodes_) {
     if (node.seat && node.last.phase == Phase::kSucceeded) return;
     if (node.seat) ++seated;
-    if (!node.seat && !node.is_leaving) waiting.push_back(membership::name_of(node.facts));
+    if (!node.seat && !node.is_leaving()) waiting.push_back(membership::name_of(node.facts));
   }
   if (waiting.empty() || seated >= spec_.max_nodes) return;
   const int more = std::min(static_cast<int>(waiting.size()), spec_.max_nodes - seated);
@@ -412,12 +368,6 @@ void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
 // ---- questions
 // ------------------------------------------------------------------------------------------------------
 
-// With its rank where it has one: two agents of one host are two nodes.
-std::string Job::name_of(const Node& node) {
-  if (!node.seat) return membership::name_of(node.facts);
-  return fmt::format("node {} ({}, {})", node.seat->node_rank, node.facts.host, node.facts.address);
-}
-
 bool Job::is_quiet(const Node& node) const {
   return node.last.phase == Phase::kIdle && node.last.generation == generation_;
 }
@@ -429,98 +379,14 @@ bool Job::everyone_succeeded() const {
     ++seated;
     if (node.last.generation != generation_ || node.last.phase != Phase::kSucceeded) return false;
   }
-  return seated > 0 && lost_.empty();
-}
-
-Order Job::order_for(const Node& node, TimePoint now) const {
-  Order order{.acknowledged = node.last.sequence, .generation = generation_};
-  if (state_ == JobState::kEnded) {
-    order.kind = OrderKind::kEnd;
-    order.end = end_;
-  } else if (node.is_leaving && (!node.seat || is_quiet(node)) && !ending_) {
-    order.kind = OrderKind::kEnd;
-    order.end = ended_by_signal(name_of(node), node.last.leaving_signal);
-  } else if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) {
-    order.kind = OrderKind::kStop;
-    order.text = stop_why_;
-  } else if (state_ == JobState::kRunning && node.seat) {
-    order.kind = OrderKind::kRun;
-    const bool has_begun = node.last.generation == generation_;
-    if (!has_begun) order.seat = node.seat;
-  } else if (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait) {
-    order.text =
-        state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", description_) : description_;
-  }
-  return order;
-}
-
-std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) const {
-  if (state_ == JobState::kEnded) return fmt::format("job {} has ended", spec_.run_id);
-  if (nodes_.contains(facts.id)) return std::string("this agent has joined already");
-  if (const auto found = expelled_.find(facts.id); found != expelled_.end()) return found->second;
-  if (!facts.pinned) return std::nullopt;
-  if (facts.pinned->value() < 0 || facts.pinned->value() >= spec_.max_nodes) {
-    return fmt::format(
-        "{} asks for node rank {}, but the ranks of at most {} nodes are 0 to {}; check --node-rank and "
-        "--nnodes",
-        membership::name_of(facts), facts.pinned->value(), spec_.max_nodes, spec_.max_nodes - 1);
-  }
-  for (const auto& [id, other] : nodes_) {
-    const bool holds_it =
-        other.facts.pinned == facts.pinned || (other.seat && other.seat->node_rank == *facts.pinned);
-    if (!holds_it || other.is_leaving || now - other.last_heard >= 2 * timing_.heartbeat) continue;
-    return fmt::format("node rank {} of {} is taken by {}; give every node its own --node-rank",
-                       facts.pinned->value(), membership::name_of(facts), name_of(other));
-  }
-  return std::nullopt;
+  return seated > 0 && losses_.empty();
 }
 
 RoundView Job::view() const {
   RoundView view{
       .is_first = generation_.value() == 0, .opened_at = opened_at_, .last_arrival = last_arrival_};
-  for (const auto& [id, node] : nodes_) view.ready += node.is_leaving ? 0 : 1;
+  for (const auto& [id, node] : nodes_) view.ready += node.is_leaving() ? 0 : 1;
   return view;
-}
-
-std::string Job::describe(TimePoint now) const {
-  std::vector<std::string> here;
-  std::vector<std::string> stopping;
-  for (const auto& [id, node] : nodes_) {
-    if (node.is_leaving) continue;
-    here.push_back(name_of(node));
-    if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) stopping.push_back(name_of(node));
-  }
-  const std::string wanted = spec_.is_elastic() ? fmt::format("{} to {}", spec_.min_nodes, spec_.max_nodes)
-                                                : fmt::format("{}", spec_.max_nodes);
-  std::string text = fmt::format("{} of {} nodes are here: {}", here.size(), wanted, join_names(here));
-  if (const std::string absent = missing(); !absent.empty()) text += fmt::format("; missing: {}", absent);
-  if (!stopping.empty()) text += fmt::format("; still stopping their workers: {}", join_names(stopping));
-  if (state_ == JobState::kStopping && fence_ > now) {
-    text += fmt::format("; {:.1f} s until the workers of a lost node are certain to be gone",
-                        to_seconds(fence_ - now));
-  }
-  return text;
-}
-
-std::string Job::missing() const {
-  if (state_ == JobState::kRunning || static_cast<int>(nodes_.size()) >= spec_.max_nodes) return {};
-  std::vector<std::string> names;
-  bool everyone_is_pinned = !nodes_.empty();
-  std::vector<bool> is_here(static_cast<std::size_t>(spec_.max_nodes));
-  for (const auto& [id, node] : nodes_) {
-    if (!node.facts.pinned) {
-      everyone_is_pinned = false;
-    } else {
-      is_here[static_cast<std::size_t>(node.facts.pinned->value())] = true;
-    }
-  }
-  for (const LostNode& hole : holes_) names.push_back(fmt::format("node rank {} ({})", hole.rank, hole.what));
-  if (names.empty() && everyone_is_pinned) {
-    for (std::size_t rank = 0; rank < is_here.size(); ++rank) {
-      if (!is_here[rank]) names.push_back(fmt::format("node rank {}", rank));
-    }
-  }
-  return join_names(std::move(names));
 }
 
 }  // namespace ddprun::membership

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/membership/losses.h"
 #include "rendezvous/membership/ranks.h"
 #include "rendezvous/membership/round.h"
 #include "rendezvous/membership/timing.h"
@@ -67,6 +68,8 @@ class Job {
   /// Ends the generation so that every node checkpoints, then the job (no node named) or that node's part in
   /// it.
   JobActions drain(std::optional<NodeRank> node, TimePoint now);
+  /// Why that cannot be done; nullopt: it can.
+  [[nodiscard]] std::optional<std::string> why_not_drained(std::optional<NodeRank> node) const;
   /// Ends the job on all nodes: at once while nodes gather, else when every worker is gone.
   JobActions end_for_all(const JobEnd& end, TimePoint now);
   /// To be called at `next_wake()`, or oftener.
@@ -87,17 +90,16 @@ class Job {
     Status last;
     std::optional<Seat> seat;  ///< in generation_
     std::optional<NodeRank> previous;
-    bool is_leaving = false;
-  };
-  struct LostNode {
-    std::string what;  ///< "node b (10.0.0.2) was lost: …"
-    NodeRank rank;
+    int leaving_signal = 0;  ///< not 0: it was told to stop, by this signal or as if by it
+
+    [[nodiscard]] bool is_leaving() const { return leaving_signal != 0; }
   };
 
   [[nodiscard]] static std::string name_of(const Node& node);
+  [[nodiscard]] static JobEnd ended_by_leaving(const Node& node);
   void absorb_pause(TimePoint now);
   void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
-  void take_leave(Node& node, TimePoint now, JobActions& out);
+  void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
   void send_to_all(TimePoint now, JobActions& out) const;
   void begin_stop(const std::string& why, TimePoint now, JobActions& out);
@@ -114,7 +116,7 @@ class Job {
   [[nodiscard]] bool everyone_succeeded() const;
   [[nodiscard]] std::optional<std::string> refuse(const NodeFacts& node, TimePoint now) const;
   [[nodiscard]] RoundView view() const;
-  [[nodiscard]] std::string missing() const;
+  [[nodiscard]] std::vector<std::string> missing() const;
 
   WorldSpec spec_;
   Timing timing_;
@@ -125,11 +127,8 @@ class Job {
   TimePoint opened_at_;
   TimePoint last_arrival_;
   TimePoint last_event_;
-  TimePoint fence_ = TimePoint::min();  ///< until when workers of nodes lost by a broken connection may run
   std::string stop_why_;
-  std::map<MemberId, std::string> expelled_;  ///< why each is no longer listened to
-  std::vector<LostNode> lost_;                ///< of this generation
-  std::vector<LostNode> holes_;               ///< lost and not replaced yet
+  Losses losses_;
   std::optional<NodeFailure> first_failure_;
   std::optional<JobEnd> ending_;  ///< decided, takes effect when all is quiet
   int seated_gone_after_success_ = 0;

@@ -1,9 +1,9 @@
 #include "rendezvous/membership/member.h"
 
-#include "rendezvous/base/exit_codes.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/connector.h"
+#include "rendezvous/membership/log_funnel.h"
 #include "rendezvous/membership/member_core.h"
 
 #include <boost/asio/post.hpp>
@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <random>
 #include <utility>
@@ -21,6 +22,7 @@ namespace {
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kHandshakeTime = std::chrono::milliseconds(2500);
+constexpr std::size_t kLinesWindow = 128 * 1024;
 constexpr Duration kSaySomethingAfter = std::chrono::milliseconds(1200);
 
 MemberId draw_id() {
@@ -48,6 +50,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   void start() { seek(Deadline::after(now(), options_.join_timeout)); }
 
   void close() {
+    pump_lines(std::numeric_limits<std::size_t>::max());
     listener_ = nullptr;
     timer_.cancel();
     core_timer_.cancel();
@@ -70,10 +73,37 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
     if (core_ && core_->has_workers()) return;  // cut off: it ends when they are gone
     end_for_signal();
   }
+  void send_lines(bool is_stderr, std::string_view block) {
+    funnel_.push(is_stderr, block);
+    pump_lines(kLinesWindow);
+  }
+  bool drain() {
+    if (!is_joined_) return false;
+    channel_->send(DrainRequest{});
+    return true;
+  }
 
  private:
   static TimePoint now() { return std::chrono::steady_clock::now(); }
   [[nodiscard]] std::string endpoint() const { return endpoint_text(options_.host, options_.port); }
+
+  // ---- lines for its console
+  // ------------------------------------------------------------------------------------------------
+
+  // Little at a time, so that a status never waits behind much output.
+  void pump_lines(std::size_t window) {
+    while (is_joined_ && channel_ && channel_->backlog_bytes() < window) {
+      const std::optional<LogLines> lines = funnel_.take();
+      if (!lines) return;
+      channel_->send(*lines);
+    }
+  }
+
+  void give_lines_back() {
+    while (const std::optional<LogLines> lines = funnel_.take()) {
+      tell([lines = *lines](Listener& listener) { listener.on_lines_back(lines); });
+    }
+  }
 
   // ---- finding the coordinator
   // --------------------------------------------------------------------------------------------
@@ -189,6 +219,10 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   void take_welcome(const Welcome& welcome) {
     timer_.cancel();
     is_joined_ = true;
+    channel_->set_on_empty([weak = weak_from_this(), id = node_.id] {
+      const auto self = weak.lock();
+      if (self && self->listener_ != nullptr && self->node_.id == id) self->pump_lines(kLinesWindow);
+    });
     if (!core_) core_.emplace(welcome.timing, now());
     perform(core_->connected(now()));
     if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, false, now()));
@@ -241,6 +275,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
     tell([text = show.text](Listener& listener) { listener.on_waiting(text); });
   }
   void act(const LeaveJob& leave) {
+    pump_lines(std::numeric_limits<std::size_t>::max());
     leave_channel();
     end(leave.end);
   }
@@ -283,6 +318,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   }
 
   void end(const JobEnd& end) {
+    give_lines_back();
     tell([this, end](Listener& listener) {
       close();
       listener.on_end(end);
@@ -290,12 +326,13 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   }
 
   void end_for_signal() {
-    end({.exit_code = exit_code::kSignalBase + leaving_signal_,
+    end({.exit_code = exit_code_of_leaving(leaving_signal_),
          .why = fmt::format("node {} was told to stop by signal {}", options_.node.host, leaving_signal_)});
   }
 
   void fail(const Error& error) {
     if (leaving_signal_ != 0) return end_for_signal();
+    give_lines_back();
     tell([this, error](Listener& listener) {
       close();
       listener.on_failed(error);
@@ -314,6 +351,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   NodeFacts node_;
   std::optional<MemberId> replaces_;
   std::string nonce_;
+  LogFunnel funnel_;
   bool is_joined_ = false;
   int leaving_signal_ = 0;
   Deadline deadline_ = Deadline::never();
@@ -336,6 +374,8 @@ void Member::workers_failed(const NodeFailure& failure) { impl_->workers_failed(
 void Member::workers_succeeded() { impl_->workers_succeeded(); }
 void Member::workers_stopped() { impl_->workers_stopped(); }
 void Member::leave(int signal, bool ends_job) { impl_->leave(signal, ends_job); }
+void Member::send_lines(bool is_stderr, std::string_view block) { impl_->send_lines(is_stderr, block); }
+bool Member::drain() { return impl_->drain(); }
 void Member::close() { impl_->close(); }
 
 }  // namespace ddprun::membership

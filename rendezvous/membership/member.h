@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/membership/messages.h"
 #include "rendezvous/membership/types.h"
 
 #include <boost/asio/io_context.hpp>
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::membership {
@@ -33,6 +35,8 @@ class Listener {
   virtual void on_stop(const std::string& reason) = 0;
   /// Kill the workers at once, then call `Member::workers_stopped`: the others may go on without this node.
   virtual void on_kill(const std::string& reason) = 0;
+  /// Lines given to `send_lines` that will not reach the coordinator any more. Before the last call.
+  virtual void on_lines_back(const LogLines& lines) { static_cast<void>(lines); }
   /// The job is over; no worker of this node is alive. The last call.
   virtual void on_end(const JobEnd& end) = 0;
   /// This node cannot be part of the job: refused, no coordinator found, or it is lost for good. No worker of
@@ -74,6 +78,10 @@ class Member {
   /// This node was told to stop by `signal`; the caller stops its workers by itself. `ends_job`: the others
   /// cannot go on without it.
   void leave(int signal, bool ends_job);
+  /// Asks the coordinator to drain the whole job. False: there is none now.
+  bool drain();
+  /// Workers' output for the coordinator's console. Never blocks; see LogFunnel.
+  void send_lines(bool is_stderr, std::string_view block);
 
   void close();
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
 
 namespace ddprun::membership {
@@ -18,8 +19,16 @@ Json to_json(const std::optional<Id>& id) {
   return id ? Json(id->value()) : Json(nullptr);
 }
 
+/// Text for people, in a bounded number of bytes: control characters would be six bytes each in JSON.
+std::string shown(std::string text, std::size_t longest) {
+  if (text.size() > longest) text.erase(0, text.size() - longest);
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t' && c != '\r') || c == '\x7f'; }, ' ');
+  return text;
+}
+
 Json to_json(const NodeFailure& failure) {
-  const std::size_t tail = std::min(failure.stderr_tail.size(), kMaxTailBytes);
   return {{"rank", failure.rank.value()},
           {"local_rank", failure.local_rank.value()},
           {"node_rank", failure.node_rank.value()},
@@ -28,7 +37,9 @@ Json to_json(const NodeFailure& failure) {
           {"exit_code", failure.exit_code},
           {"what", failure.what},
           {"error_file", failure.error_file},
-          {"stderr_tail", failure.stderr_tail.substr(failure.stderr_tail.size() - tail)},
+          {"error_message", shown(failure.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
+          {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
+          {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
           {"do_not_restart", failure.do_not_restart}};
 }
 
@@ -75,6 +86,11 @@ Json body(const Welcome& welcome) {
 }
 Json body(const Refused& refused) {
   return {{"type", "refused"}, {"reason", refused.reason}, {"may_return", refused.may_return}};
+}
+Json body(const LogLines& lines) {
+  Json json{{"type", "log"}, {"err", lines.is_stderr}, {"text", lines.text}};
+  if (lines.dropped_before != 0) json["dropped"] = lines.dropped_before;
+  return json;
 }
 Json body(const DrainRequest& request) { return {{"type", "drain"}, {"node", to_json(request.node)}}; }
 Json body(const Status& status) {
@@ -177,6 +193,8 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
                       .exit_code = fields.number<int>("exit_code", 0, 255),
                       .what = fields.text("what"),
                       .error_file = fields.text("error_file"),
+                      .error_message = fields.text("error_message"),
+                      .error_stack = fields.text("error_stack"),
                       .stderr_tail = fields.text("stderr_tail"),
                       .do_not_restart = fields.flag("do_not_restart")};
   outer.take_problem(fields);
@@ -270,6 +288,12 @@ Order parse_order(Fields& fields) {
   return order;
 }
 
+LogLines parse_log(Fields& fields) {
+  LogLines lines{.is_stderr = fields.flag("err"), .text = fields.text("text")};
+  if (fields.has("dropped")) lines.dropped_before = fields.number<std::uint64_t>("dropped");
+  return lines;
+}
+
 Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "hello") return parse_hello(fields);
   if (type == "challenge") return Challenge{fields.text("nonce"), fields.text("proof")};
@@ -277,6 +301,7 @@ Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "welcome") return parse_welcome(fields);
   if (type == "refused") return Refused{fields.text("reason"), fields.flag("may_return")};
   if (type == "drain") return DrainRequest{fields.optional_id<NodeRank>("node")};
+  if (type == "log") return parse_log(fields);
   if (type == "status") return parse_status(fields);
   if (type == "order") return parse_order(fields);
   fields.wrong("type", "a known one");

@@ -22,8 +22,12 @@ inline constexpr std::string_view kGreeting = "DDPR";
 inline constexpr int kProtocolVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 inline constexpr std::size_t kMaxFrameBytes = 64 * 1024;
-/// Of a worker's last words; the rest of a frame is small.
+/// Of a worker's last words, and of the error it wrote down; the rest of a frame is small.
 inline constexpr std::size_t kMaxTailBytes = 8 * 1024;
+inline constexpr std::size_t kMaxErrorBytes = 1024;
+inline constexpr std::size_t kMaxStackBytes = 3 * 1024;
+/// Of output in one message. JSON writes a byte as six at most.
+inline constexpr std::size_t kMaxLogBytes = 8 * 1024;
 
 /// The agent's first frame.
 struct Hello {
@@ -58,12 +62,21 @@ struct Refused {
   bool may_return = false;  ///< as a new member, once its workers are gone
 };
 
-/// `ddprun drain`: the whole job, or one node's part in it.
+/// What workers of the sender have written, for the coordinator's console. Bytes that are not UTF-8 come as
+/// U+FFFD.
+struct LogLines {
+  bool is_stderr = false;
+  std::string text;                  ///< whole lines, but for one that is too long or the last of a stream
+  std::uint64_t dropped_before = 0;  ///< lines that are missing before `text`: they came too fast
+};
+
+/// `ddprun drain`, and an agent that was asked to by it: the whole job, or one node's part in it.
 struct DrainRequest {
   std::optional<NodeRank> node;
 };
 
-using Message = std::variant<Hello, Challenge, Proof, Welcome, Refused, DrainRequest, Status, Order>;
+using Message =
+    std::variant<Hello, Challenge, Proof, Welcome, Refused, DrainRequest, LogLines, Status, Order>;
 
 /// A whole frame.
 std::string encode(const Message& message);

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace ddprun::membership {
 
@@ -42,6 +43,10 @@ class Rendezvous {
                                                   Logger& logger);
 
   [[nodiscard]] Member& member() { return *member_; }
+  /// Where --log-funnel of the other nodes ends; of no effect where the coordinator runs elsewhere.
+  void set_log_sink(LogSink sink) {
+    if (coordinator_) coordinator_->set_log_sink(std::move(sink));
+  }
   [[nodiscard]] bool has_coordinator() const { return coordinator_ != nullptr; }
   /// Ends this node's part; none of its workers is alive. Where the coordinator is here, the job ends for all
   /// as `end` says (unless it has ended already), and the coordinator goes on until the other agents have

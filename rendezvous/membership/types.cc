@@ -1,6 +1,10 @@
 #include "rendezvous/membership/types.h"
 
+#include "rendezvous/base/exit_codes.h"
+
 #include <fmt/format.h>
+
+#include <csignal>
 
 namespace ddprun::membership {
 
@@ -30,6 +34,10 @@ std::string_view to_string(OrderKind kind) {
       return "end";
   }
   return "unknown";
+}
+
+int exit_code_of_leaving(int signal) {
+  return signal == SIGTERM ? exit_code::kTempFail : exit_code::kSignalBase + signal;
 }
 
 std::string name_of(const NodeFacts& node) {

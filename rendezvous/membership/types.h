@@ -56,14 +56,20 @@ struct NodeFailure {
   NodeRank node_rank;
   std::string host;
   int pid = 0;
-  int exit_code = 1;        ///< the job's, if this is the root cause
-  std::string what;         ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  std::string error_file;   ///< its path on that host; empty: none was written
-  std::string stderr_tail;  ///< last lines, as bytes
+  int exit_code = 1;          ///< the job's, if this is the root cause
+  std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  std::string error_file;     ///< its path on that host; empty: none was written
+  std::string error_message;  ///< what that file says: "ValueError: loss is nan"
+  std::string error_stack;
+  std::string stderr_tail;  ///< last lines
   bool do_not_restart = false;
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };
+
+/// The exit code of a node that was told to stop by `signal`, and of a job that ends because of it: SIGTERM
+/// is how nodes are preempted, so it says "requeue me" (75); else 128 + signal.
+int exit_code_of_leaving(int signal);
 
 /// How the job ended, in the same words on every node.
 struct JobEnd {

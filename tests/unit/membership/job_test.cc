@@ -278,15 +278,17 @@ TEST_CASE("a node told to stop leaves an elastic job, the rest go on") {
   CHECK(story.last('b').text == "node 0 (a, 10.0.0.1) was told to stop by SIGTERM and leaves; 1 stay");
   story.tell('a', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
   story.tell('b', Phase::kIdle);
-  CHECK(story.last('a').end->exit_code == 143);
+  CHECK(story.last('a').end->exit_code == 75);
   CHECK(story.last('b').seat->nodes == 1);
 }
 
-TEST_CASE("a node told to stop ends a job of fixed size everywhere, with the signal's code") {
+TEST_CASE(
+    "a node told to stop by SIGTERM ends a job of fixed size everywhere, with the code that says: requeue "
+    "me") {
   Story story = running(fixed(2), "ab");
   story.tell('b', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
   story.tell('a', Phase::kIdle);
-  CHECK(story.last('a').end->exit_code == 143);
+  CHECK(story.last('a').end->exit_code == 75);
   CHECK(story.last('a').end->why == "node 1 (b, 10.0.0.2) was told to stop by SIGTERM");
 }
 
@@ -296,6 +298,30 @@ TEST_CASE("drain ends the job with the code that says: requeue me") {
   story.tell('a', Phase::kIdle);
   story.tell('b', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 75);
+}
+
+TEST_CASE("SIGINT ends a job with its own code, and not with a request to run again") {
+  Story story = running(elastic(1, 2), "ab");
+  story.tell('b', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGINT});
+  story.tell('a', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 130);
+}
+
+TEST_CASE("a node drained by command leaves an elastic job, and the rest go on") {
+  Story story = running(elastic(1, 2), "ab");
+  CHECK_FALSE(story.job.why_not_drained(NodeRank(1)));
+  static_cast<void>(story.job.drain(NodeRank(1), story.now));
+  story.tell('b', Phase::kIdle);
+  story.tell('a', Phase::kIdle);
+  CHECK(story.last('b').end->exit_code == 75);
+  CHECK(story.last('a').kind == OrderKind::kRun);
+  CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("a node that is not there cannot be drained, and those that are there are named") {
+  const Story story = running(fixed(2), "ab");
+  CHECK(story.job.why_not_drained(NodeRank(7)) ==
+        "no node of rank 7 runs in job none; running node ranks: 0, 1");
 }
 
 }  // namespace ddprun::membership

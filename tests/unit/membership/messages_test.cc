@@ -59,6 +59,27 @@ TEST_CASE("an order arrives as it was sent, with seat and end") {
   CHECK(there_and_back(order) == order);
 }
 
+TEST_CASE("the longest message of lines, in the worst bytes, fits into a frame") {
+  const std::string frame = encode(LogLines{.text = std::string(kMaxLogBytes, '\x01')});
+  CHECK(frame.size() <= kFrameHeaderBytes + kMaxFrameBytes);
+}
+
+TEST_CASE("lines travel with what is missing before them") {
+  const LogLines lines = there_and_back(LogLines{.is_stderr = true, .text = "a\nb\n", .dropped_before = 7});
+  CHECK(lines.is_stderr);
+  CHECK(lines.text == "a\nb\n");
+  CHECK(lines.dropped_before == 7);
+}
+
+TEST_CASE("the longest report of a failure fits into a frame, and keeps the end of stderr") {
+  const std::string worst(100'000, '\x01');
+  Status status{
+      .failure = NodeFailure{
+          .exit_code = 1, .error_message = worst, .error_stack = worst, .stderr_tail = worst + "the end"}};
+  CHECK(encode(status).size() <= kFrameHeaderBytes + kMaxFrameBytes);
+  CHECK_THAT(there_and_back(status).failure->stderr_tail, Catch::Matchers::EndsWith("the end"));
+}
+
 TEST_CASE("last words of any bytes and length fit into a message") {
   Status status{.failure = NodeFailure{.exit_code = 1, .stderr_tail = std::string(100'000, '\xff')}};
   CHECK(encode(status).size() < kMaxFrameBytes);

@@ -1,0 +1,140 @@
+#include "rendezvous/membership/job.h"
+#include "rendezvous/membership/roll_call.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <utility>
+
+// What a job tells its nodes, and people.
+
+namespace ddprun::membership {
+namespace {
+
+constexpr Duration kQuietWait =
+    std::chrono::milliseconds(1500);  // nodes that come this soon are not worth a line
+
+std::string signal_text(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGQUIT:
+      return "SIGQUIT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    default:
+      return fmt::format("signal {}", signal);
+  }
+}
+
+}  // namespace
+
+// With its rank where it has one: two agents of one host are two nodes.
+std::string Job::name_of(const Node& node) {
+  if (!node.seat) return membership::name_of(node.facts);
+  return fmt::format("node {} ({}, {})", node.seat->node_rank, node.facts.host, node.facts.address);
+}
+
+JobEnd Job::ended_by_leaving(const Node& node) {
+  return {.exit_code = exit_code_of_leaving(node.leaving_signal),
+          .why = fmt::format("{} was told to stop by {}", name_of(node), signal_text(node.leaving_signal))};
+}
+
+Order Job::order_for(const Node& node, TimePoint now) const {
+  Order order{.acknowledged = node.last.sequence, .generation = generation_};
+  if (state_ == JobState::kEnded) {
+    order.kind = OrderKind::kEnd;
+    order.end = end_;
+  } else if (node.is_leaving() && (!node.seat || is_quiet(node)) && !ending_) {
+    order.kind = OrderKind::kEnd;
+    order.end = ended_by_leaving(node);
+  } else if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) {
+    order.kind = OrderKind::kStop;
+    order.text = stop_why_;
+  } else if (state_ == JobState::kRunning && node.seat) {
+    order.kind = OrderKind::kRun;
+    const bool has_begun = node.last.generation == generation_;
+    if (!has_begun) order.seat = node.seat;
+  } else if (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait) {
+    order.text =
+        state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", description_) : description_;
+  }
+  return order;
+}
+
+std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) const {
+  if (state_ == JobState::kEnded) return fmt::format("job {} has ended", spec_.run_id);
+  if (nodes_.contains(facts.id)) return std::string("this agent has joined already");
+  if (const std::string* why = losses_.why_expelled(facts.id)) return *why;
+  if (!facts.pinned) return std::nullopt;
+  if (facts.pinned->value() < 0 || facts.pinned->value() >= spec_.max_nodes) {
+    return fmt::format(
+        "{} asks for node rank {}, but the ranks of at most {} nodes are 0 to {}; check --node-rank and "
+        "--nnodes",
+        membership::name_of(facts), facts.pinned->value(), spec_.max_nodes, spec_.max_nodes - 1);
+  }
+  for (const auto& [id, other] : nodes_) {
+    const bool holds_it =
+        other.facts.pinned == facts.pinned || (other.seat && other.seat->node_rank == *facts.pinned);
+    if (!holds_it || other.is_leaving() || now - other.last_heard >= 2 * timing_.heartbeat) continue;
+    return fmt::format("node rank {} of {} is taken by {}; give every node its own --node-rank",
+                       facts.pinned->value(), membership::name_of(facts), name_of(other));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Job::why_not_drained(std::optional<NodeRank> rank) const {
+  if (state_ == JobState::kEnded) return fmt::format("job {} has ended", spec_.run_id);
+  if (!rank) return std::nullopt;
+  std::string ranks;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.seat) continue;
+    if (node.seat->node_rank == *rank) return std::nullopt;
+    ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", node.seat->node_rank);
+  }
+  return fmt::format("no node of rank {} runs in job {}; running node ranks: {}", *rank, spec_.run_id,
+                     ranks.empty() ? "none" : ranks);
+}
+
+std::string Job::describe(TimePoint now) const {
+  RollCall roll{.min_nodes = spec_.min_nodes, .max_nodes = spec_.max_nodes, .missing = missing()};
+  for (const auto& [id, node] : nodes_) {
+    if (node.is_leaving()) continue;
+    roll.here.push_back(name_of(node));
+    if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) roll.stopping.push_back(name_of(node));
+  }
+  if (state_ == JobState::kStopping && losses_.fenced_until() > now)
+    roll.fence = losses_.fenced_until() - now;
+  return to_sentence(std::move(roll));
+}
+
+std::vector<std::string> Job::missing() const {
+  std::vector<std::string> names;
+  if (state_ == JobState::kRunning || static_cast<int>(nodes_.size()) >= spec_.max_nodes) return names;
+  bool everyone_is_pinned = !nodes_.empty();
+  std::vector<bool> is_here(static_cast<std::size_t>(spec_.max_nodes));
+  for (const auto& [id, node] : nodes_) {
+    if (!node.facts.pinned) {
+      everyone_is_pinned = false;
+    } else {
+      is_here[static_cast<std::size_t>(node.facts.pinned->value())] = true;
+    }
+  }
+  for (const LostNode& hole : losses_.holes()) {
+    names.push_back(fmt::format("node rank {} ({})", hole.rank, hole.what));
+  }
+  if (names.empty() && everyone_is_pinned) {
+    for (std::size_t rank = 0; rank < is_here.size(); ++rank) {
+      if (!is_here[rank]) names.push_back(fmt::format("node rank {}", rank));
+    }
+  }
+  return names;
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,57 @@
+#include "rendezvous/membership/log_funnel.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::membership {
+namespace {
+
+std::uint64_t count_lines(std::string_view block) {
+  const auto ends = static_cast<std::uint64_t>(std::count(block.begin(), block.end(), '\n'));
+  return block.empty() || block.back() == '\n' ? ends : ends + 1;
+}
+
+/// The longest beginning of `block` that fits into a message, up to a line's end where there is one.
+std::string_view first_piece(std::string_view block) {
+  if (block.size() <= kMaxLogBytes) return block;
+  const std::size_t newline = block.rfind('\n', kMaxLogBytes - 1);
+  return block.substr(0, newline == std::string_view::npos ? kMaxLogBytes : newline + 1);
+}
+
+}  // namespace
+
+void LogFunnel::push(bool is_stderr, std::string_view block) {
+  if (bytes_ + block.size() > kCapacityBytes) {
+    dropped_ += count_lines(block);
+    return;
+  }
+  bytes_ += block.size();
+  while (!block.empty()) {
+    const std::string_view piece = first_piece(block);
+    append(is_stderr, piece);
+    block.remove_prefix(piece.size());
+  }
+}
+
+void LogFunnel::append(bool is_stderr, std::string_view piece) {
+  const bool fits = !waiting_.empty() && waiting_.back().is_stderr == is_stderr && dropped_ == 0 &&
+                    waiting_.back().text.size() + piece.size() <= kMaxLogBytes;
+  if (fits) {
+    waiting_.back().text += piece;
+  } else {
+    waiting_.push_back({is_stderr, std::string(piece), std::exchange(dropped_, 0)});
+  }
+}
+
+std::optional<LogLines> LogFunnel::take() {
+  if (waiting_.empty()) {
+    if (dropped_ == 0) return std::nullopt;
+    return LogLines{.is_stderr = true, .text = {}, .dropped_before = std::exchange(dropped_, 0)};
+  }
+  LogLines next = std::move(waiting_.front());
+  waiting_.pop_front();
+  bytes_ -= next.text.size();
+  return next;
+}
+
+}  // namespace ddprun::membership

@@ -1,0 +1,43 @@
+#include "rendezvous/membership/losses.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::membership {
+namespace {
+
+constexpr std::size_t kRememberedExpulsions = 4096;
+
+}  // namespace
+
+void Losses::add_cut_off(LostNode node) { lost_.push_back(std::move(node)); }
+
+void Losses::add_gone(LostNode node, bool is_cause) {
+  if (is_cause) lost_.push_back(node);
+  holes_.push_back(std::move(node));
+}
+
+void Losses::fence(TimePoint until) { fence_ = std::max(fence_, until); }
+
+void Losses::expel(MemberId who, std::string why) {
+  if (expelled_.size() >= kRememberedExpulsions) expelled_.erase(expelled_.begin());
+  expelled_[who] = std::move(why);
+}
+
+void Losses::shift(Duration pause) {
+  if (fence_ != TimePoint::min()) fence_ += pause;
+}
+
+void Losses::begin_generation() {
+  fence_ = TimePoint::min();
+  holes_.clear();
+}
+
+std::vector<LostNode> Losses::take() { return std::exchange(lost_, {}); }
+
+const std::string* Losses::why_expelled(MemberId who) const {
+  const auto found = expelled_.find(who);
+  return found == expelled_.end() ? nullptr : &found->second;
+}
+
+}  // namespace ddprun::membership

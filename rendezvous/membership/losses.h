@@ -1,0 +1,51 @@
+#pragma once
+
+#include "rendezvous/membership/types.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+/// A node that is no longer there.
+struct LostNode {
+  std::string what;  ///< "node b (10.0.0.2) was lost: it was silent for 5.00 s"
+  NodeRank rank;
+};
+
+/// What a job remembers of the nodes it has lost: which of them stopped the generation, whose seats are still
+/// empty, until when workers nobody hears of may still run, and why each is no longer listened to. Pure.
+class Losses {
+ public:
+  /// A node that cannot go on stopped the generation; it is still there.
+  void add_cut_off(LostNode node);
+  /// A seated node whose workers ran is gone. `is_cause`: its loss explains the end of the generation, and is
+  /// not explained by a worker of it that had failed before.
+  void add_gone(LostNode node, bool is_cause);
+  /// Workers of a node that was lost by a broken connection may run until `until`.
+  void fence(TimePoint until);
+  /// From now on this member is told `why` and nothing else.
+  void expel(MemberId who, std::string why);
+  /// Time in which nobody could be heard does not count.
+  void shift(Duration pause);
+  /// Everybody has a seat again.
+  void begin_generation();
+
+  /// The losses of the generation that has ended, in the order they were noticed; forgets them.
+  std::vector<LostNode> take();
+
+  [[nodiscard]] bool empty() const { return lost_.empty(); }
+  [[nodiscard]] const std::vector<LostNode>& holes() const { return holes_; }
+  [[nodiscard]] TimePoint fenced_until() const { return fence_; }
+  /// nullptr: it is not expelled.
+  [[nodiscard]] const std::string* why_expelled(MemberId who) const;
+
+ private:
+  std::vector<LostNode> lost_;
+  std::vector<LostNode> holes_;
+  TimePoint fence_ = TimePoint::min();
+  std::map<MemberId, std::string> expelled_;
+};
+
+}  // namespace ddprun::membership

@@ -1,0 +1,75 @@
+#include "rendezvous/membership/log_funnel.h"
+
+#include "tests/support/catch.h"
+
+#include <string>
+
+using namespace ddprun::membership;
+
+namespace {
+
+std::string all_text(LogFunnel& funnel) {
+  std::string text;
+  while (const auto lines = funnel.take()) text += lines->text;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("lines of one stream travel together, in order, and streams apart") {
+  LogFunnel funnel;
+  funnel.push(false, "one\n");
+  funnel.push(false, "two\n");
+  funnel.push(true, "oh\n");
+  CHECK(funnel.take()->text == "one\ntwo\n");
+  const auto error = funnel.take();
+  CHECK(error->is_stderr);
+  CHECK(error->text == "oh\n");
+  CHECK_FALSE(funnel.take().has_value());
+}
+
+TEST_CASE("a long block is cut at line ends") {
+  LogFunnel funnel;
+  const std::string line(100, 'x');
+  std::string block;
+  for (int i = 0; i < 300; ++i) block += line + "\n";
+  funnel.push(false, block);
+  const auto first = funnel.take();
+  CHECK(first->text.size() <= kMaxLogBytes);
+  CHECK(first->text.back() == '\n');
+  CHECK(first->text + all_text(funnel) == block);
+}
+
+TEST_CASE("a line longer than a message goes in pieces, and nothing of it is lost") {
+  LogFunnel funnel;
+  const std::string line = std::string(3 * kMaxLogBytes, 'x') + "\n";
+  funnel.push(false, line);
+  CHECK(all_text(funnel) == line);
+}
+
+TEST_CASE("what does not fit is dropped, and counted where it is missing") {
+  LogFunnel funnel;
+  const std::string block = std::string(LogFunnel::kCapacityBytes - 1, 'x') + "\n";
+  funnel.push(false, block);
+  funnel.push(false, "lost\nlost, too\n");
+  CHECK(funnel.take()->dropped_before == 0);
+  funnel.push(false, "kept\n");
+  std::uint64_t dropped = 0;
+  std::string last;
+  while (const auto lines = funnel.take()) {
+    dropped += lines->dropped_before;
+    last = lines->text;
+  }
+  CHECK(dropped == 2);
+  CHECK(last == "kept\n");
+}
+
+TEST_CASE("lines dropped at the very end are counted, too") {
+  LogFunnel funnel;
+  funnel.push(true, std::string(LogFunnel::kCapacityBytes, 'x'));
+  funnel.push(true, "lost without an end");
+  while (!funnel.empty()) {
+    const auto lines = funnel.take();
+    if (funnel.empty()) CHECK(lines->dropped_before == 1);
+  }
+}
