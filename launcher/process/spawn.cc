@@ -231,6 +231,7 @@ Result<SpawnedProcess> spawn(const SpawnRequest& request) {
       request.cgroup_fd < 0 ? clone_sharing_memory(task) : clone_into_cgroup(task, request.cgroup_fd);
   if (!process || task.error_number == 0) return process;
   reap(process->pid);
+  for (const int guard : task.guard_fds) tell_guard(guard, {GuardMessage::Kind::kSessionEnded, process->pid});
   const std::string& program = request.argv.front();
   if (task.stage == Stage::kExec) return explain_exec_failure(program, task.error_number, read_head(program));
   return os_error(fmt::format("cannot start {}: {}", program, to_string(task.stage)), task.error_number);

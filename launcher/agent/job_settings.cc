@@ -1,0 +1,40 @@
+#include "launcher/agent/job_settings.h"
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <utility>
+
+namespace ddprun::launcher {
+
+SupervisorOptions supervisor_options(const Plan& plan) {
+  SupervisorOptions options;
+  options.local_world_size = plan.local_world_size;
+  options.grace = plan.options.shutdown_timeout;
+  if (plan.options.job_timeout) options.job_timeout = *plan.options.job_timeout;
+  options.joins_after_failure = plan.options.max_nodes > 1;
+  options.restarts.max_restarts = plan.options.max_restarts;
+  if (plan.options.max_restarts_window) options.restarts.window = *plan.options.max_restarts_window;
+  options.restarts.no_restart_exit_codes = plan.options.no_restart_exit_codes;
+  return options;
+}
+
+OutputOptions output_options(const Plan& plan) {
+  std::vector<std::string> spools{plan.host.temporary_directory};
+  if (!plan.log_root.empty()) spools.insert(spools.begin(), plan.log_root);
+  return {.spool_directories = std::move(spools),
+          .stdout_filters = plan.options.duplicate_stdout_filters,
+          .stderr_filters = plan.options.duplicate_stderr_filters,
+          .fold_lines = plan.options.fold_lines,
+          .give_stdin_a_terminal = plan.options.stdin_local_rank || plan.options.debug_rank};
+}
+
+std::vector<int> agent_signals(const Plan& plan) {
+  std::vector<int> signals = plan.signals_to_handle;
+  for (const int signal : {SIGCHLD, SIGWINCH, SIGUSR1, SIGUSR2}) {
+    if (std::find(signals.begin(), signals.end(), signal) == signals.end()) signals.push_back(signal);
+  }
+  return signals;
+}
+
+}  // namespace ddprun::launcher

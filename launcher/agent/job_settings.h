@@ -1,0 +1,18 @@
+#pragma once
+
+#include "launcher/agent/supervisor.h"
+#include "launcher/plan.h"
+#include "launcher/process/output.h"
+
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What a plan means for each part of the agent. Pure.
+SupervisorOptions supervisor_options(const Plan& plan);
+OutputOptions output_options(const Plan& plan);
+
+/// The signals the agent takes over: those that end the job, and those it needs or passes on.
+std::vector<int> agent_signals(const Plan& plan);
+
+}  // namespace ddprun::launcher

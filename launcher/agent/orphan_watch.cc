@@ -1,0 +1,75 @@
+#include "launcher/agent/orphan_watch.h"
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <utility>
+
+namespace ddprun::launcher {
+
+Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context& io,
+                                                        const std::string& job_tag, JobOutput& output,
+                                                        Logger& logger) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::unique_ptr<OrphanWatch> watch(new OrphanWatch(io, output, logger));
+  watch->cgroup_ = JobCgroup::create(job_tag);
+  watch->marks_.tag = job_tag;
+  if (watch->cgroup_) watch->marks_.cgroup = watch->cgroup_->path();
+  Result<GuardPair> guards = GuardPair::start(watch->marks_);
+  if (!guards) return guards.error();
+  watch->guards_.emplace(std::move(*guards));
+  return watch;
+}
+
+void OrphanWatch::mark(SpawnRequest& request) const {
+  request.guard_fds = guards_->sockets();
+  if (cgroup_) request.cgroup_fd = cgroup_->fd();
+}
+
+void OrphanWatch::worker_ended(pid_t pid) {
+  marks_.sessions.erase(pid);
+  guards_->session_ended(pid);
+  // Posted: the exit comes first.
+  if (reap_again_) boost::asio::post(io_, [this] { reap(); });
+}
+
+void OrphanWatch::reap() {
+  reap_again_ = false;
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
+    const pid_t pid = info.si_pid;
+    if (marks_.sessions.contains(pid)) {
+      reap_again_ = true;
+      break;
+    }
+    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
+    if (guards_->has(pid)) replace_guard(pid);
+  }
+  leftovers_.children_changed();
+}
+
+void OrphanWatch::replace_guard(pid_t pid) {
+  if (Result<void> replaced = guards_->replace(pid, marks_); !replaced) {
+    output_.say(fmt::format("a guard process was killed and {}; the other one still watches",
+                            replaced.error().message()));
+  } else {
+    logger_.info("guard process {} was killed; another has taken its place", pid);
+  }
+}
+
+void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) {
+  const std::array<pid_t, GuardPair::kCount> guards = guards_->pids();
+  std::set<pid_t> spared = marks_.sessions;
+  spared.insert(guards.begin(), guards.end());
+  if (cgroup_ && mode == SweepMode::kKillAtOnce) kill_cgroup(cgroup_->path());
+  leftovers_.start(mode, std::move(spared), [this, done = std::move(on_done)](Leftovers leftovers) mutable {
+    boost::asio::post(
+        io_, [done = std::move(done), found = std::move(leftovers)]() mutable { done(std::move(found)); });
+  });
+}
+
+}  // namespace ddprun::launcher

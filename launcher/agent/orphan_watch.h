@@ -1,0 +1,63 @@
+#pragma once
+
+#include "launcher/process/guard.h"
+#include "launcher/process/job_cgroup.h"
+#include "launcher/process/job_sweep.h"
+#include "launcher/process/leftovers.h"
+#include "launcher/process/output.h"
+#include "launcher/process/spawn.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+
+#include <boost/asio/io_context.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace ddprun::launcher {
+
+/// Sees to it that nothing of the job outlives it: marks every worker so that its family can be found, keeps
+/// two guards for the day the launcher is killed, reaps the orphans that become ours, and ends what the
+/// workers of a generation left behind.
+///
+/// Threads  none: the io_context's one thread. Workers are not reaped here: each one's exit is told by its
+///          own pidfd, in order, for the order tells cause from consequence.
+class OrphanWatch {
+ public:
+  /// Makes this process a subreaper and starts the guards: before any descriptor is open that they should
+  /// not hold, and before the first worker. Errors kOs. `output` and `logger` outlive it.
+  static Result<std::unique_ptr<OrphanWatch>> start(boost::asio::io_context& io, const std::string& job_tag,
+                                                    JobOutput& output, Logger& logger);
+
+  /// Adds what a worker and its family will be found by.
+  void mark(SpawnRequest& request) const;
+  void worker_started(pid_t pid) { marks_.sessions.insert(pid); }
+  /// The worker was reaped.
+  void worker_ended(pid_t pid);
+
+  /// SIGCHLD came: reaps what is not a worker, and replaces a guard that was killed.
+  void reap();
+
+  /// Ends what the workers left behind; those that have not ended themselves are spared, given up as stuck.
+  /// `on_done` is never called from within.
+  void sweep(SweepMode mode, std::function<void(Leftovers)> on_done);
+
+ private:
+  OrphanWatch(boost::asio::io_context& io, JobOutput& output, Logger& logger)
+      : io_(io), output_(output), logger_(logger), leftovers_(io) {}
+  void replace_guard(pid_t pid);
+
+  boost::asio::io_context& io_;
+  JobOutput& output_;
+  Logger& logger_;
+  std::optional<JobCgroup> cgroup_;
+  JobMarks marks_;  // its sessions are those of the workers that have not been reaped
+  std::optional<GuardPair> guards_;
+  LeftoverSweep leftovers_;
+  bool reap_again_ = false;
+};
+
+}  // namespace ddprun::launcher

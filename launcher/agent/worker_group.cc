@@ -1,0 +1,151 @@
+#include "launcher/agent/worker_group.h"
+
+#include "launcher/process/process_table.h"
+#include "launcher/process/spawn.h"
+
+#include <boost/asio/post.hpp>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr int kSpawnsPerTurn = 16;
+
+}  // namespace
+
+void WorkerGroup::start(const RoundInfo& round, std::vector<WorkerSpec> specs) {
+  round_ = round;
+  workers_.clear();
+  workers_.reserve(specs.size());
+  for (WorkerSpec& spec : specs) {
+    auto worker = std::make_unique<Worker>();
+    worker->outcome.rank = spec.rank;
+    worker->outcome.local_rank = spec.local_rank;
+    worker->outcome.error_file = spec.error_file;
+    worker->spec = std::move(spec);
+    workers_.push_back(std::move(worker));
+  }
+  next_to_spawn_ = 0;
+  spawn_some();
+}
+
+void WorkerGroup::spawn_some() {
+  for (int turn = 0; turn < kSpawnsPerTurn; ++turn) {
+    if (!parts_.listener.goes_on_spawning() || next_to_spawn_ == workers_.size()) return;
+    if (!spawn_one(*workers_[next_to_spawn_++])) return;
+  }
+  boost::asio::post(parts_.io, [this] { spawn_some(); });
+}
+
+bool WorkerGroup::spawn_one(Worker& worker) {
+  Result<SpawnedProcess> process = spawn_process(worker);
+  if (!process) {
+    parts_.listener.spawn_failed(worker.spec.local_rank, process.error());
+    return false;
+  }
+  worker.outcome.pid = process->pid;
+  worker.outcome.stdout_path = worker.streams->stdout_path();
+  worker.outcome.stderr_path = worker.streams->stderr_path();
+  parts_.orphans.worker_started(process->pid);
+  worker.child = std::make_unique<ChildProcess>(parts_.io, std::move(*process));
+  worker.child->async_wait([this, &worker](ExitStatus status) { on_exit(worker, status); });
+  parts_.observer.worker_spawned(round_, worker.outcome);
+  parts_.listener.worker_spawned(worker.spec.local_rank, worker.outcome.pid);
+  return true;
+}
+
+Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
+  // Made here and not for all at once: the disk works while the worker before this one starts.
+  if (!worker.spec.log_dir.empty()) {
+    if (Result<void> made = make_directories(worker.spec.log_dir); !made) {
+      parts_.output.say(made.error().message());
+    }
+  }
+  Result<std::unique_ptr<WorkerStreams>> streams = parts_.output.open_streams(worker.spec);
+  if (!streams) return streams.error();
+  worker.streams = std::move(*streams);
+  SpawnRequest request;
+  request.argv = worker.spec.argv;
+  request.environment = worker.spec.environment;
+  request.cpus = worker.spec.cpus;
+  request.stdin_fd = worker.streams->stdin_fd();
+  request.stdout_fd = worker.streams->stdout_fd();
+  request.stderr_fd = worker.streams->stderr_fd();
+  request.stdin_is_terminal = worker.streams->stdin_is_terminal();
+  request.open_files = parts_.open_files;
+  parts_.orphans.mark(request);
+  worker.outcome.started_at = std::chrono::steady_clock::now();
+  worker.outcome.started_wall = std::chrono::system_clock::now();
+  Result<SpawnedProcess> process = spawn(request);
+  worker.streams->spawned();
+  return process;
+}
+
+void WorkerGroup::on_exit(Worker& worker, ExitStatus status) {
+  worker.outcome.ended_at = std::chrono::steady_clock::now();
+  worker.outcome.ended_wall = std::chrono::system_clock::now();
+  worker.outcome.status = status;
+  parts_.orphans.worker_ended(worker.outcome.pid);
+  parts_.listener.worker_exited(worker.spec.local_rank, status);
+  worker.streams->drain();
+  parts_.observer.worker_exited(round_, worker.outcome);
+}
+
+void WorkerGroup::signal_groups(const std::vector<LocalRank>& workers, int signal) {
+  for (const LocalRank local_rank : workers) worker(local_rank).child->signal_group(signal);
+}
+
+void WorkerGroup::signal_each(int signal) {
+  for (const auto& worker : workers_) {
+    if (worker->child) worker->child->signal(signal);
+  }
+}
+
+const WorkerOutcome& WorkerGroup::name_stuck(LocalRank local_rank) {
+  WorkerOutcome& stuck = worker(local_rank).outcome;
+  stuck.stuck_in = describe_stuck(stuck.pid);
+  return stuck;
+}
+
+WorkerOutcome WorkerGroup::look_at(LocalRank local_rank) {
+  Worker& seen = worker(local_rank);
+  if (seen.streams) {
+    seen.streams->drain();
+    seen.outcome.stderr_tail = seen.streams->stderr_tail();
+  }
+  return seen.outcome;
+}
+
+void WorkerGroup::drain() {
+  for (const auto& worker : workers_) {
+    if (worker->streams) worker->streams->drain();
+  }
+}
+
+std::vector<WorkerOutcome> WorkerGroup::close(const std::vector<SupervisedWorker>& seen) {
+  std::vector<WorkerOutcome> outcomes;
+  outcomes.reserve(workers_.size());
+  for (const auto& worker : workers_) {
+    const SupervisedWorker& judged = seen[static_cast<std::size_t>(worker->spec.local_rank.value())];
+    worker->outcome.verdict = judged.verdict;
+    worker->outcome.spawn_error = judged.spawn_error;
+    worker->outcome.stopped_with = judged.stopped_with;
+    if (worker->streams) {
+      worker->streams->finish();
+      worker->outcome.stderr_tail = worker->streams->stderr_tail();
+    }
+    outcomes.push_back(worker->outcome);
+  }
+  return outcomes;
+}
+
+void WorkerGroup::remove_empty_directories() {
+  for (const auto& worker : workers_) {
+    if (!worker->spec.log_dir.empty()) ::rmdir(worker->spec.log_dir.c_str());
+  }
+}
+
+}  // namespace ddprun::launcher
