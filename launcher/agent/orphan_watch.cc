@@ -1,5 +1,7 @@
 #include "launcher/agent/orphan_watch.h"
 
+#include "launcher/process/limit_tag.h"
+
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -17,6 +19,10 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
   std::unique_ptr<OrphanWatch> watch(new OrphanWatch(io, output, logger));
   watch->cgroup_ = JobCgroup::create(job_tag);
   watch->marks_.tag = job_tag;
+  rlimit locks{};
+  ::getrlimit(RLIMIT_LOCKS, &locks);
+  watch->lock_limit_ = tag_limit(job_tag, locks);
+  if (watch->lock_limit_) watch->marks_.lock_limit = watch->lock_limit_->rlim_cur;
   if (watch->cgroup_) watch->marks_.cgroup = watch->cgroup_->path();
   Result<GuardPair> guards = GuardPair::start(watch->marks_);
   if (!guards) return guards.error();
@@ -26,6 +32,7 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
 
 void OrphanWatch::mark(SpawnRequest& request) const {
   request.guard_fds = guards_->sockets();
+  request.lock_limit = lock_limit_;
   if (cgroup_) request.cgroup_fd = cgroup_->fd();
 }
 

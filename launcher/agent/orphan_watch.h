@@ -54,6 +54,7 @@ class OrphanWatch {
   JobOutput& output_;
   Logger& logger_;
   std::optional<JobCgroup> cgroup_;
+  std::optional<rlimit> lock_limit_;
   JobMarks marks_;  // its sessions are those of the workers that have not been reaped
   std::optional<GuardPair> guards_;
   LeftoverSweep leftovers_;

@@ -16,8 +16,8 @@ namespace ddprun::launcher {
 /// the out-of-memory killer), it ends everything that belongs to the job and removes the job's /dev/shm
 /// segments.
 ///
-/// Belongs   a process whose environment carries the job's tag, or whose session one of the running workers
-/// began. Process   a fork of the launcher in a session of its own, with no descriptor but the one to the
+/// Belongs   a process whose environment or limits carry the job's tag, or whose session one of the running
+/// workers began. Process   a fork of the launcher in a session of its own, with no descriptor but the one to the
 /// launcher; no signal
 ///           but SIGKILL ends it. Its name is "job-guard", so that what kills ddprun by name does not kill
 ///           it.

@@ -1,6 +1,7 @@
 #include "launcher/process/job_sweep.h"
 
 #include "launcher/process/job_cgroup.h"
+#include "launcher/process/limit_tag.h"
 #include "launcher/process/process_table.h"
 
 #include <dirent.h>
@@ -13,13 +14,22 @@
 #include <thread>
 
 namespace ddprun::launcher {
+namespace {
+
+bool is_of_job(const ProcessEntry& process, const JobMarks& marks) {
+  return marks.sessions.contains(process.session) ||
+         (marks.lock_limit != 0 && has_limit_tag(process.pid, marks.lock_limit)) ||
+         has_tag(process.pid, marks.tag);
+}
+
+}  // namespace
 
 int kill_job_processes(const JobMarks& marks) {
   if (!marks.cgroup.empty()) kill_cgroup(marks.cgroup);
   int killed = 0;
   for (const ProcessEntry& process : read_processes()) {
     if (process.state == 'Z' || process.pid == ::getpid()) continue;
-    if (marks.sessions.count(process.session) == 0 && !has_tag(process.pid, marks.tag)) continue;
+    if (!is_of_job(process, marks)) continue;
     if (::kill(process.pid, SIGKILL) == 0) ++killed;
   }
   return killed;

@@ -15,18 +15,6 @@
 namespace ddprun::launcher {
 namespace {
 
-std::string read_file(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  if (!file) return text;
-  std::array<char, 16384> buffer;
-  for (;;) {
-    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
-    if (count <= 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-  }
-}
-
 std::optional<int> parse_number(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -93,8 +81,20 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
                       std::string(text.substr(open + 1, close - open - 1))};
 }
 
+std::string read_proc_file(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  if (!file) return text;
+  std::array<char, 16384> buffer;
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    if (count <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+}
+
 std::optional<ProcessEntry> read_process(pid_t pid) {
-  return parse_stat(read_file(fmt::format("/proc/{}/stat", pid)));
+  return parse_stat(read_proc_file(fmt::format("/proc/{}/stat", pid)));
 }
 
 std::vector<ProcessEntry> read_processes() {
@@ -115,7 +115,7 @@ std::vector<pid_t> read_own_children() {
     }
     return children;
   }
-  const std::string text = read_file(path);
+  const std::string text = read_proc_file(path);
   std::string_view rest = text;
   while (const std::optional<int> pid = parse_number(take_word(rest))) children.push_back(*pid);
   return children;
@@ -139,13 +139,13 @@ bool environment_has_tag(std::string_view environment, std::string_view tag) {
 }
 
 bool has_tag(pid_t pid, std::string_view tag) {
-  return environment_has_tag(read_file(fmt::format("/proc/{}/environ", pid)), tag);
+  return environment_has_tag(read_proc_file(fmt::format("/proc/{}/environ", pid)), tag);
 }
 
 std::string describe_stuck(pid_t pid) {
   const std::optional<ProcessEntry> process = read_process(pid);
   if (!process) return "no longer there";
-  const std::string where = read_file(fmt::format("/proc/{}/wchan", pid));
+  const std::string where = read_proc_file(fmt::format("/proc/{}/wchan", pid));
   std::string text = fmt::format("{} ({})", process->state, state_name(process->state));
   if (!where.empty() && where != "0") text += fmt::format(" in {}", where);
   return text;

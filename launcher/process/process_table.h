@@ -21,6 +21,9 @@ struct ProcessEntry {
 /// Parses /proc/<pid>/stat; its second field may hold any character. None when it is not such a text.
 std::optional<ProcessEntry> parse_stat(std::string_view text);
 
+/// What a file of /proc holds, whatever its size says; empty when it cannot be read.
+std::string read_proc_file(const std::string& path);
+
 /// One process; none when there is no such process.
 std::optional<ProcessEntry> read_process(pid_t pid);
 

@@ -70,6 +70,7 @@ struct ChildTask {
   const cpu_set_t* cpus = nullptr;
   std::size_t cpus_size = 0;
   const rlimit* open_files = nullptr;
+  const rlimit* lock_limit = nullptr;
   std::array<int, 3> stdio{};
   bool stdin_is_terminal = false;
   pid_t parent = 0;
@@ -115,6 +116,7 @@ bool run_stages(ChildTask& task) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
   // A parent that died before the prctl sends nothing any more.
   if (::getppid() != task.parent) ::_exit(128 + SIGKILL);
+  if (task.lock_limit != nullptr) ::setrlimit(RLIMIT_LOCKS, task.lock_limit);  // a mark among others
   // Here and not by the parent, which may be killed before it could tell.
   for (const int guard : task.guard_fds) tell_guard(guard, {GuardMessage::Kind::kSessionBegan, ::getpid()});
   task.stage = Stage::kStdio;
@@ -223,6 +225,7 @@ Result<SpawnedProcess> spawn(const SpawnRequest& request) {
   task.environment = environment.data();
   task.cpus = cpus.get();
   task.open_files = request.open_files ? &*request.open_files : nullptr;
+  task.lock_limit = request.lock_limit ? &*request.lock_limit : nullptr;
   task.stdio = {request.stdin_fd, request.stdout_fd, request.stderr_fd};
   task.stdin_is_terminal = request.stdin_is_terminal;
   task.guard_fds = request.guard_fds;

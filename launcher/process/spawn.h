@@ -23,6 +23,7 @@ struct SpawnRequest {
   int stderr_fd = -1;                    ///< 2, or above 2
   bool stdin_is_terminal = false;        ///< make stdin the controlling terminal of the new session
   std::optional<rlimit> open_files;      ///< RLIMIT_NOFILE to give back to the child
+  std::optional<rlimit> lock_limit;      ///< RLIMIT_LOCKS, for limit_tag.h
   std::array<int, 2> guard_fds{-1, -1};  ///< GuardPair::sockets(): told of the child before its program runs
   int cgroup_fd = -1;                    ///< a cgroup v2 directory the child is born in
 };

@@ -61,9 +61,8 @@ TEST_CASE("a launcher that is killed takes with it even what shed environment, s
   if (!group.is_there) return skipped("needs root and a version 2 cgroup hierarchy with cgroup.kill");
   const std::string token = "token-" + std::to_string(::getpid()) + "-cgroup";
   Launched job(inside(group, {"--nproc-per-node", "2", "--no-python", "/bin/sh", "-c",
-                              "(" + kEscape + token + " &); sleep 0.05; echo up; exec sleep 1000", token}));
-  job.read_line();
-  job.read_line();
+                              "(" + kEscape + token + " &); exec sleep 1000", token}));
+  job.wait_for_err("gone\ngone\n");
   CHECK_FALSE(group.is_empty());
   job.signal(SIGKILL);
   CHECK(job.wait() == 128 + SIGKILL);

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -22,16 +23,24 @@ int repetitions(const char* variable, int by_default) {
   return text == nullptr ? by_default : std::atoi(text);
 }
 
-/// A job of hostile workers that carries a token of its own in every command line and environment.
+enum class Nesting { kOne, kTwo };
+
+/// A job of hostile workers that carries a token of its own in every command line and environment. Of two
+/// nested launchers the outer has one worker, the inner launcher.
 struct HostileJob {
-  explicit HostileJob(std::string name, std::vector<std::string> end = {})
+  explicit HostileJob(std::string name, std::vector<std::string> end = {}, Nesting nesting = Nesting::kOne)
       : token("token-" + std::to_string(::getpid()) + "-" + std::move(name)) {
     options.environment["DDPRUN_TEST_TOKEN"] = token;
     std::vector<std::string> arguments{
         "--nproc-per-node", "2",           "--shutdown-timeout",      "1",  "--log-dir",
         "/dev/null",        "--no-python", program("hostile_worker"), token};
     arguments.insert(arguments.end(), end.begin(), end.end());
-    job.emplace(ddprun_command(arguments), options);
+    std::vector<std::string> command = ddprun_command(arguments);
+    if (nesting == Nesting::kTwo) {
+      command.insert(command.begin(), {"--log-dir", "/dev/null", "--no-python"});
+      command = ddprun_command(command);
+    }
+    job.emplace(command, options);
   }
 
   [[nodiscard]] bool is_gone() const { return processes_with(token).empty(); }
@@ -44,12 +53,18 @@ struct HostileJob {
     return text;
   }
 
-  /// The pids of the guards, which are known by their name.
-  [[nodiscard]] std::vector<pid_t> guards() const {
+  [[nodiscard]] std::vector<pid_t> named(const std::string& name) const {
     std::vector<pid_t> found;
     for (const pid_t pid : processes_with(token)) {
-      if (read_file("/proc/" + std::to_string(pid) + "/comm") == "job-guard\n") found.push_back(pid);
+      if (read_file("/proc/" + std::to_string(pid) + "/comm") == name + "\n") found.push_back(pid);
     }
+    return found;
+  }
+  [[nodiscard]] std::vector<pid_t> guards() const { return named("job-guard"); }
+  /// The outer one first.
+  [[nodiscard]] std::vector<pid_t> launchers() const {
+    std::vector<pid_t> found = named("ddprun");
+    std::partition(found.begin(), found.end(), [&](pid_t pid) { return pid == job->pid(); });
     return found;
   }
 
@@ -96,6 +111,21 @@ TEST_CASE("nothing survives a launcher that is killed at any moment", "[repeat]"
     REQUIRE(gone);
   }
   CHECK(segments() == before);
+}
+
+TEST_CASE("nothing survives when the outer of two nested launchers is killed, or the inner") {
+  for (const bool kill_outer : {true, false}) {
+    HostileJob nested("nested-" + std::to_string(kill_outer), {}, Nesting::kTwo);
+    nested.job->read_line();
+    nested.job->read_line();
+    const std::vector<pid_t> launchers = nested.launchers();
+    REQUIRE(launchers.size() == 2);
+    ::kill(launchers[kill_outer ? 0 : 1], SIGKILL);
+    CHECK(nested.job->wait() == 128 + SIGKILL);
+    const bool gone = eventually(seconds(2), [&] { return nested.is_gone(); });
+    INFO("outer " << kill_outer << ", after two seconds:\n" << nested.survivors());
+    CHECK(gone);
+  }
 }
 
 TEST_CASE("nothing survives a worker's failure, however entrenched its family") {

@@ -1,7 +1,7 @@
 // A worker that makes itself hard to end. It builds a small family around itself, says "ready" and sleeps:
-// children that fork, double-fork into a session of their own, ignore every signal, stop themselves, or exec
-// with an empty environment; a listening port; a segment in /dev/shm named for the job. Every descendant
-// keeps the arguments, by which a test finds it.
+// children that fork, double-fork into a session of their own, ignore every signal, stop themselves, exec
+// with an empty environment, or do all of that at once; a listening port; a segment in /dev/shm named for the
+// job. Every descendant keeps the arguments, by which a test finds it.
 //
 //   hostile_worker TOKEN [exit CODE | kill]     what the leader does once all is set up; without: sleep
 
@@ -80,6 +80,14 @@ void live_without_environment(int ready, const char* self, const char* token) {
   ::_exit(1);
 }
 
+// Sheds parent, session and environment.
+void live_escaped(int ready, const char* self, const char* token) {
+  ::setsid();
+  if (::fork() != 0) ::_exit(0);
+  ::setsid();
+  live_without_environment(ready, self, token);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -94,7 +102,8 @@ int main(int argc, char** argv) {
   make_child(ready[1], live_stopped);
   make_child(ready[1], live_deaf);
   make_child(ready[1], [&](int fd) { live_without_environment(fd, "/proc/self/exe", argv[1]); });
-  constexpr int kChildren = 4;
+  make_child(ready[1], [&](int fd) { live_escaped(fd, "/proc/self/exe", argv[1]); });
+  constexpr int kChildren = 5;
   for (int i = 0; i < kChildren; ++i) {
     char byte = 0;
     [[maybe_unused]] const ssize_t count = ::read(ready[0], &byte, 1);
