@@ -1,13 +1,13 @@
-#include "rendezvous/base/clock.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/config/job_config.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/job.h"
-#include "worker/training/stop_request.h"
+#include <ddprun/drain.h>
 #include <ddprun/record.h>
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -26,6 +26,9 @@ Trains what JOB.json describes, as one worker of a job. ddprun starts as many of
 
 Started by hand it is a world of one. Keys of the job file: configs/train.schema.json
 )";
+
+/// After SIGTERM: a peer's death is known within milliseconds, and a restart waits for this process.
+constexpr std::chrono::milliseconds kPatience{100};
 
 struct Arguments {
   std::string job_file;
@@ -66,13 +69,12 @@ training::Outcome outcome_of(const Error& error, bool speaks = true) {
 }
 
 training::Outcome run(const std::vector<std::string>& words) {
-  const SteadyClock clock;
-  training::StopRequest stop(clock);
+  Drain drain({.patience = kPatience});
   const Result<Arguments> arguments = parse_arguments(words);
   if (!arguments) return outcome_of(arguments.error());
   const Result<config::JobConfig> job = config::load_job_config(arguments->job_file, arguments->overrides);
   if (!job) return outcome_of(job.error(), speaks_for_node());
-  return training::run_job(*job, stop);
+  return training::run_job(*job, drain);
 }
 
 /// The one border that foreign exceptions reach.

@@ -66,11 +66,11 @@ struct Preparation {
 
 class Job {
  public:
-  Job(const config::JobConfig& job, StopRequest& stop)
+  Job(const config::JobConfig& job, Drain& drain)
       : config_(read_train_config(job.values)),
         config_text_(job.values.dump(2)),
         working_directory_(fs::current_path()),
-        stop_(stop) {}
+        drain_(drain) {}
 
   Outcome run() {
     // Reading data and meeting the other ranks take their time side by side.
@@ -122,7 +122,7 @@ class Job {
     std::optional<Error> trouble;
     const PtDict* checkpoint = preparation.resume ? &preparation.resume->content : nullptr;
     const TrainerParts parts{context, config_, config_text_, splits, *console_, preparation.metrics,
-                             clock_,  stop_};
+                             clock_,  drain_};
     try {
       trainer.emplace(parts, checkpoint);
     } catch (const Exception& exception) {
@@ -147,7 +147,7 @@ class Job {
       return {};
     }
     tell_stopped(*trainer, ending);
-    return {.exit_code = exit_code::kSignalBase + SIGTERM};
+    return {.exit_code = exit_code::kSignalBase + drain_.signal()};
   }
 
   static Outcome refuse(const Verdict& verdict) {
@@ -204,12 +204,13 @@ class Job {
 
   void tell_stopped(const Trainer& trainer, Ending ending) {
     const std::int64_t step = trainer.position().step;
+    const char* const signal = drain_.signal() == SIGINT ? "SIGINT" : "SIGTERM";
     if (ending == Ending::kAbandoned) {
       console_->warning(fmt::format(
-          "stopped by SIGTERM after step {} without a checkpoint: not all ranks got the signal", step));
+          "stopped by {} after step {} without a checkpoint: not all ranks got the signal", signal, step));
       return;
     }
-    console_->line(fmt::format("stopped by SIGTERM after step {}; the same command goes on from {}", step,
+    console_->line(fmt::format("stopped by {} after step {}; the same command goes on from {}", signal, step,
                                shown(trainer.checkpoint_path())));
   }
 
@@ -222,13 +223,13 @@ class Job {
   TrainConfig config_;
   std::string config_text_;
   std::string working_directory_;
-  StopRequest& stop_;
+  Drain& drain_;
   SteadyClock clock_;
   std::unique_ptr<Console> console_;
 };
 
 }  // namespace
 
-Outcome run_job(const config::JobConfig& job, StopRequest& stop) { return Job(job, stop).run(); }
+Outcome run_job(const config::JobConfig& job, Drain& drain) { return Job(job, drain).run(); }
 
 }  // namespace ddprun::training

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "rendezvous/config/job_config.h"
-#include "worker/training/stop_request.h"
+#include <ddprun/drain.h>
 
 #include <string>
 
@@ -16,9 +16,9 @@ struct Outcome {
 
 /// Trains as `job` says, in the world that the environment describes, and tells the person about it.
 ///
-/// SIGTERM ends it between two steps with a checkpoint, and with 128 + SIGTERM. What is wrong with data,
-/// checkpoint or output folder is an Outcome: every rank ends with the error and exit code of the lowest rank
-/// that met one. Errors  exceptions of the process group and of libtorch pass through.
-Outcome run_job(const config::JobConfig& job, StopRequest& stop);
+/// SIGTERM or SIGINT ends it between two steps with a checkpoint, and with 128 + signal. What is wrong with
+/// data, checkpoint or output folder is an Outcome: every rank ends with the error and exit code of the
+/// lowest rank that met one. Errors  exceptions of the process group and of libtorch pass through.
+Outcome run_job(const config::JobConfig& job, Drain& drain);
 
 }  // namespace ddprun::training

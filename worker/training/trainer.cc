@@ -17,11 +17,6 @@
 namespace ddprun::training {
 namespace {
 
-/// Within this time a SIGTERM that one rank got has reached all.
-constexpr Duration kSignalSpread = std::chrono::milliseconds(500);
-/// How long ranks that want to stop wait for each other.
-constexpr Duration kMeetingTime = std::chrono::seconds(5);
-
 DistributedDataParallelOptions ddp_options(const DdpConfig& config) {
   DistributedDataParallelOptions options;
   options.bucket_cap_mb = config.bucket_cap_mb;
@@ -98,18 +93,8 @@ Ending Trainer::run() {
   return Ending::kComplete;
 }
 
-bool Trainer::shall_stop() {
-  if (!stop_step_ && parts_.stop.is_requested()) {
-    const double margin = to_seconds(kSignalSpread) / std::max(seconds_per_step_, 1e-6);
-    stop_step_ =
-        agree_stop_step(parts_.context, position_.step, 2 + static_cast<std::int64_t>(std::min(margin, 1e6)));
-  }
-  return stop_step_ && position_.step >= *stop_step_;
-}
-
 Ending Trainer::stop() {
-  parts_.stop.take_time();
-  if (!meet_at_stop(parts_.context, kMeetingTime)) return Ending::kAbandoned;
+  if (!parts_.drain.is_together()) return Ending::kAbandoned;
   save_checkpoint();
   return Ending::kStopped;
 }
@@ -138,10 +123,9 @@ bool Trainer::run_epoch() {
     position_.samples_seen += count;
     after_step();
     const double seconds = to_seconds(parts_.clock.now() - start);
-    seconds_per_step_ = seconds * static_cast<double>(count) / static_cast<double>(images);
     if (parts_.console.wants_progress()) show_progress(seconds, images);
     if (is_complete()) break;
-    if (shall_stop()) return false;
+    if (parts_.drain.requested(parts_.context)) return false;
   }
   if (position_.samples_seen >= sampler_.samples_per_rank() * parts_.context.world_size()) {
     ++position_.epoch;
@@ -161,7 +145,6 @@ void Trainer::train_step(const data::Batch& batch) {
   loss.backward();
   optimizer_->step();
   ++position_.step;
-  parts_.stop.progress();
   const double count = static_cast<double>(labels.numel());
   fresh_loss_[0].add_(loss.detach().to(at::kDouble), count);
   fresh_loss_[1].add_(count);
@@ -219,7 +202,7 @@ void Trainer::end_epoch(double seconds, std::int64_t images) {
   if (is_whole) position_.epoch_loss = {};
   if (wants_evaluation()) {
     EvaluateOptions options{device_, loader_options(parts_.config.eval_batch_size),
-                            [this] { parts_.stop.progress(); }};
+                            [this] { parts_.drain.progress(); }};
     position_.evaluation = evaluate(*model_, parts_.data.held_out, parts_.context, options);
     line += fmt::format("  accuracy {:.2f} %", 100 * position_.evaluation->accuracy());
     record["accuracy"] = position_.evaluation->accuracy();
@@ -241,11 +224,11 @@ void Trainer::save_checkpoint() {
   state.config = parts_.config_text;
   state.generator_states = all_gather_bytes(parts_.context, generator_state(device_));
   if (parts_.context.rank() != 0) return;
-  parts_.stop.take_time();
+  parts_.drain.take_time();
   checkpoint_path_ =
       checkpoints_.save(position_.step, make_checkpoint(state, state_dict(*model_), state_dict(*optimizer_)));
   parts_.metrics.write("checkpoint", {{"step", position_.step}, {"path", checkpoint_path_}});
-  parts_.stop.progress();
+  parts_.drain.progress();
 }
 
 void Trainer::show_progress(double seconds, std::int64_t images) {

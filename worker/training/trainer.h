@@ -8,11 +8,11 @@
 #include "worker/training/job_state.h"
 #include "worker/training/metrics_log.h"
 #include "worker/training/schedule.h"
-#include "worker/training/stop_request.h"
 #include "worker/training/train_config.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/distributed_sampler.h>
+#include <ddprun/drain.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
 
@@ -31,7 +31,7 @@ struct TrainerParts {
   Console& console;
   MetricsLog& metrics;
   const Clock& clock;
-  StopRequest& stop;
+  Drain& drain;
 };
 
 /// How a training ended.
@@ -66,7 +66,6 @@ class Trainer {
   void restore(const PtDict& checkpoint);
   /// False when the job shall stop before the epoch is done.
   bool run_epoch();
-  [[nodiscard]] bool shall_stop();
   Ending stop();
   void train_step(const data::Batch& batch);
   void after_step();
@@ -90,8 +89,6 @@ class Trainer {
   /// This rank's loss since `position_.epoch_loss` was last summed over the ranks: two doubles on the device.
   at::Tensor fresh_loss_;
   std::string checkpoint_path_;
-  std::optional<std::int64_t> stop_step_;
-  double seconds_per_step_ = 0;  ///< of the running epoch
 };
 
 }  // namespace ddprun::training
