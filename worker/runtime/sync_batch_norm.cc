@@ -101,44 +101,10 @@ struct Normalize : torch::autograd::Function<Normalize> {
   }
 };
 
-template <class Norm>
-SyncBatchNorm convert(const Norm& norm, const Group& group) {
-  return SyncBatchNorm(std::make_shared<SyncBatchNormImpl>(
-      norm.options,
-      SyncBatchNormImpl::Tensors{norm.weight, norm.bias, norm.running_mean, norm.running_var,
-                                 norm.num_batches_tracked},
-      group));
-}
-
-bool is_batch_norm(const torch::nn::Module& module) {
-  return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm3dImpl>() != nullptr;
-}
-
-void collect_batch_norms(const torch::nn::Module& module, const std::string& name,
-                         std::vector<std::string>& names) {
-  if (is_batch_norm(module)) names.push_back(name);
-  for (const auto& child : module.named_children())
-    collect_batch_norms(*child.value(), name + "." + child.key(), names);
-}
-
-void refuse_hidden_batch_norms(const torch::nn::Module& module, const std::string& name) {
-  std::vector<std::string> names;
-  collect_batch_norms(module, name, names);
-  if (names.empty()) return;
-  throw Exception(
-      ErrorCode::kConfig,
-      fmt::format(
-          "convert_sync_batchnorm: cannot exchange {} inside a module of another type than Sequential; "
-          "convert it there: norm = replace_module(\"norm\", convert_sync_batchnorm(norm, group))",
-          fmt::join(names, ", ")));
-}
-
 }  // namespace
 
-SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& given, const Group& group)
-    : options(given), group_(group) {
+SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& given, std::optional<Group> group)
+    : options(given), group_(std::move(group)) {
   SyncBatchNormImpl::reset();
 }
 
@@ -173,7 +139,20 @@ void SyncBatchNormImpl::register_tensors(Tensors tensors) {
 
 void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
   stream << "ddprun::SyncBatchNorm(" << options.num_features() << ", eps=" << options.eps()
-         << ", ranks=" << group_.size() << ")";
+         << ", ranks=" << (group_ ? group_->size() : 1) << ")";
+}
+
+// One more batch has been seen; returns how much it counts in the running statistics.
+double SyncBatchNormImpl::count_batch() {
+  num_batches_tracked.add_(1);
+  return options.momentum() ? *options.momentum() : 1.0 / num_batches_tracked.item<double>();
+}
+
+Tensor SyncBatchNormImpl::normalize_alone(const Tensor& input) {
+  const bool updates_statistics = is_training() && running_mean.defined();
+  const double momentum = updates_statistics ? count_batch() : 0.0;
+  return torch::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/true, momentum,
+                           options.eps(), /*cudnn_enabled=*/true);
 }
 
 Tensor SyncBatchNormImpl::forward(const Tensor& input) {
@@ -188,14 +167,13 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
                              options.eps(),
                              /*cudnn_enabled=*/true);
   }
+  if (!group_) return normalize_alone(input);
   Statistics statistics;
   {
     const torch::NoGradGuard no_grad;
-    statistics = gather_statistics(input.detach(), group_);
+    statistics = gather_statistics(input.detach(), *group_);
     if (is_training() && running_mean.defined()) {
-      num_batches_tracked.add_(1);
-      const double momentum =
-          options.momentum() ? *options.momentum() : 1.0 / num_batches_tracked.item<double>();
+      const double momentum = count_batch();
       const double unbias = statistics.count / std::max(statistics.count - 1, 1.0);
       running_mean.mul_(1 - momentum).add_(statistics.mean.to(running_mean.scalar_type()), momentum);
       running_var.mul_(1 - momentum)
@@ -205,39 +183,7 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
   const auto dtype = weight.defined() ? weight.scalar_type() : torch::kFloat;
   const Tensor inverse_deviation = (statistics.variance + options.eps()).rsqrt().to(dtype);
   return Normalize::apply(input, weight, bias, statistics.mean.to(dtype), inverse_deviation, statistics.count,
-                          group_.process_group());
-}
-
-SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm1d& norm, const Group& group) {
-  return convert(*norm, group);
-}
-SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm2d& norm, const Group& group) {
-  return convert(*norm, group);
-}
-SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm3d& norm, const Group& group) {
-  return convert(*norm, group);
-}
-
-torch::nn::Sequential convert_sync_batchnorm(const torch::nn::Sequential& model, const Group& group) {
-  torch::nn::Sequential converted;
-  using torch::nn::AnyModule;
-  const auto children = model->named_children();
-  std::size_t index = 0;
-  for (auto it = model->begin(); it != model->end(); ++it, ++index) {
-    const std::string& name = children[index].key();
-    const std::shared_ptr<torch::nn::Module> child = it->ptr();
-    if (const auto* norm1 = child->as<torch::nn::BatchNorm1dImpl>()) {
-      converted->push_back(std::string(name), AnyModule(convert(*norm1, group)));
-    } else if (const auto* norm2 = child->as<torch::nn::BatchNorm2dImpl>()) {
-      converted->push_back(std::string(name), AnyModule(convert(*norm2, group)));
-    } else if (const auto* norm3 = child->as<torch::nn::BatchNorm3dImpl>()) {
-      converted->push_back(std::string(name), AnyModule(convert(*norm3, group)));
-    } else {
-      refuse_hidden_batch_norms(*child, name);
-      converted->push_back(std::string(name), AnyModule(*it));
-    }
-  }
-  return converted;
+                          group_->process_group());
 }
 
 }  // namespace ddprun

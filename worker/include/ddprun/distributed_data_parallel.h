@@ -1,11 +1,11 @@
 #pragma once
 
+#include <ddprun/call_forward.h>
 #include <ddprun/init.h>
 #include <ddprun/module_view.h>
 #include <ddprun/visit_tensors.h>
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
-#include <torch/nn/modules/container/any.h>
 
 #include <functional>
 #include <memory>
@@ -91,26 +91,6 @@ class ReplicaSync {
  private:
   std::unique_ptr<State> state_;
 };
-
-template <class Module>
-decltype(auto) module_of(Module& module) {
-  if constexpr (std::is_same_v<Module, torch::nn::AnyModule>) {
-    return *module.ptr();
-  } else {
-    return *module;
-  }
-}
-
-template <class Module, class... Args>
-auto call_forward(Module& module, Args&&... args) {
-  if constexpr (std::is_same_v<Module, torch::nn::AnyModule>) {
-    return module.forward(std::forward<Args>(args)...);
-  } else if constexpr (requires { module->forward(std::forward<Args>(args)...); }) {
-    return module->forward(std::forward<Args>(args)...);
-  } else {
-    return module(std::forward<Args>(args)...);
-  }
-}
 
 }  // namespace runtime
 

@@ -8,11 +8,15 @@
 #include <torch/nn/pimpl.h>
 
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 namespace ddprun {
 
 /// Batch normalization over the batch of all ranks, which is what one process with the whole batch would
-/// compute.
+/// compute. Made without a group it normalizes this rank's batch, like torch::nn::BatchNorm, until
+/// `convert_sync_batchnorm` gives it one: so a module written without knowledge of ranks can have it as a
+/// member.
 ///
 /// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel.
 /// Device      CPU or GPU, wherever the group's backend is at home. float, or half types with float
@@ -22,9 +26,9 @@ namespace ddprun {
 /// Gradients   of weight and bias stay local: DistributedDataParallel averages them like any other.
 class SyncBatchNormImpl final : public torch::nn::Cloneable<SyncBatchNormImpl> {
  public:
-  SyncBatchNormImpl(std::int64_t num_features, const Group& group)
-      : SyncBatchNormImpl(torch::nn::BatchNormOptions(num_features), group) {}
-  SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, const Group& group);
+  explicit SyncBatchNormImpl(std::int64_t num_features, std::optional<Group> group = {})
+      : SyncBatchNormImpl(torch::nn::BatchNormOptions(num_features), std::move(group)) {}
+  explicit SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, std::optional<Group> group = {});
 
   /// The tensors of another normalization layer, to be shared.
   struct Tensors {
@@ -35,6 +39,8 @@ class SyncBatchNormImpl final : public torch::nn::Cloneable<SyncBatchNormImpl> {
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
   torch::Tensor forward(const torch::Tensor& input);
+  /// From now on normalizes over the batch of this group.
+  void set_group(Group group) { group_ = std::move(group); }
 
   torch::nn::BatchNormOptions options;
   torch::Tensor weight, bias;                                    ///< undefined unless affine
@@ -42,21 +48,36 @@ class SyncBatchNormImpl final : public torch::nn::Cloneable<SyncBatchNormImpl> {
 
  private:
   void register_tensors(Tensors tensors);
+  double count_batch();
+  torch::Tensor normalize_alone(const torch::Tensor& input);
 
-  Group group_;
+  std::optional<Group> group_;
 };
 TORCH_MODULE(SyncBatchNorm);
 
-/// A SyncBatchNorm that shares the parameters and buffers of a batch norm. To be assigned to where the old
-/// one was:
-///   norm = replace_module("norm", ddprun::convert_sync_batchnorm(norm, group));
+/// A SyncBatchNorm that shares the parameters and buffers of a batch norm.
 SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm1d& norm, const Group& group);
 SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm2d& norm, const Group& group);
 SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm3d& norm, const Group& group);
 
-/// A Sequential with the same modules, in which every batch norm is synchronised. C++ cannot reach the batch
-/// norms inside a module of another type (its member would keep the old one): such a module is refused with an
-/// Exception kConfig that names them.
-torch::nn::Sequential convert_sync_batchnorm(const torch::nn::Sequential& model, const Group& group);
+/// Makes every batch norm of a model normalize over the group, in place and at any depth:
+///   a torch::nn::BatchNorm1d, 2d or 3d in a Sequential, whoever owns that, is exchanged for a SyncBatchNorm
+///   with the same tensors; a SyncBatchNorm, wherever it is, gets the group.
+/// A batch norm that is a member of a module cannot be exchanged: C++ offers no way to the member, which
+/// would go on calling the old one. Declare it as ddprun::SyncBatchNorm, or put it into a Sequential.
+///
+/// Order   after model->to(device) or before, but before DistributedDataParallel is made. Parameters stay the
+/// same
+///         tensors.
+/// Errors  Exception kConfig that names every batch norm that cannot be exchanged; then nothing has changed.
+void convert_sync_batchnorm(torch::nn::Module& model, const Group& group);
+
+/// The same for the module in a holder or shared_ptr, which is returned.
+template <class Holder>
+requires std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<decltype(*std::declval<Holder&>())>> Holder
+convert_sync_batchnorm(Holder model, const Group& group) {
+  convert_sync_batchnorm(static_cast<torch::nn::Module&>(*model), group);
+  return model;
+}
 
 }  // namespace ddprun
