@@ -1,140 +1,139 @@
-// membership_bench AGENTS [HEARTBEAT_MS]: a coordinator in a process of its own and that many agents in this
-// one, over real sockets. Prints one line of JSON: milliseconds from the last join to the last seat, from a
-// closed connection to the last agent that knows, and bytes of the coordinator's memory for each agent.
+// Membership over real sockets: a coordinator in a process of its own, and agents. Prints one line of JSON.
+//
+//   membership_bench round AGENTS HEARTBEAT_MS             from the last join to the last seat; a closed
+//                                                          connection to the last agent that knows; memory
+//                                                          and bytes on the wire for each agent
+//   membership_bench silence AGENTS HEARTBEAT_MS MISSED    from an agent's last breath to the last that knows
+//   membership_bench alarms AGENTS HEARTBEAT_MS MISSED SECONDS
+//                                                          agents given up though they live, each a process,
+//                                                          while every core is kept busy
 
-#include "rendezvous/membership/coordinator.h"
-#include "rendezvous/membership/member.h"
+#include "tests/bench/rendezvous/agents.h"
 
-#include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
 
 using namespace ddprun;
-using namespace ddprun::membership;
-using SteadyTime = std::chrono::steady_clock;
+using namespace ddprun::bench;
+using std::chrono::milliseconds;
 
-struct Agent final : Listener {
-  void on_waiting(const std::string&) override {}
-  void on_round(const Round&) override { ++*rounds; }
-  void on_stop(const std::string&) override {
-    ++*stops;
-    member->workers_stopped();
-  }
-  void on_kill(const std::string& why) override { fmt::print(stderr, "killed: {}\n", why); }
-  void on_end(const JobEnd&) override {}
-  void on_failed(const Error& error) override {
-    fmt::print(stderr, "{}\n", error.message());
-    std::exit(1);
-  }
-  std::unique_ptr<Member> member;
-  int* rounds = nullptr;
-  int* stops = nullptr;
-};
-
-WorldSpec spec_for(int agents) { return {.run_id = "bench", .min_nodes = agents - 1, .max_nodes = agents}; }
-
-[[noreturn]] void serve(int agents, const Timing& timing, int port_fd) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  boost::asio::io_context io(1);
-  const auto logger = make_null_logger();
-  auto coordinator =
-      Coordinator::open(io, {.host = "127.0.0.1", .spec = spec_for(agents), .timing = timing}, *logger)
-          .value();
-  const std::uint16_t port = coordinator->port().value();
-  if (::write(port_fd, &port, sizeof port) != sizeof port) std::_Exit(1);
-  io.run();
-  std::_Exit(0);
+// The last one is awaited, however slowly they come.
+membership::Timing timing_with(milliseconds heartbeat, int missed) {
+  return {.debounce = std::chrono::hours(1), .heartbeat = heartbeat, .missed_heartbeats = missed};
 }
 
-double resident_kib(pid_t pid) {
-  std::ifstream status(fmt::format("/proc/{}/status", pid));
-  for (std::string word; status >> word;) {
-    if (word != "VmRSS:") continue;
-    double kib = 0;
-    status >> kib;
-    return kib;
+void raise_descriptor_limit() {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// What all of this machine sent over loopback; nobody else should.
+double loopback_bytes() {
+  std::ifstream file("/sys/class/net/lo/statistics/tx_bytes");
+  double bytes = 0;
+  file >> bytes;
+  return bytes;
+}
+
+int measure_round(int agents, milliseconds heartbeat) {
+  const CoordinatorProcess coordinator(agents, timing_with(heartbeat, 5));
+  const double idle_bytes = coordinator.resident_bytes();
+  boost::asio::io_context io(1);
+  Agents all(io, agents, coordinator.port());
+  while (all.size() < agents - 1) {
+    all.join();
+    if (all.size() % 100 == 0) run_for(io, milliseconds(10));
   }
+  run_for(io, milliseconds(500 + agents));
+  const double sent_before = loopback_bytes();
+  all.join();
+  const double seats_ms = run_until(io, all.counts().rounds, agents);
+  const double wire_bytes = loopback_bytes() - sent_before;
+  const double memory = coordinator.resident_bytes() - idle_bytes;
+  run_for(io, milliseconds(300));
+  all.leave_last();
+  const double loss_ms = run_until(io, all.counts().stops, agents - 1);
+  fmt::print(
+      "{{\"agents\": {}, \"seats_ms\": {:.3f}, \"loss_ms\": {:.3f}, \"memory_bytes_per_agent\": {:.0f}, "
+      "\"wire_bytes_per_agent\": {:.0f}}}\n",
+      agents, seats_ms, loss_ms, memory / agents, wire_bytes / agents);
   return 0;
 }
 
-void run_for(boost::asio::io_context& io, std::chrono::milliseconds time) {
-  io.restart();
-  io.run_for(time);
+// An agent in a process of its own.
+ChildProcess lone_agent(int agents, Port port) {
+  return ChildProcess([=] {
+    boost::asio::io_context io(1);
+    Agents one(io, agents, port);
+    one.join();
+    io.run();
+  });
 }
 
-double run_until(boost::asio::io_context& io, const int& count, int wanted) {
-  const auto start = SteadyTime::now();
-  io.restart();
-  while (count < wanted && SteadyTime::now() - start < std::chrono::seconds(60)) {
-    io.run_one_for(std::chrono::milliseconds(100));
-    io.restart();
-  }
-  return std::chrono::duration<double, std::milli>(SteadyTime::now() - start).count();
+int measure_silence(int agents, const membership::Timing& timing) {
+  const CoordinatorProcess coordinator(agents, timing);
+  const ChildProcess victim = lone_agent(agents, coordinator.port());
+  boost::asio::io_context io(1);
+  Agents others(io, agents, coordinator.port());
+  while (others.size() < agents - 1) others.join();
+  run_until(io, others.counts().rounds, agents - 1);
+  run_for(io, 3 * timing.heartbeat);
+  ::kill(victim.pid(), SIGSTOP);
+  const double silence_ms = run_until(io, others.counts().stops, agents - 1);
+  fmt::print("{{\"agents\": {}, \"silence_ms\": {:.3f}}}\n", agents, silence_ms);
+  return 0;
+}
+
+ChildProcess busy_core() {
+  return ChildProcess([] {
+    std::atomic<unsigned> spins{0};
+    while (true) ++spins;
+  });
+}
+
+int count_alarms(int agents, const membership::Timing& timing, std::chrono::seconds time) {
+  const CoordinatorProcess coordinator(agents, timing);
+  std::vector<ChildProcess> processes;
+  for (int i = 0; i + 1 < agents; ++i) processes.push_back(lone_agent(agents, coordinator.port()));
+  boost::asio::io_context io(1);
+  Agents witness(io, agents, coordinator.port());
+  witness.join();
+  run_until(io, witness.counts().rounds, 1);
+  for (long core = 0; core < ::sysconf(_SC_NPROCESSORS_ONLN); ++core) processes.push_back(busy_core());
+  run_for(io, time);
+  // Whoever is given up, or kills its workers, ends the generation of all.
+  fmt::print("{{\"agents\": {}, \"seconds\": {}, \"alarms\": {}}}\n", agents, time.count(),
+             witness.counts().stops + witness.counts().kills);
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int agents = argc > 1 ? std::atoi(argv[1]) : 100;
-  const Timing timing{.debounce = std::chrono::hours(1),  // the last one is awaited, however slowly they come
-                      .heartbeat = std::chrono::milliseconds(argc > 2 ? std::atoi(argv[2]) : 1000)};
-  rlimit files{};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &files);
-  int port_pipe[2];
-  if (agents < 2 || ::pipe(port_pipe) != 0) return 64;
-  const pid_t server = ::fork();
-  if (server == 0) serve(agents, timing, port_pipe[1]);
-  std::uint16_t port = 0;
-  if (::read(port_pipe[0], &port, sizeof port) != sizeof port) return 1;
-
-  boost::asio::io_context io(1);
-  const auto logger = make_null_logger();
-  int rounds = 0;
-  int stops = 0;
-  std::vector<std::unique_ptr<Agent>> all;
-  const double idle_kib = resident_kib(server);
-  const auto join = [&] {
-    auto agent = std::make_unique<Agent>();
-    agent->rounds = &rounds;
-    agent->stops = &stops;
-    agent->member = Member::open(io,
-                                 {.host = "127.0.0.1",
-                                  .port = Port(port),
-                                  .spec = spec_for(agents),
-                                  .node = {.host = fmt::format("node{}", all.size()), .address = {}}},
-                                 *agent, *logger);
-    all.push_back(std::move(agent));
-  };
-  while (static_cast<int>(all.size()) < agents - 1) {
-    join();
-    if (all.size() % 100 == 0) run_for(io, std::chrono::milliseconds(10));
-  }
-  run_for(io, std::chrono::milliseconds(500 + agents));
-  join();
-  const double seats_ms = run_until(io, rounds, agents);
-  const double memory = (resident_kib(server) - idle_kib) * 1024 / agents;
-  run_for(io, std::chrono::milliseconds(300));
-  all.back()->member->close();
-  const double loss_ms = run_until(io, stops, agents - 1);
-  ::kill(server, SIGKILL);
-  ::waitpid(server, nullptr, 0);
-  fmt::print(
-      "{{\"agents\":{},\"seats_ms\":{:.3f},\"loss_ms\":{:.3f},\"bytes_per_agent\":{:.0f},\"complete\":{}}}\n",
-      agents, seats_ms, loss_ms, memory, rounds >= agents && stops >= agents - 1);
-  return rounds >= agents && stops >= agents - 1 ? 0 : 1;
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  const auto number = [&](int i) { return argc > i ? std::atoi(argv[i]) : 0; };
+  raise_descriptor_limit();
+  if (what == "round" && argc == 4 && number(2) > 1) return measure_round(number(2), milliseconds(number(3)));
+  const auto timing = [&] { return timing_with(milliseconds(number(3)), number(4)); };
+  if (what == "silence" && argc == 5 && number(2) > 1) return measure_silence(number(2), timing());
+  if (what == "alarms" && argc == 6 && number(2) > 1)
+    return count_alarms(number(2), timing(), std::chrono::seconds(number(5)));
+  fmt::print(stderr,
+             "usage: membership_bench round AGENTS HEARTBEAT_MS | silence AGENTS HEARTBEAT_MS MISSED | "
+             "alarms AGENTS "
+             "HEARTBEAT_MS MISSED SECONDS\n");
+  return 64;
 }

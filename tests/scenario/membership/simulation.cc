@@ -57,6 +57,7 @@ class Schedule {
       const std::function<void()> act = std::move(acts_[event.act]);
       free_acts_.push_back(event.act);
       act();
+      if (event_count_ > kMostEvents) promises_->broke("somebody acts without end, and time stands still");
     }
     if (promises_->broken().empty()) check_progress();
     stats_.hosts = static_cast<int>(hosts_.size());
@@ -103,7 +104,7 @@ class Schedule {
     const int calm_percent = dice_.below(4) == 0 ? 100 : 30;
     drop_percent_ = dice_.chance(calm_percent) ? 0 : dice_.below(30);
     duplicate_percent_ = dice_.chance(50) ? 0 : dice_.below(30);
-    max_delay_ = dice_.chance(70) ? Duration(2ms) : Duration(80ms);
+    max_delay_ = dice_.chance(60) ? Duration(2ms) : dice_.chance(70) ? Duration(80ms) : Duration(300ms);
     const int faults = dice_.chance(20) ? 0 : 1 + dice_.below(6);
     for (int i = 0; i < faults; ++i) in(dice_.up_to(kFaultTime), [this] { strike(); });
     in(kFaultTime, [this] { heal(); });
@@ -532,6 +533,7 @@ class Schedule {
     if (working >= spec_.min_nodes) last_work_ = now_;
   }
 
+  static constexpr std::uint32_t kMostEvents = 20'000'000;
   static constexpr Duration kFaultTime = 3s;
   static constexpr Duration kKillTime = 30ms;
   static constexpr Duration kHealingTime = 6s;
