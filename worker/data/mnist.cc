@@ -14,8 +14,6 @@ namespace ddprun::data {
 namespace {
 
 constexpr std::size_t kFileLimit = std::size_t{4} << 30;
-constexpr std::int64_t kSide = 28;
-constexpr int kClasses = 10;
 constexpr float kMean = 0.1307F;
 constexpr float kDeviation = 0.3081F;
 
@@ -47,7 +45,7 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
   Result<IdxArray> images = load_idx(folder, stem + "-images-idx3-ubyte", 3);
   if (!images) return images.error();
   const std::vector<std::int64_t>& sizes = images->sizes;
-  if (sizes[1] != kSide || sizes[2] != kSide) {
+  if (sizes[1] != kMnistSide || sizes[2] != kMnistSide) {
     return Error(ErrorCode::kCorrupt,
                  fmt::format("{}/{}-images-idx3-ubyte holds images of {} × {} pixels, expected 28 × 28",
                              folder, stem, sizes[1], sizes[2]));
@@ -62,7 +60,7 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
     return Error(ErrorCode::kCorrupt, fmt::format("{}/{}-images-idx3-ubyte holds no image", folder, stem));
   }
   const auto bad = std::find_if(labels->elements.begin(), labels->elements.end(),
-                                [](std::uint8_t label) { return label >= kClasses; });
+                                [](std::uint8_t label) { return label >= kMnistClasses; });
   if (bad != labels->elements.end()) {
     return Error(ErrorCode::kCorrupt,
                  fmt::format("{}/{}-labels-idx1-ubyte is damaged: label {} is {}, expected 0 to 9", folder,
@@ -70,9 +68,9 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
   }
   Dataset set;
   set.count = limit > 0 ? std::min(limit, sizes[0]) : sizes[0];
-  set.height = kSide;
-  set.width = kSide;
-  set.classes = kClasses;
+  set.height = kMnistSide;
+  set.width = kMnistSide;
+  set.classes = kMnistClasses;
   set.mean = kMean;
   set.deviation = kDeviation;
   set.pixels = std::move(images->elements);

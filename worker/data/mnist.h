@@ -8,6 +8,9 @@
 
 namespace ddprun::data {
 
+inline constexpr std::int64_t kMnistSide = 28;  ///< pixels
+inline constexpr int kMnistClasses = 10;
+
 /// How many samples of each split to keep, from the start; 0: all.
 struct SampleLimits {
   std::int64_t train = 0;

@@ -1,5 +1,7 @@
 #include "worker/data/synthetic.h"
 
+#include "worker/data/mnist.h"
+
 #include <array>
 #include <cstddef>
 #include <random>
@@ -7,13 +9,11 @@
 namespace ddprun::data {
 namespace {
 
-constexpr std::int64_t kSide = 28;
-constexpr std::size_t kPixels = kSide * kSide;
-constexpr int kClasses = 10;
+constexpr std::size_t kPixels = kMnistSide * kMnistSide;
 
 // Only the engine's raw numbers are used: std::uniform_… differs between standard libraries.
 using Engine = std::mt19937_64;
-using Patterns = std::array<std::array<std::uint8_t, kPixels>, kClasses>;
+using Patterns = std::array<std::array<std::uint8_t, kPixels>, kMnistClasses>;
 
 Patterns make_patterns(Engine& engine) {
   Patterns patterns;
@@ -26,16 +26,16 @@ Patterns make_patterns(Engine& engine) {
 Dataset make_split(const Patterns& patterns, std::int64_t count, Engine& engine) {
   Dataset set;
   set.count = count;
-  set.height = kSide;
-  set.width = kSide;
-  set.classes = kClasses;
+  set.height = kMnistSide;
+  set.width = kMnistSide;
+  set.classes = kMnistClasses;
   set.mean = 0.28F;
   set.deviation = 0.31F;
   set.pixels.resize(static_cast<std::size_t>(count) * kPixels);
   set.labels.resize(static_cast<std::size_t>(count));
   std::uint8_t* pixel = set.pixels.data();
   for (std::uint8_t& label : set.labels) {
-    label = static_cast<std::uint8_t>(engine() % kClasses);
+    label = static_cast<std::uint8_t>(engine() % kMnistClasses);
     for (std::size_t i = 0; i < kPixels; i += 8) {
       std::uint64_t noise = engine();
       for (std::size_t k = 0; k < 8; ++k, noise >>= 8) {

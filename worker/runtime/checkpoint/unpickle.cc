@@ -1,5 +1,6 @@
 #include "worker/runtime/checkpoint/unpickle.h"
 
+#include "worker/runtime/checkpoint/corrupt.h"
 #include "worker/runtime/checkpoint/pickle_opcodes.h"
 #include "worker/runtime/checkpoint/storage_type.h"
 
@@ -22,8 +23,6 @@ namespace {
 
 constexpr int kMaxDepth = 200;
 constexpr std::size_t kMaxValues = std::size_t{1} << 24;
-
-Error corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message)}; }
 
 // Pickle shares objects through its memo, and a file may share or nest without end. So objects are nodes of
 // an arena, and become values only at the end, where depth and number are counted.

@@ -1,5 +1,6 @@
 #include "worker/runtime/checkpoint/zip_reader.h"
 
+#include "worker/runtime/checkpoint/corrupt.h"
 #include "worker/runtime/checkpoint/zip_format.h"
 
 #include <fmt/format.h>
@@ -24,8 +25,6 @@ std::uint32_t u32(Bytes bytes, std::size_t offset) {
   return static_cast<std::uint32_t>(little_endian(bytes, offset, 4));
 }
 std::uint64_t u64(Bytes bytes, std::size_t offset) { return little_endian(bytes, offset, 8); }
-
-Error corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message)}; }
 
 /// The part of `archive` that begins at `offset` and has at least `size` bytes, or nothing.
 Bytes at(Bytes archive, std::uint64_t offset, std::uint64_t size) {

@@ -1,5 +1,6 @@
 #include "worker/runtime/ddp/delayed_reduction.h"
 
+#include "worker/runtime/ddp/broadcast_bytes.h"
 #include <ddprun/collectives.h>
 
 #include <torch/csrc/autograd/engine.h>
@@ -9,11 +10,6 @@
 #include <algorithm>
 
 namespace ddprun::runtime {
-namespace {
-
-constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;
-
-}  // namespace
 
 DelayedReduction::DelayedReduction(Group group, std::vector<ModuleView::Parameter> parameters,
                                    at::Tensor trigger)

@@ -10,6 +10,7 @@
 //   5  all-reduce "I will reduce in this backward"    a zero; if nobody does, the round ends here
 //   6  backward: one reduction per bucket             the same on zero buckets
 //   7  find_unused: all-reduce of the used map        zeros
+#include "worker/runtime/ddp/broadcast_bytes.h"
 #include "worker/runtime/ddp/replica_state.h"
 #include <ddprun/collectives.h>
 
@@ -21,7 +22,6 @@
 namespace ddprun::runtime {
 namespace {
 
-constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;
 constexpr int kSkewWorthAWarning = 1000;
 
 double sum_over_ranks(const Group& group, const at::Device& device, double mine) {

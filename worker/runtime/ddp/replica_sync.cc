@@ -1,3 +1,4 @@
+#include "worker/runtime/ddp/broadcast_bytes.h"
 #include "worker/runtime/ddp/make_reducer.h"
 #include "worker/runtime/ddp/output_sink.h"
 #include "worker/runtime/ddp/replica_check.h"
@@ -14,8 +15,6 @@
 
 namespace ddprun::runtime {
 namespace {
-
-constexpr std::size_t kBroadcastBytes = 250 * 1024 * 1024;  // Python's broadcast_bucket_size
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Exception(ErrorCode::kConfig, "DistributedDataParallel: " + why);

@@ -20,10 +20,6 @@
 namespace ddprun::runtime::shm {
 namespace {
 
-[[noreturn]] void refuse(Kind kind, const std::string& why) {
-  throw Exception(ErrorCode::kUsage, fmt::format("shm {}: {}", to_string(kind), why));
-}
-
 const Kernels* kernels_for(const Description& what) {
   const Kernels* const kernels = find_kernels(what.dtype, what.op);
   if (kernels == nullptr) {

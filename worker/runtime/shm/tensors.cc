@@ -12,11 +12,11 @@ std::string name(const at::Tensor& tensor) {
   return fmt::format("{}[{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
-[[noreturn]] void refuse(Kind kind, const std::string& why) {
+}  // namespace
+
+void refuse(Kind kind, const std::string& why) {
   throw Exception(ErrorCode::kUsage, fmt::format("shm {}: {}", to_string(kind), why));
 }
-
-}  // namespace
 
 DType to_dtype(at::ScalarType type) {
   if (type == at::kFloat) return DType::kFloat32;

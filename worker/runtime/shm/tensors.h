@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace ddprun::runtime::shm {
@@ -28,6 +29,9 @@ Description describe(Kind kind, const at::Tensor& tensor);
 /// The memory of a dense, contiguous CPU tensor. Anything else is a kUsage Exception that says what to pass
 /// instead.
 Bytes bytes_of(Kind kind, const at::Tensor& tensor);
+
+/// Throws kUsage: "shm all_reduce: why".
+[[noreturn]] void refuse(Kind kind, const std::string& why);
 
 /// The one tensor of a list that c10d's interface makes a list.
 at::Tensor& only(Kind kind, std::vector<at::Tensor>& tensors);
