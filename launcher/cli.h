@@ -20,7 +20,7 @@ enum class Command {
   kPs,           ///< list this user's jobs: `ps_json`
   kCompletions,  ///< print the completions of `shell`
   kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
-  kDrain,        ///< ask a job's coordinator to let nodes go: `drain`
+  kDrain,        ///< ask a job to let nodes go: `drain_here`, or its coordinator: `drain`
 };
 
 /// `ddprun store [--host ADDR] [--port N | --fd N]`
@@ -36,6 +36,7 @@ struct CommandLine {
   StoreOptions store;
   membership::CoordinatorCommandOptions coordinator;
   membership::DrainCommandOptions drain;
+  std::optional<std::string> drain_here;  ///< a job of this host in place of `drain`; empty: the only one
   bool ps_json = false;
   std::string shell;  ///< bash or zsh
   std::string text;   ///< help or version

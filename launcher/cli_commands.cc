@@ -166,8 +166,8 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
                                      FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
                                      FlagSyntax{"help", 'h', ""}};
   constexpr std::string_view kHow =
-      "write ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]";
-  Result<ParsedArgs> parsed = split_command(kTable, args, 0, kHow);
+      "write ddprun drain [JOB|PID], or ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]";
+  Result<ParsedArgs> parsed = split_command(kTable, args, 1, kHow);
   if (!parsed) return parsed.error().with("drain");
   CommandLine line;
   line.command = Command::kDrain;
@@ -178,7 +178,12 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
       return set.error().with(fmt::format("drain: --{}", name));
     }
   }
-  if (line.drain.host.empty()) return usage(fmt::format("drain: where is the coordinator? {}", kHow));
+  if (line.drain.host.empty()) {
+    if (!parsed->flags.empty()) return usage(fmt::format("drain: where is the coordinator? {}", kHow));
+    line.drain_here = parsed->rest.empty() ? std::string() : parsed->rest.front();
+  } else if (!parsed->rest.empty()) {
+    return usage(fmt::format("drain: \"{}\" and an endpoint are two jobs; {}", parsed->rest.front(), kHow));
+  }
   return line;
 }
 

@@ -18,8 +18,9 @@ Usage
   ddprun ps [--json]                                list your jobs on this host
   ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID
                                                     let nodes meet on a machine that is none of them
+  ddprun drain [JOB|PID]                            let a job on this host checkpoint and end with 75
   ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]
-                                                    let a node, or the whole job, checkpoint and leave
+                                                    the same for a node, or a job, anywhere
   ddprun completions bash|zsh                       print shell completions
 
 A .json job is trained by ddprun-worker, a .py script runs under python3 -u, anything else as it is.

@@ -1,4 +1,6 @@
 #include "launcher/cli.h"
+#include "launcher/drain.h"
+#include "launcher/funnel_console.h"
 #include "launcher/ps.h"
 #include "launcher/run_job.h"
 #include "rendezvous/base/env_contract.h"
@@ -70,10 +72,11 @@ int run(const std::vector<std::string>& args) {
     case Command::kPs:
       return list_jobs(line->ps_json);
     case Command::kCoordinator:
-      return membership::run_coordinator_command(line->coordinator,
-                                                 *make_stderr_logger("ddprun", log_level({})));
+      return membership::run_coordinator_command(
+          line->coordinator, *make_stderr_logger("ddprun", log_level({})), make_funnel_console);
     case Command::kDrain:
-      return membership::run_drain_command(line->drain);
+      return line->drain_here ? drain_local_job(*line->drain_here)
+                              : membership::run_drain_command(line->drain);
     case Command::kRun:
       break;
   }

@@ -79,6 +79,8 @@ struct Options {
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
   bool prefix = false;      ///< rank and host before each console line
+  bool log_funnel = false;  ///< console lines of all nodes go to the coordinator's console
+  bool rank0_only = false;  ///< only rank 0's lines reach a console
   bool fold_lines = false;  ///< one line for what all ranks print
   std::optional<int> stdin_local_rank;
   std::optional<int> debug_rank;           ///< global rank

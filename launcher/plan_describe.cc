@@ -35,10 +35,12 @@ std::string device_phrase(const Plan& plan, const WorkerSpec& worker) {
   return fmt::format("cuda:{}, which is device {}", local_rank, plan.host.visible_devices[local_rank]);
 }
 
-std::string stream_phrase(const StreamSpec& stream, const WorkerSpec& worker, std::string_view file) {
+std::string stream_phrase(const Plan& plan, const StreamSpec& stream, const WorkerSpec& worker,
+                          std::string_view file) {
   std::string text;
   if (stream.to_console) {
-    text = stream.prefix.empty() ? "console" : fmt::format("console, each line after \"{}\"", stream.prefix);
+    text = plan.options.log_funnel ? "the coordinator's console" : "console";
+    if (!stream.prefix.empty()) text += fmt::format(", each line after \"{}\"", stream.prefix);
   }
   if (stream.to_file) text += fmt::format("{}{}/{}", text.empty() ? "" : ", and ", worker.log_dir, file);
   return text.empty() ? "/dev/null" : text;
@@ -61,8 +63,8 @@ std::string describe_worker(const Plan& plan, const WorkerSpec& worker) {
   text += fmt::format("  cpus     {}\n", worker.cpus.empty() ? "not bound" : format_number_list(worker.cpus));
   text += fmt::format("  device   {}\n", device_phrase(plan, worker));
   text += fmt::format("  stdin    {}\n", worker.inherit_stdin ? "ours" : "/dev/null");
-  text += fmt::format("  stdout   {}\n", stream_phrase(worker.out, worker, "stdout.log"));
-  text += fmt::format("  stderr   {}\n", stream_phrase(worker.err, worker, "stderr.log"));
+  text += fmt::format("  stdout   {}\n", stream_phrase(plan, worker.out, worker, "stdout.log"));
+  text += fmt::format("  stderr   {}\n", stream_phrase(plan, worker.err, worker, "stderr.log"));
   std::string_view label = "set";
   for (const std::string& line : environment_difference(plan, worker)) {
     text += fmt::format("  {:<8} {}\n", label, shell_quote(line));

@@ -31,21 +31,30 @@ class Environment {
   void set_default(std::string_view name, std::string_view value) {
     if (index_.count(std::string(name)) == 0) set(name, value);
   }
-  [[nodiscard]] std::vector<std::string> take() && { return std::move(lines_); }
+  void remove(std::string_view name) {
+    const auto found = index_.find(std::string(name));
+    if (found != index_.end()) lines_[found->second].clear();
+  }
+  [[nodiscard]] std::vector<std::string> take() && {
+    std::erase(lines_, std::string());
+    return std::move(lines_);
+  }
 
  private:
   std::vector<std::string> lines_;
   std::unordered_map<std::string, std::size_t> index_;
 };
 
-bool reaches_console(const Plan& plan, int local_rank) {
+bool reaches_console(const Plan& plan, const WorkerSpec& worker) {
   const std::vector<int>& filter = plan.options.local_ranks_filter;
-  return filter.empty() || std::find(filter.begin(), filter.end(), local_rank) != filter.end();
+  if (plan.options.rank0_only && worker.rank.value() != 0) return false;
+  return filter.empty() || std::find(filter.begin(), filter.end(), worker.local_rank.value()) != filter.end();
 }
 
 /// What stands before a console line: torchrun's for tee'd streams, rank and host on request.
 std::string line_prefix(const Plan& plan, Rank rank, LocalRank local_rank, bool is_teed) {
-  if (plan.options.prefix) return fmt::format("[{}@{}] ", rank, plan.host.hostname);
+  if (plan.options.prefix || plan.options.log_funnel)
+    return fmt::format("[{}@{}] ", rank, plan.host.hostname);
   if (!is_teed) return {};
   const std::array<TemplateValue, 3> values{TemplateValue{"role_name", plan.options.role},
                                             {"rank", to_string(rank)},
@@ -67,7 +76,7 @@ void place_streams(WorkerSpec& worker, const Plan& plan) {
   const int local_rank = worker.local_rank.value();
   const StdStream redirects = plan.options.redirects.of(local_rank);
   const StdStream tee = plan.options.tee.of(local_rank);
-  const bool is_shown = reaches_console(plan, local_rank);
+  const bool is_shown = reaches_console(plan, worker);
   const bool has_files = !worker.log_dir.empty();
   worker.out = stream_spec(has_stdout(redirects), has_stdout(tee), is_shown, has_files);
   worker.err = stream_spec(has_stderr(redirects), has_stderr(tee), is_shown, has_files);
@@ -103,6 +112,8 @@ WorkerEnv contract_of(const WorkerSpec& worker, const Plan& plan, const RoundInf
 
 std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& plan, const RoundInfo& round) {
   Environment environment(plan.host.environment);
+  // Workers have no part in the handshake of the nodes, and what they run is not always ours.
+  environment.remove(env_name::kSecret);
   // An error file of ours would be written by an outer launcher's worker, not by this one's.
   environment.set(env_name::kErrorFile, worker.error_file);
   for (const auto& [name, value] : to_environment(contract_of(worker, plan, round)))

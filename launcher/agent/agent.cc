@@ -8,7 +8,7 @@
 #include "launcher/agent/orphan_watch.h"
 #include "launcher/agent/supervisor.h"
 #include "launcher/agent/worker_group.h"
-#include "launcher/process/job_sweep.h"
+#include "launcher/drain.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/signals.h"
@@ -81,7 +81,16 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void lease_lost(const std::string& why) override {
     raise({.kind = EventKind::kLeaseLost, .exit_code = exit_code::kTempFail, .text = why});
   }
-  void job_ended(int exit_code, const std::string& why) override {
+  void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
+                    std::uint64_t missing_before) override {
+    output_.show_remote(number, node, is_stderr, text, missing_before);
+  }
+  void lines_back(bool is_stderr, std::string_view text, std::uint64_t missing_before) override {
+    if (missing_before > 0) output_.say(fmt::format("{} lines of workers are missing here", missing_before));
+    output_.show_here(is_stderr, text);
+  }
+  void job_ended(int exit_code, const std::string& why, const std::optional<RemoteCause>& cause) override {
+    outcome_.remote_cause = cause;
     raise({.kind = EventKind::kJobEnded, .exit_code = exit_code, .text = why});
   }
 
@@ -98,6 +107,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   }
 
   void on_signal(const ReceivedSignal& signal);
+  void drain(const ReceivedSignal& signal);
 
   // Events in, actions out.
   void raise(Event event);
@@ -172,6 +182,10 @@ Result<void> Agent::prepare() {
   Result<std::unique_ptr<RoundSource>> rounds = open_rounds(io_, plan_, *this, *logger_);
   if (!rounds) return rounds.error();
   rounds_ = std::move(*rounds);
+  if (plan_.options.log_funnel) {
+    output_.set_funnel(
+        [this](bool is_stderr, std::string_view block) { return rounds_->send_lines(is_stderr, block); });
+  }
   return ok();
 }
 
@@ -210,6 +224,7 @@ void Agent::carry_out(const Action& action) {
     case ActionKind::kSpawn:
       return start_generation();
     case ActionKind::kSignalGroups:
+      orphans_->note_segments();
       return workers_->signal_groups(action.workers, action.signal);
     case ActionKind::kSetDeadline:
       return set_deadline(action.deadline, action.at);
@@ -290,7 +305,17 @@ void Agent::on_signal(const ReceivedSignal& signal) {
     return workers_->signal_each(signal.number);  // SIGUSR1 and SIGUSR2
   }
   if (is_finished_) return console_wait_.end();
+  if (signal.number == SIGTERM && signal.value == kDrainValue) return drain(signal);
   raise({.kind = EventKind::kSignal, .signal = signal.number, .text = sender_text(signal)});
+}
+
+// `ddprun drain` means the whole job: where others have to be asked, the order to stop comes back from them.
+void Agent::drain(const ReceivedSignal& signal) {
+  if (rounds_->drain()) return output_.say("asked to drain the job" + sender_text(signal));
+  raise({.kind = EventKind::kSignal,
+         .signal = SIGTERM,
+         .exit_code = exit_code::kTempFail,
+         .text = sender_text(signal)});
 }
 
 void Agent::sweep() {
@@ -330,7 +355,7 @@ void Agent::close_generation(std::vector<std::string> leftovers) {
   }
   generation_.ended_at = clock_.now();
   generation_.leftovers = std::move(leftovers);
-  remove_job_segments(plan_.job_tag);
+  orphans_->remove_segments();
   if (plan_.log_root_is_temporary) {
     // A directory of ours that nobody wrote into is not left behind in /tmp; rmdir spares the others.
     workers_->remove_empty_directories();
@@ -351,13 +376,17 @@ void Agent::finish(int exit_code) {
   const std::string& refusal = supervisor_.decision().why;
   outcome_.why = refusal.empty() ? supervisor_.why() : refusal;
   for (boost::asio::steady_timer& timer : timers_) timer.cancel();
-  rounds_->close();
-  console_wait_.start([this] { close_all(); });
+  // Lines of other nodes may come until these have left.
+  rounds_->close([this] {
+    output_.finish_remote();
+    console_wait_.start([this] { close_all(); });
+  });
 }
 
 // Nothing is pending on the loop after this, so that it returns.
 void Agent::close_all() {
   signals_->close();
+  orphans_->close();
   output_.close();
   workers_->clear();
 }

@@ -1,5 +1,7 @@
 #include "launcher/agent/coordinated_rounds.h"
 
+#include "launcher/report/error_file.h"
+#include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/membership/auth.h"
 
@@ -34,7 +36,7 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
   if (!conf) return conf.error();
   Result<std::string> secret =
-      membership::load_secret(options.rdzv_secret_file, plan.host.env("DDPRUN_SECRET").value_or(""));
+      membership::load_secret(options.rdzv_secret_file, plan.host.env(env_name::kSecret).value_or(""));
   if (!secret) return secret.error();
   membership::RendezvousOptions result;
   result.place = place_of(options, conf->is_host);
@@ -56,12 +58,19 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   return result;
 }
 
-std::string last_line(const std::string& text) {
-  const std::size_t end = text.find_last_not_of("\r\n \t");
-  if (end == std::string::npos) return {};
-  const std::size_t before = text.find_last_of('\n', end);
-  return text.substr(before == std::string::npos ? 0 : before + 1,
-                     end - (before == std::string::npos ? 0 : before + 1) + 1);
+RemoteCause remote_cause(const membership::NodeFailure& failure) {
+  RemoteCause cause;
+  cause.worker.rank = failure.rank;
+  cause.worker.local_rank = failure.local_rank;
+  cause.worker.pid = failure.pid;
+  cause.worker.verdict = Verdict::kRootCause;
+  cause.worker.error_file = failure.error_file;
+  cause.worker.stderr_tail = failure.stderr_tail;
+  cause.host = failure.host;
+  cause.what = failure.what;
+  cause.error_message = failure.error_message;
+  cause.error_stack = failure.error_stack;
+  return cause;
 }
 
 }  // namespace
@@ -75,6 +84,10 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
   auto rendezvous = membership::Rendezvous::open(io, *options, *rounds, logger);
   if (!rendezvous) return rendezvous.error();
   rounds->rendezvous_ = std::move(*rendezvous);
+  rounds->rendezvous_->set_log_sink(
+      [&listener](std::uint64_t number, const std::string& node, const membership::LogLines& lines) {
+        listener.remote_lines(number, node, lines.is_stderr, lines.text, lines.dropped_before);
+      });
   return std::unique_ptr<RoundSource>(std::move(rounds));
 }
 
@@ -103,21 +116,36 @@ void CoordinatedRounds::report_failure(const NodeFailure& failure) {
                                  .error_file = failure.worker.error_file,
                                  .stderr_tail = failure.worker.stderr_tail};
   report.do_not_restart = is_final;
+  if (const std::optional<ErrorFile> written = load_error_file(failure.worker.error_file)) {
+    report.error_message = written->message;
+    report.error_stack = written->stack;
+  }
   rendezvous_->member().workers_failed(report);
 }
 
 void CoordinatedRounds::report_success() { rendezvous_->member().workers_succeeded(); }
 
-void CoordinatedRounds::close() {
+void CoordinatedRounds::close(std::function<void()> on_closed) {
   const int signal = signal_ != 0 ? signal_ : SIGTERM;
   rendezvous_->member().workers_stopped();
   rendezvous_->close(
       {.exit_code = exit_code::kSignalBase + signal,
        .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)},
-      plan_.options.shutdown_timeout + kFarewell);
+      plan_.options.shutdown_timeout + kFarewell, std::move(on_closed));
+}
+
+bool CoordinatedRounds::send_lines(bool is_stderr, std::string_view block) {
+  if (rendezvous_->has_coordinator()) return false;
+  rendezvous_->member().send_lines(is_stderr, block);
+  return true;
+}
+
+void CoordinatedRounds::on_lines_back(const membership::LogLines& lines) {
+  listener_.lines_back(lines.is_stderr, lines.text, lines.dropped_before);
 }
 
 void CoordinatedRounds::on_round(const membership::Round& round) {
+  node_rank_ = round.seat.node_rank;
   listener_.round_closed({.generation = Generation(round.seat.generation.value() - 1),
                           .restart_count = round.seat.restart_count,
                           .group_rank = round.seat.node_rank,
@@ -138,12 +166,9 @@ void CoordinatedRounds::on_stop(const std::string& reason) {
 void CoordinatedRounds::on_kill(const std::string& reason) { listener_.lease_lost(reason); }
 
 void CoordinatedRounds::on_end(const membership::JobEnd& end) {
-  std::string why = end.why;
-  if (end.root_cause) {
-    const std::string last_words = last_line(end.root_cause->stderr_tail);
-    if (!last_words.empty()) why += fmt::format("; its last line on stderr: {}", last_words);
-  }
-  listener_.job_ended(end.exit_code, why);
+  std::optional<RemoteCause> cause;
+  if (end.root_cause && end.root_cause->node_rank != node_rank_) cause = remote_cause(*end.root_cause);
+  listener_.job_ended(end.exit_code, end.why, cause);
 }
 
 void CoordinatedRounds::on_failed(const Error& error) { listener_.round_failed(error); }

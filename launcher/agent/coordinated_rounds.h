@@ -7,8 +7,11 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -29,8 +32,10 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void join(int restart_count) override;
   void report_failure(const NodeFailure& failure) override;
   void report_success() override;
+  bool drain() override { return rendezvous_->member().drain(); }
+  bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
-  void close() override;
+  void close(std::function<void()> on_closed) override;
 
  private:
   CoordinatedRounds(const Plan& plan, RoundSource::Listener& listener) : plan_(plan), listener_(listener) {}
@@ -39,6 +44,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void on_round(const membership::Round& round) override;
   void on_stop(const std::string& reason) override;
   void on_kill(const std::string& reason) override;
+  void on_lines_back(const membership::LogLines& lines) override;
   void on_end(const membership::JobEnd& end) override;
   void on_failed(const Error& error) override;
 
@@ -46,6 +52,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   RoundSource::Listener& listener_;
   std::unique_ptr<membership::Rendezvous> rendezvous_;
   bool has_joined_ = false;
+  std::optional<NodeRank> node_rank_;  ///< in the last round
   int signal_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "launcher/agent/job_settings.h"
 
+#include "rendezvous/membership/types.h"
+
 #include <algorithm>
 #include <csignal>
 #include <string>
@@ -13,6 +15,7 @@ SupervisorOptions supervisor_options(const Plan& plan) {
   options.grace = plan.options.shutdown_timeout;
   if (plan.options.job_timeout) options.job_timeout = *plan.options.job_timeout;
   options.joins_after_failure = plan.options.max_nodes > 1;
+  if (plan.options.max_nodes > 1) options.sigterm_exit_code = membership::exit_code_of_leaving(SIGTERM);
   options.restarts.max_restarts = plan.options.max_restarts;
   if (plan.options.max_restarts_window) options.restarts.window = *plan.options.max_restarts_window;
   options.restarts.no_restart_exit_codes = plan.options.no_restart_exit_codes;

@@ -8,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace ddprun::launcher {
@@ -23,8 +24,11 @@ class LocalRounds final : public RoundSource {
   [[nodiscard]] bool decides_restarts() const override { return false; }
   void join(int restart_count) override;
   void report_failure(const NodeFailure&) override {}
-  void report_success() override { listener_.job_ended(0, {}); }
-  void close() override { store_->close(); }
+  void report_success() override { listener_.job_ended(0, {}, std::nullopt); }
+  void close(std::function<void()> on_closed) override {
+    store_->close();
+    on_closed();
+  }
 
  private:
   LocalRounds(const Plan& plan, Listener& listener, std::unique_ptr<store::StoreServer> store)

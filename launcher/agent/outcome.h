@@ -80,6 +80,15 @@ struct GenerationOutcome {
   std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
 };
 
+/// The worker of another node that is to blame for the end of the job, as that node tells it.
+struct RemoteCause {
+  WorkerOutcome worker;  ///< ranks, pid, stderr_tail; error_file is a path on that host
+  std::string host;
+  std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  std::string error_message;  ///< of its error file; empty: it wrote none
+  std::string error_stack;
+};
+
 /// The whole job on this node.
 struct JobOutcome {
   int exit_code = 0;
@@ -87,6 +96,7 @@ struct JobOutcome {
   int signal = 0;   ///< kSignal: which
   std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
                     ///< restart", …
+  std::optional<RemoteCause> remote_cause;
   std::optional<Error> error;  ///< kRendezvousFailed: what went wrong
   std::vector<GenerationOutcome>
       generations;  ///< in order; never empty unless kRendezvousFailed or an early signal

@@ -4,7 +4,11 @@
 #include "launcher/plan.h"
 #include "rendezvous/base/error.h"
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace ddprun::launcher {
 
@@ -35,8 +39,19 @@ class RoundSource {
     /// The others have given us up (a partition): our workers must not go on for another moment. Then join
     /// again.
     virtual void lease_lost(const std::string& why) = 0;
-    /// The job is over everywhere, well (0) or not.
-    virtual void job_ended(int exit_code, const std::string& why) = 0;
+    /// Lines of another node's workers, for our console.
+    virtual void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr,
+                              std::string_view text, std::uint64_t missing_before) {
+      static_cast<void>(number), static_cast<void>(node), static_cast<void>(is_stderr);
+      static_cast<void>(text), static_cast<void>(missing_before);
+    }
+    /// Lines given to `send_lines` that will reach nobody.
+    virtual void lines_back(bool is_stderr, std::string_view text, std::uint64_t missing_before) {
+      static_cast<void>(is_stderr), static_cast<void>(text), static_cast<void>(missing_before);
+    }
+    /// The job is over everywhere, well (0) or not; `cause`, if any, is of another node.
+    virtual void job_ended(int exit_code, const std::string& why,
+                           const std::optional<RemoteCause>& cause) = 0;
   };
 
   virtual ~RoundSource() = default;
@@ -51,8 +66,15 @@ class RoundSource {
   virtual void report_failure(const NodeFailure& failure) = 0;
   /// All our workers succeeded. job_ended or peer_failed follows.
   virtual void report_success() = 0;
-  /// Nothing is pending on the io_context afterwards.
-  virtual void close() = 0;
+  /// Asks for the whole job to be drained. False: nobody else is to be asked, this node decides.
+  virtual bool drain() { return false; }
+  /// Takes whole lines for the console of the coordinator. False: that is here.
+  virtual bool send_lines(bool is_stderr, std::string_view block) {
+    return static_cast<void>(is_stderr), static_cast<void>(block), false;
+  }
+  /// Ends our part; nothing is pending on the io_context once `on_closed` is called, which may be from
+  /// within.
+  virtual void close(std::function<void()> on_closed) = 0;
 };
 
 }  // namespace ddprun::launcher

@@ -388,7 +388,7 @@ Supervisor::Actions Supervisor::stop_for_signal(const Event& event, TimePoint no
   ++signals_received_;
   stop_signal_ = event.signal;
   set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
-             exit_code::kSignalBase + event.signal);
+             code_of_signal(event));
   forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
   return stop_group(event.signal, now);
 }
@@ -538,6 +538,11 @@ void Supervisor::forbid_restart(std::string why) {
   decision_ = {.restart = false, .delay = {}, .why = restart_forbidden_};
 }
 
+int Supervisor::code_of_signal(const Event& event) const {
+  if (event.exit_code != 0) return event.exit_code;
+  return event.signal == SIGTERM ? options_.sigterm_exit_code : exit_code::kSignalBase + event.signal;
+}
+
 Supervisor::Actions Supervisor::publish_success(const Event&, TimePoint) {
   story_ = "nothing is left of our workers";
   return {{.kind = ActionKind::kPublishSuccess}};
@@ -563,7 +568,7 @@ Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint)
   ++signals_received_;
   stop_signal_ = event.signal;
   set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
-             exit_code::kSignalBase + event.signal);
+             code_of_signal(event));
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 

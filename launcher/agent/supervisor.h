@@ -5,11 +5,13 @@
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
+#include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/ids.h"
 
 #include <sys/types.h>
 
 #include <array>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,7 +42,7 @@ enum class EventKind {
   kWorkerSpawned,  ///< local_rank, pid
   kSpawnFailed,    ///< local_rank, error
   kWorkerExited,   ///< local_rank, status
-  kSignal,         ///< the launcher was told to stop: signal, text (who sent it)
+  kSignal,         ///< the launcher was told to stop: signal, text (who sent it), exit_code (0: the signal's)
   kPeerFailed,     ///< another node stopped the round: text, exit_code
   kLeaseLost,      ///< the other nodes have given us up: text
   kJobEnded,       ///< the job is over on all nodes: exit_code, text
@@ -128,6 +130,7 @@ struct SupervisorOptions {
   RestartPolicyOptions restarts;
   bool joins_after_failure =
       false;  ///< whether there is another generation is the coordinator's decision, not ours
+  int sigterm_exit_code = exit_code::kSignalBase + SIGTERM;  ///< where SIGTERM means preemption, "requeue me"
 };
 
 /// The policy of a job on one node: what to do when something happens. Pure: events and times come in,
@@ -204,6 +207,7 @@ class Supervisor {
   Actions kill_group(const std::string& cause, TimePoint now);
   Actions sweep(TimePoint now);
   void forbid_restart(std::string why);
+  [[nodiscard]] int code_of_signal(const Event& event) const;
 
   SupervisorOptions options_;
   RestartPolicy policy_;

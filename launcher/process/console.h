@@ -43,6 +43,9 @@ class Console {
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
   [[nodiscard]] bool is_null() const { return is_null_; }
   [[nodiscard]] bool has_backlog() const { return backlog_bytes() > 0; }
+  [[nodiscard]] std::uint64_t backlog_bytes() const {
+    return pending_.size() - pending_done_ + spool_.size();
+  }
   [[nodiscard]] std::uint64_t dropped_bytes() const { return dropped_; }
   /// Grows with every byte the console took; tells a slow console from a stuck one.
   [[nodiscard]] std::uint64_t taken_bytes() const { return taken_; }
@@ -60,9 +63,6 @@ class Console {
   void wait_writable();
   void feed();
   void refill_from_spool();
-  [[nodiscard]] std::uint64_t backlog_bytes() const {
-    return pending_.size() - pending_done_ + spool_.size();
-  }
 
   boost::asio::posix::stream_descriptor descriptor_;  // not open when the target cannot be waited for
   int fd_;

@@ -85,13 +85,14 @@ JobOutput::JobOutput(boost::asio::io_context& io, OutputOptions options)
     : io_(io),
       options_(std::move(options)),
       stdout_(io, STDOUT_FILENO, options_.spool_directories),
+      stderr_(Console::is_same_target(STDOUT_FILENO, STDERR_FILENO)
+                  ? nullptr
+                  : std::make_unique<Console>(io, STDERR_FILENO, options_.spool_directories)),
+      remote_(stdout_, stderr_ ? *stderr_ : stdout_),
       scratch_(kScratchBytes),
       dev_null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
       flush_timer_(io),
       fold_timer_(io) {
-  if (!Console::is_same_target(STDOUT_FILENO, STDERR_FILENO)) {
-    stderr_ = std::make_unique<Console>(io, STDERR_FILENO, options_.spool_directories);
-  }
   channels_[0].console = &stdout_;
   channels_[1].console = stderr_ ? stderr_.get() : &stdout_;
 }
@@ -188,7 +189,10 @@ Result<int> JobOutput::open_stream(const WorkerSpec& spec, bool is_stderr, Worke
   if (!is_stderr && !routes.file && (!shows || channel.console->is_null())) return dev_null_.get();
   if (is_stderr) routes.tail = &streams.tail_;
   if (shows) routes.console = channel.console;
-  routes.is_alone = shown_workers_ <= 1 && routes.prefix.empty() && !options_.fold_lines;
+  routes.is_alone = shown_workers_ <= 1 && routes.prefix.empty() && !options_.fold_lines && !funnel_;
+  if (funnel_) {
+    routes.funnel = [this, is_stderr](std::string_view block) { return funnel_(is_stderr, block); };
+  }
   if (channel.folder) {
     routes.fold = [this, &channel, rank = spec.rank](std::string_view block) { fold(channel, rank, block); };
   }
@@ -211,7 +215,8 @@ Result<int> JobOutput::open_stream(const WorkerSpec& spec, bool is_stderr, Worke
 }
 
 StreamPump& JobOutput::add_pump(WorkerStreams& streams, UniqueFd source, StreamRoutes routes) {
-  const bool may_prompt = routes.console != nullptr && routes.console->is_terminal() && !routes.fold;
+  const bool may_prompt =
+      routes.console != nullptr && routes.console->is_terminal() && !routes.fold && !routes.funnel;
   streams.pumps_.push_back(std::make_unique<StreamPump>(io_, std::move(source), std::move(routes), scratch_));
   StreamPump* pump = streams.pumps_.back().get();
   if (may_prompt) pump->set_on_held([this, pump] { note_held(pump); });
@@ -241,8 +246,18 @@ void JobOutput::fold(Channel& channel, Rank rank, std::string_view block) {
     channel.folder->add(rank, block.substr(0, newline), now);
     block.remove_prefix(std::min(newline + 1, block.size()));
   }
-  channel.console->write(Console::kLauncher, channel.folder->take_ready(now));
+  show_folded(channel, channel.folder->take_ready(now));
   arm_fold_timer();
+}
+
+void JobOutput::show_folded(Channel& channel, const std::string& lines) {
+  const bool is_stderr = &channel == &channels_[1];
+  if (lines.empty() || (funnel_ && funnel_(is_stderr, lines))) return;
+  channel.console->write(Console::kLauncher, lines);
+}
+
+void JobOutput::show_here(bool is_stderr, std::string_view text) {
+  channels_[is_stderr ? 1 : 0].console->write(Console::kLauncher, text);
 }
 
 void JobOutput::arm_fold_timer() {
@@ -256,8 +271,7 @@ void JobOutput::arm_fold_timer() {
   fold_timer_.async_wait([this](boost::system::error_code error) {
     if (error) return;
     const TimePoint now = std::chrono::steady_clock::now();
-    for (Channel& channel : channels_)
-      channel.console->write(Console::kLauncher, channel.folder->take_ready(now));
+    for (Channel& channel : channels_) show_folded(channel, channel.folder->take_ready(now));
     arm_fold_timer();
   });
 }
@@ -270,7 +284,7 @@ void JobOutput::end_generation() {
   terminals_.clear();
   stdin_relay_.reset();
   for (Channel& channel : channels_) {
-    if (channel.folder) channel.console->write(Console::kLauncher, channel.folder->take_all());
+    if (channel.folder) show_folded(channel, channel.folder->take_all());
     channel.folder.reset();
     channel.filtered.reset();
   }

@@ -4,6 +4,7 @@
 #include "launcher/process/console.h"
 #include "launcher/process/line_folder.h"
 #include "launcher/process/pty.h"
+#include "launcher/process/remote_lines.h"
 #include "launcher/process/stream_pump.h"
 #include "rendezvous/base/result.h"
 
@@ -15,6 +16,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -28,6 +31,9 @@ struct OutputOptions {
   bool give_stdin_a_terminal =
       false;  ///< the worker with stdin gets a pseudo-terminal when ours is a terminal
 };
+
+/// Takes whole lines of our workers for a console elsewhere; false: they are to be shown here.
+using Funnel = std::function<bool(bool is_stderr, std::string_view block)>;
 
 class JobOutput;
 
@@ -82,6 +88,18 @@ class JobOutput {
   /// Shows what is held back for folding.
   void end_generation();
 
+  /// From the next generation on, workers' console lines are offered to `funnel` first.
+  void set_funnel(Funnel funnel) { funnel_ = std::move(funnel); }
+  /// Lines of another node's workers; see RemoteLines.
+  void show_remote(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
+                   std::uint64_t missing_before) {
+    remote_.show(number, node, is_stderr, text, missing_before);
+  }
+  /// No more of them come.
+  void finish_remote() { remote_.finish(); }
+  /// Lines of our own workers that no funnel takes any more.
+  void show_here(bool is_stderr, std::string_view text);
+
   /// A line of the launcher's own, on stderr.
   void say(std::string_view line);
   /// The same, with its '\n' and without our name before it.
@@ -111,6 +129,7 @@ class JobOutput {
   void note_held(StreamPump* pump);
   void arm_flush_timer();
   void fold(Channel& channel, Rank rank, std::string_view block);
+  void show_folded(Channel& channel, const std::string& lines);
   void arm_fold_timer();
 
   boost::asio::io_context& io_;
@@ -118,6 +137,8 @@ class JobOutput {
   Console stdout_;
   std::unique_ptr<Console> stderr_;  // none when stderr ends where stdout does
   std::array<Channel, 2> channels_;
+  RemoteLines remote_;
+  Funnel funnel_;
   std::vector<char> scratch_;
   UniqueFd dev_null_;
   int shown_workers_ = 0;

@@ -77,7 +77,9 @@ void SignalSource::read_all() {
   signalfd_siginfo info{};
   while (descriptor_.is_open() && ::read(descriptor_.native_handle(), &info, sizeof info) == sizeof info) {
     const bool from_kernel = info.ssi_code > 0;
-    on_signal_({static_cast<int>(info.ssi_signo), from_kernel ? 0 : static_cast<pid_t>(info.ssi_pid)});
+    on_signal_({.number = static_cast<int>(info.ssi_signo),
+                .sender = from_kernel ? 0 : static_cast<pid_t>(info.ssi_pid),
+                .value = info.ssi_code == SI_QUEUE ? info.ssi_int : 0});
   }
 }
 

@@ -18,6 +18,7 @@ namespace ddprun::launcher {
 struct ReceivedSignal {
   int number = 0;
   pid_t sender = 0;  ///< 0 when the kernel sent it (Ctrl-C, a closed terminal)
+  int value = 0;     ///< what came with it, as sigqueue sends it
 };
 
 /// Turns signals into calls on the io_context: they are blocked and read from a signalfd, so that no handler

@@ -38,8 +38,8 @@ StreamPump::StreamPump(boost::asio::io_context& io, UniqueFd source, StreamRoute
     : source_(io),
       routes_(std::move(routes)),
       scratch_(scratch),
-      cutter_(routes_.prefix.empty() || routes_.fold ? LineCutter::Ends::kNewline
-                                                     : LineCutter::Ends::kNewlineOrReturn) {
+      cutter_(routes_.prefix.empty() || routes_.fold || routes_.funnel ? LineCutter::Ends::kNewline
+                                                                       : LineCutter::Ends::kNewlineOrReturn) {
   ::fcntl(source.get(), F_SETFL, ::fcntl(source.get(), F_GETFL) | O_NONBLOCK);
   source_.assign(source.release());
 }
@@ -91,6 +91,7 @@ void StreamPump::pass_block(std::string_view block) {
     });
   }
   if (routes_.fold) return routes_.fold(block);
+  if (routes_.funnel && routes_.funnel(with_prefix(block, routes_.prefix, true))) return;
   if (routes_.prefix.empty()) return routes_.console->write(routes_.writer, block);
   const bool at_line_start = routes_.console->at_line_start(routes_.writer);
   routes_.console->write(routes_.writer, with_prefix(block, routes_.prefix, at_line_start));

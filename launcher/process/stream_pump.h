@@ -28,8 +28,10 @@ struct StreamRoutes {
   std::string prefix;
   /// The only writer of its console: bytes are passed on as they come, not line by line.
   bool is_alone = false;
-  /// Takes whole lines instead of the console (--fold-lines).
+  /// Takes whole lines instead of the console (--fold).
   std::function<void(std::string_view block)> fold;
+  /// Takes whole lines, with their prefixes, instead of the console (--log-funnel); false: it does not.
+  std::function<bool(std::string_view block)> funnel;
   /// Lines with any of these words are copied, prefix and all, to `filtered`.
   const std::vector<std::string>* filter_words = nullptr;
   LogFile* filtered = nullptr;

@@ -86,7 +86,8 @@ std::string error_file_section(const RootCause& root) {
   const std::vector<std::string_view> message_lines = split_lines(message);
   const bool is_shown =
       !message_lines.empty() && root.worker->stderr_tail.find(message_lines.front()) != std::string::npos;
-  std::string text = fmt::format("\n  its error file ({}) says:\n", root.worker->error_file);
+  const std::string where = root.host.empty() ? std::string() : root.host + ":";
+  std::string text = fmt::format("\n  its error file ({}{}) says:\n", where, root.worker->error_file);
   for (const std::string_view line : message_lines) text += fmt::format("    {}\n", printable(line));
   if (!is_shown) text += quote(last_lines(root.error_file->stack, kStackLines));
   return text;
@@ -111,9 +112,10 @@ std::string labelled(std::string_view label, const std::vector<std::string>& lin
 
 std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>& root,
                        const ReportContext& context) {
-  if (root) {
+  if (root && root->host.empty()) {
     return fmt::format("ddprun: {} failed: {}\n", context.title, headline(*root->worker, context.hostname));
   }
+  if (root) return fmt::format("ddprun: {} failed: {}\n", context.title, outcome.why);
   if (outcome.error) return fmt::format("ddprun: {} failed: {}\n", context.title, outcome.error->message());
   switch (outcome.reason) {
     case StopReason::kSignal:

@@ -25,6 +25,7 @@ struct RootCause {
   const WorkerOutcome* worker = nullptr;
   std::optional<std::string> diagnosis;  ///< diagnosis.h
   std::optional<ErrorFile> error_file;   ///< what the worker itself wrote
+  std::string host{};                    ///< of another node's worker; empty: it was one of ours
 };
 
 /// One screen for a person: root cause first, its last words, consequences folded, where the logs are. Ends

@@ -57,7 +57,7 @@ Json generation_json(const GenerationOutcome& generation) {
 
 Json root_json(const RootCause& root, const ReportContext& context) {
   Json json = worker_json(*root.worker);
-  json["host"] = context.hostname;
+  json["host"] = root.host.empty() ? context.hostname : root.host;
   json["diagnosis"] = root.diagnosis ? Json(*root.diagnosis) : Json();
   json["stderr_tail"] = root.worker->stderr_tail;
   json["error"] = root.error_file ? Json{{"message", root.error_file->message},

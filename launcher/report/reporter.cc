@@ -41,6 +41,12 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+RootCause root_cause_elsewhere(const RemoteCause& cause) {
+  RootCause root{.worker = &cause.worker, .host = cause.host};
+  if (!cause.error_message.empty()) root.error_file = {cause.error_message, cause.error_stack, {}};
+  return root;
+}
+
 }  // namespace
 
 Reporter::Reporter(const Plan& plan)
@@ -84,13 +90,17 @@ void Reporter::restarting(int next_restart_count, Duration delay) {
 std::string Reporter::finish(const JobOutcome& outcome) {
   if (outcome.exit_code == 0) return {};
   std::optional<RootCause> root;
-  if (!outcome.generations.empty()) root = root_cause_of(outcome.generations.back());
+  if (outcome.remote_cause) {
+    root = root_cause_elsewhere(*outcome.remote_cause);
+  } else if (!outcome.generations.empty()) {
+    root = root_cause_of(outcome.generations.back());
+  }
   // Who pressed Ctrl-C knows why the job ended, and asked for no files.
   if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
   const std::string json = report_json(outcome, root, context_);
   if (!context_.report_file.empty() && !write_file(context_.report_file, json)) context_.report_file.clear();
   print_to_stderr(render_report(outcome, root, context_));
-  if (root) propagate_error_file(*root, outcome.exit_code);
+  if (root && root->host.empty()) propagate_error_file(*root, outcome.exit_code);
   return context_.report_file;
 }
 

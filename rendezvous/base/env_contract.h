@@ -38,6 +38,8 @@ inline constexpr std::string_view kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 /// Ours: a value unique to the job, by which its processes are found again (process/sweep.h).
 inline constexpr std::string_view kJobTag = "DDPRUN_JOB_TAG";
 /// Ours: the backend asked for on the command line ("auto", "nccl", "gloo", "shm"); read by ddprun::init().
+/// The nodes' job secret: for agents only, workers do not get it.
+inline constexpr std::string_view kSecret = "DDPRUN_SECRET";
 inline constexpr std::string_view kBackend = "DDPRUN_BACKEND";
 /// Ours: the job's log directory of this generation; workers put metrics beside the logs.
 inline constexpr std::string_view kLogDir = "DDPRUN_LOG_DIR";

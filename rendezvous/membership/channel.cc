@@ -6,12 +6,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace ddprun::membership {
 namespace {
 
 constexpr std::size_t kReadBytes = 1024;
+constexpr auto kFarewell = std::chrono::seconds(10);
 constexpr std::size_t kMaxBacklogBytes = 4 * 1024 * 1024;
 
 // "Broken pipe" is said only after the other side's end was received in order; a reset in its place says that
@@ -33,7 +35,7 @@ std::shared_ptr<Channel> Channel::make(boost::asio::ip::tcp::socket socket, std:
 }
 
 Channel::Channel(boost::asio::ip::tcp::socket socket, std::string received)
-    : socket_(std::move(socket)), received_(std::move(received)) {
+    : socket_(std::move(socket)), received_(std::move(received)), farewell_(socket_.get_executor()) {
   boost::system::error_code ignored;
   remote_ = plain_address(socket_.remote_endpoint(ignored).address());
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
@@ -83,6 +85,7 @@ void Channel::send_bytes(std::string bytes) {
   to_send_.push_back(std::move(bytes));
   if (bytes_to_send_ > kMaxBacklogBytes) {
     boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+      if (self->closes_after_sending_) return;
       self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
     });
   }
@@ -107,11 +110,22 @@ void Channel::write_next() {
 void Channel::close_after_sending() {
   if (to_send_.empty()) return close();
   closes_after_sending_ = true;
+  wait_for_farewell();
+}
+
+void Channel::wait_for_farewell() {
+  farewell_.expires_after(kFarewell);
+  farewell_.async_wait([self = shared_from_this(), before = bytes_to_send_](boost::system::error_code error) {
+    if (error || self->is_closed_) return;
+    if (self->bytes_to_send_ == before) return self->close();
+    self->wait_for_farewell();
+  });
 }
 
 void Channel::close() {
   if (is_closed_) return;
   is_closed_ = true;
+  farewell_.cancel();
   boost::system::error_code ignored;
   socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
   socket_.close(ignored);

@@ -3,6 +3,7 @@
 #include "rendezvous/membership/messages.h"
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <deque>
 #include <functional>
@@ -29,7 +30,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void start(OnMessage on_message, OnClosed on_closed);
   void send(const Message& message) { send_bytes(encode(message)); }
   void send_bytes(std::string bytes);
-  /// Closes when what was sent before is with the kernel.
+  /// Closes when what was sent before is with the kernel, or the other side takes nothing for ten seconds.
   void close_after_sending();
   void close();
 
@@ -46,6 +47,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool take_frames();
   void write_next();
   void end(Loss loss, const std::string& why);
+  void wait_for_farewell();
 
   boost::asio::ip::tcp::socket socket_;
   boost::asio::ip::address remote_;
@@ -55,6 +57,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::size_t bytes_to_send_ = 0;
   bool is_writing_ = false;
   bool closes_after_sending_ = false;
+  boost::asio::steady_timer farewell_;
   bool is_closed_ = false;
   OnMessage on_message_;
   OnClosed on_closed_;

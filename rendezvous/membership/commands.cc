@@ -97,7 +97,8 @@ class DrainCall {
 
 }  // namespace
 
-int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger) {
+int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger,
+                            const MakeLogConsole& make_console) {
   Result<std::string> secret = secret_of(options.secret_file);
   if (!secret) return fail(secret.error());
   boost::asio::io_context io(1);
@@ -112,14 +113,22 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& lo
   if (!coordinator) return fail(coordinator.error());
   fmt::print("{}\n", (*coordinator)->port());
   std::fflush(stdout);
+  const std::unique_ptr<LogConsole> console = make_console(io);
+  (*coordinator)->set_log_sink([&](std::uint64_t number, const std::string& node, const LogLines& lines) {
+    console->show(number, node, lines);
+  });
+  const auto close = [&] {
+    (*coordinator)->close();
+    console->finish();
+  };
   (*coordinator)->set_on_done([&] {
     signals.cancel();
-    (*coordinator)->close();
+    close();
   });
   signals.async_wait([&](const boost::system::error_code& error, int signal) {
     if (error) return;
     signals.async_wait([&](const boost::system::error_code& again, int) {
-      if (!again) (*coordinator)->close();
+      if (!again) close();
     });
     (*coordinator)
         ->end_for_all({.exit_code = exit_code::kSignalBase + signal,

@@ -1,9 +1,15 @@
 #pragma once
 
 #include "rendezvous/base/log.h"
+#include "rendezvous/membership/messages.h"
 #include "rendezvous/membership/timing.h"
 #include "rendezvous/membership/types.h"
 
+#include <boost/asio/io_context.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -19,13 +25,24 @@ struct CoordinatorCommandOptions {
   std::string secret_file;  ///< empty: DDPRUN_SECRET, or none
 };
 
+/// Where the nodes' --log-funnel ends: made for the command's loop, gone before it.
+class LogConsole {
+ public:
+  virtual ~LogConsole() = default;
+  virtual void show(std::uint64_t number, const std::string& node, const LogLines& lines) = 0;
+  /// No more lines come: lets go of the loop once they are out, or nobody takes them.
+  virtual void finish() = 0;
+};
+using MakeLogConsole = std::function<std::unique_ptr<LogConsole>(boost::asio::io_context&)>;
+
 /// Runs a coordinator, with the workers' store, on a machine that need not be a node: it survives every node.
 /// Prints its port as the first line of stdout, and ends when the job has ended and the nodes have left.
 /// Returns  the job's exit code; 143 or 130 after SIGTERM or SIGINT, which end the job on all nodes (the
 /// second one at
 ///          once); 69 when the address cannot be had, 64 when the secret cannot be read. Reasons go to
 ///          stderr.
-int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger);
+int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger,
+                            const MakeLogConsole& make_console);
 
 /// `ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank K] [--rdzv-secret-file F]`, as parsed.
 struct DrainCommandOptions {

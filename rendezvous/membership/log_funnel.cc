@@ -21,7 +21,8 @@ std::string_view first_piece(std::string_view block) {
 }  // namespace
 
 void LogFunnel::push(bool is_stderr, std::string_view block) {
-  if (bytes_ + block.size() > kCapacityBytes) {
+  is_dropping_ = bytes_ + block.size() > (is_dropping_ ? kCapacityBytes / 2 : kCapacityBytes);
+  if (is_dropping_) {
     dropped_ += count_lines(block);
     return;
   }

@@ -11,11 +11,11 @@ namespace ddprun::membership {
 
 /// Workers' lines on their way to the coordinator's console (--log-funnel). Pure.
 ///
-/// Bounded   a mebibyte waits at most; what comes while it is full is dropped, and counted where it is
-/// missing.
+/// Bounded   four mebibytes wait at most. What does not fit is dropped, and counted where it is missing; then
+///           everything is, until half of them have gone, so that there are few gaps.
 class LogFunnel {
  public:
-  static constexpr std::size_t kCapacityBytes = 1024 * 1024;
+  static constexpr std::size_t kCapacityBytes = 4 * 1024 * 1024;
 
   /// `block` is whole lines, but for the last of a stream.
   void push(bool is_stderr, std::string_view block);
@@ -29,6 +29,7 @@ class LogFunnel {
 
   std::deque<LogLines> waiting_;
   std::size_t bytes_ = 0;
+  bool is_dropping_ = false;
   std::uint64_t dropped_ = 0;  ///< since the last line that was kept
 };
 

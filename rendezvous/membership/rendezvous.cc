@@ -90,19 +90,23 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
   return rendezvous;
 }
 
-void Rendezvous::close(const JobEnd& end, Duration patience) {
+void Rendezvous::close(const JobEnd& end, Duration patience, std::function<void()> on_closed) {
   member_->close();
-  if (!coordinator_) return;
+  if (!coordinator_) return on_closed();
+  on_closed_ = std::move(on_closed);
   coordinator_->end_for_all(end);
-  if (coordinator_->is_done()) return coordinator_->close();
+  if (coordinator_->is_done()) return close_coordinator();
   timer_.expires_after(patience);
   timer_.async_wait([this](boost::system::error_code error) {
-    if (!error) coordinator_->close();
+    if (!error) close_coordinator();
   });
-  coordinator_->set_on_done([this] {
-    timer_.cancel();
-    coordinator_->close();
-  });
+  coordinator_->set_on_done([this] { close_coordinator(); });
+}
+
+void Rendezvous::close_coordinator() {
+  timer_.cancel();
+  coordinator_->close();
+  if (on_closed_) std::exchange(on_closed_, nullptr)();
 }
 
 }  // namespace ddprun::membership

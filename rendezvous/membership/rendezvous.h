@@ -5,6 +5,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,15 +51,19 @@ class Rendezvous {
   [[nodiscard]] bool has_coordinator() const { return coordinator_ != nullptr; }
   /// Ends this node's part; none of its workers is alive. Where the coordinator is here, the job ends for all
   /// as `end` says (unless it has ended already), and the coordinator goes on until the other agents have
-  /// heard it and left, at most for `patience`. Then nothing is pending on the io_context.
-  void close(const JobEnd& end, Duration patience);
+  /// heard it and left, at most for `patience`. Then nothing is pending on the io_context, and `on_closed` is
+  /// called.
+  void close(const JobEnd& end, Duration patience, std::function<void()> on_closed);
 
  private:
   explicit Rendezvous(boost::asio::io_context& io) : timer_(io) {}
 
+  void close_coordinator();
+
   boost::asio::steady_timer timer_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Member> member_;
+  std::function<void()> on_closed_;
 };
 
 /// Whether a socket of this machine can be bound to an address of `host`, or `host` is its name.

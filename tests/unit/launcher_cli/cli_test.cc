@@ -1,5 +1,6 @@
 #include "launcher/cli.h"
 
+#include "launcher/drain.h"
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"
 
@@ -242,15 +243,49 @@ TEST_CASE("a coordinator of its own is told its place and the size of the world"
         "coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], got \"host:x\"");
 }
 
+TEST_CASE("draining a job of this host names it, or nothing where there is only one") {
+  CHECK(parse({"drain", "job-7"}).value().drain_here == "job-7");
+  CHECK(parse({"drain"}).value().drain_here == "");
+  CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().drain_here.has_value());
+  CHECK_THAT(parse({"drain", "--rdzv-endpoint", "head:1", "job-7"}).error().message(),
+             Catch::Matchers::StartsWith("drain: \"job-7\" and an endpoint are two jobs"));
+}
+
+TEST_CASE("a job to drain is found by pid, tag and job id; none and several are said with a list") {
+  JobFacts one;
+  one.tag = "a1b2";
+  one.run_id = "cifar";
+  one.launcher = 4711;
+  JobFacts two = one;
+  two.tag = "c3d4";
+  two.launcher = 4712;
+  CHECK(launcher_to_drain({one, two}, "4712").value() == 4712);
+  CHECK(launcher_to_drain({one, two}, "a1b2").value() == 4711);
+  CHECK(launcher_to_drain({one}, "cifar").value() == 4711);
+  CHECK(launcher_to_drain({one}, "").value() == 4711);
+  CHECK_THAT(
+      launcher_to_drain({one, two}, "cifar").error().message(),
+      Catch::Matchers::StartsWith("2 of your jobs on this host go by \"cifar\"; name one by its pid:\n") &&
+          Catch::Matchers::Contains("4711") && Catch::Matchers::Contains("4712"));
+  CHECK_THAT(
+      launcher_to_drain({one, two}, "").error().message(),
+      Catch::Matchers::StartsWith("2 of your jobs on this host could be meant; name one by its pid:\n"));
+  CHECK_THAT(launcher_to_drain({one}, "mnist").error().message(),
+             Catch::Matchers::StartsWith("no job \"mnist\" on this host; your jobs here:\n"));
+  CHECK_THAT(launcher_to_drain({}, "").error().message(),
+             Catch::Matchers::StartsWith("no job of yours runs on this host"));
+}
+
 TEST_CASE("draining names the coordinator, and a node or none") {
   const CommandLine line =
       parse({"drain", "--rdzv-endpoint", "head:29400", "--rdzv-id", "j", "--node-rank", "1"}).value();
   CHECK(line.drain.host == "head");
   CHECK(line.drain.node == NodeRank(1));
   CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().drain.node.has_value());
-  CHECK(parse({"drain"}).error().message() ==
-        "drain: where is the coordinator? write ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID "
-        "[--node-rank R]");
+  CHECK(parse({"drain", "--node-rank", "1"}).error().message() ==
+        "drain: where is the coordinator? write ddprun drain [JOB|PID], or ddprun drain --rdzv-endpoint "
+        "HOST:PORT "
+        "--rdzv-id ID [--node-rank R]");
 }
 
 TEST_CASE("a scheduler's environment stands in for the flags that say where nodes meet, and for no others") {
@@ -268,4 +303,29 @@ TEST_CASE("a scheduler's environment stands in for the flags that say where node
         "Open MPI started ddprun on 2 nodes but does not tell the first one's name; add --master-addr HOST, "
         "or --standalone for "
         "a job of this node alone");
+}
+
+TEST_CASE("an address that mpirun's nodes are told is no reason for a world of one each") {
+  const Variables openmpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  const Options found = options({"--master-addr", "node-a"}, openmpi);
+  CHECK(found.max_nodes == 2);
+  CHECK(found.node_rank == 1);
+  CHECK(found.master_addr == "node-a");
+  CHECK(options({"--master-addr", "node-a", "--master-port", "5"}, openmpi).master_port == 5);
+  CHECK(options({"--rdzv-endpoint", "node-a:5"}, openmpi).max_nodes == 1);
+}
+
+TEST_CASE("an elastic job learns its address from Slurm, and pins no rank") {
+  const Variables slurm{{"SLURM_JOB_ID", "17"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_PROCID", "1"},
+                        {"SLURM_NODEID", "1"},
+                        {"SLURM_NNODES", "3"},
+                        {"SLURM_NTASKS", "3"},
+                        {"SLURM_STEP_NODELIST", "n[1-3]"}};
+  const Options found = options({"--nnodes", "2:3"}, slurm);
+  CHECK(found.min_nodes == 2);
+  CHECK(found.max_nodes == 3);
+  CHECK(found.master_addr == "n1");
+  CHECK_FALSE(found.node_rank);
 }
