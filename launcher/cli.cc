@@ -45,33 +45,36 @@ Result<void> apply_environment(Options& options, const EnvLookup& env, const std
   return ok();
 }
 
-/// Whether a flag or variable settles what a scheduler's environment would otherwise be asked for.
-bool says_where_nodes_meet(const EnvLookup& env, const std::set<std::size_t>& given) {
-  constexpr std::array<std::string_view, 6> kNames{"nnodes",      "node-rank",     "master-addr",
-                                                   "master-port", "rdzv-endpoint", "standalone"};
+/// Whether the command line or a PET_ variable has this flag.
+bool is_said(std::string_view name, const EnvLookup& env, const std::set<std::size_t>& given) {
   const std::span<const RunFlag> flags = run_flags();
   for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (std::find(kNames.begin(), kNames.end(), flags[i].syntax.name) == kNames.end()) continue;
-    if (given.count(i) > 0 || env(environment_variable(flags[i]))) return true;
+    if (flags[i].syntax.name == name) return given.count(i) > 0 || env(environment_variable(flags[i]));
   }
   return false;
 }
 
-Result<void> apply_scheduler(Options& options, const EnvLookup& env) {
+/// Takes from a scheduler's environment what the flags leave open of nodes, rank and address, unless they
+/// settle where the nodes meet.
+Result<void> apply_scheduler(Options& options, const EnvLookup& env, const std::set<std::size_t>& given) {
+  const auto says = [&](std::string_view name) { return is_said(name, env, given); };
+  if (says("standalone") || says("rdzv-endpoint") || says("node-rank")) return ok();
+  if (says("nnodes") && options.max_nodes == 1) return ok();
   const auto world = membership::recognise_scheduler(env);
   if (!world) return world.error();
   if (!*world) return ok();
   const membership::SchedulerWorld& found = **world;
-  if (found.first_host.empty()) {
+  if (found.first_host.empty() && !says("master-addr")) {
     return usage(fmt::format(
         "{} started ddprun on {} nodes but does not tell the first one's name; add --master-addr HOST, "
         "or --standalone for a job of this node alone",
         found.scheduler, found.nodes));
   }
-  options.min_nodes = options.max_nodes = found.nodes;
-  options.node_rank = found.node_rank;
-  options.master_addr = found.first_host;
-  options.master_port = found.port.value();
+  if (!says("nnodes")) options.min_nodes = options.max_nodes = found.nodes;
+  // In an elastic job ranks follow who is there.
+  if (options.min_nodes == options.max_nodes) options.node_rank = found.node_rank;
+  if (!says("master-addr")) options.master_addr = found.first_host;
+  if (!says("master-port")) options.master_port = found.port.value();
   if (options.rdzv_id == Options{}.rdzv_id) options.rdzv_id = found.run_id;
   return ok();
 }
@@ -98,9 +101,7 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
     if (!set) return set.error().with(fmt::format("--{}", syntax[use.flag].name));
   }
   if (Result<void> applied = apply_environment(line.options, env, given); !applied) return applied.error();
-  if (!says_where_nodes_meet(env, given)) {
-    if (Result<void> applied = apply_scheduler(line.options, env); !applied) return applied.error();
-  }
+  if (Result<void> applied = apply_scheduler(line.options, env, given); !applied) return applied.error();
 
   if (parsed->rest.empty()) {
     return usage("nothing to run: name a job.json, script.py or program after the flags");
