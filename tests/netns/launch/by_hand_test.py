@@ -1,0 +1,55 @@
+"""The README's commands for machines that a person starts one by one.
+
+Usage: by_hand_test.py DDPRUN PYTHON [unittest arguments]
+"""
+
+import sys
+import unittest
+
+from hosts import Site, readme, require_namespaces
+
+DDPRUN, PYTHON = sys.argv.pop(1), sys.argv.pop(1)
+
+
+class ByHand(unittest.TestCase):
+    def hosts(self, *names):
+        site = Site(names, DDPRUN, PYTHON)
+        self.addCleanup(site.__exit__)
+        return site
+
+    def test_two_machines_with_a_secret_train_a_python_script(self):
+        site = self.hosts("node-a", "node-b")
+        self.assertEqual(site.shell(site["node-a"], readme("(umask 077")).wait(), 0)
+        jobs = [site.shell(site[host], readme(f"ddprun --nnodes 2 --node-rank {rank}")) for rank, host in enumerate(site.hosts)]
+        self.assertEqual([job.wait(60) for job in jobs], [0, 0], jobs[0].text + jobs[1].text)
+        self.assertIn("rank 0 of 4 on node-a is trained", jobs[0].text)
+        self.assertIn("rank 3 of 4 on node-b is trained", jobs[1].text)
+        self.assertNotIn("no job secret", jobs[0].text)
+
+    def test_an_elastic_job_goes_on_without_a_machine(self):
+        site = self.hosts("node-a", "node-b", "node-c")
+        site.write_job(epochs=20)
+        jobs = [site.shell(host, readme("ddprun --nnodes 2:4 --rdzv-endpoint node-a")) for host in site.hosts.values()]
+        jobs[0].expect("6 ranks of batch 32", within=40)
+        jobs[0].expect("epoch 2/20", within=60)
+        site["node-c"].cut_power()
+        jobs[0].expect("4 ranks of batch 32", within=40)
+        self.assertEqual([job.wait(90) for job in jobs[:2]], [0, 0], jobs[0].text)
+        self.assertIn("resumed from", jobs[0].text)
+
+    def test_a_coordinator_of_its_own_and_a_drain(self):
+        site = self.hosts("head", "node-a", "node-b")
+        site.write_job(epochs=20)
+        head = site.shell(site["head"], readme("ddprun coordinator"))
+        head.expect("29400")
+        jobs = [site.shell(site[host], readme("ddprun --nnodes 2:4 --rdzv-endpoint head")) for host in ("node-a", "node-b")]
+        jobs[0].expect("epoch 2/20", within=60)
+        drain = site.shell(site["node-b"], readme("ddprun drain"))
+        self.assertEqual(drain.wait(), 0, drain.text)
+        self.assertEqual([job.wait(40) for job in [*jobs, head]], [75, 75, 75], jobs[0].text)
+        self.assertTrue(list(site.shared.glob("out/checkpoints/step-*.pt")))
+
+
+if __name__ == "__main__":
+    require_namespaces()
+    unittest.main(verbosity=2)
