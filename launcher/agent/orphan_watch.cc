@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -19,6 +20,7 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
   std::unique_ptr<OrphanWatch> watch(new OrphanWatch(io, output, logger));
   watch->cgroup_ = JobCgroup::create(job_tag);
   watch->marks_.tag = job_tag;
+  watch->marks_.started = std::chrono::system_clock::now();
   rlimit locks{};
   ::getrlimit(RLIMIT_LOCKS, &locks);
   watch->lock_limit_ = tag_limit(job_tag, locks);
@@ -27,6 +29,7 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
   Result<GuardPair> guards = GuardPair::start(watch->marks_);
   if (!guards) return guards.error();
   watch->guards_.emplace(std::move(*guards));
+  watch->shm_watch_.start([self = watch.get()] { self->note_segments(); });
   return watch;
 }
 
@@ -36,9 +39,14 @@ void OrphanWatch::mark(SpawnRequest& request) const {
   if (cgroup_) request.cgroup_fd = cgroup_->fd();
 }
 
+void OrphanWatch::worker_started(pid_t pid) {
+  marks_.sessions.insert(pid);
+  marks_.workers.insert(pid);
+}
+
 void OrphanWatch::worker_ended(pid_t pid) {
   marks_.sessions.erase(pid);
-  guards_->session_ended(pid);
+  guards_->tell({.kind = GuardMessage::Kind::kSessionEnded, .pid = pid});
   // Posted: the exit comes first.
   if (reap_again_) boost::asio::post(io_, [this] { reap(); });
 }
@@ -68,11 +76,21 @@ void OrphanWatch::replace_guard(pid_t pid) {
   }
 }
 
+void OrphanWatch::note_segments() {
+  if (!note_job_segments(marks_)) return;
+  logger_.debug("the workers hold files in /dev/shm; {} seen so far", marks_.segments.size());
+  for (const ino_t inode : marks_.segments) {
+    guards_->tell({.kind = GuardMessage::Kind::kSegmentSeen, .inode = inode});
+  }
+}
+
 void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) {
   const std::array<pid_t, GuardPair::kCount> guards = guards_->pids();
   std::set<pid_t> spared = marks_.sessions;
   spared.insert(guards.begin(), guards.end());
-  if (cgroup_ && mode == SweepMode::kKillAtOnce) kill_cgroup(cgroup_->path());
+  note_segments();
+  if (cgroup_ && mode == SweepMode::kKillAtOnce && !has_cleaner(cgroup_->path()))
+    kill_cgroup(cgroup_->path());
   leftovers_.start(mode, std::move(spared), [this, done = std::move(on_done)](Leftovers leftovers) mutable {
     boost::asio::post(
         io_, [done = std::move(done), found = std::move(leftovers)]() mutable { done(std::move(found)); });

@@ -58,6 +58,21 @@ void leave_the_launcher(int socket) {
   [[maybe_unused]] const int moved = ::chdir("/");
 }
 
+void note(const GuardMessage& message, JobMarks& marks) {
+  switch (message.kind) {
+    case GuardMessage::Kind::kSessionBegan:
+      marks.sessions.insert(message.pid);
+      marks.workers.insert(message.pid);
+      return;
+    case GuardMessage::Kind::kSessionEnded:
+      marks.sessions.erase(message.pid);
+      return;
+    case GuardMessage::Kind::kSegmentSeen:
+      marks.segments.insert(message.inode);
+      return;
+  }
+}
+
 // The guard's whole life: remember the sessions until the launcher's end of the socket closes.
 [[noreturn]] void run_guard(int socket, JobMarks marks) {
   leave_the_launcher(socket);
@@ -67,13 +82,9 @@ void leave_the_launcher(int socket) {
     const ssize_t count = ::recv(socket, &message, sizeof message, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count != sizeof message) break;
-    if (message.kind == GuardMessage::Kind::kSessionBegan) {
-      marks.sessions.insert(message.pid);
-    } else {
-      marks.sessions.erase(message.pid);
-    }
+    note(message, marks);
   }
-  sweep_job(marks);
+  sweep_job(std::move(marks));
   ::_exit(0);
 }
 
@@ -117,9 +128,7 @@ void Guard::end() {
   pid_ = 0;
 }
 
-void Guard::session_ended(pid_t worker) {
-  tell_guard(socket_.get(), {GuardMessage::Kind::kSessionEnded, worker});
-}
+void Guard::tell(const GuardMessage& message) { tell_guard(socket_.get(), message); }
 
 Result<GuardPair> GuardPair::start(const JobMarks& marks) {
   Result<Guard> first = Guard::start(marks);
@@ -134,8 +143,8 @@ bool GuardPair::has(pid_t pid) const {
                      [pid](const Guard& guard) { return guard.pid() == pid; });
 }
 
-void GuardPair::session_ended(pid_t worker) {
-  for (Guard& guard : guards_) guard.session_ended(worker);
+void GuardPair::tell(const GuardMessage& message) {
+  for (Guard& guard : guards_) guard.tell(message);
 }
 
 Result<void> GuardPair::replace(pid_t pid, const JobMarks& marks) {

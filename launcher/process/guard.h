@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/process/guard_message.h"
 #include "launcher/process/job_sweep.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -17,8 +18,8 @@ namespace ddprun::launcher {
 /// segments.
 ///
 /// Belongs   a process whose environment or limits carry the job's tag, or whose session one of the running
-/// workers began. Process   a fork of the launcher in a session of its own, with no descriptor but the one to the
-/// launcher; no signal
+/// workers began. Process   a fork of the launcher in a session of its own, with no descriptor but the one to
+/// the launcher; no signal
 ///           but SIGKILL ends it. Its name is "job-guard", so that what kills ddprun by name does not kill
 ///           it.
 /// Owner     `Guard` kills and reaps it; the owner starts another one when it finds it dead (`pid` was
@@ -35,8 +36,7 @@ class Guard {
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// For SpawnRequest: each worker announces itself before its program runs.
   [[nodiscard]] int socket() const { return socket_.get(); }
-  /// A worker has ended and been reaped.
-  void session_ended(pid_t worker);
+  void tell(const GuardMessage& message);
   /// The process was reaped by its owner.
   void forget() { pid_ = 0; }
 
@@ -59,7 +59,7 @@ class GuardPair {
   [[nodiscard]] std::array<pid_t, kCount> pids() const { return {guards_[0].pid(), guards_[1].pid()}; }
   /// For SpawnRequest.
   [[nodiscard]] std::array<int, kCount> sockets() const { return {guards_[0].socket(), guards_[1].socket()}; }
-  void session_ended(pid_t worker);
+  void tell(const GuardMessage& message);
   /// The guard `pid` was killed and has been reaped: starts another in its place. Errors kOs.
   Result<void> replace(pid_t pid, const JobMarks& marks);
 

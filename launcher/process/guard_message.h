@@ -5,11 +5,12 @@
 
 namespace ddprun::launcher {
 
-/// What the guard is told: a worker's session began or ended.
+/// What the guard is told: a worker's session began or ended, or a file of /dev/shm is the job's.
 struct GuardMessage {
-  enum class Kind : int { kSessionBegan, kSessionEnded };
+  enum class Kind : int { kSessionBegan, kSessionEnded, kSegmentSeen };
   Kind kind;
-  pid_t pid;
+  pid_t pid = 0;    ///< of the session
+  ino_t inode = 0;  ///< of the segment
 };
 
 /// Async-signal-safe. A guard that does not read is as good as none, and its owner learns of its death

@@ -1,17 +1,18 @@
 #include "launcher/process/job_sweep.h"
 
+#include "launcher/process/cleaner.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/limit_tag.h"
 #include "launcher/process/process_table.h"
+#include "launcher/process/shm_files.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <csignal>
-#include <memory>
-#include <string_view>
+#include <sstream>
 #include <thread>
+#include <vector>
 
 namespace ddprun::launcher {
 namespace {
@@ -22,52 +23,94 @@ bool is_of_job(const ProcessEntry& process, const JobMarks& marks) {
          has_tag(process.pid, marks.tag);
 }
 
-}  // namespace
-
-int kill_job_processes(const JobMarks& marks) {
-  if (!marks.cgroup.empty()) kill_cgroup(marks.cgroup);
-  int killed = 0;
+std::vector<pid_t> job_processes(const JobMarks& marks) {
+  std::vector<pid_t> found;
   for (const ProcessEntry& process : read_processes()) {
     if (process.state == 'Z' || process.pid == ::getpid()) continue;
-    if (!is_of_job(process, marks)) continue;
-    if (::kill(process.pid, SIGKILL) == 0) ++killed;
+    if (is_of_job(process, marks)) found.push_back(process.pid);
   }
-  return killed;
+  return found;
 }
 
-int remove_job_segments(const std::string& job_tag) {
-  struct DirCloser {
-    void operator()(DIR* directory) const { ::closedir(directory); }
-  };
-  const std::string root = "/dev/shm";
-  const std::unique_ptr<DIR, DirCloser> directory(::opendir(root.c_str()));
-  if (!directory) return 0;
-  int removed = 0;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    const std::string name = entry->d_name;
-    if (name.find(job_tag) == std::string::npos) continue;
-    if (::unlink((root + "/" + name).c_str()) == 0) ++removed;
-  }
-  return removed;
+ShmEvidence evidence(const JobMarks& marks) {
+  return {.job_tag = marks.tag,
+          .user = ::geteuid(),
+          .started = marks.started,
+          .pids = marks.workers,
+          .held = marks.segments};
 }
 
-void sweep_job(const JobMarks& marks) {
+enum class Cleaners { kSpared, kKilled };
+
+// Returns how many were found, those spared included.
+int kill_job_processes(const JobMarks& marks, Cleaners cleaners) {
+  const std::vector<pid_t> found = job_processes(marks);
+  bool spared = false;
+  for (const pid_t pid : found) {
+    if (cleaners == Cleaners::kSpared && is_cleaner(pid)) {
+      spared = true;
+    } else {
+      ::kill(pid, SIGKILL);
+    }
+  }
+  if (!marks.cgroup.empty() && !spared) kill_cgroup(marks.cgroup);
+  return static_cast<int>(found.size());
+}
+
+}  // namespace
+
+bool note_job_segments(JobMarks& marks) {
+  const std::vector<ShmFile> files = list_shm_files();
+  const ShmEvidence known = evidence(marks);
+  const bool is_worth_it = std::any_of(files.begin(), files.end(), [&](const ShmFile& file) {
+    return is_candidate(file, known) && !is_made_by(file, known);
+  });
+  if (!is_worth_it) return false;
+  const std::size_t before = marks.segments.size();
+  for (const pid_t pid : job_processes(marks)) marks.segments.merge(held_shm_files(pid));
+  return marks.segments.size() > before;
+}
+
+void remove_job_segments(const JobMarks& marks) {
+  std::vector<ShmFile> files = list_shm_files();
+  std::erase_if(files, [known = evidence(marks)](const ShmFile& file) { return !is_made_by(file, known); });
+  if (files.empty()) return;
+  std::set<ino_t> held;
+  for (const ProcessEntry& process : read_processes()) held.merge(held_shm_files(process.pid));
+  for (const ShmFile& file : files) {
+    if (!held.contains(file.inode)) ::unlink(("/dev/shm/" + file.name).c_str());
+  }
+}
+
+bool has_cleaner(const std::string& cgroup) {
+  std::istringstream pids(read_proc_file(cgroup + "/cgroup.procs"));
+  for (pid_t pid = 0; pids >> pid;) {
+    if (is_cleaner(pid)) return true;
+  }
+  return false;
+}
+
+void sweep_job(JobMarks marks) {
   using std::chrono::milliseconds;
+  using std::chrono::steady_clock;
   constexpr milliseconds kPause(10);
   constexpr int kQuietLooks = 50;   // half a second without a find
   constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in the kernel
+  const steady_clock::time_point cleaners_end = steady_clock::now() + kCleanerTime;
+  note_job_segments(marks);
   int quiet = 0;
   for (int look = 0; look < kMostLooks && quiet < kQuietLooks; ++look) {
     // Looks are close together while processes die and far apart afterwards.
-    quiet = kill_job_processes(marks) == 0 ? quiet + 1 : 0;
-    if (quiet == 1) remove_job_segments(marks.tag);
+    const Cleaners cleaners = steady_clock::now() < cleaners_end ? Cleaners::kSpared : Cleaners::kKilled;
+    quiet = kill_job_processes(marks, cleaners) == 0 ? quiet + 1 : 0;
+    if (quiet == 1) remove_job_segments(marks);
     if (quiet > 5) {
       quiet += 9;
       std::this_thread::sleep_for(9 * kPause);
     }
     std::this_thread::sleep_for(kPause);
   }
-  remove_job_segments(marks.tag);
+  remove_job_segments(marks);
   if (!marks.cgroup.empty()) remove_cgroup(marks.cgroup);
 }
 

@@ -1,5 +1,6 @@
 #include "launcher/process/leftovers.h"
 
+#include "launcher/process/cleaner.h"
 #include "launcher/process/process_table.h"
 
 #include <fmt/format.h>
@@ -52,7 +53,12 @@ void LeftoverSweep::look() {
     return finish();
   }
   const bool kills = now >= kill_at_;
+  bool spared_one = false;
   for (const pid_t pid : left) {
+    if (now < kill_at_ + kCleanerTime && is_cleaner(pid)) {
+      spared_one = true;
+      continue;
+    }
     const bool is_new = signalled_.insert(pid).second;
     if (is_new) {
       const std::optional<ProcessEntry> process = read_process(pid);
@@ -67,7 +73,7 @@ void LeftoverSweep::look() {
       ::kill(pid, SIGCONT);
     }
   }
-  arm(kills ? now + kLookAgain : kill_at_);
+  arm(kills || spared_one ? now + kLookAgain : kill_at_);
 }
 
 void LeftoverSweep::arm(TimePoint at) {

@@ -118,7 +118,8 @@ bool run_stages(ChildTask& task) {
   if (::getppid() != task.parent) ::_exit(128 + SIGKILL);
   if (task.lock_limit != nullptr) ::setrlimit(RLIMIT_LOCKS, task.lock_limit);  // a mark among others
   // Here and not by the parent, which may be killed before it could tell.
-  for (const int guard : task.guard_fds) tell_guard(guard, {GuardMessage::Kind::kSessionBegan, ::getpid()});
+  for (const int guard : task.guard_fds)
+    tell_guard(guard, {.kind = GuardMessage::Kind::kSessionBegan, .pid = ::getpid()});
   task.stage = Stage::kStdio;
   if (!connect_stdio(task.stdio)) return false;
   task.stage = Stage::kTerminal;
@@ -234,7 +235,8 @@ Result<SpawnedProcess> spawn(const SpawnRequest& request) {
       request.cgroup_fd < 0 ? clone_sharing_memory(task) : clone_into_cgroup(task, request.cgroup_fd);
   if (!process || task.error_number == 0) return process;
   reap(process->pid);
-  for (const int guard : task.guard_fds) tell_guard(guard, {GuardMessage::Kind::kSessionEnded, process->pid});
+  for (const int guard : task.guard_fds)
+    tell_guard(guard, {.kind = GuardMessage::Kind::kSessionEnded, .pid = process->pid});
   const std::string& program = request.argv.front();
   if (task.stage == Stage::kExec) return explain_exec_failure(program, task.error_number, read_head(program));
   return os_error(fmt::format("cannot start {}: {}", program, to_string(task.stage)), task.error_number);

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 namespace ddprun::launcher {
 namespace {
@@ -123,14 +124,8 @@ bool OomWatch::has_killed() const {
   return !counter_file_.empty() && counter_named(read_text(counter_file_), "oom_kill") > kills_at_start_;
 }
 
-Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oom,
-                         const std::vector<std::string>& job_directories) {
+Evidence look_at_space(const std::vector<std::string>& job_directories) {
   Evidence evidence;
-  if (status.is_killed() && status.signal() == SIGKILL) {
-    evidence.oom_kernel_line = find_oom_kill(kernel_log(), pid);
-    evidence.oom_kill_in_cgroup = oom.has_killed();
-    evidence.memory_limit = memory_limit();
-  }
   struct statvfs shm {};
   if (statvfs("/dev/shm", &shm) == 0) {
     evidence.shm_size = static_cast<std::uint64_t>(shm.f_blocks) * shm.f_frsize;
@@ -141,6 +136,16 @@ Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oo
     if (evidence.full_disk.empty() && is_full(directory, size)) {
       evidence.full_disk = fmt::format("the file system of {} ({})", directory, format_bytes(size));
     }
+  }
+  return evidence;
+}
+
+Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oom, Evidence space) {
+  Evidence evidence = std::move(space);
+  if (status.is_killed() && status.signal() == SIGKILL) {
+    evidence.oom_kernel_line = find_oom_kill(kernel_log(), pid);
+    evidence.oom_kill_in_cgroup = oom.has_killed();
+    evidence.memory_limit = memory_limit();
   }
   evidence.core_pattern = read_text("/proc/sys/kernel/core_pattern");
   while (!evidence.core_pattern.empty() && evidence.core_pattern.back() == '\n')

@@ -25,10 +25,13 @@ class OomWatch {
   std::uint64_t kills_at_start_ = 0;
 };
 
-/// Looks at the machine after a worker's end: reads a few small files, and the kernel log only after a
-/// SIGKILL. `job_directories` are asked whether their file system is full.
-Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oom,
-                         const std::vector<std::string>& job_directories);
+/// How full /dev/shm is, and which file system of `job_directories`: to be asked at a worker's end, before
+/// what it held is free again.
+Evidence look_at_space(const std::vector<std::string>& job_directories);
+
+/// Adds to it what the kernel tells about a worker's end: a few small files, and the kernel log only after a
+/// SIGKILL.
+Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oom, Evidence space);
 
 /// The kernel's sentence about the out-of-memory kill of `pid` in its log, or empty. Pure.
 std::string find_oom_kill(std::string_view kernel_log, pid_t pid);

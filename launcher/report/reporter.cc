@@ -63,12 +63,17 @@ std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& genera
   const WorkerOutcome& worker = generation.workers[*generation.root_cause];
   RootCause root{&worker, std::nullopt, load_error_file(worker.error_file)};
   if (worker.status) {
-    const Evidence evidence =
-        gather_evidence(*worker.status, worker.pid, oom_,
-                        {plan_.host.working_directory, plan_.log_root, plan_.host.temporary_directory});
+    const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
     root.diagnosis = diagnose(*worker.status, worker.stderr_tail, evidence);
   }
   return root;
+}
+
+void Reporter::generation_started(const RoundInfo&) { space_.reset(); }
+
+void Reporter::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {
+  if (space_ || !worker.status || worker.status->is_success()) return;
+  space_ = look_at_space({plan_.host.working_directory, plan_.log_root, plan_.host.temporary_directory});
 }
 
 void Reporter::generation_ended(const GenerationOutcome& outcome) {

@@ -18,6 +18,8 @@ class Reporter final : public Observer {
  public:
   explicit Reporter(const Plan& plan);
 
+  void generation_started(const RoundInfo& round) override;
+  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(int next_restart_count, Duration delay) override;
 
@@ -31,7 +33,8 @@ class Reporter final : public Observer {
   const Plan& plan_;
   ReportContext context_;
   OomWatch oom_;
-  std::string pending_restart_;  ///< what `restarting` prints, made when the generation ended
+  std::optional<Evidence> space_;  ///< at the first failure of the generation
+  std::string pending_restart_;    ///< what `restarting` prints, made when the generation ended
 };
 
 }  // namespace ddprun::launcher

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <functional>
+
+namespace ddprun::launcher {
+
+/// Hears, from inotify, that somebody makes files in /dev/shm: who made one can be seen only while its maker
+/// lives.
+///
+/// Cost     at most ten calls a second however many files are made; data loaders make and remove thousands.
+/// Threads  none. Where inotify is not to be had (its limit of instances is reached), nothing is heard.
+class ShmWatch {
+ public:
+  explicit ShmWatch(boost::asio::io_context& io);
+
+  /// Calls `on_new_files` a moment after files were made.
+  void start(std::function<void()> on_new_files);
+  /// Nothing is pending on the io_context afterwards.
+  void close();
+
+ private:
+  void wait();
+
+  boost::asio::posix::stream_descriptor events_;
+  boost::asio::steady_timer settle_;
+  std::function<void()> on_new_files_;
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,22 @@
+#include "launcher/process/cleaner.h"
+
+#include "tests/support/catch.h"
+
+#include <string_view>
+
+using namespace ddprun::launcher;
+using namespace std::string_view_literals;
+
+TEST_CASE("Python's resource tracker and PyTorch's shared-memory manager are cleaners") {
+  CHECK(
+      is_cleaner("/usr/bin/python3\0-B\0-c\0from multiprocessing.resource_tracker import main;main(5)\0"sv));
+  CHECK(is_cleaner("torch_shm_manager\0"sv));
+  CHECK(is_cleaner("/opt/torch/bin/torch_shm_manager\0"sv));
+}
+
+TEST_CASE("other programs are not, whatever they are called with") {
+  CHECK_FALSE(is_cleaner("/usr/bin/python3\0train.py\0torch_shm_manager\0"sv));
+  CHECK_FALSE(is_cleaner("train\0from multiprocessing.resource_tracker import main\0"sv));
+  CHECK_FALSE(is_cleaner("python3\0-c\0from multiprocessing.spawn import spawn_main\0"sv));
+  CHECK_FALSE(is_cleaner(""sv));
+}
