@@ -108,6 +108,7 @@ void Channel::write_next() {
 }
 
 void Channel::close_after_sending() {
+  if (is_closed_) return;
   if (to_send_.empty()) return close();
   closes_after_sending_ = true;
   wait_for_farewell();

@@ -191,6 +191,12 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
     if (found == peers_.end()) return;
     const MemberId id = found->second.hello.node.id;
     const bool was_member = found->second.is_member;
+    if (!found->second.is_admitted && !found->second.nonce.empty()) {
+      logger_.warn(
+          "{} left when it was asked to prove the job secret: it has another one than the coordinator; give "
+          "all nodes the same --rdzv-secret-file (or DDPRUN_SECRET)",
+          name_of(found->second.hello.node));
+    }
     if (was_member) logger_.debug("{} is gone: {}", name_of(found->second.hello.node), why);
     forget(found);
     if (was_member) perform(job_.lost(id, loss, now()));

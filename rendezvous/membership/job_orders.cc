@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <set>
 #include <utility>
 
 // What a job tells its nodes, and people.
@@ -92,14 +93,14 @@ std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) co
 std::optional<std::string> Job::why_not_drained(std::optional<NodeRank> rank) const {
   if (state_ == JobState::kEnded) return fmt::format("job {} has ended", spec_.run_id);
   if (!rank) return std::nullopt;
-  std::string ranks;
+  std::set<int> ranks;
   for (const auto& [id, node] : nodes_) {
     if (!node.seat) continue;
     if (node.seat->node_rank == *rank) return std::nullopt;
-    ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", node.seat->node_rank);
+    ranks.insert(node.seat->node_rank.value());
   }
   return fmt::format("no node of rank {} runs in job {}; running node ranks: {}", *rank, spec_.run_id,
-                     ranks.empty() ? "none" : ranks);
+                     ranks.empty() ? std::string("none") : fmt::format("{}", fmt::join(ranks, ", ")));
 }
 
 std::string Job::describe(TimePoint now) const {

@@ -1,0 +1,199 @@
+#include "rendezvous/membership/auth.h"
+#include "rendezvous/membership/messages.h"
+#include "rendezvous/store/wire.h"
+#include "tests/integration/membership/cluster.h"
+#include "tests/integration/membership/wire.h"
+#include "tests/support/catch.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <string>
+
+// Who is kept out of a job by its secret, as seen on the wire and on both sides' consoles.
+
+using namespace ddprun;
+using namespace ddprun::membership;
+using namespace ddprun::testing;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Hello hello_of(const std::string& host, bool has_secret) {
+  Hello hello{
+      .run_id = "job", .min_nodes = 2, .max_nodes = 2, .has_secret = has_secret, .nonce = make_nonce()};
+  hello.node.id = MemberId(7);
+  hello.node.host = host;
+  return hello;
+}
+
+/// How a client of the store introduces itself: VALIDATE, then PING with a number that comes back.
+std::string store_greeting() {
+  return store::encode({.opcode = store::Opcode::kValidate, .nonce = store::kValidateMagic}) +
+         store::encode({.opcode = store::Opcode::kPing, .nonce = 4711});
+}
+
+struct Secrets {
+  explicit Secrets(const std::string& text, mode_t mode = 0600) : path(folder.path() + "/secret") {
+    std::ofstream(path) << text << "\n";
+    ::chmod(path.c_str(), mode);
+  }
+  TempDirectory folder;
+  std::string path;
+};
+
+std::unique_ptr<Launched> start_coordinator(const std::string& port, const Secrets& secret) {
+  auto coordinator = std::make_unique<Launched>(
+      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "2", "--rdzv-id", "job",
+                      "--rdzv-secret-file", secret.path}));
+  CHECK(coordinator->read_line() == port);
+  return coordinator;
+}
+
+}  // namespace
+
+TEST_CASE("nodes with one secret meet, from a file or the environment, and their workers do not see it") {
+  const Secrets secret("swordfish");
+  Cluster cluster{
+      .nnodes = "2", .script = "echo secret: $DDPRUN_SECRET.", .flags = {"--rdzv-secret-file", secret.path}};
+  const auto first = cluster.start_static(0);
+  cluster.flags.clear();
+  cluster.environment = {{"DDPRUN_SECRET", "swordfish"}};
+  const auto second = cluster.start_static(1);
+  CHECK(first->wait() == 0);
+  CHECK(second->wait() == 0);
+  CHECK(first->out() == "secret: .\nsecret: .\n");
+  CHECK(second->out() == "secret: .\nsecret: .\n");
+}
+
+TEST_CASE("another secret: both sides say so within three seconds") {
+  const Secrets right("swordfish");
+  const Secrets wrong("herring");
+  Cluster cluster{.nnodes = "2", .script = "exit 0", .flags = {"--rdzv-secret-file", right.path}};
+  const auto first = cluster.start_static(0);
+  wait_until_served(cluster.port);
+  cluster.flags = {"--rdzv-secret-file", wrong.path};
+  const auto stranger = cluster.start_static(1);
+  CHECK(stranger->wait(3s) == 64);
+  CHECK_THAT(stranger->err(), Contains("the coordinator at 127.0.0.1:" + cluster.port +
+                                       " has another job secret than this node; give all nodes the same "
+                                       "--rdzv-secret-file"));
+  first->wait_for_err(
+      "(127.0.0.1) left when it was asked to prove the job secret: it has another one than the "
+      "coordinator; give all nodes the same --rdzv-secret-file");
+  first->signal(SIGKILL);
+  first->wait();
+}
+
+TEST_CASE("a secret on one side only: both sides say so within three seconds") {
+  const Secrets secret("swordfish");
+  const std::vector<std::string> with{"--rdzv-secret-file", secret.path};
+  const bool coordinator_has_it = GENERATE(true, false);
+  const std::string sentence =
+      coordinator_has_it ? "(127.0.0.1) has no job secret, but the coordinator has one; give both the same "
+                           "--rdzv-secret-file (or DDPRUN_SECRET), or neither"
+                         : "(127.0.0.1) has a job secret, the coordinator has none; give both the same "
+                           "--rdzv-secret-file (or DDPRUN_SECRET), or neither";
+  Cluster cluster{.nnodes = "2", .script = "exit 0"};
+  if (coordinator_has_it) cluster.flags = with;
+  const auto first = cluster.start_static(0);
+  wait_until_served(cluster.port);
+  cluster.flags = coordinator_has_it ? std::vector<std::string>{} : with;
+  const auto stranger = cluster.start_static(1);
+  CHECK(stranger->wait(3s) == 64);
+  CHECK_THAT(stranger->err(), Contains(sentence));
+  first->wait_for_err(sentence);
+  first->signal(SIGKILL);
+  first->wait();
+}
+
+TEST_CASE("a secret that others may read is refused before anything starts") {
+  const Secrets open_to_all("swordfish", 0644);
+  const Cluster cluster{.nnodes = "2", .script = "exit 0", .flags = {"--rdzv-secret-file", open_to_all.path}};
+  const auto node = cluster.start_static(0);
+  CHECK(node->wait(3s) == 64);
+  CHECK_THAT(node->err(), Contains("--rdzv-secret-file " + open_to_all.path +
+                                   ": others may read or write it (mode 644); chmod 600 it"));
+}
+
+TEST_CASE("a recorded handshake does not open the door a second time, and the reason is named") {
+  const Secrets secret("swordfish");
+  const std::string port = free_port();
+  const auto coordinator = start_coordinator(port, secret);
+  const Hello hello = hello_of("a", true);
+  const std::string first_bytes = std::string(kGreeting) + encode(hello);
+  std::string proof;
+  {
+    const Wire honest(port);
+    honest.send(first_bytes);
+    const auto challenge = std::get<Challenge>(honest.receive_message());
+    CHECK(is_same_proof(challenge.proof,
+                        make_proof("swordfish", Side::kCoordinator, "job", hello.nonce, challenge.nonce)));
+    proof = encode(Proof{make_proof("swordfish", Side::kAgent, "job", hello.nonce, challenge.nonce)});
+    honest.send(proof);
+    CHECK(std::holds_alternative<Welcome>(honest.receive_message()));
+  }
+  const Wire replay(port);
+  replay.send(first_bytes);
+  CHECK(std::holds_alternative<Challenge>(replay.receive_message()));
+  replay.send(proof);
+  const auto refused = std::get<Refused>(replay.receive_message());
+  CHECK(refused.reason ==
+        "node a (127.0.0.1) has another job secret than the coordinator, or repeats an old proof");
+  CHECK_FALSE(refused.may_return);
+}
+
+TEST_CASE("the coordinator's own proof, sent back to it, proves nothing") {
+  const Secrets secret("swordfish");
+  const std::string port = free_port();
+  const auto coordinator = start_coordinator(port, secret);
+  const Wire mirror(port);
+  mirror.send(std::string(kGreeting) + encode(hello_of("a", true)));
+  mirror.send(encode(Proof{std::get<Challenge>(mirror.receive_message()).proof}));
+  CHECK_THAT(std::get<Refused>(mirror.receive_message()).reason, Contains("has another job secret"));
+}
+
+TEST_CASE("who has not proven the secret cannot drain the job, or send lines to its console") {
+  const Secrets secret("swordfish");
+  const std::string port = free_port();
+  const auto coordinator = start_coordinator(port, secret);
+  Hello control = hello_of("ddprun drain", true);
+  control.is_control = true;
+  const Wire stranger(port);
+  stranger.send(std::string(kGreeting) + encode(control));
+  CHECK(std::holds_alternative<Challenge>(stranger.receive_message()));
+  stranger.send(encode(DrainRequest{}));
+  CHECK(std::get<Refused>(stranger.receive_message()).reason == "it asks before it was let in");
+  const Wire talker(port);
+  talker.send(std::string(kGreeting) + encode(hello_of("b", true)));
+  CHECK(std::holds_alternative<Challenge>(talker.receive_message()));
+  talker.send(encode(LogLines{.text = "all is well\n"}));
+  CHECK(std::holds_alternative<Refused>(talker.receive_message()));
+  coordinator->signal(SIGTERM);
+  CHECK(coordinator->wait() != 0);
+  CHECK(coordinator->out().find("all is well") == std::string::npos);
+}
+
+TEST_CASE("with a secret, the store takes connections from members' addresses only") {
+  const Secrets secret("swordfish");
+  const Cluster cluster{.nnodes = "2",
+                        .script = "echo up; exec sleep 100",
+                        .flags = {"--rdzv-secret-file", secret.path},
+                        .nproc = "1"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  first->read_line();
+  second->read_line();
+  const Wire member(cluster.port);
+  member.send(store_greeting());
+  CHECK(member.receive(4).size() == 4);
+  const Wire stranger(cluster.port, "127.0.0.2");
+  stranger.send(store_greeting());
+  CHECK(stranger.receive(1).empty());
+  second->signal(SIGTERM);
+  CHECK(first->wait() == 75);
+  CHECK(second->wait() == 75);
+}
