@@ -1,61 +1,114 @@
 """A training step with DistributedDataParallel on two ranks: against Python's, against one rank alone, and against
-c10d::Reducer without a wrapper."""
+c10d::Reducer without a wrapper. All programs start once and take turns at a few steps of each workload."""
 
+import atexit
 import functools
+import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 
 from harness import BUILD, DDPRUN, PEERS, PYTHON, Limit, Versus, peer_environment
 
 TITLE = "DDP step, 2 ranks"
-PROGRAM = BUILD / "tests" / "ddp_bench"
+
+# workload, batch: (steps in a turn, rounds)
+TURNS = {
+    ("mlp", 64): (200, 11),
+    ("mlp", 1): (300, 9),
+    ("mnist_cnn", 64): (5, 9),
+    ("resnet18", 64): (1, 5),
+}
 
 
-def last_number(command, **options):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} exited with {done.returncode}:\n{done.stderr}")
-    return float(done.stdout.split()[-1])
+class Ranks:
+    """A program that trains at command, as `ranks` ranks under ddprun: the launcher is not what is measured here."""
+
+    def __init__(self, *program, ranks):
+        self.folder = tempfile.TemporaryDirectory(prefix="bench_ddp-")
+        pipe = pathlib.Path(self.folder.name) / "commands"
+        os.mkfifo(pipe)
+        self.command = list(map(str, [DDPRUN, "--nproc-per-node", ranks, *program, pipe]))
+        # Its output is a pipe, so that the launcher's prefixes do not stand before the numbers.
+        self.process = subprocess.Popen(self.command, env=peer_environment(), stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        # Both ways, because a program that fails before it opens the pipe would leave a writer waiting for ever.
+        self.commands = os.fdopen(os.open(pipe, os.O_RDWR), "w", buffering=1)
+        atexit.register(self.end)
+
+    def end(self):
+        self.commands.close()
+        self.process.wait()
+
+    def milliseconds_per_step(self, workload, batch, steps, *more):
+        print(workload, batch, steps, *more, file=self.commands)
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"{' '.join(self.command)} ended with {self.process.wait()}:\n{self.process.stderr.read()}")
+        return float(answer)
 
 
-def ours(model, batch, steps, *more, ranks=2):
-    # Redirected output, so that the launcher's prefixes do not stand before the number.
-    return last_number([DDPRUN, "--nproc-per-node", ranks, PROGRAM, model, batch, steps, *more], env=peer_environment())
+@functools.cache
+def ours():
+    return Ranks(BUILD / "tests" / "ddp_bench", ranks=2)
 
 
-def peer(model, batch, steps):
-    """Python's DDP under ddprun as well: the launcher is not what is measured here."""
-    return last_number([DDPRUN, "--nproc-per-node", 2, PYTHON, PEERS / "ddp_step.py", model, batch, steps],
-                       env=peer_environment())
+@functools.cache
+def alone():
+    return Ranks(BUILD / "tests" / "ddp_bench", ranks=1)
 
 
-def scaling(model, batch, steps):
-    """Images a second of two ranks over those of one."""
-    return 2 * ours(model, batch, steps, ranks=1) / ours(model, batch, steps)
+@functools.cache
+def peer():
+    return Ranks(PYTHON, PEERS / "ddp_step.py", ranks=2)
 
 
-def wrapper_overhead(model, batch, steps):
-    """Percent by which the wrapper is slower than the bare reducer, each the best of three."""
-    wrapped = min(ours(model, batch, steps) for _ in range(3))
-    bare = min(ours(model, batch, steps, "bare") for _ in range(3))
-    return 100 * (wrapped / bare - 1)
+@functools.cache
+def figures(workload, batch):
+    """A dictionary of milliseconds per round; within a round each program has its turn."""
+    steps, rounds = TURNS[workload, batch]
+    sides = {"peer": peer(), "ours": ours(), "alone": alone()}
+
+    def take_turns():
+        return {name: ranks.milliseconds_per_step(workload, batch, steps) for name, ranks in sides.items()}
+
+    return [take_turns() for _ in range(rounds)]
 
 
-def versus(label, model, batch, steps, goal):
-    run = (model, batch, steps)
-    return Versus(f"{label}, against Python DDP with gloo", functools.partial(ours, *run), functools.partial(peer, *run),
-                  "ms", goal, rounds=3)
+def each_round(workload, batch, pick):
+    """A function that answers with the figure of the next round at each call."""
+    rounds = iter(range(TURNS[workload, batch][1]))
+    return lambda: pick(figures(workload, batch)[next(rounds)])
+
+
+def versus(label, workload, batch, goal):
+    return Versus(f"{label}, against Python DDP with gloo",
+                  each_round(workload, batch, lambda row: row["ours"]),
+                  each_round(workload, batch, lambda row: row["peer"]),
+                  "ms", goal, rounds=TURNS[workload, batch][1])
+
+
+def scaling(label, workload, batch, goal):
+    return Limit(f"{label}: images/s of 2 ranks over 1",
+                 each_round(workload, batch, lambda row: 2 * row["alone"] / row["ours"]),
+                 "×", at_least=goal, rounds=TURNS[workload, batch][1])
+
+
+def wrapper_overhead():
+    """Percent by which the wrapper is slower than the bare reducer."""
+    wrapped = ours().milliseconds_per_step("mlp", 64, 100)
+    return 100 * (wrapped / ours().milliseconds_per_step("mlp", 64, 100, "bare") - 1)
 
 
 def rows():
     return [
-        versus("MLP 784-256-128-10, batch 64 a rank", "mlp", 64, 1000, 4),
-        versus("MLP, batch 1", "mlp", 1, 2000, 6),
-        versus("mnist_cnn, batch 64 a rank", "mnist_cnn", 64, 20, 1),
-        versus("ResNet-18 on 32×32, batch 64 a rank", "resnet18", 64, 10, 1),
-        Limit("MLP, batch 64: images/s of 2 ranks over 1", lambda: scaling("mlp", 64, 1000), "×", at_least=1.9, rounds=3),
-        Limit("mnist_cnn: images/s of 2 ranks over 1", lambda: scaling("mnist_cnn", 64, 20), "×", at_least=1.8, rounds=3),
-        Limit("ResNet-18: images/s of 2 ranks over 1", lambda: scaling("resnet18", 64, 10), "×", at_least=1.8, rounds=1),
-        Limit("MLP, batch 64: wrapper over a bare Reducer", lambda: wrapper_overhead("mlp", 64, 1000), "%", at_most=2,
-              rounds=1),
+        versus("MLP 784-256-128-10, batch 64 a rank", "mlp", 64, 4),
+        scaling("MLP, batch 64", "mlp", 64, 1.9),
+        versus("MLP, batch 1", "mlp", 1, 6),
+        versus("mnist_cnn, batch 64 a rank", "mnist_cnn", 64, 1),
+        scaling("mnist_cnn, batch 64", "mnist_cnn", 64, 1.8),
+        versus("ResNet-18 on 32×32, batch 64 a rank", "resnet18", 64, 1),
+        scaling("ResNet-18, batch 64", "resnet18", 64, 1.8),
+        Limit("MLP, batch 64: wrapper over a bare Reducer", wrapper_overhead, "%", at_most=2, rounds=25),
     ]

@@ -1,74 +1,118 @@
-// One rank of the DDP benchmark: `ddp_bench MODEL BATCH STEPS [bare]` trains on random data and prints, on
-// rank 0, the milliseconds of a step (median over ten slices of the run). `bare` drives c10d::Reducer without
-// our wrapper.
+// One rank of the DDP benchmark: `ddp_bench COMMANDS` trains as the lines say that rank 0 reads from the file
+// (or pipe) COMMANDS, "WORKLOAD BATCH STEPS [bare]", and answers each on rank 0 with the milliseconds of a
+// step, until the file ends. A workload is made when first named and then kept, so that programs which are
+// compared can take turns. `bare` drives c10d::Reducer without our wrapper.
 #include "tests/bench/ddp/models.h"
 #include "worker/runtime/ddp/make_reducer.h"
+#include "worker/runtime/shm/make_backend.h"
+#include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/everywhere.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <functional>
+#include <map>
+#include <sstream>
 #include <string>
-#include <vector>
 
 namespace ddprun::bench {
 namespace {
 
-constexpr int kSlices = 10;
+using Step = std::function<void()>;
 
-double median_ms_per_step(const std::function<void()>& step, int steps) {
-  const int per_slice = std::max(1, steps / kSlices);
-  for (int i = 0; i < per_slice; ++i) step();  // buckets are rebuilt, caches are warm
-  std::vector<double> slices;
-  for (int slice = 0; slice < kSlices; ++slice) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < per_slice; ++i) step();
-    const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
-    slices.push_back(elapsed.count() / per_slice);
-  }
-  std::nth_element(slices.begin(), slices.begin() + kSlices / 2, slices.end());
-  return slices[kSlices / 2];
+const DistributedDataParallelOptions kOptions{.gradient_as_bucket_view = true};
+const FusedSgdOptions kSgd{.lr = 0.01, .momentum = 0.9};
+
+Step make_bare_step(const Context& context, const Workload& workload) {
+  const ModuleView view = view_of(*workload.model);
+  const std::shared_ptr<c10d::Reducer> reducer =
+      runtime::make_reducer(view.parameters, context.process_group(), kOptions);
+  const auto optimizer = std::make_shared<FusedSgd>(workload.model->parameters(), kSgd);
+  return [context, workload, reducer, optimizer] {
+    if (reducer->should_rebuild_buckets()) {
+      const runtime::BucketAllocationScope buckets_in_shared_memory(*context.process_group());
+      reducer->rebuild_buckets();
+    }
+    const auto output = workload.model->forward(workload.input);
+    reducer->prepare_for_backward({});
+    torch::cross_entropy_loss(output, workload.target).backward();
+    optimizer->step();
+    optimizer->zero_grad();
+  };
 }
 
-int run(const std::string& name, std::int64_t batch, int steps, bool bare) {
-  torch::set_num_threads(1);
-  seed_everything(1);
-  Context context = init({.device = "cpu", .log = [](const std::string&) {}});
-  const Workload workload = make_workload(name, batch);
-  const DistributedDataParallelOptions options{.gradient_as_bucket_view = true};
+Step make_wrapped_step(const Context& context, const Workload& workload) {
+  using Ddp = DistributedDataParallel<std::shared_ptr<Model>>;
+  const auto ddp = std::make_shared<Ddp>(workload.model, context, kOptions);
+  const auto optimizer = std::make_shared<FusedSgd>(ddp->parameters(), kSgd);
+  return [workload, ddp, optimizer] {
+    torch::cross_entropy_loss((*ddp)(workload.input), workload.target).backward();
+    optimizer->step();
+    optimizer->zero_grad();
+  };
+}
 
-  double milliseconds = 0;
-  if (bare) {
-    const ModuleView view = view_of(*workload.model);
-    const auto reducer = runtime::make_reducer(view.parameters, context.process_group(), options);
-    FusedSgd optimizer(workload.model->parameters(), {.lr = 0.01, .momentum = 0.9});
-    milliseconds = median_ms_per_step(
-        [&] {
-          if (reducer->should_rebuild_buckets()) reducer->rebuild_buckets();
-          const auto output = workload.model->forward(workload.input);
-          reducer->prepare_for_backward({});
-          torch::cross_entropy_loss(output, workload.target).backward();
-          optimizer.step();
-          optimizer.zero_grad();
-        },
-        steps);
-  } else {
-    DistributedDataParallel ddp(workload.model, context, options);
-    FusedSgd optimizer(ddp.parameters(), {.lr = 0.01, .momentum = 0.9});
-    milliseconds = median_ms_per_step(
-        [&] {
-          torch::cross_entropy_loss(ddp(workload.input), workload.target).backward();
-          optimizer.step();
-          optimizer.zero_grad();
-        },
-        steps);
+/// What a line of the commands asks for.
+struct Turn {
+  std::string workload;
+  std::int64_t batch = 0;
+  int steps = 0;
+  std::string how;
+
+  static Turn parse(const std::string& line) {
+    Turn turn;
+    std::istringstream(line) >> turn.workload >> turn.batch >> turn.steps >> turn.how;
+    return turn;
   }
-  rank0(context) << milliseconds << "\n";
-  context.shutdown();
+};
+
+/// The next line of rank 0's file, on every rank; empty at its end.
+std::string next_command(const Context& context, std::istream& commands) {
+  std::array<char, 64> text{};
+  if (context.rank() == 0) commands.getline(text.data(), text.size());
+  broadcast(Group(context.process_group()),
+            torch::from_blob(text.data(), {static_cast<std::int64_t>(text.size())}, torch::kInt8));
+  return text.data();
+}
+
+double milliseconds_per_step(const Step& step, int steps) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < steps; ++i) step();
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
+  return elapsed.count() / steps;
+}
+
+int run(const char* commands_path) {
+  torch::set_num_threads(1);
+  const Context context = init({.device = "cpu", .log = [](const std::string&) {}});
+  std::ifstream commands;
+  if (context.rank() == 0) commands.open(commands_path);
+
+  std::map<std::string, Step> prepared;
+  for (std::string line; !(line = next_command(context, commands)).empty();) {
+    const Turn turn = Turn::parse(line);
+    Step& step = prepared[turn.workload + " " + std::to_string(turn.batch) + " " + turn.how];
+    if (!step) {
+      seed_everything(1);
+      const Workload workload = make_workload(turn.workload, turn.batch);
+      step = turn.how == "bare" ? make_bare_step(context, workload) : make_wrapped_step(context, workload);
+      milliseconds_per_step(step, std::max(2, turn.steps));  // buckets are rebuilt, caches are warm
+    }
+    const double milliseconds = milliseconds_per_step(step, turn.steps);
+    if (context.rank() == 0) {
+      std::printf("%.6f\n", milliseconds);
+      std::fflush(stdout);
+    }
+  }
+  prepared.clear();
+  Context(context).shutdown();
   return 0;
 }
 
@@ -76,9 +120,9 @@ int run(const std::string& name, std::int64_t batch, int steps, bool bare) {
 }  // namespace ddprun::bench
 
 int main(int argc, char** argv) {
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: ddp_bench mlp|mnist_cnn|resnet18 BATCH STEPS [bare]\n");
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: ddp_bench COMMANDS\n");
     return 64;
   }
-  return ddprun::bench::run(argv[1], std::stoll(argv[2]), std::stoi(argv[3]), argc > 4);
+  return ddprun::bench::run(argv[1]);
 }

@@ -1,15 +1,12 @@
-"""One Python rank of the DDP benchmark: `ddp_step.py MODEL BATCH STEPS` trains as ddp_bench.cc does, with torch's
-DistributedDataParallel over gloo, and prints on rank 0 the milliseconds of a step (median over ten slices)."""
+"""One Python rank of the DDP benchmark: `ddp_step.py COMMANDS` does what ddp_bench.cc does, with torch's
+DistributedDataParallel over gloo."""
 
-import statistics
 import sys
 import time
 
 import torch
 import torch.distributed as dist
 from torch import nn
-
-SLICES = 10
 
 
 class BasicBlock(nn.Module):
@@ -54,28 +51,52 @@ def make_workload(name, batch):
     return ResNet18(), torch.randn(batch, 3, 32, 32)
 
 
-def main():
-    name, batch, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(1)
+def make_step(name, batch):
     torch.manual_seed(1)
-    dist.init_process_group("gloo")
     model, data = make_workload(name, batch)
     target = torch.randint(10, (batch,))
     ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     # The best that Python has for this: the fused step, and gradients zeroed in place as bucket views want it.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
-    per_slice = max(1, steps // SLICES)
-    times = []
-    for part in range(SLICES + 1):
-        begin = time.perf_counter()
-        for _ in range(per_slice):
-            nn.functional.cross_entropy(ddp(data), target).backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
-        if part > 0:
-            times.append(1000 * (time.perf_counter() - begin) / per_slice)
-    if dist.get_rank() == 0:
-        print(statistics.median(times))
+
+    def step():
+        nn.functional.cross_entropy(ddp(data), target).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+    return step
+
+
+def milliseconds_per_step(step, steps):
+    begin = time.perf_counter()
+    for _ in range(steps):
+        step()
+    return 1000 * (time.perf_counter() - begin) / steps
+
+
+def next_command(commands):
+    """The next line of rank 0's file, on every rank; empty at its end."""
+    text = torch.zeros(64, dtype=torch.uint8)
+    if commands:
+        line = commands.readline().encode()
+        text[: len(line)] = torch.tensor(list(line), dtype=torch.uint8)
+    dist.broadcast(text, 0)
+    return bytes(text.tolist()).rstrip(b"\0").decode()
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    commands = open(sys.argv[1]) if dist.get_rank() == 0 else None
+    prepared = {}
+    while line := next_command(commands):
+        name, batch, steps = line.split()
+        if (name, batch) not in prepared:
+            prepared[name, batch] = make_step(name, int(batch))
+            milliseconds_per_step(prepared[name, batch], max(2, int(steps)))  # buckets are rebuilt, caches are warm
+        milliseconds = milliseconds_per_step(prepared[name, batch], int(steps))
+        if dist.get_rank() == 0:
+            print(milliseconds, flush=True)
     dist.barrier()
     dist.destroy_process_group()
 
