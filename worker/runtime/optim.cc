@@ -86,10 +86,14 @@ void step_sparse(at::Tensor& parameter, const at::Tensor& gradient, const FusedS
 
 FusedOptimizer::FusedOptimizer(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {}
 
-void FusedOptimizer::zero_grad() {
+void FusedOptimizer::zero_grad(ZeroGrad how) {
   for (at::Tensor& parameter : parameters_) {
     at::Tensor& gradient = parameter.mutable_grad();
     if (!gradient.defined()) continue;
+    if (how == ZeroGrad::kReset) {
+      gradient.reset();
+      continue;
+    }
     if (gradient.grad_fn()) gradient = gradient.detach();
     gradient.zero_();
   }
@@ -106,12 +110,12 @@ FusedSgd::FusedSgd(std::vector<at::Tensor> parameters, const FusedSgdOptions& op
 }
 
 void FusedSgd::step() {
-  struct Group {
+  struct Batch {
     std::vector<at::Tensor> parameters, gradients, buffers;
   };
   const at::NoGradGuard no_grad;
   const bool has_momentum = options_.momentum != 0;
-  std::map<GroupKey, Group> groups;
+  std::map<GroupKey, Batch> groups;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& parameter = parameters_[i];
     const at::Tensor& gradient = parameter.grad();
@@ -123,7 +127,7 @@ void FusedSgd::step() {
     at::Tensor& buffer = momentum_buffers_[i];
     const bool is_first_step = has_momentum && !buffer.defined();
     if (is_first_step) buffer = torch::empty_like(gradient);
-    Group& group = groups[group_of(parameter, is_first_step)];
+    Batch& group = groups[group_of(parameter, is_first_step)];
     group.parameters.push_back(parameter);
     group.gradients.push_back(gradient);
     if (has_momentum) group.buffers.push_back(buffer);
@@ -179,16 +183,16 @@ void FusedAdam::ensure_moments(std::size_t index) {
 }
 
 void FusedAdam::step() {
-  struct Group {
+  struct Batch {
     std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
   };
   const at::NoGradGuard no_grad;
-  std::map<GroupKey, Group> groups;
+  std::map<GroupKey, Batch> groups;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& gradient = parameters_[i].grad();
     if (!gradient.defined()) continue;
     ensure_moments(i);
-    Group& group = groups[group_of(parameters_[i], false)];
+    Batch& group = groups[group_of(parameters_[i], false)];
     group.parameters.push_back(parameters_[i]);
     group.gradients.push_back(gradient);
     group.exp_avgs.push_back(moments_[i].exp_avg);
@@ -196,7 +200,7 @@ void FusedAdam::step() {
     if (options_.amsgrad) group.max_exp_avg_sqs.push_back(moments_[i].max_exp_avg_sq);
     group.steps.push_back(moments_[i].step);
   }
-  const auto kernel = [&](Group& g) {
+  const auto kernel = [&](Batch& g) {
     const auto& o = options_;
     if (o.decoupled_weight_decay) {
       at::_fused_adamw_(g.parameters, g.gradients, g.exp_avgs, g.exp_avg_sqs, g.max_exp_avg_sqs, g.steps,

@@ -2,10 +2,11 @@
 
 
 def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False,
-         worlds=(1, 2, 3, 4), tolerance=0.0, why=""):
+         set_to_none=True, worlds=(1, 2, 3, 4), tolerance=0.0, why=""):
     """`whole_batch`: the Python side is one process that trains the plain module on the batches of all ranks together."""
     return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "hook": hook, "steps": steps, "batch": batch,
-            "accumulate": accumulate, "uneven": uneven, "whole_batch": whole_batch, "worlds": worlds,
+            "accumulate": accumulate, "uneven": uneven, "whole_batch": whole_batch,
+            "set_to_none": set_to_none, "worlds": worlds,
             "tolerance": tolerance, "why": why}
 
 
@@ -33,6 +34,12 @@ CASES = {
     "accumulation of 4 under no_sync": case("mlp", MOMENTUM, accumulate=4),
     "many buckets (1 KiB)": case("transformer", MOMENTUM, ddp={"bucket_cap_mb": 0.001}),
     "gradients as bucket views": case("transformer", ADAMW, ddp={"gradient_as_bucket_view": True}),
+    "gradients as bucket views, zeroed in place": case(
+        "transformer", ADAMW, ddp={"gradient_as_bucket_view": True}, set_to_none=False),
+    "gradients as bucket views, accumulation of 2": case(
+        "mlp", MOMENTUM, ddp={"gradient_as_bucket_view": True}, accumulate=2),
+    "find_unused, gradients zeroed in place": case(
+        "unused", MOMENTUM, ddp={"find_unused_parameters": True}, set_to_none=False),
     "static graph": case("transformer", MOMENTUM, ddp={"static_graph": True}),
     "allreduce hook": case("mlp", MOMENTUM, hook="allreduce"),
     "fp16 hook": case("transformer", MOMENTUM, hook="fp16"),

@@ -84,7 +84,7 @@ def run_case(folder):
                     loss = torch.nn.functional.cross_entropy(ddp(inputs[first:first + batch]), targets[first:first + batch])
                     (loss / accumulate).backward()
             optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
+            optimizer.zero_grad(set_to_none=case["set_to_none"])
     for r in range(dist.get_world_size()) if case["whole_batch"] else [rank]:
         (folder / f"python_{r}.bin").write_bytes(to_bytes(model))
 

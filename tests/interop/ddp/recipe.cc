@@ -46,6 +46,7 @@ Recipe load_recipe(const std::string& folder) {
           .steps = json.at("steps"),
           .batch = json.at("batch"),
           .accumulate = json.at("accumulate"),
+          .set_to_none = json.at("set_to_none"),
           .uneven = json.value("uneven", false),
           .options = options_of(json.at("ddp"))};
 }
@@ -88,7 +89,8 @@ std::pair<torch::Tensor, torch::Tensor> Batches::at(std::int64_t forward) const 
   return {inputs_.narrow(0, first, batch_), targets_.narrow(0, first, batch_)};
 }
 
-Stepper::Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters) {
+Stepper::Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters)
+    : set_to_none_(recipe.set_to_none) {
   const auto& json = recipe.json.at("optimizer");
   const std::string kind = json.at("kind");
   const double lr = json.at("lr");
@@ -118,9 +120,9 @@ void Stepper::step() {
 
 void Stepper::zero_grad() {
   if (fused_) {
-    fused_->zero_grad();
+    fused_->zero_grad(set_to_none_ ? ZeroGrad::kReset : ZeroGrad::kInPlace);
   } else {
-    stock_->zero_grad(/*set_to_none=*/false);
+    stock_->zero_grad(set_to_none_);
   }
 }
 

@@ -19,6 +19,7 @@ struct Recipe {
   std::int64_t steps = 20;
   std::int64_t batch = 8;       ///< samples per rank and forward
   std::int64_t accumulate = 1;  ///< forwards per step, all but the last under no_sync
+  bool set_to_none = true;      ///< how gradients are zeroed
   bool uneven = false;          ///< rank r leaves out its last r steps, under join
   DistributedDataParallelOptions options;
 };
@@ -48,6 +49,7 @@ class Stepper {
   void zero_grad();
 
  private:
+  bool set_to_none_;
   std::unique_ptr<FusedOptimizer> fused_;
   std::unique_ptr<torch::optim::SGD> stock_;
 };

@@ -9,6 +9,12 @@
 
 namespace ddprun {
 
+/// What zero_grad() leaves of a gradient.
+enum class ZeroGrad {
+  kReset,    ///< nothing, as by default in Python: the next backward saves filling, adding and scaling it
+  kInPlace,  ///< zeros in the same memory: parameters that get no gradient are then updated as well
+};
+
 /// An optimizer whose step is one ATen fused kernel per call: the one Python runs with `fused=True`, so that
 /// both end with the same bits. State and hyperparameters have the names and the order of Python's
 /// `state_dict()`.
@@ -27,8 +33,9 @@ class FusedOptimizer {
 
   /// Updates every parameter that has a gradient.
   virtual void step() = 0;
-  /// Zeroes gradients in place. Unlike torch::optim's it keeps views into DDP's buckets.
-  void zero_grad();
+  /// Ends the accumulation of gradients. With either way, gradients that are views into DDP's buckets are
+  /// such views again after the next backward.
+  void zero_grad(ZeroGrad how = ZeroGrad::kReset);
 
   [[nodiscard]] virtual std::string name() const = 0;  ///< "SGD", "Adam" or "AdamW", Python's class
   [[nodiscard]] virtual double learning_rate() const = 0;
