@@ -98,6 +98,15 @@ class Host:
             self.inside("ip", "addr", "add", address, "dev", inner, *extra)
             self.addresses.append(address.split("/")[0])
 
+    def firewall(self, *rules):
+        """Rules of nft for what leaves this host."""
+        for rule in ("add table inet fw", "add chain inet fw out { type filter hook output priority 0 ; }",
+                     *(f"add rule inet fw out {rule}" for rule in rules)):
+            self.inside("nft", *rule.split())
+
+    def no_firewall(self):
+        self.inside("nft", "delete", "table", "inet", "fw")
+
     def knows(self, table):
         """What /etc/hosts says on this host."""
         folder = pathlib.Path("/etc/netns") / self.space
@@ -111,8 +120,12 @@ class Host:
         self.processes.append(process)
         return process
 
-    def pull_plug(self):
-        sh("ip", "link", "set", self.device, "down")
+    def pull_plug(self, device=None):
+        sh("ip", "link", "set", device or self.device, "down")
+
+    def break_card(self):
+        """The card itself, not the cable: this host sees at once that it is down."""
+        self.inside("ip", "link", "set", "e0", "down")
 
     def replug(self):
         sh("ip", "link", "set", self.device, "up")
