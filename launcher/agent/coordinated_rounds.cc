@@ -129,7 +129,7 @@ void CoordinatedRounds::close(std::function<void()> on_closed) {
   const int signal = signal_ != 0 ? signal_ : SIGTERM;
   rendezvous_->member().workers_stopped();
   rendezvous_->close(
-      {.exit_code = exit_code::kSignalBase + signal,
+      {.exit_code = membership::exit_code_of_leaving(signal),
        .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)},
       plan_.options.shutdown_timeout + kFarewell, std::move(on_closed));
 }

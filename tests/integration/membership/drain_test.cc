@@ -46,6 +46,28 @@ TEST_CASE("SIGTERM to one node of a fixed world reaches every worker, and ends t
   CHECK_THAT(a->err(), Contains("node 1 (") && Contains("was told to stop by SIGTERM"));
 }
 
+TEST_CASE("SIGTERM to all nodes at once ends the job with 75 on all") {
+  const Cluster cluster{.nnodes = "3", .script = kPolite, .nproc = "1"};
+  const auto a = cluster.start_static(0);
+  const auto b = cluster.start_static(1);
+  const auto c = cluster.start_static(2);
+  for (const auto* node : {&a, &b, &c}) wait_until_up(**node, 1);
+  for (const auto* node : {&a, &b, &c}) (*node)->signal(SIGTERM);
+  CHECK(a->wait() == kRequeue);
+  CHECK(b->wait() == kRequeue);
+  CHECK(c->wait() == kRequeue);
+}
+
+TEST_CASE("SIGTERM to the coordinator's node while nodes are waited for ends all that are there with 75") {
+  const Cluster cluster{.nnodes = "3", .script = "exit 0"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  first->wait_for_err("2 of 3 nodes are here");
+  first->signal(SIGTERM);
+  CHECK(first->wait() == kRequeue);
+  CHECK(second->wait() == kRequeue);
+}
+
 TEST_CASE("SIGTERM to one node of an elastic job: it leaves with 75 and the rest go on") {
   const Cluster cluster{.nnodes = "1:2",
                         .script =

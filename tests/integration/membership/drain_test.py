@@ -1,6 +1,7 @@
 """Jobs of several agents on this machine are told to go: C++ workers and Python scripts save at one step.
-Usage: drain_test.py BINARIES [unittest arguments]"""
+Usage: drain_test.py BINARIES DRAIN_PROGRAM [unittest arguments]"""
 
+import os
 import pathlib
 import random
 import re
@@ -69,11 +70,12 @@ class DrainTest(JobTest):
         names = (self.folder / "out/checkpoints").glob("step-*.pt")
         return sorted(int(re.search(r"step-(\d+)", name.name).group(1)) for name in names)
 
-    def wait_for_training(self):
-        """Until rank 0 has written a step into the metrics."""
+    def wait_for_training(self, earlier_starts=0):
+        """Until rank 0 has written a step into the metrics, after so many starts."""
         metrics = self.folder / "out/metrics.jsonl"
         for _ in range(1200):
-            if metrics.exists() and '"event":"step"' in metrics.read_text(encoding="utf-8"):
+            starts = metrics.read_text(encoding="utf-8").split('"event":"start"') if metrics.exists() else []
+            if len(starts) > earlier_starts + 1 and '"event":"step"' in starts[-1]:
                 return
             signal.sigtimedwait([], 0.05)
         self.fail(self.said(0))
@@ -95,7 +97,7 @@ class CppWorkers(DrainTest):
         outputs = [self.finish_node(number, node, REQUEUE) for number, node in enumerate(nodes)]
         self.assert_all_stopped_after_one_step("".join(outputs))
         again = self.start_nodes(3, "3", [self.job()])
-        self.wait_for_training()
+        self.wait_for_training(earlier_starts=1)
         again[0].send_signal(signal.SIGTERM)
         outputs = [self.finish_node(number, node, REQUEUE) for number, node in enumerate(again)]
         self.assertIn("resumed from", "".join(outputs))
@@ -139,6 +141,32 @@ class CppWorkers(DrainTest):
         return not any(fields[3] == "0A" and fields[9] in inodes for fields in lines)
 
 
+class OwnPrograms(DrainTest):
+    program = None  # drain_program.cc
+
+    def pids_in_training(self, nodes):
+        lines = [node.stdout.readline() for node in nodes]
+        found = [re.fullmatch(r"rank (\d+) trains in pid (\d+)\n", line) for line in lines]
+        self.assertNotIn(None, found, "".join(lines) + self.said(0))
+        return {int(match.group(1)): int(match.group(2)) for match in found}
+
+    def test_on_drain_is_called_on_every_rank_after_the_same_step(self):
+        nodes = self.start_nodes(3, "3", [self.program])
+        self.pids_in_training(nodes)
+        nodes[2].send_signal(signal.SIGTERM)
+        text = "".join(self.finish_node(number, node, REQUEUE) for number, node in enumerate(nodes))
+        saved = dict(re.findall(r"rank (\d+) saved step (\d+)", text))
+        self.assertEqual(sorted(saved), ["0", "1", "2"], text)
+        self.assertEqual(len(set(saved.values())), 1, text)
+
+    def test_a_rank_that_alone_was_signalled_says_so_and_does_not_wait_for_ever(self):
+        nodes = self.start_nodes(2, "2", [self.program], "--shutdown-timeout", "1s")
+        os.kill(self.pids_in_training(nodes)[0], signal.SIGTERM)
+        text = "".join(self.finish_node(number, node, 3) for number, node in enumerate(nodes))
+        self.assertRegex(text, r"rank 0 stopped alone after step \d+")
+        self.assertNotIn("saved", text)
+
+
 class PythonScripts(DrainTest):
     def test_a_script_gets_sigterm_on_every_node_and_its_last_words_are_heard(self):
         script = self.folder / "script.py"
@@ -154,6 +182,6 @@ class PythonScripts(DrainTest):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
-        JobTest.binaries = pathlib.Path(sys.argv.pop(1)).resolve()
+    JobTest.binaries = pathlib.Path(sys.argv.pop(1)).resolve()
+    OwnPrograms.program = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main(verbosity=2)

@@ -159,6 +159,36 @@ TEST_CASE("the prefix of tee'd lines is torchrun's template, or rank and host on
   CHECK(workers_of(plan)[1].err.prefix == "[1@node-a] ");
 }
 
+TEST_CASE("--rank0-only: only rank 0 of the world reaches a console, files stay") {
+  Plan plan = two_workers();
+  plan.options.rank0_only = true;
+  plan.options.tee.all = StdStream::kBoth;
+  const std::vector<WorkerSpec> first = workers_of(plan);
+  CHECK(first[0].out.to_console);
+  CHECK_FALSE(first[1].out.to_console);
+  CHECK_FALSE(first[1].err.to_console);
+  CHECK(first[1].out.to_file);
+  RoundInfo elsewhere = single_node_round(plan, Port(4242));
+  elsewhere.base_rank = Rank(2);
+  CHECK_FALSE(worker_specs(plan, elsewhere)[0].out.to_console);
+}
+
+TEST_CASE("lines for the funnel carry rank and host, and --dry-run says where they go") {
+  Plan plan = two_workers();
+  plan.options.log_funnel = true;
+  CHECK(workers_of(plan)[1].err.prefix == "[1@node-a] ");
+  CHECK_THAT(
+      describe(plan, workers_of(plan)),
+      Catch::Matchers::Contains("stdout   the coordinator's console, each line after \"[1@node-a] \"\n"));
+}
+
+TEST_CASE("the job's secret is kept from the workers") {
+  Plan plan = two_workers();
+  plan.host.environment.emplace_back("DDPRUN_SECRET", "swordfish");
+  CHECK(value(workers_of(plan)[0], "DDPRUN_SECRET") == "unset");
+  CHECK(value(workers_of(plan)[0], "PATH") == "/bin");
+}
+
 TEST_CASE("a job within a job carries both tags") {
   Plan plan = two_workers();
   plan.host.environment = {{"DDPRUN_JOB_TAG", "ddprun-outer"}};
