@@ -93,4 +93,5 @@ for ((left = ${#hosts[@]}; left > 0;)); do
     fi
   fi
 done
+[ "$interrupts" -eq 0 ] || code=130
 exit "$code"

@@ -34,6 +34,16 @@ def readme(begin):
     return re.sub(r"  +", " ", found[0])
 
 
+def trained(text):
+    """The hosts of ranks 0, 1, … of train.py's output, which must be complete, with equal weights on all ranks."""
+    said = re.findall(r"rank (\d+) of (\d+) on (\S+) ends with (\w+)", text)
+    hosts = {int(rank): host for rank, _, host, _ in said}
+    worlds, weights = {int(world) for _, world, _, _ in said}, {digest for _, _, _, digest in said}
+    if worlds != {len(hosts)} or len(weights) != 1:
+        raise AssertionError(f"not one world with one model: {said}\n{text}")
+    return [hosts[rank] for rank in range(len(hosts))]
+
+
 class Site(Lab):
     """Hosts that share a folder, as a cluster does."""
 

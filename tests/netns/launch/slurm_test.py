@@ -6,7 +6,7 @@ Usage: slurm_test.py DDPRUN PYTHON [unittest arguments]
 import sys
 import unittest
 
-from hosts import processes, readme, require_namespaces, require_programs
+from hosts import processes, readme, require_namespaces, require_programs, trained
 from slurm_hosts import SlurmSite
 
 DDPRUN, PYTHON = sys.argv.pop(1), sys.argv.pop(1)
@@ -58,8 +58,7 @@ class Launch(SlurmTest):
 
     def test_the_readmes_srun_needs_no_rendezvous_flag(self):
         text = self.site.ask("bash", "-c", readme("srun --nodes"))
-        for rank in range(6):
-            self.assertIn(f"rank {rank} of 6 on node-{'abc'[rank // 2]} is trained", text)
+        self.assertEqual(trained(text), ["node-a", "node-a", "node-b", "node-b", "node-c", "node-c"])
 
     def test_an_elastic_job_learns_its_address_from_slurm(self):
         text = self.site.ask("srun", "--nodes=3", "--ntasks-per-node=1", "ddprun", "--nnodes", "2:3", "--no-python", "/bin/sh",
@@ -81,6 +80,15 @@ class Launch(SlurmTest):
         self.assertEqual(self.out(job).count("saved"), 3, self.out(job))
         self.assertEqual(facts["Restarts"], "0")
         self.expect_nothing_left()
+
+    def test_a_job_of_one_node_is_queued_again_as_well(self):
+        job = self.start_work(SAVE, nodes=1)
+        self.until_said(job, "up 0 of 1")
+        self.site.ask("scancel", "--signal=USR1", "--batch", job)
+        self.until_said(job, "up 0 of 1", 2)
+        self.assertIn("saved 0", self.out(job))
+        self.site.ask("scancel", job)
+        self.until_state(job, "CANCELLED")
 
     def test_several_tasks_on_a_node_are_refused_with_the_flag_to_add(self):
         text = self.site.ask("srun", "--nodes=2", "--ntasks=4", "ddprun", "/bin/true")

@@ -1,5 +1,10 @@
-"""An ordinary DDP script, which knows nothing of ddprun: trains a line, and says what every rank ended with."""
+"""An ordinary DDP script, which knows nothing of ddprun: trains a line, and says what every rank ended with.
 
+No collective of tensors that Python holds comes last: with torch 2.11 a thread of gloo's that lets one go while the interpreter
+ends aborts the process, whoever has started it.
+"""
+
+import hashlib
 import os
 
 import torch
@@ -8,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-rank = dist.get_rank()
+rank, world = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(rank)
 model = DistributedDataParallel(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -18,10 +23,6 @@ for _ in range(20):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-sums = [torch.zeros_like(weights) for _ in range(dist.get_world_size())]
-dist.all_gather(sums, weights)
-assert all(torch.equal(weights, other) for other in sums), "replicas differ"
-host = os.uname().nodename
-print(f"rank {rank} of {dist.get_world_size()} on {host} is trained, loss {loss.item():.3f}", flush=True)
+weights = b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
+print(f"rank {rank} of {world} on {os.uname().nodename} ends with {hashlib.sha256(weights).hexdigest()[:16]}", flush=True)
 dist.destroy_process_group()
