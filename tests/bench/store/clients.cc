@@ -141,7 +141,7 @@ class Clients {
 
 }  // namespace
 
-Throughput measure_gets(const Load& load) {
+Throughput measure_gets(const Load& load, const std::function<CpuTime()>& server_cpu) {
   const SharedBoard board(load);
   const auto get_for_a_while = [&board = *board, &load](c10d::TCPStore& client) {
     client.get(kKey);
@@ -160,10 +160,16 @@ Throughput measure_gets(const Load& load) {
   };
   Clients clients(load, get_for_a_while);
   board->await_ready();
+  const CpuTime before = server_cpu();
   board->await_go();
   clients.join();
+  const CpuTime after = server_cpu();
   const double seconds = std::chrono::duration<double>(load.duration).count();
-  return {static_cast<double>(board->latencies.total()) / seconds, board->latencies.quantile(0.99)};
+  const auto gets = static_cast<std::int64_t>(board->latencies.total());
+  return {.gets_per_second = static_cast<double>(gets) / seconds,
+          .p99 = board->latencies.quantile(0.99),
+          .server_cpu = {after.total - before.total, after.own_code - before.own_code},
+          .gets = gets};
 }
 
 BarrierResult measure_barrier(const Load& load, const std::function<std::size_t()>& server_bytes) {

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -63,6 +65,22 @@ ServerProcess::ServerProcess(ServerKind kind) {
 ServerProcess::~ServerProcess() {
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+}
+
+CpuTime ServerProcess::cpu_time() const {
+  clockid_t clock{};
+  timespec time{};
+  if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &time) != 0)
+    throw std::runtime_error("the CPU time of a store server cannot be read");
+  std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
+  stat.ignore(std::numeric_limits<std::streamsize>::max(), ')');
+  std::string field;
+  for (int number = 3; number < 14; ++number) stat >> field;
+  std::int64_t user_ticks = 0;
+  stat >> user_ticks;
+  return {
+      .total = std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec),
+      .own_code = std::chrono::nanoseconds(std::chrono::seconds(1)) * user_ticks / ::sysconf(_SC_CLK_TCK)};
 }
 
 std::size_t ServerProcess::private_bytes() const {

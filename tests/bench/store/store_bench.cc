@@ -41,9 +41,16 @@ Load load_on(const ServerProcess& server, const Settings& settings) {
 
 void print_gets(const Settings& settings) {
   const ServerProcess server(settings.server);
-  const Throughput result = measure_gets(load_on(server, settings));
-  fmt::print("{{\"gets_per_second\": {:.0f}, \"p99_us\": {:.1f}}}\n", result.gets_per_second,
-             to_seconds(result.p99) * 1e6);
+  const Throughput result = measure_gets(load_on(server, settings), [&] { return server.cpu_time(); });
+  const auto us_per_get = [&](std::chrono::nanoseconds time) {
+    return to_seconds(time) * 1e6 / static_cast<double>(result.gets);
+  };
+  fmt::print(
+      "{{\"gets_per_second\": {:.0f}, \"p99_us\": {:.1f}, \"server_cpu_us\": {:.3f}, \"own_code_us\": "
+      "{:.3f}, "
+      "\"server_cores\": {:.3f}}}\n",
+      result.gets_per_second, to_seconds(result.p99) * 1e6, us_per_get(result.server_cpu.total),
+      us_per_get(result.server_cpu.own_code), to_seconds(result.server_cpu.total) / settings.seconds);
 }
 
 void print_barrier(const Settings& settings) {
