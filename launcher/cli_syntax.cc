@@ -124,12 +124,14 @@ class Splitter {
     if (matches.size() == 1) return matches.front();
     if (matches.empty()) return unknown_long(typed);
     std::vector<std::string> names;
+    names.reserve(matches.size());
     for (const std::size_t match : matches) names.push_back(with_dashes(table_[match].name));
     return usage(fmt::format("flag {} is ambiguous: it could be {}", typed, fmt::join(names, ", ")));
   }
 
   [[nodiscard]] Error unknown_long(const std::string& typed) const {
     std::vector<std::string> names;
+    names.reserve(table_.size());
     for (const FlagSyntax& flag : table_) names.push_back(with_dashes(flag.name));
     return usage(fmt::format("unknown flag {}{}", typed, did_you_mean(canonical(typed), names)));
   }

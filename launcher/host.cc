@@ -18,8 +18,6 @@
 #include <memory>
 #include <system_error>
 
-extern char** environ;
-
 namespace ddprun::launcher {
 namespace {
 

@@ -1,6 +1,7 @@
 #include "launcher/agent/orphan_watch.h"
 
 #include "launcher/process/limit_tag.h"
+#include "launcher/process/shm_files.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -8,7 +9,6 @@
 #include <sys/wait.h>
 
 #include <array>
-#include <chrono>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -20,7 +20,7 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
   std::unique_ptr<OrphanWatch> watch(new OrphanWatch(io, output, logger));
   watch->cgroup_ = JobCgroup::create(job_tag);
   watch->marks_.tag = job_tag;
-  watch->marks_.started = std::chrono::system_clock::now();
+  watch->marks_.started = file_clock_now();
   rlimit locks{};
   ::getrlimit(RLIMIT_LOCKS, &locks);
   watch->lock_limit_ = tag_limit(job_tag, locks);
@@ -29,7 +29,7 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
   Result<GuardPair> guards = GuardPair::start(watch->marks_);
   if (!guards) return guards.error();
   watch->guards_.emplace(std::move(*guards));
-  watch->shm_watch_.start([self = watch.get()] { self->note_segments(); });
+  watch->shm_watch_.start([self = watch.get()] { self->note_segments(SegmentLook::kAtNewFiles); });
   return watch;
 }
 
@@ -76,12 +76,12 @@ void OrphanWatch::replace_guard(pid_t pid) {
   }
 }
 
-void OrphanWatch::note_segments() {
-  if (!note_job_segments(marks_)) return;
-  logger_.debug("the workers hold files in /dev/shm; {} seen so far", marks_.segments.size());
+void OrphanWatch::note_segments(SegmentLook look) {
+  if (!note_job_segments(marks_, look)) return;
   for (const ino_t inode : marks_.segments) {
     guards_->tell({.kind = GuardMessage::Kind::kSegmentSeen, .inode = inode});
   }
+  logger_.debug("the workers hold files in /dev/shm; {} seen so far", marks_.segments.size());
 }
 
 void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) {

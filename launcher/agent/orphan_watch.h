@@ -43,7 +43,7 @@ class OrphanWatch {
   void reap();
 
   /// Looks which files of /dev/shm the workers hold, before they are ended.
-  void note_segments();
+  void note_segments(SegmentLook look = SegmentLook::kAtAll);
   /// Removes what the job made in /dev/shm; nothing of the job is alive.
   void remove_segments() { remove_job_segments(marks_); }
 

@@ -534,7 +534,7 @@ Supervisor::Actions Supervisor::sweep(TimePoint now) {
 }
 
 void Supervisor::forbid_restart(std::string why) {
-  if (restart_forbidden_.empty()) restart_forbidden_ = why;
+  if (restart_forbidden_.empty()) restart_forbidden_ = std::move(why);
   decision_ = {.restart = false, .delay = {}, .why = restart_forbidden_};
 }
 

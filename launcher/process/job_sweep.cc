@@ -12,6 +12,7 @@
 #include <csignal>
 #include <sstream>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -59,15 +60,19 @@ int kill_job_processes(const JobMarks& marks, Cleaners cleaners) {
 
 }  // namespace
 
-bool note_job_segments(JobMarks& marks) {
-  const std::vector<ShmFile> files = list_shm_files();
-  const ShmEvidence known = evidence(marks);
-  const bool is_worth_it = std::any_of(files.begin(), files.end(), [&](const ShmFile& file) {
-    return is_candidate(file, known) && !is_made_by(file, known);
-  });
-  if (!is_worth_it) return false;
+bool note_job_segments(JobMarks& marks, SegmentLook look) {
+  std::set<ino_t> unknown;
+  for (const ShmFile& file : list_shm_files()) {
+    if (is_candidate(file, evidence(marks)) && !is_made_by(file, evidence(marks))) unknown.insert(file.inode);
+  }
+  const std::set<ino_t>& seen = marks.others;
+  const bool has_new = !std::includes(seen.begin(), seen.end(), unknown.begin(), unknown.end());
   const std::size_t before = marks.segments.size();
-  for (const pid_t pid : job_processes(marks)) marks.segments.merge(held_shm_files(pid));
+  if (has_new || (look == SegmentLook::kAtAll && !unknown.empty())) {
+    for (const pid_t pid : job_processes(marks)) marks.segments.merge(held_shm_files(pid));
+  }
+  std::erase_if(unknown, [&](ino_t inode) { return marks.segments.contains(inode); });
+  marks.others = std::move(unknown);
   return marks.segments.size() > before;
 }
 
@@ -97,7 +102,7 @@ void sweep_job(JobMarks marks) {
   constexpr int kQuietLooks = 50;   // half a second without a find
   constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in the kernel
   const steady_clock::time_point cleaners_end = steady_clock::now() + kCleanerTime;
-  note_job_segments(marks);
+  note_job_segments(marks, SegmentLook::kAtAll);
   int quiet = 0;
   for (int look = 0; look < kMostLooks && quiet < kQuietLooks; ++look) {
     // Looks are close together while processes die and far apart afterwards.

@@ -18,11 +18,14 @@ struct JobMarks {
   std::set<pid_t> workers;   ///< all that ever ran
   std::chrono::system_clock::time_point started;
   std::set<ino_t> segments;  ///< files of /dev/shm that the job's processes were seen to hold
+  std::set<ino_t> others;    ///< files that could be the job's and that none of its processes held
 };
 
-/// Adds to `marks.segments` what the job's living processes map or hold open in /dev/shm now. Costs next to
-/// nothing when no file there could be the job's; true when one was added.
-bool note_job_segments(JobMarks& marks);
+enum class SegmentLook { kAtNewFiles, kAtAll };
+
+/// Adds to `marks.segments` what the job's living processes map or hold open in /dev/shm now, and to `others`
+/// what they do not. Costs next to nothing when there is no file to look at; true when a segment was added.
+bool note_job_segments(JobMarks& marks, SegmentLook look);
 
 /// Removes from /dev/shm what the job made (is_made_by of shm_files.h) and no living process still holds.
 void remove_job_segments(const JobMarks& marks);

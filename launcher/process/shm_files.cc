@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ctime>
 #include <memory>
 
 namespace ddprun::launcher {
@@ -18,8 +19,6 @@ namespace {
 
 using std::chrono::system_clock;
 
-// The kernel stamps files with a clock that moves in ticks of up to 10 ms.
-constexpr auto kTick = std::chrono::milliseconds(10);
 constexpr std::string_view kRoot = "/dev/shm";
 
 struct DirCloser {
@@ -27,7 +26,8 @@ struct DirCloser {
 };
 using Directory = std::unique_ptr<DIR, DirCloser>;
 
-system_clock::time_point to_time_point(const statx_timestamp& stamp) {
+template <class Stamp>
+system_clock::time_point to_time_point(const Stamp& stamp) {
   return system_clock::time_point(std::chrono::duration_cast<system_clock::duration>(
       std::chrono::seconds(stamp.tv_sec) + std::chrono::nanoseconds(stamp.tv_nsec)));
 }
@@ -41,6 +41,12 @@ bool names_one_of(std::string_view name, const std::set<pid_t>& pids) {
 }
 
 }  // namespace
+
+system_clock::time_point file_clock_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return to_time_point(now);
+}
 
 std::vector<ShmFile> list_shm_files() {
   std::vector<ShmFile> files;
@@ -91,7 +97,7 @@ std::set<ino_t> held_shm_files(pid_t pid) {
 }
 
 bool is_candidate(const ShmFile& file, const ShmEvidence& evidence) {
-  return file.owner == evidence.user && file.born && *file.born >= evidence.started - kTick;
+  return file.owner == evidence.user && file.born && *file.born >= evidence.started;
 }
 
 bool is_made_by(const ShmFile& file, const ShmEvidence& evidence) {

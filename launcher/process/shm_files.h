@@ -19,6 +19,9 @@ struct ShmFile {
   std::optional<std::chrono::system_clock::time_point> born;  ///< none where the kernel does not say
 };
 
+/// Now, by the clock that the kernel stamps files with; it moves in ticks of some milliseconds.
+std::chrono::system_clock::time_point file_clock_now();
+
 /// All of them; empty where there is no /dev/shm.
 std::vector<ShmFile> list_shm_files();
 

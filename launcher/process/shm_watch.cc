@@ -3,6 +3,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -15,7 +16,7 @@ constexpr auto kSettle = std::chrono::milliseconds(100);
 
 }  // namespace
 
-ShmWatch::ShmWatch(boost::asio::io_context& io) : events_(io), settle_(io) {}
+ShmWatch::ShmWatch(boost::asio::io_context& io) : events_(io), settle_(io), pause_(kSettle) {}
 
 void ShmWatch::start(std::function<void()> on_new_files) {
   on_new_files_ = std::move(on_new_files);
@@ -29,17 +30,23 @@ void ShmWatch::start(std::function<void()> on_new_files) {
 void ShmWatch::wait() {
   events_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      [this](boost::system::error_code error) {
-                       if (error) return;
-                       settle_.expires_after(kSettle);
-                       settle_.async_wait([this](boost::system::error_code settled) {
-                         if (settled) return;
-                         std::array<char, 16384> ignored;  // that there were files is all we need
-                         while (::read(events_.native_handle(), ignored.data(), ignored.size()) > 0) {
-                         }
-                         on_new_files_();
-                         wait();
-                       });
+                       if (!error) settle();
                      });
+}
+
+void ShmWatch::settle() {
+  settle_.expires_after(pause_);
+  settle_.async_wait([this](boost::system::error_code error) {
+    if (error) return;
+    std::array<char, 16384> ignored;  // that there were files is all we need
+    while (::read(events_.native_handle(), ignored.data(), ignored.size()) > 0) {
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    on_new_files_();
+    pause_ = std::max<std::chrono::steady_clock::duration>(kSettle,
+                                                           100 * (std::chrono::steady_clock::now() - begin));
+    wait();
+  });
 }
 
 void ShmWatch::close() {

@@ -4,6 +4,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <functional>
 
 namespace ddprun::launcher {
@@ -11,7 +12,8 @@ namespace ddprun::launcher {
 /// Hears, from inotify, that somebody makes files in /dev/shm: who made one can be seen only while its maker
 /// lives.
 ///
-/// Cost     at most ten calls a second however many files are made; data loaders make and remove thousands.
+/// Cost     at most ten calls a second, and one percent of a processor, however many files are made and
+///          however long a call takes: data loaders make and remove thousands.
 /// Threads  none. Where inotify is not to be had (its limit of instances is reached), nothing is heard.
 class ShmWatch {
  public:
@@ -24,10 +26,12 @@ class ShmWatch {
 
  private:
   void wait();
+  void settle();
 
   boost::asio::posix::stream_descriptor events_;
   boost::asio::steady_timer settle_;
   std::function<void()> on_new_files_;
+  std::chrono::steady_clock::duration pause_;  // before the next call
 };
 
 }  // namespace ddprun::launcher

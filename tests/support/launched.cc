@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +62,16 @@ TempDirectory::TempDirectory() {
 TempDirectory::~TempDirectory() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+Gate::Gate() : path_(directory_.path() + "/gate") {
+  if (::mkfifo(path_.c_str(), 0600) != 0) throw std::runtime_error("mkfifo " + path_);
+  both_ends_.reset(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+}
+
+void Gate::open() const {
+  const std::string lines(64, '\n');
+  if (::write(both_ends_.get(), lines.data(), lines.size()) < 0) throw std::runtime_error("write " + path_);
 }
 
 std::string read_file(const std::string& path) {

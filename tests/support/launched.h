@@ -27,6 +27,21 @@ class TempDirectory {
   std::string path_;
 };
 
+/// Where shell workers wait for the test, or for each other: `read x < $path` returns after `open`, or after
+/// somebody's `echo > $path`.
+class Gate {
+ public:
+  Gate();
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  void open() const;
+
+ private:
+  TempDirectory directory_;
+  std::string path_;
+  UniqueFd both_ends_;  // so that neither readers nor writers wait for the other kind
+};
+
 std::string read_file(const std::string& path);
 
 /// Calls `holds` until it does or the time is over; true when it held. For what no event tells: that

@@ -87,11 +87,14 @@ TEST_CASE("a job that ends with a stuck console waits for a reader and loses not
 TEST_CASE("a console that nobody reads any more does not end the job") {
   StuckConsole console;
   const TempDirectory logs;
-  Launched job(ddprun_command({"--log-dir", logs.path(), "--tee", "1", "--rdzv-id", "job", "--no-python",
-                               "/bin/sh", "-c", "for i in 1 2 3 4 5; do echo line $i; sleep 0.02; done"}),
-               console.as_stdout());
+  const Gate gate;
+  Launched job(
+      ddprun_command({"--log-dir", logs.path(), "--tee", "1", "--rdzv-id", "job", "--no-python", "/bin/sh",
+                      "-c", "for i in 1 2 3 4 5; do read x < " + gate.path() + "; echo line $i; done"}),
+      console.as_stdout());
   console.write_end.reset();
   console.read_end.reset();
+  gate.open();
   CHECK(job.wait() == 0);
   Launched shown({"/bin/sh", "-c", "cat " + logs.path() + "/job_*/attempt_0/0/stdout.log"});
   CHECK(shown.wait() == 0);

@@ -12,6 +12,7 @@ import unittest
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
 WORKER = pathlib.Path(__file__).with_name("shm_worker.py")
+CLOCK_REALTIME_COARSE = 5  # of Linux; files are stamped with it
 SHM = pathlib.Path("/dev/shm")
 HAS_TORCH = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0
 
@@ -105,6 +106,9 @@ class Shm(unittest.TestCase):
         for path in (older, foreign):
             self.addCleanup(path.unlink, missing_ok=True)
         older.write_text("a")
+        written = time.clock_gettime(CLOCK_REALTIME_COARSE)
+        while time.clock_gettime(CLOCK_REALTIME_COARSE) == written:
+            pass
         job = self.start("/bin/sh", "-c", f"exec 9< {older}; echo up; exec sleep 1000")
         job.stdout.readline()
         foreign.write_text("b")

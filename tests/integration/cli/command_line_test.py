@@ -2,7 +2,8 @@
 """Types right and wrong command lines into the real ddprun, and reads what it answers."""
 
 import os
-import pathlib
+import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,14 @@ import unittest
 from harness import DDPRUN, Case
 
 SENTINEL = ("sh", "-c", "echo started")
+
+
+def read_until(terminal, text):
+    """What a terminal shows, up to `text`."""
+    shown = ""
+    while text not in shown:
+        shown += os.read(terminal, 4096).decode()
+    return shown[:shown.index(text) + len(text)]
 
 
 class Refused(Case):
@@ -133,11 +142,29 @@ class Accepted(Case):
         self.assertEqual(complete("--backend g"), ["gloo"])
         self.assertEqual(complete("sto"), ["store"])
 
-    def test_zsh_accepts_its_completions(self):
-        if not pathlib.Path("/usr/bin/zsh").exists():
+    def test_zsh_completes_flags_and_values(self):
+        if not shutil.which("zsh"):
             self.skipTest("no zsh here")
-        script = subprocess.run([DDPRUN, "completions", "zsh"], capture_output=True, text=True, check=True).stdout
-        subprocess.run(["zsh", "-n", "-c", script], check=True)
+
+        def complete(line):
+            """What the line becomes at Tab, in a zsh of our own on a terminal of our own."""
+            ours, theirs = pty.openpty()
+            self.addCleanup(os.close, ours)
+            shell = subprocess.Popen(["zsh", "-f", "-i"], stdin=theirs, stdout=theirs, stderr=theirs, cwd=self.folder,
+                                     env=self.environment(TERM="dumb"), start_new_session=True)
+            os.close(theirs)
+            self.addCleanup(shell.wait)
+            self.addCleanup(shell.kill)
+            setup = f"autoload -Uz compinit; compinit -u -D; source <({DDPRUN} completions zsh); bindkey '^I' complete-word"
+            os.write(ours, f"{setup}; print -r REA''DY\n".encode())
+            read_until(ours, "READY")
+            # Ctrl-A, and the line is an argument of print.
+            os.write(ours, f"{line}\t".encode() + b"\x01print -r BEG''IN -- \x05 E''ND\n")
+            return read_until(ours, "END").rpartition("BEGIN")[2].removeprefix(" -- ").removesuffix("END").strip()
+
+        self.assertEqual(complete("ddprun --max-restarts-w"), "ddprun --max-restarts-window")
+        self.assertEqual(complete("ddprun --backend gl"), "ddprun --backend gloo")
+        self.assertEqual(complete("ddprun coordina"), "ddprun coordinator")
 
 
 class ExitCode(Case):

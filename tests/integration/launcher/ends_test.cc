@@ -96,8 +96,12 @@ TEST_CASE("workers that ignore SIGTERM are killed when the grace period is over"
 }
 
 TEST_CASE("a stopped worker is woken so that it can end") {
-  Launched job(shell(2, "if [ $RANK = 0 ]; then kill -STOP $$$$; fi; sleep 0.05; exit 4",
+  const Gate gate;
+  Launched job(shell(2, "[ $RANK = 0 ] && echo $$$$ && kill -STOP $$$$; read x < " + gate.path() + "; exit 4",
                      {"--shutdown-timeout", "20"}));
+  const std::string stat = "/proc/" + job.read_line() + "/stat";
+  REQUIRE(eventually(std::chrono::seconds(5), [&] { return Contains(") T ").match(read_file(stat)); }));
+  gate.open();
   CHECK(job.wait(std::chrono::seconds(10)) == 4);
 }
 
@@ -111,9 +115,13 @@ TEST_CASE("the whole OS process group is stopped, not only the worker") {
 TEST_CASE("nohup keeps its meaning: SIGHUP does not end the job") {
   LaunchOptions options;
   options.ignores_hangup = true;
-  Launched job(shell(1, "echo up; kill -HUP $PPID; sleep 0.2; echo done"), options);
+  // SIGUSR1, which is passed on, is heard after SIGHUP would have been.
+  Launched job(
+      shell(1,
+            "trap 'echo done; exit 0' USR1; kill -HUP $PPID; kill -USR1 $PPID; while :; do sleep 0.01; done"),
+      options);
   CHECK(job.wait() == 0);
-  CHECK(job.out() == "up\ndone\n");
+  CHECK(job.out() == "done\n");
 }
 
 TEST_CASE("SIGUSR1 is passed on to the workers: a scheduler's warning reaches the checkpoint code") {
@@ -161,8 +169,9 @@ TEST_CASE("exit code 93 says that a restart will not help") {
 
 TEST_CASE("what workers leave behind is ended, with a word about it") {
   const std::string token = "token-" + std::to_string(::getpid()) + "-daemon";
-  Launched job(
-      shell(1, "setsid sh -c 'echo up; exec sleep 1000' " + token + " > /dev/null & sleep 0.1; exit 0"));
+  const Gate gate;
+  Launched job(shell(1, "setsid sh -c 'echo > " + gate.path() + "; exec sleep 1000' " + token +
+                            " > /dev/null & read x < " + gate.path() + "; exit 0"));
   CHECK(job.wait() == 0);
   CHECK_THAT(job.err(), Contains("ended 1 process that the workers left behind"));
   CHECK(processes_with(token).empty());

@@ -121,14 +121,17 @@ TEST_CASE("Ctrl-C on that terminal is the worker's, as a debugger wants it") {
 
 TEST_CASE("on a terminal every worker's stdout and stderr are terminals, so progress bars work") {
   Terminal terminal;
+  const Gate gate;
   Launched job(
       ddprun_command({"--nproc-per-node", "2", "--no-python", "/bin/sh", "-c",
                       "test -t 1 && test -t 2 && echo rank $RANK has terminals; printf '\\r10%%\\r20%%' "
-                      ">&2; sleep 0.3"}),
+                      ">&2; read x < " +
+                          gate.path()}),
       terminal.all_streams());
   CHECK(terminal.shows("rank 0 has terminals"));
   CHECK(terminal.shows("rank 1 has terminals"));
   CHECK(terminal.shows("\r20%"));
+  gate.open();
   CHECK(job.wait() == 0);
 }
 

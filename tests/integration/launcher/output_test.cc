@@ -39,6 +39,10 @@ struct Job {
   [[nodiscard]] std::string log(const std::string& name) const {
     return show(logs.path() + "/job_*/attempt_0/" + name);
   }
+  /// Whether the file is there by now and holds just that.
+  [[nodiscard]] bool has_logged(const std::string& name, const std::string& text) const {
+    return show(logs.path() + "/job_*/attempt_0/" + name + " 2> /dev/null || true") == text;
+  }
 };
 
 }  // namespace
@@ -63,7 +67,12 @@ TEST_CASE_METHOD(Job, "tee writes the bytes to the file and shows them with torc
 
 TEST_CASE_METHOD(
     Job, "a line written in two pieces gets one prefix, and a last line without end gets its newline") {
-  Launched job = run(2, "printf 'half '; sleep 0.05; printf 'line\\nlast'", {"--tee", "1"});
+  const Gate gate;
+  Launched job = run(2, "printf 'half '; read x < " + gate.path() + "; printf 'line\\nlast'", {"--tee", "1"});
+  REQUIRE(eventually(std::chrono::seconds(5), [&] {
+    return has_logged("0/stdout.log", "half ") && has_logged("1/stdout.log", "half ");
+  }));
+  gate.open();
   CHECK(job.wait() == 0);
   CHECK(sorted_lines(job.out()) == std::vector<std::string>{"[default0]:half line", "[default0]:last",
                                                             "[default1]:half line", "[default1]:last"});
@@ -72,8 +81,11 @@ TEST_CASE_METHOD(
 
 TEST_CASE_METHOD(Job,
                  "redirected streams go to their files only, and the report still has the end of stderr") {
-  Launched job =
-      run(2, "echo out; echo trouble $RANK >&2; [ $RANK = 1 ] && exit 1; sleep 100", {"--redirects", "3"});
+  const Gate gate;
+  Launched job = run(2,
+                     "echo out; echo trouble $RANK >&2; [ $RANK = 1 ] && read x < " + gate.path() +
+                         " && exit 1; echo > " + gate.path() + "; sleep 100",
+                     {"--redirects", "3"});
   CHECK(job.wait() == 1);
   CHECK(job.out().empty());
   CHECK(log("0/stdout.log") == "out\n");
