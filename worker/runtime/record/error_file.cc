@@ -54,6 +54,7 @@ void format_error_file(std::string_view message, std::string_view stack, unsigne
   out.append_number(unix_seconds);
   out.append("\", \"py_callstack\": \"");
   out.append_json(stack);
+  out.append_json(message);
   out.append("\"}}}\n");
 }
 

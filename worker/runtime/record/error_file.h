@@ -23,7 +23,8 @@ class FixedText {
 };
 
 /// Fills `out` with the error file of torchrun's contract: {"message": {"message": …, "extraInfo":
-/// {"py_callstack": …, "timestamp": "seconds"}}}. Safe in a signal handler.
+/// {"py_callstack": …, "timestamp": "seconds"}}}. The stack ends with the message, as a Python traceback
+/// does: it is all that torchrun's report shows. Safe in a signal handler.
 void format_error_file(std::string_view message, std::string_view stack, unsigned long long unix_seconds,
                        FixedText& out);
 
