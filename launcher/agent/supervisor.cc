@@ -459,6 +459,7 @@ Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
     return {};
   }
   forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  if (reason_ == StopReason::kPeerFailed) exit_code_ = code_of_signal(event);
   story_ = fmt::format("received {}{} while stopping: there will be no restart{}", signal_name(event.signal),
                        event.text, state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
   return {};

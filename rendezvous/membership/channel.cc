@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 1024;
 constexpr auto kFarewell = std::chrono::seconds(10);
+constexpr auto kLinger = std::chrono::seconds(1);
 constexpr std::size_t kMaxBacklogBytes = 4 * 1024 * 1024;
 
 // "Broken pipe" is said only after the other side's end was received in order; a reset in its place says that
@@ -102,16 +103,27 @@ void Channel::write_next() {
                              self->to_send_.pop_front();
                              self->is_writing_ = false;
                              if (!self->to_send_.empty()) return self->write_next();
-                             if (self->closes_after_sending_) return self->close();
+                             if (self->closes_after_sending_) return self->linger();
                              if (self->on_empty_) self->on_empty_();
                            });
 }
 
 void Channel::close_after_sending() {
   if (is_closed_) return;
-  if (to_send_.empty()) return close();
-  closes_after_sending_ = true;
+  if (std::exchange(closes_after_sending_, true)) return;
+  if (to_send_.empty()) return linger();
   wait_for_farewell();
+}
+
+// Closing now could leave unread what the other side is just sending; then the kernel throws away what it has
+// not delivered of ours. So the other side closes first, if it does so soon.
+void Channel::linger() {
+  boost::system::error_code ignored;
+  socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+  farewell_.expires_after(kLinger);
+  farewell_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+    if (!error) self->close();
+  });
 }
 
 void Channel::wait_for_farewell() {

@@ -30,7 +30,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void start(OnMessage on_message, OnClosed on_closed);
   void send(const Message& message) { send_bytes(encode(message)); }
   void send_bytes(std::string bytes);
-  /// Closes when what was sent before is with the kernel, or the other side takes nothing for ten seconds.
+  /// Closes when what was sent before has been taken and the other side has closed, too, or when it takes
+  /// nothing for ten seconds, or does not close for one. No further message is to be expected.
   void close_after_sending();
   void close();
 
@@ -48,6 +49,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void write_next();
   void end(Loss loss, const std::string& why);
   void wait_for_farewell();
+  void linger();
 
   boost::asio::ip::tcp::socket socket_;
   boost::asio::ip::address remote_;

@@ -334,8 +334,8 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
   state_ = JobState::kRunning;
   losses_.begin_generation();
   seated_gone_after_success_ = 0;
-  out.push_back(
-      Note{fmt::format("generation {} begins: {}; {} workers", generation_, reason, seats[0].world_size)});
+  out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, reason,
+                                 seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
   out.push_back(BeginGeneration{generation_});
   send_to_all(now, out);
 }

@@ -55,7 +55,9 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
     timer_.cancel();
     core_timer_.cancel();
     if (connector_) connector_->cancel();
-    if (channel_) channel_->close_after_sending();
+    if (!channel_) return;
+    if (is_joined_) return channel_->close_after_sending();
+    channel_->close();
   }
 
   void workers_failed(const NodeFailure& failure) {
@@ -181,12 +183,18 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
     timer_.expires_after(kHandshakeTime);
     timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
       const auto self = weak.lock();
-      if (!error && self && self->listener_ != nullptr)
-        self->not_a_coordinator("it does not answer an agent's hello");
+      if (!error && self && self->listener_ != nullptr) self->no_answer();
     });
   }
 
-  void not_a_coordinator(const std::string& why) {
+  // Of a coordinator that was one before, silence says only that its machine stands still.
+  void no_answer() {
+    const std::string why = "it does not answer an agent's hello";
+    if (replaces_) {
+      node_.id = MemberId();
+      channel_->close();
+      return try_again(why);
+    }
     fail({ErrorCode::kUnavailable,
           fmt::format(
               "rendezvous: {} is no ddprun coordinator: {}; is another program (torchrun?) using this port?",

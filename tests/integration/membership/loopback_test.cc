@@ -178,3 +178,17 @@ TEST_CASE("a node that loses the coordinator stops its workers, says so and give
   REQUIRE(world.run_until([&] { return a.failed.has_value(); }, 3s));
   CHECK_THAT(a.stops.at(0), Contains("lost the coordinator at 127.0.0.1:"));
 }
+
+TEST_CASE("a coordinator that was one and does not answer now is sought until the time-out") {
+  LoopbackWorld world(fixed(1), quick());
+  LoopbackNode& a = world.join("a");
+  REQUIRE(world.run_until([&] { return !a.rounds.empty(); }));
+  const boost::asio::ip::tcp::endpoint place(boost::asio::ip::address_v4::loopback(),
+                                             world.coordinator->port().value());
+  world.coordinator->close();
+  boost::asio::ip::tcp::acceptor stands_still(world.io, place);
+  REQUIRE(world.run_until([&] { return a.failed.has_value(); }, 6s));
+  CHECK_THAT(a.failed->message(), Contains("no coordinator at 127.0.0.1:") &&
+                                      Contains("it does not answer an agent's hello") &&
+                                      !Contains("is no ddprun coordinator"));
+}
