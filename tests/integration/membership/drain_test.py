@@ -61,9 +61,9 @@ class DrainTest(JobTest):
     def said(self, number):
         return (self.folder / f"node{number}.txt").read_text(encoding="utf-8")
 
-    def finish_node(self, number, node, expect):
+    def finish_node(self, number, node, *expect):
         output, _ = node.communicate(timeout=BOUND_S)
-        self.assertEqual(node.returncode, expect, f"node {number}:\n{output}\n{self.said(number)}")
+        self.assertIn(node.returncode, expect, f"node {number}:\n{output}\n{self.said(number)}")
         return output
 
     def steps_in_checkpoints(self):
@@ -162,7 +162,8 @@ class OwnPrograms(DrainTest):
     def test_a_rank_that_alone_was_signalled_says_so_and_does_not_wait_for_ever(self):
         nodes = self.start_nodes(2, "2", [self.program], "--shutdown-timeout", "1s")
         os.kill(self.pids_in_training(nodes)[0], signal.SIGTERM)
-        text = "".join(self.finish_node(number, node, 3) for number, node in enumerate(nodes))
+        # Its own code, or that of the other rank, which sees its connection close a moment earlier.
+        text = "".join(self.finish_node(number, node, 3, 1) for number, node in enumerate(nodes))
         self.assertRegex(text, r"rank 0 stopped alone after step \d+")
         self.assertNotIn("saved", text)
 
