@@ -1,5 +1,6 @@
 #include "rendezvous/base/env_contract.h"
 #include "worker/runtime/gpu/plugin.h"
+#include "worker/runtime/memory/pool_allocator.h"
 #include "worker/runtime/process_group/join_world.h"
 #include "worker/runtime/process_group/placement.h"
 #include "worker/runtime/throw_error.h"
@@ -67,6 +68,7 @@ void report(const Context::State& state, const InitOptions& options) {
 }  // namespace
 
 Context init(const InitOptions& options) {
+  if (options.pool_cpu_memory) runtime::use_pool_for_cpu_tensors();
   auto state = std::make_shared<Context::State>();
   state->is_launched = is_launched(process_env);
   if (state->is_launched) {

@@ -30,8 +30,8 @@ struct DistributedDataParallelOptions {
   bool broadcast_buffers = true;
   /// Search each graph for parameters that got no part in the outputs. Costs a traversal per step.
   bool find_unused_parameters = false;
-  /// `grad()` is a view into the bucket: saves one copy of all gradients. Zero them in place, do not reset
-  /// them.
+  /// `grad()` is a view into the bucket: saves one copy of all gradients. A gradient that is reset is such a
+  /// view again after the next backward.
   bool gradient_as_bucket_view = false;
   /// The same parameters are used in every step: unused ones are found once, and re-used ones are allowed.
   bool static_graph = false;

@@ -38,7 +38,10 @@ void ArenaAllocator::use_on_this_thread(std::shared_ptr<Arena> arena) {
   const int before = users_;
   users_ += (arena ? 1 : 0) - (arena_of_thread ? 1 : 0);
   arena_of_thread = std::move(arena);
-  if (before == 0 && users_ > 0) c10::SetAllocator(c10::kCPU, this, kHighestPriority);
+  if (before == 0 && users_ > 0) {
+    usual_ = c10::GetAllocator(c10::kCPU);
+    c10::SetAllocator(c10::kCPU, this, kHighestPriority);
+  }
   if (before > 0 && users_ == 0) c10::SetAllocator(c10::kCPU, usual_, kHighestPriority);
 }
 

@@ -31,9 +31,9 @@ class ArenaAllocator final : public c10::Allocator {
   }
 
  private:
-  ArenaAllocator() : usual_(c10::GetAllocator(c10::kCPU)) {}
+  ArenaAllocator() = default;
 
-  c10::Allocator* usual_;
+  c10::Allocator* usual_ = nullptr;  ///< the one that was there when this was installed
   std::mutex mutex_;
   int users_ = 0;  ///< threads with an arena; installed in libtorch while there are any
 };
