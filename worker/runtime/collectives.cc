@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -25,7 +26,7 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
 }
 
 std::function<void()> divide_if_average(const Group& group, const at::Tensor& tensor, ReduceOp op) {
-  if (op != ReduceOp::kAverage) return [] {};
+  if (op != ReduceOp::kAverage) return {};
   return [tensor, size = group.size()]() mutable { tensor.div_(size); };
 }
 
@@ -60,24 +61,29 @@ std::string to_bytes(const at::Tensor& tensor) {
   return {static_cast<const char*>(local.const_data_ptr()), static_cast<std::size_t>(local.numel())};
 }
 
-Pending nothing_to_finish(c10::intrusive_ptr<c10d::Work> work) {
-  return {std::move(work), [] {}};
+Pending pending_of(c10::intrusive_ptr<c10d::Work> work, std::function<void()> finish = {}) {
+  return Pending({std::move(work)}, std::move(finish));
 }
 
 }  // namespace
 
 void Pending::wait() {
   if (waited_) return;
-  work_->wait();
-  finish_();
+  for (const auto& work : work_) work->wait();
+  if (finish_) finish_();
   waited_ = true;
+}
+
+bool Pending::is_done() const {
+  return waited_ ||
+         std::all_of(work_.begin(), work_.end(), [](const auto& work) { return work->isCompleted(); });
 }
 
 Pending async_all_reduce(const Group& group, at::Tensor tensor, ReduceOp op) {
   std::vector<at::Tensor> tensors = {tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
-  return {group.process_group()->allreduce(tensors, options), divide_if_average(group, tensor, op)};
+  return pending_of(group.process_group()->allreduce(tensors, options), divide_if_average(group, tensor, op));
 }
 
 void all_reduce(const Group& group, at::Tensor tensor, ReduceOp op) {
@@ -90,7 +96,7 @@ Pending async_reduce(const Group& group, at::Tensor tensor, int to_rank, ReduceO
   c10d::ReduceOptions options;
   options.reduceOp = to_c10d(op);
   options.rootRank = to_rank;
-  return {group.process_group()->reduce(tensors, options), divide_if_average(group, tensor, op)};
+  return pending_of(group.process_group()->reduce(tensors, options), divide_if_average(group, tensor, op));
 }
 
 void reduce(const Group& group, at::Tensor tensor, int to_rank, ReduceOp op) {
@@ -102,7 +108,7 @@ Pending async_broadcast(const Group& group, at::Tensor tensor, int from_rank) {
   std::vector<at::Tensor> tensors = {std::move(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = from_rank;
-  return nothing_to_finish(group.process_group()->broadcast(tensors, options));
+  return pending_of(group.process_group()->broadcast(tensors, options));
 }
 
 void broadcast(const Group& group, at::Tensor tensor, int from_rank) {
@@ -113,7 +119,7 @@ Pending async_all_gather(const Group& group, const at::Tensor& tensor, std::vect
   check_count(group, into.size(), "all_gather");
   std::vector<std::vector<at::Tensor>> outputs = {std::move(into)};
   std::vector<at::Tensor> inputs = {tensor};
-  return nothing_to_finish(group.process_group()->allgather(outputs, inputs));
+  return pending_of(group.process_group()->allgather(outputs, inputs));
 }
 
 std::vector<at::Tensor> all_gather(const Group& group, const at::Tensor& tensor) {
@@ -157,18 +163,29 @@ std::vector<at::Tensor> all_gather_ragged(const Group& group, const at::Tensor& 
   return gathered;
 }
 
-std::vector<at::Tensor> gather(const Group& group, const at::Tensor& tensor, int to_rank) {
+Pending async_gather(const Group& group, const at::Tensor& tensor, std::vector<at::Tensor> into,
+                     int to_rank) {
   check_rank(group, to_rank, "gather");
   std::vector<std::vector<at::Tensor>> outputs;
-  if (group.rank() == to_rank) outputs.push_back(empty_like_each(group, tensor));
+  if (group.rank() == to_rank) {
+    check_count(group, into.size(), "gather");
+    outputs.push_back(std::move(into));
+  }
   std::vector<at::Tensor> inputs = {tensor};
   c10d::GatherOptions options;
   options.rootRank = to_rank;
-  group.process_group()->gather(outputs, inputs, options)->wait();
-  return outputs.empty() ? std::vector<at::Tensor>{} : outputs.front();
+  return pending_of(group.process_group()->gather(outputs, inputs, options));
 }
 
-void scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, int from_rank) {
+std::vector<at::Tensor> gather(const Group& group, const at::Tensor& tensor, int to_rank) {
+  std::vector<at::Tensor> into;
+  if (group.rank() == to_rank) into = empty_like_each(group, tensor);
+  async_gather(group, tensor, into, to_rank).wait();
+  return into;
+}
+
+Pending async_scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces,
+                      int from_rank) {
   check_rank(group, from_rank, "scatter");
   std::vector<std::vector<at::Tensor>> inputs;
   if (group.rank() == from_rank) {
@@ -178,47 +195,65 @@ void scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>&
   std::vector<at::Tensor> outputs = {std::move(into)};
   c10d::ScatterOptions options;
   options.rootRank = from_rank;
-  group.process_group()->scatter(outputs, inputs, options)->wait();
+  return pending_of(group.process_group()->scatter(outputs, inputs, options));
 }
 
-void reduce_scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, ReduceOp op) {
+void scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, int from_rank) {
+  async_scatter(group, std::move(into), pieces, from_rank).wait();
+}
+
+Pending async_reduce_scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces,
+                             ReduceOp op) {
   check_count(group, pieces.size(), "reduce_scatter");
   std::vector<at::Tensor> outputs = {into};
   std::vector<std::vector<at::Tensor>> inputs = {pieces};
   c10d::ReduceScatterOptions options;
   options.reduceOp = to_c10d(op);
-  group.process_group()->reduce_scatter(outputs, inputs, options)->wait();
-  divide_if_average(group, into, op)();
+  return pending_of(group.process_group()->reduce_scatter(outputs, inputs, options),
+                    divide_if_average(group, into, op));
 }
 
-void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vector<at::Tensor>& pieces) {
+void reduce_scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, ReduceOp op) {
+  async_reduce_scatter(group, std::move(into), pieces, op).wait();
+}
+
+Pending async_all_to_all(const Group& group, std::vector<at::Tensor> into,
+                         const std::vector<at::Tensor>& pieces) {
   check_count(group, into.size(), "all_to_all");
   check_count(group, pieces.size(), "all_to_all");
   // Not every backend has an all-to-all of lists; all of them send and receive.
   const auto self = static_cast<std::size_t>(group.rank());
   into[self].copy_(pieces[self]);
-  std::vector<Pending> pending;
+  std::vector<c10::intrusive_ptr<c10d::Work>> messages;
   for (int distance = 1; distance < group.size(); ++distance) {
     const int to = (group.rank() + distance) % group.size();
     const int from = (group.rank() - distance + group.size()) % group.size();
-    pending.push_back(async_send(group, pieces[static_cast<std::size_t>(to)], to));
-    pending.push_back(async_receive(group, into[static_cast<std::size_t>(from)], from));
+    std::vector<at::Tensor> sent = {pieces[static_cast<std::size_t>(to)]};
+    std::vector<at::Tensor> received = {into[static_cast<std::size_t>(from)]};
+    messages.push_back(group.process_group()->send(sent, to, 0));
+    messages.push_back(group.process_group()->recv(received, from, 0));
   }
-  for (Pending& one : pending) one.wait();
+  return Pending(std::move(messages));
 }
 
-void barrier(const Group& group) { group.process_group()->barrier()->wait(); }
+void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vector<at::Tensor>& pieces) {
+  async_all_to_all(group, std::move(into), pieces).wait();
+}
+
+Pending async_barrier(const Group& group) { return pending_of(group.process_group()->barrier()); }
+
+void barrier(const Group& group) { async_barrier(group).wait(); }
 
 Pending async_send(const Group& group, const at::Tensor& tensor, int to_rank, int tag) {
   check_rank(group, to_rank, "send");
   std::vector<at::Tensor> tensors = {tensor};
-  return nothing_to_finish(group.process_group()->send(tensors, to_rank, tag));
+  return pending_of(group.process_group()->send(tensors, to_rank, tag));
 }
 
 Pending async_receive(const Group& group, at::Tensor into, int from_rank, int tag) {
   check_rank(group, from_rank, "receive");
   std::vector<at::Tensor> tensors = {std::move(into)};
-  return nothing_to_finish(group.process_group()->recv(tensors, from_rank, tag));
+  return pending_of(group.process_group()->recv(tensors, from_rank, tag));
 }
 
 void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag) {

@@ -2,7 +2,6 @@
 #include "tests/support/catch.h"
 #include <ddprun/collectives.h>
 #include <ddprun/comm_hooks.h>
-#include <ddprun/sync_batch_norm.h>
 
 namespace ddprun {
 namespace {
@@ -78,6 +77,73 @@ TEST_CASE("reduce_scatter and all_to_all exchange pieces") {
   });
 }
 
+TEST_CASE("all_to_all exchanges pieces of differing sizes, also empty ones") {
+  run_ranks_to_success(3, [](const Group& group) {
+    // Rank a sends rank b a row of a + b numbers.
+    const auto row = [](int from, int to, double value) { return torch::full({from + to}, value); };
+    std::vector<torch::Tensor> into, pieces;
+    for (int other = 0; other < 3; ++other) {
+      pieces.push_back(row(group.rank(), other, 10 * group.rank() + other));
+      into.push_back(row(other, group.rank(), -1));
+    }
+    all_to_all(group, into, pieces);
+    for (int from = 0; from < 3; ++from) {
+      CHECK_IN_RANK(
+          into[static_cast<std::size_t>(from)].equal(row(from, group.rank(), 10 * from + group.rank())));
+    }
+  });
+}
+
+TEST_CASE("all_to_all with empty entries gathers differing sizes") {
+  run_ranks_to_success(3, [](const Group& group) {
+    std::vector<torch::Tensor> into(3), pieces(3, torch::empty({0}));
+    pieces[1] = torch::full({group.rank() + 1}, group.rank(), torch::kFloat);
+    for (int from = 0; from < 3; ++from) {
+      into[static_cast<std::size_t>(from)] = torch::empty({group.rank() == 1 ? from + 1 : 0});
+    }
+    all_to_all(group, into, pieces);
+    for (int from = 0; group.rank() == 1 && from < 3; ++from) {
+      CHECK_IN_RANK(into[static_cast<std::size_t>(from)].equal(torch::full({from + 1}, from, torch::kFloat)));
+    }
+  });
+}
+
+TEST_CASE("every collective has an asynchronous form") {
+  run_ranks_to_success(3, [](const Group& group) {
+    const double mine = group.rank();
+    const auto three = [](double base) {
+      return std::vector<torch::Tensor>{number(base), number(base + 1), number(base + 2)};
+    };
+    const auto finish = [](Pending pending) {
+      pending.wait();
+      CHECK_IN_RANK(pending.is_done());
+    };
+    auto tensor = number(mine);
+    finish(async_all_reduce(group, tensor, ReduceOp::kMax));
+    CHECK_IN_RANK(value(tensor) == 2);
+    tensor = number(mine);
+    finish(async_reduce(group, tensor, 0));
+    if (group.rank() == 0) CHECK_IN_RANK(value(tensor) == 3);
+    tensor = number(mine);
+    finish(async_broadcast(group, tensor, 2));
+    CHECK_IN_RANK(value(tensor) == 2);
+    std::vector<torch::Tensor> all = three(-1);
+    finish(async_all_gather(group, number(mine), all));
+    CHECK_IN_RANK(value(all[1]) == 1);
+    all = group.rank() == 1 ? three(-1) : std::vector<torch::Tensor>{};
+    finish(async_gather(group, number(mine), all, 1));
+    if (group.rank() == 1) CHECK_IN_RANK(value(all[2]) == 2);
+    finish(async_scatter(group, tensor, group.rank() == 0 ? three(5) : std::vector<torch::Tensor>{}, 0));
+    CHECK_IN_RANK(value(tensor) == 5 + mine);
+    finish(async_reduce_scatter(group, tensor, three(mine), ReduceOp::kAverage));
+    CHECK_IN_RANK(value(tensor) == 1 + mine);
+    all = three(-1);
+    finish(async_all_to_all(group, all, three(10 * mine)));
+    CHECK_IN_RANK(value(all[2]) == 20 + mine);
+    finish(async_barrier(group));
+  });
+}
+
 TEST_CASE("messages and asynchronous forms arrive") {
   run_ranks_to_success(2, [](const Group& group) {
     auto tensor = number(group.rank());
@@ -122,54 +188,6 @@ TEST_CASE("wrong ranks and counts are refused before anything is sent") {
   CHECK(message_of(failures[0]) == "broadcast: rank 1 is outside a group of 1");
   const auto counts = run_ranks(1, [](const Group& group) { all_to_all(group, {}, {}); });
   CHECK(message_of(counts[0]) == "all_to_all: 0 tensors given, the group has 1 ranks; give one per rank");
-}
-
-TEST_CASE("SyncBatchNorm with batches of different sizes equals one whole batch") {
-  const auto whole = torch::randn({5, 3, 4}, torch::kDouble);
-  torch::nn::BatchNorm1d reference(3);
-  reference->to(torch::kDouble);
-  const auto whole_input = whole.clone().requires_grad_();
-  const auto expected = reference(whole_input);
-  (expected * expected.detach().cos()).sum().backward();
-  run_ranks_to_success(2, [&](const Group& group) {
-    SyncBatchNorm norm(3, group);
-    norm->to(torch::kDouble);
-    const bool first = group.rank() == 0;
-    const auto input = (first ? whole.narrow(0, 0, 2) : whole.narrow(0, 2, 3)).clone().requires_grad_();
-    const auto output = norm(input);
-    (output * output.detach().cos()).sum().backward();
-    const auto mine = [&](const torch::Tensor& all) {
-      return first ? all.narrow(0, 0, 2) : all.narrow(0, 2, 3);
-    };
-    CHECK_IN_RANK(output.allclose(mine(expected), 1e-10, 1e-10));
-    CHECK_IN_RANK(input.grad().allclose(mine(whole_input.grad()), 1e-10, 1e-10));
-    auto weight_gradient = norm->weight.grad().clone();
-    all_reduce(group, weight_gradient);
-    CHECK_IN_RANK(weight_gradient.allclose(reference->weight.grad(), 1e-10, 1e-10));
-    CHECK_IN_RANK(norm->running_var.allclose(reference->running_var, 1e-10, 1e-10));
-    norm->eval();
-    CHECK_IN_RANK(norm(input).sizes() == input.sizes());
-  });
-}
-
-TEST_CASE("convert_sync_batchnorm shares tensors and refuses what it cannot reach") {
-  run_ranks_to_success(1, [](const Group& group) {
-    torch::nn::Sequential model(torch::nn::Linear(3, 3), torch::nn::BatchNorm1d(3));
-    auto converted = convert_sync_batchnorm(model, group);
-    CHECK_IN_RANK(converted->parameters()[2].is_same(model->parameters()[2]));
-    CHECK_IN_RANK(converted->forward(torch::randn({4, 3})).size(0) == 4);
-  });
-  struct Hidden : torch::nn::Module {
-    Hidden() { register_module("norm", norm); }
-    torch::Tensor forward(const torch::Tensor& input) { return norm(input); }
-    torch::nn::BatchNorm1d norm{3};
-  };
-  const auto failures = run_ranks(1, [](const Group& group) {
-    torch::nn::Sequential model{Hidden()};
-    convert_sync_batchnorm(model, group);
-  });
-  CHECK(message_of(failures[0]).find("cannot exchange 0.norm inside a module of another type") !=
-        std::string::npos);
 }
 
 TEST_CASE("post-local SGD stops reducing and the averager brings replicas together") {

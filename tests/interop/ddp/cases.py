@@ -29,6 +29,9 @@ CASES = {
     "tied weights, adam": case("tied", ADAM),
     "unused parameters, find_unused": case("unused", MOMENTUM, ddp={"find_unused_parameters": True}),
     "unused parameters, static graph": case("unused", ADAMW, ddp={"static_graph": True}),
+    "unused parameters, their reductions skipped": case(
+        "unused", MOMENTUM,
+        ddp={"find_unused_parameters": True, "skip_all_reduce_unused_params": True, "bucket_cap_mb": 0.001}),
     "transformer, adamw": case("transformer", ADAMW),
     "transformer, sgd with momentum": case("transformer", MOMENTUM),
     "accumulation of 4 under no_sync": case("mlp", MOMENTUM, accumulate=4),

@@ -31,6 +31,7 @@ DistributedDataParallelOptions options_of(const nlohmann::json& json) {
   DistributedDataParallelOptions options;
   if (json.contains("bucket_cap_mb")) options.bucket_cap_mb = json.at("bucket_cap_mb").get<double>();
   options.find_unused_parameters = json.value("find_unused_parameters", false);
+  options.skip_all_reduce_unused_params = json.value("skip_all_reduce_unused_params", false);
   options.static_graph = json.value("static_graph", false);
   options.gradient_as_bucket_view = json.value("gradient_as_bucket_view", false);
   options.broadcast_buffers = json.value("broadcast_buffers", true);

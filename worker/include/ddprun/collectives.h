@@ -22,15 +22,15 @@ enum class ReduceOp { kSum, kAverage, kProduct, kMin, kMax };
 /// without waiting leaves the tensors undefined until the next barrier.
 class Pending {
  public:
-  Pending(c10::intrusive_ptr<c10d::Work> work, std::function<void()> finish)
+  explicit Pending(std::vector<c10::intrusive_ptr<c10d::Work>> work, std::function<void()> finish = {})
       : work_(std::move(work)), finish_(std::move(finish)) {}
 
   /// Blocks until the result is there (on a GPU: until the current stream may use it). Idempotent.
   void wait();
-  [[nodiscard]] bool is_done() const { return work_->isCompleted(); }
+  [[nodiscard]] bool is_done() const;
 
  private:
-  c10::intrusive_ptr<c10d::Work> work_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> work_;
   std::function<void()> finish_;
   bool waited_ = false;
 };
@@ -59,20 +59,31 @@ void broadcast(const Group& group, at::Tensor tensor, int from_rank = 0);
 
 /// All ranks' tensors on `to_rank`, an empty vector elsewhere.
 [[nodiscard]] std::vector<at::Tensor> gather(const Group& group, const at::Tensor& tensor, int to_rank = 0);
+/// The same into tensors that are there already: one per rank on `to_rank`, none elsewhere.
+[[nodiscard]] Pending async_gather(const Group& group, const at::Tensor& tensor, std::vector<at::Tensor> into,
+                                   int to_rank = 0);
 
 /// `into` becomes this rank's entry of `from_rank`'s `pieces` (one per rank; ignored elsewhere).
 void scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, int from_rank = 0);
+[[nodiscard]] Pending async_scatter(const Group& group, at::Tensor into,
+                                    const std::vector<at::Tensor>& pieces, int from_rank = 0);
 
 /// `into` becomes the reduction of all ranks' `pieces[rank()]`. One piece per rank.
 void reduce_scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces,
                     ReduceOp op = ReduceOp::kSum);
+[[nodiscard]] Pending async_reduce_scatter(const Group& group, at::Tensor into,
+                                           const std::vector<at::Tensor>& pieces,
+                                           ReduceOp op = ReduceOp::kSum);
 
 /// `into[r]` becomes rank r's `pieces[rank()]`. One entry per rank in both; sizes may differ between pairs of
-/// ranks.
+/// ranks. With empty entries it is a gather or a scatter of differing sizes.
 void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vector<at::Tensor>& pieces);
+[[nodiscard]] Pending async_all_to_all(const Group& group, std::vector<at::Tensor> into,
+                                       const std::vector<at::Tensor>& pieces);
 
 /// Returns when every rank has come here.
 void barrier(const Group& group);
+[[nodiscard]] Pending async_barrier(const Group& group);
 
 /// Point to point; a send matches the receive of the same tag and shape.
 void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag = 0);

@@ -6,7 +6,10 @@
 #include <cstdint>
 
 /// Communication hooks for `DistributedDataParallel::register_comm_hook`: Python's, with its arithmetic and
-/// defaults. The bucket a hook is given is not yet divided by the world size; each of these divides.
+/// defaults. A hook is called on every rank for the same buckets in the same order, on a thread of
+/// autograd's. The bucket is one flat tensor of gradients of one dtype and device, not yet divided by the
+/// world size: each of these divides. The future holds a tensor of the same shape and dtype; what a hook
+/// throws comes out of backward.
 namespace ddprun {
 
 /// What happens without a hook: a place to start from for one's own.

@@ -41,7 +41,8 @@ struct DataParallelOptions {
 /// Shapes    every input tensor, also in vectors, tuples, maps (see visit_tensors.h), is cut along `dim` as
 ///           torch.chunk does; they must be equally long. A batch of 5 on 4 devices makes pieces of 2, 2, 1:
 ///           the fourth device idles. A tensor without dimensions, and anything else, goes to all devices
-///           whole. Outputs are put together along `dim`; those without dimensions become a vector.
+///           whole. Outputs are put together along `dim`; those without dimensions become a vector. Any
+///           dtype.
 /// Device    the module is on the first device. A device may be listed several times, so that `cpu` twice is
 ///           two replicas; their forwards run in parallel, CPU backward is serial.
 /// Replicas  the first is the module itself: what its forward does to buffers (running statistics) stays,

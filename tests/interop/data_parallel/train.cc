@@ -1,0 +1,47 @@
+// interop_data_parallel DEVICES FOLDER…: trains the case in each folder with ddprun::DataParallel on so many
+// CPU devices, and writes the final parameters and buffers there. "balanced" cases compute the loss on each
+// device.
+#include "tests/interop/ddp/models.h"
+#include "tests/interop/ddp/recipe.h"
+#include <ddprun/data_parallel_criterion.h>
+#include <ddprun/init.h>
+
+#include <cstdio>
+#include <exception>
+
+namespace ddprun::interop {
+namespace {
+
+void run_case(const Context& context, std::size_t devices, const std::string& folder) {
+  const Recipe recipe = load_recipe(folder);
+  const auto make = [&] { return make_model(recipe.model, context); };
+  const auto model = make();
+  load_tensors(*model, folder + "/init.bin");
+  DataParallel parallel(model, std::vector<at::Device>(devices, at::kCPU), {.make_replica = make});
+  DataParallelCriterion criterion{torch::nn::CrossEntropyLoss()};
+  Stepper optimizer(recipe, model->parameters());
+  const Batches batches(folder, recipe, 0, 1);
+  for (std::int64_t step = 0; step < recipe.steps; ++step) {
+    const auto [input, target] = batches.at(step);
+    const torch::Tensor loss = recipe.json.at("balanced").get<bool>()
+                                   ? criterion(parallel.forward_scattered(input), target)
+                                   : torch::cross_entropy_loss(parallel(input), target);
+    loss.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  save_tensors(*model, folder + "/cpp.bin");
+}
+
+}  // namespace
+}  // namespace ddprun::interop
+
+int main(int argc, char** argv) try {
+  torch::set_num_threads(1);
+  const ddprun::Context context = ddprun::init({.device = "cpu"});
+  for (int i = 2; i < argc; ++i) ddprun::interop::run_case(context, std::stoul(argv[1]), argv[i]);
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "interop_data_parallel: %s\n", error.what());
+  return 1;
+}
