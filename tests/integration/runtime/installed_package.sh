@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# installed_package.sh BUILD SOURCE: installs the build into a folder of its own, builds the examples against it with
-# find_package(ddprun), and runs each alone and, where the launcher is built, under ddprun with two workers.
+# installed_package.sh BUILD SOURCE TORCHRUN: installs the build into a folder of its own, builds the examples and
+# README.md's program against it with find_package(ddprun), and runs each alone, under ddprun and under torchrun with
+# two workers.
 set -euo pipefail
-build=$1 source=$2
+build=$1 source=$2 torchrun=$3
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddprun-package-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
@@ -11,6 +12,17 @@ cmake -G Ninja -S "$source/worker/examples" -B "$work/build" -DCMAKE_PREFIX_PATH
   -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 >"$work/configure.log" 2>&1 ||
   { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" >"$work/build.log" 2>&1 || { tail -50 "$work/build.log"; exit 1; }
+
+# README.md's own words: the program, its CMakeLists.txt, and the commands, which differ in the prefix only.
+block() { # LANGUAGE: the first such block of README.md behind "## In C++"
+  awk -v fence="\`\`\`$1" '/^## In C\+\+$/ {here = 1} !here {next} on && /^```$/ {exit} on {print} $0 == fence {on = 1}' \
+    "$source/README.md"
+}
+mkdir "$work/readme"
+block cpp >"$work/readme/mine.cc"
+block cmake >"$work/readme/CMakeLists.txt"
+block sh | sed "s|/opt/ddprun|$work/prefix|g" >"$work/readme/commands.sh"
+readme() ( cd "$work/readme" && bash -euo pipefail commands.sh )
 
 expect() { # NAME TEXT COMMAND…: the output must contain the text
   local name=$1 text=$2
@@ -23,7 +35,8 @@ expect() { # NAME TEXT COMMAND…: the output must contain the text
 
 declare -A says=(
   [toy_ddp]="y = 3 x + 1" [checkpoint]="every rank loaded what rank 0 saved" [model_parallel]="loss after 20 steps"
-  [parameter_averaging]="largest error of a weight" [custom_hook]="loss after 50 clipped steps"
+  [parameter_averaging]="largest error of a weight"
+  [data_parallel]="5 outputs on" [custom_hook]="loss after 50 clipped steps"
   [send_receive_ring]="a ring needs two ranks")
 for example in "${!says[@]}"; do
   expect "$example alone" "${says[$example]}" "$work/build/$example"
@@ -33,3 +46,19 @@ for example in "${!says[@]}"; do
   expect "$example with two workers" "${says[$example]}" \
     "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/build/$example"
 done
+
+expect "README's program, built and started with README's commands" "" readme
+losses=$(cd "$work/readme" && "$work/prefix/bin/ddprun" --nproc-per-node 2 build/mine 2>/dev/null)
+awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR == 4 && last < first / 10)}' <<<"$losses" ||
+  { echo "README's program should print four losses, from rank 0 alone, that fall; it printed:"; echo "$losses"; exit 1; }
+echo "ok: its loss falls"
+
+under_torchrun() { "$torchrun" --standalone --no-python --nproc-per-node 2 "$@"; }
+if [ -x "$torchrun" ]; then
+  expect "README's program under torchrun" "" under_torchrun "$work/readme/build/mine"
+  for example in toy_ddp checkpoint send_receive_ring; do
+    expect "$example under torchrun" "${says[$example]}" under_torchrun "$work/build/$example"
+  done
+else
+  echo "SKIPPED: the programs were not run under torchrun: it is not at $torchrun"
+fi
