@@ -4,7 +4,6 @@ torch.nn.DataParallel knows GPUs only, so Python does here what it would do ther
 piece of torch.chunk, copies of it (whose buffers are thrown away) on the others, cat, loss, one backward."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -72,8 +71,7 @@ def main():
             folders = [Path(root) / str(i) for i in range(len(CASES))]
             for seed, (folder, what) in enumerate(zip(folders, CASES.values())):
                 write_case(folder, {"balanced": False, **what}, 1, seed)
-            subprocess.run([sys.argv[1], str(devices), *map(str, folders)], check=True,
-                           env={**os.environ, "OMP_NUM_THREADS": "1"})  # parts of a product round by their number
+            subprocess.run([sys.argv[1], str(devices), *map(str, folders)], check=True)
             for folder, name in zip(folders, CASES):
                 ours = torch.frombuffer(bytearray((folder / "cpp.bin").read_bytes()), dtype=torch.uint8)
                 theirs = torch.frombuffer(bytearray(train(folder, devices)), dtype=torch.uint8)

@@ -46,14 +46,13 @@ struct DataParallelOptions {
 /// Device    the module is on the first device. A device may be listed several times, so that `cpu` twice is
 ///           two replicas; their forwards run in parallel, CPU backward is serial.
 /// Replicas  the first is the module itself: what its forward does to buffers (running statistics) stays,
-/// what
-///           the others' do is lost, as in Python. The others are made when first needed and kept; members
-///           that are not tensors, submodules or the training mode are as they were then. Replicas on the
-///           same CPU that draw random numbers (dropout) take them from one generator, in no fixed order.
+///           what the others' do is lost, as in Python. The others are made when first needed and kept;
+///           members that are not tensors, submodules or the training mode are as they were then. Replicas
+///           on the same CPU that draw random numbers (dropout) take them from one generator, in no fixed
+///           order.
 /// Errors    Exception kConfig: no devices, tensors of the module elsewhere than on the first one, inputs
-/// that
-///           cannot be cut, replicas unlike the module. What a replica throws comes out of forward with the
-///           replica and its device in front of its message: as an Exception if it was one, else as a
+///           that cannot be cut, replicas unlike the module. What a replica throws comes out of forward with
+///           the replica and its device in front of its message: as an Exception if it was one, else as a
 ///           std::runtime_error, with the original nested in it.
 /// Threads   one thread calls forward.
 template <class Module>

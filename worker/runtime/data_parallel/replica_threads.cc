@@ -1,6 +1,7 @@
 #include <ddprun/exception.h>
 #include <ddprun/replicas.h>
 
+#include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -28,6 +29,7 @@ class Worker {
 
  private:
   void work(const std::stop_token& stop) {
+    at::init_num_threads();  // as many threads within an operation as the process was told to use
     for (;;) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return job_ != nullptr; })) return;
