@@ -20,6 +20,15 @@ ShmWatch::ShmWatch(boost::asio::io_context& io) : events_(io), settle_(io), paus
 
 void ShmWatch::start(std::function<void()> on_new_files) {
   on_new_files_ = std::move(on_new_files);
+  settle_.expires_after(kSettle);
+  settle_.async_wait([this](boost::system::error_code error) {
+    if (error) return;
+    listen();
+    on_new_files_();
+  });
+}
+
+void ShmWatch::listen() {
   const int fd = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (fd < 0) return;
   events_.assign(fd);

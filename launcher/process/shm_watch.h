@@ -13,18 +13,20 @@ namespace ddprun::launcher {
 /// lives.
 ///
 /// Cost     at most ten calls a second, and one percent of a processor, however many files are made and
-///          however long a call takes: data loaders make and remove thousands.
+///          however long a call takes: data loaders make and remove thousands. The kernel takes some ten
+///          milliseconds to end an inotify instance: a job that is over at once never has one.
 /// Threads  none. Where inotify is not to be had (its limit of instances is reached), nothing is heard.
 class ShmWatch {
  public:
   explicit ShmWatch(boost::asio::io_context& io);
 
-  /// Calls `on_new_files` a moment after files were made.
+  /// Calls `on_new_files` a tenth of a second from now, and from then on a moment after files were made.
   void start(std::function<void()> on_new_files);
   /// Nothing is pending on the io_context afterwards.
   void close();
 
  private:
+  void listen();
   void wait();
   void settle();
 

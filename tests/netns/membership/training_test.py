@@ -30,8 +30,12 @@ class Training(unittest.TestCase):
         with Lab(["a", "b", "c"]) as lab:
             jobs = [start(host, "3", [SCRIPT], PYTHON_EXEC=PYTHON) for host in lab.hosts.values()]
             self.assertEqual([job.wait(60) for job in jobs], [0, 0, 0], "\n".join(job.text for job in jobs))
+            weights = set()
             for rank, (name, job) in enumerate(zip("abc", jobs)):
-                self.assertIn(f"rank {rank} of 3 on {name} is trained", job.text)
+                said = re.search(rf"rank {rank} of 3 on {name} ends with (\w+)", job.text)
+                self.assertTrue(said, job.text)
+                weights.add(said[1])
+            self.assertEqual(len(weights), 1, weights)
 
     def test_ddprun_worker_loses_a_host_of_three_to_a_power_cut_and_goes_on_from_its_checkpoint(self):
         with Lab(["a", "b", "c"]) as lab:
