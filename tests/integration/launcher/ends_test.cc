@@ -89,7 +89,11 @@ TEST_CASE("a second SIGINT kills workers that ignore the first") {
 }
 
 TEST_CASE("workers that ignore SIGTERM are killed when the grace period is over") {
-  Launched job(shell(2, "if [ $RANK = 1 ]; then exit 3; fi; trap '' TERM; while :; do sleep 0.01; done",
+  const Gate gate;
+  Launched job(shell(2,
+                     "if [ $RANK = 1 ]; then read x < " + gate.path() +
+                         "; exit 3; fi; trap '' TERM; echo > " + gate.path() +
+                         "; while :; do sleep 0.01; done",
                      {"--shutdown-timeout", "1"}));
   CHECK(job.wait() == 3);
   CHECK_THAT(job.err(), Contains("1.0 s of grace are over; sending SIGKILL to rank 0"));
