@@ -124,11 +124,7 @@ TEST_CASE("nodes with other --nnodes are refused, with both") {
   const auto other = cluster.start_static(1);
   const std::string sentence =
       "was started with --nnodes 3, the coordinator with --nnodes 2; give all nodes the same";
-  CHECK(other->wait(3s) == 64);
-  CHECK_THAT(other->err(), Contains(sentence));
-  first->wait_for_err(sentence);
-  first->signal(SIGKILL);
-  first->wait();
+  check_refused(*other, *first, sentence);
 }
 
 TEST_CASE("nodes may have different numbers of workers: ranks stay contiguous") {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <random>
 
@@ -43,6 +44,14 @@ std::string free_port() {
 
 void wait_until_served(const std::string& port) {
   REQUIRE(eventually(10s, [&] { return succeeds(::connect, static_cast<std::uint16_t>(std::stoi(port))); }));
+}
+
+void check_refused(Launched& stranger, Launched& coordinator, const std::string& sentence) {
+  CHECK(stranger.wait(3s) == 64);
+  CHECK_THAT(stranger.err(), Catch::Matchers::Contains(sentence));
+  coordinator.wait_for_err(sentence);
+  coordinator.signal(SIGKILL);
+  coordinator.wait();
 }
 
 std::unique_ptr<Launched> Cluster::start_dynamic(const std::string& name) const {

@@ -16,6 +16,10 @@ std::string free_port();
 /// Waits until somebody listens there: then the node that was started first owns the coordinator.
 void wait_until_served(const std::string& port);
 
+/// Checks that `stranger` is refused within three seconds with a sentence that `coordinator` says as well;
+/// ends the coordinator.
+void check_refused(Launched& stranger, Launched& coordinator, const std::string& sentence);
+
 /// Several ddprun processes on one machine, as several nodes of a job, and what they have in common.
 struct Cluster {
   std::string nnodes;
