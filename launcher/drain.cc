@@ -2,6 +2,7 @@
 
 #include "launcher/report/text.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/print.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <fmt/format.h>
@@ -31,7 +32,7 @@ std::string list(const std::vector<JobFacts>& jobs) {
 }
 
 int fail(int code, const std::string& why) {
-  fmt::print(stderr, "ddprun drain: {}\n", why);
+  print_all(STDERR_FILENO, fmt::format("ddprun drain: {}\n", why));
   return code;
 }
 
@@ -84,8 +85,9 @@ int drain_local_job(const std::string& wanted) {
     return fail(exit_code::kUnavailable,
                 fmt::format("cannot signal pid {}: {}", *launcher, std::strerror(errno)));
   }
-  fmt::print(stderr, "ddprun drain: pid {} was asked; its job ends with {} when its workers have\n",
-             *launcher, exit_code::kTempFail);
+  print_all(STDERR_FILENO,
+            fmt::format("ddprun drain: pid {} was asked; its job ends with {} when its workers have\n",
+                        *launcher, exit_code::kTempFail));
   return exit_code::kOk;
 }
 

@@ -1,17 +1,18 @@
 #include "launcher/cli.h"
 #include "launcher/drain.h"
 #include "launcher/funnel_console.h"
+#include "launcher/process/own_descriptors.h"
 #include "launcher/ps.h"
 #include "launcher/run_job.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/log.h"
+#include "rendezvous/base/print.h"
 #include "rendezvous/store/store_command.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -23,9 +24,7 @@ using namespace ddprun;
 using namespace ddprun::launcher;
 
 int print(const std::string& text) {
-  const bool is_written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  return is_written ? exit_code::kOk : exit_code::kOs;
+  return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
 }
 
 /// -v, or else LOGLEVEL as torchrun has it, or else warnings.
@@ -52,13 +51,12 @@ int list_jobs(bool as_json) {
 
 int run(const std::vector<std::string>& args) {
   if (args.empty()) {
-    const std::string help = help_text();
-    std::fwrite(help.data(), 1, help.size(), stderr);
+    print_all(STDERR_FILENO, help_text());
     return exit_code::kUsage;
   }
   const Result<CommandLine> line = parse_command_line(args, process_env);
   if (!line) {
-    fmt::print(stderr, "ddprun: {}\n", line.error().message());
+    print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", line.error().message()));
     return to_exit_code(line.error().code());
   }
   switch (line->command) {
@@ -87,10 +85,11 @@ int run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  own_standard_streams();
   try {
     return run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& problem) {
-    fmt::print(stderr, "ddprun: bug: {}\n", problem.what());
+    print_all(STDERR_FILENO, fmt::format("ddprun: bug: {}\n", problem.what()));
     return exit_code::kInternal;
   }
 }

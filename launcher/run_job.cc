@@ -8,13 +8,14 @@
 #include "launcher/plan.h"
 #include "launcher/report/reporter.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/print.h"
 #include "rendezvous/config/job_config.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -37,7 +38,7 @@ std::string random_suffix() {
 }
 
 int fail(const Error& error) {
-  fmt::print(stderr, "ddprun: {}\n", error.message());
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", error.message()));
   return to_exit_code(error.code());
 }
 
@@ -68,10 +69,9 @@ Result<void> make_log_directory(const Plan& plan) {
 }
 
 int print_dry_run(const Plan& plan, const std::string& job_text) {
-  const std::string text = describe(plan, worker_specs(plan, single_node_round(plan, plan.master_port)));
-  fmt::print("{}", text);
-  if (!job_text.empty()) fmt::print("\n{}\n{}", plan.options.entrypoint, job_text);
-  return exit_code::kOk;
+  std::string text = describe(plan, worker_specs(plan, single_node_round(plan, plan.master_port)));
+  if (!job_text.empty()) text += fmt::format("\n{}\n{}", plan.options.entrypoint, job_text);
+  return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
 }
 
 /// Runs the plan with everything that watches it.

@@ -394,7 +394,6 @@ void Agent::close_all() {
 }  // namespace
 
 Result<JobOutcome> run_agent(const Plan& plan, const AgentDeps& deps) {
-  ensure_stdio();
   Agent agent(plan, deps);
   return agent.run();
 }

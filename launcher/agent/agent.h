@@ -21,7 +21,7 @@ struct AgentDeps {
 /// output on, stops the group when one fails, restarts it within the budget, and leaves no process behind.
 ///
 /// Blocks   until the job is over. One io_context, one thread (the caller's), no polling.
-/// Signals  takes over options.signals_to_handle, SIGCHLD, SIGWINCH, SIGPIPE, SIGUSR1 and SIGUSR2 of the
+/// Signals  takes over options.signals_to_handle, SIGCHLD, SIGWINCH, SIGUSR1 and SIGUSR2 of the
 /// process for the
 ///          duration of the call; makes the process a subreaper. Call it once, from a process without other
 ///          threads or children.

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <initializer_list>
 
 namespace ddprun::launcher {
 
-void ensure_stdio() {
+void own_standard_streams() {
+  std::signal(SIGPIPE, SIG_IGN);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
       const int opened = ::open("/dev/null", O_RDWR);

@@ -40,7 +40,6 @@ Result<std::unique_ptr<SignalSource>> SignalSource::open(boost::asio::io_context
   };
   // An ignored signal never reaches a signalfd, and an ignored SIGCHLD would eat exit statuses.
   for (const int signal : wanted) set_action(signal, SIG_DFL);
-  set_action(SIGPIPE, SIG_IGN);
   return source;
 }
 

@@ -23,8 +23,7 @@ struct ReceivedSignal {
 
 /// Turns signals into calls on the io_context: they are blocked and read from a signalfd, so that no handler
 /// ever runs. Signals this process was started to ignore are listened to as well, except SIGHUP: `nohup`
-/// keeps its meaning. SIGPIPE is ignored for as long as the object lives. The destructor puts mask and
-/// dispositions back.
+/// keeps its meaning. The destructor puts mask and dispositions back.
 class SignalSource {
  public:
   static Result<std::unique_ptr<SignalSource>> open(boost::asio::io_context& io,

@@ -1,5 +1,7 @@
 #include "rendezvous/base/log.h"
 
+#include "rendezvous/base/print.h"
+
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
@@ -21,7 +23,7 @@ class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    print_all(STDERR_FILENO, {line.data(), line.size()});
   }
   void flush_() override {}
 };

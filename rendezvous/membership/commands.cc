@@ -1,6 +1,7 @@
 #include "rendezvous/membership/commands.h"
 
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/print.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/connector.h"
@@ -9,8 +10,8 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -19,7 +20,7 @@ namespace ddprun::membership {
 namespace {
 
 int fail(const Error& error) {
-  fmt::print(stderr, "ddprun: {}\n", error.message());
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", error.message()));
   return to_exit_code(error.code());
 }
 
@@ -45,7 +46,7 @@ class DrainCall {
       finish(exit_code::kUnavailable, "cannot be reached: " + tried);
     });
     io_.run();
-    fmt::print(stderr, "ddprun drain: {}:{} {}\n", options_.host, options_.port, answer_);
+    print_all(STDERR_FILENO, fmt::format("ddprun drain: {}:{} {}\n", options_.host, options_.port, answer_));
     return code_;
   }
 
@@ -111,8 +112,7 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& lo
                                               .secret = std::move(*secret)},
                                              logger);
   if (!coordinator) return fail(coordinator.error());
-  fmt::print("{}\n", (*coordinator)->port());
-  std::fflush(stdout);
+  print_all(STDOUT_FILENO, fmt::format("{}\n", (*coordinator)->port()));
   const std::unique_ptr<LogConsole> console = make_console(io);
   (*coordinator)->set_log_sink([&](std::uint64_t number, const std::string& node, const LogLines& lines) {
     console->show(number, node, lines);
@@ -136,7 +136,7 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& lo
   });
   io.run();
   const JobEnd& end = (*coordinator)->job().end();
-  if (end.exit_code != 0) fmt::print(stderr, "ddprun: {}\n", end.why);
+  if (end.exit_code != 0) print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", end.why));
   return end.exit_code;
 }
 

@@ -1,11 +1,12 @@
 #include "rendezvous/store/store_command.h"
 
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/print.h"
 #include "rendezvous/store/server.h"
 
 #include <boost/asio/signal_set.hpp>
-
-#include <cstdio>
+#include <fmt/format.h>
+#include <unistd.h>
 
 namespace ddprun::store {
 
@@ -18,11 +19,10 @@ int run_store_command(const StoreCommandOptions& options, Logger& logger) {
   server_options.inherited_fd = options.inherited_fd;
   const Result<std::unique_ptr<StoreServer>> server = StoreServer::open(io, server_options, logger);
   if (!server) {
-    fmt::print(stderr, "ddprun: {}\n", server.error().message());
+    print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", server.error().message()));
     return to_exit_code(server.error().code());
   }
-  fmt::print("{}\n", (*server)->port());
-  std::fflush(stdout);
+  print_all(STDOUT_FILENO, fmt::format("{}\n", (*server)->port()));
   signals.async_wait([&](const boost::system::error_code&, int signal) {
     logger.info("store: signal {}; closing {} connections", signal, (*server)->connection_count());
     (*server)->close();
