@@ -224,7 +224,6 @@ void Agent::carry_out(const Action& action) {
     case ActionKind::kSpawn:
       return start_generation();
     case ActionKind::kSignalGroups:
-      orphans_->note_segments();
       return workers_->signal_groups(action.workers, action.signal);
     case ActionKind::kSetDeadline:
       return set_deadline(action.deadline, action.at);
@@ -386,7 +385,6 @@ void Agent::finish(int exit_code) {
 // Nothing is pending on the loop after this, so that it returns.
 void Agent::close_all() {
   signals_->close();
-  orphans_->close();
   output_.close();
   workers_->clear();
 }

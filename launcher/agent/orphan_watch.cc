@@ -29,7 +29,6 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
   Result<GuardPair> guards = GuardPair::start(watch->marks_);
   if (!guards) return guards.error();
   watch->guards_.emplace(std::move(*guards));
-  watch->shm_watch_.start([self = watch.get()] { self->note_segments(SegmentLook::kAtNewFiles); });
   return watch;
 }
 
@@ -41,7 +40,7 @@ void OrphanWatch::mark(SpawnRequest& request) const {
 
 void OrphanWatch::worker_started(pid_t pid) {
   marks_.sessions.insert(pid);
-  marks_.workers.insert(pid);
+  marks_.seen.insert(pid);
 }
 
 void OrphanWatch::worker_ended(pid_t pid) {
@@ -62,6 +61,7 @@ void OrphanWatch::reap() {
       break;
     }
     ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
+    marks_.seen.insert(pid);
     if (guards_->has(pid)) replace_guard(pid);
   }
   leftovers_.children_changed();
@@ -76,19 +76,15 @@ void OrphanWatch::replace_guard(pid_t pid) {
   }
 }
 
-void OrphanWatch::note_segments(SegmentLook look) {
-  if (!note_job_segments(marks_, look)) return;
-  for (const ino_t inode : marks_.segments) {
-    guards_->tell({.kind = GuardMessage::Kind::kSegmentSeen, .inode = inode});
-  }
-  logger_.debug("the workers hold files in /dev/shm; {} seen so far", marks_.segments.size());
+void OrphanWatch::remove_segments() {
+  remove_torch_segments(marks_.seen, marks_.started);
+  marks_.seen = marks_.sessions;
 }
 
 void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) {
   const std::array<pid_t, GuardPair::kCount> guards = guards_->pids();
   std::set<pid_t> spared = marks_.sessions;
   spared.insert(guards.begin(), guards.end());
-  note_segments();
   if (cgroup_ && mode == SweepMode::kKillAtOnce && !has_cleaner(cgroup_->path()))
     kill_cgroup(cgroup_->path());
   leftovers_.start(mode, std::move(spared), [this, done = std::move(on_done)](Leftovers leftovers) mutable {

@@ -5,7 +5,6 @@
 #include "launcher/process/job_sweep.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/output.h"
-#include "launcher/process/shm_watch.h"
 #include "launcher/process/spawn.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
@@ -22,7 +21,7 @@ namespace ddprun::launcher {
 
 /// Sees to it that nothing of the job outlives it: marks every worker so that its family can be found, keeps
 /// two guards for the day the launcher is killed, reaps the orphans that become ours, and ends what the
-/// workers of a generation left behind. In /dev/shm, too, nothing of theirs stays.
+/// workers of a generation left behind.
 ///
 /// Threads  none: the io_context's one thread. Workers are not reaped here: each one's exit is told by its
 ///          own pidfd, in order, for the order tells cause from consequence.
@@ -42,20 +41,16 @@ class OrphanWatch {
   /// SIGCHLD came: reaps what is not a worker, and replaces a guard that was killed.
   void reap();
 
-  /// Looks which files of /dev/shm the workers hold, before they are ended.
-  void note_segments(SegmentLook look = SegmentLook::kAtAll);
-  /// Removes what the job made in /dev/shm; nothing of the job is alive.
-  void remove_segments() { remove_job_segments(marks_); }
+  /// The generation is over: removes what PyTorch in its processes left in /dev/shm (shm_files.h).
+  void remove_segments();
 
   /// Ends what the workers left behind; those that have not ended themselves are spared, given up as stuck.
   /// `on_done` is never called from within.
   void sweep(SweepMode mode, std::function<void(Leftovers)> on_done);
-  /// Nothing is pending on the io_context afterwards.
-  void close() { shm_watch_.close(); }
 
  private:
   OrphanWatch(boost::asio::io_context& io, JobOutput& output, Logger& logger)
-      : io_(io), output_(output), logger_(logger), leftovers_(io), shm_watch_(io) {}
+      : io_(io), output_(output), logger_(logger), leftovers_(io) {}
   void replace_guard(pid_t pid);
 
   boost::asio::io_context& io_;
@@ -66,7 +61,6 @@ class OrphanWatch {
   JobMarks marks_;  // its sessions are those of the workers that have not been reaped
   std::optional<GuardPair> guards_;
   LeftoverSweep leftovers_;
-  ShmWatch shm_watch_;
   bool reap_again_ = false;
 };
 

@@ -62,13 +62,10 @@ void note(const GuardMessage& message, JobMarks& marks) {
   switch (message.kind) {
     case GuardMessage::Kind::kSessionBegan:
       marks.sessions.insert(message.pid);
-      marks.workers.insert(message.pid);
+      marks.seen.insert(message.pid);
       return;
     case GuardMessage::Kind::kSessionEnded:
       marks.sessions.erase(message.pid);
-      return;
-    case GuardMessage::Kind::kSegmentSeen:
-      marks.segments.insert(message.inode);
       return;
   }
 }

@@ -14,8 +14,7 @@
 namespace ddprun::launcher {
 
 /// A small process that outlives the launcher by a moment: when the launcher dies without a word (SIGKILL,
-/// the out-of-memory killer), it ends everything that belongs to the job and removes the job's /dev/shm
-/// segments.
+/// the out-of-memory killer), it ends everything that belongs to the job, as sweep_job says.
 ///
 /// Belongs   a process whose environment or limits carry the job's tag, or whose session one of the running
 /// workers began. Process   a fork of the launcher in a session of its own, with no descriptor but the one to

@@ -5,12 +5,11 @@
 
 namespace ddprun::launcher {
 
-/// What the guard is told: a worker's session began or ended, or a file of /dev/shm is the job's.
+/// What the guard is told: a worker's session began or ended.
 struct GuardMessage {
-  enum class Kind : int { kSessionBegan, kSessionEnded, kSegmentSeen };
+  enum class Kind : int { kSessionBegan, kSessionEnded };
   Kind kind;
-  pid_t pid = 0;    ///< of the session
-  ino_t inode = 0;  ///< of the segment
+  pid_t pid = 0;  ///< of the session
 };
 
 /// Async-signal-safe. A guard that does not read is as good as none, and its owner learns of its death

@@ -8,7 +8,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <sstream>
 #include <thread>
@@ -33,19 +32,12 @@ std::vector<pid_t> job_processes(const JobMarks& marks) {
   return found;
 }
 
-ShmEvidence evidence(const JobMarks& marks) {
-  return {.job_tag = marks.tag,
-          .user = ::geteuid(),
-          .started = marks.started,
-          .pids = marks.workers,
-          .held = marks.segments};
-}
-
 enum class Cleaners { kSpared, kKilled };
 
 // Returns how many were found, those spared included.
-int kill_job_processes(const JobMarks& marks, Cleaners cleaners) {
+int kill_job_processes(JobMarks& marks, Cleaners cleaners) {
   const std::vector<pid_t> found = job_processes(marks);
+  marks.seen.insert(found.begin(), found.end());
   bool spared = false;
   for (const pid_t pid : found) {
     if (cleaners == Cleaners::kSpared && is_cleaner(pid)) {
@@ -59,33 +51,6 @@ int kill_job_processes(const JobMarks& marks, Cleaners cleaners) {
 }
 
 }  // namespace
-
-bool note_job_segments(JobMarks& marks, SegmentLook look) {
-  std::set<ino_t> unknown;
-  for (const ShmFile& file : list_shm_files()) {
-    if (is_candidate(file, evidence(marks)) && !is_made_by(file, evidence(marks))) unknown.insert(file.inode);
-  }
-  const std::set<ino_t>& seen = marks.others;
-  const bool has_new = !std::includes(seen.begin(), seen.end(), unknown.begin(), unknown.end());
-  const std::size_t before = marks.segments.size();
-  if (has_new || (look == SegmentLook::kAtAll && !unknown.empty())) {
-    for (const pid_t pid : job_processes(marks)) marks.segments.merge(held_shm_files(pid));
-  }
-  std::erase_if(unknown, [&](ino_t inode) { return marks.segments.contains(inode); });
-  marks.others = std::move(unknown);
-  return marks.segments.size() > before;
-}
-
-void remove_job_segments(const JobMarks& marks) {
-  std::vector<ShmFile> files = list_shm_files();
-  std::erase_if(files, [known = evidence(marks)](const ShmFile& file) { return !is_made_by(file, known); });
-  if (files.empty()) return;
-  std::set<ino_t> held;
-  for (const ProcessEntry& process : read_processes()) held.merge(held_shm_files(process.pid));
-  for (const ShmFile& file : files) {
-    if (!held.contains(file.inode)) ::unlink(("/dev/shm/" + file.name).c_str());
-  }
-}
 
 bool has_cleaner(const std::string& cgroup) {
   std::istringstream pids(read_proc_file(cgroup + "/cgroup.procs"));
@@ -102,20 +67,19 @@ void sweep_job(JobMarks marks) {
   constexpr int kQuietLooks = 50;   // half a second without a find
   constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in the kernel
   const steady_clock::time_point cleaners_end = steady_clock::now() + kCleanerTime;
-  note_job_segments(marks, SegmentLook::kAtAll);
   int quiet = 0;
   for (int look = 0; look < kMostLooks && quiet < kQuietLooks; ++look) {
     // Looks are close together while processes die and far apart afterwards.
     const Cleaners cleaners = steady_clock::now() < cleaners_end ? Cleaners::kSpared : Cleaners::kKilled;
     quiet = kill_job_processes(marks, cleaners) == 0 ? quiet + 1 : 0;
-    if (quiet == 1) remove_job_segments(marks);
+    if (quiet == 1) remove_torch_segments(marks.seen, marks.started);
     if (quiet > 5) {
       quiet += 9;
       std::this_thread::sleep_for(9 * kPause);
     }
     std::this_thread::sleep_for(kPause);
   }
-  remove_job_segments(marks);
+  remove_torch_segments(marks.seen, marks.started);
   if (!marks.cgroup.empty()) remove_cgroup(marks.cgroup);
 }
 

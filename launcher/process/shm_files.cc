@@ -8,18 +8,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <ctime>
 #include <memory>
+#include <string>
 
 namespace ddprun::launcher {
 namespace {
 
 using std::chrono::system_clock;
 
-constexpr std::string_view kRoot = "/dev/shm";
+constexpr const char* kRoot = "/dev/shm";
 
 struct DirCloser {
   void operator()(DIR* directory) const { ::closedir(directory); }
@@ -32,12 +33,57 @@ system_clock::time_point to_time_point(const Stamp& stamp) {
       std::chrono::seconds(stamp.tv_sec) + std::chrono::nanoseconds(stamp.tv_nsec)));
 }
 
-bool names_one_of(std::string_view name, const std::set<pid_t>& pids) {
-  const std::size_t digit = name.find_first_of("0123456789");
-  if (digit == std::string_view::npos) return false;
-  pid_t pid = 0;
-  std::from_chars(name.data() + digit, name.data() + name.size(), pid);
-  return pids.contains(pid);
+// Takes "_123" off the front of `text`.
+template <class Number>
+std::optional<Number> take_field(std::string_view& text) {
+  if (!text.starts_with('_')) return std::nullopt;
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), number);
+  if (error != std::errc{} || text[1] == '-') return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+// The first pid namespace of the machine always has this inode; its processes see those of all others.
+bool sees_all_processes() {
+  std::array<char, 32> target{};
+  const ssize_t length = ::readlink("/proc/self/ns/pid", target.data(), target.size());
+  return length > 0 &&
+         std::string_view(target.data(), static_cast<std::size_t>(length)) == "pid:[4026531836]";
+}
+
+std::set<pid_t> living_pids() {
+  std::set<pid_t> pids;
+  for (const ProcessEntry& process : read_processes()) {
+    if (process.state == 'Z') continue;
+    pids.insert(process.pid);
+    for (const pid_t pid : namespace_pids(read_proc_file(fmt::format("/proc/{}/status", process.pid))))
+      pids.insert(pid);
+  }
+  return pids;
+}
+
+struct Segment {
+  std::string name;
+  pid_t maker = 0;
+};
+
+std::vector<Segment> segments_of(const Directory& directory, const std::set<pid_t>& makers,
+                                 system_clock::time_point job_started) {
+  std::vector<Segment> segments;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    const std::optional<pid_t> maker = torch_segment_maker(entry->d_name);
+    if (!maker || !makers.contains(*maker)) continue;
+    struct statx status {};
+    constexpr unsigned kWanted = STATX_TYPE | STATX_UID | STATX_BTIME;
+    if (::statx(::dirfd(directory.get()), entry->d_name, AT_SYMLINK_NOFOLLOW, kWanted, &status) != 0)
+      continue;
+    const bool is_ours = S_ISREG(status.stx_mode) && status.stx_uid == ::geteuid();
+    const bool has_birth = (status.stx_mask & STATX_BTIME) != 0;
+    if (is_ours && has_birth && to_time_point(status.stx_btime) >= job_started)
+      segments.push_back({entry->d_name, *maker});
+  }
+  return segments;
 }
 
 }  // namespace
@@ -48,62 +94,43 @@ system_clock::time_point file_clock_now() {
   return to_time_point(now);
 }
 
-std::vector<ShmFile> list_shm_files() {
-  std::vector<ShmFile> files;
-  const Directory directory(::opendir(kRoot.data()));
-  if (!directory) return files;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    struct statx status {};
-    constexpr unsigned kWanted = STATX_TYPE | STATX_UID | STATX_INO | STATX_BTIME;
-    if (::statx(::dirfd(directory.get()), entry->d_name, AT_SYMLINK_NOFOLLOW, kWanted, &status) != 0)
-      continue;
-    if (!S_ISREG(status.stx_mode)) continue;
-    ShmFile file{.name = entry->d_name, .inode = status.stx_ino, .owner = status.stx_uid, .born = {}};
-    if ((status.stx_mask & STATX_BTIME) != 0) file.born = to_time_point(status.stx_btime);
-    files.push_back(std::move(file));
+std::optional<pid_t> torch_segment_maker(std::string_view name) {
+  constexpr std::string_view kPrefix = "torch";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  const std::optional<pid_t> maker = take_field<pid_t>(name);
+  const bool is_whole =
+      maker && take_field<std::uint32_t>(name) && take_field<std::uint64_t>(name) && name.empty();
+  return is_whole ? maker : std::nullopt;
+}
+
+// A line is "NSpid:\t4711\t9".
+std::vector<pid_t> namespace_pids(std::string_view status) {
+  constexpr std::string_view kName = "NSpid:";
+  std::vector<pid_t> pids;
+  const std::size_t begin = status.find(kName);
+  if (begin == std::string_view::npos) return pids;
+  std::string_view rest = status.substr(begin + kName.size());
+  rest = rest.substr(0, rest.find('\n'));
+  while (rest.starts_with('\t')) {
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), pid);
+    if (error != std::errc{}) break;
+    pids.push_back(pid);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
   }
-  return files;
+  return pids;
 }
 
-// A line is "7f00-7f10 rw-s 00000000 00:19 42      /dev/shm/psm_1".
-std::set<ino_t> mapped_shm_files(std::string_view maps) {
-  std::set<ino_t> inodes;
-  for (std::size_t at = maps.find(" /dev/shm/"); at != std::string_view::npos;
-       at = maps.find(" /dev/shm/", at + 1)) {
-    const std::size_t end = maps.find_last_not_of(' ', at);
-    const std::size_t begin = maps.find_last_of(' ', end) + 1;
-    ino_t inode = 0;
-    std::from_chars(maps.data() + begin, maps.data() + end + 1, inode);
-    if (inode != 0) inodes.insert(inode);
+void remove_torch_segments(const std::set<pid_t>& makers, system_clock::time_point job_started) {
+  const Directory directory(::opendir(kRoot));
+  if (!directory) return;
+  const std::vector<Segment> segments = segments_of(directory, makers, job_started);
+  if (segments.empty() || !sees_all_processes()) return;
+  const std::set<pid_t> living = living_pids();
+  for (const Segment& segment : segments) {
+    if (!living.contains(segment.maker)) ::unlinkat(::dirfd(directory.get()), segment.name.c_str(), 0);
   }
-  return inodes;
-}
-
-std::set<ino_t> held_shm_files(pid_t pid) {
-  std::set<ino_t> inodes = mapped_shm_files(read_proc_file(fmt::format("/proc/{}/maps", pid)));
-  const Directory directory(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
-  if (!directory) return inodes;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    std::array<char, 16> target{};
-    const ssize_t length =
-        ::readlinkat(::dirfd(directory.get()), entry->d_name, target.data(), target.size());
-    if (length <= 0 ||
-        !std::string_view(target.data(), static_cast<std::size_t>(length)).starts_with("/dev/shm/"))
-      continue;
-    struct stat status {};
-    if (::fstatat(::dirfd(directory.get()), entry->d_name, &status, 0) == 0) inodes.insert(status.st_ino);
-  }
-  return inodes;
-}
-
-bool is_candidate(const ShmFile& file, const ShmEvidence& evidence) {
-  return file.owner == evidence.user && file.born && *file.born >= evidence.started;
-}
-
-bool is_made_by(const ShmFile& file, const ShmEvidence& evidence) {
-  if (file.name.find(evidence.job_tag) != std::string::npos) return true;
-  return is_candidate(file, evidence) &&
-         (evidence.held.contains(file.inode) || names_one_of(file.name, evidence.pids));
 }
 
 }  // namespace ddprun::launcher

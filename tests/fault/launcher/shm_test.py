@@ -1,7 +1,8 @@
-"""Nothing of a job stays in /dev/shm, however it ends: shm_test.py DDPRUN PYTHON."""
+"""What a job leaves in /dev/shm, however it ends, and what of others stays: shm_test.py DDPRUN PYTHON."""
 
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ import unittest
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
 WORKER = pathlib.Path(__file__).with_name("shm_worker.py")
-CLOCK_REALTIME_COARSE = 5  # of Linux; files are stamped with it
 SHM = pathlib.Path("/dev/shm")
+SEES_ALL = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
 HAS_TORCH = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0
 
 
@@ -46,7 +47,7 @@ class Shm(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="ddprun-shm-")
         self.addCleanup(folder.cleanup)
-        self.environment = os.environ | {"TMPDIR": folder.name, "PYTHONDONTWRITEBYTECODE": "1", "LOGLEVEL": "DEBUG"}
+        self.environment = os.environ | {"TMPDIR": folder.name, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def start(self, *command):
         job = subprocess.Popen([DDPRUN, "--no-python", *map(str, command)], env=self.environment,
@@ -86,36 +87,97 @@ class Shm(unittest.TestCase):
             with self.subTest(strategy):
                 self.end_python(signal.SIGKILL, "fork", strategy)
 
-    def test_a_file_that_a_worker_holds_is_removed_whatever_it_is_called(self):
-        for how in (signal.SIGKILL, signal.SIGTERM):
-            with self.subTest(how):
-                name = f"anyname-{os.getpid()}-{how}"
-                self.addCleanup((SHM / name).unlink, missing_ok=True)
-                job = self.start("/bin/sh", "-c", f"exec 9> /dev/shm/{name}; exec sleep 1000")
-                for line in job.stderr:
-                    if "hold files in /dev/shm" in line:
-                        break
-                job.send_signal(how)
-                job.wait(timeout=30)
-                self.assert_gone([name])
+    def file(self, name):
+        """A path in /dev/shm that goes with the test."""
+        path = SHM / name
+        self.addCleanup(path.unlink, missing_ok=True)
+        return path
 
-    def test_a_file_of_somebody_else_is_kept(self):
-        """Older than the job, or not known to be the job's: even if a worker has it open, or nobody does."""
-        older = SHM / f"older-{os.getpid()}"
-        foreign = SHM / f"foreign-{os.getpid()}"
-        for path in (older, foreign):
-            self.addCleanup(path.unlink, missing_ok=True)
-        older.write_text("a")
-        written = time.clock_gettime(CLOCK_REALTIME_COARSE)
-        while time.clock_gettime(CLOCK_REALTIME_COARSE) == written:
-            pass
-        job = self.start("/bin/sh", "-c", f"exec 9< {older}; echo up; exec sleep 1000")
-        job.stdout.readline()
-        foreign.write_text("b")
-        job.send_signal(signal.SIGTERM)
+    def end(self, job, how):
+        """Signals the launcher, and waits for it and for all that it started, its guards included."""
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        pidfds = [os.pidfd_open(int(child)) for child in children]
+        job.send_signal(how)
         job.wait(timeout=30)
-        self.assertTrue(older.exists())
-        self.assertTrue(foreign.exists())
+        for pidfd in pidfds:
+            self.assertTrue(select.select([pidfd], [], [], 15)[0])
+            os.close(pidfd)
+
+    def start_shell(self, script, *prefix):
+        """A job of one shell, whose first line this waits for; it may be ended by closing its stdin."""
+        job = subprocess.Popen([*prefix, DDPRUN, "--no-python", "/bin/sh", "-c", script.replace("$", "$$")],
+                               env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for end in (job.kill, job.wait, job.stdin.close, job.stdout.close):
+            self.addCleanup(end)
+        return job, job.stdout.readline().split()
+
+    def test_a_file_that_a_worker_merely_opened_is_kept(self):
+        for how in (None, signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(how):
+                path = self.file(f"foreign-{os.getpid()}-{how}")
+                job, _ = self.start_shell(f"echo up; read go; exec 9<{path}; echo open; read end")
+                path.write_text("precious")
+                job.stdin.write("go\n")
+                job.stdin.flush()
+                job.stdout.readline()
+                if how is None:
+                    job.communicate(timeout=30)
+                else:
+                    self.end(job, how)
+                self.assertEqual(path.read_text(), "precious")
+
+    def test_a_file_that_a_worker_left_on_purpose_is_kept(self):
+        cache = self.file(f"cache-{os.getpid()}")
+        self.start_shell(f"exec 9>{cache}; echo up")[0].communicate(timeout=30)
+        self.assertTrue(cache.exists())
+
+    def test_a_file_with_the_pid_of_a_worker_in_its_name_is_kept(self):
+        for name in ("shard_%s.bin", "%s", "torch_shard_%s_0", "torch_%s_1", "torch_%s_1_0.pt", "torch_1_%s_0"):
+            with self.subTest(name):
+                job, words = self.start_shell(f": >/dev/shm/{name.replace('%s', '$$')}; echo $$")
+                path = self.file(name % words[0])
+                job.communicate(timeout=30)
+                self.assertTrue(path.exists())
+
+    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    def test_segments_by_the_naming_of_pytorch_are_removed(self):
+        """Those of a worker, and of a process that it left behind."""
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(how):
+                job, words = self.start_shell(
+                    "mkfifo $TMPDIR/up; "
+                    "setsid sh -c ': >/dev/shm/torch_$$_3_3; echo $$ >$TMPDIR/up; exec sleep 1000' & "
+                    "read child <$TMPDIR/up; rm $TMPDIR/up; "
+                    ": >/dev/shm/torch_$$_4294967295_1; echo $$ $child; exec sleep 1000")
+                paths = [self.file(f"torch_{words[0]}_4294967295_1"), self.file(f"torch_{words[1]}_3_3")]
+                self.assertTrue(all(path.exists() for path in paths))
+                self.end(job, how)
+                self.assertFalse(any(path.exists() for path in paths))
+
+    @unittest.skipUnless(SEES_ALL and os.geteuid() == 0, "needs root and the machine's first pid namespace")
+    def test_a_segment_of_the_same_pid_in_another_pid_namespace_is_kept(self):
+        """Containers may share /dev/shm."""
+        job, (worker,) = self.start_shell("echo $$; exec sleep 1000")
+        path = self.file(f"torch_{worker}_1_0")
+        other = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "/bin/sh", "-c",
+                                  f"echo {int(worker) - 1} >/proc/sys/kernel/ns_last_pid; "
+                                  "sh -c ': >/dev/shm/torch_$$_1_0; echo $$; read end'; true"],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for end in (other.kill, other.wait, other.stdin.close, other.stdout.close):
+            self.addCleanup(end)
+        self.assertEqual(other.stdout.readline().strip(), worker)
+        self.end(job, signal.SIGTERM)
+        self.assertTrue(path.exists())
+        other.communicate(timeout=30)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to make a pid namespace")
+    def test_inside_a_container_every_file_is_kept(self):
+        """The holders and makers in other containers are invisible there."""
+        job, (worker,) = self.start_shell(": >/dev/shm/torch_$$_1_0; echo $$", "unshare", "--pid", "--fork",
+                                          "--mount-proc")
+        path = self.file(f"torch_{worker}_1_0")
+        job.communicate(timeout=30)
+        self.assertTrue(path.exists())
 
 
 if __name__ == "__main__":

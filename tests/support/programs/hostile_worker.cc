@@ -1,7 +1,7 @@
 // A worker that makes itself hard to end. It builds a small family around itself, says "ready" and sleeps:
 // children that fork, double-fork into a session of their own, ignore every signal, stop themselves, exec
-// with an empty environment, or do all of that at once; a listening port; a segment in /dev/shm named for the
-// job. Every descendant keeps the arguments, by which a test finds it.
+// with an empty environment, or do all of that at once; a listening port. Every descendant keeps the
+// arguments, by which a test finds it.
 //
 //   hostile_worker TOKEN [exit CODE | kill]     what the leader does once all is set up; without: sleep
 
@@ -63,14 +63,6 @@ void listen_somewhere() {
   ::listen(fd, 1);
 }
 
-void make_segment() {
-  const char* tag = std::getenv("DDPRUN_JOB_TAG");
-  const std::string path =
-      "/dev/shm/" + std::string(tag == nullptr ? "untagged" : tag) + "-" + std::to_string(::getpid());
-  const int fd = ::open(path.c_str(), O_CREAT | O_RDWR, 0600);
-  [[maybe_unused]] const int sized = ::ftruncate(fd, 4096);
-}
-
 // A child without the job's tag, still in its worker's session.
 void live_without_environment(int ready, const char* self, const char* token) {
   const std::string fd = std::to_string(ready);
@@ -109,7 +101,6 @@ int main(int argc, char** argv) {
     [[maybe_unused]] const ssize_t count = ::read(ready[0], &byte, 1);
   }
   listen_somewhere();
-  make_segment();
   std::signal(SIGTERM, SIG_IGN);
   std::printf("ready\n");
   std::fflush(stdout);
