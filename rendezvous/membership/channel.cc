@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 1024;
 constexpr auto kFarewell = std::chrono::seconds(10);
+constexpr auto kLongestFarewell = std::chrono::seconds(30);
 constexpr auto kLinger = std::chrono::seconds(1);
 constexpr std::size_t kMaxBacklogBytes = 4 * 1024 * 1024;
 
@@ -59,6 +60,7 @@ void Channel::read_some() {
                               return self->end(Loss::kClosed, "the other side closed the connection");
                             }
                             if (error) return self->end(loss_of(error), error.message());
+                            if (self->closes_after_sending_) return self->read_some();
                             self->received_.append(self->chunk_, 0, bytes);
                             if (self->take_frames()) self->read_some();
                           });
@@ -66,7 +68,7 @@ void Channel::read_some() {
 
 // False when the channel was closed meanwhile.
 bool Channel::take_frames() {
-  while (!is_closed_ && received_.size() >= kFrameHeaderBytes) {
+  while (!is_closed_ && !closes_after_sending_ && received_.size() >= kFrameHeaderBytes) {
     unsigned char header[kFrameHeaderBytes];
     std::copy_n(received_.begin(), kFrameHeaderBytes, header);
     const Result<std::size_t> length = parse_frame_length(header);
@@ -112,7 +114,7 @@ void Channel::close_after_sending() {
   if (is_closed_) return;
   if (std::exchange(closes_after_sending_, true)) return;
   if (to_send_.empty()) return linger();
-  wait_for_farewell();
+  wait_for_farewell(std::chrono::steady_clock::now() + kLongestFarewell);
 }
 
 // Closing now could leave unread what the other side is just sending; then the kernel throws away what it has
@@ -122,17 +124,19 @@ void Channel::linger() {
   socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
   farewell_.expires_after(kLinger);
   farewell_.async_wait([self = shared_from_this()](boost::system::error_code error) {
-    if (!error) self->close();
+    if (!error) self->end(Loss::kClosed, "it was told farewell");
   });
 }
 
-void Channel::wait_for_farewell() {
-  farewell_.expires_after(kFarewell);
-  farewell_.async_wait([self = shared_from_this(), before = bytes_to_send_](boost::system::error_code error) {
-    if (error || self->is_closed_) return;
-    if (self->bytes_to_send_ == before) return self->close();
-    self->wait_for_farewell();
-  });
+void Channel::wait_for_farewell(std::chrono::steady_clock::time_point last) {
+  farewell_.expires_at(std::min(last, std::chrono::steady_clock::now() + kFarewell));
+  farewell_.async_wait(
+      [self = shared_from_this(), before = bytes_to_send_, last](boost::system::error_code error) {
+        if (error || self->is_closed_ || self->to_send_.empty()) return;
+        if (self->bytes_to_send_ == before || std::chrono::steady_clock::now() >= last)
+          return self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
+        self->wait_for_farewell(last);
+      });
 }
 
 void Channel::close() {

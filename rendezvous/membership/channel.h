@@ -5,6 +5,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -16,7 +17,7 @@ namespace ddprun::membership {
 ///
 /// Callbacks  `on_message` for each message; `on_closed` once, with how it ended, unless `close()` was called
 /// first.
-///            Neither is called from inside `start`, `send` or `close`.
+///            Neither is called from inside `start`, `send`, `close_after_sending` or `close`.
 /// Limits     a peer that does not read is given up when 4 MiB wait for it.
 /// Lifetime   shared: pending operations keep it alive until they end; `close()` ends them.
 class Channel : public std::enable_shared_from_this<Channel> {
@@ -30,8 +31,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void start(OnMessage on_message, OnClosed on_closed);
   void send(const Message& message) { send_bytes(encode(message)); }
   void send_bytes(std::string bytes);
-  /// Closes when what was sent before has been taken and the other side has closed, too, or when it takes
-  /// nothing for ten seconds, or does not close for one. No further message is to be expected.
+  /// Closes when what was sent before has been taken and the other side has closed, too; or when it takes
+  /// nothing for ten seconds, has not taken all after thirty, or then does not close for one. What still
+  /// comes is not read as messages.
   void close_after_sending();
   void close();
 
@@ -48,7 +50,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool take_frames();
   void write_next();
   void end(Loss loss, const std::string& why);
-  void wait_for_farewell();
+  void wait_for_farewell(std::chrono::steady_clock::time_point last);
   void linger();
 
   boost::asio::ip::tcp::socket socket_;

@@ -1,5 +1,6 @@
 #include "rendezvous/membership/coordinator.h"
 
+#include "rendezvous/base/waiting_room.h"
 #include "rendezvous/membership/admission.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
@@ -18,15 +19,17 @@ namespace {
 using boost::asio::ip::tcp;
 
 constexpr auto kHandshakeTime = std::chrono::seconds(10);
+// Who has not proven in this time who it is gives way when there is no room for another connection.
+constexpr auto kTimeToSpeak = std::chrono::seconds(1);
 
-/// One connection, from its greeting to its end.
+/// One connection, from its greeting until it is closed.
 struct Peer {
   std::shared_ptr<Channel> channel;
   Hello hello;
   std::string nonce;  ///< ours, once it was challenged
   bool is_admitted = false;
-  bool is_member = false;  ///< admitted, and no `ddprun drain`
-  TimePoint came_at{};
+  bool is_member = false;   ///< admitted, and no `ddprun drain`
+  bool is_leaving = false;  ///< it has been refused, and may still read why
 };
 
 }  // namespace
@@ -37,6 +40,8 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
       : options_(options),
         logger_(logger),
         timer_(io),
+        guests_(kHandshakeTime),
+        guests_timer_(io),
         job_(options.spec, options.timing, std::chrono::steady_clock::now()) {}
 
   Result<void> open(boost::asio::io_context& io) {
@@ -46,8 +51,14 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
     auto store = store::StoreServer::open(io, store_options, logger_);
     if (!store) return store.error();
     store_ = std::move(*store);
-    store_->set_peer_handler([weak = weak_from_this()](tcp::socket socket, const std::string& first_bytes) {
-      if (const auto self = weak.lock()) self->greet(std::move(socket), first_bytes);
+    store_->set_peer_handler(std::string(kGreeting),
+                             [weak = weak_from_this()](tcp::socket socket, std::string bytes_after) {
+                               if (const auto self = weak.lock())
+                                 self->greet(std::move(socket), std::move(bytes_after));
+                             });
+    store_->set_make_room([weak = weak_from_this()] {
+      const auto self = weak.lock();
+      return self && self->make_room();
     });
     if (!options_.secret.empty()) {
       store_->set_address_filter([weak = weak_from_this()](const boost::asio::ip::address& address) {
@@ -62,6 +73,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   void close() {
     is_closed_ = true;
     timer_.cancel();
+    guests_timer_.cancel();
     if (store_) store_->close();
     for (auto& [number, peer] : std::exchange(peers_, {})) peer.channel->close();
     members_.clear();
@@ -71,7 +83,10 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   [[nodiscard]] Port port() const { return store_->port(); }
   [[nodiscard]] const Job& job() const { return job_; }
   void end_for_all(const JobEnd& end) { perform(job_.end_for_all(end, now())); }
-  [[nodiscard]] bool is_done() const { return job_.state() == JobState::kEnded && members_.empty(); }
+  [[nodiscard]] bool is_done() const {
+    return job_.state() == JobState::kEnded &&
+           std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer.second.is_member; });
+  }
   void set_log_sink(LogSink sink) { log_sink_ = std::move(sink); }
   void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
 
@@ -83,16 +98,13 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   // ---- connections
   // ----------------------------------------------------------------------------------------------------
 
-  void greet(tcp::socket socket, const std::string& first_bytes) {
+  void greet(tcp::socket socket, std::string bytes_after) {
     if (is_closed_) return;
-    if (first_bytes.substr(0, kGreeting.size()) != kGreeting.substr(0, first_bytes.size())) {
-      logger_.warn("closed a connection that is neither a store client nor an agent");
-      return;
-    }
-    if (first_bytes.size() < kGreeting.size()) return await_greeting(std::move(socket), first_bytes);
     const Number number = ++connections_;
-    auto channel = Channel::make(std::move(socket), first_bytes.substr(kGreeting.size()));
-    peers_.emplace(number, Peer{.channel = channel, .hello = {}, .nonce = {}, .came_at = now()});
+    auto channel = Channel::make(std::move(socket), std::move(bytes_after));
+    peers_.emplace(number, Peer{.channel = channel, .hello = {}, .nonce = {}});
+    guests_.enter(number, now());
+    if (guests_.size() == 1) await_guests();
     channel->start(
         [weak = weak_from_this(), number](const Message& message) {
           if (const auto self = weak.lock()) self->take(number, message);
@@ -102,22 +114,48 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
         });
   }
 
-  void await_greeting(tcp::socket socket, std::string first_bytes) {
-    auto shared = std::make_shared<tcp::socket>(std::move(socket));
-    auto bytes = std::make_shared<std::string>(64, '\0');
-    shared->async_read_some(boost::asio::buffer(*bytes),
-                            [weak = weak_from_this(), shared, bytes, first_bytes](
-                                boost::system::error_code error, std::size_t count) {
-                              const auto self = weak.lock();
-                              if (self && !error)
-                                self->greet(std::move(*shared), first_bytes + bytes->substr(0, count));
-                            });
+  // Whoever is no member, or no longer, is here only for so long, whatever it says.
+  void await_guests() {
+    const std::optional<TimePoint> deadline = guests_.next_deadline();
+    if (!deadline) return;
+    guests_timer_.expires_at(*deadline);
+    guests_timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+      const auto self = weak.lock();
+      if (!error && self && !self->is_closed_) self->dismiss_slow_guests();
+    });
+  }
+
+  void dismiss_slow_guests() {
+    for (const Number number : guests_.take_overdue(now())) {
+      if (peers_.at(number).is_leaving) {
+        close_peer(number);
+      } else {
+        refuse(number, fmt::format("the handshake took longer than {:.0f} s", to_seconds(kHandshakeTime)));
+      }
+    }
+    check_done();
+    if (!is_closed_) await_guests();
+  }
+
+  bool make_room() {
+    const std::optional<Number> oldest = guests_.take_oldest(now(), kTimeToSpeak);
+    if (!oldest) return false;
+    logger_.warn("closed the connection of {}: its handshake is not over, and there is no room for another",
+                 peers_.at(*oldest).channel->remote_address().to_string());
+    close_peer(*oldest);
+    return true;
+  }
+
+  void close_peer(Number number) {
+    peers_.at(number).channel->close();
+    peers_.erase(number);
   }
 
   void take(Number number, const Message& message) {
     const auto found = peers_.find(number);
     if (found == peers_.end()) return;
     Peer& peer = found->second;
+    if (peer.is_leaving) return;
     if (const auto* hello = std::get_if<Hello>(&message);
         hello != nullptr && !peer.is_member && peer.nonce.empty()) {
       return take_hello(number, peer, *hello);
@@ -171,6 +209,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   void admit(Number number, Peer& peer) {
     peer.is_admitted = true;
     peer.is_member = !peer.hello.is_control;
+    if (peer.is_member) guests_.leave(number);
     peer.channel->send(Welcome{options_.timing});
     if (!peer.is_member) return;
     members_[peer.hello.node.id] = number;
@@ -179,37 +218,40 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
 
   void refuse(Number number, const std::string& reason, bool may_return = false) {
     const auto found = peers_.find(number);
-    if (found == peers_.end()) return;
-    logger_.warn("refused {}: {}", found->second.channel->remote_address().to_string(), reason);
-    found->second.channel->send(Refused{reason, may_return});
-    found->second.channel->close_after_sending();
-    forget(found);
+    if (found == peers_.end() || found->second.is_leaving) return;
+    Peer& peer = found->second;
+    logger_.warn("refused {}: {}", peer.channel->remote_address().to_string(), reason);
+    peer.channel->send(Refused{reason, may_return});
+    peer.channel->close_after_sending();
+    peer.is_leaving = true;
+    guests_.enter(number, now());
+    if (guests_.size() == 1) await_guests();
+    if (peer.is_member) members_.erase(peer.hello.node.id);
   }
 
   void gone(Number number, Loss loss, const std::string& why) {
     const auto found = peers_.find(number);
     if (found == peers_.end()) return;
-    const MemberId id = found->second.hello.node.id;
-    const bool was_member = found->second.is_member;
-    if (!found->second.is_admitted && !found->second.nonce.empty()) {
+    const Peer peer = std::move(found->second);
+    guests_.leave(number);
+    peers_.erase(found);
+    if (peer.is_leaving) return check_done();
+    if (!peer.is_admitted && !peer.nonce.empty()) {
       logger_.warn(
           "{} left when it was asked to prove the job secret: it has another one than the coordinator; give "
           "all nodes the same --rdzv-secret-file (or DDPRUN_SECRET)",
-          name_of(found->second.hello.node));
+          name_of(peer.hello.node));
     }
-    if (was_member) logger_.debug("{} is gone: {}", name_of(found->second.hello.node), why);
-    forget(found);
-    if (was_member) perform(job_.lost(id, loss, now()));
-  }
-
-  void forget(std::map<Number, Peer>::iterator peer) {
-    if (peer->second.is_member) members_.erase(peer->second.hello.node.id);
-    peers_.erase(peer);
+    if (!peer.is_member) return;
+    logger_.debug("{} is gone: {}", name_of(peer.hello.node), why);
+    members_.erase(peer.hello.node.id);
+    perform(job_.lost(peer.hello.node.id, loss, now()));
   }
 
   [[nodiscard]] bool is_member_address(const boost::asio::ip::address& address) const {
     return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      return entry.second.is_member && entry.second.channel->remote_address() == address;
+      return entry.second.is_member && !entry.second.is_leaving &&
+             entry.second.channel->remote_address() == address;
     });
   }
 
@@ -246,27 +288,19 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
     timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
       const auto self = weak.lock();
       if (error || !self || self->is_closed_) return;
-      self->drop_the_slow();
       self->perform(self->job_.tick(now()));
       if (!self->is_closed_) self->schedule_tick();
     });
   }
 
-  void drop_the_slow() {
-    std::vector<Number> slow;
-    for (const auto& [number, peer] : peers_) {
-      if (!peer.is_member && now() - peer.came_at > kHandshakeTime) slow.push_back(number);
-    }
-    for (const Number number : slow)
-      refuse(number, fmt::format("the handshake took longer than {:.0f} s", to_seconds(kHandshakeTime)));
-  }
-
   CoordinatorOptions options_;
   Logger& logger_;
   boost::asio::steady_timer timer_;
+  std::map<Number, Peer> peers_;  ///< every connection that was greeted, until it is closed
+  WaitingRoom<Number> guests_;    ///< of peers_, those that are no members, or no longer
+  boost::asio::steady_timer guests_timer_;
   Job job_;
   std::unique_ptr<store::StoreServer> store_;
-  std::map<Number, Peer> peers_;
   std::map<MemberId, Number> members_;
   Number connections_ = 0;
   std::function<void()> on_done_;

@@ -191,8 +191,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   void no_answer() {
     const std::string why = "it does not answer an agent's hello";
     if (replaces_) {
-      node_.id = MemberId();
-      channel_->close();
+      close_channel();
       return try_again(why);
     }
     fail({ErrorCode::kUnavailable,
@@ -240,9 +239,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
     timer_.cancel();
     const bool may_return = refused.may_return || (core_ && core_->has_workers());
     if (is_joined_ && may_return) return disconnected("the coordinator says: " + refused.reason);
-    is_joined_ = false;
-    node_.id = MemberId();
-    channel_->close();
+    close_channel();
     if (refused.may_return) return try_again(refused.reason);
     fail({ErrorCode::kUsage, fmt::format("rendezvous: the coordinator at {} refused this node: {}",
                                          endpoint(), refused.reason)});
@@ -251,7 +248,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   void disconnected(const std::string& why) {
     timer_.cancel();
     if (!is_joined_) return try_again("the connection was lost in the handshake: " + why);
-    leave_channel();
+    close_channel();
     perform(core_->disconnected(fmt::format("lost the coordinator at {}: {}", endpoint(), why), now()));
   }
 
@@ -284,22 +281,25 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   }
   void act(const LeaveJob& leave) {
     pump_lines(std::numeric_limits<std::size_t>::max());
-    leave_channel();
+    if (const auto channel = forget_channel()) channel->close_after_sending();
     end(leave.end);
   }
+  // Whatever waits for a coordinator that was lost is lost, too.
   void act(const ComeBack& back) {
     replaces_ = node_.id;
-    leave_channel();
+    close_channel();
     if (leaving_signal_ != 0) return end_for_signal();
     tell([text = back.reason](Listener& listener) { listener.on_waiting(text); });
     seek(Deadline::after(now(), options_.rejoin_timeout));
   }
 
-  void leave_channel() {
+  std::shared_ptr<Channel> forget_channel() {
     is_joined_ = false;
     node_.id = MemberId();
-    if (channel_) channel_->close_after_sending();
-    channel_.reset();
+    return std::exchange(channel_, nullptr);
+  }
+  void close_channel() {
+    if (const auto channel = forget_channel()) channel->close();
   }
 
   void schedule() {

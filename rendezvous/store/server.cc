@@ -1,5 +1,6 @@
 #include "rendezvous/store/server.h"
 
+#include "rendezvous/base/waiting_room.h"
 #include "rendezvous/store/listener.h"
 #include "rendezvous/store/poller.h"
 #include "rendezvous/store/session.h"
@@ -11,7 +12,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,6 +26,8 @@ constexpr std::size_t kScratchBytes = 64 * 1024;
 constexpr int kAcceptsInARow = 64;
 // When the process is out of descriptors: time for some to be given back.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// A newcomer that has said nothing for so long gives way to the next one.
+constexpr std::chrono::seconds kTimeToSpeak{1};
 // A client that has its reply often asks again at once. Looking for that a little while, with the CPU offered
 // to whoever wants it, is cheaper for both than falling asleep and being woken.
 constexpr std::chrono::microseconds kLinger{50};
@@ -50,6 +52,7 @@ class StoreServer::Impl final : public SessionHost,
         readiness_(io, poller_->fd()),
         options_(options),
         logger_(logger),
+        newcomers_(options.handshake_timeout),
         handshake_timer_(io),
         accept_pause_(io),
         scratch_(kScratchBytes) {
@@ -71,7 +74,11 @@ class StoreServer::Impl final : public SessionHost,
   [[nodiscard]] Port port() const { return listener_.port; }
   [[nodiscard]] std::size_t connection_count() const { return sessions_.size(); }
   void begin_generation() { core_ = std::make_shared<StoreCore>(options_.limits); }
-  void set_peer_handler(PeerHandler handler) { peer_handler_ = std::move(handler); }
+  void set_peer_handler(std::string greeting, PeerHandler handler) {
+    peer_greeting_ = std::move(greeting);
+    peer_handler_ = std::move(handler);
+  }
+  void set_make_room(std::function<bool()> make_room) { make_room_ = std::move(make_room); }
   void set_address_filter(AddressFilter filter) { address_filter_ = std::move(filter); }
 
   void close() {
@@ -92,14 +99,15 @@ class StoreServer::Impl final : public SessionHost,
     return !address_filter_ || address_filter_(address);
   }
 
-  bool take_over(UniqueFd& connection, std::string_view first_bytes) override {
-    if (!peer_handler_) return false;
+  void introduced(Session& session) override { newcomers_.leave(&session); }
+  [[nodiscard]] std::string_view peer_greeting() const override { return peer_greeting_; }
+  bool take_over(UniqueFd& connection, std::string_view bytes_after) override {
     tcp::socket socket(io_);
     boost::system::error_code error;
     socket.assign(listener_.is_ipv6 ? tcp::v6() : tcp::v4(), connection.get(), error);
     if (error) return false;
     (void)connection.release();
-    peer_handler_(std::move(socket), std::string(first_bytes));
+    peer_handler_(std::move(socket), std::string(bytes_after));
     return true;
   }
 
@@ -109,17 +117,13 @@ class StoreServer::Impl final : public SessionHost,
     } else {
       logger_.warn("store: closed the connection of {}: {}", session.peer(), reason);
     }
+    newcomers_.leave(&session);
     const auto found = sessions_.find(&session);
     closed_.push_back(std::move(found->second));
     sessions_.erase(found);
   }
 
  private:
-  struct Newcomer {
-    std::weak_ptr<Session> session;
-    SteadyTime deadline;
-  };
-
   void await_readiness() {
     readiness_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                           [self = shared_from_this()](const boost::system::error_code& error) {
@@ -164,7 +168,7 @@ class StoreServer::Impl final : public SessionHost,
       if (connection) {
         welcome(std::move(connection));
       } else if (is_out_of_resources(errno)) {
-        return pause_accepting(errno);
+        if (const int error = errno; !make_room(error)) return pause_accepting(error);
       } else if (errno == EAGAIN) {
         return;
       }
@@ -181,37 +185,41 @@ class StoreServer::Impl final : public SessionHost,
     });
   }
 
+  // Who has said nothing yet gives way to who comes, the oldest first.
+  bool make_room(int error) {
+    const std::optional<Session*> oldest =
+        newcomers_.take_oldest(std::chrono::steady_clock::now(), kTimeToSpeak);
+    if (!oldest) return make_room_ && make_room_();
+    (*oldest)->close(fmt::format("it has said nothing yet, and there is no room for another connection: {}",
+                                 std::strerror(error)));
+    return true;
+  }
+
   void welcome(UniqueFd connection) {
-    // Not make_shared: newcomers_ may remember a session long after it is gone, and must not keep its memory.
-    std::shared_ptr<Session> session(new Session(*this, std::move(connection), core_, options_.limits));
+    auto session = std::make_shared<Session>(*this, std::move(connection), core_, options_.limits);
     if (!session->start()) return pause_accepting(errno);
-    newcomers_.push_back({session, std::chrono::steady_clock::now() + options_.handshake_timeout});
+    newcomers_.enter(session.get(), std::chrono::steady_clock::now());
     Session* key = session.get();
     sessions_.emplace(key, std::move(session));
     if (newcomers_.size() == 1) await_introductions();
   }
 
-  // All newcomers have the same time-out, so the oldest is the first to be due: one timer serves all.
   void await_introductions() {
-    handshake_timer_.expires_at(newcomers_.front().deadline);
+    const std::optional<TimePoint> deadline = newcomers_.next_deadline();
+    if (!deadline) return;
+    handshake_timer_.expires_at(*deadline);
     handshake_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
       if (!cancelled && self->readiness_.is_open()) self->dismiss_silent_newcomers();
     });
   }
 
   void dismiss_silent_newcomers() {
-    const SteadyTime now = std::chrono::steady_clock::now();
-    while (!newcomers_.empty()) {
-      const std::shared_ptr<Session> session = newcomers_.front().session.lock();
-      const bool is_settled = session == nullptr || session->is_introduced();
-      if (!is_settled && newcomers_.front().deadline > now) break;
-      newcomers_.pop_front();
-      if (is_settled) continue;
+    for (Session* session : newcomers_.take_overdue(std::chrono::steady_clock::now())) {
       session->close(
           fmt::format("it did not introduce itself within {} ms", options_.handshake_timeout.count()));
     }
     forget_closed();
-    if (!newcomers_.empty()) await_introductions();
+    await_introductions();
   }
 
   boost::asio::io_context& io_;
@@ -220,13 +228,15 @@ class StoreServer::Impl final : public SessionHost,
   boost::asio::posix::stream_descriptor readiness_;
   StoreServerOptions options_;
   Logger& logger_;
+  std::string peer_greeting_;
   PeerHandler peer_handler_;
+  std::function<bool()> make_room_;
   AddressFilter address_filter_;
   std::shared_ptr<StoreCore> core_;
   std::unordered_map<Session*, std::shared_ptr<Session>> sessions_;
   std::vector<std::shared_ptr<Session>> closed_;  ///< events at hand may still refer to them
   std::vector<Session*> unsettled_;
-  std::deque<Newcomer> newcomers_;
+  WaitingRoom<Session*> newcomers_;  ///< of sessions_
   boost::asio::steady_timer handshake_timer_;
   boost::asio::steady_timer accept_pause_;
   std::vector<char> scratch_;
@@ -251,7 +261,12 @@ StoreServer::~StoreServer() { close(); }
 
 Port StoreServer::port() const { return impl_->port(); }
 void StoreServer::begin_generation() { impl_->begin_generation(); }
-void StoreServer::set_peer_handler(PeerHandler handler) { impl_->set_peer_handler(std::move(handler)); }
+void StoreServer::set_peer_handler(std::string greeting, PeerHandler handler) {
+  impl_->set_peer_handler(std::move(greeting), std::move(handler));
+}
+void StoreServer::set_make_room(std::function<bool()> make_room) {
+  impl_->set_make_room(std::move(make_room));
+}
 void StoreServer::set_address_filter(AddressFilter filter) { impl_->set_address_filter(std::move(filter)); }
 std::size_t StoreServer::connection_count() const { return impl_->connection_count(); }
 void StoreServer::close() { impl_->close(); }

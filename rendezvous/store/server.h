@@ -25,7 +25,8 @@ struct StoreServerOptions {
   /// A bound (or listening) TCP socket inherited from the parent process; the server owns it from then on,
   /// and `host` and `port` are ignored.
   std::optional<int> inherited_fd;
-  /// A connection that has not introduced itself after this long is closed.
+  /// A connection that has not introduced itself after this long is closed; sooner, the oldest first, when
+  /// there is no descriptor for the next one.
   std::chrono::milliseconds handshake_timeout{30000};
   Limits limits;
 };
@@ -59,10 +60,15 @@ class StoreServer {
   /// a key space is freed with its last connection.
   void begin_generation();
 
-  /// A connection whose first byte is not a store client's is handed over with the bytes already read.
-  /// Without a handler (the default) it is closed as garbage.
-  using PeerHandler = std::function<void(boost::asio::ip::tcp::socket, std::string first_bytes)>;
-  void set_peer_handler(PeerHandler handler);
+  /// A connection that begins with `greeting`, whose first byte is not a store client's, is handed over once
+  /// that is whole, with the bytes that came after it. Until then it is the server's, and has
+  /// `handshake_timeout` like every other. What begins otherwise is closed as garbage.
+  using PeerHandler = std::function<void(boost::asio::ip::tcp::socket, std::string bytes_after)>;
+  void set_peer_handler(std::string greeting, PeerHandler handler);
+
+  /// Called when the process has no descriptor for another connection and no newcomer is left that could give
+  /// way to it: closes one if it can, and says whether it has.
+  void set_make_room(std::function<bool()> make_room);
 
   /// Decides which store clients are let in, by their address; without one (the default) all are.
   using AddressFilter = std::function<bool(const boost::asio::ip::address&)>;

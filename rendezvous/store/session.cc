@@ -95,8 +95,10 @@ void Session::read() {
 }
 
 void Session::take(std::string_view bytes) {
-  if (!is_introduced_ && unserved_.empty() && !introduce(bytes)) return;
-  if (unserved_.empty()) {
+  if (!is_store_client_) {
+    unserved_.append(bytes);
+    if (introduce()) serve_held_back();
+  } else if (unserved_.empty()) {
     const std::size_t served = serve(bytes);
     if (!is_closed_ && served < bytes.size()) unserved_.assign(bytes.substr(served));
   } else {
@@ -137,26 +139,33 @@ std::size_t Session::serve(std::string_view bytes) {
       close(done.error().message());
       break;
     }
-    is_introduced_ = true;
+    if (!std::exchange(is_introduced_, true)) host_.introduced(*this);
     served += parser_.request_size();
     parser_.next();
   }
   return served;
 }
 
-// The first byte tells a store client, which begins with VALIDATE, from everybody else.
-bool Session::introduce(std::string_view bytes) {
-  if (bytes.front() == static_cast<char>(Opcode::kValidate)) {
-    if (host_.admits(peer_.address())) return true;
-    close("its address belongs to no member of the job");
-    return false;
-  }
-  host_.poller().remove(connection_.get(), *this);
-  if (host_.take_over(connection_, bytes)) {
-    close("");
-  } else {
+// The first byte tells a store client, which begins with VALIDATE, from everybody else. False: it is none, or
+// the connection is closed.
+bool Session::introduce() {
+  if (unserved_.front() != static_cast<char>(Opcode::kValidate)) return meet_peer();
+  is_store_client_ = host_.admits(peer_.address());
+  if (!is_store_client_) close("its address belongs to no member of the job");
+  return is_store_client_;
+}
+
+// Until the greeting is whole the connection stays here, where its time is counted.
+bool Session::meet_peer() {
+  const std::string_view greeting = host_.peer_greeting();
+  const std::string_view begun = std::string_view(unserved_).substr(0, greeting.size());
+  if (begun != greeting.substr(0, begun.size()) || greeting.empty()) {
     close(fmt::format("it began with byte {:#04x}, a TCPStore client begins with 0x00",
-                      static_cast<unsigned char>(bytes.front())));
+                      static_cast<unsigned char>(unserved_.front())));
+  } else if (begun.size() == greeting.size()) {
+    host_.poller().remove(connection_.get(), *this);
+    const bool is_taken = host_.take_over(connection_, std::string_view(unserved_).substr(greeting.size()));
+    close(is_taken ? "" : "the kernel has no memory for it");
   }
   return false;
 }

@@ -28,8 +28,13 @@ class SessionHost {
   virtual void settle_later(Session& session) = 0;
   /// True if a store client from this address may come in.
   virtual bool admits(const boost::asio::ip::address& address) = 0;
-  /// Takes over a connection that does not speak the store's protocol; false if nobody wants it.
-  virtual bool take_over(UniqueFd& connection, std::string_view first_bytes) = 0;
+  /// The session has turned out to be a store client's.
+  virtual void introduced(Session& session) = 0;
+  /// What connections of the other protocol on this port begin with; empty: there is none.
+  [[nodiscard]] virtual std::string_view peer_greeting() const = 0;
+  /// Takes over a connection that began with `peer_greeting()`, and what came after that; false if the kernel
+  /// refuses.
+  virtual bool take_over(UniqueFd& connection, std::string_view bytes_after) = 0;
   /// The session is closed and may be destroyed once the events at hand have been handled. `reason` is empty
   /// when the client left in order.
   virtual void closed(Session& session, std::string_view reason) = 0;
@@ -61,7 +66,6 @@ class Session final : public StoreClient, public Poller::Handler {
   /// Ends the connection. `reason` is for the log, empty when there is nothing to say.
   void close(std::string_view reason);
 
-  [[nodiscard]] bool is_introduced() const { return is_introduced_; }
   /// "127.0.0.1:40312"
   [[nodiscard]] std::string peer() const;
 
@@ -73,7 +77,8 @@ class Session final : public StoreClient, public Poller::Handler {
   void take(std::string_view bytes);
   std::size_t serve(std::string_view bytes);
   void serve_held_back();
-  bool introduce(std::string_view bytes);
+  bool introduce();
+  bool meet_peer();
   void write();
   void want_settling();
   void watch();
@@ -87,11 +92,12 @@ class Session final : public StoreClient, public Poller::Handler {
   boost::asio::ip::tcp::endpoint peer_;
   std::string unserved_;  ///< bytes read and not yet served; begins with a request
   std::string output_;
-  std::size_t sent_ = 0;        ///< bytes of output_ that are gone already
-  std::uint32_t interest_ = 0;  ///< what the poller watches for
-  bool is_introduced_ = false;
-  bool is_held_back_ = false;  ///< unserved_ may hold whole requests
-  bool is_blocked_ = false;    ///< the kernel takes no more output now
+  std::size_t sent_ = 0;          ///< bytes of output_ that are gone already
+  std::uint32_t interest_ = 0;    ///< what the poller watches for
+  bool is_store_client_ = false;  ///< it began like one
+  bool is_introduced_ = false;    ///< its first request was served
+  bool is_held_back_ = false;     ///< unserved_ may hold whole requests
+  bool is_blocked_ = false;       ///< the kernel takes no more output now
   bool wants_settling_ = false;
   bool is_closed_ = false;
 };

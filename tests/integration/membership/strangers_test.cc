@@ -45,12 +45,34 @@ struct Secrets {
   std::string path;
 };
 
-std::unique_ptr<Launched> start_coordinator(const std::string& port, const Secrets& secret) {
-  auto coordinator = std::make_unique<Launched>(
-      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "2", "--rdzv-id", "job",
-                      "--rdzv-secret-file", secret.path}));
+std::unique_ptr<Launched> start_coordinator(const std::string& port, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "2",
+                                     "--rdzv-id",   "job"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  auto coordinator = std::make_unique<Launched>(ddprun_command(arguments));
   CHECK(coordinator->read_line() == port);
   return coordinator;
+}
+std::unique_ptr<Launched> start_coordinator(const std::string& port, const Secrets& secret) {
+  return start_coordinator(port, {"--rdzv-secret-file", secret.path});
+}
+
+/// Connections that never say more than a part of what they should; all of it has been taken.
+std::vector<Wire> half_introduced(const std::string& port, bool has_secret) {
+  const std::string hello = std::string(kGreeting) + encode(hello_of("a", has_secret));
+  std::vector<Wire> strangers;
+  for (const std::size_t bytes : {0UL, 1UL, 2UL, 3UL, 4UL, 7UL, 8UL, hello.size() / 2}) {
+    strangers.emplace_back(port);
+    if (bytes > 0) strangers.back().send(hello.substr(0, bytes));
+  }
+  strangers.emplace_back(port);
+  strangers.back().send(store_greeting().substr(0, 3));
+  Hello refused = hello_of("b", has_secret);
+  refused.run_id = "other";
+  strangers.emplace_back(port);  // does not close its end
+  strangers.back().send(std::string(kGreeting) + encode(refused));
+  CHECK(std::holds_alternative<Refused>(strangers.back().receive_message()));
+  return strangers;
 }
 
 }  // namespace
@@ -67,6 +89,47 @@ TEST_CASE("nodes with one secret meet, from a file or the environment, and their
   CHECK(second->wait() == 0);
   CHECK(first->out() == "secret: .\nsecret: .\n");
   CHECK(second->out() == "secret: .\nsecret: .\n");
+}
+
+TEST_CASE(
+    "strangers that stop in the middle of a word do not keep a coordinator, told to stop, from its end") {
+  const bool has_secret = GENERATE(false, true);
+  const Secrets secret("swordfish");
+  const std::string port = free_port();
+  const auto coordinator = has_secret ? start_coordinator(port, secret) : start_coordinator(port, {});
+  const std::vector<Wire> strangers = half_introduced(port, has_secret);
+  coordinator->signal(SIGTERM);
+  CHECK(coordinator->wait(5s) == 143);
+  for (const Wire& stranger : strangers) CHECK(stranger.receive(1).empty());
+}
+
+TEST_CASE("strangers that stop in the middle of a word do not keep node 0, told to stop, from its end") {
+  const bool has_secret = GENERATE(false, true);
+  const Secrets secret("swordfish");
+  Cluster cluster{.nnodes = "2", .script = "exit 0"};
+  if (has_secret) cluster.flags = {"--rdzv-secret-file", secret.path};
+  const auto node = cluster.start_static(0);
+  wait_until_served(cluster.port);
+  const std::vector<Wire> strangers = half_introduced(cluster.port, has_secret);
+  node->signal(SIGTERM);
+  CHECK(node->wait(5s) == 75);
+}
+
+TEST_CASE("strangers that stop in the middle of a word do not hold up the end of a job") {
+  const bool has_secret = GENERATE(false, true);
+  const bool has_coordinator = GENERATE(false, true);
+  const Secrets secret("swordfish");
+  Cluster cluster{.nnodes = "2", .script = "exit 0"};
+  if (has_secret) cluster.flags = {"--rdzv-secret-file", secret.path};
+  std::vector<std::unique_ptr<Launched>> all;
+  if (has_coordinator) all.push_back(start_coordinator(cluster.port, cluster.flags));
+  cluster.run_id = "job";
+  if (has_coordinator) cluster.flags.insert(cluster.flags.end(), {"--rdzv-conf", "is_host=0"});
+  all.push_back(cluster.start_dynamic("a"));
+  wait_until_served(cluster.port);
+  const std::vector<Wire> strangers = half_introduced(cluster.port, has_secret);
+  all.push_back(cluster.start_dynamic("b"));
+  for (const auto& each : all) CHECK(each->wait(8s) == 0);
 }
 
 TEST_CASE("another secret: both sides say so within three seconds") {

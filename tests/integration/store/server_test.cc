@@ -262,21 +262,51 @@ TEST_CASE("a generation begins with no keys, and the one before keeps its own") 
   CHECK(old_client.receive(11) == str("old"));
 }
 
-TEST_CASE("a peer of another protocol is handed over with its first bytes") {
+TEST_CASE("a peer of another protocol is handed over when its greeting is whole, with what came after it") {
   RunningStore store;
-  std::promise<std::string> first_bytes;
+  std::promise<std::string> after;
   store.call([&] {
-    store.server().set_peer_handler([&](boost::asio::ip::tcp::socket socket, std::string bytes) {
+    store.server().set_peer_handler("DDPR", [&](boost::asio::ip::tcp::socket socket, std::string bytes) {
       boost::system::error_code ignored;
       socket.write_some(boost::asio::buffer("hello agent", 11), ignored);
-      first_bytes.set_value(std::move(bytes));
+      after.set_value(std::move(bytes));
     });
   });
   RawStoreClient agent(store.port());
-  agent.send("DDPRUN hello");
-  CHECK(first_bytes.get_future().get() == "DDPRUN hello");
+  for (const std::string_view piece : {"D", "D", "PRUN hello"}) {
+    REQUIRE(agent.send(piece));
+    std::this_thread::yield();
+  }
+  CHECK(after.get_future().get() == "UN hello");
   CHECK(agent.receive(11) == "hello agent");
   CHECK(agent.is_closed_by_server());
+}
+
+TEST_CASE("part of a greeting is closed after the deadline, and what goes on otherwise at once") {
+  LoggedStore world({.handshake_timeout = std::chrono::milliseconds(200)});
+  world.store.call([&] {
+    world.store.server().set_peer_handler("DDPR", [](boost::asio::ip::tcp::socket, std::string) {});
+  });
+  RawStoreClient part(world.store.port());
+  part.send("DDP");
+  RawStoreClient other(world.store.port());
+  other.send("DDoS");
+  CHECK(other.is_closed_by_server());
+  CHECK_THAT(world.logged(), Catch::Matchers::Contains("it began with byte 0x44"));
+  CHECK(part.is_closed_by_server());
+  CHECK_THAT(world.logged(), Catch::Matchers::Contains("it did not introduce itself within 200 ms"));
+  CHECK(world.bystander_is_well());
+}
+
+TEST_CASE("part of a greeting does not outlive the server") {
+  auto store = std::make_unique<RunningStore>();
+  store->call(
+      [&] { store->server().set_peer_handler("DDPR", [](boost::asio::ip::tcp::socket, std::string) {}); });
+  RawStoreClient stranger(store->port());
+  stranger.send("D");
+  store->call([&] { store->server().close(); });
+  CHECK(stranger.is_closed_by_server());
+  store.reset();  // returns only if nothing is pending
 }
 
 TEST_CASE("a store client from an address that is not let in is closed") {
