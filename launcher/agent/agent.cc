@@ -12,12 +12,13 @@
 #include "launcher/process/own_descriptors.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/signals.h"
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -62,8 +63,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
         output_(io_, output_options(plan)),
         logger_(make_console_logger(output_, deps.logger.level())),
         supervisor_(supervisor_options(plan)),
-        timers_{boost::asio::steady_timer(io_), boost::asio::steady_timer(io_),
-                boost::asio::steady_timer(io_), boost::asio::steady_timer(io_)},
+        timers_{Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_)},
         console_wait_(io_, output_) {}
 
   Result<JobOutcome> run();
@@ -136,7 +136,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   std::unique_ptr<OrphanWatch> orphans_;
   std::unique_ptr<RoundSource> rounds_;
   std::optional<WorkerGroup> workers_;
-  std::array<boost::asio::steady_timer, 4> timers_;
+  std::array<Alarm, 4> timers_;
   ConsoleWait console_wait_;
   std::deque<Event> events_;
   bool is_handling_ = false;
@@ -144,6 +144,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   RoundInfo round_;
   GenerationOutcome generation_;
   JobOutcome outcome_;
+  Gate gate_;
 };
 
 Result<JobOutcome> Agent::run() {
@@ -278,11 +279,7 @@ void Agent::start_generation() {
 }
 
 void Agent::set_deadline(DeadlineKind kind, TimePoint at) {
-  boost::asio::steady_timer& timer = timers_[static_cast<std::size_t>(kind)];
-  timer.expires_at(at);
-  timer.async_wait([this, kind](boost::system::error_code error) {
-    if (!error) raise({.kind = expiry_event(kind)});
-  });
+  timers_[static_cast<std::size_t>(kind)].set_at(at, [this, kind] { raise({.kind = expiry_event(kind)}); });
 }
 
 void Agent::name_stuck(const Action& action) {
@@ -295,7 +292,7 @@ void Agent::name_stuck(const Action& action) {
 void Agent::on_signal(const ReceivedSignal& signal) {
   if (signal.number == SIGCHLD) {
     // Exits of workers that are known already come first: their order tells cause from consequence.
-    boost::asio::post(io_, [this] { orphans_->reap(); });
+    boost::asio::post(io_, gate_.pass([this] { orphans_->reap(); }));
     return;
   }
   if (signal.number == SIGWINCH) return output_.resize();
@@ -374,7 +371,7 @@ void Agent::finish(int exit_code) {
   outcome_.error = supervisor_.error();
   const std::string& refusal = supervisor_.decision().why;
   outcome_.why = refusal.empty() ? supervisor_.why() : refusal;
-  for (boost::asio::steady_timer& timer : timers_) timer.cancel();
+  for (Alarm& timer : timers_) timer.close();
   // Lines of other nodes may come until these have left.
   rounds_->close([this] {
     output_.finish_remote();
@@ -384,7 +381,9 @@ void Agent::finish(int exit_code) {
 
 // Nothing is pending on the loop after this, so that it returns.
 void Agent::close_all() {
+  gate_.close();
   signals_->close();
+  orphans_->close();
   output_.close();
   workers_->clear();
 }

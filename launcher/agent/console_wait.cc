@@ -21,9 +21,7 @@ void ConsoleWait::start(std::function<void()> on_done) {
 
 void ConsoleWait::look_again() {
   taken_ = output_.taken_bytes();
-  timer_.expires_after(kPatience);
-  timer_.async_wait([this](boost::system::error_code error) {
-    if (error) return;
+  timer_.set_after(kPatience, [this] {
     if (output_.taken_bytes() == taken_) return end();
     look_again();
   });

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "launcher/process/output.h"
+#include "rendezvous/base/alarm.h"
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +26,7 @@ class ConsoleWait {
   void look_again();
 
   JobOutput& output_;
-  boost::asio::steady_timer timer_;
+  Alarm timer_;
   std::uint64_t taken_ = 0;
   std::function<void()> on_done_;
 };

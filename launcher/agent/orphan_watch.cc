@@ -47,7 +47,7 @@ void OrphanWatch::worker_ended(pid_t pid) {
   marks_.sessions.erase(pid);
   guards_->tell({.kind = GuardMessage::Kind::kSessionEnded, .pid = pid});
   // Posted: the exit comes first.
-  if (reap_again_) boost::asio::post(io_, [this] { reap(); });
+  if (reap_again_) boost::asio::post(io_, gate_.pass([this] { reap(); }));
 }
 
 void OrphanWatch::reap() {
@@ -88,8 +88,9 @@ void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) 
   if (cgroup_ && mode == SweepMode::kKillAtOnce && !has_cleaner(cgroup_->path()))
     kill_cgroup(cgroup_->path());
   leftovers_.start(mode, std::move(spared), [this, done = std::move(on_done)](Leftovers leftovers) mutable {
-    boost::asio::post(
-        io_, [done = std::move(done), found = std::move(leftovers)]() mutable { done(std::move(found)); });
+    boost::asio::post(io_, gate_.pass([done = std::move(done), found = std::move(leftovers)]() mutable {
+      done(std::move(found));
+    }));
   });
 }
 

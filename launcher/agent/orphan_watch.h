@@ -6,6 +6,7 @@
 #include "launcher/process/leftovers.h"
 #include "launcher/process/output.h"
 #include "launcher/process/spawn.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 
@@ -47,6 +48,8 @@ class OrphanWatch {
   /// Ends what the workers left behind; those that have not ended themselves are spared, given up as stuck.
   /// `on_done` is never called from within.
   void sweep(SweepMode mode, std::function<void(Leftovers)> on_done);
+  /// Nothing runs any more.
+  void close() { gate_.close(); }
 
  private:
   OrphanWatch(boost::asio::io_context& io, JobOutput& output, Logger& logger)
@@ -62,6 +65,7 @@ class OrphanWatch {
   std::optional<GuardPair> guards_;
   LeftoverSweep leftovers_;
   bool reap_again_ = false;
+  Gate gate_;
 };
 
 }  // namespace ddprun::launcher

@@ -18,6 +18,7 @@ constexpr int kSpawnsPerTurn = 16;
 
 void WorkerGroup::start(const RoundInfo& round, std::vector<WorkerSpec> specs) {
   round_ = round;
+  gate_.turn_away();
   workers_.clear();
   workers_.reserve(specs.size());
   for (WorkerSpec& spec : specs) {
@@ -37,7 +38,7 @@ void WorkerGroup::spawn_some() {
     if (!parts_.listener.goes_on_spawning() || next_to_spawn_ == workers_.size()) return;
     if (!spawn_one(*workers_[next_to_spawn_++])) return;
   }
-  boost::asio::post(parts_.io, [this] { spawn_some(); });
+  boost::asio::post(parts_.io, gate_.pass([this] { spawn_some(); }));
 }
 
 bool WorkerGroup::spawn_one(Worker& worker) {
@@ -51,7 +52,7 @@ bool WorkerGroup::spawn_one(Worker& worker) {
   worker.outcome.stderr_path = worker.streams->stderr_path();
   parts_.orphans.worker_started(process->pid);
   worker.child = std::make_unique<ChildProcess>(parts_.io, std::move(*process));
-  worker.child->async_wait([this, &worker](ExitStatus status) { on_exit(worker, status); });
+  worker.child->watch([this, &worker](ExitStatus status) { on_exit(worker, status); });
   parts_.observer.worker_spawned(round_, worker.outcome);
   parts_.listener.worker_spawned(worker.spec.local_rank, worker.outcome.pid);
   return true;

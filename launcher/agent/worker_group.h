@@ -7,6 +7,7 @@
 #include "launcher/plan.h"
 #include "launcher/process/child.h"
 #include "launcher/process/output.h"
+#include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>
 #include <sys/resource.h>
@@ -66,7 +67,10 @@ class WorkerGroup {
   std::vector<WorkerOutcome> close(const std::vector<SupervisedWorker>& seen);
   /// Removes the workers' directories that nobody wrote into.
   void remove_empty_directories();
-  void clear() { workers_.clear(); }
+  void clear() {
+    gate_.turn_away();
+    workers_.clear();
+  }
 
  private:
   struct Worker {
@@ -86,6 +90,7 @@ class WorkerGroup {
   RoundInfo round_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by local rank
   std::size_t next_to_spawn_ = 0;
+  Gate gate_;
 };
 
 }  // namespace ddprun::launcher

@@ -17,18 +17,17 @@ ChildProcess::~ChildProcess() {
   if (is_running()) ::killpg(pid_, SIGKILL);
 }
 
-void ChildProcess::async_wait(std::function<void(ExitStatus)> on_exit) {
+void ChildProcess::watch(std::function<void(ExitStatus)> on_exit) {
   on_exit_ = std::move(on_exit);
   wait_readable();
 }
 
 void ChildProcess::wait_readable() {
   pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                    [this](boost::system::error_code error) {
-                      if (error == boost::asio::error::operation_aborted) return;  // `this` is gone
+                    gate_.pass([this](boost::system::error_code) {
                       check_exit();
                       if (is_running()) wait_readable();
-                    });
+                    }));
 }
 
 void ChildProcess::check_exit() {

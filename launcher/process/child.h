@@ -2,6 +2,7 @@
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/spawn.h"
+#include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -29,8 +30,8 @@ class ChildProcess {
 
   /// Calls `on_exit` once, from the io_context, when the child has ended and been reaped. Dropped with the
   /// object.
-  void async_wait(std::function<void(ExitStatus)> on_exit);
-  /// Reaps the child if it has ended and calls what `async_wait` was given, at once instead of from the
+  void watch(std::function<void(ExitStatus)> on_exit);
+  /// Reaps the child if it has ended and calls what `watch` was given, at once instead of from the
   /// io_context.
   void check_exit();
 
@@ -47,6 +48,7 @@ class ChildProcess {
   boost::asio::posix::stream_descriptor pidfd_;
   std::optional<ExitStatus> status_;
   std::function<void(ExitStatus)> on_exit_;
+  Gate gate_;
 };
 
 }  // namespace ddprun::launcher

@@ -51,6 +51,7 @@ Console::Console(boost::asio::io_context& io, int fd, std::vector<std::string> s
 Console::~Console() = default;
 
 void Console::close() {
+  gate_.close();
   boost::system::error_code ignored;
   descriptor_.close(ignored);
   is_broken_ = true;
@@ -121,11 +122,11 @@ void Console::wait_writable() {
   if (is_waiting_ || !descriptor_.is_open()) return;
   is_waiting_ = true;
   descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
-                         [this](boost::system::error_code error) {
+                         gate_.pass([this](boost::system::error_code error) {
                            if (error) return;
                            is_waiting_ = false;
                            feed();
-                         });
+                         }));
 }
 
 void Console::feed() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/process/spool.h"
+#include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -80,6 +81,7 @@ class Console {
   std::uint64_t dropped_ = 0;
   std::uint64_t taken_ = 0;
   std::function<void()> on_empty_;
+  Gate gate_;
 };
 
 }  // namespace ddprun::launcher

@@ -77,10 +77,7 @@ void LeftoverSweep::look() {
 }
 
 void LeftoverSweep::arm(TimePoint at) {
-  timer_.expires_at(at);
-  timer_.async_wait([this](boost::system::error_code error) {
-    if (!error && is_running()) look();
-  });
+  timer_.set_at(at, [this] { look(); });
 }
 
 void LeftoverSweep::finish() {

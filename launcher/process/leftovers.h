@@ -1,9 +1,9 @@
 #pragma once
 
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/base/clock.h"
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <sys/types.h>
 
 #include <functional>
@@ -46,7 +46,7 @@ class LeftoverSweep {
   void arm(TimePoint at);
   [[nodiscard]] std::vector<pid_t> living() const;
 
-  boost::asio::steady_timer timer_;
+  Alarm timer_;
   SweepMode mode_ = SweepMode::kKillAtOnce;
   std::set<pid_t> spared_;
   std::set<pid_t> signalled_;

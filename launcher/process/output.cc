@@ -45,7 +45,7 @@ class JobOutput::StdinRelay {
  private:
   void wait_readable() {
     keyboard_.async_wait(
-        boost::asio::posix::stream_descriptor::wait_read, [this](boost::system::error_code error) {
+        boost::asio::posix::stream_descriptor::wait_read, gate_.pass([this](boost::system::error_code error) {
           if (error) return;
           std::array<char, 1024> typed;
           const ssize_t count = ::read(keyboard_.native_handle(), typed.data(), typed.size());
@@ -54,12 +54,13 @@ class JobOutput::StdinRelay {
           [[maybe_unused]] const ssize_t passed =
               ::write(pty_.get(), typed.data(), static_cast<std::size_t>(count));
           wait_readable();
-        });
+        }));
   }
 
   RawTerminal raw_;
   boost::asio::posix::stream_descriptor keyboard_;
   UniqueFd pty_;
+  Gate gate_;
 };
 
 void WorkerStreams::spawned() {
@@ -229,12 +230,8 @@ void JobOutput::note_held(StreamPump* pump) {
 }
 
 void JobOutput::arm_flush_timer() {
-  if (flush_is_armed_) return;
-  flush_is_armed_ = true;
-  flush_timer_.expires_after(kPromptDelay);
-  flush_timer_.async_wait([this](boost::system::error_code error) {
-    if (error) return;
-    flush_is_armed_ = false;
+  if (flush_timer_.is_set()) return;
+  flush_timer_.set_after(kPromptDelay, [this] {
     for (StreamPump* pump : std::exchange(held_, {})) pump->flush_line();
   });
 }
@@ -266,10 +263,8 @@ void JobOutput::arm_fold_timer() {
     const std::optional<TimePoint> at = channel.folder->next_deadline();
     if (at && (!next || *at < *next)) next = at;
   }
-  if (!next || fold_timer_.expiry() == *next) return;
-  fold_timer_.expires_at(*next);
-  fold_timer_.async_wait([this](boost::system::error_code error) {
-    if (error) return;
+  if (!next || (fold_timer_.is_set() && fold_timer_.time() == *next)) return;
+  fold_timer_.set_at(*next, [this] {
     const TimePoint now = std::chrono::steady_clock::now();
     for (Channel& channel : channels_) show_folded(channel, channel.folder->take_ready(now));
     arm_fold_timer();
@@ -279,7 +274,6 @@ void JobOutput::arm_fold_timer() {
 void JobOutput::end_generation() {
   flush_timer_.cancel();
   fold_timer_.cancel();
-  flush_is_armed_ = false;
   held_.clear();
   terminals_.clear();
   stdin_relay_.reset();
@@ -318,6 +312,8 @@ void JobOutput::set_on_empty(const std::function<void()>& on_empty) {
 }
 
 void JobOutput::close() {
+  flush_timer_.close();
+  fold_timer_.close();
   stdin_relay_.reset();
   stdout_.close();
   if (stderr_) stderr_->close();

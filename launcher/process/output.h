@@ -6,10 +6,11 @@
 #include "launcher/process/pty.h"
 #include "launcher/process/remote_lines.h"
 #include "launcher/process/stream_pump.h"
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/result.h"
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <array>
 #include <functional>
@@ -143,9 +144,8 @@ class JobOutput {
   UniqueFd dev_null_;
   int shown_workers_ = 0;
   std::vector<StreamPump*> held_;
-  boost::asio::steady_timer flush_timer_;
-  bool flush_is_armed_ = false;
-  boost::asio::steady_timer fold_timer_;
+  Alarm flush_timer_;
+  Alarm fold_timer_;
   std::vector<StreamPump*> terminals_;
   std::unique_ptr<StdinRelay> stdin_relay_;
 };

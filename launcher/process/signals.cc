@@ -59,22 +59,23 @@ void SignalSource::start(std::function<void(const ReceivedSignal&)> on_signal) {
 }
 
 void SignalSource::close() {
+  gate_.close();
   boost::system::error_code ignored;
   descriptor_.close(ignored);
 }
 
 void SignalSource::wait_readable() {
   descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                         [this](boost::system::error_code error) {
+                         gate_.pass([this](boost::system::error_code error) {
                            if (error) return;
                            read_all();
-                           if (descriptor_.is_open()) wait_readable();
-                         });
+                           if (gate_.is_open()) wait_readable();
+                         }));
 }
 
 void SignalSource::read_all() {
   signalfd_siginfo info{};
-  while (descriptor_.is_open() && ::read(descriptor_.native_handle(), &info, sizeof info) == sizeof info) {
+  while (gate_.is_open() && ::read(descriptor_.native_handle(), &info, sizeof info) == sizeof info) {
     const bool from_kernel = info.ssi_code > 0;
     on_signal_({.number = static_cast<int>(info.ssi_signo),
                 .sender = from_kernel ? 0 : static_cast<pid_t>(info.ssi_pid),

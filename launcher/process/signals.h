@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/result.h"
 
 #include <boost/asio/io_context.hpp>
@@ -46,6 +47,7 @@ class SignalSource {
   sigset_t signals_{};
   sigset_t previous_mask_{};
   std::vector<std::pair<int, struct sigaction>> previous_actions_;
+  Gate gate_;
 };
 
 }  // namespace ddprun::launcher

@@ -48,7 +48,7 @@ void StreamPump::start() { wait_readable(); }
 
 void StreamPump::wait_readable() {
   source_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                     [this](boost::system::error_code error) {
+                     gate_.pass([this](boost::system::error_code error) {
                        if (error) return;
                        for (int turn = 0; turn < kReadsPerTurn; ++turn) {
                          const Read result = read_once();
@@ -56,7 +56,7 @@ void StreamPump::wait_readable() {
                          if (result == Read::kNothingNow) break;
                        }
                        wait_readable();
-                     });
+                     }));
 }
 
 StreamPump::Read StreamPump::read_once() {
@@ -114,6 +114,7 @@ void StreamPump::finish() {
 }
 
 void StreamPump::close() {
+  gate_.close();
   boost::system::error_code ignored;
   source_.close(ignored);
 }

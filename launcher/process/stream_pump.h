@@ -4,6 +4,7 @@
 #include "launcher/process/line_cutter.h"
 #include "launcher/process/log_file.h"
 #include "launcher/process/tail_buffer.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <boost/asio/io_context.hpp>
@@ -72,6 +73,7 @@ class StreamPump {
   std::span<char> scratch_;
   LineCutter cutter_;
   std::function<void()> on_held_;
+  Gate gate_;
 };
 
 }  // namespace ddprun::launcher

@@ -46,29 +46,29 @@ Channel::Channel(boost::asio::ip::tcp::socket socket, std::string received)
 void Channel::start(OnMessage on_message, OnClosed on_closed) {
   on_message_ = std::move(on_message);
   on_closed_ = std::move(on_closed);
-  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  boost::asio::post(socket_.get_executor(), gate_.pass([self = shared_from_this()] {
     if (self->take_frames()) self->read_some();
-  });
+  }));
 }
 
 void Channel::read_some() {
   chunk_.resize(kReadBytes);
-  socket_.async_read_some(boost::asio::buffer(chunk_),
-                          [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
-                            if (self->is_closed_) return;
-                            if (error == boost::asio::error::eof) {
-                              return self->end(Loss::kClosed, "the other side closed the connection");
-                            }
-                            if (error) return self->end(loss_of(error), error.message());
-                            if (self->closes_after_sending_) return self->read_some();
-                            self->received_.append(self->chunk_, 0, bytes);
-                            if (self->take_frames()) self->read_some();
-                          });
+  socket_.async_read_some(
+      boost::asio::buffer(chunk_),
+      gate_.pass([self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
+        if (error == boost::asio::error::eof) {
+          return self->end(Loss::kClosed, "the other side closed the connection");
+        }
+        if (error) return self->end(loss_of(error), error.message());
+        if (self->closes_after_sending_) return self->read_some();
+        self->received_.append(self->chunk_, 0, bytes);
+        if (self->take_frames()) self->read_some();
+      }));
 }
 
 // False when the channel was closed meanwhile.
 bool Channel::take_frames() {
-  while (!is_closed_ && !closes_after_sending_ && received_.size() >= kFrameHeaderBytes) {
+  while (gate_.is_open() && !closes_after_sending_ && received_.size() >= kFrameHeaderBytes) {
     unsigned char header[kFrameHeaderBytes];
     std::copy_n(received_.begin(), kFrameHeaderBytes, header);
     const Result<std::size_t> length = parse_frame_length(header);
@@ -79,39 +79,39 @@ bool Channel::take_frames() {
     if (!message) return end(Loss::kReset, "the other side sent " + message.error().message()), false;
     on_message_(std::move(*message));
   }
-  return !is_closed_;
+  return gate_.is_open();
 }
 
 void Channel::send_bytes(std::string bytes) {
-  if (is_closed_ || closes_after_sending_) return;
+  if (!gate_.is_open() || closes_after_sending_) return;
   bytes_to_send_ += bytes.size();
   to_send_.push_back(std::move(bytes));
   if (bytes_to_send_ > kMaxBacklogBytes) {
-    boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    boost::asio::post(socket_.get_executor(), gate_.pass([self = shared_from_this()] {
       if (self->closes_after_sending_) return;
       self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
-    });
+    }));
   }
   if (!is_writing_) write_next();
 }
 
 void Channel::write_next() {
   is_writing_ = true;
-  boost::asio::async_write(socket_, boost::asio::buffer(to_send_.front()),
-                           [self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
-                             if (self->is_closed_) return;
-                             if (error) return self->end(loss_of(error), error.message());
-                             self->bytes_to_send_ -= bytes;
-                             self->to_send_.pop_front();
-                             self->is_writing_ = false;
-                             if (!self->to_send_.empty()) return self->write_next();
-                             if (self->closes_after_sending_) return self->linger();
-                             if (self->on_empty_) self->on_empty_();
-                           });
+  boost::asio::async_write(
+      socket_, boost::asio::buffer(to_send_.front()),
+      gate_.pass([self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
+        if (error) return self->end(loss_of(error), error.message());
+        self->bytes_to_send_ -= bytes;
+        self->to_send_.pop_front();
+        self->is_writing_ = false;
+        if (!self->to_send_.empty()) return self->write_next();
+        if (self->closes_after_sending_) return self->linger();
+        if (self->on_empty_) self->on_empty_();
+      }));
 }
 
 void Channel::close_after_sending() {
-  if (is_closed_) return;
+  if (!gate_.is_open()) return;
   if (std::exchange(closes_after_sending_, true)) return;
   if (to_send_.empty()) return linger();
   wait_for_farewell(std::chrono::steady_clock::now() + kLongestFarewell);
@@ -122,43 +122,33 @@ void Channel::close_after_sending() {
 void Channel::linger() {
   boost::system::error_code ignored;
   socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
-  farewell_.expires_after(kLinger);
-  farewell_.async_wait([self = shared_from_this()](boost::system::error_code error) {
-    if (!error) self->end(Loss::kClosed, "it was told farewell");
-  });
+  farewell_.set_after(kLinger,
+                      [self = shared_from_this()] { self->end(Loss::kClosed, "it was told farewell"); });
 }
 
 void Channel::wait_for_farewell(std::chrono::steady_clock::time_point last) {
-  farewell_.expires_at(std::min(last, std::chrono::steady_clock::now() + kFarewell));
-  farewell_.async_wait(
-      [self = shared_from_this(), before = bytes_to_send_, last](boost::system::error_code error) {
-        if (error || self->is_closed_ || self->to_send_.empty()) return;
-        if (self->bytes_to_send_ == before || std::chrono::steady_clock::now() >= last)
-          return self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
-        self->wait_for_farewell(last);
-      });
-}
-
-void Channel::close() {
-  if (is_closed_) return;
-  is_closed_ = true;
-  farewell_.cancel();
-  boost::system::error_code ignored;
-  socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
-  socket_.close(ignored);
-  // A callback that is running may be one of these.
-  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    self->on_message_ = nullptr;
-    self->on_closed_ = nullptr;
-    self->on_empty_ = nullptr;
+  const auto next = std::min(last, std::chrono::steady_clock::now() + kFarewell);
+  farewell_.set_at(next, [self = shared_from_this(), before = bytes_to_send_, last] {
+    if (self->to_send_.empty()) return;
+    if (self->bytes_to_send_ == before || std::chrono::steady_clock::now() >= last)
+      return self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
+    self->wait_for_farewell(last);
   });
 }
 
+void Channel::close() {
+  if (!gate_.is_open()) return;
+  gate_.close();
+  farewell_.close();
+  boost::system::error_code ignored;
+  socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+  socket_.close(ignored);
+}
+
 void Channel::end(Loss loss, const std::string& why) {
-  if (is_closed_) return;
-  const OnClosed on_closed = on_closed_;
+  if (!gate_.is_open()) return;
   close();
-  if (on_closed) on_closed(loss, why);
+  if (on_closed_) on_closed_(loss, why);
 }
 
 }  // namespace ddprun::membership

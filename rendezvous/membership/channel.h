@@ -1,9 +1,10 @@
 #pragma once
 
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/membership/messages.h"
 
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 #include <deque>
@@ -19,7 +20,9 @@ namespace ddprun::membership {
 /// first.
 ///            Neither is called from inside `start`, `send`, `close_after_sending` or `close`.
 /// Limits     a peer that does not read is given up when 4 MiB wait for it.
-/// Lifetime   shared: pending operations keep it alive until they end; `close()` ends them.
+/// Lifetime   shared: pending operations keep it alive until they end; `close()` ends them. After
+///            `close_after_sending()` it may outlive its owner: what the owner gives it goes through the
+///            owner's Gate, and does not hold this channel.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   using OnMessage = std::function<void(Message)>;
@@ -61,11 +64,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::size_t bytes_to_send_ = 0;
   bool is_writing_ = false;
   bool closes_after_sending_ = false;
-  boost::asio::steady_timer farewell_;
-  bool is_closed_ = false;
+  Alarm farewell_;
   OnMessage on_message_;
   OnClosed on_closed_;
   std::function<void()> on_empty_;
+  Gate gate_;
 };
 
 /// An IPv4 address that came as an IPv6 one, as IPv4.

@@ -1,6 +1,8 @@
 #include "rendezvous/membership/commands.h"
 
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
@@ -8,7 +10,6 @@
 #include "rendezvous/membership/coordinator.h"
 
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,10 +39,10 @@ class DrainCall {
         secret_(std::move(secret)),
         nonce_(make_nonce()),
         timer_(io),
-        connector_(std::make_shared<Connector>(io, options.host, options.port, std::vector<std::string>{})) {}
+        connector_(io, options.host, options.port, {}) {}
 
   int run() {
-    connector_->start([this](std::optional<boost::asio::ip::tcp::socket> socket, const std::string& tried) {
+    connector_.start([this](std::optional<boost::asio::ip::tcp::socket> socket, const std::string& tried) {
       if (socket) return greet(std::move(*socket));
       finish(exit_code::kUnavailable, "cannot be reached: " + tried);
     });
@@ -53,16 +54,16 @@ class DrainCall {
  private:
   void greet(boost::asio::ip::tcp::socket socket) {
     channel_ = Channel::make(std::move(socket), {});
-    channel_->start(
-        [this](const Message& message) { take(message); },
-        [this](Loss, const std::string& why) { finish(exit_code::kUnavailable, "did not answer: " + why); });
+    channel_->start(gate_.pass([this](const Message& message) { take(message); }),
+                    gate_.pass([this](Loss, const std::string& why) {
+                      finish(exit_code::kUnavailable, "did not answer: " + why);
+                    }));
     Hello hello{
         .run_id = options_.run_id, .has_secret = !secret_.empty(), .nonce = nonce_, .is_control = true};
     hello.node.host = "ddprun drain";
     channel_->send_bytes(std::string(kGreeting) + encode(hello));
-    timer_.expires_after(std::chrono::seconds(3));
-    timer_.async_wait([this](boost::system::error_code error) {
-      if (!error) finish(exit_code::kUnavailable, "did not answer within 3 s; is it a ddprun coordinator?");
+    timer_.set_after(std::chrono::seconds(3), [this] {
+      finish(exit_code::kUnavailable, "did not answer within 3 s; is it a ddprun coordinator?");
     });
   }
 
@@ -89,11 +90,12 @@ class DrainCall {
   const DrainCommandOptions& options_;
   std::string secret_;
   std::string nonce_;
-  boost::asio::steady_timer timer_;
-  std::shared_ptr<Connector> connector_;
+  Alarm timer_;
+  Connector connector_;
   std::shared_ptr<Channel> channel_;
   int code_ = exit_code::kInternal;
   std::string answer_;
+  Gate gate_;
 };
 
 }  // namespace
@@ -121,19 +123,21 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& lo
     (*coordinator)->close();
     console->finish();
   };
+  Gate gate;
   (*coordinator)->set_on_done([&] {
+    gate.close();
     signals.cancel();
     close();
   });
-  signals.async_wait([&](const boost::system::error_code& error, int signal) {
+  signals.async_wait(gate.pass([&](const boost::system::error_code& error, int signal) {
     if (error) return;
-    signals.async_wait([&](const boost::system::error_code& again, int) {
+    signals.async_wait(gate.pass([&](const boost::system::error_code& again, int) {
       if (!again) close();
-    });
+    }));
     (*coordinator)
         ->end_for_all({.exit_code = exit_code::kSignalBase + signal,
                        .why = fmt::format("the coordinator was told to stop by signal {}", signal)});
-  });
+  }));
   io.run();
   const JobEnd& end = (*coordinator)->job().end();
   if (end.exit_code != 0) print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", end.why));

@@ -2,10 +2,7 @@
 
 #include "rendezvous/membership/channel.h"
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -17,7 +14,6 @@ namespace ddprun::membership {
 namespace {
 
 using boost::asio::ip::tcp;
-constexpr auto kToken = boost::asio::as_tuple(boost::asio::use_awaitable);
 constexpr auto kAddressTime = std::chrono::milliseconds(1500);
 
 std::string plain_reason(boost::system::error_code error) {
@@ -36,37 +32,39 @@ Connector::Connector(boost::asio::io_context& io, std::string host, Port port,
       port_(port),
       also_try_(std::move(also_try)),
       resolver_(io),
-      timer_(io) {}
+      limit_(io),
+      socket_(io) {}
 
 void Connector::start(OnDone on_done) {
   on_done_ = std::move(on_done);
-  boost::asio::co_spawn(
-      io_, [self = shared_from_this()] { return self->run(); }, boost::asio::detached);
+  boost::system::error_code not_numeric;
+  const auto numeric = boost::asio::ip::make_address(host_, not_numeric);
+  if (not_numeric) return resolve();
+  add(numeric);
+  add_others();
+  boost::asio::post(io_, gate_.pass([this] { try_next(); }));
 }
 
-void Connector::cancel() {
-  is_cancelled_ = true;
-  resolver_.cancel();
-  timer_.cancel();
-  boost::system::error_code ignored;
-  if (socket_) socket_->close(ignored);
-  on_done_ = nullptr;
+void Connector::resolve() {
+  resolver_.async_resolve(
+      host_, "", tcp::resolver::numeric_service,
+      gate_.pass([this](boost::system::error_code error, const tcp::resolver::results_type& found) {
+        if (error) {
+          tried_ = fmt::format("the name {} cannot be resolved ({})", host_, plain_reason(error));
+        } else {
+          for (const auto& entry : found) add(entry.endpoint().address());
+        }
+        add_others();
+        try_next();
+      }));
 }
 
-boost::asio::awaitable<void> Connector::run() {
-  const auto self = shared_from_this();
-  co_await collect_addresses();
-  bool is_connected = false;
-  for (const Endpoint& endpoint : endpoints_) {
-    if (is_cancelled_) co_return;
-    is_connected = co_await connect(endpoint);
-    if (is_connected) break;
+void Connector::add_others() {
+  for (const std::string& address : also_try_) {
+    boost::system::error_code bad;
+    const auto more = boost::asio::ip::make_address(address, bad);
+    if (!bad) add(more);
   }
-  if (is_cancelled_) co_return;
-  const OnDone on_done = std::exchange(on_done_, nullptr);
-  std::optional<tcp::socket> socket;
-  if (is_connected) socket.emplace(std::move(*socket_));
-  on_done(std::move(socket), tried_);
 }
 
 void Connector::add(const boost::asio::ip::address& address) {
@@ -75,51 +73,28 @@ void Connector::add(const boost::asio::ip::address& address) {
     endpoints_.push_back(endpoint);
 }
 
-boost::asio::awaitable<void> Connector::collect_addresses() {
-  boost::system::error_code not_numeric;
-  const auto numeric = boost::asio::ip::make_address(host_, not_numeric);
-  if (!not_numeric) {
-    add(numeric);
-  } else {
-    const auto [error, found] =
-        co_await resolver_.async_resolve(host_, "", tcp::resolver::numeric_service, kToken);
-    if (error) {
-      tried_ = fmt::format("the name {} cannot be resolved ({})", host_, plain_reason(error));
-    } else {
-      for (const auto& entry : found) add(entry.endpoint().address());
-    }
-  }
-  for (const std::string& address : also_try_) {
-    boost::system::error_code bad;
-    const auto more = boost::asio::ip::make_address(address, bad);
-    if (!bad) add(more);
-  }
+void Connector::try_next() {
+  if (next_ == endpoints_.size()) return std::exchange(on_done_, nullptr)(std::nullopt, tried_);
+  const Endpoint endpoint = endpoints_[next_++];
+  gate_.turn_away();  // an attempt that was given up has nothing to say any more
+  socket_ = tcp::socket(io_);
+  boost::system::error_code error;
+  socket_.open(endpoint.protocol(), error);
+  if (error) return failed(endpoint, error);
+  ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
+  limit_.set_after(kAddressTime, [this, endpoint] { failed(endpoint, boost::asio::error::timed_out); });
+  socket_.async_connect(endpoint, gate_.pass([this, endpoint](boost::system::error_code result) {
+    if (result) return failed(endpoint, result);
+    limit_.cancel();
+    std::exchange(on_done_, nullptr)(std::move(socket_), tried_);
+  }));
 }
 
-boost::asio::awaitable<bool> Connector::connect(const Endpoint& endpoint) {
-  socket_.emplace(io_);
-  boost::system::error_code error;
-  socket_->open(endpoint.protocol(), error);
-  if (!error) {
-    ::fcntl(socket_->native_handle(), F_SETFD, FD_CLOEXEC);
-    bool timed_out = false;
-    timer_.expires_after(kAddressTime);
-    timer_.async_wait(
-        [self = shared_from_this(), attempt = ++attempt_, &timed_out](boost::system::error_code stopped) {
-          if (stopped || attempt != self->attempt_) return;
-          timed_out = true;
-          boost::system::error_code ignored;
-          self->socket_->close(ignored);
-        });
-    const auto [failed] = co_await socket_->async_connect(endpoint, kToken);
-    ++attempt_;
-    timer_.cancel();
-    error = timed_out ? boost::asio::error::timed_out : failed;
-  }
-  if (!error) co_return true;
+void Connector::failed(const Endpoint& endpoint, boost::system::error_code error) {
+  limit_.cancel();
   if (!tried_.empty()) tried_ += "; ";
   tried_ += fmt::format("[{}] {}", endpoint.address().to_string(), plain_reason(error));
-  co_return false;
+  try_next();
 }
 
 }  // namespace ddprun::membership

@@ -1,12 +1,14 @@
 #include "rendezvous/membership/coordinator.h"
 
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/waiting_room.h"
 #include "rendezvous/membership/admission.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/store/server.h"
 
-#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +36,7 @@ struct Peer {
 
 }  // namespace
 
-class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl> {
+class Coordinator::Impl {
  public:
   Impl(boost::asio::io_context& io, const CoordinatorOptions& options, Logger& logger)
       : options_(options),
@@ -51,29 +53,22 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
     auto store = store::StoreServer::open(io, store_options, logger_);
     if (!store) return store.error();
     store_ = std::move(*store);
-    store_->set_peer_handler(std::string(kGreeting),
-                             [weak = weak_from_this()](tcp::socket socket, std::string bytes_after) {
-                               if (const auto self = weak.lock())
-                                 self->greet(std::move(socket), std::move(bytes_after));
-                             });
-    store_->set_make_room([weak = weak_from_this()] {
-      const auto self = weak.lock();
-      return self && self->make_room();
+    store_->set_peer_handler(std::string(kGreeting), [this](tcp::socket socket, std::string bytes_after) {
+      greet(std::move(socket), std::move(bytes_after));
     });
+    store_->set_make_room([this] { return make_room(); });
     if (!options_.secret.empty()) {
-      store_->set_address_filter([weak = weak_from_this()](const boost::asio::ip::address& address) {
-        const auto self = weak.lock();
-        return self && self->is_member_address(address);
-      });
+      store_->set_address_filter(
+          [this](const boost::asio::ip::address& address) { return is_member_address(address); });
     }
     schedule_tick();
     return ok();
   }
 
   void close() {
-    is_closed_ = true;
-    timer_.cancel();
-    guests_timer_.cancel();
+    gate_.close();
+    timer_.close();
+    guests_timer_.close();
     if (store_) store_->close();
     for (auto& [number, peer] : std::exchange(peers_, {})) peer.channel->close();
     members_.clear();
@@ -99,30 +94,22 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   // ----------------------------------------------------------------------------------------------------
 
   void greet(tcp::socket socket, std::string bytes_after) {
-    if (is_closed_) return;
+    if (!gate_.is_open()) return;
     const Number number = ++connections_;
     auto channel = Channel::make(std::move(socket), std::move(bytes_after));
     peers_.emplace(number, Peer{.channel = channel, .hello = {}, .nonce = {}});
     guests_.enter(number, now());
     if (guests_.size() == 1) await_guests();
     channel->start(
-        [weak = weak_from_this(), number](const Message& message) {
-          if (const auto self = weak.lock()) self->take(number, message);
-        },
-        [weak = weak_from_this(), number](Loss loss, const std::string& why) {
-          if (const auto self = weak.lock()) self->gone(number, loss, why);
-        });
+        gate_.pass([this, number](const Message& message) { take(number, message); }),
+        gate_.pass([this, number](Loss loss, const std::string& why) { gone(number, loss, why); }));
   }
 
   // Whoever is no member, or no longer, is here only for so long, whatever it says.
   void await_guests() {
     const std::optional<TimePoint> deadline = guests_.next_deadline();
     if (!deadline) return;
-    guests_timer_.expires_at(*deadline);
-    guests_timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
-      const auto self = weak.lock();
-      if (!error && self && !self->is_closed_) self->dismiss_slow_guests();
-    });
+    guests_timer_.set_at(*deadline, [this] { dismiss_slow_guests(); });
   }
 
   void dismiss_slow_guests() {
@@ -134,7 +121,7 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
       }
     }
     check_done();
-    if (!is_closed_) await_guests();
+    await_guests();
   }
 
   bool make_room() {
@@ -284,38 +271,35 @@ class Coordinator::Impl : public std::enable_shared_from_this<Coordinator::Impl>
   // ---------------------------------------------------------------------------------------------------------------
 
   void schedule_tick() {
-    timer_.expires_at(job_.next_wake(now()));
-    timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
-      const auto self = weak.lock();
-      if (error || !self || self->is_closed_) return;
-      self->perform(self->job_.tick(now()));
-      if (!self->is_closed_) self->schedule_tick();
+    timer_.set_at(job_.next_wake(now()), [this] {
+      perform(job_.tick(now()));
+      schedule_tick();
     });
   }
 
   CoordinatorOptions options_;
   Logger& logger_;
-  boost::asio::steady_timer timer_;
+  Alarm timer_;
   std::map<Number, Peer> peers_;  ///< every connection that was greeted, until it is closed
   WaitingRoom<Number> guests_;    ///< of peers_, those that are no members, or no longer
-  boost::asio::steady_timer guests_timer_;
+  Alarm guests_timer_;
   Job job_;
   std::unique_ptr<store::StoreServer> store_;
   std::map<MemberId, Number> members_;
   Number connections_ = 0;
   std::function<void()> on_done_;
   LogSink log_sink_;
-  bool is_closed_ = false;
+  Gate gate_;
 };
 
 Result<std::unique_ptr<Coordinator>> Coordinator::open(boost::asio::io_context& io,
                                                        const CoordinatorOptions& options, Logger& logger) {
-  auto impl = std::make_shared<Impl>(io, options, logger);
+  auto impl = std::make_unique<Impl>(io, options, logger);
   if (Result<void> opened = impl->open(io); !opened) return opened.error();
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
 }
 
-Coordinator::Coordinator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Coordinator::Coordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Coordinator::~Coordinator() { close(); }
 Port Coordinator::port() const { return impl_->port(); }
 const Job& Coordinator::job() const { return impl_->job(); }

@@ -44,7 +44,7 @@ class Coordinator {
   /// Whether the job has ended and every agent has left.
   [[nodiscard]] bool is_done() const;
   /// Called once, when the job has ended and every agent has left (or has been silent for too long). It may
-  /// close this coordinator.
+  /// close this coordinator, and must not destroy it.
   void set_on_done(std::function<void()> on_done);
 
   /// Where --log-funnel of the nodes ends; without one, nowhere.
@@ -57,8 +57,8 @@ class Coordinator {
 
  private:
   class Impl;
-  explicit Coordinator(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;
+  explicit Coordinator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace ddprun::membership

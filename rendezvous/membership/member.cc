@@ -1,5 +1,7 @@
 #include "rendezvous/membership/member.h"
 
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/connector.h"
@@ -7,7 +9,6 @@
 #include "rendezvous/membership/member_core.h"
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ std::string endpoint_text(const std::string& host, Port port) {
 
 }  // namespace
 
-class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
+class Member::Impl {
  public:
   Impl(boost::asio::io_context& io, MemberOptions options, Listener& listener, Logger& logger)
       : io_(io),
@@ -52,9 +53,10 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   void close() {
     pump_lines(std::numeric_limits<std::size_t>::max());
     listener_ = nullptr;
-    timer_.cancel();
-    core_timer_.cancel();
-    if (connector_) connector_->cancel();
+    gate_.close();
+    timer_.close();
+    core_timer_.close();
+    connector_.reset();
     if (!channel_) return;
     if (is_joined_) return channel_->close_after_sending();
     channel_->close();
@@ -121,15 +123,12 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
 
   void try_once() {
     ++attempts_;
-    connector_ = std::make_shared<Connector>(io_, options_.host, options_.port, options_.also_try);
-    connector_->start([weak = weak_from_this()](std::optional<boost::asio::ip::tcp::socket> socket,
-                                                const std::string& tried) {
-      const auto self = weak.lock();
-      if (!self || self->listener_ == nullptr) return;
+    connector_ = std::make_unique<Connector>(io_, options_.host, options_.port, options_.also_try);
+    connector_->start([this](std::optional<boost::asio::ip::tcp::socket> socket, const std::string& tried) {
       if (socket) {
-        self->shake_hands(std::move(*socket));
+        shake_hands(std::move(*socket));
       } else {
-        self->try_again(tried);
+        try_again(tried);
       }
     });
   }
@@ -149,11 +148,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
         listener.on_waiting(text);
       });
     }
-    timer_.expires_after(std::min(pause_, deadline_.remaining(now())));
-    timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
-      const auto self = weak.lock();
-      if (!error && self && self->listener_ != nullptr) self->try_once();
-    });
+    timer_.set_after(std::min(pause_, deadline_.remaining(now())), [this] { try_once(); });
     pause_ = std::min(2 * pause_, kLongestPause);
   }
 
@@ -164,15 +159,12 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
     node_.replaces = replaces_;
     nonce_ = make_nonce();
     channel_ = Channel::make(std::move(socket), {});
-    channel_->start(
-        [weak = weak_from_this(), id = node_.id](const Message& message) {
-          const auto self = weak.lock();
-          if (self && self->listener_ != nullptr && self->node_.id == id) self->take(message);
-        },
-        [weak = weak_from_this(), id = node_.id](Loss, const std::string& why) {
-          const auto self = weak.lock();
-          if (self && self->listener_ != nullptr && self->node_.id == id) self->disconnected(why);
-        });
+    channel_->start(gate_.pass([this, id = node_.id](const Message& message) {
+      if (node_.id == id) take(message);
+    }),
+                    gate_.pass([this, id = node_.id](Loss, const std::string& why) {
+                      if (node_.id == id) disconnected(why);
+                    }));
     Hello hello{.run_id = options_.spec.run_id,
                 .min_nodes = options_.spec.min_nodes,
                 .max_nodes = options_.spec.max_nodes,
@@ -180,11 +172,7 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
                 .has_secret = !options_.secret.empty(),
                 .nonce = nonce_};
     channel_->send_bytes(std::string(kGreeting) + encode(hello));
-    timer_.expires_after(kHandshakeTime);
-    timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
-      const auto self = weak.lock();
-      if (!error && self && self->listener_ != nullptr) self->no_answer();
-    });
+    timer_.set_after(kHandshakeTime, [this] { no_answer(); });
   }
 
   // Of a coordinator that was one before, silence says only that its machine stands still.
@@ -226,10 +214,9 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   void take_welcome(const Welcome& welcome) {
     timer_.cancel();
     is_joined_ = true;
-    channel_->set_on_empty([weak = weak_from_this(), id = node_.id] {
-      const auto self = weak.lock();
-      if (self && self->listener_ != nullptr && self->node_.id == id) self->pump_lines(kLinesWindow);
-    });
+    channel_->set_on_empty(gate_.pass([this, id = node_.id] {
+      if (node_.id == id) pump_lines(kLinesWindow);
+    }));
     if (!core_) core_.emplace(welcome.timing, now());
     perform(core_->connected(now()));
     if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, false, now()));
@@ -308,21 +295,14 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
       core_timer_.cancel();
       return;
     }
-    core_timer_.expires_at(at);
-    core_timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
-      const auto self = weak.lock();
-      if (!error && self && self->listener_ != nullptr) self->perform(self->core_->tick(now()));
-    });
+    core_timer_.set_at(at, [this] { perform(core_->tick(now())); });
   }
 
   // ---- telling
   // ------------------------------------------------------------------------------------------------------------
 
   void tell(std::function<void(Listener&)> what) {
-    boost::asio::post(io_, [weak = weak_from_this(), what = std::move(what)] {
-      const auto self = weak.lock();
-      if (self && self->listener_ != nullptr) what(*self->listener_);
-    });
+    boost::asio::post(io_, gate_.pass([this, what = std::move(what)] { what(*listener_); }));
   }
 
   void end(const JobEnd& end) {
@@ -351,9 +331,9 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   MemberOptions options_;
   Listener* listener_;  ///< none: closed
   Logger& logger_;
-  boost::asio::steady_timer timer_;       ///< of finding the coordinator
-  boost::asio::steady_timer core_timer_;  ///< of the core
-  std::shared_ptr<Connector> connector_;
+  Alarm timer_;       ///< of finding the coordinator
+  Alarm core_timer_;  ///< of the core
+  std::unique_ptr<Connector> connector_;
   std::shared_ptr<Channel> channel_;
   std::optional<MemberCore> core_;
   NodeFacts node_;
@@ -367,16 +347,17 @@ class Member::Impl : public std::enable_shared_from_this<Member::Impl> {
   Duration pause_ = kFirstPause;
   bool has_said_ = false;
   int attempts_ = 0;
+  Gate gate_;
 };
 
 std::unique_ptr<Member> Member::open(boost::asio::io_context& io, MemberOptions options, Listener& listener,
                                      Logger& logger) {
-  auto impl = std::make_shared<Impl>(io, std::move(options), listener, logger);
+  auto impl = std::make_unique<Impl>(io, std::move(options), listener, logger);
   impl->start();
   return std::unique_ptr<Member>(new Member(std::move(impl)));
 }
 
-Member::Member(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Member::Member(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Member::~Member() { close(); }
 void Member::workers_failed(const NodeFailure& failure) { impl_->workers_failed(failure); }
 void Member::workers_succeeded() { impl_->workers_succeeded(); }

@@ -87,8 +87,8 @@ class Member {
 
  private:
   class Impl;
-  explicit Member(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;
+  explicit Member(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace ddprun::membership

@@ -96,10 +96,7 @@ void Rendezvous::close(const JobEnd& end, Duration patience, std::function<void(
   on_closed_ = std::move(on_closed);
   coordinator_->end_for_all(end);
   if (coordinator_->is_done()) return close_coordinator();
-  timer_.expires_after(patience);
-  timer_.async_wait([this](boost::system::error_code error) {
-    if (!error) close_coordinator();
-  });
+  timer_.set_after(patience, [this] { close_coordinator(); });
   coordinator_->set_on_done([this] { close_coordinator(); });
 }
 

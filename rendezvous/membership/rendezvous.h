@@ -1,9 +1,10 @@
 #pragma once
 
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/membership/coordinator.h"
 #include "rendezvous/membership/member.h"
 
-#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/io_context.hpp>
 
 #include <functional>
 #include <memory>
@@ -60,7 +61,7 @@ class Rendezvous {
 
   void close_coordinator();
 
-  boost::asio::steady_timer timer_;
+  Alarm timer_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Member> member_;
   std::function<void()> on_closed_;

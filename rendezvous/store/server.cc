@@ -1,12 +1,13 @@
 #include "rendezvous/store/server.h"
 
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/waiting_room.h"
 #include "rendezvous/store/listener.h"
 #include "rendezvous/store/poller.h"
 #include "rendezvous/store/session.h"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -40,9 +41,7 @@ bool is_out_of_resources(int error) {
 
 }  // namespace
 
-class StoreServer::Impl final : public SessionHost,
-                                private Poller::Handler,
-                                public std::enable_shared_from_this<StoreServer::Impl> {
+class StoreServer::Impl final : public SessionHost, private Poller::Handler {
  public:
   Impl(boost::asio::io_context& io, Listener listener, std::unique_ptr<Poller> poller,
        const StoreServerOptions& options, Logger& logger)
@@ -82,11 +81,12 @@ class StoreServer::Impl final : public SessionHost,
   void set_address_filter(AddressFilter filter) { address_filter_ = std::move(filter); }
 
   void close() {
-    if (!readiness_.is_open()) return;
+    if (!gate_.is_open()) return;
+    gate_.close();
     poller_->remove(listener_.fd.get(), *this);
     listener_.fd.reset();
-    handshake_timer_.cancel();
-    accept_pause_.cancel();
+    handshake_timer_.close();
+    accept_pause_.close();
     while (!sessions_.empty()) sessions_.begin()->second->close("");
     readiness_.release();  // ends the wait; the poller closes the descriptor
     if (!is_working_) forget_closed();
@@ -126,11 +126,11 @@ class StoreServer::Impl final : public SessionHost,
  private:
   void await_readiness() {
     readiness_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                          [self = shared_from_this()](const boost::system::error_code& error) {
-                            if (error || !self->readiness_.is_open()) return;
-                            self->work();
-                            if (self->readiness_.is_open()) self->await_readiness();
-                          });
+                          gate_.pass([this](const boost::system::error_code& error) {
+                            if (error) return;
+                            work();
+                            if (gate_.is_open()) await_readiness();
+                          }));
   }
 
   // Handles events as long as there are some, and a little longer.
@@ -138,7 +138,7 @@ class StoreServer::Impl final : public SessionHost,
     is_working_ = true;
     const SteadyTime start = std::chrono::steady_clock::now();
     SteadyTime last_event = start;
-    while (readiness_.is_open()) {
+    while (gate_.is_open()) {
       const bool was_busy = poller_->dispatch() > 0;
       if (was_busy) settle_all();
       const SteadyTime now = std::chrono::steady_clock::now();
@@ -179,10 +179,7 @@ class StoreServer::Impl final : public SessionHost,
     logger_.warn("store: cannot accept a connection: {}; {} are open; trying again in {} ms",
                  std::strerror(error), sessions_.size(), kAcceptPause.count());
     poller_->modify(listener_.fd.get(), 0, *this);
-    accept_pause_.expires_after(kAcceptPause);
-    accept_pause_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
-      if (!cancelled && self->listener_.fd) self->poller_->modify(self->listener_.fd.get(), EPOLLIN, *self);
-    });
+    accept_pause_.set_after(kAcceptPause, [this] { poller_->modify(listener_.fd.get(), EPOLLIN, *this); });
   }
 
   // Who has said nothing yet gives way to who comes, the oldest first.
@@ -206,11 +203,7 @@ class StoreServer::Impl final : public SessionHost,
 
   void await_introductions() {
     const std::optional<TimePoint> deadline = newcomers_.next_deadline();
-    if (!deadline) return;
-    handshake_timer_.expires_at(*deadline);
-    handshake_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
-      if (!cancelled && self->readiness_.is_open()) self->dismiss_silent_newcomers();
-    });
+    if (deadline) handshake_timer_.set_at(*deadline, [this] { dismiss_silent_newcomers(); });
   }
 
   void dismiss_silent_newcomers() {
@@ -237,10 +230,11 @@ class StoreServer::Impl final : public SessionHost,
   std::vector<std::shared_ptr<Session>> closed_;  ///< events at hand may still refer to them
   std::vector<Session*> unsettled_;
   WaitingRoom<Session*> newcomers_;  ///< of sessions_
-  boost::asio::steady_timer handshake_timer_;
-  boost::asio::steady_timer accept_pause_;
+  Alarm handshake_timer_;
+  Alarm accept_pause_;
   std::vector<char> scratch_;
   bool is_working_ = false;
+  Gate gate_;
 };
 
 Result<std::unique_ptr<StoreServer>> StoreServer::open(boost::asio::io_context& io,

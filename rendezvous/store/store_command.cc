@@ -1,6 +1,7 @@
 #include "rendezvous/store/store_command.h"
 
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/gate.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/store/server.h"
 
@@ -23,10 +24,11 @@ int run_store_command(const StoreCommandOptions& options, Logger& logger) {
     return to_exit_code(server.error().code());
   }
   print_all(STDOUT_FILENO, fmt::format("{}\n", (*server)->port()));
-  signals.async_wait([&](const boost::system::error_code&, int signal) {
+  const Gate gate;
+  signals.async_wait(gate.pass([&](const boost::system::error_code&, int signal) {
     logger.info("store: signal {}; closing {} connections", signal, (*server)->connection_count());
     (*server)->close();
-  });
+  }));
   io.run();
   return exit_code::kOk;
 }
