@@ -47,6 +47,8 @@ struct WorkerOutcome {
   std::string error_file;   ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
   std::string stderr_tail;  ///< its last bytes on stderr, at most kStderrTailBytes, cut at a line start where
                             ///< possible
+  std::string traceback;           ///< the last whole one on stderr, traceback_scanner.h; may be empty
+  bool traceback_is_last = false;  ///< at most kStderrTailBytes were written after it
   std::string
       stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"
 };

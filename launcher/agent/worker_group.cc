@@ -115,9 +115,16 @@ WorkerOutcome WorkerGroup::look_at(LocalRank local_rank) {
   Worker& seen = worker(local_rank);
   if (seen.streams) {
     seen.streams->drain();
-    seen.outcome.stderr_tail = seen.streams->stderr_tail();
+    note_last_words(seen);
   }
   return seen.outcome;
+}
+
+void WorkerGroup::note_last_words(Worker& worker) {
+  worker.outcome.stderr_tail = worker.streams->stderr_tail();
+  const TracebackScanner scanned = worker.streams->scanned();
+  worker.outcome.traceback = scanned.last();
+  worker.outcome.traceback_is_last = scanned.bytes_since() <= kStderrTailBytes;
 }
 
 void WorkerGroup::drain() {
@@ -136,7 +143,7 @@ std::vector<WorkerOutcome> WorkerGroup::close(const std::vector<SupervisedWorker
     worker->outcome.stopped_with = judged.stopped_with;
     if (worker->streams) {
       worker->streams->finish();
-      worker->outcome.stderr_tail = worker->streams->stderr_tail();
+      note_last_words(*worker);
     }
     outcomes.push_back(worker->outcome);
   }

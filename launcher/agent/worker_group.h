@@ -84,6 +84,7 @@ class WorkerGroup {
   bool spawn_one(Worker& worker);
   Result<SpawnedProcess> spawn_process(Worker& worker);
   void on_exit(Worker& worker, ExitStatus status);
+  static void note_last_words(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }
 
   Parts parts_;

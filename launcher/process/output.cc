@@ -13,6 +13,8 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr std::size_t kScratchBytes = 64 * 1024;
+// Of a stderr that goes to its file without us: a traceback and a good deal of what may follow it.
+constexpr std::size_t kSearchedFileBytes = 256 * 1024;
 constexpr auto kPromptDelay = std::chrono::milliseconds(100);
 constexpr auto kFoldWindow = std::chrono::milliseconds(500);
 
@@ -76,6 +78,13 @@ void WorkerStreams::finish() {
   for (const auto& pump : pumps_) {
     if (pump->is_open()) pump->finish();
   }
+}
+
+TracebackScanner WorkerStreams::scanned() const {
+  if (!tail_is_in_file_) return scanner_;
+  TracebackScanner scanner;
+  scanner.feed(read_tail(stderr_path_, kSearchedFileBytes));
+  return scanner;
 }
 
 std::string WorkerStreams::stderr_tail() const {
@@ -157,6 +166,7 @@ Result<void> JobOutput::open_terminal(const WorkerSpec& spec, WorkerStreams& str
   stdin_relay_ = std::make_unique<StdinRelay>(io_, pty->our_end.get());
   StreamRoutes routes;
   routes.tail = &streams.tail_;
+  routes.scanner = &streams.scanner_;
   routes.console = channels_[0].console;
   routes.writer = spec.local_rank.value();
   routes.is_alone = true;
@@ -188,7 +198,10 @@ Result<int> JobOutput::open_stream(const WorkerSpec& spec, bool is_stderr, Worke
     return streams.worker_ends_.back().get();
   }
   if (!is_stderr && !routes.file && (!shows || channel.console->is_null())) return dev_null_.get();
-  if (is_stderr) routes.tail = &streams.tail_;
+  if (is_stderr) {
+    routes.tail = &streams.tail_;
+    routes.scanner = &streams.scanner_;
+  }
   if (shows) routes.console = channel.console;
   routes.is_alone = shown_workers_ <= 1 && routes.prefix.empty() && !options_.fold_lines && !funnel_;
   if (funnel_) {

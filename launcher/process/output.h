@@ -55,6 +55,8 @@ class WorkerStreams {
   void finish();
 
   [[nodiscard]] std::string stderr_tail() const;
+  /// What it wrote to stderr, searched for the last traceback.
+  [[nodiscard]] TracebackScanner scanned() const;
   [[nodiscard]] const std::string& stdout_path() const { return stdout_path_; }
   [[nodiscard]] const std::string& stderr_path() const { return stderr_path_; }
 
@@ -68,6 +70,7 @@ class WorkerStreams {
   std::string stdout_path_;
   std::string stderr_path_;
   TailBuffer tail_{8192};
+  TracebackScanner scanner_;
   bool tail_is_in_file_ = false;
   std::vector<std::unique_ptr<StreamPump>> pumps_;
 };

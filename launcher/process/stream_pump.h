@@ -4,6 +4,7 @@
 #include "launcher/process/line_cutter.h"
 #include "launcher/process/log_file.h"
 #include "launcher/process/tail_buffer.h"
+#include "launcher/process/traceback_scanner.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -24,6 +25,7 @@ namespace ddprun::launcher {
 struct StreamRoutes {
   std::optional<LogFile> file;
   TailBuffer* tail = nullptr;
+  TracebackScanner* scanner = nullptr;
   Console* console = nullptr;
   Console::Writer writer = 0;
   std::string prefix;

@@ -1,5 +1,7 @@
 #include "launcher/report/diagnosis.h"
 
+#include "launcher/process/traceback_scanner.h"
+#include "launcher/report/symptom.h"
 #include "launcher/report/text.h"
 
 #include <fmt/format.h>
@@ -15,7 +17,8 @@ constexpr std::uint64_t kSmallShm = std::uint64_t{256} << 20;  // containers get
 
 struct Facts {
   const ExitStatus& status;
-  std::string_view tail;
+  const std::optional<Traceback>& traceback;
+  std::string tail;  // with what the exception says at its end
   const Evidence& evidence;
 
   [[nodiscard]] bool says(std::string_view text) const { return tail.find(text) != std::string_view::npos; }
@@ -161,20 +164,39 @@ Answer missing_interpreter(const Facts& facts) {
       "missing interpreter: the script's first line asks for a program that is not in PATH ({})", line);
 }
 
-/// The last line of a traceback: "ValueError: bad", which stands unindented behind the last "File …" line.
-Answer python_exception(const Facts& facts) {
-  constexpr std::string_view kMark = "Traceback (most recent call last)";
-  const std::size_t begin = facts.tail.rfind(kMark);
-  if (begin == std::string_view::npos || facts.status.is_success()) return {};
-  bool in_frames = false;
-  for (const std::string_view line : split_lines(facts.tail.substr(begin + kMark.size()))) {
-    if (line.substr(0, 2) == "  ") {
-      in_frames = true;
-    } else if (in_frames && !line.empty()) {
-      return fmt::format("uncaught Python exception {}", shorten(line, 200));
-    }
+/// What the members of an exception group are.
+std::string members_of_group(const Traceback& traceback) {
+  if (traceback.exception.find("ExceptionGroup: ") == std::string::npos) return {};
+  std::string members;
+  for (const std::string_view line : split_lines(traceback.message)) {
+    const std::string_view inner = trim_blanks(without_margin(line));
+    const bool is_exception = !inner.empty() && inner[0] >= 'A' && inner[0] <= 'Z' &&
+                              inner.find("Traceback (most recent") == std::string_view::npos;
+    if (is_exception && without_margin(line)[0] != ' ')
+      members += (members.empty() ? ": " : "; ") + std::string(inner);
   }
-  return {};
+  return members;
+}
+
+Answer python_exception(const Facts& facts) {
+  if (!facts.traceback || facts.traceback->is_fatal || facts.status.is_success()) return {};
+  const Traceback& traceback = *facts.traceback;
+  const std::string origin = traceback.origin.substr(0, traceback.origin.find('\n'));
+  const std::string from = origin == traceback.exception ? std::string() : ", from " + origin;
+  return fmt::format("uncaught Python exception {}",
+                     shorten(traceback.exception + members_of_group(traceback) + from, 240));
+}
+
+/// The traceback of a Python that C++ destructors end on its way out, without an exception of theirs.
+Answer python_exception_at_abort(const Facts& facts) {
+  return facts.says("terminate called without") ? python_exception(facts) : Answer();
+}
+
+Answer killed_loader(const Facts& facts) {
+  const std::string death = loader_death(facts.tail);
+  if (death.empty()) return {};
+  const bool is_sigkill = death.substr(death.size() - std::string_view(": Killed").size()) == ": Killed";
+  return is_sigkill ? death + "; most often by the kernel, when memory ran out" : death;
 }
 
 Answer module_not_found(const Facts& facts) {
@@ -231,14 +253,22 @@ Answer exit_code_convention(const Facts& facts) {
 }  // namespace
 
 std::optional<std::string> diagnose(const ExitStatus& status, std::string_view stderr_tail,
-                                    const Evidence& evidence) {
+                                    const std::optional<Traceback>& traceback, const Evidence& evidence) {
   // The most telling first: what ends a process says more than what it printed before, except for its own
   // last words.
-  constexpr std::array kQuestions{
-      missing_library,    missing_interpreter, bus_error,        segmentation_fault, out_of_memory,
-      cuda_out_of_memory, loader_bus_error,    full_disk,        cpp_exception,      aborted,
-      other_signal,       address_in_use,      python_exception, module_not_found,   exit_code_convention};
-  const Facts facts{status, stderr_tail, evidence};
+  constexpr std::array kQuestions{missing_library,     missing_interpreter,
+                                  bus_error,           segmentation_fault,
+                                  out_of_memory,       cuda_out_of_memory,
+                                  loader_bus_error,    killed_loader,
+                                  full_disk,           python_exception_at_abort,
+                                  cpp_exception,       aborted,
+                                  other_signal,        address_in_use,
+                                  python_exception,    module_not_found,
+                                  exit_code_convention};
+  Facts facts{status, traceback, std::string(stderr_tail), evidence};
+  if (traceback && !traceback->is_fatal) {
+    facts.tail += "\n" + traceback->message + "\n" + traceback->origin + "\n" + traceback->exception + "\n";
+  }
   for (const auto question : kQuestions) {
     if (Answer answer = question(facts)) return answer;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/process/exit_status.h"
+#include "launcher/report/traceback.h"
 
 #include <cstdint>
 #include <optional>
@@ -21,9 +22,9 @@ struct Evidence {
 };
 
 /// The root cause in words a user can act on: "out of memory: …", "segmentation fault: …". Made from how the
-/// process ended, what it last said, and what the machine knows; nullopt where that adds nothing to the exit
-/// code.
+/// process ended, what it last said (`traceback` is of this end: symptom.h), and what the machine knows;
+/// nullopt where that adds nothing to the exit code.
 std::optional<std::string> diagnose(const ExitStatus& status, std::string_view stderr_tail,
-                                    const Evidence& evidence);
+                                    const std::optional<Traceback>& traceback, const Evidence& evidence);
 
 }  // namespace ddprun::launcher

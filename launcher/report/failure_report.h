@@ -2,6 +2,7 @@
 
 #include "launcher/agent/outcome.h"
 #include "launcher/report/error_file.h"
+#include "launcher/report/symptom.h"
 
 #include <functional>
 #include <optional>
@@ -25,6 +26,7 @@ struct RootCause {
   const WorkerOutcome* worker = nullptr;
   std::optional<std::string> diagnosis;  ///< diagnosis.h
   std::optional<ErrorFile> error_file;   ///< what the worker itself wrote
+  std::optional<Traceback> traceback{};  ///< of this end, from stderr
   std::string host{};                    ///< of another node's worker; empty: it was one of ours
 };
 

@@ -64,7 +64,8 @@ std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& genera
   RootCause root{&worker, std::nullopt, load_error_file(worker.error_file)};
   if (worker.status) {
     const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
-    root.diagnosis = diagnose(*worker.status, worker.stderr_tail, evidence);
+    root.traceback = traceback_of(*worker.status, last_words(worker, root.error_file));
+    root.diagnosis = diagnose(*worker.status, worker.stderr_tail, root.traceback, evidence);
   }
   return root;
 }

@@ -1,6 +1,8 @@
 #include "launcher/report/diagnosis.h"
 
+#include "launcher/process/traceback_scanner.h"
 #include "launcher/report/evidence.h"
+#include "launcher/report/symptom.h"
 #include "tests/support/catch.h"
 
 #include <csignal>
@@ -9,8 +11,13 @@ using namespace ddprun::launcher;
 
 namespace {
 
-std::string said(const ExitStatus& status, std::string_view tail, const Evidence& evidence = {}) {
-  return diagnose(status, tail, evidence).value_or("nothing");
+// As the reporter does it: what is on stderr goes through the scanner first.
+std::string said(const ExitStatus& status, std::string_view on_stderr, const Evidence& evidence = {}) {
+  TracebackScanner scanner;
+  scanner.feed(on_stderr);
+  const std::string traceback = scanner.last();
+  const LastWords words{.stderr_tail = on_stderr, .traceback = traceback, .traceback_is_last = true};
+  return diagnose(status, on_stderr, traceback_of(status, words), evidence).value_or("nothing");
 }
 
 }  // namespace
@@ -100,6 +107,46 @@ TEST_CASE("a Python exception is named from the traceback, without @record") {
       "  File \"t.py\", line 2, in f\n    raise ValueError('bad value')\nValueError: bad value\n";
   CHECK(said(ExitStatus::exited(1), tail) == "uncaught Python exception ValueError: bad value");
   CHECK(said(ExitStatus::exited(1), "CUDA: Traceback of nothing\n") == "nothing");
+}
+
+// As torch 2.11 with gloo prints and ends it.
+TEST_CASE(
+    "a Python exception is named behind PyTorch's prefix, also where C++ ends the process on its way out") {
+  const std::string_view tail =
+      "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 90, in compute_loss\n"
+      "[rank1]:     raise ValueError('nan')\n[rank1]: ValueError: loss is nan at step 5\n"
+      "terminate called without an active exception\n";
+  CHECK(said(ExitStatus::exited(1), tail) == "uncaught Python exception ValueError: loss is nan at step 5");
+  CHECK(said(ExitStatus::killed(SIGABRT), tail) ==
+        "uncaught Python exception ValueError: loss is nan at step 5");
+}
+
+TEST_CASE("an exception says where it came from, and a group what is in it") {
+  const std::string first =
+      "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nValueError: nan\n";
+  CHECK(
+      said(ExitStatus::exited(1),
+           first +
+               "\nThe above exception was the direct cause of the following exception:\n\n"
+               "Traceback (most recent call last):\n  File \"t.py\", line 2, in g\nRuntimeError: failed\n") ==
+      "uncaught Python exception RuntimeError: failed, from ValueError: nan");
+  CHECK(
+      said(ExitStatus::exited(1),
+           "  + Exception Group Traceback (most recent call last):\n  |   File \"t.py\", line 1, in f\n"
+           "  | ExceptionGroup: two failed (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n"
+           "    | ValueError: bad batch\n    +---------------- 2 ----------------\n    | KeyError: 'label'\n"
+           "    +------------------------------------\n") ==
+      "uncaught Python exception ExceptionGroup: two failed (2 sub-exceptions): ValueError: bad batch; "
+      "KeyError: "
+      "'label'");
+}
+
+TEST_CASE("a killed data loader process is named as such") {
+  CHECK(said(ExitStatus::exited(1),
+             "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1, in f\n"
+             "[rank1]: RuntimeError: DataLoader worker (pid 9237) is killed by signal: Killed. \n") ==
+        "one of its data loader processes (pid 9237) was killed: Killed; most often by the kernel, when "
+        "memory ran out");
 }
 
 TEST_CASE("a C++ exception is named without any code of the user's") {

@@ -1,0 +1,241 @@
+#include "launcher/process/traceback_scanner.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr std::string_view kHeader = "Traceback (most recent call last)";
+constexpr std::string_view kFatal = "Fatal Python error: ";
+constexpr std::string_view kFrame = "  File \"";
+constexpr std::size_t kLongestLine = 4096;
+constexpr int kMostMessageLines = 64;  // of an exception without a prefix that would show where its text ends
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// The length of "[rank12]: " at the start of `line`, or 0. Source: torch/distributed/distributed_c10d.py,
+/// _distributed_excepthook.
+std::size_t rank_prefix(std::string_view line) {
+  constexpr std::string_view kStart = "[rank";
+  if (!starts_with(line, kStart)) return 0;
+  std::size_t at = kStart.size();
+  while (at < line.size() && line[at] >= '0' && line[at] <= '9') ++at;
+  if (at == kStart.size() || line.substr(at, 2) != "]:") return 0;
+  return line.substr(at + 2, 1) == " " ? at + 3 : at + 2;
+}
+
+/// CSI sequences only: colours and cursor movements.
+std::string_view without_escapes(std::string_view line, std::string& storage) {
+  if (line.find('\x1B') == std::string_view::npos) return line;
+  storage.clear();
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    if (line[at] != '\x1B') {
+      storage += line[at];
+    } else if (line.substr(at + 1, 1) == "[") {
+      at += 2;
+      while (at < line.size() && (line[at] < '@' || line[at] > '~')) ++at;
+    }
+  }
+  return storage;
+}
+
+/// Rich draws round or square corners, and ASCII ones on terminals that have no others.
+bool opens_box(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(' ');
+  if (first == std::string_view::npos) return false;
+  const std::string_view corner = line.substr(first);
+  return starts_with(corner, "╭") || starts_with(corner, "┌") || starts_with(corner, "+--");
+}
+
+bool closes_box(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(' ');
+  if (first == std::string_view::npos) return false;
+  const std::string_view corner = line.substr(first);
+  return starts_with(corner, "╰") || starts_with(corner, "└") || starts_with(corner, "+--");
+}
+
+bool is_chain_mark(std::string_view line) {
+  return has(line, "The above exception was the direct cause of the following exception") ||
+         has(line, "During handling of the above exception, another exception occurred");
+}
+
+/// Lines that are written after an exception and are none of its text.
+bool is_exit_noise(std::string_view line) {
+  constexpr std::array<std::string_view, 6> kStarts{"terminate called", "Exception ignored in",
+                                                    "Error in atexit",  "Error in sys.excepthook",
+                                                    "wandb:",           "[W"};
+  return std::any_of(kStarts.begin(), kStarts.end(),
+                     [&](std::string_view s) { return starts_with(line, s); });
+}
+
+}  // namespace
+
+PlainLine::PlainLine(std::string_view line) {
+  while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
+  if (const std::size_t back = line.rfind('\r'); back != std::string_view::npos) line.remove_prefix(back + 1);
+  line = without_escapes(line, storage_);
+  // A progress bar may stand before the header on its line.
+  if (const std::size_t header = line.find(kHeader); header != std::string_view::npos) {
+    const std::size_t prefix = line.rfind("[rank", header);
+    if (prefix != std::string_view::npos && prefix + rank_prefix(line.substr(prefix)) == header) {
+      line.remove_prefix(prefix);
+    } else if (header > 0 && line[header - 1] == ']') {
+      line.remove_prefix(header);
+    }
+  }
+  const std::size_t prefix = rank_prefix(line);
+  has_rank_ = prefix > 0;
+  text_ = line.substr(prefix);
+}
+
+std::string_view without_margin(std::string_view plain) {
+  const std::size_t first = plain.find_first_not_of(' ');
+  if (first == std::string_view::npos) return plain;
+  const std::string_view rest = plain.substr(first);
+  for (const std::string_view bar : {std::string_view("| "), std::string_view("+ ")}) {
+    if (starts_with(rest, bar)) return rest.substr(bar.size());
+  }
+  constexpr std::string_view kBar = "│";
+  if (!starts_with(rest, kBar)) return plain;
+  std::string_view inner = rest.substr(kBar.size());
+  if (inner.size() >= kBar.size() && inner.substr(inner.size() - kBar.size()) == kBar) {
+    inner.remove_suffix(kBar.size());
+  }
+  const std::size_t end = inner.find_last_not_of(' ');
+  inner = end == std::string_view::npos ? std::string_view() : inner.substr(0, end + 1);
+  return starts_with(inner, " ") ? inner.substr(1) : inner;
+}
+
+void TracebackScanner::feed(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    const bool is_whole = newline != std::string_view::npos;
+    const std::string_view piece = bytes.substr(0, is_whole ? newline : bytes.size());
+    bytes.remove_prefix(piece.size() + (is_whole ? 1 : 0));
+    position_ += piece.size() + (is_whole ? 1 : 0);
+    if (is_whole && partial_.empty()) {
+      take_line(piece.substr(0, kLongestLine));
+      continue;
+    }
+    // The end of a long line is of more use than its start: a progress bar that a traceback follows.
+    partial_ += piece;
+    if (partial_.size() > 2 * kLongestLine) partial_.erase(0, partial_.size() - kLongestLine);
+    if (is_whole) {
+      take_line(partial_);
+      partial_.clear();
+    }
+  }
+}
+
+void TracebackScanner::take_line(std::string_view raw) {
+  const bool has_header = has(raw, kHeader);
+  // Most lines of most streams end here.
+  constexpr std::string_view kTelling = "[ EF-\x1B";
+  if (state_ == State::kOutside && !has_header &&
+      (raw.empty() || kTelling.find(raw[0]) == std::string_view::npos)) {
+    next_kind_ = Kind::kMain;
+    return;
+  }
+  const PlainLine line(raw);
+  const std::string_view plain = line.text();
+  const std::string_view inner = without_margin(plain);
+  if (has_header && !has(inner, "Original Traceback")) return begin(line);
+  if (starts_with(plain, kFatal)) return begin(line);
+
+  switch (state_) {
+    case State::kOutside:
+      // A script that cannot be compiled has no traceback, only the place and the error.
+      if (starts_with(plain, kFrame)) return begin(line);
+      break;
+    case State::kBox:
+      keep(plain);
+      if (closes_box(plain)) state_ = State::kFrames;
+      return;
+    case State::kFrames:
+      if (is_prefixed_ && !line.has_rank()) return;  // somebody else's line
+      keep(plain);
+      // loguru marks the frame that caught it with ">".
+      if (inner.empty() || inner[0] == ' ' || inner[0] == '>') return;
+      state_ = State::kMessage;
+      message_lines_ = 0;
+      return commit();
+    case State::kMessage:
+      if (is_chain_mark(inner)) {
+        has_chain_mark_ = true;
+        keep("");
+        keep(plain);
+        return commit();
+      }
+      if (has_chain_mark_ && inner.empty()) return;
+      if (is_prefixed_ && !line.has_rank()) break;
+      if (!is_prefixed_ && (is_exit_noise(inner) || ++message_lines_ > kMostMessageLines)) {
+        state_ = State::kOutside;
+        break;
+      }
+      keep(plain);
+      return commit();
+  }
+  next_kind_ = starts_with(plain, "Exception in thread") ? Kind::kThread
+               : starts_with(plain, "Exception ignored") || starts_with(plain, "Error in atexit") ||
+                       starts_with(plain, "--- Logging error")
+                   ? Kind::kNoise
+                   : Kind::kMain;
+}
+
+void TracebackScanner::begin(const PlainLine& line) {
+  if (state_ == State::kMessage && has_chain_mark_) {
+    keep("");
+  } else {
+    current_.clear();
+    kind_ = next_kind_;
+    is_prefixed_ = line.has_rank();
+  }
+  next_kind_ = Kind::kMain;
+  has_chain_mark_ = false;
+  keep(line.text());
+  state_ = has(line.text(), kHeader) && opens_box(line.text()) && has(line.text(), "─") ? State::kBox
+                                                                                        : State::kFrames;
+  if (!starts_with(line.text(), kFatal)) return;
+  state_ = State::kMessage;
+  message_lines_ = 0;
+  commit();
+}
+
+void TracebackScanner::keep(std::string_view line) {
+  current_ += line;
+  current_ += '\n';
+  if (current_.size() <= kLongest) return;
+  // The outermost frames and the end: what lies between is a recursion or a very deep library.
+  constexpr std::string_view kGap = "\n  ...\n";
+  const std::size_t head_end = current_.rfind('\n', kLongest / 4);
+  const std::size_t tail_begin = current_.find('\n', current_.size() - kLongest / 2);
+  if (head_end == std::string::npos || tail_begin == std::string::npos) {
+    current_.erase(0, current_.size() - kLongest / 2);
+  } else {
+    current_.replace(head_end, tail_begin + 1 - head_end, kGap);
+  }
+}
+
+void TracebackScanner::commit() {
+  if (kind_ == Kind::kNoise) return;
+  Found& found = kind_ == Kind::kMain ? main_ : thread_;
+  found.text = current_;
+  found.end = position_;
+}
+
+const TracebackScanner::Found& TracebackScanner::best() const { return main_.text.empty() ? thread_ : main_; }
+
+std::string TracebackScanner::last() const {
+  if (partial_.empty()) return best().text;
+  TracebackScanner whole = *this;
+  whole.feed("\n");
+  return whole.best().text;
+}
+
+std::uint64_t TracebackScanner::bytes_since() const { return position_ - best().end; }
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,191 @@
+#include "launcher/report/symptom.h"
+
+#include "launcher/report/text.h"
+#include "rendezvous/base/exit_codes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+namespace ddprun::launcher {
+namespace {
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+struct Phrase {
+  std::string_view text;
+  std::string_view meaning;
+};
+
+constexpr std::string_view kLostPeer = "it lost a peer";
+constexpr std::string_view kWaited = "it waited in vain for a peer";
+constexpr std::string_view kLostStore = "it lost the store";
+
+// What is printed by a rank because another one is gone.
+constexpr std::array kPhrases{
+    // gloo, transport/tcp/pair.cc: the other end of a pair is closed, or the kernel says so.
+    Phrase{"Connection closed by peer", kLostPeer},
+    Phrase{"Connection reset by peer", kLostPeer},
+    Phrase{"Application timeout caused pair closure", kWaited},
+    Phrase{"Broken pipe", kLostPeer},
+    // gloo, transport/tcp/unbound_buffer.cc.
+    Phrase{"Timed out waiting", kWaited},
+    // gloo, transport/tcp/pair.cc: what a peer that raised between the parts of a collective leaves behind.
+    Phrase{"Is there a distributed collective mismatch in your code?", kLostPeer},
+    // gloo, rendezvous: a peer is gone before all are connected.
+    Phrase{"Connect timeout", kWaited},
+    Phrase{"Gloo connectFullMesh failed", kLostPeer},
+    // torch/csrc/distributed/c10d: ProcessGroupGloo.cpp, monitoredBarrier.
+    Phrase{"failed to pass monitoredBarrier", kWaited},
+    Phrase{"timed out in monitoredBarrier", kWaited},
+    // The same folder: Utils.hpp, socket.cpp, TCPStore.cpp, TCPStoreLibUvBackend.cpp.
+    Phrase{"Connection was likely closed. Did the remote server shutdown or crash?", kLostStore},
+    Phrase{"recvValue failed", kLostStore},
+    Phrase{"recvValueWithTimeout failed", kLostStore},
+    Phrase{"Socket Timeout", kWaited},
+    Phrase{"wait timeout after", kWaited},
+    Phrase{"The client socket has failed to connect", kLostStore},
+    Phrase{"failed to connect to the remote store", kLostStore},
+    // The same folder: ProcessGroupNCCL.cpp, NCCLUtils.cpp.
+    Phrase{"Watchdog caught collective operation timeout", kWaited},
+    Phrase{"NCCL communicator was aborted on rank", kLostPeer},
+    Phrase{"Some NCCL operations have failed or timed out", kWaited},
+    Phrase{"Received a dump signal", kWaited},
+    // NCCL: ncclGetErrorString, and the words of transport/net_socket and misc/socket.
+    Phrase{"remote process exited or there was a network error", kLostPeer},
+    Phrase{"ncclRemoteError", kLostPeer},
+    Phrase{"Connection closed by remote peer", kLostPeer},
+    // torch/csrc/distributed/rpc and tensorpipe.
+    Phrase{"eof (this error originated at tensorpipe", kLostPeer},
+    Phrase{"connection reset by peer (this error originated at tensorpipe", kLostPeer},
+    // Python: a pipe or queue between processes whose other end has died.
+    Phrase{"BrokenPipeError", kLostPeer},
+    Phrase{"ConnectionResetError", kLostPeer},
+    Phrase{"ConnectionRefusedError", kLostPeer},
+};
+
+// torch/utils/data: dataloader.py, _utils/signal_handling; multiprocessing's resource sharer when one is
+// gone.
+constexpr std::array<std::string_view, 3> kLoaderPhrases{
+    "DataLoader worker (pid", "Pin memory thread exited unexpectedly", "unable to mmap"};
+
+// What programs make of the SIGTERM that we send: not a failure of their own.
+constexpr std::array<std::string_view, 5> kSignalPhrases{"SIGTERM", "SIGINT", "KeyboardInterrupt",
+                                                         "SignalException", "signal: Terminated"};
+
+const Phrase* find_phrase(std::string_view text) {
+  const auto found =
+      std::find_if(kPhrases.begin(), kPhrases.end(), [&](const Phrase& p) { return has(text, p.text); });
+  return found == kPhrases.end() ? nullptr : &*found;
+}
+
+bool is_loader_death(std::string_view text) {
+  return std::any_of(kLoaderPhrases.begin(), kLoaderPhrases.end(),
+                     [&](std::string_view p) { return has(text, p); });
+}
+
+bool speaks_of_signal(std::string_view text) {
+  return std::any_of(kSignalPhrases.begin(), kSignalPhrases.end(),
+                     [&](std::string_view p) { return has(text, p); });
+}
+
+bool is_killed_by(const ExitStatus& status, int signal) {
+  return status.is_killed() && status.signal() == signal;
+}
+
+std::string last_of_tail(std::string_view tail) {
+  std::string text;
+  for (const std::string_view line : last_lines(tail, 20)) text += std::string(line) + "\n";
+  return text;
+}
+
+/// The text that says why it ended: an exception with which a chain began, an error file, or the last lines.
+std::string telling_text(const ExitStatus& status, const LastWords& words,
+                         const std::optional<Traceback>& traceback) {
+  if (traceback && !traceback->is_fatal) return traceback->origin;
+  if (status.is_killed() && status.signal() != SIGABRT && words.stopped_with != status.signal()) return {};
+  if (words.error_file != nullptr) return words.error_file->message;
+  return last_of_tail(words.stderr_tail);
+}
+
+std::string own_error(const LastWords& words, const std::optional<Traceback>& traceback) {
+  if (traceback) return traceback->exception;
+  if (words.error_file == nullptr) return {};
+  const std::vector<std::string_view> lines = split_lines(words.error_file->message);
+  return lines.empty() ? std::string() : std::string(lines.front());
+}
+
+}  // namespace
+
+LastWords last_words(const WorkerOutcome& worker, const std::optional<ErrorFile>& error_file) {
+  return {.stderr_tail = worker.stderr_tail,
+          .traceback = worker.traceback,
+          .traceback_is_last = worker.traceback_is_last,
+          .error_file = error_file ? &*error_file : nullptr,
+          .stopped_with = worker.stopped_with};
+}
+
+std::optional<Traceback> traceback_of(const ExitStatus& status, const LastWords& words) {
+  if (words.traceback.empty()) return std::nullopt;
+  std::optional<Traceback> traceback = read_traceback(words.traceback);
+  if (!traceback) return std::nullopt;
+  const bool is_fatal_end = status.is_killed() && !(words.stopped_with == status.signal());
+  // A signal from elsewhere ends a process whatever it printed before; only abort() is what a C++ destructor
+  // does to a Python that is leaving with an exception.
+  if (traceback->is_fatal) return is_fatal_end ? traceback : std::nullopt;
+  if (is_fatal_end && (status.signal() != SIGABRT || !words.traceback_is_last)) return std::nullopt;
+  // Python ends with 1 after an uncaught exception; with another code it went on after what it had printed.
+  const bool is_uncaught = !status.is_killed() && status.code() == 1;
+  if (!is_uncaught && !words.traceback_is_last) return std::nullopt;
+  return traceback;
+}
+
+Ending judge_end(const ExitStatus& status, const LastWords& words) {
+  const std::optional<Traceback> traceback = traceback_of(status, words);
+  Ending ending;
+  ending.error = own_error(words, traceback);
+  const std::string text = telling_text(status, words, traceback);
+
+  if (words.stopped_with) {
+    const bool is_by_signal = is_killed_by(status, *words.stopped_with) || status.is_success();
+    const bool has_failed =
+        !ending.error.empty() && !speaks_of_signal(text) && !(traceback && traceback->is_fatal);
+    ending.is_own_failure = has_failed || (!is_by_signal && status.is_killed());
+    if (!ending.is_own_failure && ending.error.empty()) return ending;
+  }
+  if (is_loader_death(text)) {
+    ending.weight = Weight::kDoubtful;
+    ending.symptom = loader_death(text);
+    if (ending.symptom.empty()) ending.symptom = "one of its data loader processes was gone";
+  } else if (const Phrase* phrase = find_phrase(text)) {
+    ending.weight = Weight::kSymptom;
+    ending.symptom = fmt::format("{} ({})", phrase->meaning, phrase->text);
+  } else if (!status.is_killed() && status.code() == exit_code::kTempFail) {
+    // rendezvous/base/exit_codes.h: our own worker says so with its code.
+    ending.weight = Weight::kSymptom;
+    ending.symptom = fmt::format("it lost a peer or timed out (exit code {})", exit_code::kTempFail);
+  } else if (!words.stopped_with && (is_killed_by(status, SIGTERM) || is_killed_by(status, SIGPIPE))) {
+    ending.weight = Weight::kDoubtful;
+    ending.symptom = is_killed_by(status, SIGTERM) ? "somebody else ended it (SIGTERM)"
+                                                   : "nobody read what it wrote (SIGPIPE)";
+  }
+  return ending;
+}
+
+std::string loader_death(std::string_view text) {
+  constexpr std::string_view kStart = "DataLoader worker (pid ";
+  const std::size_t at = text.find(kStart);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(at + kStart.size());
+  const std::string_view pid = rest.substr(0, rest.find(')'));
+  constexpr std::string_view kBy = "is killed by signal: ";
+  const std::size_t by = rest.find(kBy);
+  if (by == std::string_view::npos) return {};
+  const std::string_view signal = rest.substr(by + kBy.size());
+  const std::string_view name = signal.substr(0, signal.find_first_of(".\n"));
+  return fmt::format("one of its data loader processes (pid {}) was killed: {}", pid, name);
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,217 @@
+#include "launcher/report/traceback.h"
+
+#include "launcher/process/traceback_scanner.h"
+#include "launcher/report/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr std::size_t kMostShown = 40;
+constexpr std::size_t kFirstShown = 4;
+constexpr std::size_t kMostMessageShown = 8;
+
+using Lines = std::vector<std::string_view>;
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// One exception of a chain, as lines without margins where it matters.
+struct Section {
+  Lines head;  // the chain's mark and the header
+  Lines frames;
+  std::string_view exception;
+  std::string_view exception_line;  // with its margin
+  Lines message;
+};
+
+bool is_header(std::string_view line) {
+  return has(line, "Traceback (most recent call last)") && !has(line, "Original Traceback");
+}
+
+bool is_chain_mark(std::string_view line) {
+  return has(line, "The above exception was the direct cause of") ||
+         has(line, "During handling of the above exception");
+}
+
+std::vector<Section> split_sections(const Lines& lines) {
+  std::vector<Section> sections(1);
+  Lines between;  // blank lines and the mark of a chain
+  bool in_box = false;
+  for (const std::string_view line : lines) {
+    const std::string_view inner = without_margin(line);
+    Section* section = &sections.back();
+    if (is_chain_mark(inner)) {
+      between.push_back(line);
+    } else if (is_header(inner) || starts_with(line, "Fatal Python error: ")) {
+      if (!section->exception.empty()) {
+        sections.emplace_back();
+        section = &sections.back();
+        section->head = between;
+      }
+      between.clear();
+      section->head.push_back(line);
+      in_box = has(line, "─");
+      if (starts_with(line, "Fatal")) section->exception = line;
+    } else if (in_box) {
+      section->frames.push_back(line);
+      if (has(line, "╰") || has(line, "└")) in_box = false;
+    } else if (section->exception.empty()) {
+      if (inner.empty() || inner[0] == ' ' || inner[0] == '>') {
+        section->frames.push_back(line);
+      } else {
+        section->exception = inner;
+        section->exception_line = line;
+      }
+    } else if (between.empty()) {
+      section->message.push_back(line);
+    }
+  }
+  return sections;
+}
+
+/// "torch" of "/x/site-packages/torch/nn/modules/module.py"; empty where the file is the user's own.
+std::string_view library_of(std::string_view frame) {
+  const std::size_t open = frame.find("File \"");
+  if (open == std::string_view::npos) return {};
+  const std::string_view path = frame.substr(open + 6, frame.find('"', open + 6) - open - 6);
+  for (const std::string_view folder :
+       {std::string_view("/site-packages/"), std::string_view("/dist-packages/")}) {
+    const std::size_t at = path.rfind(folder);
+    if (at == std::string_view::npos) continue;
+    const std::string_view inside = path.substr(at + folder.size());
+    return inside.substr(0, inside.find('/'));
+  }
+  const bool is_standard = has(path, "/lib/python3") || starts_with(path, "<frozen");
+  return is_standard ? std::string_view("Python") : std::string_view();
+}
+
+struct Frame {
+  Lines lines;
+  std::string_view library;
+};
+
+std::vector<Frame> split_frames(const Lines& lines) {
+  std::vector<Frame> frames;
+  for (const std::string_view line : lines) {
+    const std::string_view inner = without_margin(line);
+    const bool begins = starts_with(inner, "  File \"") || starts_with(inner, "> File \"");
+    if (begins || frames.empty()) frames.push_back({{}, begins ? library_of(inner) : std::string_view()});
+    frames.back().lines.push_back(line);
+  }
+  return frames;
+}
+
+void show(const Lines& lines, std::vector<std::string>& out) {
+  out.insert(out.end(), lines.begin(), lines.end());
+}
+
+void show_frames(const Lines& lines, std::vector<std::string>& out) {
+  std::vector<Frame> frames = split_frames(lines);
+  // Where no frame is the user's own, the innermost ones say most.
+  if (std::all_of(frames.begin(), frames.end(), [](const Frame& f) { return !f.library.empty(); })) {
+    for (std::size_t i = frames.size() > 2 ? frames.size() - 2 : 0; i < frames.size(); ++i)
+      frames[i].library = {};
+  }
+  for (std::size_t i = 0; i < frames.size();) {
+    if (frames[i].library.empty()) {
+      show(frames[i++].lines, out);
+      continue;
+    }
+    std::size_t end = i;
+    std::string names;
+    while (end < frames.size() && !frames[end].library.empty()) {
+      const std::string name(frames[end].library);
+      if (names.empty()) {
+        names = name;
+      } else if (!has(", " + names + ",", ", " + name + ",")) {
+        names += ", " + name;
+      }
+      ++end;
+    }
+    out.push_back(fmt::format("  … {} frame{} in {}", end - i, end - i == 1 ? "" : "s", names));
+    i = end;
+  }
+}
+
+/// The stack that c10::Error adds to its text says nothing to the user of a Python program.
+bool is_cpp_stack(std::string_view line) {
+  return starts_with(line, "frame #") || starts_with(line, "Exception raised from ") ||
+         starts_with(line, "C++ CapturedTraceback");
+}
+
+/// The lines that belong to the text: up to the first blank one where nothing tells, and none of a C++ stack.
+Lines text_of(const Lines& message) {
+  Lines text;
+  for (const std::string_view line : message) {
+    const std::string_view inner = without_margin(line);
+    if (is_cpp_stack(inner)) break;
+    text.push_back(line);
+  }
+  while (!text.empty() && trim_blanks(text.back()).empty()) text.pop_back();
+  return text;
+}
+
+std::string join(const Lines& lines) {
+  std::string text;
+  for (const std::string_view line : lines) text += (text.empty() ? "" : "\n") + std::string(line);
+  return text;
+}
+
+std::vector<std::string> shorten_middle(std::vector<std::string> lines) {
+  if (lines.size() <= kMostShown) return lines;
+  const std::size_t left_out = lines.size() - kMostShown + 1;
+  const auto first = lines.begin() + kFirstShown;
+  *first = fmt::format("  … {} lines", left_out);
+  lines.erase(first + 1, first + static_cast<std::ptrdiff_t>(left_out));
+  return lines;
+}
+
+}  // namespace
+
+std::optional<Traceback> read_traceback(std::string_view text) {
+  Lines lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  std::vector<Section> sections = split_sections(lines);
+  while (!sections.empty() && sections.back().exception.empty()) sections.pop_back();
+  if (sections.empty()) return std::nullopt;
+
+  Traceback result;
+  const Section& last = sections.back();
+  result.exception = last.exception;
+  result.message = join(text_of(last.message));
+  result.is_fatal = starts_with(last.exception, "Fatal Python error: ");
+  const Section& first = sections.front();
+  result.origin = std::string(first.exception) + "\n" + join(first.message);
+  for (const Section& section : sections) {
+    if (&section != &first) result.shown.emplace_back();
+    for (const std::string_view line : section.head) {
+      result.shown.emplace_back(line);
+      if (is_chain_mark(line)) result.shown.emplace_back();
+    }
+    show_frames(section.frames, result.shown);
+    if (!starts_with(section.exception, "Fatal")) result.shown.emplace_back(section.exception_line);
+    Lines message = text_of(section.message);
+    const std::size_t most = result.is_fatal ? kMostShown : kMostMessageShown;
+    if (message.size() > most) message.resize(most);
+    if (result.is_fatal) {
+      show_frames(message, result.shown);
+    } else {
+      show(message, result.shown);
+    }
+  }
+  result.shown = shorten_middle(std::move(result.shown));
+  return result;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,124 @@
+#include "launcher/report/symptom.h"
+
+#include "launcher/process/traceback_scanner.h"
+#include "tests/support/catch.h"
+
+#include <csignal>
+
+using namespace ddprun::launcher;
+
+namespace {
+
+struct Said {
+  std::string on_stderr;
+  std::optional<int> stopped_with{};
+  std::optional<ErrorFile> error_file{};
+  std::string after{};  // noise on its way out
+};
+
+Ending ending(const ExitStatus& status, const Said& said) {
+  TracebackScanner scanner;
+  scanner.feed(said.on_stderr + said.after);
+  const std::string traceback = scanner.last();
+  const std::string tail = said.on_stderr + said.after;
+  return judge_end(status, {.stderr_tail = tail,
+                            .traceback = traceback,
+                            .traceback_is_last = said.after.size() < 8192,
+                            .error_file = said.error_file ? &*said.error_file : nullptr,
+                            .stopped_with = said.stopped_with});
+}
+
+std::string raised(const std::string& text) {
+  return "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1, in f\n[rank1]: " +
+         text + "\n";
+}
+
+const std::string kClosed =
+    "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer "
+    "[127.0.0.1]:27777";
+
+}  // namespace
+
+TEST_CASE("what a rank says when another one is gone is a symptom") {
+  for (const std::string& text :
+       {kClosed,
+        std::string("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Read error "
+                    "[127.0.0.1]:12714: Connection reset by peer"),
+        std::string(
+            "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out "
+            "waiting 20000ms for recv operation to complete"),
+        std::string(
+            "torch.distributed.DistStoreError: wait timeout after 1000ms, keys: /default_pg/0//x/never"),
+        std::string(
+            "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. "
+            "Did the remote server shutdown or crash?"),
+        std::string(
+            "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:94, remote process exited or "
+            "there was a network error, NCCL version 2.27.5")}) {
+    INFO(text);
+    CHECK(ending(ExitStatus::exited(1), {raised(text)}).weight == Weight::kSymptom);
+    CHECK(ending(ExitStatus::killed(SIGABRT),
+                 {raised(text), {}, {}, "terminate called without an active exception\n"})
+              .weight == Weight::kSymptom);
+  }
+}
+
+TEST_CASE("a symptom is known without a traceback, by an error file, and through std::terminate") {
+  CHECK(
+      ending(ExitStatus::exited(1), {"ERROR:root:rank 0 gives up: Connection closed by peer [127.0.0.1]:1\n"})
+          .symptom == "it lost a peer (Connection closed by peer)");
+  CHECK(ending(ExitStatus::exited(1), {"", {}, ErrorFile{kClosed, {}, {}}}).weight == Weight::kSymptom);
+  CHECK(ending(ExitStatus::killed(SIGABRT),
+               {"terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce "
+                "fail at "
+                "pair.cc:456] op.preamble.length <= op.nbytes. 699052 vs 684. Received data size doesn't "
+                "match expected "
+                "size. Is there a distributed collective mismatch in your code?\n"})
+            .weight == Weight::kSymptom);
+  CHECK(ending(ExitStatus::exited(75), {""}).weight == Weight::kSymptom);
+}
+
+TEST_CASE("whatever a program does by itself is a cause") {
+  CHECK(ending(ExitStatus::exited(1), {raised("ValueError: loss is nan")}).weight == Weight::kCause);
+  CHECK(ending(ExitStatus::exited(1), {raised("ValueError: loss is nan")}).error ==
+        "ValueError: loss is nan");
+  CHECK(ending(ExitStatus::exited(3), {""}).weight == Weight::kCause);
+  CHECK(ending(ExitStatus::killed(SIGSEGV), {""}).weight == Weight::kCause);
+  CHECK(ending(ExitStatus::killed(SIGKILL), {raised(kClosed)}).weight == Weight::kCause);
+}
+
+TEST_CASE("what a chain began with decides, either way round") {
+  const std::string chain =
+      "\n[rank1]: The above exception was the direct cause of the following exception:\n\n";
+  CHECK(ending(ExitStatus::exited(1), {raised(kClosed) + chain + raised("SystemError: the step failed")})
+            .weight == Weight::kSymptom);
+  CHECK(ending(ExitStatus::exited(1), {raised("ValueError: nan") + chain + raised(kClosed)}).weight ==
+        Weight::kCause);
+}
+
+TEST_CASE("an old symptom that was overcome explains nothing") {
+  const std::string log = "urllib3: Connection reset by peer; trying again\n";
+  CHECK(ending(ExitStatus::exited(1), {log + raised("ValueError: nan")}).weight == Weight::kCause);
+}
+
+TEST_CASE("an end that may be somebody else's doing weighs less than a cause and more than a symptom") {
+  const Ending loader =
+      ending(ExitStatus::exited(1), {raised("RuntimeError: DataLoader worker (pid 9237) is killed by "
+                                            "signal: Killed. ")});
+  CHECK(loader.weight == Weight::kDoubtful);
+  CHECK(loader.symptom == "one of its data loader processes (pid 9237) was killed: Killed");
+  CHECK(ending(ExitStatus::killed(SIGTERM), {""}).weight == Weight::kDoubtful);
+  CHECK(ending(ExitStatus::killed(SIGPIPE), {""}).weight == Weight::kDoubtful);
+}
+
+TEST_CASE("who had raised before our signal came failed by itself, who ended of it did not") {
+  CHECK_FALSE(ending(ExitStatus::killed(SIGTERM), {"step 3\n", SIGTERM}).is_own_failure);
+  CHECK(ending(ExitStatus::killed(SIGTERM), {raised("ValueError: nan"), SIGTERM}).is_own_failure);
+  CHECK(ending(ExitStatus::exited(1), {raised("ValueError: nan"), SIGTERM}).is_own_failure);
+  CHECK(ending(ExitStatus::killed(SIGTERM), {"", SIGTERM, ErrorFile{"ValueError: nan", {}, {}}})
+            .is_own_failure);
+  CHECK(ending(ExitStatus::killed(SIGSEGV), {"", SIGTERM}).is_own_failure);
+  CHECK_FALSE(ending(ExitStatus::exited(1), {raised("lightning.SIGTERMException"), SIGTERM}).is_own_failure);
+  CHECK_FALSE(ending(ExitStatus::exited(143), {"", SIGTERM}).is_own_failure);
+  CHECK(ending(ExitStatus::exited(1), {raised(kClosed), SIGTERM}).weight == Weight::kSymptom);
+}

@@ -1,0 +1,236 @@
+#include "launcher/report/traceback.h"
+
+#include "launcher/process/traceback_scanner.h"
+#include "tests/support/catch.h"
+
+#include <fmt/format.h>
+
+using namespace ddprun::launcher;
+
+// The samples are what programs of tests/fault/blame/faults.py printed with Python 3.11, torch 2.11, rich 14
+// and loguru 0.7; only paths are shortened.
+
+namespace {
+
+Traceback last_in(std::string_view stderr_text) {
+  TracebackScanner scanner;
+  scanner.feed(stderr_text);
+  return read_traceback(scanner.last()).value_or(Traceback{});
+}
+
+constexpr std::string_view kRaises =
+    "[rank1]: Traceback (most recent call last):\n"
+    "[rank1]:   File \"/w/faults.py\", line 316, in train\n"
+    "[rank1]:     act(number)\n"
+    "[rank1]:   File \"/w/faults.py\", line 90, in compute_loss\n"
+    "[rank1]:     raise ValueError(f\"loss is nan at step {step}\")\n"
+    "[rank1]: ValueError: loss is nan at step 5\n"
+    "terminate called without an active exception\n";
+
+constexpr std::string_view kWhileHandling =
+    "[rank1]: Traceback (most recent call last):\n"
+    "[rank1]:   File \"/w/faults.py\", line 119, in raises_while_handling\n"
+    "[rank1]:     compute_loss(step)\n"
+    "[rank1]: ValueError: loss is nan at step 5\n"
+    "\n"
+    "[rank1]: During handling of the above exception, another exception occurred:\n"
+    "\n"
+    "[rank1]: Traceback (most recent call last):\n"
+    "[rank1]:   File \"/w/faults.py\", line 121, in raises_while_handling\n"
+    "[rank1]:     {}[\"checkpoint\"]\n"
+    "[rank1]:     ~~^^^^^^^^^^^^^^\n"
+    "[rank1]: KeyError: 'checkpoint'\n";
+
+constexpr std::string_view kGroup =
+    "[rank1]:   + Exception Group Traceback (most recent call last):\n"
+    "[rank1]:   |   File \"/w/faults.py\", line 126, in raises_group\n"
+    "[rank1]:   |     raise ExceptionGroup(\"two batches failed\", errors)\n"
+    "[rank1]:   | ExceptionGroup: two batches failed (2 sub-exceptions)\n"
+    "[rank1]:   +-+---------------- 1 ----------------\n"
+    "[rank1]:     | ValueError: bad batch 5\n"
+    "[rank1]:     +---------------- 2 ----------------\n"
+    "[rank1]:     | KeyError: 'label'\n"
+    "[rank1]:     +------------------------------------\n";
+
+constexpr std::string_view kPeer =
+    "[rank0]: Traceback (most recent call last):\n"
+    "[rank0]:   File \"/w/faults.py\", line 44, in all_reduce\n"
+    "[rank0]:     dist.all_reduce(torch.ones(1024) * step)\n"
+    "[rank0]:   File \"/v/lib/python3.11/site-packages/torch/distributed/c10d_logger.py\", line 83, in "
+    "wrapper\n"
+    "[rank0]:     return func(*args, **kwargs)\n"
+    "[rank0]:            ^^^^^^^^^^^^^^^^^^^^^\n"
+    "[rank0]:   File \"/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py\", line 3075, "
+    "in "
+    "all_reduce\n"
+    "[rank0]:     work.wait()\n"
+    "[rank0]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by "
+    "peer "
+    "[127.0.0.1]:27777\n";
+
+constexpr std::string_view kRich =
+    "[rank1]: ╭───────────────────── Traceback (most recent call last) ──────────────────────╮\n"
+    "[rank1]: │ /w/faults.py:90 in compute_loss                                              │\n"
+    "[rank1]: │                                                                              │\n"
+    "[rank1]: │ ❱  90 │   raise ValueError(f\"loss is nan at step {step}\")                    │\n"
+    "[rank1]: ╰──────────────────────────────────────────────────────────────────────────────╯\n"
+    "[rank1]: ValueError: loss is nan at step 5\n";
+
+constexpr std::string_view kLoguru =
+    "2026-11-21 20:00:00.420 | \x1b[31m\x1b[1mERROR   \x1b[0m | \x1b[36m__main__\x1b[0m - \x1b[31m\x1b[1mAn "
+    "error has "
+    "been caught\x1b[0m\n"
+    "\x1b[33m\x1b[1mTraceback (most recent call last):\x1b[0m\n"
+    "\n"
+    "  File \"\x1b[32m/w/\x1b[0m\x1b[32m\x1b[1mfaults.py\x1b[0m\", line \x1b[33m411\x1b[0m, in "
+    "\x1b[35m<module>\x1b[0m\n"
+    "    globals()[AROUND](FAULTS[FAULT])\n"
+    "              │       └ {'raises': <function raises at 0x7f3d03b3c360>}\n"
+    "              └ 'with_loguru'\n"
+    "\n"
+    "> File \"/w/faults.py\", line 353, in with_loguru\n"
+    "    logger.catch(reraise=True)(train)(*arguments)\n"
+    "\n"
+    "  File \"/w/faults.py\", line 90, in compute_loss\n"
+    "    raise ValueError(f\"loss is nan at step {step}\")\n"
+    "\n"
+    "\x1b[31m\x1b[1mValueError\x1b[0m:\x1b[1m loss is nan at step 5\x1b[0m\n";
+
+constexpr std::string_view kThread =
+    "Exception in thread Thread-1 (prefetch):\n"
+    "Traceback (most recent call last):\n"
+    "  File \"/w/faults.py\", line 90, in compute_loss\n"
+    "    raise ValueError(f\"loss is nan at step {step}\")\n"
+    "ValueError: loss is nan at step 5\n";
+
+constexpr std::string_view kIgnored =
+    "Exception ignored in: <function Run.__del__ at 0x7f1c>\n"
+    "Traceback (most recent call last):\n"
+    "  File \"/w/run.py\", line 3, in __del__\n"
+    "TypeError: 'NoneType' object is not callable\n";
+
+constexpr std::string_view kFault =
+    "Fatal Python error: Segmentation fault\n"
+    "\n"
+    "Current thread 0x00007fd830e6eb80 (most recent call first):\n"
+    "  File \"/p/lib/python3.11/ctypes/__init__.py\", line 519 in string_at\n"
+    "  File \"/w/faults.py\", line 189 in segfault_with_faulthandler\n"
+    "\n"
+    "Extension modules: numpy._core._multiarray_umath, torch._C (total: 21)\n";
+
+constexpr std::string_view kNoTraceback =
+    "  File \"/w/train.py\", line 3\n"
+    "    loss = = 3\n"
+    "           ^\n"
+    "SyntaxError: invalid syntax\n";
+
+}  // namespace
+
+TEST_CASE("the exception is found behind the prefix that PyTorch gives every line") {
+  const Traceback found = last_in(kRaises);
+  CHECK(found.exception == "ValueError: loss is nan at step 5");
+  CHECK(found.message.empty());
+  CHECK(found.shown ==
+        std::vector<std::string>{
+            "Traceback (most recent call last):", "  File \"/w/faults.py\", line 316, in train",
+            "    act(number)", "  File \"/w/faults.py\", line 90, in compute_loss",
+            "    raise ValueError(f\"loss is nan at step {step}\")", "ValueError: loss is nan at step 5"});
+}
+
+TEST_CASE("a chain tells what it ended with and what it began with") {
+  const Traceback found = last_in(kWhileHandling);
+  CHECK(found.exception == "KeyError: 'checkpoint'");
+  CHECK(found.origin == "ValueError: loss is nan at step 5\n");
+  CHECK(found.shown.size() == 12);
+  CHECK(found.shown[5] == "During handling of the above exception, another exception occurred:");
+}
+
+TEST_CASE("an exception group, Rich's box, loguru's tree and their colours are seen through") {
+  CHECK(last_in(kGroup).exception == "ExceptionGroup: two batches failed (2 sub-exceptions)");
+  CHECK(last_in(kGroup).message.find("KeyError: 'label'") != std::string::npos);
+  CHECK(last_in(kRich).exception == "ValueError: loss is nan at step 5");
+  CHECK(last_in(kLoguru).exception == "ValueError: loss is nan at step 5");
+}
+
+TEST_CASE("a script that does not compile, an exception without a text, and a fault handler are read") {
+  CHECK(last_in(kNoTraceback).exception == "SyntaxError: invalid syntax");
+  CHECK(last_in(
+            "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nNotImplementedError\n")
+            .exception == "NotImplementedError");
+  CHECK(last_in(kFault).is_fatal);
+  CHECK(last_in(kFault).exception == "Fatal Python error: Segmentation fault");
+}
+
+TEST_CASE("a text of several lines is kept, without the stack of C++ below it") {
+  const Traceback found = last_in(
+      "[rank1]: Traceback (most recent call last):\n"
+      "[rank1]:   File \"/w/t.py\", line 1, in f\n"
+      "[rank1]: RuntimeError: shapes do not match:\n"
+      "[rank1]:   weight (3, 4)\n"
+      "[rank1]: \n"
+      "[rank1]: check the config\n"
+      "[rank1]: Exception raised from check at /pytorch/c10/x.cpp:3 (most recent call first):\n"
+      "[rank1]: frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x98 (0x7f in libc10.so)\n"
+      "wandb: done\n");
+  CHECK(found.exception == "RuntimeError: shapes do not match:");
+  CHECK(found.message == "  weight (3, 4)\n\ncheck the config");
+}
+
+TEST_CASE("frames of libraries take one line, unless there are no others") {
+  CHECK(last_in(kPeer).shown[3] == "  … 2 frames in torch");
+  CHECK(last_in(kPeer).shown.size() == 5);
+  const Traceback library_only = last_in(
+      "Traceback (most recent call last):\n"
+      "  File \"/v/lib/python3.11/site-packages/a/x.py\", line 1, in f\n"
+      "  File \"/v/lib/python3.11/site-packages/b/x.py\", line 1, in f\n"
+      "  File \"/v/lib/python3.11/site-packages/b/y.py\", line 2, in g\n"
+      "OSError: gone\n");
+  CHECK(library_only.shown ==
+        std::vector<std::string>{"Traceback (most recent call last):", "  … 1 frame in a",
+                                 "  File \"/v/lib/python3.11/site-packages/b/x.py\", line 1, in f",
+                                 "  File \"/v/lib/python3.11/site-packages/b/y.py\", line 2, in g",
+                                 "OSError: gone"});
+}
+
+TEST_CASE("the last whole traceback stays, whatever is printed after it, and however it is cut into pieces") {
+  const std::string noise(200'000, 'x');
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{4096}}) {
+    TracebackScanner scanner;
+    const std::string all = std::string(kPeer) + std::string(kRaises) + std::string(kIgnored) +
+                            "wandb: done\n" + noise + "\nTraceback (most recent call last):\n  File \"cut";
+    for (std::size_t at = 0; at < all.size(); at += piece)
+      scanner.feed(std::string_view(all).substr(at, piece));
+    CHECK(read_traceback(scanner.last())->exception == "ValueError: loss is nan at step 5");
+    CHECK(scanner.bytes_since() > noise.size());
+  }
+}
+
+TEST_CASE("one of a thread is taken only where the program itself has raised nothing") {
+  CHECK(last_in(kThread).exception == "ValueError: loss is nan at step 5");
+  CHECK(last_in(std::string(kPeer) + std::string(kThread)).exception.find("Connection closed") !=
+        std::string::npos);
+  CHECK(last_in(kIgnored).exception.empty());
+}
+
+TEST_CASE("a progress bar before it, a missing newline after it and lines of others in between do no harm") {
+  CHECK(last_in("  0%|          | 0/10 [00:00<?, ?it/s]Traceback (most recent call last):\n  File \"t.py\", "
+                "line 1, in f\n"
+                "ValueError: x")
+            .exception == "ValueError: x");
+  CHECK(last_in(" 10%|█ | 1/10 [00:00<?, ?it/s][rank3]: Traceback (most recent call last):\n"
+                "[rank3]:   File \"t.py\", line 1, in f\nfrom another process\n[rank3]: ValueError: x\n")
+            .exception == "ValueError: x");
+  CHECK(last_in("CUDA: Traceback of nothing\n").exception.empty());
+}
+
+TEST_CASE("a very deep one keeps its first frames and its end") {
+  std::string deep = "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n";
+  for (int i = 0; i < 20'000; ++i) deep += fmt::format("  File \"t.py\", line {}, in recurse\n", i);
+  TracebackScanner scanner;
+  scanner.feed(deep + "RecursionError: too deep\n");
+  CHECK(scanner.last().size() <= TracebackScanner::kLongest + 100);
+  const Traceback found = *read_traceback(scanner.last());
+  CHECK(found.exception == "RecursionError: too deep");
+  CHECK(found.shown.size() == 40);
+  CHECK(found.shown[1] == "  File \"t.py\", line 1, in <module>");
+}
