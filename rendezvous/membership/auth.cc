@@ -34,10 +34,10 @@ std::string make_nonce() {
   return to_hex(bytes);
 }
 
-std::string make_proof(std::string_view secret, Side side, std::string_view run_id,
-                       std::string_view agent_nonce, std::string_view coordinator_nonce) {
+std::string make_proof(std::string_view secret, Side side, std::string_view hello_frame,
+                       std::string_view coordinator_nonce) {
   std::string text = side == Side::kAgent ? "ddprun agent" : "ddprun coordinator";
-  for (const std::string_view part : {run_id, agent_nonce, coordinator_nonce}) {
+  for (const std::string_view part : {hello_frame, coordinator_nonce}) {
     text += fmt::format("|{}:", part.size());
     text += part;
   }

@@ -13,10 +13,11 @@ std::string make_nonce();
 /// Which side proves that it knows the secret. One's proof is of no use to the other.
 enum class Side { kAgent, kCoordinator };
 
-/// HMAC-SHA256 in hexadecimal over the side, the job and both nonces. As both sides bring a fresh nonce, a
-/// proof seen once fits no other connection. Source: RFC 2104; challenge and response as in ISO/IEC 9798-4.
-std::string make_proof(std::string_view secret, Side side, std::string_view run_id,
-                       std::string_view agent_nonce, std::string_view coordinator_nonce);
+/// HMAC-SHA256 in hexadecimal over the side, the hello's frame (which holds the agent's nonce) and the
+/// coordinator's nonce. As both sides bring a fresh nonce, a proof seen once fits no other connection.
+/// Source: RFC 2104; challenge and response as in ISO/IEC 9798-4.
+std::string make_proof(std::string_view secret, Side side, std::string_view hello_frame,
+                       std::string_view coordinator_nonce);
 
 /// Compares in constant time.
 bool is_same_proof(std::string_view a, std::string_view b);

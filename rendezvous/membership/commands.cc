@@ -8,6 +8,7 @@
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/connector.h"
 #include "rendezvous/membership/coordinator.h"
+#include "rendezvous/membership/handshake.h"
 
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
@@ -30,14 +31,19 @@ Result<std::string> secret_of(const std::string& file) {
   return load_secret(file, environment == nullptr ? "" : environment);
 }
 
+Hello hello_of(const DrainCommandOptions& options) {
+  Hello hello{.run_id = options.run_id, .nonce = make_nonce(), .is_control = true};
+  hello.node.host = "ddprun drain";
+  return hello;
+}
+
 /// One question to a coordinator and its answer.
 class DrainCall {
  public:
   DrainCall(boost::asio::io_context& io, const DrainCommandOptions& options, std::string secret)
       : io_(io),
         options_(options),
-        secret_(std::move(secret)),
-        nonce_(make_nonce()),
+        handshake_(hello_of(options), std::move(secret)),
         timer_(io),
         connector_(io, options.host, options.port, {}) {}
 
@@ -58,26 +64,28 @@ class DrainCall {
                     gate_.pass([this](Loss, const std::string& why) {
                       finish(exit_code::kUnavailable, "did not answer: " + why);
                     }));
-    Hello hello{
-        .run_id = options_.run_id, .has_secret = !secret_.empty(), .nonce = nonce_, .is_control = true};
-    hello.node.host = "ddprun drain";
-    channel_->send_bytes(std::string(kGreeting) + encode(hello));
+    channel_->send_bytes(handshake_.first_bytes());
     timer_.set_after(std::chrono::seconds(3), [this] {
       finish(exit_code::kUnavailable, "did not answer within 3 s; is it a ddprun coordinator?");
     });
   }
 
   void take(const Message& message) {
-    if (const auto* challenge = std::get_if<Challenge>(&message)) {
-      channel_->send(Proof{make_proof(secret_, Side::kAgent, options_.run_id, nonce_, challenge->nonce)});
-    } else if (std::holds_alternative<Welcome>(message)) {
-      channel_->send(DrainRequest{options_.node});
-    } else if (const auto* order = std::get_if<Order>(&message)) {
+    if (!handshake_.is_in()) {
+      const AgentHandshake::Step step = handshake_.take(message);
+      return std::visit([this](const auto& each) { go_on(each); }, step);
+    }
+    if (const auto* order = std::get_if<Order>(&message)) {
       finish(exit_code::kOk, "answers: " + order->text);
     } else if (const auto* refused = std::get_if<Refused>(&message)) {
-      finish(exit_code::kUsage, "refuses: " + refused->reason);
+      go_on(*refused);
     }
   }
+
+  void go_on(const Proof& proof) { channel_->send(proof); }
+  void go_on(const Welcome&) { channel_->send(DrainRequest{options_.node}); }
+  void go_on(const Refused& refused) { finish(exit_code::kUsage, "refuses: " + refused.reason); }
+  void go_on(const Error& error) { finish(to_exit_code(error.code()), error.message()); }
 
   void finish(int code, std::string answer) {
     code_ = code;
@@ -88,8 +96,7 @@ class DrainCall {
 
   boost::asio::io_context& io_;
   const DrainCommandOptions& options_;
-  std::string secret_;
-  std::string nonce_;
+  AgentHandshake handshake_;
   Alarm timer_;
   Connector connector_;
   std::shared_ptr<Channel> channel_;

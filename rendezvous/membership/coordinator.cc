@@ -3,9 +3,9 @@
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/waiting_room.h"
-#include "rendezvous/membership/admission.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
+#include "rendezvous/membership/handshake.h"
 #include "rendezvous/store/server.h"
 
 #include <boost/asio/ip/tcp.hpp>
@@ -27,11 +27,13 @@ constexpr auto kTimeToSpeak = std::chrono::seconds(1);
 /// One connection, from its greeting until it is closed.
 struct Peer {
   std::shared_ptr<Channel> channel;
-  Hello hello;
-  std::string nonce;  ///< ours, once it was challenged
-  bool is_admitted = false;
-  bool is_member = false;   ///< admitted, and no `ddprun drain`
+  CoordinatorHandshake handshake;
   bool is_leaving = false;  ///< it has been refused, and may still read why
+
+  [[nodiscard]] const NodeFacts& node() const { return handshake.hello().node; }
+  [[nodiscard]] bool is_control() const { return handshake.hello().is_control; }
+  /// Admitted, and no `ddprun drain`.
+  [[nodiscard]] bool is_member() const { return handshake.is_admitted() && !is_control(); }
 };
 
 }  // namespace
@@ -80,7 +82,8 @@ class Coordinator::Impl {
   void end_for_all(const JobEnd& end) { perform(job_.end_for_all(end, now())); }
   [[nodiscard]] bool is_done() const {
     return job_.state() == JobState::kEnded &&
-           std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer.second.is_member; });
+           std::none_of(peers_.begin(), peers_.end(),
+                        [](const auto& peer) { return peer.second.is_member(); });
   }
   void set_log_sink(LogSink sink) { log_sink_ = std::move(sink); }
   void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
@@ -97,7 +100,10 @@ class Coordinator::Impl {
     if (!gate_.is_open()) return;
     const Number number = ++connections_;
     auto channel = Channel::make(std::move(socket), std::move(bytes_after));
-    peers_.emplace(number, Peer{.channel = channel, .hello = {}, .nonce = {}});
+    const std::string& secret = options_.secret;
+    peers_.emplace(number, Peer{.channel = channel,
+                                .handshake = {options_.spec, secret, secret.empty() ? "" : make_nonce(),
+                                              channel->remote_address().to_string()}});
     guests_.enter(number, now());
     if (guests_.size() == 1) await_guests();
     channel->start(
@@ -143,48 +149,32 @@ class Coordinator::Impl {
     if (found == peers_.end()) return;
     Peer& peer = found->second;
     if (peer.is_leaving) return;
-    if (const auto* hello = std::get_if<Hello>(&message);
-        hello != nullptr && !peer.is_member && peer.nonce.empty()) {
-      return take_hello(number, peer, *hello);
-    }
-    if (const auto* proof = std::get_if<Proof>(&message);
-        proof != nullptr && !peer.is_member && !peer.nonce.empty()) {
-      return take_proof(number, peer, *proof);
-    }
-    if (const auto* status = std::get_if<Status>(&message); status != nullptr && peer.is_member) {
-      return perform(job_.status(peer.hello.node.id, *status, now()));
-    }
-    if (const auto* lines = std::get_if<LogLines>(&message); lines != nullptr && peer.is_member) {
-      if (log_sink_) log_sink_(number, name_of(peer.hello.node), *lines);
-      return;
-    }
+    if (!peer.handshake.is_admitted()) return shake_hands(number, peer, message);
     if (const auto* drain = std::get_if<DrainRequest>(&message)) return take_drain(number, peer, *drain);
-    refuse(number, "a message that does not belong here");
+    if (peer.is_member()) {
+      if (const auto* status = std::get_if<Status>(&message))
+        return perform(job_.status(peer.node().id, *status, now()));
+      if (const auto* lines = std::get_if<LogLines>(&message)) {
+        if (log_sink_) log_sink_(number, name_of(peer.node()), *lines);
+        return;
+      }
+    }
+    refuse(number, fmt::format("it sent \"{}\", which does not belong here", type_of(message)));
   }
 
-  void take_hello(Number number, Peer& peer, const Hello& hello) {
-    peer.hello = hello;
-    peer.hello.node.address = peer.channel->remote_address().to_string();
-    const AdmissionRules rules{.spec = options_.spec, .has_secret = !options_.secret.empty()};
-    if (const auto why = why_not_admitted(peer.hello, rules)) return refuse(number, *why);
-    if (options_.secret.empty()) return admit(number, peer);
-    peer.nonce = make_nonce();
-    peer.channel->send(Challenge{peer.nonce, make_proof(options_.secret, Side::kCoordinator,
-                                                        options_.spec.run_id, hello.nonce, peer.nonce)});
-  }
-
-  void take_proof(Number number, Peer& peer, const Proof& proof) {
-    const std::string expected =
-        make_proof(options_.secret, Side::kAgent, options_.spec.run_id, peer.hello.nonce, peer.nonce);
-    if (is_same_proof(expected, proof.proof)) return admit(number, peer);
-    refuse(number, fmt::format("{} has another job secret than the coordinator, or repeats an old proof",
-                               name_of(peer.hello.node)));
+  void shake_hands(Number number, Peer& peer, const Message& message) {
+    const CoordinatorHandshake::Step step = peer.handshake.take(message);
+    if (const auto* challenge = std::get_if<Challenge>(&step)) {
+      peer.channel->send(*challenge);
+    } else if (const auto* refused = std::get_if<Refused>(&step)) {
+      refuse(number, refused->reason);
+    } else {
+      admit(number, peer);
+    }
   }
 
   void take_drain(Number number, Peer& peer, const DrainRequest& drain) {
-    const bool is_welcomed_control = peer.hello.is_control && peer.is_admitted;
-    if (!peer.is_member && !is_welcomed_control) return refuse(number, "it asks before it was let in");
-    if (is_welcomed_control) {
+    if (peer.is_control()) {
       if (const auto why_not = job_.why_not_drained(drain.node)) return refuse(number, *why_not);
       peer.channel->send(Order{.text = drain.node
                                            ? fmt::format("node rank {} is being drained", drain.node->value())
@@ -194,13 +184,13 @@ class Coordinator::Impl {
   }
 
   void admit(Number number, Peer& peer) {
-    peer.is_admitted = true;
-    peer.is_member = !peer.hello.is_control;
-    if (peer.is_member) guests_.leave(number);
+    if (peer.is_control()) return peer.channel->send(Welcome{options_.timing});
+    if (members_.find(peer.node().id) != members_.end())
+      return refuse(number, "another connection has joined under its number");
+    guests_.leave(number);
     peer.channel->send(Welcome{options_.timing});
-    if (!peer.is_member) return;
-    members_[peer.hello.node.id] = number;
-    perform(job_.joined(peer.hello.node, now()));
+    members_[peer.node().id] = number;
+    perform(job_.joined(peer.node(), now()));
   }
 
   void refuse(Number number, const std::string& reason, bool may_return = false) {
@@ -213,7 +203,8 @@ class Coordinator::Impl {
     peer.is_leaving = true;
     guests_.enter(number, now());
     if (guests_.size() == 1) await_guests();
-    if (peer.is_member) members_.erase(peer.hello.node.id);
+    const auto member = members_.find(peer.node().id);
+    if (member != members_.end() && member->second == number) members_.erase(member);
   }
 
   void gone(Number number, Loss loss, const std::string& why) {
@@ -223,21 +214,21 @@ class Coordinator::Impl {
     guests_.leave(number);
     peers_.erase(found);
     if (peer.is_leaving) return check_done();
-    if (!peer.is_admitted && !peer.nonce.empty()) {
+    if (peer.handshake.awaits_proof()) {
       logger_.warn(
           "{} left when it was asked to prove the job secret: it has another one than the coordinator; give "
           "all nodes the same --rdzv-secret-file (or DDPRUN_SECRET)",
-          name_of(peer.hello.node));
+          name_of(peer.node()));
     }
-    if (!peer.is_member) return;
-    logger_.debug("{} is gone: {}", name_of(peer.hello.node), why);
-    members_.erase(peer.hello.node.id);
-    perform(job_.lost(peer.hello.node.id, loss, now()));
+    if (!peer.is_member()) return;
+    logger_.debug("{} is gone: {}", name_of(peer.node()), why);
+    members_.erase(peer.node().id);
+    perform(job_.lost(peer.node().id, loss, now()));
   }
 
   [[nodiscard]] bool is_member_address(const boost::asio::ip::address& address) const {
     return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      return entry.second.is_member && !entry.second.is_leaving &&
+      return entry.second.is_member() && !entry.second.is_leaving &&
              entry.second.channel->remote_address() == address;
     });
   }

@@ -5,6 +5,7 @@
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/connector.h"
+#include "rendezvous/membership/handshake.h"
 #include "rendezvous/membership/log_funnel.h"
 #include "rendezvous/membership/member_core.h"
 
@@ -157,7 +158,12 @@ class Member::Impl {
     node_ = options_.node;
     node_.id = draw_id();
     node_.replaces = replaces_;
-    nonce_ = make_nonce();
+    handshake_.emplace(Hello{.run_id = options_.spec.run_id,
+                             .min_nodes = options_.spec.min_nodes,
+                             .max_nodes = options_.spec.max_nodes,
+                             .node = node_,
+                             .nonce = make_nonce()},
+                       options_.secret);
     channel_ = Channel::make(std::move(socket), {});
     channel_->start(gate_.pass([this, id = node_.id](const Message& message) {
       if (node_.id == id) take(message);
@@ -165,13 +171,7 @@ class Member::Impl {
                     gate_.pass([this, id = node_.id](Loss, const std::string& why) {
                       if (node_.id == id) disconnected(why);
                     }));
-    Hello hello{.run_id = options_.spec.run_id,
-                .min_nodes = options_.spec.min_nodes,
-                .max_nodes = options_.spec.max_nodes,
-                .node = node_,
-                .has_secret = !options_.secret.empty(),
-                .nonce = nonce_};
-    channel_->send_bytes(std::string(kGreeting) + encode(hello));
+    channel_->send_bytes(handshake_->first_bytes());
     timer_.set_after(kHandshakeTime, [this] { no_answer(); });
   }
 
@@ -189,26 +189,20 @@ class Member::Impl {
   }
 
   void take(const Message& message) {
-    if (const auto* refused = std::get_if<Refused>(&message)) return take_refusal(*refused);
     if (is_joined_) {
+      if (const auto* refused = std::get_if<Refused>(&message)) return take_refusal(*refused);
       if (const auto* order = std::get_if<Order>(&message)) perform(core_->order(*order, now()));
       return;
     }
-    if (const auto* challenge = std::get_if<Challenge>(&message)) return take_challenge(*challenge);
-    if (const auto* welcome = std::get_if<Welcome>(&message)) return take_welcome(*welcome);
+    const AgentHandshake::Step step = handshake_->take(message);
+    std::visit([this](const auto& each) { go_on(each); }, step);
   }
 
-  void take_challenge(const Challenge& challenge) {
-    const std::string& run_id = options_.spec.run_id;
-    const std::string expected =
-        make_proof(options_.secret, Side::kCoordinator, run_id, nonce_, challenge.nonce);
-    if (options_.secret.empty() || !is_same_proof(expected, challenge.proof)) {
-      return fail({ErrorCode::kUsage,
-                   fmt::format("rendezvous: the coordinator at {} has another job secret than this "
-                               "node; give all nodes the same --rdzv-secret-file",
-                               endpoint())});
-    }
-    channel_->send(Proof{make_proof(options_.secret, Side::kAgent, run_id, nonce_, challenge.nonce)});
+  void go_on(const Proof& proof) { channel_->send(proof); }
+  void go_on(const Welcome& welcome) { take_welcome(welcome); }
+  void go_on(const Refused& refused) { take_refusal(refused); }
+  void go_on(const Error& error) {
+    fail({error.code(), fmt::format("rendezvous: the coordinator at {} {}", endpoint(), error.message())});
   }
 
   void take_welcome(const Welcome& welcome) {
@@ -338,7 +332,7 @@ class Member::Impl {
   std::optional<MemberCore> core_;
   NodeFacts node_;
   std::optional<MemberId> replaces_;
-  std::string nonce_;
+  std::optional<AgentHandshake> handshake_;  ///< of channel_
   LogFunnel funnel_;
   bool is_joined_ = false;
   int leaving_signal_ = 0;

@@ -4,12 +4,17 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace ddprun::membership {
 namespace {
 
 using Json = nlohmann::json;
+
+/// In the order of Message.
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypes{
+    "hello", "challenge", "proof", "welcome", "refused", "drain", "log", "status", "order"};
 
 // ---- out
 // --------------------------------------------------------------------------------------------------------------
@@ -60,8 +65,7 @@ Json to_json(const JobEnd& end) {
 }
 
 Json body(const Hello& hello) {
-  return {{"type", "hello"},
-          {"version", hello.version},
+  return {{"version", hello.version},
           {"run_id", hello.run_id},
           {"min", hello.min_nodes},
           {"max", hello.max_nodes},
@@ -75,39 +79,27 @@ Json body(const Hello& hello) {
           {"nonce", hello.nonce},
           {"control", hello.is_control}};
 }
-Json body(const Challenge& challenge) {
-  return {{"type", "challenge"}, {"nonce", challenge.nonce}, {"proof", challenge.proof}};
-}
-Json body(const Proof& proof) { return {{"type", "proof"}, {"proof", proof.proof}}; }
+Json body(const Challenge& challenge) { return {{"nonce", challenge.nonce}, {"proof", challenge.proof}}; }
+Json body(const Proof& proof) { return Json::object({{"proof", proof.proof}}); }
 Json body(const Welcome& welcome) {
-  return {{"type", "welcome"},
-          {"heartbeat_ns", welcome.timing.heartbeat.count()},
-          {"missed", welcome.timing.missed_heartbeats}};
+  return {{"heartbeat_ns", welcome.timing.heartbeat.count()}, {"missed", welcome.timing.missed_heartbeats}};
 }
-Json body(const Refused& refused) {
-  return {{"type", "refused"}, {"reason", refused.reason}, {"may_return", refused.may_return}};
-}
+Json body(const Refused& refused) { return {{"reason", refused.reason}, {"may_return", refused.may_return}}; }
 Json body(const LogLines& lines) {
-  Json json{{"type", "log"}, {"err", lines.is_stderr}, {"text", lines.text}};
+  Json json{{"err", lines.is_stderr}, {"text", lines.text}};
   if (lines.dropped_before != 0) json["dropped"] = lines.dropped_before;
   return json;
 }
-Json body(const DrainRequest& request) { return {{"type", "drain"}, {"node", to_json(request.node)}}; }
+Json body(const DrainRequest& request) { return Json::object({{"node", to_json(request.node)}}); }
 Json body(const Status& status) {
-  Json json{{"type", "status"},
-            {"seq", status.sequence},
-            {"gen", status.generation.value()},
-            {"phase", to_string(status.phase)}};
+  Json json{{"seq", status.sequence}, {"gen", status.generation.value()}, {"phase", to_string(status.phase)}};
   if (status.failure) json["failure"] = to_json(*status.failure);
   if (status.leaving_signal != 0) json["leaving"] = status.leaving_signal;
   if (status.leaving_ends_job) json["ends_job"] = true;
   return json;
 }
 Json body(const Order& order) {
-  Json json{{"type", "order"},
-            {"kind", to_string(order.kind)},
-            {"ack", order.acknowledged},
-            {"gen", order.generation.value()}};
+  Json json{{"kind", to_string(order.kind)}, {"ack", order.acknowledged}, {"gen", order.generation.value()}};
   if (!order.text.empty()) json["text"] = order.text;
   if (order.seat) json["seat"] = to_json(*order.seat);
   if (order.end) json["end"] = to_json(*order.end);
@@ -310,8 +302,11 @@ Message parse_by_type(const std::string& type, Fields& fields) {
 
 }  // namespace
 
+std::string_view type_of(const Message& message) { return kTypes[message.index()]; }
+
 std::string encode(const Message& message) {
-  const Json json = std::visit([](const auto& each) { return body(each); }, message);
+  Json json = std::visit([](const auto& each) { return body(each); }, message);
+  json["type"] = type_of(message);
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto length = static_cast<std::uint32_t>(text.size());
   std::string frame;

@@ -19,7 +19,7 @@ namespace ddprun::membership {
 inline constexpr std::string_view kGreeting = "DDPR";
 /// Grows with every change that the other side must know. The frames, Hello's "version" and Refused never
 /// change, so that two versions can always tell each other why they part.
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 inline constexpr std::size_t kMaxFrameBytes = 64 * 1024;
 /// Of a worker's last words, and of the error it wrote down; the rest of a frame is small.
@@ -78,7 +78,10 @@ struct DrainRequest {
 using Message =
     std::variant<Hello, Challenge, Proof, Welcome, Refused, DrainRequest, LogLines, Status, Order>;
 
-/// A whole frame.
+/// "hello", "order": its "type" on the wire.
+std::string_view type_of(const Message& message);
+
+/// A whole frame. Of a message that was read it is the frame that was read, if this function had made that.
 std::string encode(const Message& message);
 
 /// Errors  kCorrupt: no JSON, an unknown type, a field that is missing or of another kind or range; names it.

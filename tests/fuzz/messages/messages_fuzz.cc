@@ -1,9 +1,11 @@
 // Any bytes in an agent's frame: the parser refuses them or reads a message, and a job that is told what was
 // read goes on.
 //
-// Promises checked: what was read, written and read again is the same; no message breaks a job's invariants.
+// Promises checked: what was read, written and read again is the same; no message breaks a job's invariants;
+// nobody who does not know the secret is let in, by either side, at any step of the handshake.
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/membership/handshake.h"
 #include "rendezvous/membership/job.h"
 #include "rendezvous/membership/messages.h"
 
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 
 using namespace ddprun;
 using namespace ddprun::membership;
@@ -36,6 +39,29 @@ void tell_a_job(const Message& message) {
   static_cast<void>(job.tick(now + std::chrono::hours(1)));
 }
 
+const std::string kSecret = "swordfish";
+const WorldSpec kSpec{.run_id = "job", .min_nodes = 1, .max_nodes = 3};
+
+// Everything but the nonces is as the real ones have it.
+void knock(const Message& message) {
+  CoordinatorHandshake coordinator(kSpec, kSecret, "00ff", "10.0.0.1");
+  AgentHandshake agent({.run_id = "job", .min_nodes = 1, .max_nodes = 3, .nonce = "ff00"}, kSecret);
+  for (int i = 0; i < 3; ++i) {
+    static_cast<void>(coordinator.take(message));
+    static_cast<void>(agent.take(message));
+    DDPRUN_CHECK(!coordinator.is_admitted() && !agent.is_in(), "who does not know the secret stays outside");
+  }
+  AgentHandshake honest({.run_id = "job", .min_nodes = 1, .max_nodes = 3, .nonce = "aa00"}, kSecret);
+  CoordinatorHandshake asking(kSpec, kSecret, "11ff", "10.0.0.1");
+  const std::string first = honest.first_bytes().substr(kGreeting.size() + kFrameHeaderBytes);
+  const auto challenge = asking.take(parse_message(first).value());
+  DDPRUN_CHECK(std::holds_alternative<Challenge>(challenge), "an honest hello is challenged");
+  const auto proof = honest.take(std::get<Challenge>(challenge));
+  DDPRUN_CHECK(std::holds_alternative<Proof>(proof), "and its challenge proven");
+  static_cast<void>(asking.take(message));
+  DDPRUN_CHECK(!asking.is_admitted(), "in the middle of a handshake, too");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -49,5 +75,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   DDPRUN_CHECK(again.has_value(), "what was read can be written and read again");
   DDPRUN_CHECK(json_of(*again) == written, "and is the same then");
   tell_a_job(*message);
+  knock(*message);
   return 0;
 }

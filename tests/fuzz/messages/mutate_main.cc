@@ -24,6 +24,13 @@ std::vector<std::string> seeds() {
   const Seat seat{.generation = Generation(1), .nodes = 2, .world_size = WorldSize(4)};
   const std::vector<Message> messages{
       Hello{.run_id = "job", .max_nodes = 3, .node = node, .nonce = "00ff"},
+      Hello{.run_id = "job",
+            .min_nodes = 1,
+            .max_nodes = 3,
+            .node = node,
+            .has_secret = true,
+            .nonce = "ff00",
+            .is_control = true},
       Challenge{.nonce = "00", .proof = "ff"},
       Proof{.proof = "ff"},
       Welcome{},

@@ -190,8 +190,8 @@ TEST_CASE("a recorded handshake does not open the door a second time, and the re
     honest.send(first_bytes);
     const auto challenge = std::get<Challenge>(honest.receive_message());
     CHECK(is_same_proof(challenge.proof,
-                        make_proof("swordfish", Side::kCoordinator, "job", hello.nonce, challenge.nonce)));
-    proof = encode(Proof{make_proof("swordfish", Side::kAgent, "job", hello.nonce, challenge.nonce)});
+                        make_proof("swordfish", Side::kCoordinator, encode(hello), challenge.nonce)));
+    proof = encode(Proof{make_proof("swordfish", Side::kAgent, encode(hello), challenge.nonce)});
     honest.send(proof);
     CHECK(std::holds_alternative<Welcome>(honest.receive_message()));
   }
@@ -225,7 +225,8 @@ TEST_CASE("who has not proven the secret cannot drain the job, or send lines to 
   stranger.send(std::string(kGreeting) + encode(control));
   CHECK(std::holds_alternative<Challenge>(stranger.receive_message()));
   stranger.send(encode(DrainRequest{}));
-  CHECK(std::get<Refused>(stranger.receive_message()).reason == "it asks before it was let in");
+  CHECK(std::get<Refused>(stranger.receive_message()).reason ==
+        "it sent \"drain\" before it was let in, where \"proof\" belongs");
   const Wire talker(port);
   talker.send(std::string(kGreeting) + encode(hello_of("b", true)));
   CHECK(std::holds_alternative<Challenge>(talker.receive_message()));
@@ -255,4 +256,42 @@ TEST_CASE("with a secret, the store takes connections from members' addresses on
   second->signal(SIGTERM);
   CHECK(first->wait() == 75);
   CHECK(second->wait() == 75);
+}
+
+TEST_CASE("a coordinator that does not prove the secret is not obeyed by a node that has one") {
+  const Secrets secret("swordfish");
+  const Listener impostor;
+  const Cluster cluster{.nnodes = "2",
+                        .script = "echo worker",
+                        .port = impostor.port(),
+                        .flags = {"--rdzv-secret-file", secret.path}};
+  const auto node = cluster.start_static(1);
+  const Wire connection = impostor.accept();
+  CHECK(connection.receive(kGreeting.size()) == kGreeting);
+  CHECK(std::get<Hello>(connection.receive_message()).has_secret);
+  const Seat seat{.generation = Generation(1), .nodes = 2, .world_size = WorldSize(4)};
+  connection.send(encode(Welcome{}) +
+                  encode(Order{.kind = OrderKind::kRun, .generation = Generation(1), .seat = seat}));
+  CHECK(node->wait(5s) == 64);
+  CHECK(node->out().empty());
+  CHECK_THAT(node->err(), Contains("the coordinator at 127.0.0.1:" + cluster.port +
+                                   " sent \"welcome\" without proving that it knows the job secret; give all "
+                                   "nodes the same --rdzv-secret-file"));
+}
+
+TEST_CASE("a coordinator that does not prove the secret is given no drain, and its answer is none") {
+  const Secrets secret("swordfish");
+  const Listener impostor;
+  const auto answer =
+      GENERATE(encode(Welcome{}), encode(Order{.text = "the job is being drained"}),
+               encode(Challenge{.nonce = std::string(64, '0'), .proof = std::string(64, '0')}));
+  Launched drain(ddprun_command({"drain", "--rdzv-endpoint", "127.0.0.1:" + impostor.port(), "--rdzv-id",
+                                 "job", "--rdzv-secret-file", secret.path}));
+  const Wire connection = impostor.accept();
+  CHECK(connection.receive(kGreeting.size()) == kGreeting);
+  CHECK(std::get<Hello>(connection.receive_message()).is_control);
+  connection.send(answer);
+  CHECK(connection.receive(1).empty());
+  CHECK(drain.wait(5s) == 64);
+  CHECK_THAT(drain.err(), Contains("job secret"));
 }

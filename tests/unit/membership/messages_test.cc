@@ -112,7 +112,7 @@ TEST_CASE("an agent of another version is told so, whatever else its hello holds
   hello.node.address = "10.0.0.2";
   hello.node.host = "b";
   CHECK(*why_not_admitted(hello, kRules) ==
-        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 1; use the same "
+        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 2; use the same "
         "ddprun on all "
         "nodes");
 }
@@ -138,14 +138,14 @@ TEST_CASE("an agent of another job, size or secret is refused, both sides are na
         "DDPRUN_SECRET), or neither");
 }
 
-TEST_CASE("a proof fits one side, one job, one pair of nonces and one secret") {
-  const std::string proof = make_proof("secret", Side::kAgent, "job", "a", "b");
+TEST_CASE("a proof fits one side, one hello, one nonce and one secret") {
+  const std::string proof = make_proof("secret", Side::kAgent, "hello", "b");
   CHECK(proof.size() == 64);
-  CHECK(is_same_proof(proof, make_proof("secret", Side::kAgent, "job", "a", "b")));
-  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kCoordinator, "job", "a", "b")));
-  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kAgent, "other", "a", "b")));
-  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kAgent, "job", "a", "c")));
-  CHECK_FALSE(is_same_proof(proof, make_proof("Secret", Side::kAgent, "job", "a", "b")));
+  CHECK(is_same_proof(proof, make_proof("secret", Side::kAgent, "hello", "b")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kCoordinator, "hello", "b")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kAgent, "hello!", "b")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("secret", Side::kAgent, "hello", "c")));
+  CHECK_FALSE(is_same_proof(proof, make_proof("Secret", Side::kAgent, "hello", "b")));
   CHECK(make_nonce() != make_nonce());
 }
 
