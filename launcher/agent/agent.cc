@@ -174,6 +174,7 @@ Result<void> Agent::prepare() {
                                       .observer = deps_.observer,
                                       .listener = *this,
                                       .open_files = open_files});
+  orphans_->set_on_reaped([this] { workers_->look_at_groups(); });
   if (!plan_.log_root.empty()) {
     Result<void> made = make_directories(attempt_directory(plan_, 0));
     if (!made)
@@ -225,7 +226,8 @@ void Agent::carry_out(const Action& action) {
     case ActionKind::kSpawn:
       return start_generation();
     case ActionKind::kSignalGroups:
-      return workers_->signal_groups(action.workers, action.signal);
+      if (action.signal == SIGKILL) return workers_->kill_groups(action.workers);
+      return workers_->ask_to_end(action.workers, action.signal);
     case ActionKind::kSetDeadline:
       return set_deadline(action.deadline, action.at);
     case ActionKind::kPublishFailure:

@@ -64,6 +64,7 @@ void OrphanWatch::reap() {
     marks_.seen.insert(pid);
     if (guards_->has(pid)) replace_guard(pid);
   }
+  if (on_reaped_) on_reaped_();
   leftovers_.children_changed();
 }
 

@@ -41,6 +41,8 @@ class OrphanWatch {
 
   /// SIGCHLD came: reaps what is not a worker, and replaces a guard that was killed.
   void reap();
+  /// Called each time `reap` has ended.
+  void set_on_reaped(std::function<void()> on_reaped) { on_reaped_ = std::move(on_reaped); }
 
   /// The generation is over: removes what PyTorch in its processes left in /dev/shm (shm_files.h).
   void remove_segments();
@@ -65,6 +67,7 @@ class OrphanWatch {
   std::optional<GuardPair> guards_;
   LeftoverSweep leftovers_;
   bool reap_again_ = false;
+  std::function<void()> on_reaped_;
   Gate gate_;
 };
 

@@ -79,7 +79,7 @@ std::string_view to_string(DeadlineKind kind);
 enum class ActionKind {
   kJoinRound,       ///< ask the rendezvous for the next round: restart_count
   kSpawn,           ///< start all workers, one event for each
-  kSignalGroups,    ///< `signal` to the OS process groups of `workers`
+  kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
   kPublishFailure,  ///< tell the other nodes: text
   kPublishSuccess,  ///< tell the other nodes

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
+#include <map>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -19,6 +21,8 @@ constexpr int kSpawnsPerTurn = 16;
 void WorkerGroup::start(const RoundInfo& round, std::vector<WorkerSpec> specs) {
   round_ = round;
   gate_.turn_away();
+  looks_soon_ = false;
+  asked_orphans_.clear();
   workers_.clear();
   workers_.reserve(specs.size());
   for (WorkerSpec& spec : specs) {
@@ -90,13 +94,57 @@ void WorkerGroup::on_exit(Worker& worker, ExitStatus status) {
   worker.outcome.ended_wall = std::chrono::system_clock::now();
   worker.outcome.status = status;
   parts_.orphans.worker_ended(worker.outcome.pid);
+  if (worker.asked_with == 0 || !worker.child->left_group()) return tell_exit(worker);
+  worker.awaits_group = true;
+  look_soon();
+}
+
+// Once for all workers that end in this turn of the loop.
+void WorkerGroup::look_soon() {
+  if (std::exchange(looks_soon_, true)) return;
+  boost::asio::post(parts_.io, gate_.pass([this] {
+    looks_soon_ = false;
+    look_at_groups();
+  }));
+}
+
+void WorkerGroup::look_at_groups() {
+  std::map<pid_t, Worker*> awaiting;
+  for (const auto& worker : workers_) {
+    if (worker->awaits_group) awaiting.emplace(worker->outcome.pid, worker.get());
+  }
+  if (awaiting.empty()) return;
+  // Orphans are our children (OrphanWatch), so that no pid is mistaken.
+  for (const pid_t pid : read_own_children()) {
+    const auto orphaned = awaiting.find(::getpgid(pid));
+    if (orphaned == awaiting.end() || !asked_orphans_.insert(pid).second) continue;
+    ::kill(pid, orphaned->second->asked_with);
+    ::kill(pid, SIGCONT);
+  }
+  for (const auto& [pid, worker] : awaiting) {
+    if (!worker->child->left_group()) tell_exit(*worker);
+  }
+}
+
+void WorkerGroup::tell_exit(Worker& worker) {
+  worker.awaits_group = false;
+  const ExitStatus status = *worker.outcome.status;
   parts_.listener.worker_exited(worker.spec.local_rank, status);
   worker.streams->drain();
   parts_.observer.worker_exited(round_, worker.outcome);
 }
 
-void WorkerGroup::signal_groups(const std::vector<LocalRank>& workers, int signal) {
-  for (const LocalRank local_rank : workers) worker(local_rank).child->signal_group(signal);
+void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) {
+  for (const LocalRank local_rank : workers) {
+    Worker& asked = worker(local_rank);
+    asked.asked_with = signal;
+    asked.child->signal(signal);
+    asked.child->signal_group(SIGCONT);  // a stopped one hears nothing else
+  }
+}
+
+void WorkerGroup::kill_groups(const std::vector<LocalRank>& workers) {
+  for (const LocalRank local_rank : workers) worker(local_rank).child->signal_group(SIGKILL);
 }
 
 void WorkerGroup::signal_each(int signal) {

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ class WorkerGroup {
     [[nodiscard]] virtual bool goes_on_spawning() const = 0;
     virtual void worker_spawned(LocalRank local_rank, pid_t pid) = 0;
     virtual void spawn_failed(LocalRank local_rank, const Error& error) = 0;
-    /// It has been reaped. What it wrote last is taken after this call.
+    /// It has been reaped and, if it was asked to end, nothing is left of its OS process group. What it wrote
+    /// last is taken after this call.
     virtual void worker_exited(LocalRank local_rank, ExitStatus status) = 0;
   };
 
@@ -52,8 +54,15 @@ class WorkerGroup {
   /// turn of the loop, so that exits and signals are heard in between.
   void start(const RoundInfo& round, std::vector<WorkerSpec> specs);
 
-  /// To the OS process groups of `workers`.
-  void signal_groups(const std::vector<LocalRank>& workers, int signal);
+  /// Asks `workers` to end: `signal` goes to each one's own process and not to its children, for a worker
+  /// that wants to save its work needs its data loaders. Where a process of its OS process group is orphaned
+  /// by that (a shell that died has left its program behind), it is that one's turn; the worker's exit is
+  /// told when its whole group is gone.
+  void ask_to_end(const std::vector<LocalRank>& workers, int signal);
+  /// SIGKILL to the OS process groups of `workers`.
+  void kill_groups(const std::vector<LocalRank>& workers);
+  /// Processes were reaped that were no workers: some group may have become empty, or have new orphans.
+  void look_at_groups();
   /// To every worker, and not to its children.
   void signal_each(int signal);
 
@@ -78,6 +87,8 @@ class WorkerGroup {
     std::unique_ptr<WorkerStreams> streams;
     std::unique_ptr<ChildProcess> child;
     WorkerOutcome outcome;
+    int asked_with = 0;         ///< the signal it was asked to end with
+    bool awaits_group = false;  ///< it has ended, and its exit will be told when its group is gone
   };
 
   void spawn_some();
@@ -85,12 +96,16 @@ class WorkerGroup {
   Result<SpawnedProcess> spawn_process(Worker& worker);
   void on_exit(Worker& worker, ExitStatus status);
   static void note_last_words(Worker& worker);
+  void look_soon();
+  void tell_exit(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }
 
   Parts parts_;
   RoundInfo round_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by local rank
   std::size_t next_to_spawn_ = 0;
+  std::set<pid_t> asked_orphans_;
+  bool looks_soon_ = false;
   Gate gate_;
 };
 

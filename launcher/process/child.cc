@@ -44,14 +44,17 @@ void ChildProcess::check_exit() {
   if (on_exit_) std::exchange(on_exit_, nullptr)(*status_);
 }
 
-void ChildProcess::signal_group(int signal) const {
-  if (!is_running()) return;
-  ::killpg(pid_, signal);
-  if (signal != SIGKILL) ::killpg(pid_, SIGCONT);
-}
-
 void ChildProcess::signal(int signal) const {
   if (is_running()) ::kill(pid_, signal);
+}
+
+bool ChildProcess::signal_group(int signal) const {
+  if (!is_running() && !left_group()) return false;
+  return ::killpg(pid_, signal) == 0;
+}
+
+bool ChildProcess::left_group() const {
+  return !is_running() && ::kill(pid_, 0) != 0 && ::killpg(pid_, 0) == 0;
 }
 
 }  // namespace ddprun::launcher

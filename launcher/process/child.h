@@ -35,11 +35,15 @@ class ChildProcess {
   /// io_context.
   void check_exit();
 
-  /// To every process of its OS process group; SIGCONT follows so that a stopped one hears it. No-op once it
-  /// has ended.
-  void signal_group(int signal) const;
   /// To the child alone. No-op once it has ended.
   void signal(int signal) const;
+  /// To every process of its OS process group, also when the child itself has ended. False: nobody is left in
+  /// it.
+  bool signal_group(int signal) const;
+  /// Whether processes of its group are there when the child itself has ended. Such a group keeps its number
+  /// from being used again; once it is empty the number may be a stranger's, which is not mistaken for it: he
+  /// leads it himself.
+  [[nodiscard]] bool left_group() const;
 
  private:
   void wait_readable();
