@@ -41,6 +41,43 @@ TEST_CASE("an output left out of the loss names the parameters without a gradien
         "find_unused_parameters if the model leaves parameters out on purpose");
 }
 
+// DDP: Python asks before every forward whether the last reduction has finished; otherwise replicas drift
+// apart.
+TEST_CASE("an output left out of the loss is noticed in every step, not only in the first two") {
+  const auto texts = messages(2, [](const Group& group) {
+    DistributedDataParallel ddp(std::make_shared<TwoHeads>(), group.process_group());
+    const double scale = group.rank() + 1;
+    for (int step = 0; step < 4; ++step) {
+      const auto [left, right] = ddp(torch::full({2, 4}, scale));
+      (step < 2 ? left + right : left).sum().backward();
+    }
+  });
+  for (const std::string& text : texts) {
+    CHECK(text.find("gave no gradient to 2 of 6 parameters") != std::string::npos);
+    CHECK(text.find("right.weight, right.bias") != std::string::npos);
+  }
+}
+
+TEST_CASE("with find_unused_parameters a parameter that backward left out is noticed") {
+  const auto texts = messages(2, [](const Group& group) {
+    const auto model = std::make_shared<TwoHeads>();
+    DistributedDataParallel ddp(model, group.process_group(), {.find_unused_parameters = true});
+    for (int step = 0; step < 4; ++step) {
+      const auto loss = ddp(torch::ones({2, 4})).first.sum();
+      if (step < 2) {
+        loss.backward();
+      } else {
+        torch::autograd::backward({loss}, {}, {}, false, {model->left->weight, model->left->bias});
+      }
+    }
+  });
+  for (const std::string& text : texts) {
+    CHECK(text.find("gave no gradient to 4 of 6 parameters") != std::string::npos);
+    CHECK(text.find(": body.weight, body.bias, right.weight, right.bias; ") != std::string::npos);
+    CHECK(text.find("find_unused_parameters") == std::string::npos);
+  }
+}
+
 TEST_CASE("check_finished finds missing gradients before the next forward") {
   const auto texts = messages(1, [](const Group& group) {
     DistributedDataParallel ddp(std::make_shared<TwoHeads>(), group.process_group());

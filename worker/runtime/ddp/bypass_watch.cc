@@ -44,14 +44,6 @@ void BypassWatch::forward_ran(Gradients gradients) {
   for (const auto& watched : watched_) watched->accumulated = 0;
 }
 
-std::vector<std::string> BypassWatch::without_gradient() const {
-  std::vector<std::string> names;
-  for (const auto& watched : watched_) {
-    if (watched->accumulated == 0) names.push_back(watched->name);
-  }
-  return names.size() == watched_.size() ? std::vector<std::string>{} : names;
-}
-
 void BypassWatch::accumulated(std::size_t index) {
   Watched& watched = *watched_[index];
   ++watched.accumulated;

@@ -27,10 +27,6 @@ class BypassWatch {
   enum class Gradients { kReduced, kAccumulatedLocally };
   void forward_ran(Gradients gradients);
 
-  /// Names of the parameters that got no gradient since the last reducing forward; empty if none got any
-  /// (then there was no backward).
-  [[nodiscard]] std::vector<std::string> without_gradient() const;
-
  private:
   struct Watched;
   void accumulated(std::size_t index);

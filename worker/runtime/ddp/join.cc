@@ -57,7 +57,7 @@ int ReplicaSync::State::agree_on_rank(bool is_candidate) const {
 }
 
 void ReplicaSync::State::shadow_one_step() {
-  if (reducer->should_rebuild_buckets()) rebuild_buckets();
+  begin_step();
   if (will_sync_buffers()) sync_buffers(agree_on_rank(false));
   forward_sync = sum_over_ranks(group, device, 0) != 0;
   if (!forward_sync) return;

@@ -28,11 +28,14 @@ struct ReplicaSync::State {
   [[nodiscard]] bool is_ignored(const std::string& name) const;
   [[nodiscard]] bool will_sync_buffers() const;
   void sync_buffers(int from_rank);
-  void rebuild_buckets();
-  /// Runs something of the reducer and renames its complaint about missing gradients.
+  /// Before every forward that computes gradients, as Python does: throws if the last reduction is
+  /// unfinished, since this rank's gradients would be its own from here on; rebuilds the buckets when that is
+  /// due. Collective in that one step.
+  void begin_step();
+  /// Runs something of the reducer and names the parameters in its complaint about missing gradients.
   template <class Function>
   auto guarded(Function&& function);
-  [[noreturn]] void complain_about_missing_gradients() const;
+  [[noreturn]] void complain_about_missing_gradients(const std::vector<std::string>& names) const;
 
   // join(), in join.cc
   void notify_joined_ranks();

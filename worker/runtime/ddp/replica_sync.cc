@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 namespace ddprun::runtime {
 namespace {
@@ -81,6 +82,23 @@ std::vector<NamedTensor> synced_buffers(const ReplicaSync::State& state) {
   return buffers;
 }
 
+// The reducer's complaint about an unfinished reduction ends with "Parameter indices which did not receive
+// grad for rank 1: 4, 5". Nothing for any other error.
+std::vector<std::string> names_in_complaint(std::string_view complaint,
+                                            const std::vector<ModuleView::Parameter>& reduced) {
+  constexpr std::string_view kIntroduction = "Parameter indices which did not receive grad for rank ";
+  std::vector<std::string> names;
+  const std::size_t start = complaint.find(kIntroduction);
+  if (start == std::string_view::npos) return names;
+  std::string numbers(complaint.substr(complaint.find(':', start) + 1));
+  numbers = numbers.substr(0, numbers.find_first_not_of("0123456789, "));
+  std::replace(numbers.begin(), numbers.end(), ',', ' ');
+  std::istringstream stream(numbers);
+  for (std::size_t index = 0; stream >> index && index < reduced.size();)
+    names.push_back(reduced[index].name);
+  return names;
+}
+
 class FunctionHook final : public c10d::CppCommHookInterface<CommHook> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
@@ -107,31 +125,39 @@ void ReplicaSync::State::sync_buffers(int from_rank) {
   c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes, from_rank);
 }
 
-void ReplicaSync::State::complain_about_missing_gradients() const {
-  const std::vector<std::string> names = watch->without_gradient();
+void ReplicaSync::State::complain_about_missing_gradients(const std::vector<std::string>& names) const {
+  std::string advice =
+      "they took no part in the loss. Use all outputs of forward in the loss, or set find_unused_parameters "
+      "if the model leaves parameters out on purpose";
+  if (options.find_unused_parameters) {
+    advice =
+        "forward used them and backward left them out. Let backward compute all gradients, without inputs";
+  } else if (options.static_graph) {
+    advice =
+        "they had one in the first step, and static_graph promises the same graph in every step; leave it "
+        "out";
+  }
   throw Exception(ErrorCode::kUsage,
                   fmt::format("DistributedDataParallel: the last backward gave no gradient to {} of {} "
-                              "parameters on rank {}: {}; they "
-                              "took no part in the loss. Use all outputs of forward in the loss, or set "
-                              "find_unused_parameters if the "
-                              "model leaves parameters out on purpose",
-                              names.size(), reduced.size(), group.rank(), fmt::join(names, ", ")));
+                              "parameters on rank {}: {}; {}",
+                              names.size(), reduced.size(), group.rank(), fmt::join(names, ", "), advice));
 }
 
 template <class Function>
 auto ReplicaSync::State::guarded(Function&& function) {
+  std::vector<std::string> names;
   try {
     return function();
   } catch (const c10::Error& error) {
-    const bool is_unfinished =
-        std::string_view(error.what()).find("have finished reduction") != std::string_view::npos;
-    if (!is_unfinished || watch == nullptr) throw;
+    names = names_in_complaint(error.what(), reduced);
+    if (names.empty()) throw;
   }
-  complain_about_missing_gradients();
+  complain_about_missing_gradients(names);
 }
 
-void ReplicaSync::State::rebuild_buckets() {
-  const BucketAllocationScope buckets_in_shared_memory(*group.process_group());
+void ReplicaSync::State::begin_step() {
+  std::optional<BucketAllocationScope> buckets_in_shared_memory;
+  if (reducer->should_rebuild_buckets()) buckets_in_shared_memory.emplace(*group.process_group());
   guarded([&] { return reducer->rebuild_buckets(); });
 }
 
@@ -189,9 +215,7 @@ void ReplicaSync::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
   if (with_gradients && state.gradient_sync) state.reducer->prepare_for_forward();
   if (state.join) state.notify_joined_ranks();
-  if (with_gradients && state.reducer->should_rebuild_buckets()) {
-    state.rebuild_buckets();
-  }
+  if (with_gradients) state.begin_step();
   if (state.will_sync_buffers()) state.sync_buffers(state.join ? state.agree_on_rank(true) : 0);
   if (state.join) state.tell_joined_ranks_about_sync();
 }
