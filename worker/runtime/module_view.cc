@@ -1,7 +1,9 @@
 #include <ddprun/module_view.h>
+#include <ddprun/sync_batch_norm.h>
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace ddprun {
@@ -44,10 +46,19 @@ void collect_buffers(const torch::nn::Module& module, const std::string& prefix,
   }
 }
 
+bool has_sync_batch_norm(const torch::nn::Module& module) {
+  if (module.as<SyncBatchNormImpl>() != nullptr) return true;
+  const auto children = module.children();
+  return std::any_of(children.begin(), children.end(),
+                     [](const auto& child) { return has_sync_batch_norm(*child); });
+}
+
 }  // namespace
 
 ModuleView view_of(const torch::nn::Module& module) {
   ModuleView view;
+  view.name = module.name();
+  view.has_sync_batch_norm = has_sync_batch_norm(module);
   Seen seen;
   collect_parameters(module, "", seen, view.parameters);
   view.buffers = [&module] {

@@ -8,6 +8,7 @@ namespace {
 
 using testing::message_of;
 using testing::run_ranks;
+using testing::run_ranks_to_success;
 
 struct TwoHeads : torch::nn::Module {
   TwoHeads() {
@@ -20,6 +21,16 @@ struct TwoHeads : torch::nn::Module {
     return {left(hidden), right(hidden)};
   }
   torch::nn::Linear body{nullptr}, left{nullptr}, right{nullptr};
+};
+
+// One head or the other, as the caller says.
+struct OneHead : torch::nn::Module {
+  explicit OneHead(std::shared_ptr<TwoHeads> given) : heads(register_module("heads", std::move(given))) {}
+  torch::Tensor forward(const torch::Tensor& input, bool is_left) {
+    const auto hidden = heads->body(input);
+    return is_left ? heads->left(hidden) : heads->right(hidden);
+  }
+  std::shared_ptr<TwoHeads> heads;
 };
 
 std::vector<std::string> messages(int world, const std::function<void(const Group&)>& body) {
@@ -76,6 +87,41 @@ TEST_CASE("with find_unused_parameters a parameter that backward left out is not
     CHECK(text.find(": body.weight, body.bias, right.weight, right.bias; ") != std::string::npos);
     CHECK(text.find("find_unused_parameters") == std::string::npos);
   }
+}
+
+TEST_CASE("find_unused_parameters takes another set of unused parameters in every step") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto model = std::make_shared<TwoHeads>();
+    DistributedDataParallel ddp(std::make_shared<OneHead>(model), group.process_group(),
+                                {.find_unused_parameters = true});
+    for (int step = 0; step < 6; ++step) {
+      model->zero_grad();
+      (ddp(torch::ones({2, 4}), step % 2 == 0) * (group.rank() + 1.0)).sum().backward();
+      const auto& used = step % 2 == 0 ? model->left : model->right;
+      const auto& unused = step % 2 == 0 ? model->right : model->left;
+      CHECK_IN_RANK(used->bias.grad().item<float>() == 3);
+      CHECK_IN_RANK(!unused->bias.grad().defined());
+    }
+  });
+}
+
+// torch.nn.parallel.DistributedDataParallel._get_ddp_logging_data()
+TEST_CASE("logging_data tells what c10d knows of the replica") {
+  run_ranks_to_success(2, [](const Group& group) {
+    DistributedDataParallel ddp(std::make_shared<TwoHeads>(), group.process_group());
+    ddp.register_comm_hook(allreduce_hook(group));
+    for (int step = 0; step < 3; ++step) {
+      const auto [left, right] = ddp(torch::ones({2, 4}));
+      (left + right).sum().backward();
+    }
+    const c10::DDPLoggingData data = ddp.logging_data();
+    CHECK_IN_RANK(data.ints_map.at("world_size") == 2);
+    CHECK_IN_RANK(data.ints_map.at("rank") == group.rank());
+    CHECK_IN_RANK(data.ints_map.at("num_parameter_tensors") == 6);
+    CHECK_IN_RANK(data.ints_map.at("unused_parameter_size") == 0);
+    CHECK_IN_RANK(data.strs_map.at("module_name").find("TwoHeads") != std::string::npos);
+    CHECK_IN_RANK(!data.strs_map.at("comm_hook").empty());
+  });
 }
 
 TEST_CASE("check_finished finds missing gradients before the next forward") {

@@ -28,6 +28,11 @@ CASES = {
     "tied weights, sgd with momentum": case("tied", MOMENTUM),
     "tied weights, adam": case("tied", ADAM),
     "unused parameters, find_unused": case("unused", MOMENTUM, ddp={"find_unused_parameters": True}),
+    # Without momentum: Python's fused SGD fails where some parameters get their first gradient later than others.
+    "two experts, one used, find_unused": case("experts", SGD, ddp={"find_unused_parameters": True}),
+    "two experts, small buckets": case("experts", ADAMW, ddp={"find_unused_parameters": True, "bucket_cap_mb": 0.001}),
+    "two experts, accumulation of 2": case("experts", SGD, accumulate=2, ddp={"find_unused_parameters": True}),
+    "layer drop, find_unused": case("layer_drop", ADAMW, ddp={"find_unused_parameters": True}),
     "unused parameters, static graph": case("unused", ADAMW, ddp={"static_graph": True}),
     "unused parameters, their reductions skipped": case(
         "unused", MOMENTUM,

@@ -90,6 +90,38 @@ struct UnusedParameters final : Model {
   nn::Linear one{nullptr}, spare{nullptr}, two{nullptr};
 };
 
+// One of two experts, by the sign of the first number that this rank got.
+struct Experts final : Model {
+  Experts() {
+    one = register_module("one", nn::Linear(20, 16));
+    left = register_module("left", nn::Linear(16, 16));
+    right = register_module("right", nn::Linear(16, 16));
+    two = register_module("two", nn::Linear(16, 10));
+  }
+  Tensor forward(const Tensor& input) override {
+    nn::Linear& expert = input[0][0].item<float>() > 0 ? left : right;
+    return two(torch::relu(expert(torch::relu(one(input)))));
+  }
+  nn::Linear one{nullptr}, left{nullptr}, right{nullptr}, two{nullptr};
+};
+
+// Leaves out each of two layers where a number of the input is positive.
+struct LayerDrop final : Model {
+  LayerDrop() {
+    one = register_module("one", nn::Linear(20, 16));
+    layer0 = register_module("layer0", nn::Linear(16, 16));
+    layer1 = register_module("layer1", nn::Linear(16, 16));
+    two = register_module("two", nn::Linear(16, 10));
+  }
+  Tensor forward(const Tensor& input) override {
+    Tensor hidden = torch::relu(one(input));
+    if (input[0][1].item<float>() > 0) hidden = hidden + torch::relu(layer0(hidden));
+    if (input[0][2].item<float>() > 0) hidden = hidden + torch::relu(layer1(hidden));
+    return two(hidden);
+  }
+  nn::Linear one{nullptr}, layer0{nullptr}, layer1{nullptr}, two{nullptr};
+};
+
 // One pre-norm block of a transformer, from primitive operators.
 struct Transformer final : Model {
   Transformer() {
@@ -136,6 +168,8 @@ std::shared_ptr<Model> make_model(const std::string& name, const Group& group) {
   if (name == "embedding") return std::make_shared<SparseEmbedding>();
   if (name == "tied") return std::make_shared<TiedWeights>();
   if (name == "unused") return std::make_shared<UnusedParameters>();
+  if (name == "experts") return std::make_shared<Experts>();
+  if (name == "layer_drop") return std::make_shared<LayerDrop>();
   if (name == "transformer") return std::make_shared<Transformer>();
   throw std::runtime_error("no model " + name);
 }

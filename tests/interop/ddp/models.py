@@ -87,9 +87,44 @@ class Transformer(nn.Module):
         return self.head(x.mean(1))
 
 
+class Experts(nn.Module):
+    """One of two experts, by the sign of the first number that this rank got."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(20, 16)
+        self.left = nn.Linear(16, 16)
+        self.right = nn.Linear(16, 16)
+        self.two = nn.Linear(16, 10)
+
+    def forward(self, x):
+        expert = self.left if x[0, 0].item() > 0 else self.right
+        return self.two(torch.relu(expert(torch.relu(self.one(x)))))
+
+
+class LayerDrop(nn.Module):
+    """Leaves out each of two layers where a number of the input is positive."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(20, 16)
+        self.layer0 = nn.Linear(16, 16)
+        self.layer1 = nn.Linear(16, 16)
+        self.two = nn.Linear(16, 10)
+
+    def forward(self, x):
+        hidden = torch.relu(self.one(x))
+        if x[0, 1].item() > 0:
+            hidden = hidden + torch.relu(self.layer0(hidden))
+        if x[0, 2].item() > 0:
+            hidden = hidden + torch.relu(self.layer1(hidden))
+        return self.two(hidden)
+
+
 MODELS = {
     "mlp": Mlp, "conv_bn": ConvBatchNorm, "sync_bn": ConvBatchNorm, "embedding": SparseEmbedding,
     "tied": TiedWeights, "unused": UnusedParameters, "transformer": Transformer,
+    "experts": Experts, "layer_drop": LayerDrop,
 }
 
 # Shape of one sample, and for indices the number of words.
@@ -97,4 +132,5 @@ INPUTS = {
     "mlp": ((20,), None), "conv_bn": ((3, 8, 8), None), "sync_bn": ((3, 8, 8), None),
     "embedding": ((6,), 50),
     "tied": ((6,), 10), "unused": ((20,), None), "transformer": ((6,), 50),
+    "experts": ((20,), None), "layer_drop": ((20,), None),
 }

@@ -5,6 +5,7 @@
 #include <ddprun/module_view.h>
 #include <ddprun/visit_tensors.h>
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <functional>
@@ -85,6 +86,7 @@ class ReplicaSync {
   void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook);
   void check_finished();
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
+  [[nodiscard]] c10::DDPLoggingData logging_data() const;
 
   struct State;
 
@@ -183,6 +185,10 @@ class DistributedDataParallel {
 
   /// The parameters whose gradients are averaged, each once, in order: what an optimizer takes.
   [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }
+
+  /// What c10d knows of this replica and its last sampled steps (bucket sizes, times in nanoseconds …), under
+  /// the names of Python's `_get_ddp_logging_data()`. Empty when every reduction is delayed.
+  [[nodiscard]] c10::DDPLoggingData logging_data() const { return sync_->logging_data(); }
 
   [[nodiscard]] Module& module() { return module_; }
   [[nodiscard]] const Module& module() const { return module_; }

@@ -29,6 +29,9 @@ struct ModuleView {
   /// The buffers of this moment, in the same order on every rank. Asked before every forward that
   /// synchronises them.
   std::function<std::vector<NamedTensor>()> buffers;
+  /// For logs.
+  std::string name;
+  bool has_sync_batch_norm = false;
 };
 
 /// The parameters and buffers of a module and its children, in Python's order (own ones first, then child by

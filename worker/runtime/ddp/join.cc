@@ -107,6 +107,7 @@ void ReplicaSync::State::shadow_until_all_joined() {
 void ReplicaSync::join(const std::function<void()>& body, const JoinOptions& join_options) {
   if (!join_options.enable || state_->reducer == nullptr) return body();
   state_->join = join_options;
+  state_->logger->set_uneven_input_join();
   try {
     body();
     state_->shadow_until_all_joined();

@@ -35,9 +35,9 @@ BucketLimits limits_of(const DistributedDataParallelOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<c10d::Reducer> make_reducer(const std::vector<ModuleView::Parameter>& parameters,
-                                            const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
-                                            const DistributedDataParallelOptions& options) {
+LoggedReducer make_reducer(const ModuleView& view, const std::vector<ModuleView::Parameter>& parameters,
+                           const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                           const DistributedDataParallelOptions& options) {
   std::vector<at::Tensor> tensors;
   std::vector<bool> sparse;
   std::unordered_map<std::size_t, std::string> names;
@@ -50,12 +50,24 @@ std::unique_ptr<c10d::Reducer> make_reducer(const std::vector<ModuleView::Parame
   auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(tensors, limits.initial, sparse);
   // Gradients come about in the reverse of the order in which parameters are used.
   std::reverse(buckets.begin(), buckets.end());
-  const BucketAllocationScope buckets_in_shared_memory(*process_group);
-  return std::make_unique<c10d::Reducer>(
-      std::move(tensors), std::move(buckets), process_group, std::move(sparse), limits.others,
-      options.find_unused_parameters, options.gradient_as_bucket_view, std::move(names), limits.first,
-      options.skip_all_reduce_unused_params,
-      /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
+  LoggedReducer made;
+  {
+    const BucketAllocationScope buckets_in_shared_memory(*process_group);
+    made.reducer = std::make_shared<c10d::Reducer>(
+        std::move(tensors), std::move(buckets), process_group, std::move(sparse), limits.others,
+        options.find_unused_parameters, options.gradient_as_bucket_view, std::move(names), limits.first,
+        options.skip_all_reduce_unused_params,
+        /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
+  }
+  made.logger = std::make_shared<c10d::Logger>(made.reducer);
+  made.reducer->set_logger(made.logger);
+  made.logger->set_construction_data_and_log(view.name, /*device_ids=*/{}, /*output_device=*/-1,
+                                             options.broadcast_buffers, view.has_sync_batch_norm,
+                                             options.static_graph);
+  if (!options.static_graph) return made;
+  made.reducer->set_static_graph();
+  made.logger->set_static_graph();
+  return made;
 }
 
 }  // namespace ddprun::runtime

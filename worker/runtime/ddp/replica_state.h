@@ -4,7 +4,7 @@
 #include "worker/runtime/ddp/delayed_reduction.h"
 #include <ddprun/distributed_data_parallel.h>
 
-#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 
 namespace ddprun::runtime {
 
@@ -17,7 +17,8 @@ struct ReplicaSync::State {
   at::Device device{at::kCPU};
   std::unique_ptr<DelayedReduction> delayed;
   std::unique_ptr<BypassWatch> watch;      ///< null when bypassing is allowed
-  std::unique_ptr<c10d::Reducer> reducer;  ///< null when every reduction is delayed
+  std::shared_ptr<c10d::Reducer> reducer;  ///< null when every reduction is delayed
+  std::shared_ptr<c10d::Logger> logger;    ///< null when the reducer is
   bool gradient_sync = true;
   /// False after a step that reduced nothing: buffers cannot have diverged in a way that matters yet.
   bool forward_sync = true;
@@ -28,6 +29,7 @@ struct ReplicaSync::State {
   [[nodiscard]] bool is_ignored(const std::string& name) const;
   [[nodiscard]] bool will_sync_buffers() const;
   void sync_buffers(int from_rank);
+  void register_hook(std::unique_ptr<c10d::CommHookInterface> hook, const std::string& name);
   /// Before every forward that computes gradients, as Python does: throws if the last reduction is
   /// unfinished, since this rank's gradients would be its own from here on; rebuilds the buckets when that is
   /// due. Collective in that one step.

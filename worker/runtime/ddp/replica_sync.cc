@@ -6,6 +6,7 @@
 #include "worker/runtime/shm/make_backend.h"
 #include <ddprun/collectives.h>
 
+#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/torch.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
+#include <typeinfo>
 
 namespace ddprun::runtime {
 namespace {
@@ -117,6 +119,16 @@ bool ReplicaSync::State::will_sync_buffers() const {
   return forward_sync && options.broadcast_buffers && !buffers.empty();
 }
 
+void ReplicaSync::State::register_hook(std::unique_ptr<c10d::CommHookInterface> hook,
+                                       const std::string& name) {
+  if (reducer == nullptr)
+    refuse("a communication hook has nothing to do: every parameter's reduction is delayed");
+  if (has_comm_hook) refuse("a communication hook is registered already; there can be one");
+  reducer->register_comm_hook(std::move(hook));
+  logger->set_comm_hook(name);
+  has_comm_hook = true;
+}
+
 void ReplicaSync::State::sync_buffers(int from_rank) {
   const at::NoGradGuard no_grad;
   buffers = synced_buffers(*this);
@@ -203,8 +215,9 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
         std::make_unique<BypassWatch>(named, state.options.static_graph ? BypassWatch::Repeats::kAllowed
                                                                         : BypassWatch::Repeats::kForbidden);
   }
-  state.reducer = make_reducer(state.reduced, state.group.process_group(), state.options);
-  if (state.options.static_graph) state.reducer->set_static_graph();
+  LoggedReducer made = make_reducer(state.view, state.reduced, state.group.process_group(), state.options);
+  state.reducer = std::move(made.reducer);
+  state.logger = std::move(made.logger);
 }
 
 ReplicaSync::~ReplicaSync() = default;
@@ -213,7 +226,10 @@ void ReplicaSync::before_forward() {
   State& state = *state_;
   if (state.reducer == nullptr) return;
   const bool with_gradients = at::GradMode::is_enabled();
-  if (with_gradients && state.gradient_sync) state.reducer->prepare_for_forward();
+  if (with_gradients && state.gradient_sync) {
+    state.logger->set_runtime_stats_and_log();
+    state.reducer->prepare_for_forward();
+  }
   if (state.join) state.notify_joined_ranks();
   if (with_gradients) state.begin_step();
   if (state.will_sync_buffers()) state.sync_buffers(state.join ? state.agree_on_rank(true) : 0);
@@ -260,15 +276,18 @@ bool ReplicaSync::gradient_sync() const { return state_->gradient_sync; }
 void ReplicaSync::set_gradient_sync(bool on) { state_->gradient_sync = on; }
 
 void ReplicaSync::register_comm_hook(CommHook hook) {
-  register_comm_hook(std::make_unique<FunctionHook>(std::move(hook)));
+  const std::string name = c10::demangle(hook.target_type().name());
+  state_->register_hook(std::make_unique<FunctionHook>(std::move(hook)), name);
 }
 
 void ReplicaSync::register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
-  if (state_->reducer == nullptr)
-    refuse("a communication hook has nothing to do: every parameter's reduction is delayed");
-  if (state_->has_comm_hook) refuse("a communication hook is registered already; there can be one");
-  state_->reducer->register_comm_hook(std::move(hook));
-  state_->has_comm_hook = true;
+  const c10d::CommHookInterface& given = *hook;
+  const std::string name = c10::demangle(typeid(given).name());
+  state_->register_hook(std::move(hook), name);
+}
+
+c10::DDPLoggingData ReplicaSync::logging_data() const {
+  return state_->logger == nullptr ? c10::DDPLoggingData() : state_->logger->get_ddp_logging_data();
 }
 
 void ReplicaSync::check_finished() {
