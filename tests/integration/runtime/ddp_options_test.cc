@@ -123,6 +123,28 @@ TEST_CASE("a module on meta goes through forward, backward and the reduction") {
   });
 }
 
+// An nccl group serves GPUs alone, and has nothing for the CPU. A backend that moves nothing stands for it.
+class ServesNoCpu final : public c10d::Backend {
+ public:
+  using Backend::Backend;
+  const std::string getBackendName() const override { return "serves-no-cpu"; }
+};
+
+TEST_CASE("a group whose backend serves the parameters' device alone is enough") {
+  const auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 1);
+  group->setBackend(c10::DeviceType::Meta, c10d::ProcessGroup::BackendType::CUSTOM,
+                    c10::make_intrusive<ServesNoCpu>(0, 1));
+  const auto model = std::make_shared<TwoDevices>(at::kMeta, at::kMeta);
+  DistributedDataParallel ddp(model, group, {.init_sync = false});
+  ddp.register_comm_hook([](c10d::GradBucket& bucket) {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    future->markCompleted(bucket.getBuffer());
+    return future;
+  });
+  ddp(torch::empty({3, 10}, at::kMeta)).sum().backward();
+  CHECK(model->first->weight.grad().is_meta());
+}
+
 TEST_CASE("parameters on devices of two types are refused") {
   const auto failures = run_ranks(1, [](const Group& group) {
     DistributedDataParallel ddp(std::make_shared<TwoDevices>(at::kCPU, at::kMeta), group.process_group());

@@ -52,7 +52,7 @@ LoggedReducer make_reducer(const ModuleView& view, const std::vector<ModuleView:
   std::reverse(buckets.begin(), buckets.end());
   LoggedReducer made;
   {
-    const BucketAllocationScope buckets_in_shared_memory(*process_group);
+    const BucketAllocationScope buckets_in_shared_memory(*process_group, tensors.front().device());
     made.reducer = std::make_shared<c10d::Reducer>(
         std::move(tensors), std::move(buckets), process_group, std::move(sparse), limits.others,
         options.find_unused_parameters, options.gradient_as_bucket_view, std::move(names), limits.first,

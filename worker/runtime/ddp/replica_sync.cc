@@ -169,7 +169,7 @@ auto ReplicaSync::State::guarded(Function&& function) {
 
 void ReplicaSync::State::begin_step() {
   std::optional<BucketAllocationScope> buckets_in_shared_memory;
-  if (reducer->should_rebuild_buckets()) buckets_in_shared_memory.emplace(*group.process_group());
+  if (reducer->should_rebuild_buckets()) buckets_in_shared_memory.emplace(*group.process_group(), device);
   guarded([&] { return reducer->rebuild_buckets(); });
 }
 

@@ -91,7 +91,8 @@ c10::intrusive_ptr<c10d::Backend> make_shm_backend(const ShmOptions& options) {
   return c10::make_intrusive<shm::ShmBackend>(std::move(*segment), std::move(*group), options.timeout);
 }
 
-BucketAllocationScope::BucketAllocationScope(c10d::ProcessGroup& group) {
+BucketAllocationScope::BucketAllocationScope(c10d::ProcessGroup& group, const at::Device& device) {
+  if (!device.is_cpu()) return;  // a group for GPUs alone has no backend for the CPU to ask
   const auto backend = group.getBackend(c10::DeviceType::CPU);
   const auto* const shm = dynamic_cast<shm::ShmBackend*>(backend.get());
   if (shm == nullptr) return;

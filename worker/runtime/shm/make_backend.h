@@ -27,7 +27,8 @@ c10::intrusive_ptr<c10d::Backend> make_shm_backend(const ShmOptions& options);
 /// room, memory is the usual.
 class BucketAllocationScope {
  public:
-  explicit BucketAllocationScope(c10d::ProcessGroup& group);
+  /// `device` is where the buckets will be.
+  BucketAllocationScope(c10d::ProcessGroup& group, const at::Device& device);
   ~BucketAllocationScope();
   BucketAllocationScope(const BucketAllocationScope&) = delete;
   BucketAllocationScope& operator=(const BucketAllocationScope&) = delete;
