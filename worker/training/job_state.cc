@@ -1,5 +1,7 @@
 #include "worker/training/job_state.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <cstring>
@@ -38,6 +40,13 @@ at::Tensor to_tensor(const std::string& bytes) {
 }
 
 std::string to_bytes(const at::Tensor& tensor) {
+  // A view of a storage has more bytes than lie there when its strides are 0, and holes when they are large.
+  if (tensor.scalar_type() != at::kByte || tensor.dim() != 1 || !tensor.is_contiguous()) {
+    throw Exception(ErrorCode::kCorrupt,
+                    fmt::format("its entry \"rng\" holds {} [{}] with strides [{}]; expected a row of bytes",
+                                at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "),
+                                fmt::join(tensor.strides(), ", ")));
+  }
   return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 

@@ -66,6 +66,22 @@ TEST_CASE("an archive cut anywhere is refused and never read beyond its end") {
   }
 }
 
+// Names cost fifty bytes each, and all may mean the same data: a small file would fill the memory.
+TEST_CASE("records that together are larger than the file are refused") {
+  const TemporaryFolder folder;
+  std::string archive = make_archive(folder);
+  const std::size_t first = archive.find("PK\x01\x02");
+  const std::size_t second = archive.find("PK\x01\x02", first + 1);
+  const std::size_t end = archive.find("PK\x05\x06");
+  const std::string two = archive.substr(second, end - second);
+  std::string more = archive.substr(0, end) + two + two;
+  std::string tail = archive.substr(end);
+  tail[8] = tail[10] = 4;
+  const std::string bomb = more + tail;
+  CHECK(ZipReader::open(bytes_of(bomb)).error().message() ==
+        "its first 3 records have 2005 bytes together, the file 1354");
+}
+
 TEST_CASE("any single damaged byte of the data is noticed") {
   const TemporaryFolder folder;
   std::string archive = make_archive(folder);

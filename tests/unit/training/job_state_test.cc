@@ -32,3 +32,15 @@ TEST_CASE("a file of someone else is not taken for a checkpoint") {
   other.set("model", PtDict());
   CHECK_THROWS_WITH(read_job_state(other), "it has no \"ddprun\" entry, so ddprun did not write it");
 }
+
+// A tensor of a million bytes over a storage of one, as expand() makes it.
+TEST_CASE("a generator's state that is not a row of bytes is refused") {
+  JobState state;
+  state.generator_states = {"a"};
+  PtDict checkpoint = make_checkpoint(state, {}, {});
+  for (auto& [key, value] : checkpoint.entries) {
+    if (key.as_string() == "rng") value = PtList{{PtValue(at::zeros({1}, at::kByte).expand({1000000}))}};
+  }
+  CHECK_THROWS_WITH(read_job_state(checkpoint),
+                    "its entry \"rng\" holds Byte [1000000] with strides [0]; expected a row of bytes");
+}

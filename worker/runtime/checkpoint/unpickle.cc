@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -22,10 +23,14 @@ namespace ddprun::runtime {
 namespace {
 
 constexpr int kMaxDepth = 200;
-constexpr std::size_t kMaxValues = std::size_t{1} << 24;
+// A reference of two bytes may stand for a value and a short text; a checkpoint repeats its keys that way.
+constexpr std::size_t kBytesPerByte = 64;
+constexpr std::size_t kBytesForAnyFile = std::size_t{64} << 20;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;  ///< of 16 bytes, they can be counted in 63 bits
 
 // Pickle shares objects through its memo, and a file may share or nest without end. So objects are nodes of
-// an arena, and become values only at the end, where depth and number are counted.
+// an arena, and become values only at the end, where depth is counted and memory is held against the file's
+// size.
 struct Node;
 struct Mark {};
 struct Global {
@@ -316,7 +321,29 @@ class Unpickler {
         "it holds an object of Python's {}, which is more than weights; save a state_dict() instead", name));
   }
 
+  // (storage, offset, size, stride, requires_grad, backward hooks[, metadata])
   at::Tensor rebuild_tensor(const std::vector<Node*>& arguments) {
+    const at::Tensor tensor = view_of_storage(arguments);
+    if (arguments.size() < 7) return tensor;
+    for (const auto& [key, value] : content<Mapping>(arguments[6], "a tensor's metadata").entries) {
+      const std::string& name = content<std::string>(key, "the name of a tensor's mark");
+      const bool is_set = content<bool>(value, "a tensor's mark");
+      if (name == "conj") {
+        if (is_set && !tensor.is_complex()) {
+          fail(fmt::format("a tensor of type {} is marked as conjugate, which only complex ones can be",
+                           at::toString(tensor.scalar_type())));
+        }
+        tensor._set_conj(is_set);
+      } else if (name == "neg") {
+        tensor._set_neg(is_set);
+      } else {
+        fail(fmt::format("a tensor has the mark {}, of which nothing is known here", name));
+      }
+    }
+    return tensor;
+  }
+
+  at::Tensor view_of_storage(const std::vector<Node*>& arguments) {
     const at::Tensor& storage = content<Storage>(arguments[0], "a storage").tensor;
     const std::int64_t offset = content<std::int64_t>(arguments[1], "a tensor's offset");
     const std::vector<std::int64_t> sizes = integers(arguments[2]);
@@ -324,11 +351,17 @@ class Unpickler {
     // Offset, sizes and strides may be anything: the last element they reach must lie in the storage.
     __extension__ using Wide = __int128;
     Wide last = offset;
-    bool is_empty = false;
+    Wide count = 1;
+    const bool is_empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
     bool is_valid = offset >= 0 && sizes.size() == strides.size();
     for (std::size_t i = 0; is_valid && i < sizes.size(); ++i) {
       is_valid = sizes[i] >= 0 && strides[i] >= 0;
-      is_empty = is_empty || sizes[i] == 0;
+      // Stride 0 makes any number of elements from one, and a size of 0 hides what stands beside it.
+      count *= std::max<std::int64_t>(sizes[i], 1);
+      if (count > kMaxElements) {
+        fail(fmt::format("a tensor of size [{}] has more elements than can be counted",
+                         fmt::join(sizes, ", ")));
+      }
       last += Wide{sizes[i] - 1} * strides[i];
       is_valid = is_valid && (is_empty || last < storage.numel());
     }
@@ -354,14 +387,27 @@ class Unpickler {
     content<Mapping>(top(), "a dict");
   }
 
+  void spend(std::size_t bytes) {
+    const std::size_t budget = kBytesForAnyFile + kBytesPerByte * bytes_.size();
+    spent_ += bytes;
+    if (spent_ <= budget) return;
+    fail(
+        fmt::format("it stands for more than {} bytes of values, and its data.pkl has {}; repeated "
+                    "references make it grow",
+                    budget, bytes_.size()));
+  }
   PtValue to_value(const Node& node, int depth) {
     if (depth > kMaxDepth) fail(fmt::format("its containers are nested more than {} deep", kMaxDepth));
-    if (++values_ > kMaxValues) fail(fmt::format("it holds more than {} values", kMaxValues));
+    spend(sizeof(PtValue));
     return std::visit([&](const auto& alternative) { return convert(alternative, depth); }, node.content);
   }
   template <class T>
   PtValue convert(const T& scalar, int) {
     return PtValue(scalar);
+  }
+  PtValue convert(const std::string& text, int) {
+    spend(text.size());
+    return PtValue(text);
   }
   PtValue convert(std::monostate, int) { return {}; }
   PtValue convert(Mark, int) { fail("data.pkl leaves a mark on its stack"); }
@@ -388,7 +434,7 @@ class Unpickler {
   std::vector<Node*> stack_;
   std::unordered_map<std::uint64_t, Node*> memo_;
   std::map<std::string, at::Tensor> storages_;
-  std::size_t values_ = 0;
+  std::size_t spent_ = 0;  ///< bytes of the values made so far
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ddprun::runtime {
 namespace {
 
@@ -86,6 +88,7 @@ Result<ZipReader::Directory> ZipReader::find_directory() const {
 
 Result<void> ZipReader::read_directory(const Directory& directory) {
   std::uint64_t offset = directory.start;
+  std::uint64_t data_bytes = 0;
   for (std::uint64_t i = 0; i < directory.count; ++i) {
     const Bytes entry = at(archive_, offset, zip::kCentralSize);
     if (entry.empty() || u32(entry, 0) != zip::kCentralSignature) {
@@ -108,6 +111,12 @@ Result<void> ZipReader::read_directory(const Directory& directory) {
     const std::uint64_t packed = u32(entry, 20) == zip::kMax32 ? extra.widen(zip::kMax32) : u32(entry, 20);
     record.offset = extra.widen(u32(entry, 42));
     if (packed != record.size) return corrupt(fmt::format("record {} has two different sizes", name));
+    // Two names for the same bytes would cost a reader more memory than the file has.
+    data_bytes += std::min<std::uint64_t>(record.size, archive_.size() + 1);
+    if (data_bytes > archive_.size()) {
+      return corrupt(fmt::format("its first {} records have {} bytes together, the file {}", i + 1,
+                                 data_bytes, archive_.size()));
+    }
     const std::size_t slash = name.find('/');
     if (slash != std::string::npos) name.erase(0, slash + 1);
     records_[name] = record;
