@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <chrono>
+#include <thread>
 
 using namespace ddprun;
 using c10d::ReduceOp;
@@ -183,9 +184,12 @@ TEST_CASE("types that cannot be summed can be moved") {
     std::vector<at::Tensor> tensors{at::full({300, 7}, rank + 1, at::kComplexFloat)};
     shm->broadcast(tensors)->wait();
     require(at::equal(tensors[0], at::full({300, 7}, 1, at::kComplexFloat)), "broadcast of complex numbers");
-    require(message_of([&] { all_reduce(shm, tensors[0], ReduceOp::SUM); }) ==
+    std::vector<at::Tensor> others{at::full({5}, rank + 1, at::kUInt16)};
+    shm->broadcast(others)->wait();
+    require(at::equal(others[0], at::full({5}, 1, at::kUInt16)), "broadcast of unsigned numbers");
+    require(message_of([&] { all_reduce(shm, others[0], ReduceOp::SUM); }) ==
                 "shm all-reduce: sum is not defined for other",
-            "no sum of complex numbers");
+            "no sum of unsigned numbers");
   }));
 }
 
@@ -249,6 +253,89 @@ TEST_CASE("tensors that the backend cannot work on are refused with a sentence")
     require(message_of([&] { shm->allgather(short_list, floats); }) ==
                 "shm all-gather: got 0 tensors for 1 ranks; pass one per rank",
             "a list of another length");
+  }));
+}
+
+TEST_CASE("complex numbers are summed as their parts are") {
+  CHECK(testing::in_processes(3, [](int rank, const Store& store) {
+    const Backend shm = make_shm(store, rank, 3);
+    const Backend gloo = make_gloo(store, rank, 3);
+    for (const auto type : {at::kComplexFloat, at::kComplexDouble}) {
+      const at::Tensor input = random_tensor(type, 5000, rank);
+      const at::Tensor parts = all_reduce(gloo, at::view_as_real(input), ReduceOp::SUM);
+      const at::Tensor sum = all_reduce(shm, input, ReduceOp::SUM);
+      require(sum.scalar_type() == type && are_same_bytes(at::view_as_real(sum).contiguous(), parts),
+              "complex sums differ");
+    }
+    require(message_of([&] {
+              all_reduce(shm, random_tensor(at::kComplexFloat, 2, rank), ReduceOp::PRODUCT);
+            }) == "shm all-reduce: product is not defined for ComplexFloat",
+            "a product of complex numbers");
+  }));
+}
+
+TEST_CASE("ranks outside the group are refused, below it as well") {
+  CHECK(testing::in_processes(2, [](int rank, const Store& store) {
+    const Backend shm = make_shm(store, rank, 2);
+    const auto refused = [&](const std::string& expected, const std::function<void()>& action) {
+      const std::string message = message_of(action);
+      require(message == expected, "\"" + message + "\"");
+    };
+    std::vector<at::Tensor> one{at::zeros({2})};
+    std::vector<std::vector<at::Tensor>> none;
+    refused("shm send: rank -1 and tag 0 are not of a group of 2 ranks and tags from 0",
+            [&] { shm->send(one, -1, 0); });
+    refused("shm receive: rank -1 and tag 0 are not of a group of 2 ranks and tags from 0",
+            [&] { shm->recv(one, -1, 0); });
+    for (const int root : {-1, 2}) {
+      const std::string tail = ": rank " + std::to_string(root) + " is outside a group of 2 ranks";
+      refused("shm broadcast" + tail, [&] {
+        c10d::BroadcastOptions options;
+        options.rootRank = root;
+        shm->broadcast(one, options);
+      });
+      refused("shm reduce" + tail, [&] {
+        c10d::ReduceOptions options;
+        options.rootRank = root;
+        shm->reduce(one, options);
+      });
+      refused("shm gather" + tail, [&] {
+        c10d::GatherOptions options;
+        options.rootRank = root;
+        shm->gather(none, one, options);
+      });
+      refused("shm scatter" + tail, [&] {
+        c10d::ScatterOptions options;
+        options.rootRank = root;
+        shm->scatter(one, none, options);
+      });
+    }
+  }));
+}
+
+TEST_CASE("other threads compute as ever while a bucket is being placed in the segment") {
+  CHECK(testing::in_processes(1, [](int rank, const Store& store) {
+    auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, 1);
+    group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                      make_shm(store, rank, 1));
+    const runtime::BucketAllocationScope scope(*group, at::kCPU);
+    // What oneDNN's kernels do for their scratch memory.
+    const auto take_and_give_back = [] {
+      c10::Allocator* const allocator = c10::GetAllocator(c10::kCPU);
+      void* const memory = allocator->raw_allocate(4096);
+      std::memset(memory, 1, 4096);
+      allocator->raw_deallocate(memory);
+    };
+    std::string error;
+    std::thread([&] {
+      try {
+        take_and_give_back();
+      } catch (const std::exception& thrown) {
+        error = thrown.what();
+      }
+    }).join();
+    require(error.empty(), error);
+    take_and_give_back();
   }));
 }
 

@@ -33,6 +33,7 @@ CASES = {
     "two experts, small buckets": case("experts", ADAMW, ddp={"find_unused_parameters": True, "bucket_cap_mb": 0.001}),
     "two experts, accumulation of 2": case("experts", SGD, accumulate=2, ddp={"find_unused_parameters": True}),
     "layer drop, find_unused": case("layer_drop", ADAMW, ddp={"find_unused_parameters": True}),
+    "complex weights, stock sgd": case("complex", {"kind": "stock_sgd", "lr": 0.1}),
     "unused parameters, static graph": case("unused", ADAMW, ddp={"static_graph": True}),
     "unused parameters, their reductions skipped": case(
         "unused", MOMENTUM,

@@ -63,7 +63,8 @@ def compare(folder, case, world):
         offset = 0
         for tensor in [*model.parameters(), *model.buffers()]:
             size = tensor.numel() * tensor.element_size()
-            pair = [torch.frombuffer(bytearray(x[offset:offset + size]), dtype=tensor.dtype).double() for x in (a, b)]
+            pair = [torch.frombuffer(bytearray(x[offset:offset + size]), dtype=tensor.dtype) for x in (a, b)]
+            pair = [x.to(torch.complex128) if x.is_complex() else x.double() for x in pair]
             difference = max(difference, (pair[0] - pair[1]).abs().max().item())
             offset += size
     return python == cpp, difference

@@ -122,6 +122,21 @@ struct LayerDrop final : Model {
   nn::Linear one{nullptr}, layer0{nullptr}, layer1{nullptr}, two{nullptr};
 };
 
+struct ComplexWeight final : Model {
+  ComplexWeight() {
+    // Python lists a module's own parameters first.
+    mix = register_parameter("mix", torch::zeros({16}, torch::kComplexFloat));
+    one = register_module("one", nn::Linear(20, 16));
+    two = register_module("two", nn::Linear(16, 10));
+  }
+  Tensor forward(const Tensor& input) override {
+    const Tensor hidden = one(input);
+    return two(torch::view_as_real(mix * hidden).select(-1, 1) + hidden);
+  }
+  Tensor mix;
+  nn::Linear one{nullptr}, two{nullptr};
+};
+
 // One pre-norm block of a transformer, from primitive operators.
 struct Transformer final : Model {
   Transformer() {
@@ -170,6 +185,7 @@ std::shared_ptr<Model> make_model(const std::string& name, const Group& group) {
   if (name == "unused") return std::make_shared<UnusedParameters>();
   if (name == "experts") return std::make_shared<Experts>();
   if (name == "layer_drop") return std::make_shared<LayerDrop>();
+  if (name == "complex") return std::make_shared<ComplexWeight>();
   if (name == "transformer") return std::make_shared<Transformer>();
   throw std::runtime_error("no model " + name);
 }

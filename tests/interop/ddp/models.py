@@ -121,10 +121,22 @@ class LayerDrop(nn.Module):
         return self.two(hidden)
 
 
+class ComplexWeight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(20, 16)
+        self.mix = nn.Parameter(torch.randn(16, dtype=torch.complex64))
+        self.two = nn.Linear(16, 10)
+
+    def forward(self, x):
+        hidden = self.one(x)
+        return self.two(torch.view_as_real(self.mix * hidden).select(-1, 1) + hidden)
+
+
 MODELS = {
     "mlp": Mlp, "conv_bn": ConvBatchNorm, "sync_bn": ConvBatchNorm, "embedding": SparseEmbedding,
     "tied": TiedWeights, "unused": UnusedParameters, "transformer": Transformer,
-    "experts": Experts, "layer_drop": LayerDrop,
+    "experts": Experts, "layer_drop": LayerDrop, "complex": ComplexWeight,
 }
 
 # Shape of one sample, and for indices the number of words.
@@ -132,5 +144,5 @@ INPUTS = {
     "mlp": ((20,), None), "conv_bn": ((3, 8, 8), None), "sync_bn": ((3, 8, 8), None),
     "embedding": ((6,), 50),
     "tied": ((6,), 10), "unused": ((20,), None), "transformer": ((6,), 50),
-    "experts": ((20,), None), "layer_drop": ((20,), None),
+    "experts": ((20,), None), "layer_drop": ((20,), None), "complex": ((20,), None),
 }

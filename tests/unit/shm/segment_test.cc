@@ -140,7 +140,7 @@ TEST_CASE("a process is told apart from one that has ended, and from a later one
     ::pause();
     ::_exit(0);
   }
-  const ProcessIdentity identity{.pid = child, .start_time = start_time_of(child).value()};
+  const ProcessIdentity identity{.pid = child, .start_time = start_time_of(child).value().value()};
   PeerWatch watch(3);
   CHECK_FALSE(watch.is_dead(0, identity));
   CHECK(watch.is_dead(1, {.pid = child, .start_time = identity.start_time + 1}));
@@ -151,4 +151,15 @@ TEST_CASE("a process is told apart from one that has ended, and from a later one
   CHECK(watch.is_dead(2, identity));
   ::waitpid(child, nullptr, 0);
   CHECK(watch.is_dead(0, identity));
+}
+
+TEST_CASE("a process without a free descriptor does not take its peers for dead") {
+  const ProcessIdentity self = this_process().value();
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  PeerWatch watch(2);
+  const LowerLimit no_descriptors(RLIMIT_NOFILE, 0);
+  CHECK_FALSE(watch.is_dead(0, self));
+  CHECK(watch.is_dead(1, {.pid = gone, .start_time = self.start_time}));
 }

@@ -26,12 +26,16 @@ class ArenaAllocator final : public c10::Allocator {
   void use_on_this_thread(std::shared_ptr<Arena> arena);
 
   c10::DataPtr allocate(std::size_t bytes) override;
+  /// For raw_deallocate(), by which oneDNN's kernels give back what they took: on any thread, from either.
+  c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
 
  private:
   ArenaAllocator() = default;
+
+  static void free_any(void* memory);
 
   c10::Allocator* usual_ = nullptr;  ///< the one that was there when this was installed
   std::mutex mutex_;

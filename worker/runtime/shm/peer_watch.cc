@@ -1,7 +1,9 @@
 #include "worker/runtime/shm/peer_watch.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,10 +27,14 @@ bool has_ended(const UniqueFd& pidfd) {
 
 }  // namespace
 
-std::optional<std::uint64_t> start_time_of(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  if (!std::getline(file, text)) return std::nullopt;
+Result<std::optional<std::uint64_t>> start_time_of(pid_t pid) {
+  const std::string path = fmt::format("/proc/{}/stat", pid);
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> buffer{};
+  const ssize_t length = file ? ::read(file.get(), buffer.data(), buffer.size()) : -1;
+  if (length < 0 && errno != ENOENT && errno != ESRCH) return os_error("cannot read " + path, errno);
+  if (length <= 0) return std::nullopt;
+  const std::string text(buffer.data(), static_cast<std::size_t>(length));
   // The second field, the name in parentheses, may hold anything; what follows its last ')' is regular.
   const auto end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos) return std::nullopt;
@@ -46,8 +52,9 @@ std::optional<std::uint64_t> start_time_of(pid_t pid) {
 Result<ProcessIdentity> this_process() {
   const pid_t pid = ::getpid();
   const auto start_time = start_time_of(pid);
-  if (!start_time) return Error(ErrorCode::kOs, "cannot read /proc/self/stat; is /proc mounted?");
-  return ProcessIdentity{.pid = pid, .start_time = *start_time};
+  if (!start_time) return start_time.error();
+  if (!*start_time) return Error(ErrorCode::kOs, "cannot read /proc/self/stat; is /proc mounted?");
+  return ProcessIdentity{.pid = pid, .start_time = **start_time};
 }
 
 Result<std::string> host_key() {
@@ -66,7 +73,13 @@ bool PeerWatch::is_dead(int rank, const ProcessIdentity& process) {
   if (pidfd) return has_ended(pidfd);
   pidfd = open_pidfd(process.pid);
   // Asked after the open: if the pid is still its own now, the pidfd is too.
-  const bool is_gone = start_time_of(process.pid) != process.start_time;
+  const auto start_time = start_time_of(process.pid);
+  if (!start_time) {
+    // Nobody can tell a later process of this pid apart now; a wrong "it lives" is found out at the next
+    // call.
+    return ::kill(process.pid, 0) != 0 && errno == ESRCH;
+  }
+  const bool is_gone = *start_time != process.start_time;
   if (is_gone) pidfd.reset();
   return is_gone;
 }

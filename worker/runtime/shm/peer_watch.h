@@ -23,15 +23,17 @@ struct ProcessIdentity {
 /// The calling process.
 Result<ProcessIdentity> this_process();
 
-/// The start time of `pid`, unless there is no such process or it has ended and waits to be reaped.
-std::optional<std::uint64_t> start_time_of(pid_t pid);
+/// The start time of `pid`; nothing if there is no such process or it has ended and waits to be reaped; an
+/// error when that cannot be known, for want of descriptors or memory.
+Result<std::optional<std::uint64_t>> start_time_of(pid_t pid);
 
 /// Where pids and /proc mean the same: "<boot id>/<pid namespace>". Two processes share memory through /proc
 /// only when this is equal.
 Result<std::string> host_key();
 
 /// Tells whether peers still live. Opens a pidfd for a peer when it is first asked about; works from
-/// /proc/<pid>/stat where pidfds are not allowed. One thread.
+/// /proc/<pid>/stat where pidfds are not allowed, and without any free descriptor from kill(pid, 0). One
+/// thread.
 class PeerWatch {
  public:
   explicit PeerWatch(int size) : pidfds_(static_cast<std::size_t>(size)) {}

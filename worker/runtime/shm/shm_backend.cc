@@ -20,6 +20,8 @@
 namespace ddprun::runtime::shm {
 namespace {
 
+constexpr int kAnybody = -1;  ///< as the sender a letter comes from
+
 const Kernels* kernels_for(const Description& what) {
   const Kernels* const kernels = find_kernels(what.dtype, what.op);
   if (kernels == nullptr) {
@@ -146,8 +148,9 @@ Ref<c10d::Work> ShmBackend::run_each(const Call& call, std::size_t count, const 
 
 Ref<ShmWork> ShmBackend::run_all_reduce(const Call& call, const at::Tensor& tensor, ReduceOp op, int root) {
   const Kind kind = root < 0 ? Kind::kAllReduce : Kind::kReduce;
-  const Bytes bytes = bytes_of(kind, tensor);
-  Description what = describe(kind, tensor);
+  const at::Tensor numbers = real_numbers(kind, tensor, op);
+  const Bytes bytes = bytes_of(kind, numbers);
+  Description what = describe(kind, numbers);
   what.op = op;
   what.root = root;
   return run(call,
@@ -186,7 +189,7 @@ Ref<c10d::Work> ShmBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors
 Ref<c10d::Work> ShmBackend::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
   return run_all_reduce({c10d::OpType::REDUCE, options.timeout, options.asyncOp},
                         only(Kind::kReduce, tensors), to_reduce_op(options.reduceOp),
-                        static_cast<int>(options.rootRank));
+                        root_of(Kind::kReduce, options.rootRank));
 }
 
 Ref<c10d::Work> ShmBackend::broadcast(std::vector<at::Tensor>& tensors,
@@ -194,7 +197,7 @@ Ref<c10d::Work> ShmBackend::broadcast(std::vector<at::Tensor>& tensors,
   const at::Tensor& tensor = only(Kind::kBroadcast, tensors);
   const Bytes bytes = bytes_of(Kind::kBroadcast, tensor);
   Description what = describe(Kind::kBroadcast, tensor);
-  what.root = static_cast<int>(options.rootRank);
+  what.root = root_of(Kind::kBroadcast, options.rootRank);
   return run({c10d::OpType::BROADCAST, options.timeout, options.asyncOp},
              std::make_unique<Broadcast>(bytes.data, bytes.size, what), {tensor});
 }
@@ -257,7 +260,7 @@ Ref<c10d::Work> ShmBackend::allgather_into_tensor_coalesced(std::vector<at::Tens
 Ref<c10d::Work> ShmBackend::gather(std::vector<std::vector<at::Tensor>>& outputs,
                                    std::vector<at::Tensor>& inputs, const c10d::GatherOptions& options) {
   const at::Tensor& input = only(Kind::kGather, inputs);
-  const int root = static_cast<int>(options.rootRank);
+  const int root = root_of(Kind::kGather, options.rootRank);
   const Call call{c10d::OpType::GATHER, options.timeout, options.asyncOp};
   if (rank_ != root) return run_gather(call, input, {}, Kind::kGather, root);
   const std::vector<at::Tensor>& outs = only_list(Kind::kGather, outputs);
@@ -271,7 +274,7 @@ Ref<c10d::Work> ShmBackend::scatter(std::vector<at::Tensor>& outputs,
   const at::Tensor& output = only(Kind::kScatter, outputs);
   const Bytes out = bytes_of(Kind::kScatter, output);
   Description what = describe(Kind::kScatter, output);
-  what.root = static_cast<int>(options.rootRank);
+  what.root = root_of(Kind::kScatter, options.rootRank);
   std::vector<at::Tensor> parts;
   std::vector<const std::byte*> ins;
   if (rank_ == what.root) {
@@ -285,16 +288,18 @@ Ref<c10d::Work> ShmBackend::scatter(std::vector<at::Tensor>& outputs,
 
 Ref<ShmWork> ShmBackend::run_reduce_scatter(const Call& call, const at::Tensor& output,
                                             const std::vector<at::Tensor>& inputs, ReduceOp op) {
-  Description what = describe(Kind::kReduceScatter, output);
+  const at::Tensor numbers = real_numbers(Kind::kReduceScatter, output, op);
+  Description what = describe(Kind::kReduceScatter, numbers);
   what.op = op;
   std::vector<const std::byte*> ins;
   for (const at::Tensor& input : inputs) ins.push_back(bytes_of(Kind::kReduceScatter, input).data);
-  return run(call,
-             std::make_unique<ReduceScatter>(ReduceScatter::Arguments{.ins = std::move(ins),
-                                                                      .out = bytes_of(what.kind, output).data,
-                                                                      .what = what,
-                                                                      .kernels = kernels_for(what)}),
-             {output}, inputs);
+  return run(
+      call,
+      std::make_unique<ReduceScatter>(ReduceScatter::Arguments{.ins = std::move(ins),
+                                                               .out = bytes_of(what.kind, numbers).data,
+                                                               .what = what,
+                                                               .kernels = kernels_for(what)}),
+      {output}, inputs);
 }
 
 Ref<c10d::Work> ShmBackend::reduce_scatter(std::vector<at::Tensor>& outputs,
@@ -362,11 +367,18 @@ void ShmBackend::abort() {
   mailbox_.abort();
 }
 
+void ShmBackend::check_peer(Kind kind, int peer, int tag) const {
+  if (peer >= 0 && peer < size_ && tag >= 0) return;
+  refuse(kind,
+         fmt::format("rank {} and tag {} are not of a group of {} ranks and tags from 0", peer, tag, size_));
+}
+
+int ShmBackend::root_of(Kind kind, std::int64_t rank) const {
+  if (rank >= 0 && rank < size_) return static_cast<int>(rank);
+  refuse(kind, fmt::format("rank {} is outside a group of {} ranks", rank, size_));
+}
+
 Mailbox::Letter ShmBackend::letter(Kind kind, const at::Tensor& tensor, int peer, int tag) const {
-  if (peer >= size_ || tag < 0) {
-    refuse(kind, fmt::format("rank {} and tag {} are not of a group of {} ranks and tags from 0", peer, tag,
-                             size_));
-  }
   const Bytes bytes = bytes_of(kind, tensor);
   return {.peer = peer,
           .tag = static_cast<std::uint32_t>(tag),
@@ -378,6 +390,7 @@ Mailbox::Letter ShmBackend::letter(Kind kind, const at::Tensor& tensor, int peer
 
 Ref<c10d::Work> ShmBackend::send(std::vector<at::Tensor>& tensors, int to, int tag) {
   const at::Tensor& tensor = only(Kind::kSend, tensors);
+  check_peer(Kind::kSend, to, tag);
   auto work = c10::make_intrusive<ShmWork>(rank_, c10d::OpType::SEND, ++sequence_, tensors, tensors);
   mailbox_.send(letter(Kind::kSend, tensor, to, tag),
                 [work](const Result<void>& result, int) { work->complete(result); });
@@ -385,6 +398,11 @@ Ref<c10d::Work> ShmBackend::send(std::vector<at::Tensor>& tensors, int to, int t
 }
 
 Ref<c10d::Work> ShmBackend::recv(std::vector<at::Tensor>& tensors, int from, int tag) {
+  check_peer(Kind::kReceive, from, tag);
+  return receive(tensors, from, tag);
+}
+
+Ref<c10d::Work> ShmBackend::receive(std::vector<at::Tensor>& tensors, int from, int tag) {
   const at::Tensor& tensor = only(Kind::kReceive, tensors);
   auto work = c10::make_intrusive<ShmWork>(rank_, c10d::OpType::RECV, ++sequence_, tensors, tensors);
   mailbox_.receive(letter(Kind::kReceive, tensor, from, tag),
@@ -393,7 +411,8 @@ Ref<c10d::Work> ShmBackend::recv(std::vector<at::Tensor>& tensors, int from, int
 }
 
 Ref<c10d::Work> ShmBackend::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
-  return recv(tensors, -1, tag);
+  check_peer(Kind::kReceive, 0, tag);
+  return receive(tensors, kAnybody, tag);
 }
 
 Ref<c10d::Work> ShmBackend::barrier(const c10d::BarrierOptions& options) {

@@ -105,7 +105,11 @@ class ShmBackend final : public c10d::Backend {
   Ref<ShmWork> run_reduce_scatter(const Call& call, const at::Tensor& output,
                                   const std::vector<at::Tensor>& inputs, ReduceOp op);
 
+  Ref<c10d::Work> receive(std::vector<at::Tensor>& tensors, int from, int tag);
   Mailbox::Letter letter(Kind kind, const at::Tensor& tensor, int peer, int tag) const;
+  void check_peer(Kind kind, int peer, int tag) const;
+  /// `rank` as the root of a collective.
+  [[nodiscard]] int root_of(Kind kind, std::int64_t rank) const;
 
   std::shared_ptr<Arena> arena_;
   Mailbox mailbox_;

@@ -85,6 +85,12 @@ Bytes bytes_of(Kind kind, const at::Tensor& tensor) {
   return {.data = static_cast<std::byte*>(tensor.data_ptr()), .size = tensor.nbytes()};
 }
 
+at::Tensor real_numbers(Kind kind, const at::Tensor& tensor, ReduceOp op) {
+  if (!tensor.is_complex()) return tensor;
+  if (op == ReduceOp::kSum || op == ReduceOp::kAverage) return at::view_as_real(tensor.detach());
+  refuse(kind, fmt::format("{} is not defined for {}", to_string(op), c10::toString(tensor.scalar_type())));
+}
+
 at::Tensor& only(Kind kind, std::vector<at::Tensor>& tensors) {
   if (tensors.size() != 1) refuse(kind, fmt::format("got {} tensors; pass one per call", tensors.size()));
   return tensors.front();

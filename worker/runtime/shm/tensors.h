@@ -36,6 +36,10 @@ Bytes bytes_of(Kind kind, const at::Tensor& tensor);
 /// The one tensor of a list that c10d's interface makes a list.
 at::Tensor& only(Kind kind, std::vector<at::Tensor>& tensors);
 
+/// A view of `tensor` as what is reduced: a sum of complex numbers is one of their parts. kUsage for other
+/// reductions of complex numbers.
+at::Tensor real_numbers(Kind kind, const at::Tensor& tensor, ReduceOp op);
+
 /// Throws kUsage unless `tensor` has the dtype and the number of elements of `like`.
 void check_alike(Kind kind, const at::Tensor& tensor, const at::Tensor& like);
 
