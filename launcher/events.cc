@@ -1,5 +1,6 @@
 #include "launcher/events.h"
 
+#include "launcher/report/lost_output_json.h"
 #include "launcher/report/wall_time.h"
 
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace ddprun::launcher {
 namespace {
@@ -32,22 +34,24 @@ Json worker_fields(const RoundInfo& round, const WorkerOutcome& worker) {
 
 }  // namespace
 
-Result<EventLog> EventLog::open(const Plan& plan) {
-  const std::string& path = plan.options.events_file;
+Result<UniqueFd> open_events_file(const std::string& path) {
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file) {
     return Error(ErrorCode::kUsage,
                  fmt::format("--events \"{}\": cannot be opened: {}", path, std::strerror(errno)));
   }
-  EventLog log(std::move(file), plan.job_tag, plan.host.hostname);
-  log.write("job_started", {{"title", plan.title},
-                            {"run_id", plan.run_id},
-                            {"launcher_pid", getpid()},
-                            {"command", plan.command},
-                            {"local_world_size", plan.local_world_size.value()},
-                            {"max_restarts", plan.options.max_restarts},
-                            {"log_dir", or_null(plan.log_root)}});
-  return log;
+  return file;
+}
+
+EventLog::EventLog(const Plan& plan, std::function<void(std::string_view line)> write_line)
+    : write_(std::move(write_line)), job_(plan.job_tag), host_(plan.host.hostname) {
+  write("job_started", {{"title", plan.title},
+                        {"run_id", plan.run_id},
+                        {"launcher_pid", getpid()},
+                        {"command", plan.command},
+                        {"local_world_size", plan.local_world_size.value()},
+                        {"max_restarts", plan.options.max_restarts},
+                        {"log_dir", or_null(plan.log_root)}});
 }
 
 void EventLog::write(const char* event, Json fields) {
@@ -57,8 +61,7 @@ void EventLog::write(const char* event, Json fields) {
             {"job", job_},
             {"host", host_}};
   line.update(fields);
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  [[maybe_unused]] const ssize_t written = ::write(file_.get(), text.data(), text.size());
+  write_(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void EventLog::generation_started(const RoundInfo& round) {
@@ -110,7 +113,8 @@ void EventLog::job_ended(const JobOutcome& outcome, const std::string& report_fi
   write("job_ended", {{"exit_code", outcome.exit_code},
                       {"reason", to_string(outcome.reason)},
                       {"why", outcome.why},
-                      {"report", or_null(report_file)}});
+                      {"report", or_null(report_file)},
+                      {"lost_output", lost_output_json(outcome.lost_output)}});
 }
 
 }  // namespace ddprun::launcher

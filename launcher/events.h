@@ -7,10 +7,15 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <functional>
 #include <string>
-#include <utility>
+#include <string_view>
 
 namespace ddprun::launcher {
+
+/// Opens the file of --events for appending. A FIFO is waited for until somebody reads it, as any program
+/// does. kUsage when it cannot be opened.
+Result<UniqueFd> open_events_file(const std::string& path);
 
 /// --events FILE: one JSON object a line for everything that happens to the job, as
 /// configs/events.schema.json has it. A line is appended with one write, so that several jobs may share a
@@ -18,8 +23,8 @@ namespace ddprun::launcher {
 /// job.
 class EventLog final : public Observer {
  public:
-  /// Opens the file for appending and writes job_started. kUsage when it cannot be opened.
-  static Result<EventLog> open(const Plan& plan);
+  /// `write` takes each line whole, with its '\n'. Writes job_started.
+  EventLog(const Plan& plan, std::function<void(std::string_view line)> write);
 
   void generation_started(const RoundInfo& round) override;
   void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override;
@@ -31,11 +36,9 @@ class EventLog final : public Observer {
   void job_ended(const JobOutcome& outcome, const std::string& report_file);
 
  private:
-  EventLog(UniqueFd file, std::string job, std::string host)
-      : file_(std::move(file)), job_(std::move(job)), host_(std::move(host)) {}
   void write(const char* event, nlohmann::ordered_json fields);
 
-  UniqueFd file_;
+  std::function<void(std::string_view line)> write_;
   std::string job_;
   std::string host_;
 };

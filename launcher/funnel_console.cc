@@ -3,21 +3,14 @@
 #include "launcher/agent/console_wait.h"
 #include "launcher/process/output.h"
 
-#include <cstdlib>
 #include <string>
 
 namespace ddprun::launcher {
 namespace {
 
-std::string temporary_directory() {
-  const char* named = std::getenv("TMPDIR");
-  return named == nullptr || *named == '\0' ? "/tmp" : named;
-}
-
 class FunnelConsole final : public membership::LogConsole {
  public:
-  explicit FunnelConsole(boost::asio::io_context& io)
-      : output_(io, {.spool_directories = {temporary_directory()}}), wait_(io, output_) {}
+  explicit FunnelConsole(boost::asio::io_context& io) : output_(io, {}), wait_(io, output_) {}
 
   void show(std::uint64_t number, const std::string& node, const membership::LogLines& lines) override {
     output_.show_remote(number, node, lines.is_stderr, lines.text, lines.dropped_before);

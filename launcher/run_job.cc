@@ -1,16 +1,20 @@
 #include "launcher/run_job.h"
 
 #include "launcher/agent/agent.h"
+#include "launcher/agent/console_wait.h"
+#include "launcher/agent/job_settings.h"
 #include "launcher/entrypoint.h"
 #include "launcher/events.h"
 #include "launcher/host.h"
 #include "launcher/observer_list.h"
 #include "launcher/plan.h"
+#include "launcher/process/output.h"
 #include "launcher/report/reporter.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/config/job_config.h"
 
+#include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -20,6 +24,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -76,22 +81,38 @@ int print_dry_run(const Plan& plan, const std::string& job_text) {
 
 /// Runs the plan with everything that watches it.
 int run_watched(const Plan& plan, Logger& logger) {
-  Reporter reporter(plan);
+  boost::asio::io_context io(1);
+  JobOutput output(io, output_options(plan));
+  Reporter reporter(plan, [&](std::string_view text) { output.write_launcher_line(text); });
   std::vector<Observer*> watchers{&reporter};
   std::optional<EventLog> events;
   if (!plan.options.events_file.empty()) {
-    Result<EventLog> opened = EventLog::open(plan);
-    if (!opened) return fail(opened.error());
-    events = std::move(*opened);
+    const Result<UniqueFd> file = open_events_file(plan.options.events_file);
+    if (!file) return fail(file.error());
+    Outlet& outlet = output.add_outlet(*file, plan.options.events_file);
+    events.emplace(plan, [&](std::string_view line) { outlet.write(line); });
     watchers.push_back(&*events);
   }
   ObserverList observer(std::move(watchers));
   const Result<JobOutcome> outcome =
-      run_agent(plan, AgentDeps{.logger = logger, .observer = observer, .worker_specs = worker_specs});
-  if (!outcome) return fail(outcome.error());
-  const std::string report_file = reporter.finish(*outcome);
-  if (events) events->job_ended(*outcome, report_file);
-  return outcome->exit_code;
+      run_agent(plan, AgentDeps{.io = io,
+                                .output = output,
+                                .logger = logger,
+                                .observer = observer,
+                                .worker_specs = worker_specs,
+                                .on_end = [&](const JobOutcome& end) { reporter.finish(end); },
+                                .on_output_done =
+                                    [&](const JobOutcome& end) {
+                                      reporter.finish_output(end);
+                                      if (events) events->job_ended(end, reporter.report_file());
+                                    }});
+  if (outcome) return outcome->exit_code;
+  output.say(outcome.error().message());
+  ConsoleWait wait(io, output);
+  wait.start([&] { output.close(); });
+  io.restart();
+  io.run();
+  return to_exit_code(outcome.error().code());
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   Agent(const Plan& plan, const AgentDeps& deps)
       : plan_(plan),
         deps_(deps),
-        output_(io_, output_options(plan)),
+        io_(deps.io),
+        output_(deps.output),
         logger_(make_console_logger(output_, deps.logger.level())),
         supervisor_(supervisor_options(plan)),
         timers_{Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_)},
@@ -123,13 +124,14 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void on_swept(Leftovers leftovers);
   void close_generation(std::vector<std::string> leftovers);
   void finish(int exit_code);
+  void end_output();
   void close_all();
 
   const Plan& plan_;
   const AgentDeps& deps_;
   SteadyClock clock_;
-  boost::asio::io_context io_{1};
-  JobOutput output_;
+  boost::asio::io_context& io_;
+  JobOutput& output_;
   std::shared_ptr<Logger> logger_;
   Supervisor supervisor_;
   std::unique_ptr<SignalSource> signals_;
@@ -154,7 +156,6 @@ Result<JobOutcome> Agent::run() {
   carry_out(supervisor_.start(clock_.now()));
   io_.run();
   DDPRUN_CHECK(is_finished_, "the loop ends when the job has ended");
-  outcome_.console_bytes_dropped = output_.dropped_bytes();
   return std::move(outcome_);
 }
 
@@ -377,8 +378,16 @@ void Agent::finish(int exit_code) {
   // Lines of other nodes may come until these have left.
   rounds_->close([this] {
     output_.finish_remote();
-    console_wait_.start([this] { close_all(); });
+    deps_.on_end(outcome_);
+    console_wait_.start([this] { end_output(); });
   });
+}
+
+// What nobody has taken by now is lost, and that is said to whoever still listens.
+void Agent::end_output() {
+  outcome_.lost_output = output_.settle();
+  deps_.on_output_done(outcome_);
+  console_wait_.start([this] { close_all(); });
 }
 
 // Nothing is pending on the loop after this, so that it returns.

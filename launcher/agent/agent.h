@@ -3,7 +3,10 @@
 #include "launcher/agent/observer.h"
 #include "launcher/agent/outcome.h"
 #include "launcher/plan.h"
+#include "launcher/process/output.h"
 #include "rendezvous/base/log.h"
+
+#include <boost/asio/io_context.hpp>
 
 #include <functional>
 
@@ -11,10 +14,16 @@ namespace ddprun::launcher {
 
 /// What the agent needs from outside. All references outlive the call.
 struct AgentDeps {
+  boost::asio::io_context& io;
+  JobOutput& output;
   Logger& logger;
   Observer& observer;
   /// Makes the workers of a generation; `worker_specs` of plan.h, or a test's own.
   std::function<std::vector<WorkerSpec>(const Plan&, const RoundInfo&)> worker_specs;
+  /// The job is over: says so through `output`, for which the agent then waits, in bounds.
+  std::function<void(const JobOutcome&)> on_end;
+  /// `lost_output` is known as well: the last that is to be said.
+  std::function<void(const JobOutcome&)> on_output_done;
 };
 
 /// Runs the job on this node to its end: opens the store, starts the guard and the workers, passes their
@@ -25,9 +34,7 @@ struct AgentDeps {
 /// process for the
 ///          duration of the call; makes the process a subreaper. Call it once, from a process without other
 ///          threads or children.
-/// Output   the workers' console lines and the agent's own; no report (failure_report.h writes that from the
-/// outcome).
-///          Never blocks on the console; of `logger` only the level is used.
+/// Output   all through `output`: never blocks on a console or a file; of `logger` only the level is used.
 /// Errors   only what prevents a job from being attempted at all: the store's port is taken (kUnavailable),
 /// the log
 ///          directory cannot be made (kConfig), no guard can be started (kOs). Everything after that is an

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <string>
-#include <utility>
 
 namespace ddprun::launcher {
 
@@ -23,10 +21,7 @@ SupervisorOptions supervisor_options(const Plan& plan) {
 }
 
 OutputOptions output_options(const Plan& plan) {
-  std::vector<std::string> spools{plan.host.temporary_directory};
-  if (!plan.log_root.empty()) spools.insert(spools.begin(), plan.log_root);
-  return {.spool_directories = std::move(spools),
-          .stdout_filters = plan.options.duplicate_stdout_filters,
+  return {.stdout_filters = plan.options.duplicate_stdout_filters,
           .stderr_filters = plan.options.duplicate_stderr_filters,
           .fold_lines = plan.options.fold_lines,
           .give_stdin_a_terminal = plan.options.stdin_local_rank || plan.options.debug_rank};

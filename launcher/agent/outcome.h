@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/process/exit_status.h"
+#include "launcher/process/lost_output.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"
@@ -8,7 +9,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -101,8 +101,8 @@ struct JobOutcome {
   std::optional<RemoteCause> remote_cause;
   std::optional<Error> error;  ///< kRendezvousFailed: what went wrong
   std::vector<GenerationOutcome>
-      generations;  ///< in order; never empty unless kRendezvousFailed or an early signal
-  std::uint64_t console_bytes_dropped = 0;
+      generations;                      ///< in order; never empty unless kRendezvousFailed or an early signal
+  std::vector<LostOutput> lost_output;  ///< what did not get where it was to go
 };
 
 }  // namespace ddprun::launcher

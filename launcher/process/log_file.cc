@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -26,47 +25,10 @@ Result<void> make_directories(const std::string& path) {
   return os_error(fmt::format("cannot make the directory {}", path), errno);
 }
 
-Result<LogFile> LogFile::open(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+Result<LogFile> LogFile::open(FileWriter& files, const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!fd) return os_error(fmt::format("cannot write {}", path), errno);
-  return LogFile(std::move(fd), path);
-}
-
-std::size_t LogFile::write_some(std::string_view data) {
-  std::size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t written = ::write(fd_.get(), data.data() + done, data.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    done += static_cast<std::size_t>(written);
-  }
-  return done;
-}
-
-void LogFile::write(std::string_view data) {
-  if (lost_here_ > 0) {
-    const std::string mark =
-        fmt::format("\n[ddprun: {} bytes are missing here: the disk was full]\n", lost_here_);
-    const std::size_t marked = write_some(mark);
-    if (marked < mark.size()) {
-      lost_here_ += data.size();
-      lost_total_ += data.size();
-      return;
-    }
-    lost_here_ = 0;
-  }
-  const std::size_t done = write_some(data);
-  if (done == data.size()) return;
-  const int reason = errno;
-  lost_here_ += data.size() - done;
-  const bool is_first = lost_total_ == 0;
-  lost_total_ += data.size() - done;
-  if (is_first && on_trouble_) {
-    on_trouble_(
-        fmt::format("cannot write {}: {}; the job goes on, its output is still shown, and the gap will be "
-                    "marked in the file",
-                    path_, std::strerror(reason)));
-  }
+  return LogFile(files.add(std::move(fd), path, FileWriter::Gaps::kMarked), path);
 }
 
 std::string read_tail(const std::string& path, std::size_t limit) {

@@ -1,46 +1,41 @@
 #pragma once
 
+#include "launcher/process/file_writer.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/base/unique_fd.h"
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ddprun::launcher {
 
 /// mkdir -p. kOs with the first directory that cannot be made.
 Result<void> make_directories(const std::string& path);
 
-/// A log file that is written to as far as the disk allows. A full disk does not end a job: what cannot be
-/// written is counted, said once, and marked in the file at the place where it is missing as soon as there is
-/// room again.
+/// A log file that is written to as far as the disk allows, by the FileWriter's thread. Neither a full disk
+/// nor one that hangs ends a job: what cannot be written is counted, said once, and marked in the file at the
+/// place where it is missing as soon as there is room again.
 class LogFile {
  public:
-  /// Creates or truncates. Errors kOs.
-  static Result<LogFile> open(const std::string& path);
+  /// Creates it, or appends to what is there: nothing is ever truncated. Errors kOs. `files` outlives it.
+  static Result<LogFile> open(FileWriter& files, const std::string& path);
 
-  /// Blocks for as long as the file system does.
-  void write(std::string_view data);
+  /// Never blocks.
+  void write(std::string_view data) { file_.write(data); }
 
-  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] int fd() const { return file_.fd(); }
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::uint64_t lost_bytes() const { return lost_total_; }
   /// Called with a sentence when bytes are lost for the first time.
   void set_on_trouble(std::function<void(const std::string&)> on_trouble) {
-    on_trouble_ = std::move(on_trouble);
+    file_.set_on_trouble(std::move(on_trouble));
   }
 
  private:
-  LogFile(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
-  std::size_t write_some(std::string_view data);
+  LogFile(FileWriter::Handle file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
 
-  UniqueFd fd_;
+  FileWriter::Handle file_;
   std::string path_;
-  std::uint64_t lost_here_ = 0;
-  std::uint64_t lost_total_ = 0;
-  std::function<void(const std::string&)> on_trouble_;
 };
 
 /// The last bytes of a file, for a worker that writes its stderr to one itself; empty when it cannot be read.

@@ -1,5 +1,6 @@
 #include "launcher/process/output.h"
 
+#include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -94,10 +95,12 @@ std::string WorkerStreams::stderr_tail() const {
 JobOutput::JobOutput(boost::asio::io_context& io, OutputOptions options)
     : io_(io),
       options_(std::move(options)),
-      stdout_(io, STDOUT_FILENO, options_.spool_directories),
+      files_(io),
+      stdout_(io, files_, STDOUT_FILENO,
+              Console::is_same_target(STDOUT_FILENO, STDERR_FILENO) ? "stdout and stderr" : "stdout"),
       stderr_(Console::is_same_target(STDOUT_FILENO, STDERR_FILENO)
                   ? nullptr
-                  : std::make_unique<Console>(io, STDERR_FILENO, options_.spool_directories)),
+                  : std::make_unique<Console>(io, files_, STDERR_FILENO, "stderr")),
       remote_(stdout_, stderr_ ? *stderr_ : stdout_),
       scratch_(kScratchBytes),
       dev_null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
@@ -105,6 +108,18 @@ JobOutput::JobOutput(boost::asio::io_context& io, OutputOptions options)
       fold_timer_(io) {
   channels_[0].console = &stdout_;
   channels_[1].console = stderr_ ? stderr_.get() : &stdout_;
+  for (Channel& channel : channels_) {
+    Outlet& outlet = channel.console->outlet();
+    outlet.set_on_trouble([this](const std::string& sentence) { say(sentence); });
+    // Not at once: it is a pump that has just written.
+    outlet.set_on_gone([this] {
+      boost::asio::post(io_, gate_.pass([this] {
+        for (const Channel& one : channels_) {
+          if (one.console->outlet().has_no_reader()) hang_up(*one.console);
+        }
+      }));
+    });
+  }
 }
 
 JobOutput::~JobOutput() = default;
@@ -128,12 +143,14 @@ void JobOutput::begin_generation(const std::string& attempt_directory, const std
 }
 
 std::optional<LogFile> JobOutput::open_log(const std::string& directory, const char* name) {
-  Result<LogFile> file = LogFile::open(directory + "/" + name);
+  Result<LogFile> file = LogFile::open(files_, directory + "/" + name);
   if (!file) {
     say(fmt::format("{}; this output is on the console only", file.error().message()));
     return std::nullopt;
   }
-  file->set_on_trouble([this](const std::string& trouble) { say(trouble); });
+  file->set_on_trouble([this](const std::string& trouble) {
+    say(trouble + "; the job goes on, its output is still shown, and the gap will be marked in the file");
+  });
   return std::move(*file);
 }
 
@@ -233,8 +250,19 @@ StreamPump& JobOutput::add_pump(WorkerStreams& streams, UniqueFd source, StreamR
       routes.console != nullptr && routes.console->is_terminal() && !routes.fold && !routes.funnel;
   streams.pumps_.push_back(std::make_unique<StreamPump>(io_, std::move(source), std::move(routes), scratch_));
   StreamPump* pump = streams.pumps_.back().get();
+  pumps_.push_back(pump);
+  for (const Channel& channel : channels_) {
+    if (channel.console->outlet().has_no_reader() && pump->is_only_for(*channel.console)) pump->hang_up();
+  }
   if (may_prompt) pump->set_on_held([this, pump] { note_held(pump); });
   return *pump;
+}
+
+// As if the worker had written to the console itself.
+void JobOutput::hang_up(const Console& console) {
+  for (StreamPump* const pump : pumps_) {
+    if (pump->is_only_for(console)) pump->hang_up();
+  }
 }
 
 void JobOutput::note_held(StreamPump* pump) {
@@ -289,6 +317,7 @@ void JobOutput::end_generation() {
   fold_timer_.cancel();
   held_.clear();
   terminals_.clear();
+  pumps_.clear();
   stdin_relay_.reset();
   for (Channel& channel : channels_) {
     if (channel.folder) show_folded(channel, channel.folder->take_all());
@@ -309,27 +338,53 @@ void JobOutput::resize() {
   }
 }
 
-bool JobOutput::has_backlog() const { return stdout_.has_backlog() || (stderr_ && stderr_->has_backlog()); }
-
-std::uint64_t JobOutput::taken_bytes() const {
-  return stdout_.taken_bytes() + (stderr_ ? stderr_->taken_bytes() : 0);
+Outlet& JobOutput::add_outlet(const UniqueFd& fd, const std::string& name) {
+  others_.push_back(std::make_unique<Outlet>(io_, files_, fd.get(), name));
+  others_.back()->set_on_trouble([this](const std::string& sentence) { say(sentence); });
+  return *others_.back();
 }
 
-std::uint64_t JobOutput::dropped_bytes() const {
-  return stdout_.dropped_bytes() + (stderr_ ? stderr_->dropped_bytes() : 0);
+std::vector<Outlet*> JobOutput::outlets() const {
+  std::vector<Outlet*> all{&stdout_.outlet()};
+  if (stderr_) all.push_back(&stderr_->outlet());
+  for (const auto& other : others_) all.push_back(other.get());
+  return all;
+}
+
+bool JobOutput::has_backlog() const {
+  if (files_.waiting_bytes() > abandoned_bytes_) return true;
+  const std::vector<Outlet*> all = outlets();
+  return std::any_of(all.begin(), all.end(), [](const Outlet* outlet) { return outlet->has_backlog(); });
+}
+
+std::uint64_t JobOutput::taken_bytes() const {
+  std::uint64_t bytes = files_.written_bytes();
+  for (const Outlet* outlet : outlets()) bytes += outlet->taken_bytes();
+  return bytes;
 }
 
 void JobOutput::set_on_empty(const std::function<void()>& on_empty) {
-  stdout_.set_on_empty(on_empty);
-  if (stderr_) stderr_->set_on_empty(on_empty);
+  files_.set_on_empty(on_empty);
+  for (Outlet* outlet : outlets()) outlet->set_on_empty(on_empty);
+}
+
+std::vector<LostOutput> JobOutput::settle() {
+  files_.take_news();  // what is said about a loss comes before its sum
+  std::vector<LostOutput> all = files_.losses();
+  abandoned_bytes_ = files_.waiting_bytes();
+  for (Outlet* outlet : outlets()) {
+    if (outlet->has_backlog()) outlet->abandon();
+    if (std::optional<LostOutput> lost = outlet->loss()) all.push_back(std::move(*lost));
+  }
+  return all;
 }
 
 void JobOutput::close() {
   flush_timer_.close();
   fold_timer_.close();
   stdin_relay_.reset();
-  stdout_.close();
-  if (stderr_) stderr_->close();
+  for (Outlet* outlet : outlets()) outlet->close();
+  files_.close();
 }
 
 }  // namespace ddprun::launcher

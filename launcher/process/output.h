@@ -2,6 +2,7 @@
 
 #include "launcher/plan.h"
 #include "launcher/process/console.h"
+#include "launcher/process/file_writer.h"
 #include "launcher/process/line_folder.h"
 #include "launcher/process/pty.h"
 #include "launcher/process/remote_lines.h"
@@ -13,6 +14,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,7 +27,6 @@ namespace ddprun::launcher {
 
 /// How the job's output is shown, the same in every generation.
 struct OutputOptions {
-  std::vector<std::string> spool_directories;  ///< where a console's backlog may go
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
   bool fold_lines = false;
@@ -75,8 +76,10 @@ class WorkerStreams {
   std::vector<std::unique_ptr<StreamPump>> pumps_;
 };
 
-/// The job's output: both consoles, the log files and the routes between them and the workers.
+/// The job's output: both consoles, the log files and the routes between them and the workers. All that this
+/// process says passes through it.
 ///
+/// Blocks    never, but to open a file; see Outlet and FileWriter for what happens to what nobody takes.
 /// Threads   none: the io_context's one thread.
 /// Files     what cannot be opened is said on the console, and the stream goes there instead: no job ends for
 /// a log.
@@ -111,11 +114,15 @@ class JobOutput {
   /// The size of our terminal has changed.
   void resize();
 
+  /// One more place for bytes (--events), waited for at the end like the consoles.
+  Outlet& add_outlet(const UniqueFd& fd, const std::string& name);
+
   [[nodiscard]] bool has_backlog() const;
   [[nodiscard]] std::uint64_t taken_bytes() const;
-  [[nodiscard]] std::uint64_t dropped_bytes() const;
-  /// Called each time a console's backlog has become empty.
+  /// Called each time something's backlog has become empty.
   void set_on_empty(const std::function<void()>& on_empty);
+  /// Waits no longer: what waits now is lost. Returns everything that did not get where it was to go.
+  [[nodiscard]] std::vector<LostOutput> settle();
   void close();
 
  private:
@@ -130,6 +137,8 @@ class JobOutput {
   Result<void> open_terminal(const WorkerSpec& spec, WorkerStreams& streams);
   std::optional<LogFile> open_log(const std::string& directory, const char* name);
   StreamPump& add_pump(WorkerStreams& streams, UniqueFd source, StreamRoutes routes);
+  void hang_up(const Console& console);
+  [[nodiscard]] std::vector<Outlet*> outlets() const;
   void note_held(StreamPump* pump);
   void arm_flush_timer();
   void fold(Channel& channel, Rank rank, std::string_view block);
@@ -138,7 +147,8 @@ class JobOutput {
 
   boost::asio::io_context& io_;
   OutputOptions options_;
-  Console stdout_;
+  FileWriter files_;
+  mutable Console stdout_;
   std::unique_ptr<Console> stderr_;  // none when stderr ends where stdout does
   std::array<Channel, 2> channels_;
   RemoteLines remote_;
@@ -149,8 +159,12 @@ class JobOutput {
   std::vector<StreamPump*> held_;
   Alarm flush_timer_;
   Alarm fold_timer_;
-  std::vector<StreamPump*> terminals_;
+  std::vector<StreamPump*> pumps_;      // of the running generation
+  std::vector<StreamPump*> terminals_;  // those of them that are terminals
+  std::vector<std::unique_ptr<Outlet>> others_;
+  std::uint64_t abandoned_bytes_ = 0;  // of what waits for files
   std::unique_ptr<StdinRelay> stdin_relay_;
+  Gate gate_;
 };
 
 }  // namespace ddprun::launcher

@@ -41,8 +41,8 @@ struct StreamRoutes {
 };
 
 /// Reads one stream of a worker as soon as it writes and hands every byte on, in order: to its log file, to
-/// the console, to the tail kept for the report. Never waits for any of them but the disk, so a worker is
-/// never held up by a console.
+/// the console, to the tail kept for the report. Never waits for any of them, so no worker is held up by a
+/// console or a disk.
 class StreamPump {
  public:
   StreamPump(boost::asio::io_context& io, UniqueFd source, StreamRoutes routes, std::span<char> scratch);
@@ -59,6 +59,12 @@ class StreamPump {
   [[nodiscard]] bool is_open() const { return source_.is_open(); }
   /// Called when `is_holding_line` may have become true.
   void set_on_held(std::function<void()> on_held) { on_held_ = std::move(on_held); }
+  /// Whether what it reads goes to `console` and nowhere else.
+  [[nodiscard]] bool is_only_for(const Console& console) const {
+    return routes_.console == &console && !routes_.file && !routes_.funnel && routes_.filtered == nullptr;
+  }
+  /// Reads no more: the worker's next write fails with EPIPE.
+  void hang_up() { close(); }
   /// For copy_window_size; -1 once closed.
   [[nodiscard]] int fd() { return source_.is_open() ? source_.native_handle() : -1; }
 

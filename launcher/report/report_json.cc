@@ -1,4 +1,5 @@
 #include "launcher/report/failure_report.h"
+#include "launcher/report/lost_output_json.h"
 #include "launcher/report/wall_time.h"
 
 #include <fmt/format.h>
@@ -87,6 +88,7 @@ std::string report_json(const JobOutcome& outcome, const std::optional<RootCause
                        {{"used", outcome.generations.empty() ? 0 : outcome.generations.size() - 1},
                         {"allowed", context.max_restarts}}},
                       {"root_cause", root ? root_json(*root, context) : Json()},
+                      {"lost_output", lost_output_json(outcome.lost_output)},
                       {"generations", std::move(generations)}};
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -1,30 +1,18 @@
 #include "launcher/report/reporter.h"
 
 #include "rendezvous/base/env_contract.h"
-#include "rendezvous/base/unique_fd.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 namespace ddprun::launcher {
 namespace {
-
-/// All of `text` to stderr with as few writes as the kernel allows, so that worker output does not come
-/// between.
-void print_to_stderr(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno != EINTR && errno != EAGAIN) return;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
 
 bool write_file(const std::string& path, const std::string& text) {
   // The agent has removed a temporary log directory that held nothing.
@@ -49,8 +37,9 @@ RootCause root_cause_elsewhere(const RemoteCause& cause) {
 
 }  // namespace
 
-Reporter::Reporter(const Plan& plan)
+Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> print)
     : plan_(plan),
+      print_(std::move(print)),
       context_{.title = plan.title,
                .hostname = plan.host.hostname,
                .run_id = plan.run_id,
@@ -89,25 +78,36 @@ void Reporter::restarting(int next_restart_count, Duration delay) {
   const std::string budget = next_restart_count <= context_.max_restarts
                                  ? fmt::format(" of {}", context_.max_restarts)
                                  : std::string();
-  print_to_stderr(fmt::format("ddprun: {}; starting all workers again{}: restart {}{}\n", pending_restart_,
-                              wait, next_restart_count, budget));
+  print_(fmt::format("ddprun: {}; starting all workers again{}: restart {}{}\n", pending_restart_, wait,
+                     next_restart_count, budget));
 }
 
-std::string Reporter::finish(const JobOutcome& outcome) {
-  if (outcome.exit_code == 0) return {};
-  std::optional<RootCause> root;
+void Reporter::finish(const JobOutcome& outcome) {
+  if (outcome.exit_code == 0) return;
   if (outcome.remote_cause) {
-    root = root_cause_elsewhere(*outcome.remote_cause);
+    root_ = root_cause_elsewhere(*outcome.remote_cause);
   } else if (!outcome.generations.empty()) {
-    root = root_cause_of(outcome.generations.back());
+    root_ = root_cause_of(outcome.generations.back());
   }
   // Who pressed Ctrl-C knows why the job ended, and asked for no files.
   if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
-  const std::string json = report_json(outcome, root, context_);
-  if (!context_.report_file.empty() && !write_file(context_.report_file, json)) context_.report_file.clear();
-  print_to_stderr(render_report(outcome, root, context_));
-  if (root && root->host.empty()) propagate_error_file(*root, outcome.exit_code);
-  return context_.report_file;
+  write_report(outcome);
+  print_(render_report(outcome, root_, context_));
+  if (root_ && root_->host.empty()) propagate_error_file(*root_, outcome.exit_code);
+}
+
+void Reporter::write_report(const JobOutcome& outcome) {
+  if (context_.report_file.empty()) return;
+  if (!write_file(context_.report_file, report_json(outcome, root_, context_))) context_.report_file.clear();
+  written_report_ = context_.report_file;
+}
+
+void Reporter::finish_output(const JobOutcome& outcome) {
+  if (outcome.lost_output.empty()) return;
+  for (const LostOutput& lost : outcome.lost_output) {
+    print_(fmt::format("ddprun: {} bytes for {} are lost: {}\n", lost.bytes, lost.where, lost.why));
+  }
+  if (!written_report_.empty()) write_report(outcome);
 }
 
 void Reporter::propagate_error_file(const RootCause& root, int exit_code) const {
@@ -118,7 +118,7 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) const 
   const std::string text = propagated_error(read_file(root.worker->error_file),
                                             headline(*root.worker, context_.hostname), exit_code, now);
   if (!write_file(path, text)) {
-    print_to_stderr(fmt::format("ddprun: cannot write {}, which {} names\n", path, env_name::kErrorFile));
+    print_(fmt::format("ddprun: cannot write {}, which {} names\n", path, env_name::kErrorFile));
   }
 }
 

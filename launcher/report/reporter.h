@@ -5,8 +5,10 @@
 #include "launcher/report/evidence.h"
 #include "launcher/report/failure_report.h"
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ddprun::launcher {
 
@@ -16,25 +18,35 @@ namespace ddprun::launcher {
 /// the machine's state of then.
 class Reporter final : public Observer {
  public:
-  explicit Reporter(const Plan& plan);
+  /// `print` takes text for stderr.
+  Reporter(const Plan& plan, std::function<void(std::string_view text)> print);
 
   void generation_started(const RoundInfo& round) override;
   void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(int next_restart_count, Duration delay) override;
 
-  /// Reports the end of the job; silent when it succeeded. Returns the path of report.json, or nothing.
-  std::string finish(const JobOutcome& outcome);
+  /// Reports the end of the job; silent when it succeeded.
+  void finish(const JobOutcome& outcome);
+  /// Says what output was lost, if any, and adds it to report.json.
+  void finish_output(const JobOutcome& outcome);
+  /// The path of report.json; empty when there is none.
+  [[nodiscard]] const std::string& report_file() const { return written_report_; }
 
  private:
   [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation) const;
   void propagate_error_file(const RootCause& root, int exit_code) const;
 
+  void write_report(const JobOutcome& outcome);
+
   const Plan& plan_;
+  std::function<void(std::string_view text)> print_;
   ReportContext context_;
   OomWatch oom_;
   std::optional<Evidence> space_;  ///< at the first failure of the generation
-  std::string pending_restart_;    ///< what `restarting` prints, made when the generation ended
+  std::optional<RootCause> root_;  ///< of the job, once it has ended
+  std::string written_report_;
+  std::string pending_restart_;  ///< what `restarting` prints, made when the generation ended
 };
 
 }  // namespace ddprun::launcher

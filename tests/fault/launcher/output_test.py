@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """Takes stdout and stderr of ddprun away, fills them up and stops reading them, and looks what becomes of the job."""
 
+import fcntl
 import json
 import os
 import pathlib
+import resource
+import select
+import socket
 import subprocess
 import sys
+import termios
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration" / "cli"))
@@ -56,6 +61,156 @@ class Closed(Output):
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 self.assertEqual(done.returncode, 3, done.stderr)
                 self.assertEqual(self.events()[-1]["event"], "job_ended")
+
+
+    def test_a_reader_that_leaves_ends_the_workers_whose_output_goes_nowhere_else(self):
+        for program, code in ((["sh", "-c", "exec yes"], 141), ([self.script("p.py", PRINTS_FOR_EVER)], 1)):
+            with self.subTest(program=program):
+                process = self.start(*program)
+                self.assertEqual(process.stdout.read(2), "y\n")
+                process.stdout.close()
+                self.assertEqual(process.wait(timeout=20), code)
+                said = process.stderr.read()
+                self.assertRegex(said, "BrokenPipeError|SIGPIPE")
+                self.assertRegex(said, r"ddprun: \d+ bytes for stdout are lost: its reader is gone")
+
+    def test_a_reader_that_leaves_does_not_end_workers_whose_output_is_in_a_file_too(self):
+        go = self.folder / "go"
+        os.mkfifo(go)
+        process = self.start("--log-dir", self.logs, "--tee", 1, "--no-python", "sh", "-c",
+                             "echo y; read x < go; for i in 1 2 3; do echo $i; sleep 0.05; done")
+        self.assertEqual(process.stdout.readline(), "[default0]:y\n")
+        process.stdout.close()
+        go.write_text("\n")
+        self.assertEqual(process.wait(timeout=20), 0)
+        (log,) = self.logs.glob("*/attempt_0/0/stdout.log")
+        self.assertEqual(log.read_text(), "y\n1\n2\n3\n")
+
+
+class Lost(Output):
+    def test_a_full_device_is_named_with_what_it_lost_and_the_job_keeps_its_code(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = self.run_with(["--events", "events", "--no-python", "sh", "-c", "echo 123456789"], stdout=full,
+                                 stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stderr, "ddprun: cannot write stdout: No space left on device\n"
+                         "ddprun: 10 bytes for stdout are lost: No space left on device\n")
+        self.assertEqual(self.events()[-1]["lost_output"],
+                         [{"where": "stdout", "bytes": 10, "why": "No space left on device"}])
+
+    def test_a_pipe_that_nobody_reads_is_left_after_ten_seconds_and_named(self):
+        read_end, write_end = os.pipe()
+        self.addCleanup(os.close, read_end)
+        done = self.run_with(["--log-dir", self.logs, "--no-python", "sh", "-c",
+                              "head -c 1000000 /dev/zero; exit 9"], stdout=write_end, stderr=subprocess.PIPE)
+        os.close(write_end)
+        self.assertEqual(done.returncode, 9)
+        held = len(os.read(read_end, 1 << 20))
+        lost = {"where": "stdout", "bytes": 1000000 - held, "why": "nobody took it in time"}
+        self.assertIn(f"ddprun: {lost['bytes']} bytes for stdout are lost: nobody took it in time\n", done.stderr)
+        self.assertEqual(self.report()["lost_output"], [lost])
+
+    def test_what_waits_for_a_stuck_console_is_bounded_and_the_rest_counted(self):
+        read_end, write_end = os.pipe()
+        self.addCleanup(os.close, read_end)
+        process = subprocess.Popen([DDPRUN, "--no-python", "sh", "-c", "head -c 200000000 /dev/zero; echo done >&2"],
+                                   cwd=self.folder, env=self.environment(), stdout=write_end, stderr=subprocess.PIPE,
+                                   text=True)
+        os.close(write_end)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.assertEqual({process.stderr.readline(), process.stderr.readline()},
+                         {"ddprun: stdout takes nothing, and 64 MiB wait already; what comes now is dropped, and "
+                          "counted\n", "done\n"})
+        read = 0
+        while piece := os.read(read_end, 1 << 20):
+            read += len(piece)
+        self.assertEqual(process.wait(timeout=20), 0)
+        self.assertGreater(read, 63 << 20)
+        self.assertLess(read, 65 << 20)
+        self.assertEqual(process.stderr.read(), f"ddprun: {200000000 - read} bytes for stdout are lost: nobody read "
+                         "it, and 64 MiB waited already\n")
+
+
+class StuckStderr(Output):
+    def streams(self):
+        """A full pipe, and a terminal whose reader has pressed Ctrl-S."""
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(write_end, b"x" * 65536)
+        os.set_blocking(write_end, True)
+        for fd in (read_end, write_end):
+            self.addCleanup(os.close, fd)
+        yield "pipe", write_end
+        master, slave = os.openpty()
+        for fd in (master, slave):
+            self.addCleanup(os.close, fd)
+        termios.tcflow(slave, termios.TCOOFF)
+        yield "terminal", slave
+
+    def test_a_restart_and_the_report_wait_for_no_stderr(self):
+        _, stuck = next(self.streams())
+        done = self.run_with(["--max-restarts", 2, "--events", "events", "sh", "-c", "exit 7"],
+                             environment={"TORCHELASTIC_ERROR_FILE": str(self.folder / "outer.json")}, timeout=30,
+                             stdout=subprocess.DEVNULL, stderr=stuck)
+        self.assertEqual(done.returncode, 7)
+        self.assertTrue((self.folder / "outer.json").exists())
+        (lost,) = self.events()[-1]["lost_output"]
+        self.assertEqual((lost["where"], lost["why"]), ("stderr", "nobody took it in time"))
+
+    def test_a_stuck_stderr_of_one_of_two_nodes_costs_no_generation(self):
+        # The node prints its restart line on a console that is stuck; then it has to keep its lease.
+        for kind, stuck in self.streams():
+            with self.subTest(kind=kind):
+                port = free_port()
+                flags = ["--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(port), "--max-restarts",
+                         "1", "--rdzv-conf", "keep_alive_interval=0.2,keep_alive_max_attempt=3", "--no-python", "sh",
+                         "-c", '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3; sleep 3']
+                stuck_node = subprocess.Popen([DDPRUN, "--node-rank", "1", *flags], cwd=self.folder,
+                                              env=self.environment(), stdin=subprocess.DEVNULL,
+                                              stdout=subprocess.DEVNULL, stderr=stuck)
+                self.addCleanup(stuck_node.wait)
+                self.addCleanup(stuck_node.kill)
+                node = self.ddprun("--node-rank", 0, *flags)
+                self.assertEqual(node.returncode, 0, node.stderr)
+                self.assertEqual(stuck_node.wait(timeout=30), 0)
+
+    def test_a_non_blocking_stderr_gets_the_whole_report_and_costs_no_cpu(self):
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+        process = subprocess.Popen([DDPRUN, "--nproc-per-node", "32", "--no-python", "sh", "-c",
+                                    'for i in $(seq 30); do printf "line %0200d\\n" $i >&2; done; exit 3'],
+                                   cwd=self.folder, env=self.environment(), stdout=subprocess.DEVNULL,
+                                   stderr=write_end)
+        os.close(write_end)
+        (self.folder / "done").touch()
+        self.assertIsNone(process.poll())
+        with open(read_end, encoding="utf-8") as reader:
+            select.select([], [], [], 1)  # the launcher waits for us meanwhile
+            said = reader.read()
+        self.assertEqual(process.wait(timeout=20), 3)
+        self.assertRegex(said, r"\n  report    .*report.json\n$")
+        self.assertLess(cpu_seconds_of_children(), 5)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def cpu_seconds_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+PRINTS_FOR_EVER = """
+while True:
+    print("y", flush=True)
+"""
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ struct PipeConsole {
     reader.reset(ends[0]);
     writer.reset(ends[1]);
     ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
-    console.emplace(io, writer.get(), std::vector<std::string>{"/tmp"});
+    console.emplace(io, files, writer.get(), "stdout");
   }
   std::string read_now() {
     std::string text(1 << 20, '\0');
@@ -34,7 +34,7 @@ struct PipeConsole {
     return text;
   }
   void read_everything() {
-    while (console->has_backlog()) {
+    while (console->backlog_bytes() > 0) {
       read_now();
       io.restart();
       io.poll();
@@ -43,6 +43,7 @@ struct PipeConsole {
   }
 
   boost::asio::io_context io{1};
+  FileWriter files{io};
   UniqueFd reader;
   UniqueFd writer;
   std::optional<Console> console;

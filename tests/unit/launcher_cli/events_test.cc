@@ -4,6 +4,7 @@
 #include "tests/unit/launcher_cli/temporary_directory.h"
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
 #include <valijson/schema_parser.hpp>
@@ -11,6 +12,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <iterator>
 
 using namespace ddprun;
 using namespace ddprun::launcher;
@@ -19,9 +21,8 @@ using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
 namespace {
 
-Plan plan_with(const std::string& file) {
+Plan some_plan() {
   Plan plan;
-  plan.options.events_file = file;
   plan.command = {"/bin/true"};
   plan.title = "true";
   plan.job_tag = "ddprun-x";
@@ -39,8 +40,9 @@ WorkerOutcome killed_worker() {
 }
 
 /// One of every event.
-std::vector<nlohmann::json> all_events(const std::string& file) {
-  EventLog log = EventLog::open(plan_with(file)).value();
+std::vector<nlohmann::json> all_events() {
+  std::vector<nlohmann::json> events;
+  EventLog log(some_plan(), [&](std::string_view line) { events.push_back(nlohmann::json::parse(line)); });
   RoundInfo round;
   round.master_addr = "127.0.0.1";
   round.master_port = Port(1234);
@@ -50,6 +52,7 @@ std::vector<nlohmann::json> all_events(const std::string& file) {
   generation.root_cause = 0;
   generation.workers = {killed_worker()};
   JobOutcome outcome;
+  outcome.lost_output = {{"stdout", 7, "its reader is gone"}};
   outcome.exit_code = 137;
   outcome.reason = StopReason::kWorkerFailed;
 
@@ -60,22 +63,17 @@ std::vector<nlohmann::json> all_events(const std::string& file) {
   log.generation_ended(generation);
   log.restarting(1, std::chrono::milliseconds(5));
   log.job_ended(outcome, "");
-
-  std::vector<nlohmann::json> events;
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line));
   return events;
 }
 
 }  // namespace
 
 TEST_CASE("every event is as configs/events.schema.json publishes it") {
-  const TemporaryDirectory dir;
   nlohmann::json schema_text;
   std::ifstream(DDPRUN_EVENTS_SCHEMA) >> schema_text;
   valijson::Schema schema;
   valijson::SchemaParser().populateSchema(Adapter(schema_text), schema);
-  const std::vector<nlohmann::json> events = all_events(dir.path() + "/events");
+  const std::vector<nlohmann::json> events = all_events();
   REQUIRE(events.size() == 8);
   for (const nlohmann::json& event : events) {
     CAPTURE(event.dump());
@@ -87,8 +85,7 @@ TEST_CASE("every event is as configs/events.schema.json publishes it") {
 }
 
 TEST_CASE("events tell what happened, to the nanosecond") {
-  const TemporaryDirectory dir;
-  const std::vector<nlohmann::json> events = all_events(dir.path() + "/events");
+  const std::vector<nlohmann::json> events = all_events();
   CHECK(events[0]["event"] == "job_started");
   CHECK(events[0]["job"] == "ddprun-x");
   CHECK(events[3]["signal"] == "SIGKILL");
@@ -96,15 +93,21 @@ TEST_CASE("events tell what happened, to the nanosecond") {
   CHECK(events[3]["duration_ns"] == 2'000'000'000);
   CHECK(events[6]["delay_ns"] == 5'000'000);
   CHECK(events[7]["exit_code"] == 137);
+  CHECK(events[7]["lost_output"][0]["bytes"] == 7);
 }
 
 TEST_CASE("two jobs may append to one file") {
   const TemporaryDirectory dir;
-  CHECK(all_events(dir.path() + "/events").size() == 8);
-  CHECK(all_events(dir.path() + "/events").size() == 16);
+  const std::string path = dir.path() + "/events";
+  for (const std::string_view line : {"one\n", "two\n"}) {
+    const UniqueFd file = std::move(open_events_file(path).value());
+    REQUIRE(::write(file.get(), line.data(), line.size()) == 4);
+  }
+  std::ifstream lines(path);
+  CHECK(std::string(std::istreambuf_iterator<char>(lines), {}) == "one\ntwo\n");
 }
 
 TEST_CASE("a file that cannot be opened is named") {
-  CHECK(EventLog::open(plan_with("/nowhere/e")).error().message() ==
+  CHECK(open_events_file("/nowhere/e").error().message() ==
         "--events \"/nowhere/e\": cannot be opened: No such file or directory");
 }

@@ -1,0 +1,141 @@
+#include "launcher/process/file_writer.h"
+
+#include "tests/support/catch.h"
+
+#include <boost/asio/io_context.hpp>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// A pipe stands for a file system that hangs until somebody reads.
+struct HangingFile {
+  UniqueFd read_end;
+  UniqueFd write_end;
+
+  HangingFile() {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    read_end.reset(ends[0]);
+    write_end.reset(ends[1]);
+  }
+  /// Reads until nothing is written for a while, or to the end.
+  std::string read_all() {
+    std::string text;
+    std::array<char, 65536> buffer;
+    for (ssize_t count = 1; count > 0;) {
+      count = ::read(read_end.get(), buffer.data(), buffer.size());
+      if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+};
+
+struct Loop {
+  boost::asio::io_context io{1};
+  FileWriter files{io};
+
+  void run_until_written() {
+    files.set_on_empty([this] { io.stop(); });
+    io.restart();
+    if (files.waiting_bytes() > 0) io.run_for(std::chrono::seconds(20));
+    REQUIRE(files.waiting_bytes() == 0);
+  }
+};
+
+const std::string kMebibyte(1024 * 1024, 'x');
+
+}  // namespace
+
+TEST_CASE("what is written arrives in order, and a released file is closed at its end") {
+  Loop loop;
+  HangingFile file;
+  FileWriter::Handle handle = loop.files.add(std::move(file.write_end), "f", FileWriter::Gaps::kMarked);
+  std::string expected;
+  for (int i = 0; i < 1000; ++i) {
+    handle.write("line " + std::to_string(i) + "\n");
+    expected += "line " + std::to_string(i) + "\n";
+  }
+  handle = FileWriter::Handle();
+  CHECK(file.read_all() == expected);
+  CHECK(loop.files.losses().empty());
+}
+
+TEST_CASE("a file that hangs holds up nobody, and gets a mark where bytes are missing") {
+  Loop loop;
+  HangingFile file;
+  std::string said;
+  FileWriter::Handle handle = loop.files.add(std::move(file.write_end), "f", FileWriter::Gaps::kMarked);
+  handle.set_on_trouble([&](const std::string& sentence) { said += sentence + "\n"; });
+  for (int i = 0; i < 70; ++i) handle.write(kMebibyte);
+  CHECK(said == "f takes nothing, and 64 MiB wait already; what comes now is dropped, and counted\n");
+  const std::vector<LostOutput> before = loop.files.losses();
+  REQUIRE(before.size() == 1);
+  CHECK(before[0].bytes >= (70 << 20) - 65536);  // what waits, too
+  std::string read;
+  std::array<char, 65536> buffer;
+  while (loop.files.waiting_bytes() > 0) {
+    const ssize_t count = ::read(file.read_end.get(), buffer.data(), buffer.size());
+    read.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  handle.write("again\n");
+  handle = FileWriter::Handle();
+  read += file.read_all();
+  CHECK_THAT(read, Contains(" bytes are missing here: the file system took nothing]\nagain\n"));
+}
+
+TEST_CASE("a writer whose file hangs for ever is left behind") {
+  HangingFile file;
+  {
+    Loop loop;
+    FileWriter::Handle handle = loop.files.add(std::move(file.write_end), "f", FileWriter::Gaps::kUnmarked);
+    handle.write(kMebibyte);
+    std::array<char, 1> first;
+    REQUIRE(::read(file.read_end.get(), first.data(), 1) == 1);  // the thread writes
+    REQUIRE(loop.files.losses().at(0).bytes == kMebibyte.size());
+    CHECK(loop.files.losses().at(0).why == "its file system did not take it in time");
+  }
+  file.read_end.reset();
+}
+
+TEST_CASE("a full device is an error that is counted") {
+  Loop loop;
+  std::string said;
+  FileWriter::Handle handle =
+      loop.files.add(UniqueFd(::open("/dev/full", O_WRONLY | O_CLOEXEC)), "f", FileWriter::Gaps::kMarked);
+  handle.set_on_trouble([&](const std::string& sentence) { said += sentence; });
+  handle.write("12345");
+  loop.run_until_written();
+  CHECK(said == "cannot write f: No space left on device");
+  CHECK(loop.files.losses().at(0).bytes == 5);
+}
+
+TEST_CASE("a process forked while the thread writes can allocate and end") {
+  Loop loop;
+  HangingFile file;
+  FileWriter::Handle handle = loop.files.add(std::move(file.write_end), "f", FileWriter::Gaps::kMarked);
+  std::array<char, 65536> buffer;
+  for (int round = 0; round < 200; ++round) {
+    handle.write(std::string(1000, 'x'));
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const std::string text(static_cast<std::size_t>(round) * 1000 + 1, 'y');
+      ::_exit(text.back() == 'y' ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(pid, &status, 0) == pid);
+    REQUIRE(status == 0);
+    [[maybe_unused]] const ssize_t count = ::read(file.read_end.get(), buffer.data(), 1000);
+  }
+}
