@@ -5,6 +5,7 @@
 #include "launcher/agent/coordinated_rounds.h"
 #include "launcher/agent/job_settings.h"
 #include "launcher/agent/local_rounds.h"
+#include "launcher/agent/node_translation.h"
 #include "launcher/agent/orphan_watch.h"
 #include "launcher/agent/supervisor.h"
 #include "launcher/agent/worker_group.h"
@@ -73,15 +74,9 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   Result<void> prepare();
 
   // What the rendezvous says.
-  void round_closed(const RoundInfo& round) override;
-  void round_failed(const Error& error) override { raise({.kind = EventKind::kRoundFailed, .error = error}); }
+  void round_closed(const RoundInfo& round, TimePoint valid_until) override;
+  void heard(const Event& event) override { raise(event); }
   void waiting(const std::string& text) override { output_.say(text); }
-  void peer_failed(const std::string& why, int exit_code) override {
-    raise({.kind = EventKind::kPeerFailed, .exit_code = exit_code, .text = why});
-  }
-  void lease_lost(const std::string& why) override {
-    raise({.kind = EventKind::kLeaseLost, .exit_code = exit_code::kTempFail, .text = why});
-  }
   void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
                     std::uint64_t missing_before) override {
     output_.show_remote(number, node, is_stderr, text, missing_before);
@@ -92,7 +87,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   }
   void job_ended(int exit_code, const std::string& why, const std::optional<RemoteCause>& cause) override {
     outcome_.remote_cause = cause;
-    raise({.kind = EventKind::kJobEnded, .exit_code = exit_code, .text = why});
+    raise(job_over_event(exit_code, why));
   }
 
   // What the workers do.
@@ -143,6 +138,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   std::deque<Event> events_;
   bool is_handling_ = false;
   bool is_finished_ = false;
+  int sweeps_ = 0;
   RoundInfo round_;
   GenerationOutcome generation_;
   JobOutcome outcome_;
@@ -223,7 +219,9 @@ void Agent::carry_out(const Step& step) {
 void Agent::carry_out(const Action& action) {
   switch (action.kind) {
     case ActionKind::kJoinRound:
-      return rounds_->join(action.restart_count);
+    case ActionKind::kPublishLeaving:
+    case ActionKind::kPublishSuccess:
+      return rounds_->tell(action, {});
     case ActionKind::kSpawn:
       return start_generation();
     case ActionKind::kSignalGroups:
@@ -233,8 +231,6 @@ void Agent::carry_out(const Action& action) {
       return set_deadline(action.deadline, action.at);
     case ActionKind::kPublishFailure:
       return publish_failure(action);
-    case ActionKind::kPublishSuccess:
-      return rounds_->report_success();
     case ActionKind::kSweep:
       return sweep();
     case ActionKind::kNameStuck:
@@ -244,23 +240,18 @@ void Agent::carry_out(const Action& action) {
   }
 }
 
-void Agent::round_closed(const RoundInfo& round) {
+void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
   round_ = round;
   if (round.restart_count > 0) deps_.observer.restarting(round.restart_count, supervisor_.decision().delay);
-  raise(
-      {.kind = EventKind::kRoundClosed, .restart_count = round.restart_count, .base_rank = round.base_rank});
+  raise(round_closed_event(round.restart_count, round.base_rank, valid_until));
 }
 
 void Agent::publish_failure(const Action& action) {
-  NodeFailure failure;
-  failure.reason = supervisor_.reason();
-  failure.why = action.text;
-  failure.exit_code = action.exit_code;
-  failure.signal = supervisor_.stop_signal();
+  NodeFailure failure = failure_of(action, supervisor_);
   if (const std::optional<LocalRank> guilty = supervisor_.root_cause()) {
     failure.worker = workers_->look_at(*guilty);
   }
-  rounds_->report_failure(failure);
+  rounds_->tell(action, failure);
 }
 
 void Agent::start_generation() {
@@ -321,7 +312,9 @@ void Agent::sweep() {
   workers_->drain();
   const SweepMode mode =
       supervisor_.reason() == StopReason::kSucceeded ? SweepMode::kAskFirst : SweepMode::kKillAtOnce;
-  orphans_->sweep(mode, [this](Leftovers leftovers) { on_swept(std::move(leftovers)); });
+  orphans_->sweep(mode, [this, number = ++sweeps_](Leftovers leftovers) {
+    if (number == sweeps_) on_swept(std::move(leftovers));  // one that was overtaken says nothing
+  });
 }
 
 void Agent::on_swept(Leftovers leftovers) {

@@ -1,8 +1,8 @@
 #include "launcher/agent/coordinated_rounds.h"
 
+#include "launcher/agent/node_translation.h"
 #include "launcher/report/error_file.h"
 #include "rendezvous/base/env_contract.h"
-#include "rendezvous/base/exit_codes.h"
 #include "rendezvous/membership/auth.h"
 
 #include <fmt/format.h>
@@ -91,43 +91,27 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
   return std::unique_ptr<RoundSource>(std::move(rounds));
 }
 
-// The first round is joined from the start; later, to have no worker left is to ask for the next one.
-void CoordinatedRounds::join(int) {
-  if (std::exchange(has_joined_, true)) rendezvous_->member().workers_stopped();
-}
-
-void CoordinatedRounds::report_failure(const NodeFailure& failure) {
-  if (failure.reason == StopReason::kSignal) {
-    signal_ = failure.signal;
-    rendezvous_->member().leave(failure.signal, rendezvous_->has_coordinator());
-    return;
-  }
+void CoordinatedRounds::tell(const Action& action, const NodeFailure& failure) {
+  if (action.kind == ActionKind::kPublishLeaving) signal_ = action.signal;
+  membership::NodeFailure report = to_membership(failure);
+  report.host = plan_.host.hostname;
   const std::vector<int>& final_codes = plan_.options.no_restart_exit_codes;
-  const bool is_final =
+  report.do_not_restart =
       failure.reason == StopReason::kJobTimeout ||
       (failure.worker.status && !failure.worker.status->is_killed() &&
        std::find(final_codes.begin(), final_codes.end(), failure.worker.status->code()) != final_codes.end());
-  membership::NodeFailure report{.rank = failure.worker.rank,
-                                 .local_rank = failure.worker.local_rank,
-                                 .host = plan_.host.hostname,
-                                 .pid = failure.worker.pid,
-                                 .exit_code = std::clamp(failure.exit_code, 1, 255),
-                                 .what = failure.why,
-                                 .error_file = failure.worker.error_file,
-                                 .stderr_tail = failure.worker.stderr_tail};
-  report.do_not_restart = is_final;
-  if (const std::optional<ErrorFile> written = load_error_file(failure.worker.error_file)) {
-    report.error_message = written->message;
-    report.error_stack = written->stack;
+  if (action.kind == ActionKind::kPublishFailure) {
+    if (const std::optional<ErrorFile> written = load_error_file(failure.worker.error_file)) {
+      report.error_message = written->message;
+      report.error_stack = written->stack;
+    }
   }
-  rendezvous_->member().workers_failed(report);
+  tell_member(rendezvous_->member(), action, report, rendezvous_->has_coordinator());
 }
-
-void CoordinatedRounds::report_success() { rendezvous_->member().workers_succeeded(); }
 
 void CoordinatedRounds::close(std::function<void()> on_closed) {
   const int signal = signal_ != 0 ? signal_ : SIGTERM;
-  rendezvous_->member().workers_stopped();
+  tell({.kind = ActionKind::kFinish}, {});
   rendezvous_->close(
       {.exit_code = membership::exit_code_of_leaving(signal),
        .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)},
@@ -155,15 +139,13 @@ void CoordinatedRounds::on_round(const membership::Round& round) {
                           .base_role_rank = round.seat.base_role_rank,
                           .role_world_size = round.seat.role_world_size,
                           .master_addr = round.master_addr,
-                          .master_port = round.master_port});
+                          .master_port = round.master_port},
+                         round.valid_until);
 }
 
-// The code is told with the end of the job; until then nobody needs it.
-void CoordinatedRounds::on_stop(const std::string& reason) {
-  listener_.peer_failed(reason, exit_code::kTempFail);
-}
+void CoordinatedRounds::on_stop(const std::string& reason) { listener_.heard(stop_event(reason)); }
 
-void CoordinatedRounds::on_kill(const std::string& reason) { listener_.lease_lost(reason); }
+void CoordinatedRounds::on_kill(const std::string& reason) { listener_.heard(kill_event(reason)); }
 
 void CoordinatedRounds::on_end(const membership::JobEnd& end) {
   std::optional<RemoteCause> cause;
@@ -171,6 +153,6 @@ void CoordinatedRounds::on_end(const membership::JobEnd& end) {
   listener_.job_ended(end.exit_code, end.why, cause);
 }
 
-void CoordinatedRounds::on_failed(const Error& error) { listener_.round_failed(error); }
+void CoordinatedRounds::on_failed(const Error& error) { listener_.heard(rendezvous_lost_event(error)); }
 
 }  // namespace ddprun::launcher

@@ -29,9 +29,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
                                                    RoundSource::Listener& listener, Logger& logger);
 
   [[nodiscard]] bool decides_restarts() const override { return true; }
-  void join(int restart_count) override;
-  void report_failure(const NodeFailure& failure) override;
-  void report_success() override;
+  void tell(const Action& action, const NodeFailure& failure) override;
   bool drain() override { return rendezvous_->member().drain(); }
   bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
@@ -51,7 +49,6 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   const Plan& plan_;
   RoundSource::Listener& listener_;
   std::unique_ptr<membership::Rendezvous> rendezvous_;
-  bool has_joined_ = false;
   std::optional<NodeRank> node_rank_;  ///< in the last round
   int signal_ = 0;
 };

@@ -14,12 +14,17 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
   return std::unique_ptr<RoundSource>(new LocalRounds(plan, listener, std::move(*store)));
 }
 
+void LocalRounds::tell(const Action& action, const NodeFailure&) {
+  if (action.kind == ActionKind::kJoinRound) return join(action.restart_count);
+  if (action.kind == ActionKind::kPublishSuccess) listener_.job_ended(0, {}, std::nullopt);
+}
+
 void LocalRounds::join(int restart_count) {
   RoundInfo round = single_node_round(plan_, store_->port());
   round.generation = Generation(next_generation_++);
   round.restart_count = restart_count;
   store_->begin_generation();
-  listener_.round_closed(round);
+  listener_.round_closed(round, TimePoint::max());
 }
 
 }  // namespace ddprun::launcher

@@ -22,9 +22,7 @@ class LocalRounds final : public RoundSource {
                                                    Listener& listener, Logger& logger);
 
   [[nodiscard]] bool decides_restarts() const override { return false; }
-  void join(int restart_count) override;
-  void report_failure(const NodeFailure&) override {}
-  void report_success() override { listener_.job_ended(0, {}, std::nullopt); }
+  void tell(const Action& action, const NodeFailure&) override;
   void close(std::function<void()> on_closed) override {
     store_->close();
     on_closed();
@@ -33,6 +31,7 @@ class LocalRounds final : public RoundSource {
  private:
   LocalRounds(const Plan& plan, Listener& listener, std::unique_ptr<store::StoreServer> store)
       : plan_(plan), listener_(listener), store_(std::move(store)) {}
+  void join(int restart_count);
 
   const Plan& plan_;
   Listener& listener_;

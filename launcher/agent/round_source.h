@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/agent/outcome.h"
+#include "launcher/agent/supervisor.h"
 #include "launcher/plan.h"
 #include "rendezvous/base/error.h"
 
@@ -17,7 +18,6 @@ struct NodeFailure {
   StopReason reason = StopReason::kWorkerFailed;
   std::string why;       ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   int exit_code = 0;     ///< what the job would exit with
-  int signal = 0;        ///< kSignal: which
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
 };
 
@@ -29,16 +29,13 @@ class RoundSource {
   class Listener {
    public:
     virtual ~Listener() = default;
-    virtual void round_closed(const RoundInfo& round) = 0;
+    /// Not to be started after `valid_until`: the others may have gone on.
+    virtual void round_closed(const RoundInfo& round, TimePoint valid_until) = 0;
     /// Who is there and who is waited for, for people.
     virtual void waiting(const std::string& text) { static_cast<void>(text); }
-    /// The world cannot be agreed on, or the coordinator is lost for good.
-    virtual void round_failed(const Error& error) = 0;
-    /// Another node stopped the round: stop our workers, then join again.
-    virtual void peer_failed(const std::string& why, int exit_code) = 0;
-    /// The others have given us up (a partition): our workers must not go on for another moment. Then join
-    /// again.
-    virtual void lease_lost(const std::string& why) = 0;
+    /// What else concerns the supervisor: another node stopped the round, the lease or the rendezvous is
+    /// lost.
+    virtual void heard(const Event& event) = 0;
     /// Lines of another node's workers, for our console.
     virtual void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr,
                               std::string_view text, std::uint64_t missing_before) {
@@ -60,12 +57,9 @@ class RoundSource {
   /// and job_ended says when there is none.
   [[nodiscard]] virtual bool decides_restarts() const = 0;
 
-  /// No worker of an earlier generation is left on this node; asks for the next round.
-  virtual void join(int restart_count) = 0;
-  /// Our group is being stopped because of something that happened here.
-  virtual void report_failure(const NodeFailure& failure) = 0;
-  /// All our workers succeeded. job_ended or peer_failed follows.
-  virtual void report_success() = 0;
+  /// Takes the supervisor's kJoinRound, kPublishFailure (with `failure`), kPublishLeaving and
+  /// kPublishSuccess.
+  virtual void tell(const Action& action, const NodeFailure& failure) = 0;
   /// Asks for the whole job to be drained. False: nobody else is to be asked, this node decides.
   virtual bool drain() { return false; }
   /// Takes whole lines for the console of the coordinator. False: that is here.

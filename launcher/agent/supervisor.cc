@@ -38,7 +38,7 @@ std::string count_workers(std::size_t count) {
 // The whole policy. Of the rows for a state and an event the first whose guard holds is taken; a row without
 // a guard always holds, and ends the list for its state and event.
 struct SupervisorTable {
-  using Guard = bool (*)(const Supervisor&, const Event&);
+  using Guard = bool (*)(const Supervisor&, const Event&, TimePoint now);
   using Act = Supervisor::Actions (Supervisor::*)(const Event&, TimePoint);
 
   struct Row {
@@ -57,28 +57,40 @@ struct SupervisorTable {
   };
 
   static constexpr Guard kAlways = nullptr;
-  static bool is_last_spawn(const Supervisor& s, const Event& event) {
+  static bool is_too_late(const Supervisor&, const Event& event, TimePoint now) {
+    return now >= event.valid_until;
+  }
+  static bool is_last_spawn(const Supervisor& s, const Event& event, TimePoint) {
     return event.local_rank.value() + 1 == s.options_.local_world_size.value();
   }
-  static bool succeeded(const Supervisor&, const Event& event) { return event.status.is_success(); }
-  static bool last_succeeded(const Supervisor& s, const Event& event) {
+  static bool succeeded(const Supervisor&, const Event& event, TimePoint) {
+    return event.status.is_success();
+  }
+  static bool last_succeeded(const Supervisor& s, const Event& event, TimePoint) {
     return event.status.is_success() && s.is_last_alive(event.local_rank);
   }
-  static bool is_last(const Supervisor& s, const Event& event) { return s.is_last_alive(event.local_rank); }
-  static bool none_alive(const Supervisor& s, const Event&) { return s.alive_count() == 0; }
-  static bool is_second_interrupt(const Supervisor& s, const Event& event) {
+  static bool is_last(const Supervisor& s, const Event& event, TimePoint) {
+    return s.is_last_alive(event.local_rank);
+  }
+  static bool none_alive(const Supervisor& s, const Event&, TimePoint) { return s.alive_count() == 0; }
+  static bool is_second_interrupt(const Supervisor& s, const Event& event, TimePoint) {
     return event.signal == SIGINT && s.signals_received_ > 0;
   }
-  static bool all_well(const Supervisor& s, const Event&) { return s.reason_ == StopReason::kSucceeded; }
-  static bool restarts_now(const Supervisor& s, const Event&) {
+  static bool all_well(const Supervisor& s, const Event&, TimePoint) {
+    return s.reason_ == StopReason::kSucceeded;
+  }
+  static bool well_but_leaving(const Supervisor& s, const Event& event, TimePoint now) {
+    return all_well(s, event, now) && s.options_.joins_after_failure && s.signals_received_ > 0;
+  }
+  static bool restarts_now(const Supervisor& s, const Event&, TimePoint) {
     return s.decision_.restart && s.decision_.delay == Duration::zero();
   }
-  static bool restarts_later(const Supervisor& s, const Event&) { return s.decision_.restart; }
+  static bool restarts_later(const Supervisor& s, const Event&, TimePoint) { return s.decision_.restart; }
 
   static const Row kRows[];
   static const NoRow kNoRows[];
 
-  static const Row* find(const Supervisor& s, const Event& event);
+  static const Row* find(const Supervisor& s, const Event& event, TimePoint now);
 };
 
 using S = State;
@@ -89,6 +101,7 @@ using Do = Supervisor;
 // clang-format off
 const SupervisorTable::Row SupervisorTable::kRows[] = {
     // state                       event              guard                  next           does                         shown
+    {S::kRendezvous,               E::kRoundClosed,   T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
     {S::kRendezvous,               E::kRoundClosed,   kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
     {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kRendezvous,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
@@ -126,6 +139,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kDraining,                 E::kSignal,        kAlways,               S::kDraining,  &Do::note_signal,            Volume::kLoud},
     {S::kDraining,                 E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::note_job_timeout,       Volume::kQuiet},
     {S::kDraining,                 E::kJobEnded,      kAlways,               S::kDraining,  &Do::note_job_end,           Volume::kQuiet},
+    {S::kDraining,                 E::kRoundFailed,   kAlways,               S::kDraining,  &Do::note_round_failed,      Volume::kLoud},
     {S::kDraining,                 E::kLeaseLost,     kAlways,               S::kKilling,   &Do::kill_for_lease,         Volume::kLoud},
 
     {S::kKilling,                  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::note_last_consequence,  Volume::kQuiet},
@@ -134,7 +148,9 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kKilling,                  E::kSignal,        kAlways,               S::kKilling,   &Do::note_signal,            Volume::kQuiet},
     {S::kKilling,                  E::kJobTimeOver,   kAlways,               S::kKilling,   &Do::note_job_timeout,       Volume::kQuiet},
     {S::kKilling,                  E::kJobEnded,      kAlways,               S::kKilling,   &Do::note_job_end,           Volume::kQuiet},
+    {S::kKilling,                  E::kRoundFailed,   kAlways,               S::kKilling,   &Do::note_round_failed,      Volume::kLoud},
 
+    {S::kSweeping,                 E::kSwept,         T::well_but_leaving,   S::kDone,      &Do::finish_for_noted_signal, Volume::kLoud},
     {S::kSweeping,                 E::kSwept,         T::all_well,           S::kWaiting,   &Do::publish_success,        Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         T::restarts_now,       S::kRendezvous, &Do::join_again,            Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         T::restarts_later,     S::kRestarting, &Do::wait_before_restart,   Volume::kQuiet},
@@ -143,10 +159,13 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kSweeping,                 E::kSignal,        kAlways,               S::kSweeping,  &Do::note_signal,            Volume::kQuiet},
     {S::kSweeping,                 E::kJobTimeOver,   kAlways,               S::kSweeping,  &Do::note_job_timeout,       Volume::kQuiet},
     {S::kSweeping,                 E::kJobEnded,      kAlways,               S::kSweeping,  &Do::note_job_end,           Volume::kQuiet},
+    {S::kSweeping,                 E::kRoundFailed,   kAlways,               S::kSweeping,  &Do::note_round_failed,      Volume::kLoud},
+    {S::kSweeping,                 E::kPeerFailed,    kAlways,               S::kSweeping,  &Do::note_peer,              Volume::kQuiet},
+    {S::kSweeping,                 E::kLeaseLost,     kAlways,               S::kSweeping,  &Do::note_peer,              Volume::kQuiet},
 
     {S::kWaiting,                  E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
-    {S::kWaiting,                  E::kLeaseLost,     kAlways,               S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
-    {S::kWaiting,                  E::kPeerFailed,    kAlways,               S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
+    {S::kWaiting,                  E::kLeaseLost,     kAlways,               S::kRendezvous, &Do::join_after_success,    Volume::kLoud},
+    {S::kWaiting,                  E::kPeerFailed,    kAlways,               S::kRendezvous, &Do::join_after_success,    Volume::kLoud},
     {S::kWaiting,                  E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kWaiting,                  E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kWaiting,                  E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
@@ -184,11 +203,10 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {{S::kStarting, S::kRunning},                          E::kBackoffOver,   kIgnored, kLateTimer},
 
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundClosed,   kBug,     "we did not join"},
-    {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundFailed,   kIgnored, "the group is being stopped already; joining again will tell"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kWorkerSpawned, kBug,     "spawning ends when the group is stopped"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kSpawnFailed,   kBug,     "spawning ends when the group is stopped"},
-    {{S::kDraining, S::kKilling, S::kSweeping},            E::kPeerFailed,    kIgnored, "the group is being stopped already"},
-    {{S::kKilling, S::kSweeping},                          E::kLeaseLost,     kIgnored, "nothing of ours goes on as it is"},
+    {{S::kDraining, S::kKilling},                          E::kPeerFailed,    kIgnored, "the group is being stopped already"},
+    {S::kKilling,                                          E::kLeaseLost,     kIgnored, "nothing of ours goes on as it is"},
     {{S::kDraining, S::kKilling},                          E::kSwept,         kBug,     kNotAsked},
     {{S::kKilling, S::kSweeping},                          E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kDraining, S::kSweeping},                         E::kReapOver,      kIgnored, kLateTimer},
@@ -223,10 +241,10 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
 };
 // clang-format on
 
-const SupervisorTable::Row* SupervisorTable::find(const Supervisor& s, const Event& event) {
+const SupervisorTable::Row* SupervisorTable::find(const Supervisor& s, const Event& event, TimePoint now) {
   for (const Row& row : kRows) {
     if (!row.from.has(s.state_) || row.event != event.kind) continue;
-    if (row.guard == kAlways || row.guard(s, event)) return &row;
+    if (row.guard == kAlways || row.guard(s, event, now)) return &row;
   }
   return nullptr;
 }
@@ -261,7 +279,7 @@ Step Supervisor::start(TimePoint now) {
 }
 
 Step Supervisor::handle(const Event& event, TimePoint now) {
-  const T::Row* row = T::find(*this, event);
+  const T::Row* row = T::find(*this, event, now);
   if (row == nullptr) {
     const TableEntry entry = table_entry(state_, event.kind);
     DDPRUN_CHECK(
@@ -365,6 +383,13 @@ void Supervisor::set_reason(StopReason reason, std::string why, int exit_code) {
   story_ = why_;
 }
 
+// Another node ended the round when nothing of ours was left to be stopped.
+void Supervisor::set_peer_reason(const Event& event) {
+  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  if (restart_forbidden_.empty())
+    decision_ = {.restart = true, .delay = {}, .why = "the coordinator decides"};
+}
+
 Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now) {
   record_exit(event, now);
   worker(event.local_rank).verdict = Verdict::kRootCause;
@@ -424,7 +449,9 @@ Supervisor::Actions Supervisor::stop_for_job_end(const Event& event, TimePoint n
 // deadline.
 Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
   Actions actions;
-  if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
+  if (reason_ == StopReason::kSignal) {
+    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = stop_signal_});
+  } else if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
     actions.push_back({.kind = ActionKind::kPublishFailure, .exit_code = exit_code_, .text = why_});
   }
   const std::vector<LocalRank> targets = alive();
@@ -454,6 +481,7 @@ Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePo
 
 Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
   ++signals_received_;
+  noted_signal_ = event;
   if (reason_ == StopReason::kSucceeded) {
     story_ = fmt::format("received {}{} when all was done", signal_name(event.signal), event.text);
     return {};
@@ -462,7 +490,7 @@ Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
   if (reason_ == StopReason::kPeerFailed) exit_code_ = code_of_signal(event);
   story_ = fmt::format("received {}{} while stopping: there will be no restart{}", signal_name(event.signal),
                        event.text, state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
-  return {};
+  return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal}};
 }
 
 Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
@@ -475,6 +503,34 @@ Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
   forbid_restart(event.text);
   exit_code_ = event.exit_code;
   story_ = event.text;
+  return {};
+}
+
+// What our workers reached counts no more: the others start again, and so do we. When the lease is lost, what
+// the workers left behind gets no time.
+Supervisor::Actions Supervisor::note_peer(const Event& event, TimePoint) {
+  if (reason_ != StopReason::kSucceeded) {
+    story_ = "nothing of ours goes on as it is";
+    return {};
+  }
+  set_peer_reason(event);
+  Actions actions;
+  if (signals_received_ > 0) {
+    forbid_restart(fmt::format("the launcher received {}", signal_name(noted_signal_.signal)));
+    exit_code_ = code_of_signal(noted_signal_);
+    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = noted_signal_.signal});
+  }
+  if (event.kind == EventKind::kLeaseLost) actions.push_back({.kind = ActionKind::kSweep});
+  return actions;
+}
+
+Supervisor::Actions Supervisor::note_round_failed(const Event& event, TimePoint) {
+  error_ = event.error;
+  if (reason_ == StopReason::kSucceeded || reason_ == StopReason::kPeerFailed) {
+    set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  }
+  forbid_restart("the rendezvous is lost");
+  story_ = event.error.message();
   return {};
 }
 
@@ -554,6 +610,17 @@ Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
   return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
 }
 
+// We stood still, or were busy, since it was agreed on.
+Supervisor::Actions Supervisor::decline_round(const Event&, TimePoint) {
+  story_ = "the round was agreed on too long ago: the others may have gone on; joining again";
+  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+}
+
+Supervisor::Actions Supervisor::join_after_success(const Event& event, TimePoint) {
+  set_peer_reason(event);
+  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+}
+
 Supervisor::Actions Supervisor::wait_before_restart(const Event&, TimePoint now) {
   story_ = decision_.why;
   return {
@@ -570,7 +637,15 @@ Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint)
   stop_signal_ = event.signal;
   set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
              code_of_signal(event));
-  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal},
+          {.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_noted_signal(const Event&, TimePoint now) {
+  const Actions leaving = finish_for_signal(noted_signal_, now);
+  Actions actions{{.kind = ActionKind::kPublishSuccess}};
+  actions.insert(actions.end(), leaving.begin(), leaving.end());
+  return actions;
 }
 
 Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
@@ -588,7 +663,11 @@ Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) 
 }
 
 Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint) {
-  if (event.exit_code != 0) {
+  if (event.exit_code == 0) {
+    set_reason(StopReason::kSucceeded, {},
+               exit_code::kOk);  // also when the others succeeded without us at last
+    decision_ = {};
+  } else {
     if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
     exit_code_ = event.exit_code;
     decision_.why = event.text;

@@ -37,7 +37,7 @@ inline constexpr std::array kAllStates{State::kRendezvous, State::kStarting,   S
 std::string_view to_string(State state);
 
 enum class EventKind {
-  kRoundClosed,    ///< the world is agreed on: restart_count, base_rank
+  kRoundClosed,    ///< the world is agreed on: restart_count, base_rank, valid_until
   kRoundFailed,    ///< it cannot be: error
   kWorkerSpawned,  ///< local_rank, pid
   kSpawnFailed,    ///< local_rank, error
@@ -69,6 +69,7 @@ struct Event {
   int exit_code = 0;
   int restart_count = 0;
   Rank base_rank{};
+  TimePoint valid_until = TimePoint::max();
   Error error{};
   std::string text{};
 };
@@ -81,7 +82,8 @@ enum class ActionKind {
   kSpawn,           ///< start all workers, one event for each
   kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
-  kPublishFailure,  ///< tell the other nodes: text
+  kPublishFailure,  ///< tell the other nodes: text, exit_code
+  kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
   kPublishSuccess,  ///< tell the other nodes
   kSweep,           ///< end what the workers left behind, then report kSwept
   kNameStuck,       ///< say where `workers`, which survived SIGKILL, are stuck
@@ -190,19 +192,25 @@ class Supervisor {
   Actions note_signal(const Event& event, TimePoint now);
   Actions note_job_timeout(const Event& event, TimePoint now);
   Actions note_job_end(const Event& event, TimePoint now);
+  Actions note_peer(const Event& event, TimePoint now);
+  Actions note_round_failed(const Event& event, TimePoint now);
   Actions kill(const Event& event, TimePoint now);
   Actions give_up_on_stuck(const Event& event, TimePoint now);
   Actions publish_success(const Event& event, TimePoint now);
   Actions wait_before_restart(const Event& event, TimePoint now);
+  Actions decline_round(const Event& event, TimePoint now);
   Actions join_again(const Event& event, TimePoint now);
+  Actions join_after_success(const Event& event, TimePoint now);
   Actions finish(const Event& event, TimePoint now);
   Actions finish_for_signal(const Event& event, TimePoint now);
+  Actions finish_for_noted_signal(const Event& event, TimePoint now);
   Actions finish_for_job_timeout(const Event& event, TimePoint now);
   Actions finish_for_round(const Event& event, TimePoint now);
   Actions finish_for_job_end(const Event& event, TimePoint now);
 
   void record_exit(const Event& event, TimePoint now);
   void set_reason(StopReason reason, std::string why, int exit_code);
+  void set_peer_reason(const Event& event);
   Actions stop_group(int signal, TimePoint now);
   Actions kill_group(const std::string& cause, TimePoint now);
   Actions sweep(TimePoint now);
@@ -224,7 +232,9 @@ class Supervisor {
   int exit_code_ = 0;
   int stop_signal_ = 0;
   int signals_received_ = 0;
-  std::string restart_forbidden_;  // why, when something forbade it
+  Event noted_signal_{.kind =
+                          EventKind::kSignal};  // the last that came while we were stopping, or all was done
+  std::string restart_forbidden_;               // why, when something forbade it
   RestartDecision decision_;
 };
 

@@ -45,6 +45,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
   JobActions out;
   std::optional<NodeRank> previous;
   if (facts.replaces) {
+    losses_.lift_fence(*facts.replaces);
     if (const auto old = nodes_.find(*facts.replaces); old != nodes_.end()) {
       previous = old->second.seat ? std::optional(old->second.seat->node_rank) : old->second.previous;
       drop(old->first, "was cut off, stopped its workers and came back", now, out);
@@ -95,8 +96,8 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   const auto found = nodes_.find(who);
   if (found == nodes_.end()) return out;
   const Node& node = found->second;
-  if (loss == Loss::kReset && node.seat && !is_quiet(node)) {
-    losses_.fence(node.last_heard + timing_.liveness());
+  if (node.seat && !is_quiet(node) && !has_succeeded(node)) {
+    losses_.fence(who, node.last_heard + timing_.liveness());
   }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
   advance(now, out);
@@ -198,6 +199,7 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   const JobEnd end = ended_by_leaving(node);
   int staying = 0;
   for (const auto& [id, other] : nodes_) staying += other.is_leaving() ? 0 : 1;
+  const bool did_its_part = has_succeeded(node) && !node.last.leaving_ends_job;
   const bool is_needed = node.last.leaving_ends_job || signal == SIGINT ||
                          (node.seat && (!spec_.is_elastic() || staying < spec_.min_nodes));
   if (state_ == JobState::kEnded) return;
@@ -205,6 +207,7 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
     if (node.last.leaving_ends_job) finish(end, now, out);
     return;
   }
+  if (did_its_part) return;
   if (is_needed && (node.seat || node.last.leaving_ends_job)) {
     if (!ending_) ending_ = end;
     begin_stop(end.why, now, out);
@@ -220,17 +223,17 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   nodes_.erase(found);
   const std::string what = fmt::format("{} was lost: {}", name_of(node), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
-  if (state_ == JobState::kEnded || node.is_leaving()) return;
-  out.push_back(Note{what});
+  if (state_ == JobState::kEnded) return;
+  if (!node.is_leaving()) out.push_back(Note{what});
   if (!node.seat || is_quiet(node)) return;
-
-  const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
-  if (node.last.phase == Phase::kSucceeded && node.last.generation == generation_ &&
-      state_ == JobState::kRunning) {
+  if (has_succeeded(node)) {
+    if (state_ != JobState::kRunning) return;
     ++seated_gone_after_success_;
     if (everyone_succeeded()) finish(JobEnd{.restarts_used = restarts_used_}, now, out);
     return;
   }
+  if (node.is_leaving()) return;
+  const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
   losses_.add_gone({what, node.seat->node_rank}, !failed_before);
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
 }
@@ -372,12 +375,16 @@ bool Job::is_quiet(const Node& node) const {
   return node.last.phase == Phase::kIdle && node.last.generation == generation_;
 }
 
+bool Job::has_succeeded(const Node& node) const {
+  return node.seat && node.last.phase == Phase::kSucceeded && node.last.generation == generation_;
+}
+
 bool Job::everyone_succeeded() const {
   int seated = seated_gone_after_success_;
   for (const auto& [id, node] : nodes_) {
     if (!node.seat) continue;
     ++seated;
-    if (node.last.generation != generation_ || node.last.phase != Phase::kSucceeded) return false;
+    if (!has_succeeded(node)) return false;
   }
   return seated > 0 && losses_.empty();
 }

@@ -47,10 +47,10 @@ std::string_view to_string(JobState state);
 /// Pure: events with `now` in, actions out. No socket, no clock.
 ///
 /// Safety    the next generation begins only when every node of the last one has said that none of its
-/// workers is
-///           alive, or is known to be gone: its connection was closed by its kernel, or it has been silent
-///           for `Timing::liveness()`, which is longer than the lease after which its agent kills its
-///           workers.
+/// workers
+///           is alive, or has been silent for `Timing::liveness()`, which is longer than the lease after
+///           which its workers are killed. The end of its connection is no such word: workers' children
+///           outlive their agent for a moment, and a proxy ends connections for reasons of its own.
 /// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without;
 /// else the
 ///           first node lost (its loss explains the workers that failed elsewhere meanwhile); else the first
@@ -113,6 +113,7 @@ class Job {
 
   [[nodiscard]] Order order_for(const Node& node, TimePoint now) const;
   [[nodiscard]] bool is_quiet(const Node& node) const;
+  [[nodiscard]] bool has_succeeded(const Node& node) const;
   [[nodiscard]] bool everyone_succeeded() const;
   [[nodiscard]] std::optional<std::string> refuse(const NodeFacts& node, TimePoint now) const;
   [[nodiscard]] RoundView view() const;

@@ -111,7 +111,7 @@ std::string Job::describe(TimePoint now) const {
     if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) roll.stopping.push_back(name_of(node));
   }
   if (state_ == JobState::kStopping && losses_.fenced_until() > now)
-    roll.fence = losses_.fenced_until() - now;
+    roll.fence = timing_.liveness();
   return to_sentence(std::move(roll));
 }
 

@@ -17,7 +17,13 @@ void Losses::add_gone(LostNode node, bool is_cause) {
   holes_.push_back(std::move(node));
 }
 
-void Losses::fence(TimePoint until) { fence_ = std::max(fence_, until); }
+void Losses::fence(MemberId who, TimePoint until) { fences_[who] = until; }
+
+TimePoint Losses::fenced_until() const {
+  TimePoint last = TimePoint::min();
+  for (const auto& [who, until] : fences_) last = std::max(last, until);
+  return last;
+}
 
 void Losses::expel(MemberId who, std::string why) {
   if (expelled_.size() >= kRememberedExpulsions) expelled_.erase(expelled_.begin());
@@ -25,11 +31,11 @@ void Losses::expel(MemberId who, std::string why) {
 }
 
 void Losses::shift(Duration pause) {
-  if (fence_ != TimePoint::min()) fence_ += pause;
+  for (auto& [who, until] : fences_) until += pause;
 }
 
 void Losses::begin_generation() {
-  fence_ = TimePoint::min();
+  fences_.clear();
   holes_.clear();
 }
 

@@ -23,8 +23,10 @@ class Losses {
   /// A seated node whose workers ran is gone. `is_cause`: its loss explains the end of the generation, and is
   /// not explained by a worker of it that had failed before.
   void add_gone(LostNode node, bool is_cause);
-  /// Workers of a node that was lost by a broken connection may run until `until`.
-  void fence(TimePoint until);
+  /// Workers of a node whose connection ended, however, may run until `until`.
+  void fence(MemberId who, TimePoint until);
+  /// Its agent said that none of them is alive.
+  void lift_fence(MemberId who) { fences_.erase(who); }
   /// From now on this member is told `why` and nothing else.
   void expel(MemberId who, std::string why);
   /// Time in which nobody could be heard does not count.
@@ -37,14 +39,15 @@ class Losses {
 
   [[nodiscard]] bool empty() const { return lost_.empty(); }
   [[nodiscard]] const std::vector<LostNode>& holes() const { return holes_; }
-  [[nodiscard]] TimePoint fenced_until() const { return fence_; }
+  /// Until when workers may run whose agent is not heard; long ago: there are none.
+  [[nodiscard]] TimePoint fenced_until() const;
   /// nullptr: it is not expelled.
   [[nodiscard]] const std::string* why_expelled(MemberId who) const;
 
  private:
   std::vector<LostNode> lost_;
   std::vector<LostNode> holes_;
-  TimePoint fence_ = TimePoint::min();
+  std::map<MemberId, TimePoint> fences_;
   std::map<MemberId, std::string> expelled_;
 };
 

@@ -248,7 +248,7 @@ class Member::Impl {
     if (channel_) channel_->send(send.status);
   }
   void act(const StartWorkers& start) {
-    const Round round{start.seat, channel_->remote_address().to_string(), options_.port};
+    const Round round{start.seat, channel_->remote_address().to_string(), options_.port, start.valid_until};
     tell([round](Listener& listener) { listener.on_round(round); });
   }
   void act(const StopWorkers& stop) {

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/membership/member_words.h"
 #include "rendezvous/membership/messages.h"
 #include "rendezvous/membership/types.h"
 
@@ -21,6 +22,7 @@ struct Round {
   std::string
       master_addr;  ///< the address at which this very node reaches the coordinator: proven by its connection
   Port master_port;
+  TimePoint valid_until;  ///< not to be started after that: the others may have gone on
 };
 
 /// What the agent is told, on the io_context's thread and never from inside a call to Member.
@@ -61,23 +63,18 @@ struct MemberOptions {
 ///
 /// Threads   none of its own, except that a host *name* is resolved on asio's resolver thread.
 /// Lifetime  io_context, listener and logger outlive it. The destructor calls `close()`.
-class Member {
+class Member final : public MemberWords {
  public:
   static std::unique_ptr<Member> open(boost::asio::io_context& io, MemberOptions options, Listener& listener,
                                       Logger& logger);
-  ~Member();
+  ~Member() override;
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
-  /// The first worker of this node failed; the caller stops the others by itself and then calls
-  /// `workers_stopped`.
-  void workers_failed(const NodeFailure& failure);
-  void workers_succeeded();
-  /// No worker of the generation is alive any more: ready for the next one.
-  void workers_stopped();
-  /// This node was told to stop by `signal`; the caller stops its workers by itself. `ends_job`: the others
-  /// cannot go on without it.
-  void leave(int signal, bool ends_job);
+  void workers_failed(const NodeFailure& failure) override;
+  void workers_succeeded() override;
+  void workers_stopped() override;
+  void leave(int signal, bool ends_job) override;
   /// Asks the coordinator to drain the whole job. False: there is none now.
   bool drain();
   /// Workers' output for the coordinator's console. Never blocks; see LogFunnel.

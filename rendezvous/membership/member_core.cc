@@ -29,11 +29,10 @@ MemberActions MemberCore::disconnected(const std::string& why, TimePoint now) {
   if (!is_connected_ || is_over_) return out;
   is_connected_ = false;
   cut_off_ = why;
-  if (!has_workers()) {
+  if (is_in_round()) {
+    stop_round(why, out);
+  } else {
     come_back(why, out);
-  } else if (status_.phase == Phase::kRunning) {
-    status_.phase = Phase::kStopping;
-    out.push_back(StopWorkers{why});
   }
   static_cast<void>(now);
   return out;
@@ -77,24 +76,16 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
   was_killed_ = false;
   if (status_.leaving_signal != 0) return send(now, out);
   status_.phase = Phase::kRunning;
-  out.push_back(StartWorkers{*order.seat});
+  out.push_back(StartWorkers{*order.seat, lease_until_});
   send(now, out);
 }
 
 void MemberCore::obey_stop(const Order& order, TimePoint now, MemberActions& out) {
   if (order.generation < status_.generation) return;
-  if (order.generation > status_.generation) {
-    if (has_workers()) return;
+  if (is_in_round()) {
+    if (stop_round(order.text, out)) send(now, out);
+  } else if (order.generation > status_.generation) {
     status_.generation = order.generation;
-    status_.phase = Phase::kIdle;
-    return send(now, out);
-  }
-  if (status_.phase == Phase::kRunning) {
-    status_.phase = Phase::kStopping;
-    out.push_back(StopWorkers{order.text});
-    send(now, out);
-  } else if (status_.phase == Phase::kSucceeded) {
-    status_.phase = Phase::kIdle;
     send(now, out);
   }
 }
@@ -107,19 +98,16 @@ void MemberCore::obey_end(const Order& order, TimePoint, MemberActions& out) {
     return;
   }
   end_ = order.end;
-  if (status_.phase == Phase::kRunning) {
-    status_.phase = Phase::kStopping;
-    out.push_back(StopWorkers{order.end->why});
-  }
+  stop_round(order.end->why, out);
 }
 
 MemberActions MemberCore::tick(TimePoint now) {
   MemberActions out;
   if (is_over_) return out;
-  if (has_workers() && now >= lease_until_) {
+  if (is_in_round() && now >= lease_until_) {
     cut_off_ = fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_));
     kill(*cut_off_ + "; the others may go on without this node", out);
-  } else if (is_connected_ && !has_workers() && now - last_answer_ >= timing_.liveness()) {
+  } else if (is_connected_ && !is_in_round() && now - last_answer_ >= timing_.liveness()) {
     come_back(fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_)),
               out);
   }
@@ -174,8 +162,8 @@ TimePoint MemberCore::next_wake() const {
   TimePoint wake = TimePoint::max();
   if (is_over_) return wake;
   if (is_connected_) wake = next_heartbeat_;
-  if (is_connected_ && !has_workers()) wake = std::min(wake, last_answer_ + timing_.liveness());
-  if (has_workers() && !was_killed_) wake = std::min(wake, lease_until_);
+  if (is_connected_ && !is_in_round()) wake = std::min(wake, last_answer_ + timing_.liveness());
+  if (is_in_round() && !was_killed_) wake = std::min(wake, lease_until_);
   return wake;
 }
 
@@ -185,6 +173,13 @@ void MemberCore::send(TimePoint now, MemberActions& out) {
   unanswered_.emplace_back(status_.sequence, now);
   next_heartbeat_ = now + timing_.heartbeat;
   out.push_back(SendStatus{status_});
+}
+
+bool MemberCore::stop_round(const std::string& why, MemberActions& out) {
+  if (status_.phase != Phase::kRunning && status_.phase != Phase::kSucceeded) return false;
+  status_.phase = Phase::kStopping;
+  out.push_back(StopWorkers{why});
+  return true;
 }
 
 void MemberCore::kill(const std::string& why, MemberActions& out) {

@@ -18,11 +18,14 @@ struct SendStatus {
 };
 struct StartWorkers {
   Seat seat;
+  TimePoint
+      valid_until;  ///< after that the others may have gone on: `workers_stopped` then, and none is started
 };
-struct StopWorkers {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`
+struct StopWorkers {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`, also when all had
+                      ///< succeeded
   std::string reason;
 };
-struct KillWorkers {  ///< at once; then `workers_stopped`
+struct KillWorkers {  ///< at once; then `workers_stopped`, also when all had succeeded
   std::string reason;
 };
 struct ShowWaiting {  ///< for people; only when it changed
@@ -71,12 +74,16 @@ class MemberCore {
   [[nodiscard]] bool has_workers() const {
     return status_.phase == Phase::kRunning || status_.phase == Phase::kStopping;
   }
+  /// Its workers run, are being stopped, or succeeded and wait for those of the others.
+  [[nodiscard]] bool is_in_round() const { return status_.phase != Phase::kIdle; }
 
  private:
   void send(TimePoint now, MemberActions& out);
   void obey_run(const Order& order, TimePoint now, MemberActions& out);
   void obey_stop(const Order& order, TimePoint now, MemberActions& out);
   void obey_end(const Order& order, TimePoint now, MemberActions& out);
+  /// The round is over for this node, whoever ended it. False: it was already.
+  bool stop_round(const std::string& why, MemberActions& out);
   void kill(const std::string& why, MemberActions& out);
   void come_back(std::string why, MemberActions& out);
 

@@ -39,7 +39,7 @@ std::string to_sentence(RollCall roll) {
     text += fmt::format("; still stopping their workers: {}", join_names(std::move(roll.stopping)));
   }
   if (roll.fence > Duration::zero()) {
-    text += fmt::format("; {:.1f} s until the workers of a lost node are certain to be gone",
+    text += fmt::format("; within {:.1f} s the workers of a lost node are certain to be gone",
                         to_seconds(roll.fence));
   }
   return text;

@@ -14,7 +14,7 @@ struct RollCall {
   std::vector<std::string> here;
   std::vector<std::string> missing;   ///< as far as it is known who
   std::vector<std::string> stopping;  ///< whose workers still run
-  Duration fence{};                   ///< until workers of a lost node are certain to be gone; 0: none
+  Duration fence{};                   ///< within which workers of a lost node are certain to be gone; 0: none
 };
 
 /// "2 of 3 nodes are here: node a (10.0.0.1), node b (10.0.0.2); missing: node rank 2"

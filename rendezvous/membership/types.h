@@ -125,10 +125,10 @@ struct Order {
   friend bool operator==(const Order&, const Order&) = default;
 };
 
-/// How a connection was lost.
+/// How a connection was lost, for people: neither says that workers behind it are gone.
 enum class Loss {
-  kClosed,  ///< its kernel closed it: the agent is gone, and its workers died with it
-  kReset,   ///< broken on the way: workers may still run until the lease is over
+  kClosed,  ///< the other side, or a proxy between, ended it in order
+  kReset,   ///< broken on the way
 };
 
 /// "node b (10.0.0.2)"

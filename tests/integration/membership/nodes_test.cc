@@ -72,6 +72,23 @@ TEST_CASE("a failed worker restarts the workers of all nodes, with one restart c
   CHECK_THAT(a->out() + b->out(), Contains("second life of 0") && Contains("second life of 3"));
 }
 
+TEST_CASE("a node whose workers have all succeeded starts again with the others when one of theirs fails") {
+  const TempDirectory folder;
+  Cluster cluster{.nnodes = "2", .script = {}, .flags = {"--max-restarts", "1"}, .nproc = "1"};
+  // Rank 1 fails when the process of rank 0 is gone.
+  cluster.script = "cd " + folder.path() +
+                   "; [ $TORCHELASTIC_RESTART_COUNT = 0 ] || { echo again $RANK; exit 0; }; "
+                   "if [ $RANK = 0 ]; then echo $$ >new && mv new pid; exit 0; fi; "
+                   "until [ -e pid ]; do sleep 0.02; done; "
+                   "while kill -0 $(cat pid) 2>&-; do sleep 0.02; done; exit 3";
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  CHECK(first->wait() == 0);
+  CHECK(second->wait() == 0);
+  CHECK_THAT(first->out(), Contains("again 0"));
+  CHECK_THAT(second->out(), Contains("again 1"));
+}
+
 TEST_CASE("an elastic job goes on without a node whose agent was killed, and leaves no process of it") {
   // The last call never ends by itself: the round closes when the third is there, however slow the machine.
   Cluster cluster{.nnodes = "2:3",

@@ -1,16 +1,18 @@
 #include "tests/scenario/membership/simulation.h"
 
 #include "rendezvous/membership/job.h"
-#include "rendezvous/membership/member_core.h"
 #include "tests/scenario/membership/dice.h"
 #include "tests/scenario/membership/promises.h"
+#include "tests/scenario/membership/sim_agent.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <csignal>
+#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -21,27 +23,43 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Host {
+class Schedule;
+
+/// A machine: its clock, its line, and the agent that runs there, if one does.
+struct Host final : Surroundings {
+  Host(Schedule& schedule, int number) : schedule_(schedule), number_(number) {}
+
+  [[nodiscard]] TimePoint now() const override;
+  void in(Duration delay, std::function<void()> act) override;
+  [[nodiscard]] TimePoint clock() const override;
+  [[nodiscard]] Duration until(TimePoint at) const override;
+  void send(const Status& status) override;
+  void connect() override;
+  void hang_up() override;
+  Dice& dice() override;
+  Promises& promises() override;
+
+  [[nodiscard]] bool is_up() const { return agent != nullptr && agent->is_alive(); }
+  [[nodiscard]] bool has_ended() const { return agent != nullptr && agent->exit_code().has_value(); }
+
   std::string name;
-  bool is_up = false;
-  bool sends = true;    ///< its messages reach the coordinator
-  bool hears = true;    ///< the coordinator's reach it
-  int incarnation = 0;  ///< events of an earlier life are void
-  std::optional<MemberCore> core;
-  MemberId id;
+  bool sends = true;  ///< its messages reach the coordinator
+  bool hears = true;  ///< the coordinator's reach it
+  SimAgent* agent = nullptr;
+  std::optional<Generation> succeeded;  ///< of the agents before
+  MemberId id;                          ///< of the agent's connection
   std::optional<MemberId> was;
-  bool was_welcomed = false;
-  bool is_leaving = false;              ///< it was told to stop
-  Duration clock_ahead{};               ///< how far its clock has jumped
-  int clock_permille = 1000;            ///< how fast it runs
-  std::optional<Generation> running;    ///< generation of the workers that are alive
-  std::optional<Generation> succeeded;  ///< generation in which its workers exited with 0
-  int worker_life = 0;
-  std::optional<JobEnd> left;
-  TimePoint wakes_at = TimePoint::max();
+  Duration clock_ahead{};     ///< how far its clock has jumped
+  int clock_permille = 1000;  ///< how fast it runs
+
+ private:
+  Schedule& schedule_;
+  int number_;
 };
 
 class Schedule {
+  friend struct Host;
+
  public:
   Schedule(std::uint64_t seed, Defect defect, ScheduleStats& stats)
       : dice_(seed), defect_(defect), stats_(stats) {
@@ -63,6 +81,7 @@ class Schedule {
     stats_.hosts = static_cast<int>(hosts_.size());
     stats_.generations = static_cast<int>(job_->generation().value());
     stats_.ended = job_->state() == JobState::kEnded;
+    for (const auto& agent : agents_) stats_.kills_by_lease += agent->kills_by_lease();
     return promises_->broken();
   }
 
@@ -116,8 +135,8 @@ class Schedule {
     const bool clocks_drift = dice_.chance(30);
     // Of many nodes each fails less often: else no big world would ever live.
     failing_permille_ = std::max(1, 600 / (1 + hosts));
-    hosts_.resize(index(hosts));
     for (int i = 0; i < hosts; ++i) {
+      hosts_.emplace_back(*this, i);
       hosts_[index(i)].name = fmt::format("node{}", i);
       if (clocks_drift) hosts_[index(i)].clock_permille += dice_.below(41) - 20;
       if (pinned && i < spec_.max_nodes) pins_[i] = NodeRank(i);
@@ -130,9 +149,6 @@ class Schedule {
   }
   [[nodiscard]] int owner_of(MemberId id) const { return owners_.at(static_cast<std::size_t>(id.value())); }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  TimePoint clock_of(const Host& host) const {
-    return TimePoint{} + (now_ - TimePoint{}) / 1000 * host.clock_permille + host.clock_ahead;
-  }
   TimePoint job_clock() const { return now_ + job_clock_ahead_; }
   [[nodiscard]] bool has(Defect defect) const { return defect_ == defect; }
 
@@ -141,15 +157,16 @@ class Schedule {
 
   void boot(int i) {
     Host& host = hosts_[index(i)];
-    if (host.is_up) return;
-    host.is_up = true;
-    host.left.reset();
-    host.is_leaving = false;
-    ++host.incarnation;
+    if (host.is_up() || host.has_ended()) return;
     host.was.reset();
-    host.wakes_at = TimePoint::max();
-    host.core.emplace(agents_timing(), clock_of(host));
-    connect(i);
+    if (host.agent != nullptr) host.succeeded = host.agent->succeeded();
+    const WorkerHabits habits{.count = workers_of(i),
+                              .failing_permille = failing_permille_,
+                              .exit_code = 1 + i % 100,
+                              .says_idle_too_early = has(Defect::kSaysIdleTooEarly)};
+    agents_.push_back(std::make_unique<SimAgent>(host.name, host, habits, agents_timing()));
+    host.agent = agents_.back().get();
+    host.agent->start();
   }
 
   [[nodiscard]] Timing agents_timing() const {
@@ -162,154 +179,44 @@ class Schedule {
     Host& host = hosts_[index(i)];
     host.id = MemberId(owners_.size());
     owners_.push_back(i);
-    host.was_welcomed = false;
     knock(i, host.id);
-    perform(i, host.core->connected(clock_of(host)));
   }
 
   /// A real connection is retried until it stands; here the hello is sent again until an answer comes.
   void knock(int i, MemberId id) {
     Host& host = hosts_[index(i)];
-    if (!host.is_up || host.id != id || host.was_welcomed || host.left) return;
+    if (!host.is_up() || host.id != id || host.agent->is_joined()) return;
     NodeFacts facts{.id = id, .host = host.name, .address = {}, .local_world_size = workers_of(i)};
     if (const auto pin = pins_.find(i); pin != pins_.end()) facts.pinned = pin->second;
     facts.replaces = host.was;
-    to_job(i, [this, facts] {
-      if (!known_.insert({facts.id, true}).second) return;
-      perform(job_->joined(facts, job_clock()));
-    });
+    to_job(i, [this, facts] { admit(facts); });
     in(60ms, [this, i, id] { knock(i, id); });
+  }
+
+  void admit(const NodeFacts& facts) {
+    const bool is_new = known_.insert(facts.id).second;
+    if (const auto refusal = refused_.find(facts.id); refusal != refused_.end()) return act(refusal->second);
+    to_host(facts.id, [](SimAgent& agent) { agent.welcome(); });
+    if (is_new) perform(job_->joined(facts, job_clock()));
+  }
+
+  // ---- agents
+  // -------------------------------------------------------------------------------------------------------
+
+  void hang_up(int i) {
+    Host& host = hosts_[index(i)];
+    host.was = std::exchange(host.id, MemberId(0));
+    to_job(
+        i, [this, id = *host.was] { lose(id, Loss::kClosed); }, Delivery::kInOrder);
   }
 
   void power_off(int i, bool kernel_closes) {
     Host& host = hosts_[index(i)];
-    if (!host.is_up) return;
+    if (!host.is_up()) return;
     ++stats_.crashes;
-    host.is_up = false;
-    ++host.incarnation;
-    end_workers(host);
-    if (kernel_closes) {
-      const MemberId id = host.id;
-      to_job(
-          i, [this, id] { lose(id, Loss::kClosed); }, Delivery::kInOrder);
-    }
-  }
-
-  void start_workers(int i, const Seat& seat) {
-    Host& host = hosts_[index(i)];
-    if (host.running)
-      return promises_->broke(fmt::format("{} was told to start workers while workers ran", host.name));
-    host.running = seat.generation;
-    promises_->workers_started(host.name, seat.generation, now_);
-    const int life = ++host.worker_life;
-    const int incarnation = host.incarnation;
-    if (dice_.below(1000) < failing_permille_) {
-      in(dice_.up_to(800ms), [this, i, life, incarnation] { fail_workers(i, life, incarnation); });
-    } else if (dice_.chance(50)) {
-      in(200ms + dice_.up_to(1500ms), [this, i, life, incarnation] { succeed(i, life, incarnation); });
-    }
-  }
-
-  bool lives(int i, int life, int incarnation) {
-    const Host& host = hosts_[index(i)];
-    return host.is_up && host.running && host.worker_life == life && host.incarnation == incarnation;
-  }
-
-  void fail_workers(int i, int life, int incarnation) {
-    Host& host = hosts_[index(i)];
-    if (!lives(i, life, incarnation) || host.core->phase() != Phase::kRunning) return;
-    NodeFailure failure{.host = host.name, .exit_code = 1 + i, .what = "a worker failed"};
-    failure.do_not_restart = dice_.chance(10);
-    perform(i, host.core->workers_failed(failure, clock_of(host)));
-    stop_in(i, dice_.up_to(400ms));
-  }
-
-  void succeed(int i, int life, int incarnation) {
-    Host& host = hosts_[index(i)];
-    if (!lives(i, life, incarnation) || host.core->phase() != Phase::kRunning) return;
-    host.succeeded = host.running;
-    end_workers(host);
-    perform(i, host.core->workers_succeeded(clock_of(host)));
-  }
-
-  void stop_in(int i, Duration delay) {
-    const int life = hosts_[index(i)].worker_life;
-    const int incarnation = hosts_[index(i)].incarnation;
-    in(delay, [this, i, life, incarnation] {
-      if (!lives(i, life, incarnation)) return;
-      Host& host = hosts_[index(i)];
-      end_workers(host);
-      perform(i, host.core->workers_stopped(clock_of(host)));
-    });
-  }
-
-  void end_workers(Host& host) {
-    if (host.running) promises_->workers_ended(*host.running);
-    host.running.reset();
-    ++host.worker_life;
-  }
-
-  void wake(int i) {
-    Host& host = hosts_[index(i)];
-    if (!host.is_up || host.left) return;
-    const TimePoint at = host.core->next_wake();
-    if (at == TimePoint::max()) return;
-    const Duration ahead = at - clock_of(host);
-    const Duration delay =
-        ahead <= Duration::zero() ? Duration::zero() : Duration(ahead / host.clock_permille * 1000 + 1us);
-    if (host.wakes_at > now_ && host.wakes_at <= now_ + delay) return;
-    host.wakes_at = now_ + delay;
-    const int incarnation = host.incarnation;
-    in(delay, [this, i, incarnation] {
-      Host& woken = hosts_[index(i)];
-      if (!woken.is_up || woken.incarnation != incarnation || woken.left) return;
-      woken.wakes_at = TimePoint::max();
-      perform(i, woken.core->tick(clock_of(woken)));
-    });
-  }
-
-  void perform(int i, const MemberActions& actions) {
-    for (const MemberAction& action : actions) {
-      std::visit([this, i](const auto& what) { act(i, what); }, action);
-    }
-    wake(i);
-  }
-
-  void act(int i, const SendStatus& send) {
-    const MemberId id = hosts_[index(i)].id;
-    to_job(i, [this, id, status = send.status] { perform(job_->status(id, status, job_clock())); });
-  }
-  void act(int i, const StartWorkers& start) { start_workers(i, start.seat); }
-  void act(int i, const StopWorkers&) {
-    stop_in(i, dice_.up_to(400ms));
-    Host& host = hosts_[index(i)];
-    if (has(Defect::kSaysIdleTooEarly)) perform(i, host.core->workers_stopped(clock_of(host)));
-  }
-  void act(int i, const KillWorkers&) {
-    ++stats_.kills_by_lease;
-    stop_in(i, dice_.up_to(kKillTime));
-  }
-  void act(int, const ShowWaiting&) {}
-  void act(int i, const ComeBack&) {
-    Host& host = hosts_[index(i)];
-    host.was = host.id;
-    host.id = MemberId(0);
-    const int incarnation = host.incarnation;
-    in(1ms + dice_.up_to(50ms), [this, i, incarnation] {
-      const Host& back = hosts_[index(i)];
-      if (back.is_up && back.incarnation == incarnation) connect(i);
-    });
-  }
-  void act(int i, const LeaveJob& leave) {
-    Host& host = hosts_[index(i)];
-    if (host.running) promises_->broke(fmt::format("{} left the job while its workers ran", host.name));
-    host.left = leave.end;
-    if (job_->state() == JobState::kEnded && leave.end != job_->end() && !host.is_leaving) {
-      promises_->broke(fmt::format("{} was told another end of the job", host.name));
-    }
-    const MemberId id = host.id;
-    to_job(
-        i, [this, id] { lose(id, Loss::kClosed); }, Delivery::kInOrder);
+    if (!kernel_closes) return host.agent->lose_power();
+    host.agent->die();
+    hang_up(i);
   }
 
   // ---- coordinator
@@ -330,8 +237,14 @@ class Schedule {
   }
 
   void lose(MemberId id, Loss loss) {
-    if (has(Defect::kNoFence)) loss = Loss::kClosed;
+    if (has(Defect::kNoFence)) say_idle_for(id);
     perform(job_->lost(id, loss, job_clock()));
+  }
+
+  // A node that is gone has no workers: so it was believed once.
+  void say_idle_for(MemberId id) {
+    const Status idle{.sequence = std::uint64_t{1} << 60U, .generation = job_->generation()};
+    perform(job_->status(id, idle, job_clock()));
   }
 
   void act(const Note&) {}
@@ -349,18 +262,12 @@ class Schedule {
       const bool is_repeated = !told_.emplace(send.to, seat.generation).second;
       if (has(Defect::kSeatToldOnce) && is_repeated) send.order.seat.reset();
     }
-    to_host(send.to, [this, id = send.to, order = send.order](int i) {
-      Host& host = hosts_[index(i)];
-      if (host.id != id || !host.core) return;
-      host.was_welcomed = true;
-      perform(i, host.core->order(order, clock_of(host)));
-    });
+    to_host(send.to, [order = send.order](SimAgent& agent) { agent.order(order); });
   }
   void act(const Expel& expel) {
-    to_host(expel.who, [this, id = expel.who, why = expel.reason](int i) {
-      Host& host = hosts_[index(i)];
-      if (host.id != id || !host.core) return;
-      perform(i, host.core->disconnected(why, clock_of(host)));
+    if (!expel.may_return) refused_.emplace(expel.who, expel);
+    to_host(expel.who, [why = expel.reason, may_return = expel.may_return](SimAgent& agent) {
+      agent.refused(why, may_return);
     });
   }
 
@@ -389,7 +296,7 @@ class Schedule {
     in(job_pauses_until_ - now_, [this, deliver] { when_job_is_awake(deliver); });
   }
 
-  void to_host(MemberId id, const std::function<void(int)>& deliver) {
+  void to_host(MemberId id, const std::function<void(SimAgent&)>& deliver) {
     const int i = owner_of(id);
     const Host& host = hosts_[index(i)];
     ++stats_.messages;
@@ -401,7 +308,7 @@ class Schedule {
     for (int copy = 0; copy < copies; ++copy) {
       in(dice_.up_to(max_delay_), [this, i, id, deliver] {
         const Host& there = hosts_[index(i)];
-        if (there.is_up && there.id == id && !there.left) deliver(i);
+        if (there.is_up() && there.id == id) deliver(*there.agent);
       });
     }
   }
@@ -414,7 +321,7 @@ class Schedule {
   void strike() {
     const int i = dice_.below(static_cast<int>(hosts_.size()));
     Host& host = hosts_[index(i)];
-    switch (dice_.below(10)) {
+    switch (dice_.below(12)) {
       case 0:
         return power_off_and_replace(i, true);
       case 1:
@@ -438,6 +345,11 @@ class Schedule {
       case 9:
         job_clock_ahead_ += dice_.up_to(700ms);
         return;
+      case 10:
+        if (host.is_up()) host.agent->stand_still(dice_.up_to(1200ms));
+        return;
+      case 11:
+        return proxy_closes(i);
     }
   }
 
@@ -453,36 +365,38 @@ class Schedule {
   }
 
   /// A middlebox breaks the connection; either side may notice first, or alone.
-  void reset(int i) {
+  void reset(int i) { break_connection(i, Loss::kReset); }
+  /// It ends the connection in order, as if the other side had.
+  void proxy_closes(int i) { break_connection(i, Loss::kClosed); }
+
+  void break_connection(int i, Loss loss) {
     Host& host = hosts_[index(i)];
     const MemberId id = host.id;
-    if (!host.is_up || id == MemberId(0)) return;
-    if (dice_.chance(70)) in(dice_.up_to(5ms), [this, id] { lose(id, Loss::kReset); });
+    if (!host.is_up() || id == MemberId(0)) return;
+    if (dice_.chance(70)) in(dice_.up_to(5ms), [this, id, loss] { lose(id, loss); });
     if (dice_.chance(70)) {
       in(dice_.up_to(5ms), [this, i, id] {
-        Host& broken = hosts_[index(i)];
-        if (broken.is_up && broken.id == id && !broken.left) {
-          perform(i, broken.core->disconnected("reset", clock_of(broken)));
-        }
+        const Host& broken = hosts_[index(i)];
+        if (broken.is_up() && broken.id == id) broken.agent->disconnected("the connection broke");
       });
     }
   }
 
   void tell_to_leave(int i) {
-    Host& host = hosts_[index(i)];
-    if (!host.is_up || !host.core || host.left) return;
-    host.is_leaving = true;
-    perform(i, host.core->leave(SIGTERM, false, clock_of(host)));
-    if (host.running) stop_in(i, dice_.up_to(400ms));
+    const Host& host = hosts_[index(i)];
+    if (!host.is_up()) return;
+    const int signal = dice_.chance(80) ? SIGTERM : SIGINT;
+    host.agent->take_signal(signal);
+    if (!dice_.chance(30)) return;
+    in(dice_.up_to(100ms), [agent = host.agent, signal] { agent->take_signal(signal); });
   }
 
   void heal() {
     drop_percent_ = 0;
     max_delay_ = 2ms;
     for (int i = 0; i < static_cast<int>(hosts_.size()); ++i) {
-      Host& host = hosts_[index(i)];
-      host.sends = host.hears = true;
-      if (!host.is_up) in(dice_.up_to(100ms), [this, i] { boot(i); });
+      hosts_[index(i)].sends = hosts_[index(i)].hears = true;
+      in(dice_.up_to(100ms), [this, i] { boot(i); });
     }
   }
 
@@ -490,44 +404,69 @@ class Schedule {
   // -----------------------------------------------------------------------------------------------------
 
   void check_progress() {
-    if (job_->state() == JobState::kEnded) {
-      for (const Host& host : hosts_) {
-        if (host.is_up && host.running)
-          promises_->broke(fmt::format("{} has workers after the end of the job", host.name));
-      }
-      return;
-    }
+    if (job_->state() == JobState::kEnded) return check_end();
     if (job_->state() != JobState::kRunning) {
       int alive = 0;
-      for (const Host& host : hosts_) alive += host.is_up && !host.left ? 1 : 0;
+      for (const Host& host : hosts_) alive += host.is_up() ? 1 : 0;
       if (alive >= spec_.min_nodes || job_->state() == JobState::kStopping) {
-        promises_->broke(fmt::format("no progress after healing: {} with {} nodes alive: {}",
-                                     to_string(job_->state()), alive, job_->describe(job_clock())));
+        broke(fmt::format("no progress after healing: {} with {} nodes alive: {}", to_string(job_->state()),
+                          alive, job_->describe(job_clock())));
       }
       return;
     }
     if (now_ - last_work_ > 2s) {
-      std::string sentence = fmt::format("generation {} runs, but no {} nodes have worked for {} ms",
-                                         job_->generation(), spec_.min_nodes, (now_ - last_work_) / 1ms);
-      for (const Host& host : hosts_) sentence += "\n  " + describe(host);
-      promises_->broke(sentence);
+      broke(fmt::format("generation {} runs, but no {} nodes have worked for {} ms", job_->generation(),
+                        spec_.min_nodes, (now_ - last_work_) / 1ms));
     }
   }
 
-  static std::string describe(const Host& host) {
-    if (!host.core) return fmt::format("{}: never booted", host.name);
-    return fmt::format("{}: {}, {} in generation {}, {}, {}", host.name, host.is_up ? "up" : "down",
-                       to_string(host.core->phase()), host.core->generation(),
-                       host.running ? fmt::format("workers of {}", *host.running) : std::string("no workers"),
-                       host.left ? fmt::format("left with {} ({})", host.left->exit_code, host.left->why)
-                                 : std::string("stays"));
+  // Every agent ends when the job has, and says what it was told.
+  void check_end() {
+    if (now_ - ended_at_ < 2s) return;
+    for (const Host& host : hosts_) {
+      if (host.is_up()) return broke(fmt::format("{} goes on after the end of the job", host.name));
+      if (host.agent != nullptr && host.agent->running())
+        return broke(fmt::format("{} has workers after the end of the job", host.name));
+    }
+    for (const auto& agent : agents_) check_what_it_says(*agent);
+  }
+
+  void check_what_it_says(const SimAgent& agent) {
+    if (!agent.told_end() || agent.was_told_to_leave() || !agent.exit_code()) return;
+    if (*agent.told_end() != job_->end()) return broke("a node was told another end of the job");
+    if (*agent.exit_code() != job_->end().exit_code) broke("a node exits with another code than the job's");
+  }
+
+  // The cause of a failed job is a worker that failed by itself in its last generation.
+  void check_cause() {
+    const JobEnd& end = job_->end();
+    if (end.exit_code != 0 && end.why.empty()) return broke("a job failed without a word");
+    if (!end.root_cause) return;
+    const bool is_right = std::any_of(agents_.begin(), agents_.end(), [&](const auto& agent) {
+      return agent->host() == end.root_cause->host && agent->failed_in(job_->generation());
+    });
+    if (!is_right) broke(fmt::format("{} is blamed, where no worker failed", end.root_cause->host));
+  }
+
+  void broke(std::string sentence) {
+    for (const Host& host : hosts_) {
+      if (host.agent != nullptr) sentence += "\n  " + host.agent->describe();
+    }
+    promises_->broke(std::move(sentence));
   }
 
   void note_work() {
+    if (job_->state() == JobState::kEnded && ended_at_ == TimePoint{}) {
+      ended_at_ = now_;
+      check_cause();
+    }
     if (job_->state() != JobState::kRunning) return;
     int working = 0;
     for (const Host& host : hosts_) {
-      const bool works = host.running == job_->generation() || host.succeeded == job_->generation();
+      if (host.agent == nullptr) continue;
+      const Generation generation = job_->generation();
+      const bool works = host.agent->running() == generation || host.agent->succeeded() == generation ||
+                         host.succeeded == generation;
       working += works ? 1 : 0;
     }
     if (working >= spec_.min_nodes) last_work_ = now_;
@@ -535,7 +474,6 @@ class Schedule {
 
   static constexpr std::uint32_t kMostEvents = 20'000'000;
   static constexpr Duration kFaultTime = 3s;
-  static constexpr Duration kKillTime = 30ms;
   static constexpr Duration kHealingTime = 6s;
 
   Dice dice_;
@@ -545,9 +483,11 @@ class Schedule {
   WorldSpec spec_;
   Timing timing_;
   std::optional<Job> job_;
-  std::vector<Host> hosts_;
+  std::deque<Host> hosts_;
+  std::vector<std::unique_ptr<SimAgent>> agents_;  ///< all there ever were
   std::map<int, NodeRank> pins_;
-  std::map<MemberId, bool> known_;
+  std::set<MemberId> known_;
+  std::map<MemberId, Expel> refused_;
   std::set<std::pair<MemberId, Generation>> told_;  ///< who was sent its seat
   std::vector<int> owners_{0};                      ///< which host a member id belongs to
   std::vector<Event> events_;                       ///< a heap
@@ -557,6 +497,7 @@ class Schedule {
   TimePoint now_{};
   TimePoint job_pauses_until_{};
   TimePoint last_work_{};
+  TimePoint ended_at_{};
   Duration job_clock_ahead_{};
   TimePoint ends_at_ = TimePoint{} + kFaultTime + kHealingTime;
   int drop_percent_ = 0;
@@ -564,6 +505,25 @@ class Schedule {
   Duration max_delay_{};
   int failing_permille_ = 0;
 };
+
+TimePoint Host::now() const { return schedule_.now_; }
+void Host::in(Duration delay, std::function<void()> act) { schedule_.in(delay, std::move(act)); }
+TimePoint Host::clock() const {
+  return TimePoint{} + (schedule_.now_ - TimePoint{}) / 1000 * clock_permille + clock_ahead;
+}
+Duration Host::until(TimePoint at) const {
+  const Duration ahead = at - clock();
+  return ahead <= Duration::zero() ? Duration::zero() : Duration(ahead / clock_permille * 1000 + 1us);
+}
+void Host::send(const Status& status) {
+  schedule_.to_job(number_, [&schedule = schedule_, sender = id, status] {
+    schedule.perform(schedule.job_->status(sender, status, schedule.job_clock()));
+  });
+}
+void Host::connect() { schedule_.connect(number_); }
+void Host::hang_up() { schedule_.hang_up(number_); }
+Dice& Host::dice() { return schedule_.dice_; }
+Promises& Host::promises() { return *schedule_.promises_; }
 
 }  // namespace
 

@@ -1,3 +1,4 @@
+#include "launcher/agent/node_translation.h"
 #include "launcher/agent/supervisor.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"
@@ -36,6 +37,8 @@ std::string render(const Action& action, TimePoint now) {
       return fmt::format("{} deadline in {:.1f} s", to_string(action.deadline), to_seconds(action.at - now));
     case ActionKind::kPublishFailure:
       return fmt::format("publish failure: {}", action.text);
+    case ActionKind::kPublishLeaving:
+      return fmt::format("publish leaving: {}", signal_name(action.signal));
     case ActionKind::kPublishSuccess:
       return "publish success";
     case ActionKind::kSweep:
@@ -61,12 +64,10 @@ class Story {
     const std::string& verb = command.verb;
     if (verb == "job") return begin(command);
     if (verb == "round")
-      return happen({.kind = EventKind::kRoundClosed,
-                     .restart_count = command.number("restarts", 0),
-                     .base_rank = Rank(command.number("base", 0))});
+      return happen(round_closed_event(command.number("restarts", 0), Rank(command.number("base", 0)),
+                                       clock_.now() + std::chrono::seconds(command.number("valid", 4))));
     if (verb == "no-round")
-      return happen({.kind = EventKind::kRoundFailed,
-                     .error = Error(ErrorCode::kUnavailable, "nobody answers at host:29500")});
+      return happen(rendezvous_lost_event(Error(ErrorCode::kUnavailable, "nobody answers at host:29500")));
     if (verb == "spawn") return spawn(command.number("rank", 0));
     if (verb == "spawn-all") return spawn_all();
     if (verb == "spawn-fails")
@@ -83,19 +84,15 @@ class Story {
                      .status = ExitStatus::killed(signal_number(command.text("by")))});
     if (verb == "signal")
       return happen({.kind = EventKind::kSignal, .signal = signal_number(command.text("name"))});
-    if (verb == "peer-fails")
-      return happen({.kind = EventKind::kPeerFailed,
-                     .exit_code = command.number("code", 1),
-                     .text = "node 1: rank 9 exited with code 1"});
+    const bool is_of_others = verb == "peer-fails" || verb == "job-ends" || verb == "lease-lost";
+    if (is_of_others && !has_coordinator_) return "a node alone hears nothing of others\n";
+    if (verb == "peer-fails") return happen(stop_event("rank 9 exited with code 1 on node 1"));
     if (verb == "swept") return happen({.kind = EventKind::kSwept});
-    if (verb == "complete") return happen({.kind = EventKind::kJobEnded});
+    if (verb == "complete") return happen(job_over_event(0, {}));
     if (verb == "job-ends")
-      return happen({.kind = EventKind::kJobEnded,
-                     .exit_code = command.number("code", 0),
-                     .text = "node 1: rank 9 exited with code 9; the restart budget is spent"});
-    if (verb == "lease-lost")
-      return happen(
-          {.kind = EventKind::kLeaseLost, .exit_code = 75, .text = "no word from the coordinator for 5.0 s"});
+      return happen(job_over_event(command.number("code", 0),
+                                   "rank 9 exited with code 9 on node 1; the restart budget is spent"));
+    if (verb == "lease-lost") return happen(kill_event("no word from the coordinator for 5.0 s"));
     if (verb == "tick") return tick(command);
     return fmt::format("unknown command {}\n", verb);
   }
@@ -112,7 +109,8 @@ class Story {
     if (const int window = command.number("window", 0))
       options.restarts.window = std::chrono::seconds(window);
     if (const int timeout = command.number("timeout", 0)) options.job_timeout = std::chrono::seconds(timeout);
-    options.joins_after_failure = command.text("coordinator") == "yes";
+    has_coordinator_ = command.text("coordinator") == "yes";
+    options.joins_after_failure = has_coordinator_;
     workers_ = options.local_world_size.value();
     supervisor_.emplace(options);
     return show(supervisor_->start(clock_.now()));
@@ -172,6 +170,7 @@ class Story {
   std::optional<Supervisor> supervisor_;
   std::map<DeadlineKind, TimePoint> deadlines_;
   int workers_ = 1;
+  bool has_coordinator_ = false;
   int next_pid_ = -900;
 };
 

@@ -17,10 +17,11 @@ class Story {
  public:
   explicit Story(WorldSpec spec, Timing timing = {}) : job(std::move(spec), timing, now) {}
 
-  void join(char name, std::optional<int> pin = std::nullopt) {
+  void join(char name, std::optional<int> pin = std::nullopt, std::optional<char> was = std::nullopt) {
     NodeFacts facts{
         .id = id(name), .host = std::string(1, name), .address = "10.0.0." + std::to_string(name - 'a' + 1)};
     if (pin) facts.pinned = NodeRank(*pin);
+    if (was) facts.replaces = id(*was);
     take(job.joined(facts, now));
   }
   void tell(char name, Status status) {
@@ -35,6 +36,11 @@ class Story {
     tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});
   }
   void lose(char name, Loss loss = Loss::kClosed) { take(job.lost(id(name), loss, now)); }
+  /// Until workers of a lost node are certain to be gone; `names` have stopped theirs.
+  void wait_out_the_lease(const std::string& names) {
+    heartbeats.assign(names.begin(), names.end());
+    pass(5s);
+  }
   void pass(Duration time) {
     for (const TimePoint until = now + time; now < until;) {
       now += 250ms;
@@ -180,6 +186,7 @@ TEST_CASE("an elastic job goes on without a lost node, at or above MIN, for noth
   CHECK(story.last('b').text == "node 0 (a, 10.0.0.1) was lost: its connection was closed");
   story.tell('b', Phase::kIdle);
   story.tell('c', Phase::kIdle);
+  story.wait_out_the_lease("bc");
   REQUIRE(story.job.generation() == Generation(2));
   CHECK(story.last('b').seat->node_rank == NodeRank(1));  // kept
   CHECK(story.last('c').seat->node_rank == NodeRank(0));  // rank 2 is gone
@@ -191,6 +198,7 @@ TEST_CASE("a lost node explains the workers that failed elsewhere just before") 
   story.fail('b', 1);  // its peer is gone, but nobody knows yet
   story.tell('b', Phase::kIdle);
   story.lose('a');
+  story.wait_out_the_lease("b");
   CHECK(story.job.generation() == Generation(2));
 }
 
@@ -198,6 +206,7 @@ TEST_CASE("a lost node of a job of fixed size ends it when no restart is left") 
   Story story = running(fixed(2), "ab");
   story.lose('b');
   story.tell('a', Phase::kIdle);
+  story.wait_out_the_lease("a");
   CHECK(story.last('a').end->exit_code == 75);
   CHECK(story.last('a').end->why == "node 1 (b, 10.0.0.2) was lost: its connection was closed");
 }
@@ -206,6 +215,7 @@ TEST_CASE("a job of fixed size with restarts left waits for a replacement, which
   Story story = running(fixed(2, 1), "ab");
   story.lose('a');
   story.tell('b', Phase::kIdle);
+  story.wait_out_the_lease("b");
   CHECK(story.job.describe(story.now) ==
         "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
         "connection was "
@@ -220,6 +230,7 @@ TEST_CASE("a spare takes the place of a lost node") {
   CHECK(story.last('c').kind == OrderKind::kWait);
   story.lose('a');
   story.tell('b', Phase::kIdle);
+  story.wait_out_the_lease("bc");
   CHECK(story.last('c').seat->node_rank == NodeRank(0));
 }
 
@@ -243,15 +254,54 @@ TEST_CASE("when the coordinator itself stood still, nobody is blamed") {
   CHECK(story.expelled('b') == "");
 }
 
-TEST_CASE("after a broken connection the lease of that node is waited for") {
+TEST_CASE("after the end of a connection, in order or not, the lease of that node is waited for") {
+  const Loss loss = GENERATE(Loss::kClosed, Loss::kReset);
   Story story = running(elastic(1, 2), "ab");
-  story.lose('a', Loss::kReset);
+  story.lose('a', loss);
   story.tell('b', Phase::kIdle);
   CHECK(story.job.state() == JobState::kStopping);
   story.heartbeats = {'b'};
   story.phases['b'] = Phase::kIdle;
-  story.pass(5s);
+  story.pass(4750ms);
+  CHECK(story.job.state() == JobState::kStopping);
+  story.pass(250ms);
   CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("an agent that said goodbye when no worker of it was alive is not waited for") {
+  Story story = running(elastic(1, 2), "ab");
+  story.tell('a', Phase::kIdle);
+  story.lose('a');
+  story.tell('b', Phase::kIdle);
+  CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("an agent that comes back after its connection broke has no workers, and is not waited for") {
+  Story story = running(elastic(1, 2), "ab", 0s);
+  story.lose('a', Loss::kReset);
+  story.tell('b', Phase::kIdle);
+  story.join('z', std::nullopt, 'a');
+  CHECK(story.job.generation() == Generation(2));
+  CHECK(story.last('z').seat->nodes == 2);
+}
+
+TEST_CASE("a node that is gone after its workers succeeded is no cause of another's failure") {
+  Story story = running(fixed(2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.fail('b', 7);
+  story.lose('a');
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('b').end->exit_code == 7);
+}
+
+TEST_CASE("a node whose workers have all succeeded may be told to stop, and the others go on") {
+  Story story = running(fixed(2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.tell('a', Status{.generation = Generation(1), .phase = Phase::kSucceeded, .leaving_signal = SIGTERM});
+  story.lose('a');
+  CHECK(story.job.state() == JobState::kRunning);
+  story.tell('b', Phase::kSucceeded);
+  CHECK(story.last('b').end->exit_code == 0);
 }
 
 TEST_CASE("a node that comes to a running elastic job is taken in at the next generation") {

@@ -1,0 +1,71 @@
+#include "launcher/agent/node_translation.h"
+
+#include "rendezvous/base/exit_codes.h"
+
+#include <algorithm>
+
+namespace ddprun::launcher {
+
+NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
+  NodeFailure failure;
+  failure.reason = supervisor.reason();
+  failure.why = action.text;
+  failure.exit_code = action.exit_code;
+  return failure;
+}
+
+membership::NodeFailure to_membership(const NodeFailure& failure) {
+  return {.rank = failure.worker.rank,
+          .local_rank = failure.worker.local_rank,
+          .pid = failure.worker.pid,
+          .exit_code = std::clamp(failure.exit_code, 1, 255),
+          .what = failure.why,
+          .error_file = failure.worker.error_file,
+          .stderr_tail = failure.worker.stderr_tail};
+}
+
+// The first round is joined by connecting. Later, to have no worker left is to ask for the next one.
+void tell_member(membership::MemberWords& member, const Action& action,
+                 const membership::NodeFailure& failure, bool ends_job) {
+  switch (action.kind) {
+    case ActionKind::kJoinRound:
+    case ActionKind::kFinish:
+      return member.workers_stopped();
+    case ActionKind::kPublishFailure:
+      return member.workers_failed(failure);
+    case ActionKind::kPublishLeaving:
+      return member.leave(action.signal, ends_job);
+    case ActionKind::kPublishSuccess:
+      return member.workers_succeeded();
+    case ActionKind::kSpawn:
+    case ActionKind::kSignalGroups:
+    case ActionKind::kSetDeadline:
+    case ActionKind::kSweep:
+    case ActionKind::kNameStuck:
+      return;
+  }
+}
+
+Event round_closed_event(int restart_count, Rank base_rank, TimePoint valid_until) {
+  return {.kind = EventKind::kRoundClosed,
+          .restart_count = restart_count,
+          .base_rank = base_rank,
+          .valid_until = valid_until};
+}
+
+// The job's code is told with its end; until then nobody needs it.
+Event stop_event(const std::string& reason) {
+  return {.kind = EventKind::kPeerFailed, .exit_code = exit_code::kTempFail, .text = reason};
+}
+
+Event kill_event(const std::string& reason) {
+  return {.kind = EventKind::kLeaseLost, .exit_code = exit_code::kTempFail, .text = reason};
+}
+
+Event job_over_event(int exit_code, const std::string& why) {
+  return {.kind = EventKind::kJobEnded, .exit_code = exit_code, .text = why};
+}
+
+Event rendezvous_lost_event(const Error& error) { return {.kind = EventKind::kRoundFailed, .error = error}; }
+
+}  // namespace ddprun::launcher
