@@ -104,6 +104,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 
   void on_signal(const ReceivedSignal& signal);
   void drain(const ReceivedSignal& signal);
+  void suspend();
 
   // Events in, actions out.
   void raise(Event event);
@@ -292,6 +293,7 @@ void Agent::on_signal(const ReceivedSignal& signal) {
   if (signal.number == SIGWINCH) return output_.resize();
   const std::vector<int>& ending = plan_.signals_to_handle;
   if (std::find(ending.begin(), ending.end(), signal.number) == ending.end()) {
+    if (signal.number == SIGTSTP) return suspend();
     return workers_->signal_each(signal.number);  // SIGUSR1 and SIGUSR2
   }
   if (is_finished_) return console_wait_.end();
@@ -306,6 +308,19 @@ void Agent::drain(const ReceivedSignal& signal) {
          .signal = SIGTERM,
          .exit_code = exit_code::kTempFail,
          .text = sender_text(signal)});
+}
+
+// Ctrl-Z. The workers are in sessions of their own, where the terminal's signal does not reach them.
+void Agent::suspend() {
+  if (plan_.options.max_nodes > 1) {
+    return output_.say(
+        "Ctrl-Z (SIGTSTP) is not obeyed: a node that stands still is given up by the others, and its workers "
+        "are "
+        "killed; `ddprun drain` ends the job and lets its workers save");
+  }
+  workers_->suspend();
+  SignalSource::stop_this_process();
+  workers_->resume();
 }
 
 void Agent::sweep() {

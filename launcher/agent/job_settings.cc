@@ -29,7 +29,7 @@ OutputOptions output_options(const Plan& plan) {
 
 std::vector<int> agent_signals(const Plan& plan) {
   std::vector<int> signals = plan.signals_to_handle;
-  for (const int signal : {SIGCHLD, SIGWINCH, SIGUSR1, SIGUSR2}) {
+  for (const int signal : {SIGCHLD, SIGWINCH, SIGUSR1, SIGUSR2, SIGTSTP}) {
     if (std::find(signals.begin(), signals.end(), signal) == signals.end()) signals.push_back(signal);
   }
   return signals;

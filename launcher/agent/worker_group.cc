@@ -118,7 +118,8 @@ void WorkerGroup::look_at_groups() {
   for (const pid_t pid : read_own_children()) {
     const auto orphaned = awaiting.find(::getpgid(pid));
     if (orphaned == awaiting.end() || !asked_orphans_.insert(pid).second) continue;
-    ::kill(pid, orphaned->second->asked_with);
+    const int signal = orphaned->second->asked_with;
+    ::kill(pid, ignores_signal(pid, signal) ? SIGTERM : signal);
     ::kill(pid, SIGCONT);
   }
   for (const auto& [pid, worker] : awaiting) {
@@ -145,6 +146,18 @@ void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) 
 
 void WorkerGroup::kill_groups(const std::vector<LocalRank>& workers) {
   for (const LocalRank local_rank : workers) worker(local_rank).child->signal_group(SIGKILL);
+}
+
+void WorkerGroup::suspend() {
+  for (const auto& worker : workers_) {
+    if (worker->child) worker->child->signal_group(SIGSTOP);
+  }
+}
+
+void WorkerGroup::resume() {
+  for (const auto& worker : workers_) {
+    if (worker->child) worker->child->signal_group(SIGCONT);
+  }
 }
 
 void WorkerGroup::signal_each(int signal) {

@@ -63,6 +63,10 @@ class WorkerGroup {
   void kill_groups(const std::vector<LocalRank>& workers);
   /// Processes were reaped that were no workers: some group may have become empty, or have new orphans.
   void look_at_groups();
+  /// SIGSTOP to every worker's OS process group (SIGTSTP has no effect in a session without a terminal), and
+  /// SIGCONT.
+  void suspend();
+  void resume();
   /// To every worker, and not to its children.
   void signal_each(int signal);
 

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 
 namespace ddprun::launcher {
@@ -140,6 +141,15 @@ bool environment_has_tag(std::string_view environment, std::string_view tag) {
 
 bool has_tag(pid_t pid, std::string_view tag) {
   return environment_has_tag(read_proc_file(fmt::format("/proc/{}/environ", pid)), tag);
+}
+
+bool ignores_signal(pid_t pid, int signal) {
+  constexpr std::string_view kField = "SigIgn:";
+  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  const std::size_t at = status.find(kField);
+  if (at == std::string::npos) return false;
+  const unsigned long long mask = std::strtoull(status.c_str() + at + kField.size(), nullptr, 16);
+  return ((mask >> (signal - 1)) & 1U) != 0;
 }
 
 std::string describe_stuck(pid_t pid) {

@@ -22,7 +22,7 @@ Result<std::unique_ptr<SignalSource>> SignalSource::open(boost::asio::io_context
   ::sigemptyset(&set);
   std::vector<int> wanted;
   for (const int signal : signals) {
-    if (signal == SIGHUP && is_ignored(SIGHUP)) continue;
+    if ((signal == SIGHUP || signal == SIGTSTP) && is_ignored(signal)) continue;
     ::sigaddset(&set, signal);
     wanted.push_back(signal);
   }
@@ -62,6 +62,15 @@ void SignalSource::close() {
   gate_.close();
   boost::system::error_code ignored;
   descriptor_.close(ignored);
+}
+
+void SignalSource::stop_this_process() {
+  sigset_t stop;
+  ::sigemptyset(&stop);
+  ::sigaddset(&stop, SIGTSTP);
+  ::raise(SIGTSTP);
+  ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // here it stops, and here it goes on
+  ::sigprocmask(SIG_BLOCK, &stop, nullptr);
 }
 
 void SignalSource::wait_readable() {

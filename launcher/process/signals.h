@@ -23,8 +23,8 @@ struct ReceivedSignal {
 };
 
 /// Turns signals into calls on the io_context: they are blocked and read from a signalfd, so that no handler
-/// ever runs. Signals this process was started to ignore are listened to as well, except SIGHUP: `nohup`
-/// keeps its meaning. The destructor puts mask and dispositions back.
+/// ever runs. Signals this process was started to ignore are listened to as well, except SIGHUP and SIGTSTP:
+/// `nohup` keeps its meaning. The destructor puts mask and dispositions back.
 class SignalSource {
  public:
   static Result<std::unique_ptr<SignalSource>> open(boost::asio::io_context& io,
@@ -36,6 +36,10 @@ class SignalSource {
   /// From now on each signal calls `on_signal` from the io_context, until `close`.
   void start(std::function<void(const ReceivedSignal&)> on_signal);
   void close();
+
+  /// Stops this process as SIGTSTP does by default, and returns when it has been continued; at once where the
+  /// kernel stops nobody on SIGTSTP, because no shell could continue it (an orphaned OS process group).
+  static void stop_this_process();
 
  private:
   SignalSource(boost::asio::io_context& io, int fd) : descriptor_(io, fd) {}

@@ -1,0 +1,136 @@
+"""ddprun in a real bash on a terminal: Ctrl-Z, fg, bg, &, and what it leaves of the terminal: terminal_test.py DDPRUN."""
+
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DDPRUN = sys.argv[1]
+del sys.argv[1:2]
+PROMPT = "ready> "
+
+
+class Shell:
+    """An interactive bash; everything it and its jobs show is in `seen`."""
+
+    def __init__(self, folder):
+        self.seen = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            environment = {"PATH": os.environ["PATH"], "PS1": PROMPT, "TERM": "dumb", "TMPDIR": folder, "HOME": folder}
+            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "-i"], environment)
+        self.until(PROMPT)
+
+    def until(self, text, limit=20):
+        """What came up to and with `text`, taken from `seen`."""
+        end = time.monotonic() + limit
+        while text not in self.seen:
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            if not ready:
+                raise AssertionError(f"no {text!r} in {self.seen!r}")
+            self.seen += os.read(self.fd, 4096).decode().replace("\r\n", "\n")
+        before, _, self.seen = self.seen.partition(text)
+        return before + text
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def run(self, line):
+        self.type(line + "\n")
+        self.until(line)
+        return self.until(PROMPT)
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def state(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_for_state(pid, wanted):
+    end = time.monotonic() + 20
+    while state(pid) not in wanted:
+        if time.monotonic() > end:
+            raise AssertionError(f"process {pid} is in state {state(pid)}, not in one of {wanted}")
+        time.sleep(0.01)
+
+
+class Terminal(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-terminal-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.shell = Shell(folder.name)
+        self.addCleanup(self.shell.close)
+
+    def start(self, flags, script):
+        """Starts workers that say their pid and their launcher's, and run `script`."""
+        (self.folder / "worker.sh").write_text("echo pid $$ of $PPID.\n" + script)
+        self.shell.type(f"{DDPRUN} {flags} --no-python /bin/bash {self.folder}/worker.sh\n")
+
+    def pids(self, count):
+        found = []
+        while len(found) < count:
+            self.shell.until("pid ")
+            found.append([int(n) for n in re.findall(r"\d+", self.shell.until("."))])
+        return found[0][1], [pid for pid, _ in found]
+
+    def test_ctrl_z_stops_all_and_fg_lets_all_go_on(self):
+        self.start("--nproc-per-node 2", "sleep 1000 & wait")
+        launcher, workers = self.pids(2)
+        self.shell.type("\x1a")
+        self.shell.until("Stopped")
+        self.shell.until(PROMPT)
+        for pid in (launcher, *workers):
+            wait_for_state(pid, "T")
+        self.shell.run("bg")
+        for pid in (launcher, *workers):
+            wait_for_state(pid, "SR")
+        self.shell.type("fg\n")
+        self.shell.until("worker.sh")
+        self.shell.type("\x1a")
+        self.shell.until("Stopped")
+        self.shell.until(PROMPT)
+        wait_for_state(workers[0], "T")
+        self.shell.type("fg\n")
+        wait_for_state(workers[0], "SR")
+        self.shell.type("\x03")
+        self.shell.until(PROMPT)
+        self.assertIn("\n130\n", self.shell.run("echo $?"))
+
+    def test_a_stopped_job_can_be_ended_and_ends_its_workers(self):
+        self.start("--nproc-per-node 2", "sleep 1000 & wait")
+        launcher, workers = self.pids(2)
+        self.shell.type("\x1a")
+        self.shell.until("Stopped")
+        self.shell.until(PROMPT)
+        os.kill(launcher, signal.SIGTERM)
+        self.shell.type("fg\n")
+        self.shell.until(PROMPT)
+        self.assertIn("\n143\n", self.shell.run("echo $?"))
+        for pid in workers:
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+
+    def test_of_several_nodes_none_stands_still(self):
+        self.start("--nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port 0", "")
+        self.shell.until("missing: node rank 1")
+        self.shell.type("\x1a")
+        self.shell.until("`ddprun drain` ends the job")
+        self.shell.type("\x03")
+        self.shell.until(PROMPT)
+        self.assertIn("\n130\n", self.shell.run("echo $?"))
+
+
+if __name__ == "__main__":
+    unittest.main()
