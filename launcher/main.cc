@@ -70,8 +70,9 @@ int run(const std::vector<std::string>& args) {
     case Command::kPs:
       return list_jobs(line->ps_json);
     case Command::kCoordinator:
-      return membership::run_coordinator_command(
-          line->coordinator, *make_stderr_logger("ddprun", log_level({})), make_funnel_console);
+      return membership::run_coordinator_command(line->coordinator, [](boost::asio::io_context& io) {
+        return make_funnel_console(io, log_level({}));
+      });
     case Command::kDrain:
       return line->drain_here ? drain_local_job(*line->drain_here)
                               : membership::run_drain_command(line->drain);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 
@@ -11,5 +13,10 @@ struct LostOutput {
   std::uint64_t bytes = 0;
   std::string why;  ///< "No space left on device", "its reader is gone", …
 };
+
+/// "10 bytes for stdout are lost: No space left on device".
+inline std::string to_string(const LostOutput& lost) {
+  return fmt::format("{} bytes for {} are lost: {}", lost.bytes, lost.where, lost.why);
+}
 
 }  // namespace ddprun::launcher

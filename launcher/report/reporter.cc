@@ -105,7 +105,7 @@ void Reporter::write_report(const JobOutcome& outcome) {
 void Reporter::finish_output(const JobOutcome& outcome) {
   if (outcome.lost_output.empty()) return;
   for (const LostOutput& lost : outcome.lost_output) {
-    print_(fmt::format("ddprun: {} bytes for {} are lost: {}\n", lost.bytes, lost.where, lost.why));
+    print_(fmt::format("ddprun: {}\n", to_string(lost)));
   }
   if (!written_report_.empty()) write_report(outcome);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -107,48 +108,51 @@ class DrainCall {
 
 }  // namespace
 
-int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger,
-                            const MakeLogConsole& make_console) {
+int run_coordinator_command(const CoordinatorCommandOptions& options, const MakeLogConsole& make_console) {
   Result<std::string> secret = secret_of(options.secret_file);
   if (!secret) return fail(secret.error());
   boost::asio::io_context io(1);
   boost::asio::signal_set signals(io, SIGINT, SIGTERM);
-  const auto coordinator = Coordinator::open(io,
-                                             {.host = options.host,
-                                              .port = options.port,
-                                              .spec = options.spec,
-                                              .timing = options.timing,
-                                              .secret = std::move(*secret)},
-                                             logger);
-  if (!coordinator) return fail(coordinator.error());
-  print_all(STDOUT_FILENO, fmt::format("{}\n", (*coordinator)->port()));
   const std::unique_ptr<LogConsole> console = make_console(io);
-  (*coordinator)->set_log_sink([&](std::uint64_t number, const std::string& node, const LogLines& lines) {
+  const auto opened = Coordinator::open(io,
+                                        {.host = options.host,
+                                         .port = options.port,
+                                         .spec = options.spec,
+                                         .timing = options.timing,
+                                         .secret = std::move(*secret)},
+                                        console->logger());
+  if (!opened) return fail(opened.error());
+  Coordinator& coordinator = **opened;
+  print_all(STDOUT_FILENO, fmt::format("{}\n", coordinator.port()));
+  coordinator.set_log_sink([&](std::uint64_t number, const std::string& node, const LogLines& lines) {
     console->show(number, node, lines);
   });
-  const auto close = [&] {
-    (*coordinator)->close();
-    console->finish();
-  };
   Gate gate;
-  (*coordinator)->set_on_done([&] {
-    gate.close();
-    signals.cancel();
-    close();
-  });
-  signals.async_wait(gate.pass([&](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    signals.async_wait(gate.pass([&](const boost::system::error_code& again, int) {
-      if (!again) close();
+  bool is_closing = false;
+  const auto close = [&] {
+    if (std::exchange(is_closing, true)) return;
+    coordinator.close();
+    if (coordinator.job().end().exit_code != 0) console->say(coordinator.job().end().why);
+    console->finish([&] {
+      gate.close();
+      signals.cancel();
+    });
+  };
+  coordinator.set_on_done(close);
+  int heard = 0;
+  const std::function<void()> listen = [&] {
+    signals.async_wait(gate.pass([&](const boost::system::error_code& error, int signal) {
+      if (error) return;
+      listen();
+      if (is_closing) return console->leave();
+      if (heard++ > 0) return close();
+      coordinator.end_for_all({.exit_code = exit_code::kSignalBase + signal,
+                               .why = fmt::format("the coordinator was told to stop by signal {}", signal)});
     }));
-    (*coordinator)
-        ->end_for_all({.exit_code = exit_code::kSignalBase + signal,
-                       .why = fmt::format("the coordinator was told to stop by signal {}", signal)});
-  }));
+  };
+  listen();
   io.run();
-  const JobEnd& end = (*coordinator)->job().end();
-  if (end.exit_code != 0) print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", end.why));
-  return end.exit_code;
+  return coordinator.job().end().exit_code;
 }
 
 int run_drain_command(const DrainCommandOptions& options) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ddprun::membership {
 
@@ -25,13 +26,19 @@ struct CoordinatorCommandOptions {
   std::string secret_file;  ///< empty: DDPRUN_SECRET, or none
 };
 
-/// Where the nodes' --log-funnel ends: made for the command's loop, gone before it.
+/// All that `ddprun coordinator` prints, and where the nodes' --log-funnel ends: made for the command's loop, gone
+/// before it. Nothing blocks.
 class LogConsole {
  public:
   virtual ~LogConsole() = default;
+  virtual Logger& logger() = 0;
+  /// A line of our own, on stderr.
+  virtual void say(std::string_view line) = 0;
   virtual void show(std::uint64_t number, const std::string& node, const LogLines& lines) = 0;
-  /// No more lines come: lets go of the loop once they are out, or nobody takes them.
-  virtual void finish() = 0;
+  /// No more lines come: calls `on_done` and lets go of the loop once they are out, or nobody takes them.
+  virtual void finish(std::function<void()> on_done) = 0;
+  /// Waits for the end of `finish` no longer.
+  virtual void leave() = 0;
 };
 using MakeLogConsole = std::function<std::unique_ptr<LogConsole>(boost::asio::io_context&)>;
 
@@ -39,10 +46,9 @@ using MakeLogConsole = std::function<std::unique_ptr<LogConsole>(boost::asio::io
 /// Prints its port as the first line of stdout, and ends when the job has ended and the nodes have left.
 /// Returns  the job's exit code; 143 or 130 after SIGTERM or SIGINT, which end the job on all nodes (the
 /// second one at
-///          once); 69 when the address cannot be had, 64 when the secret cannot be read. Reasons go to
+///          once, the third without waiting for the console); 69 when the address cannot be had, 64 when the secret cannot be read. Reasons go to
 ///          stderr.
-int run_coordinator_command(const CoordinatorCommandOptions& options, Logger& logger,
-                            const MakeLogConsole& make_console);
+int run_coordinator_command(const CoordinatorCommandOptions& options, const MakeLogConsole& make_console);
 
 /// `ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank K] [--rdzv-secret-file F]`, as parsed.
 struct DrainCommandOptions {

@@ -177,6 +177,24 @@ class StuckStderr(Output):
                 self.assertEqual(node.returncode, 0, node.stderr)
                 self.assertEqual(stuck_node.wait(timeout=30), 0)
 
+    def test_a_stuck_stderr_of_the_coordinator_costs_no_generation(self):
+        _, stuck = next(self.streams())
+        coordinator = subprocess.Popen([DDPRUN, "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "2",
+                                        "--max-restarts", "1"], cwd=self.folder,
+                                       env=self.environment(LOGLEVEL="debug"), stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=stuck, text=True)
+        self.addCleanup(coordinator.wait)
+        self.addCleanup(coordinator.kill)
+        self.addCleanup(coordinator.stdout.close)
+        port = coordinator.stdout.readline().strip()
+        flags = ["--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{port}", "--max-restarts", 1, "--no-python", "sh", "-c",
+                 "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3"]
+        other = self.start(*flags)
+        node = self.ddprun(*flags)
+        self.assertEqual(node.returncode, 0, node.stderr)
+        self.assertEqual(other.wait(timeout=30), 0)
+        self.assertEqual(coordinator.wait(timeout=30), 0)
+
     def test_a_non_blocking_stderr_gets_the_whole_report_and_costs_no_cpu(self):
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
