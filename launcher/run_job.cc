@@ -17,9 +17,11 @@
 #include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -63,8 +65,13 @@ Result<config::JobConfig> load_job(const Plan& plan) {
 /// Makes the job's log directory now, so that a place that cannot be written is a wrong command line and not
 /// a failure.
 Result<void> make_log_directory(const Plan& plan) {
+  if (plan.log_root.empty()) return ok();
   std::error_code problem;
-  if (!plan.log_root.empty()) std::filesystem::create_directories(plan.log_root, problem);
+  std::filesystem::create_directories(std::filesystem::path(plan.log_root).parent_path(), problem);
+  // Ours alone, as torchrun's: what workers print, and their errors, are nobody else's.
+  if (!problem && ::mkdir(plan.log_root.c_str(), 0700) != 0 && errno != EEXIST) {
+    problem = std::error_code(errno, std::generic_category());
+  }
   if (!problem) return ok();
   const std::string flag = plan.log_root_is_temporary ? std::string("temporary directory")
                                                       : fmt::format("--log-dir \"{}\"", plan.options.log_dir);

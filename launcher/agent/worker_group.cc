@@ -69,6 +69,8 @@ Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
       parts_.output.say(made.error().message());
     }
   }
+  // A coordinator that was started anew counts attempts from 0 again.
+  set_aside(worker.spec.error_file);
   Result<std::unique_ptr<WorkerStreams>> streams = parts_.output.open_streams(worker.spec);
   if (!streams) return streams.error();
   worker.streams = std::move(*streams);

@@ -9,20 +9,30 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 namespace ddprun::launcher {
 
 Result<void> make_directories(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return ok();
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return ok();
   if (errno != ENOENT) return os_error(fmt::format("cannot make the directory {}", path), errno);
   const std::size_t slash = path.find_last_of('/');
   if (slash == std::string::npos || slash == 0)
     return os_error(fmt::format("cannot make the directory {}", path), errno);
   Result<void> parent = make_directories(path.substr(0, slash));
   if (!parent) return parent;
-  if (::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return ok();
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return ok();
   return os_error(fmt::format("cannot make the directory {}", path), errno);
+}
+
+void set_aside(const std::string& path) {
+  if (path.empty() || ::access(path.c_str(), F_OK) != 0) return;
+  for (int number = 1; number < 1000; ++number) {
+    const std::string other = fmt::format("{}.{}", path, number);
+    if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, other.c_str(), RENAME_NOREPLACE) == 0) return;
+    if (errno != EEXIST) return;
+  }
 }
 
 Result<LogFile> LogFile::open(FileWriter& files, const std::string& path) {

@@ -10,8 +10,13 @@
 
 namespace ddprun::launcher {
 
-/// mkdir -p. kOs with the first directory that cannot be made.
+/// mkdir -p, for nobody but us: what workers print is theirs. kOs with the first directory that cannot be
+/// made.
 Result<void> make_directories(const std::string& path);
+
+/// Gives a file that an earlier run left another name (error.json.1, .2, …), so that it is neither lost nor
+/// taken for new.
+void set_aside(const std::string& path);
 
 /// A log file that is written to as far as the disk allows, by the FileWriter's thread. Neither a full disk
 /// nor one that hangs ends a job: what cannot be written is counted, said once, and marked in the file at the

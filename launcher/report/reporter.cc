@@ -1,14 +1,16 @@
 #include "launcher/report/reporter.h"
 
+#include "launcher/process/log_file.h"
+#include "launcher/report/old_reports.h"
 #include "rendezvous/base/env_contract.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -16,8 +18,8 @@ namespace {
 
 bool write_file(const std::string& path, const std::string& text) {
   // The agent has removed a temporary log directory that held nothing.
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  [[maybe_unused]] const Result<void> made =
+      make_directories(std::filesystem::path(path).parent_path().string());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
@@ -83,7 +85,7 @@ void Reporter::restarting(int next_restart_count, Duration delay) {
 }
 
 void Reporter::finish(const JobOutcome& outcome) {
-  if (outcome.exit_code == 0) return;
+  if (outcome.exit_code == 0) return report_recovery(outcome);
   if (outcome.remote_cause) {
     root_ = root_cause_elsewhere(*outcome.remote_cause);
   } else if (!outcome.generations.empty()) {
@@ -96,8 +98,21 @@ void Reporter::finish(const JobOutcome& outcome) {
   if (root_ && root_->host.empty()) propagate_error_file(*root_, outcome.exit_code);
 }
 
+// Whoever keeps logs wants to know why it took more than one generation.
+void Reporter::report_recovery(const JobOutcome& outcome) {
+  if (plan_.log_root_is_temporary) return;
+  const auto failed = std::find_if(outcome.generations.rbegin(), outcome.generations.rend(),
+                                   [](const GenerationOutcome& one) { return one.root_cause.has_value(); });
+  if (failed == outcome.generations.rend()) return;
+  root_ = root_cause_of(*failed);
+  write_report(outcome);
+}
+
 void Reporter::write_report(const JobOutcome& outcome) {
   if (context_.report_file.empty()) return;
+  if (plan_.log_root_is_temporary) {
+    prune_old_reports(plan_.host.temporary_directory, std::chrono::system_clock::now());
+  }
   if (!write_file(context_.report_file, report_json(outcome, root_, context_))) context_.report_file.clear();
   written_report_ = context_.report_file;
 }

@@ -26,7 +26,8 @@ class Reporter final : public Observer {
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(int next_restart_count, Duration delay) override;
 
-  /// Reports the end of the job; silent when it succeeded.
+  /// Reports the end of the job; silent when it succeeded, but for report.json in a log directory that was
+  /// asked for when a generation failed before.
   void finish(const JobOutcome& outcome);
   /// Says what output was lost, if any, and adds it to report.json.
   void finish_output(const JobOutcome& outcome);
@@ -37,6 +38,7 @@ class Reporter final : public Observer {
   [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation) const;
   void propagate_error_file(const RootCause& root, int exit_code) const;
 
+  void report_recovery(const JobOutcome& outcome);
   void write_report(const JobOutcome& outcome);
 
   const Plan& plan_;

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import termios
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration" / "cli"))
@@ -212,6 +213,53 @@ class StuckStderr(Output):
         self.assertEqual(process.wait(timeout=20), 3)
         self.assertRegex(said, r"\n  report    .*report.json\n$")
         self.assertLess(cpu_seconds_of_children(), 5)
+
+
+class Kept(Output):
+    def test_nobody_else_may_read_what_a_job_leaves(self):
+        os.umask(0o022)
+        self.ddprun("sh", "-c", "exit 3")
+        self.ddprun("--log-dir", self.logs, "--tee", 3, "--no-python", "sh", "-c", "exit 3")
+        folders = [*(self.folder / "tmp").iterdir(), *self.logs.iterdir()]
+        self.assertEqual([oct(folder.stat().st_mode & 0o777) for folder in folders], ["0o700", "0o700"])
+
+    def test_logs_and_error_files_that_are_there_already_are_kept_and_not_taken_for_new(self):
+        # As after a coordinator that was started anew and counts from 0 again.
+        old = {"message": {"message": "an old error", "extraInfo": {"timestamp": "1"}}}
+        done = self.ddprun("--log-dir", self.logs, "--tee", 3, "--max-restarts", 1, "--no-python", "sh", "-c",
+                           "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then echo new; exit 4; fi; "
+                           "cd $DDPRUN_LOG_DIR/..; mkdir -p attempt_1/0; echo old >attempt_1/0/stdout.log; "
+                           f"echo '{json.dumps(old)}' >attempt_1/0/error.json; exit 3")
+        self.assertEqual(done.returncode, 4)
+        self.assertNotIn("an old error", done.stderr)
+        (folder,) = self.logs.glob("*/attempt_1/0")
+        self.assertEqual((folder / "stdout.log").read_text(), "old\nnew\n")
+        self.assertEqual(json.loads((folder / "error.json.1").read_text()), old)
+
+    def test_a_job_that_recovered_has_a_report_where_logs_were_asked_for(self):
+        script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3"
+        done = self.ddprun("--log-dir", self.logs, "--max-restarts", 1, "--no-python", "sh", "-c", script)
+        self.assertEqual(done.returncode, 0)
+        report = self.report()
+        self.assertEqual((report["exit_code"], report["root_cause"]["exit_code"]), (0, 3))
+        self.assertNotIn("report.json", done.stderr)
+        self.assertEqual(self.ddprun("--max-restarts", 1, "--no-python", "sh", "-c", script).returncode, 0)
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+
+    def test_old_reports_are_pruned_after_a_week_and_nothing_else_is(self):
+        temporary = self.folder / "tmp"
+        old, young = time.time() - 8 * 86400, time.time() - 6 * 86400
+        for name, files, age in (("ddprun_old", ["report.json"], old), ("ddprun_young", ["report.json"], young),
+                                 ("ddprun_logs", ["report.json", "stdout.log"], old), ("other", ["report.json"], old)):
+            (temporary / name).mkdir()
+            for file in files:
+                (temporary / name / file).touch()
+                os.utime(temporary / name / file, (age, age))
+        self.assertEqual(self.ddprun("sh", "-c", "exit 3").returncode, 3)
+        left = {folder.name for folder in temporary.iterdir()}
+        self.assertEqual({name for name in left if not name.startswith("ddprun_none_")},
+                         {"ddprun_young", "ddprun_logs", "other"})
+        self.assertEqual(len(left), 4)
 
 
 def free_port():
