@@ -88,10 +88,17 @@ Result<HostAndPort> parse_host_and_port(const std::string& text) {
   return HostAndPort{is_bracketed ? host.substr(1, host.size() - 2) : std::move(host), *port};
 }
 
+Result<void> take_file_name(std::string& file, const std::string& value) {
+  Result<std::string> name = parse_file_name(value);
+  if (!name) return name.error();
+  file = std::move(*name);
+  return ok();
+}
+
 Result<void> set_coordinator_flag(membership::CoordinatorCommandOptions& options, std::string_view name,
                                   const std::string& value) {
   if (name == "rdzv-id") options.spec.run_id = value;
-  if (name == "rdzv-secret-file") options.secret_file = value;
+  if (name == "rdzv-secret-file") return take_file_name(options.secret_file, value);
   if (name == "bind") {
     Result<HostAndPort> place = parse_host_and_port(value);
     if (!place) return place.error();
@@ -145,7 +152,7 @@ Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
 Result<void> set_drain_flag(membership::DrainCommandOptions& options, std::string_view name,
                             const std::string& value) {
   if (name == "rdzv-id") options.run_id = value;
-  if (name == "rdzv-secret-file") options.secret_file = value;
+  if (name == "rdzv-secret-file") return take_file_name(options.secret_file, value);
   if (name == "rdzv-endpoint") {
     Result<HostAndPort> place = parse_host_and_port(value);
     if (!place) return place.error();

@@ -29,6 +29,11 @@ Result<void> set_text(Options& options, Values values) {
   return ok();
 }
 
+template <std::string Options::*member>
+Result<void> set_file(Options& options, Values values) {
+  return store(options.*member, parse_file_name(values[0]));
+}
+
 template <bool Options::*member>
 Result<void> set_switch(Options& options, Values values) {
   return store(options.*member, parse_switch(values[0]));
@@ -266,7 +271,7 @@ constexpr std::array kFlags{
             FlagGroup::kNodes,
             "a secret that only the job's nodes can read",
             "<file>",
-            set_text<&Options::rdzv_secret_file>},
+            set_file<&Options::rdzv_secret_file>},
     RunFlag{{"local-addr", '\0', "ADDR", kTorchrun},
             FlagGroup::kNodes,
             "address of this node that the others use",

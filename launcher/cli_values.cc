@@ -91,6 +91,12 @@ std::string either(const std::vector<std::string>& words) {
 
 }  // namespace
 
+Result<std::string> parse_file_name(const std::string& text) {
+  if (!text.empty()) return text;
+  return Error(ErrorCode::kUsage,
+               "expected a file, got \"\"; is a shell variable unset? Leave the flag out if there is none");
+}
+
 Result<int> parse_integer(std::string_view text, int lowest, int highest) {
   const std::optional<int> number = as_number<int>(trim(text));
   if (!number || *number < lowest || *number > highest) {

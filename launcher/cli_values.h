@@ -13,6 +13,9 @@
 /// got, and the caller puts the flag or variable it came from in front.
 namespace ddprun::launcher {
 
+/// The name of a file that must be there: not empty, as an unset variable of the shell leaves it.
+Result<std::string> parse_file_name(const std::string& text);
+
 /// A decimal integer in [lowest, highest].
 Result<int> parse_integer(std::string_view text, int lowest, int highest);
 

@@ -49,16 +49,18 @@ int list_jobs(bool as_json) {
   return print(as_json ? jobs_json(jobs) : render_jobs(jobs));
 }
 
-int run(const std::vector<std::string>& args) {
+int run(const std::vector<std::string>& args, const std::optional<std::string>& secret) {
   if (args.empty()) {
     print_all(STDERR_FILENO, help_text());
     return exit_code::kUsage;
   }
-  const Result<CommandLine> line = parse_command_line(args, process_env);
+  Result<CommandLine> line = parse_command_line(args, process_env);
   if (!line) {
     print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", line.error().message()));
     return to_exit_code(line.error().code());
   }
+  line->coordinator.secret = secret;
+  line->drain.secret = secret;
   switch (line->command) {
     case Command::kHelp:
     case Command::kVersion:
@@ -80,7 +82,7 @@ int run(const std::vector<std::string>& args) {
       break;
   }
   const auto logger = make_stderr_logger("ddprun", log_level(line->options));
-  return run_job(line->options, *logger);
+  return run_job(line->options, secret, *logger);
 }
 
 }  // namespace
@@ -88,7 +90,8 @@ int run(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   own_standard_streams();
   try {
-    return run(std::vector<std::string>(argv + 1, argv + argc));
+    const std::optional<std::string> secret = take_process_env(env_name::kSecret);
+    return run(std::vector<std::string>(argv + 1, argv + argc), secret);
   } catch (const std::exception& problem) {
     print_all(STDERR_FILENO, fmt::format("ddprun: bug: {}\n", problem.what()));
     return exit_code::kInternal;

@@ -124,8 +124,9 @@ int run_watched(const Plan& plan, Logger& logger) {
 
 }  // namespace
 
-int run_job(const Options& options, Logger& logger) {
-  const HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
+int run_job(const Options& options, std::optional<std::string> job_secret, Logger& logger) {
+  HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
+  host.job_secret = std::move(job_secret);
   const Result<Plan> plan = make_plan(options, host, random_suffix());
   if (!plan) return fail(plan.error());
 

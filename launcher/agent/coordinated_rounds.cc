@@ -35,8 +35,7 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Options& options = plan.options;
   const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
   if (!conf) return conf.error();
-  Result<std::string> secret =
-      membership::load_secret(options.rdzv_secret_file, plan.host.env(env_name::kSecret).value_or(""));
+  Result<std::string> secret = membership::load_secret(options.rdzv_secret_file, plan.host.job_secret);
   if (!secret) return secret.error();
   membership::RendezvousOptions result;
   result.place = place_of(options, conf->is_host);

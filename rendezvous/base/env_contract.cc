@@ -1,9 +1,11 @@
 #include "rendezvous/base/env_contract.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 namespace ddprun {
 namespace {
@@ -17,7 +19,9 @@ class Reader {
 
   [[nodiscard]] const std::optional<Error>& problem() const { return problem_; }
 
-  std::string text(std::string_view name, std::string fallback) { return lookup_(name).value_or(std::move(fallback)); }
+  std::string text(std::string_view name, std::string fallback) {
+    return lookup_(name).value_or(std::move(fallback));
+  }
 
   std::string required_text(std::string_view name) {
     std::optional<std::string> value = lookup_(name);
@@ -43,8 +47,8 @@ class Reader {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size() || number < lowest || number > highest) {
-      fail(fmt::format("environment variable {}=\"{}\": expected an integer in [{}, {}]; {}", name, value, lowest,
-                       highest, kHowToLaunch));
+      fail(fmt::format("environment variable {}=\"{}\": expected an integer in [{}, {}]; {}", name, value,
+                       lowest, highest, kHowToLaunch));
       return lowest;
     }
     return number;
@@ -65,6 +69,17 @@ constexpr int kMaxWorld = 1 << 24;
 std::optional<std::string> process_env(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::optional<std::string> take_process_env(std::string_view name) {
+  const std::optional<std::string> value = process_env(name);
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view text(*each);
+    if (text.size() > name.size() && text.substr(0, name.size()) == name && text[name.size()] == '=')
+      ::explicit_bzero(*each + name.size() + 1, text.size() - name.size() - 1);
+  }
+  ::unsetenv(std::string(name).c_str());
+  return value;
 }
 
 std::vector<std::pair<std::string, std::string>> to_environment(const WorkerEnv& env) {

@@ -71,13 +71,19 @@ using EnvLookup = std::function<std::optional<std::string>(std::string_view name
 /// The process's own environment.
 std::optional<std::string> process_env(std::string_view name);
 
+/// Takes a variable out of the process's environment: what is started later does not inherit it, and its
+/// bytes are overwritten where /proc/<pid>/environ shows them, of this process and of those it forks. Before
+/// any thread.
+std::optional<std::string> take_process_env(std::string_view name);
+
 /// The variables of `env`, in a fixed order. Booleans are Python's "True"/"False", as libtorch compares them.
 /// TORCHELASTIC_ERROR_FILE is left out when there is none.
 std::vector<std::pair<std::string, std::string>> to_environment(const WorkerEnv& env);
 
-/// Reads what `to_environment` (or torchrun) wrote. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are required, as
-/// in libtorch's env:// rendezvous; the others have torchrun's defaults. A missing or malformed variable, or a rank
-/// outside the world, is a kConfig error that names the variable and its value and says how to launch.
+/// Reads what `to_environment` (or torchrun) wrote. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are
+/// required, as in libtorch's env:// rendezvous; the others have torchrun's defaults. A missing or malformed
+/// variable, or a rank outside the world, is a kConfig error that names the variable and its value and says
+/// how to launch.
 Result<WorkerEnv> parse_worker_env(const EnvLookup& lookup);
 
 /// True when a launcher (ddprun or torchrun) started this process: RANK and WORLD_SIZE are set.

@@ -1,5 +1,7 @@
 #include "rendezvous/membership/admission.h"
 
+#include "rendezvous/base/printable.h"
+
 #include <fmt/format.h>
 
 namespace ddprun::membership {
@@ -21,7 +23,7 @@ std::optional<std::string> why_not_admitted(const Hello& hello, const AdmissionR
     return fmt::format(
         "{} belongs to job \"{}\", but job \"{}\" is served here; give all nodes of a job one --rdzv-id, "
         "and every job its own endpoint",
-        node, hello.run_id, spec.run_id);
+        node, printable(hello.run_id, kMaxNameBytes), printable(spec.run_id, kMaxNameBytes));
   }
   if (hello.has_secret != rules.has_secret) {
     return hello.has_secret ? fmt::format(

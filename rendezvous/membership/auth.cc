@@ -25,6 +25,11 @@ std::string to_hex(std::span<const unsigned char> bytes) {
   return text;
 }
 
+std::string without_line_end(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 std::string make_nonce() {
@@ -54,8 +59,13 @@ bool is_same_proof(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-Result<std::string> load_secret(const std::string& path, const std::string& from_environment) {
-  if (path.empty()) return from_environment;
+Result<std::string> load_secret(const std::string& path, const std::optional<std::string>& from_environment) {
+  if (path.empty()) {
+    std::string secret = without_line_end(from_environment.value_or(""));
+    if (!from_environment || !secret.empty()) return secret;
+    return Error(ErrorCode::kUsage,
+                 "DDPRUN_SECRET is set and empty: unset it for a job without a secret, or give it one");
+  }
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) {
     return Error(ErrorCode::kUsage, fmt::format("--rdzv-secret-file {}: {}", path, std::strerror(errno)));
@@ -67,8 +77,7 @@ Result<std::string> load_secret(const std::string& path, const std::string& from
                              path, facts.st_mode & 0777U));
   }
   std::ifstream file(path, std::ios::binary);
-  std::string secret{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  std::string secret = without_line_end({std::istreambuf_iterator<char>(file), {}});
   if (!file || secret.empty()) {
     return Error(ErrorCode::kUsage,
                  fmt::format("--rdzv-secret-file {}: it is empty or cannot be read", path));

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/result.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,9 +23,9 @@ std::string make_proof(std::string_view secret, Side side, std::string_view hell
 /// Compares in constant time.
 bool is_same_proof(std::string_view a, std::string_view b);
 
-/// The secret in a file, without the line end; `path` empty: that of the environment (`from_environment`),
-/// which may be empty too: no secret. Errors  kUsage: the file cannot be read, is empty, or may be read by
-/// others than its owner.
-Result<std::string> load_secret(const std::string& path, const std::string& from_environment);
+/// The secret in a file, or, `path` empty, that of DDPRUN_SECRET; without the line end in either place. Empty
+/// where neither is given: no secret. Errors  kUsage: it is given and empty; the file cannot be read, or may
+/// be read or written by others than its owner.
+Result<std::string> load_secret(const std::string& path, const std::optional<std::string>& from_environment);
 
 }  // namespace ddprun::membership

@@ -27,11 +27,6 @@ int fail(const Error& error) {
   return to_exit_code(error.code());
 }
 
-Result<std::string> secret_of(const std::string& file) {
-  const char* environment = std::getenv("DDPRUN_SECRET");
-  return load_secret(file, environment == nullptr ? "" : environment);
-}
-
 Hello hello_of(const DrainCommandOptions& options) {
   Hello hello{.run_id = options.run_id, .nonce = make_nonce(), .is_control = true};
   hello.node.host = "ddprun drain";
@@ -109,7 +104,7 @@ class DrainCall {
 }  // namespace
 
 int run_coordinator_command(const CoordinatorCommandOptions& options, const MakeLogConsole& make_console) {
-  Result<std::string> secret = secret_of(options.secret_file);
+  Result<std::string> secret = load_secret(options.secret_file, options.secret);
   if (!secret) return fail(secret.error());
   boost::asio::io_context io(1);
   boost::asio::signal_set signals(io, SIGINT, SIGTERM);
@@ -156,7 +151,7 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
 }
 
 int run_drain_command(const DrainCommandOptions& options) {
-  Result<std::string> secret = secret_of(options.secret_file);
+  Result<std::string> secret = load_secret(options.secret_file, options.secret);
   if (!secret) return fail(secret.error());
   boost::asio::io_context io(1);
   return DrainCall(io, options, std::move(*secret)).run();

@@ -23,7 +23,8 @@ struct CoordinatorCommandOptions {
   Port port{29400};  ///< 0: the kernel chooses
   WorldSpec spec;
   Timing timing;
-  std::string secret_file;  ///< empty: DDPRUN_SECRET, or none
+  std::string secret_file;            ///< empty: `secret`
+  std::optional<std::string> secret;  ///< DDPRUN_SECRET
 };
 
 /// All that `ddprun coordinator` prints, and where the nodes' --log-funnel ends: made for the command's loop, gone
@@ -55,8 +56,9 @@ struct DrainCommandOptions {
   std::string host;
   Port port{29400};
   std::string run_id = "none";
-  std::optional<NodeRank> node;  ///< none: the whole job
-  std::string secret_file;
+  std::optional<NodeRank> node;       ///< none: the whole job
+  std::string secret_file;            ///< empty: `secret`
+  std::optional<std::string> secret;  ///< DDPRUN_SECRET
 };
 
 /// Asks the coordinator to drain: workers get SIGTERM and their grace to checkpoint; then a named node leaves

@@ -2,10 +2,12 @@
 
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
+#include "rendezvous/base/stranger_log.h"
 #include "rendezvous/base/waiting_room.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/handshake.h"
+#include "rendezvous/membership/own_addresses.h"
 #include "rendezvous/store/server.h"
 
 #include <boost/asio/ip/tcp.hpp>
@@ -43,6 +45,7 @@ class Coordinator::Impl {
   Impl(boost::asio::io_context& io, const CoordinatorOptions& options, Logger& logger)
       : options_(options),
         logger_(logger),
+        strangers_(logger),
         timer_(io),
         guests_(kHandshakeTime),
         guests_timer_(io),
@@ -63,6 +66,10 @@ class Coordinator::Impl {
       store_->set_address_filter(
           [this](const boost::asio::ip::address& address) { return is_member_address(address); });
     }
+    if (options_.secret.empty() && !is_loopback(options_.host)) {
+      logger_.warn("no job secret: whoever reaches port {} of this machine can join job {}", port(),
+                   options_.spec.run_id);
+    }
     schedule_tick();
     return ok();
   }
@@ -73,6 +80,7 @@ class Coordinator::Impl {
     guests_timer_.close();
     if (store_) store_->close();
     for (auto& [number, peer] : std::exchange(peers_, {})) peer.channel->close();
+    strangers_.tell_left_out();
     members_.clear();
     on_done_ = nullptr;
   }
@@ -133,8 +141,10 @@ class Coordinator::Impl {
   bool make_room() {
     const std::optional<Number> oldest = guests_.take_oldest(now(), kTimeToSpeak);
     if (!oldest) return false;
-    logger_.warn("closed the connection of {}: its handshake is not over, and there is no room for another",
-                 peers_.at(*oldest).channel->remote_address().to_string());
+    strangers_.warn(now(),
+                    fmt::format("closed the connection of {}: its handshake is not over, and there is no "
+                                "room for another",
+                                peers_.at(*oldest).channel->remote_address().to_string()));
     close_peer(*oldest);
     return true;
   }
@@ -197,7 +207,7 @@ class Coordinator::Impl {
     const auto found = peers_.find(number);
     if (found == peers_.end() || found->second.is_leaving) return;
     Peer& peer = found->second;
-    logger_.warn("refused {}: {}", peer.channel->remote_address().to_string(), reason);
+    strangers_.warn(now(), fmt::format("refused {}: {}", peer.channel->remote_address().to_string(), reason));
     peer.channel->send(Refused{reason, may_return});
     peer.channel->close_after_sending();
     peer.is_leaving = true;
@@ -215,10 +225,11 @@ class Coordinator::Impl {
     peers_.erase(found);
     if (peer.is_leaving) return check_done();
     if (peer.handshake.awaits_proof()) {
-      logger_.warn(
-          "{} left when it was asked to prove the job secret: it has another one than the coordinator; give "
-          "all nodes the same --rdzv-secret-file (or DDPRUN_SECRET)",
-          name_of(peer.node()));
+      strangers_.warn(now(),
+                      fmt::format("{} left when it was asked to prove the job secret: it has another one "
+                                  "than the coordinator; give all nodes the same --rdzv-secret-file (or "
+                                  "DDPRUN_SECRET)",
+                                  name_of(peer.node())));
     }
     if (!peer.is_member()) return;
     logger_.debug("{} is gone: {}", name_of(peer.node()), why);
@@ -270,6 +281,7 @@ class Coordinator::Impl {
 
   CoordinatorOptions options_;
   Logger& logger_;
+  StrangerLog strangers_;
   Alarm timer_;
   std::map<Number, Peer> peers_;  ///< every connection that was greeted, until it is closed
   WaitingRoom<Number> guests_;    ///< of peers_, those that are no members, or no longer

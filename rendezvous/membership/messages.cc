@@ -1,5 +1,7 @@
 #include "rendezvous/membership/messages.h"
 
+#include "rendezvous/base/printable.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -33,15 +35,18 @@ std::string shown(std::string text, std::size_t longest) {
   return text;
 }
 
+std::string shown_name(std::string_view text) { return printable(text, kMaxNameBytes); }
+std::string shown_sentence(std::string_view text) { return printable(text, kMaxSentenceBytes); }
+
 Json to_json(const NodeFailure& failure) {
   return {{"rank", failure.rank.value()},
           {"local_rank", failure.local_rank.value()},
           {"node_rank", failure.node_rank.value()},
-          {"host", failure.host},
+          {"host", shown_name(failure.host)},
           {"pid", failure.pid},
           {"exit_code", failure.exit_code},
-          {"what", failure.what},
-          {"error_file", failure.error_file},
+          {"what", shown_sentence(failure.what)},
+          {"error_file", shown_sentence(failure.error_file)},
           {"error_message", shown(failure.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
           {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
           {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
@@ -59,7 +64,7 @@ Json to_json(const Seat& seat) {
 }
 
 Json to_json(const JobEnd& end) {
-  Json json{{"exit_code", end.exit_code}, {"why", end.why}, {"restarts", end.restarts_used}};
+  Json json{{"exit_code", end.exit_code}, {"why", shown_sentence(end.why)}, {"restarts", end.restarts_used}};
   if (end.root_cause) json["root_cause"] = to_json(*end.root_cause);
   return json;
 }
@@ -70,10 +75,10 @@ Json body(const Hello& hello) {
           {"min", hello.min_nodes},
           {"max", hello.max_nodes},
           {"member", hello.node.id.value()},
-          {"host", hello.node.host},
+          {"host", shown_name(hello.node.host)},
           {"nproc", hello.node.local_world_size.value()},
           {"node_rank", to_json(hello.node.pinned)},
-          {"role", hello.node.role},
+          {"role", shown_name(hello.node.role)},
           {"replaces", to_json(hello.node.replaces)},
           {"secret", hello.has_secret},
           {"nonce", hello.nonce},
@@ -84,7 +89,9 @@ Json body(const Proof& proof) { return Json::object({{"proof", proof.proof}}); }
 Json body(const Welcome& welcome) {
   return {{"heartbeat_ns", welcome.timing.heartbeat.count()}, {"missed", welcome.timing.missed_heartbeats}};
 }
-Json body(const Refused& refused) { return {{"reason", refused.reason}, {"may_return", refused.may_return}}; }
+Json body(const Refused& refused) {
+  return {{"reason", shown_sentence(refused.reason)}, {"may_return", refused.may_return}};
+}
 Json body(const LogLines& lines) {
   Json json{{"err", lines.is_stderr}, {"text", lines.text}};
   if (lines.dropped_before != 0) json["dropped"] = lines.dropped_before;
@@ -100,7 +107,7 @@ Json body(const Status& status) {
 }
 Json body(const Order& order) {
   Json json{{"kind", to_string(order.kind)}, {"ack", order.acknowledged}, {"gen", order.generation.value()}};
-  if (!order.text.empty()) json["text"] = order.text;
+  if (!order.text.empty()) json["text"] = shown_sentence(order.text);
   if (order.seat) json["seat"] = to_json(*order.seat);
   if (order.end) json["end"] = to_json(*order.end);
   return json;
@@ -138,6 +145,12 @@ class Fields {
     if (!field->is_string()) return wrong(name, "a string"), std::string();
     return field->get<std::string>();
   }
+  /// What is shown to people: as it should have been sent, or made so.
+  std::string name(const char* field) { return shown_name(text(field)); }
+  std::string sentence(const char* field) { return shown_sentence(text(field)); }
+  std::string block(const char* field, std::size_t longest) {
+    return shown(text(field), 3 * longest);
+  }  // U+FFFD has three bytes
   bool flag(const char* name) {
     const Json* field = find(name);
     if (field == nullptr) return false;
@@ -180,14 +193,14 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
   NodeFailure failure{.rank = Rank(fields.number<int>("rank", 0, kMaxRanks)),
                       .local_rank = LocalRank(fields.number<int>("local_rank", 0, kMaxRanks)),
                       .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
-                      .host = fields.text("host"),
+                      .host = fields.name("host"),
                       .pid = fields.number<int>("pid"),
                       .exit_code = fields.number<int>("exit_code", 0, 255),
-                      .what = fields.text("what"),
-                      .error_file = fields.text("error_file"),
-                      .error_message = fields.text("error_message"),
-                      .error_stack = fields.text("error_stack"),
-                      .stderr_tail = fields.text("stderr_tail"),
+                      .what = fields.sentence("what"),
+                      .error_file = fields.sentence("error_file"),
+                      .error_message = fields.block("error_message", kMaxErrorBytes),
+                      .error_stack = fields.block("error_stack", kMaxStackBytes),
+                      .stderr_tail = fields.block("stderr_tail", kMaxTailBytes),
                       .do_not_restart = fields.flag("do_not_restart")};
   outer.take_problem(fields);
   return failure;
@@ -210,7 +223,7 @@ Seat parse_seat(Fields& outer, const Json& json, Generation generation) {
 JobEnd parse_end(Fields& outer, const Json& json) {
   Fields fields(json);
   JobEnd end{.exit_code = fields.number<int>("exit_code", 0, 255),
-             .why = fields.text("why"),
+             .why = fields.sentence("why"),
              .restarts_used = fields.number<int>("restarts")};
   if (fields.has("root_cause")) end.root_cause = parse_failure(fields, fields.object("root_cause"));
   outer.take_problem(fields);
@@ -225,10 +238,10 @@ Hello parse_hello(Fields& fields) {
   hello.min_nodes = fields.number<int>("min", 1, kMaxNodes);
   hello.max_nodes = fields.number<int>("max", 1, kMaxNodes);
   hello.node.id = MemberId(fields.number<std::uint64_t>("member"));
-  hello.node.host = fields.text("host");
+  hello.node.host = fields.name("host");
   hello.node.local_world_size = LocalWorldSize(fields.number<int>("nproc", 1, 65536));
   hello.node.pinned = fields.optional_id<NodeRank>("node_rank");
-  hello.node.role = fields.text("role");
+  hello.node.role = fields.name("role");
   hello.node.replaces = fields.optional_id<MemberId>("replaces");
   hello.has_secret = fields.flag("secret");
   hello.nonce = fields.text("nonce");
@@ -274,7 +287,7 @@ Order parse_order(Fields& fields) {
     is_known = true;
   }
   if (!is_known) fields.wrong("kind", "a kind of order");
-  if (fields.has("text")) order.text = fields.text("text");
+  if (fields.has("text")) order.text = fields.sentence("text");
   if (fields.has("seat")) order.seat = parse_seat(fields, fields.object("seat"), order.generation);
   if (fields.has("end")) order.end = parse_end(fields, fields.object("end"));
   return order;
@@ -291,7 +304,7 @@ Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "challenge") return Challenge{fields.text("nonce"), fields.text("proof")};
   if (type == "proof") return Proof{fields.text("proof")};
   if (type == "welcome") return parse_welcome(fields);
-  if (type == "refused") return Refused{fields.text("reason"), fields.flag("may_return")};
+  if (type == "refused") return Refused{fields.sentence("reason"), fields.flag("may_return")};
   if (type == "drain") return DrainRequest{fields.optional_id<NodeRank>("node")};
   if (type == "log") return parse_log(fields);
   if (type == "status") return parse_status(fields);

@@ -26,6 +26,9 @@ inline constexpr std::size_t kMaxFrameBytes = 64 * 1024;
 inline constexpr std::size_t kMaxTailBytes = 8 * 1024;
 inline constexpr std::size_t kMaxErrorBytes = 1024;
 inline constexpr std::size_t kMaxStackBytes = 3 * 1024;
+/// Of a name, and of a sentence, that one side chose and the other shows; see printable().
+inline constexpr std::size_t kMaxNameBytes = 256;
+inline constexpr std::size_t kMaxSentenceBytes = 4 * 1024;
 /// Of output in one message. JSON writes a byte as six at most.
 inline constexpr std::size_t kMaxLogBytes = 8 * 1024;
 

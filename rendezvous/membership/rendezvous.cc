@@ -1,58 +1,10 @@
 #include "rendezvous/membership/rendezvous.h"
 
-#include <boost/asio/ip/tcp.hpp>
-#include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include "rendezvous/membership/own_addresses.h"
 
-#include <array>
-#include <memory>
-#include <string_view>
 #include <utility>
 
 namespace ddprun::membership {
-namespace {
-
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-
-bool can_bind(const addrinfo& address) {
-  const int fd = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const bool bound = ::bind(fd, address.ai_addr, address.ai_addrlen) == 0;
-  ::close(fd);
-  return bound;
-}
-
-std::string own_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-bool is_loopback(const std::string& host) {
-  boost::system::error_code not_numeric;
-  const auto address = boost::asio::ip::make_address(host, not_numeric);
-  return host == "localhost" || (!not_numeric && address.is_loopback());
-}
-
-}  // namespace
-
-bool is_this_machine(const std::string& host) {
-  if (is_loopback(host) || host == own_name()) return true;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
-  const std::unique_ptr<addrinfo, FreeAddresses> owned(list);
-  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
-    if (can_bind(*each)) return true;
-  }
-  return false;
-}
-
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io,
                                                      const RendezvousOptions& options, Listener& listener,
                                                      Logger& logger) {
@@ -70,10 +22,6 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
     if (opened) {
       rendezvous->coordinator_ = std::move(*opened);
       port = rendezvous->coordinator_->port();
-      if (options.secret.empty() && !is_loopback(options.host)) {
-        logger.warn("no job secret: whoever reaches port {} of this machine can join job {}", port,
-                    options.spec.run_id);
-      }
     } else if (options.place == CoordinatorPlace::kHere) {
       return opened.error().with("rendezvous");
     }

@@ -67,7 +67,4 @@ class Rendezvous {
   std::function<void()> on_closed_;
 };
 
-/// Whether a socket of this machine can be bound to an address of `host`, or `host` is its name.
-bool is_this_machine(const std::string& host);
-
 }  // namespace ddprun::membership

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
+#include "rendezvous/base/stranger_log.h"
 #include "rendezvous/base/waiting_room.h"
 #include "rendezvous/store/listener.h"
 #include "rendezvous/store/poller.h"
@@ -51,6 +52,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
         readiness_(io, poller_->fd()),
         options_(options),
         logger_(logger),
+        strangers_(logger),
         newcomers_(options.handshake_timeout),
         handshake_timer_(io),
         accept_pause_(io),
@@ -115,7 +117,8 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
     if (reason.empty()) {
       logger_.debug("store: {} left", session.peer());
     } else {
-      logger_.warn("store: closed the connection of {}: {}", session.peer(), reason);
+      strangers_.warn(std::chrono::steady_clock::now(),
+                      fmt::format("store: closed the connection of {}: {}", session.peer(), reason));
     }
     newcomers_.leave(&session);
     const auto found = sessions_.find(&session);
@@ -176,8 +179,9 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   }
 
   void pause_accepting(int error) {
-    logger_.warn("store: cannot accept a connection: {}; {} are open; trying again in {} ms",
-                 std::strerror(error), sessions_.size(), kAcceptPause.count());
+    strangers_.warn(std::chrono::steady_clock::now(),
+                    fmt::format("store: cannot accept a connection: {}; {} are open; trying again in {} ms",
+                                std::strerror(error), sessions_.size(), kAcceptPause.count()));
     poller_->modify(listener_.fd.get(), 0, *this);
     accept_pause_.set_after(kAcceptPause, [this] { poller_->modify(listener_.fd.get(), EPOLLIN, *this); });
   }
@@ -221,6 +225,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   boost::asio::posix::stream_descriptor readiness_;
   StoreServerOptions options_;
   Logger& logger_;
+  StrangerLog strangers_;
   std::string peer_greeting_;
   PeerHandler peer_handler_;
   std::function<bool()> make_room_;

@@ -169,6 +169,68 @@ TEST_CASE("a secret on one side only: both sides say so within three seconds") {
   check_refused(*stranger, *first, sentence);
 }
 
+TEST_CASE("a secret of the environment may end with a line end, as that of a file, and must not be empty") {
+  const Secrets secret("swordfish");
+  Cluster cluster{.nnodes = "2", .script = "exit 0", .flags = {"--rdzv-secret-file", secret.path}};
+  const auto first = cluster.start_static(0);
+  cluster.flags.clear();
+  cluster.environment = {{"DDPRUN_SECRET", "swordfish\n"}};
+  const auto second = cluster.start_static(1);
+  CHECK(first->wait() == 0);
+  CHECK(second->wait() == 0);
+  cluster.environment = {{"DDPRUN_SECRET", GENERATE("", "\n")}};
+  const auto third = cluster.start_static(1);
+  CHECK(third->wait(3s) == 64);
+  CHECK_THAT(third->err(), Contains("DDPRUN_SECRET is set and empty: unset it for a job without a secret"));
+}
+
+TEST_CASE("no process of the job shows the secret of its environment") {
+  Cluster cluster{.nnodes = "2",
+                  .script = "echo up; exec sleep 100",
+                  .nproc = "1",
+                  .environment = {{"DDPRUN_SECRET", "swordfish-of-this-test"}}};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  first->read_line();
+  second->read_line();
+  CHECK(read_file("/proc/" + std::to_string(first->pid()) + "/environ").find("DDPRUN_SECRET=") !=
+        std::string::npos);
+  CHECK(processes_with("swordfish-of-this-test").empty());
+  second->signal(SIGTERM);
+  CHECK(first->wait() == 75);
+  CHECK(second->wait() == 75);
+}
+
+TEST_CASE("a coordinator beyond loopback without a secret says so") {
+  const bool is_open = GENERATE(true, false);
+  Launched coordinator(
+      ddprun_command({"coordinator", "--bind", is_open ? "0" : "127.0.0.1:0", "--nnodes", "2"}));
+  const std::string port = coordinator.read_line();
+  coordinator.signal(SIGTERM);
+  CHECK(coordinator.wait(5s) == 143);
+  const std::string warning =
+      "no job secret: whoever reaches port " + port + " of this machine can join job none";
+  CHECK((coordinator.err().find(warning) != std::string::npos) == is_open);
+}
+
+TEST_CASE("what a stranger calls itself reaches the log as one line, and not every time") {
+  const std::string port = free_port();
+  const auto coordinator = start_coordinator(port, {});
+  Hello hello = hello_of("a\n12:00:00.000 warning ddprun: all is well\x1b[2J", false);
+  hello.run_id = "job\x1b]0;owned\x07" + std::string(30'000, 'x');
+  for (int i = 0; i < 60; ++i) {
+    const Wire stranger(port);
+    stranger.send(std::string(kGreeting) + encode(hello));
+    CHECK(std::holds_alternative<Refused>(stranger.receive_message()));
+  }
+  coordinator->signal(SIGTERM);
+  CHECK(coordinator->wait(5s) == 143);
+  CHECK_THAT(coordinator->err(), Contains("node a\\x0a12:00:00.000 warning ddprun: all is well\\x1b[2J ("));
+  CHECK(coordinator->err().find('\x1b') == std::string::npos);
+  CHECK(coordinator->err().size() < 25 * 700);
+  CHECK_THAT(coordinator->err(), Contains("more lines about connections that were turned away are left out"));
+}
+
 TEST_CASE("a secret that others may read is refused before anything starts") {
   const Secrets open_to_all("swordfish", 0644);
   const Cluster cluster{.nnodes = "2", .script = "exit 0", .flags = {"--rdzv-secret-file", open_to_all.path}};

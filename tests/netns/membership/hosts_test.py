@@ -129,6 +129,16 @@ class Hosts(unittest.TestCase):
             self.assertEqual([job.wait() for job in jobs], [0, 0])
             self.assertIn("at 10.213.0.1", jobs[1].text)
 
+    def test_a_kernel_that_binds_any_address_makes_no_other_host_the_endpoint(self):
+        with Lab(["a", "b"]) as lab:
+            for host in lab.hosts.values():
+                host.inside("sh", "-c", "for f in /proc/sys/net/ipv?/ip_nonlocal_bind; do echo 1 >$f; done")
+            second = dynamic(lab["b"], "a", "2", SAY)
+            second.expect("no coordinator at a:29400 yet")
+            first = dynamic(lab["a"], "a", "2", SAY)
+            self.assertEqual([first.wait(), second.wait()], [0, 0])
+            self.assertIn("at 10.213.0.1", second.text)
+
     def test_of_two_addresses_the_dead_one_costs_little(self):
         with Lab(["a", "b"]) as lab:
             lab["b"].knows("10.213.0.77 a\n10.213.0.1 a\n")

@@ -50,6 +50,17 @@ TEST_CASE("the defaults are torchrun's") {
   CHECK(defaults.shutdown_timeout == std::chrono::seconds(30));
 }
 
+TEST_CASE("a secret's file has a name: an empty one does not mean no secret") {
+  const std::string sentence =
+      "expected a file, got \"\"; is a shell variable unset? Leave the flag out if there is none";
+  CHECK(refusal({"--rdzv-secret-file", ""}) == "--rdzv-secret-file: " + sentence);
+  CHECK(refusal({"--rdzv-secret-file="}) == "--rdzv-secret-file: " + sentence);
+  CHECK(parse({"coordinator", "--rdzv-secret-file", ""}).error().message() ==
+        "coordinator: --rdzv-secret-file: " + sentence);
+  CHECK(parse({"drain", "--rdzv-endpoint", "a:1", "--rdzv-secret-file", ""}).error().message() ==
+        "drain: --rdzv-secret-file: " + sentence);
+}
+
 TEST_CASE("a flag may be written with dashes or underscores, with a space or an equals sign") {
   CHECK(options({"--nproc-per-node", "4"}).nproc_per_node == "4");
   CHECK(options({"--nproc_per_node", "4"}).nproc_per_node == "4");

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// Text that somebody else has chosen, fit for one line of a log or a terminal, in at most `longest` bytes:
+/// valid UTF-8 in which control characters and those that turn the direction of writing are written as "\x1b"
+/// and
+/// "\u202e", bytes that are no UTF-8 as '?', and what is too long ends with "…". Its own result is left as it
+/// is.
+std::string printable(std::string_view text, std::size_t longest);
+
+}  // namespace ddprun
