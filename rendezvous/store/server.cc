@@ -11,6 +11,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
@@ -26,6 +27,8 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr std::size_t kScratchBytes = 64 * 1024;
 constexpr int kAcceptsInARow = 64;
+// Of connections that wait to be accepted; the kernel's own limit is SOMAXCONN.
+constexpr int kLongestQueue = 2 * SOMAXCONN;
 // When the process is out of descriptors: time for some to be given back.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 // A newcomer that has said nothing for so long gives way to the next one.
@@ -74,7 +77,11 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
 
   [[nodiscard]] Port port() const { return listener_.port; }
   [[nodiscard]] std::size_t connection_count() const { return sessions_.size(); }
-  void begin_generation() { core_ = std::make_shared<StoreCore>(options_.limits); }
+  // Who has connected before this moment belongs to the generation that ends, accepted or not.
+  void begin_generation() {
+    if (core_) accept_waiting(kLongestQueue);
+    core_ = std::make_shared<StoreCore>(options_.limits);
+  }
   void set_peer_handler(std::string greeting, PeerHandler handler) {
     peer_greeting_ = std::move(greeting);
     peer_handler_ = std::move(handler);
@@ -165,8 +172,10 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   }
 
   // The listening socket is ready.
-  void on_ready(std::uint32_t) override {
-    for (int i = 0; i < kAcceptsInARow; ++i) {
+  void on_ready(std::uint32_t) override { accept_waiting(kAcceptsInARow); }
+
+  void accept_waiting(int most) {
+    for (int i = 0; i < most; ++i) {
       UniqueFd connection = accept_connection(listener_.fd.get());
       if (connection) {
         welcome(std::move(connection));

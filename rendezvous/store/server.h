@@ -33,8 +33,8 @@ struct StoreServerOptions {
 
 /// PyTorch's TCPStore protocol on one TCP port: stock libtorch and Python clients are its clients.
 ///
-/// Keys      live in a key space. A connection belongs to the key space that was current when it was
-/// accepted, so no
+/// Keys      live in a key space. A connection belongs to the key space that was current when it was made,
+/// so no
 ///           key of one generation is ever seen by the next.
 /// Failures  a connection that breaks the protocol or a limit is closed with a logged reason; no other
 /// connection
@@ -56,7 +56,7 @@ class StoreServer {
 
   [[nodiscard]] Port port() const;
 
-  /// Gives connections accepted from now on a fresh, empty key space. Connections that are open keep theirs;
+  /// Gives connections made from now on a fresh, empty key space. Connections that are open keep theirs;
   /// a key space is freed with its last connection.
   void begin_generation();
 

@@ -179,6 +179,8 @@ void Session::write() {
     }
     if (count < 0) return close(fmt::format("cannot write: {}", std::strerror(errno)));
     sent_ += static_cast<std::size_t>(count);
+    // A client that is always behind never lets the buffer run empty: what is gone is thrown away in between.
+    if (sent_ > kMaxUnsent && sent_ > unsent()) output_.erase(0, std::exchange(sent_, 0));
   }
   sent_ = 0;
   output_.clear();

@@ -92,8 +92,7 @@ Result<void> StoreCore::serve(StoreClient& client, const Request& request) {
       queue_length(client, request.key());
       break;
     case Opcode::kListKeys:
-      list_keys(client);
-      break;
+      return list_keys(client);
     case Opcode::kBarrier:
       barrier(client, request);
       break;
@@ -252,9 +251,16 @@ void StoreCore::queue_length(StoreClient& client, std::string_view key) {
   send_integer(client, static_cast<std::int64_t>(found == queues_.end() ? 0 : found->second.size()));
 }
 
-void StoreCore::list_keys(StoreClient& client) {
+Result<void> StoreCore::list_keys(StoreClient& client) {
+  std::uint64_t size = sizeof(std::int64_t);
+  for (const auto& [key, value] : values_) size += sizeof(std::uint64_t) + key.size();
+  if (size > limits_.max_reply_bytes) {
+    return refused(fmt::format("LIST_KEYS of {} keys of {} bytes in all; the limit is {}", values_.size(),
+                               size, limits_.max_reply_bytes));
+  }
   send_integer(client, static_cast<std::int64_t>(values_.size()));
   for (const auto& [key, value] : values_) send_string(client, key);
+  return ok();
 }
 
 void StoreCore::barrier(StoreClient& client, const Request& request) {

@@ -115,7 +115,7 @@ class StoreCore {
   void queue_push(const Request& request);
   void queue_pop(StoreClient& client, std::string_view key);
   void queue_length(StoreClient& client, std::string_view key);
-  void list_keys(StoreClient& client);
+  Result<void> list_keys(StoreClient& client);
   void barrier(StoreClient& client, const Request& request);
 
   [[nodiscard]] bool is_present(std::string_view key) const;

@@ -5,8 +5,10 @@
 #include <poll.h>
 #include <spdlog/sinks/ostream_sink.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -228,6 +230,32 @@ TEST_CASE("a client that does not read its replies does not fill the memory") {
   CHECK(greedy.ping());
 }
 
+TEST_CASE("a client that is always behind with its replies does not fill the memory") {
+  RunningStore store;
+  RawStoreClient slow = RawStoreClient::introduced(store.port());
+  const int small = 64 * 1024;
+  ::setsockopt(slow.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+  const std::string value(8 * 1024 * 1024, 'v');
+  slow.say(set("k", value));
+  REQUIRE(slow.ping());
+  const std::size_t before = resident_bytes();
+
+  constexpr std::size_t kReplies = 30;
+  std::string requests;
+  for (std::size_t i = 0; i < kReplies; ++i) requests += encode(get("k"));
+  REQUIRE(slow.send(requests));
+  std::size_t most = 0;
+  const std::size_t all = kReplies * (8 + value.size());
+  for (std::size_t read = 0; read < all;) {
+    const std::size_t piece = std::min<std::size_t>(all - read, 256 * 1024);
+    REQUIRE(slow.receive(piece).size() == piece);
+    read += piece;
+    most = std::max(most, resident_bytes());
+  }
+  CHECK(most < before + 64 * 1024 * 1024);  // with what was sent already it would be 240 MiB
+  CHECK(slow.ping());
+}
+
 TEST_CASE("a client that sends on while it waits does not fill the memory") {
   RunningStore store;
   RawStoreClient greedy = RawStoreClient::introduced(store.port());
@@ -260,6 +288,25 @@ TEST_CASE("a generation begins with no keys, and the one before keeps its own") 
   REQUIRE(new_client.ping());
   old_client.say(get("k"));
   CHECK(old_client.receive(11) == str("old"));
+}
+
+TEST_CASE("who has connected before a generation begins, and is accepted after that, sees nothing of it") {
+  RunningStore store;
+  std::optional<RawStoreClient> straggler;
+  store.call([&] {  // on the server's thread: it cannot accept meanwhile
+    straggler.emplace(store.port());
+    store.server().begin_generation();
+  });
+  RawStoreClient current = RawStoreClient::introduced(store.port());
+  current.say(set("k", "new"));
+  REQUIRE(current.ping());
+  straggler->say({.opcode = Opcode::kValidate, .nonce = kValidateMagic});
+  straggler->say(get("k"));
+  CHECK(straggler->receive(8) == str(""));
+  straggler->say(set("k", "old"));
+  REQUIRE(straggler->ping());
+  current.say(get("k"));
+  CHECK(current.receive(11) == str("new"));
 }
 
 TEST_CASE("a peer of another protocol is handed over when its greeting is whole, with what came after it") {
