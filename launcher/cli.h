@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -38,13 +39,13 @@ struct CommandLine {
   membership::DrainCommandOptions drain;
   std::optional<std::string> drain_here;  ///< a job of this host in place of `drain`; empty: the only one
   bool ps_json = false;
-  std::string shell;  ///< bash or zsh
+  std::string shell;  ///< bash, zsh or tcsh
   std::string text;   ///< help or version
 };
 
 /// Reads the arguments after the program's name. A flag counts before its PET_ variable, that before its
-/// default. The first word `store`, `ps` or `completions` is a command of ours; a program of that name is run
-/// as ./store.
+/// default. A first word that names a command of ours is that command; a program of that name is run as
+/// ./store.
 ///
 /// Errors  kUsage: the sentence names the flag or variable, the value, what is allowed.
 Result<CommandLine> parse_command_line(std::span<const std::string> args, const EnvLookup& env);
@@ -52,10 +53,13 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args, const 
 /// The text of `ddprun --help`.
 std::string help_text();
 
-/// "ddprun 0.1.0 (torchrun 2.11 compatible)".
+/// "ddprun 0.1.0 (torchrun 2.15 flags)".
 std::string version_text();
 
-/// A completion script for bash or zsh, made from the table of flags.
+/// The shells that `completion_script` knows.
+const std::vector<std::string>& completion_shells();
+
+/// A completion script for bash, zsh or tcsh, made from the table of flags.
 std::string completion_script(const std::string& shell);
 
 }  // namespace ddprun::launcher

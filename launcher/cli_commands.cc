@@ -195,11 +195,10 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
 }
 
 Result<CommandLine> parse_completions(std::span<const std::string> args) {
-  static const std::vector<std::string> kShells{"bash", "zsh"};
   CommandLine line;
   line.command = Command::kCompletions;
-  if (args.size() != 1) return usage("completions: name one shell, bash or zsh");
-  Result<std::string> shell = parse_choice(args[0], kShells);
+  if (args.size() != 1) return usage("completions: name one shell: bash, zsh or tcsh");
+  Result<std::string> shell = parse_choice(args[0], completion_shells());
   if (!shell) return shell.error().with("completions");
   line.shell = *shell;
   return line;

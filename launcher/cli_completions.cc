@@ -94,9 +94,39 @@ std::string zsh_script() {
       specs);
 }
 
+/// tcsh tries the patterns in order; `@` parts them, which no flag, value or sentence has.
+std::string tcsh_action(const RunFlag& flag) {
+  if (flag.choices == "<file>") return "f";
+  if (flag.choices == "<dir>") return "d";
+  return flag.choices.empty() ? fmt::format("x:{}", flag.syntax.metavar) : fmt::format("({})", flag.choices);
+}
+
+std::string tcsh_script() {
+  std::string names;
+  std::string rules;
+  for (const RunFlag& flag : run_flags()) {
+    names += fmt::format("{}{}", names.empty() ? "" : " ", flag.syntax.name);
+    if (flag.syntax.metavar.empty()) continue;
+    rules += fmt::format("  'n@--{}@{}@' \\\n", flag.syntax.name, tcsh_action(flag));
+    if (flag.syntax.short_name != '\0')
+      rules += fmt::format("  'n@-{}@{}@' \\\n", flag.syntax.short_name, tcsh_action(flag));
+  }
+  return fmt::format(
+      "# tcsh completion for ddprun; load it with: ddprun completions tcsh >~/.ddprun.tcsh; source "
+      "~/.ddprun.tcsh\n"
+      "complete ddprun \\\n{}  'n@completions@(bash zsh tcsh)@' \\\n  'c@--@({})@' \\\n  'n@*@f@'\n",
+      rules, names);
+}
+
 }  // namespace
 
+const std::vector<std::string>& completion_shells() {
+  static const std::vector<std::string> kShells{"bash", "zsh", "tcsh"};
+  return kShells;
+}
+
 std::string completion_script(const std::string& shell) {
+  if (shell == "tcsh") return tcsh_script();
   return shell == "zsh" ? zsh_script() : bash_script();
 }
 

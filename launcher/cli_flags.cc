@@ -1,6 +1,7 @@
 #include "launcher/cli_flags.h"
 
 #include "launcher/cli_values.h"
+#include "launcher/python_numbers.h"
 #include "launcher/signal_names.h"
 
 #include <fmt/format.h>
@@ -77,11 +78,13 @@ constexpr int kMax = std::numeric_limits<int>::max();
 Result<void> set_worker_count(Options& options, Values values) {
   options.nproc_per_node = values[0];
   if (values[0] == "auto" || values[0] == "cpu" || values[0] == "gpu" || values[0] == "xpu") return ok();
-  if (!parse_integer(values[0], 1, kMaxWorkersPerNode)) {
+  const Result<int> count = parse_integer(values[0], 1, kMaxWorkersPerNode);
+  if (!count) {
     return Error(ErrorCode::kUsage,
                  fmt::format("expected a number of workers in [1, {}], or auto, cpu or gpu, got \"{}\"",
                              kMaxWorkersPerNode, values[0]));
   }
+  options.nproc_per_node = std::to_string(*count);
   return ok();
 }
 
@@ -164,11 +167,11 @@ Result<void> set_debug_rank(Options& options, Values values) {
   return ok();
 }
 
-Result<void> check_monitor_interval(Options& options, Values values) {
-  Result<std::chrono::milliseconds> interval = parse_duration(values[0]);
-  if (!interval) return interval.error();
-  options.monitor_interval_s = std::chrono::duration<double>(*interval).count();
-  return ok();
+/// Nothing is polled, so whatever torchrun's float() takes will do, inf and nan too.
+Result<void> check_monitor_interval(Options&, Values values) {
+  if (python_float(values[0])) return ok();
+  const Result<std::chrono::milliseconds> interval = parse_duration(values[0]);
+  return interval ? ok() : Result<void>(interval.error());
 }
 
 Result<void> check_start_method(Options&, Values values) {
@@ -373,6 +376,11 @@ constexpr std::array kFlags{
             "copy stderr lines with one of these words to filtered_stderr.log",
             "",
             set_words<&Options::duplicate_stderr_filters>},
+    RunFlag{{"log-line-prefix-template", '\0', "TEXT", kTorchrun},
+            FlagGroup::kOutput,
+            "before each line of -t: ${rank} ${local_rank} ${role_name} ${hostname}",
+            "",
+            set_text<&Options::log_line_prefix_template>},
     RunFlag{{"prefix", '\0', ""},
             FlagGroup::kOutput,
             "put [rank@host] before each console line",
@@ -423,6 +431,11 @@ constexpr std::array kFlags{
             set_switch<&Options::verbose>},
     RunFlag{{"help", 'h', "", kTorchrun}, FlagGroup::kSee, "print this", "", nullptr},
     RunFlag{{"version", '\0', ""}, FlagGroup::kSee, "print the version", "", nullptr},
+    RunFlag{{"print-completion", '\0', "SHELL", kTorchrun},
+            FlagGroup::kSee,
+            "print completions for bash, zsh or tcsh",
+            "bash zsh tcsh",
+            nullptr},
 
     // Harmless here.
     RunFlag{{"monitor-interval", '\0', "TIME", kTorchrun},

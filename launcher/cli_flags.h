@@ -22,8 +22,8 @@ struct RunFlag {
   std::string_view help;  ///< one sentence; says the default where there is one
   std::string_view
       choices;  ///< words a shell may complete, separated by spaces; "<file>" and "<dir>" are paths
-  /// Puts the values of one use (or of the PET_ variable; "1" for a switch) into the options. Null: --help,
-  /// --version.
+  /// Puts the values of one use (or of the PET_ variable; "1" for a switch) into the options. Null: it
+  /// prints something in place of a job.
   Result<void> (*set)(Options& options, std::span<const std::string> values) = nullptr;
 };
 

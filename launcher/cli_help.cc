@@ -21,7 +21,7 @@ Usage
   ddprun drain [JOB|PID]                            let a job on this host checkpoint and end with 75
   ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]
                                                     the same for a node, or a job, anywhere
-  ddprun completions bash|zsh                       print shell completions
+  ddprun completions bash|zsh|tcsh                  print shell completions
 
 A .json job is trained by ddprun-worker, a .py script runs under python3 -u, anything else as it is.
 Under Slurm or mpirun, one ddprun a node needs no flag to find the others.
@@ -65,6 +65,6 @@ std::string help_text() {
   return text;
 }
 
-std::string version_text() { return fmt::format("ddprun {} (torchrun 2.11 flags)\n", DDPRUN_VERSION); }
+std::string version_text() { return fmt::format("ddprun {} (torchrun 2.15 flags)\n", DDPRUN_VERSION); }
 
 }  // namespace ddprun::launcher

@@ -20,16 +20,15 @@ std::string canonical(std::string_view typed) {
   return name;
 }
 
+/// argparse's "-5", "-.5" and "-1.5".
 bool is_negative_number(std::string_view word) {
-  return word.size() > 1 && word[0] == '-' && std::all_of(word.begin() + 1, word.end(), [](unsigned char c) {
-           return std::isdigit(c) != 0 || c == '.';
-         });
-}
-
-/// argparse's rule: what begins with '-' is a flag, unless it is a number, a lone dash or has a space in it.
-bool looks_like_flag(std::string_view word) {
-  return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
-         word.find(' ') == std::string_view::npos;
+  word.remove_prefix(1);
+  const std::size_t point = std::min(word.find('.'), word.size());
+  const bool all_digits =
+      std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
+  const std::string_view fraction = word.substr(std::min(point + 1, word.size()));
+  if (!all_digits || fraction.find('.') != std::string_view::npos) return false;
+  return point == word.size() ? !word.empty() : !fraction.empty();
 }
 
 class Splitter {
@@ -40,15 +39,34 @@ class Splitter {
   Result<ParsedArgs> run() {
     while (next_ < args_.size() && looks_like_flag(args_[next_])) {
       const std::string& word = args_[next_++];
-      if (word == "--") break;
+      if (word == "--") {
+        take_rest(true);
+        return std::move(parsed_);
+      }
       Result<void> taken = word[1] == '-' ? take_long(word) : take_short(word);
       if (!taken) return taken.error();
     }
-    take_rest();
+    take_rest(false);
     return std::move(parsed_);
   }
 
  private:
+  /// argparse's rule, in its order: what begins with '-' is a flag if it names or abbreviates one, with a
+  /// value attached or not; else it is none if it is a lone dash, a number, or has a space in it.
+  [[nodiscard]] bool looks_like_flag(std::string_view word) const {
+    if (word.size() < 2 || word[0] != '-') return false;
+    if (names_flag(word)) return true;
+    return !is_negative_number(word) && word.find(' ') == std::string_view::npos;
+  }
+
+  [[nodiscard]] bool names_flag(std::string_view word) const {
+    if (word == "--") return true;
+    const std::string name = word[1] == '-' ? canonical(word.substr(2, word.find('=') - 2)) : std::string();
+    return std::any_of(table_.begin(), table_.end(), [&](const FlagSyntax& flag) {
+      return name.empty() ? flag.short_name == word[1] : flag.name.starts_with(name);
+    });
+  }
+
   Result<void> take_long(const std::string& word) {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string typed = word.substr(0, equals);
@@ -102,10 +120,12 @@ class Splitter {
     return ok();
   }
 
-  void take_rest() {
+  /// The program and its words. argparse drops the first `--` only: one before the program, or else one
+  /// behind it.
+  void take_rest(bool has_dropped_dashes) {
     if (next_ == args_.size()) return;
     parsed_.rest.push_back(args_[next_++]);
-    if (next_ < args_.size() && args_[next_] == "--") ++next_;
+    if (!has_dropped_dashes && next_ < args_.size() && args_[next_] == "--") ++next_;
     parsed_.rest.insert(parsed_.rest.end(), args_.begin() + static_cast<std::ptrdiff_t>(next_), args_.end());
   }
 

@@ -35,8 +35,8 @@ struct ParsedArgs {
 
 /// Splits arguments as torchrun's argparse does: flags up to the first positional word, everything from there
 /// on is the program's own. Accepted are `--flag value`, `--flag=value`, `-r value`, `-r3`, `-r=3`, bundled
-/// switches, unambiguous abbreviations, `--` before the program, and one `--` directly after it (dropped, as
-/// argparse drops it).
+/// switches, unambiguous abbreviations, and `--` before the program or else directly after it (the first is
+/// dropped, as argparse drops it). A value may have spaces, and begin with a dash where `=` attaches it.
 ///
 /// Errors  kUsage: an unknown flag (with the nearest name), an ambiguous abbreviation, a missing or
 /// superfluous value.

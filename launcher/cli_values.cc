@@ -1,5 +1,6 @@
 #include "launcher/cli_values.h"
 
+#include "launcher/python_numbers.h"
 #include "rendezvous/base/suggest.h"
 
 #include <fmt/format.h>
@@ -19,13 +20,12 @@ Error expected(std::string_view what, std::string_view got) {
   return {ErrorCode::kUsage, fmt::format("expected {}, got \"{}\"", what, got)};
 }
 
-template <class Number>
-std::optional<Number> as_number(std::string_view text) {
-  Number number{};
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
+/// An integer as torchrun's int() reads it; none beyond the range of int.
+std::optional<int> as_integer(std::string_view text) {
+  const std::optional<long long> number = python_int(text);
+  if (!number || *number < std::numeric_limits<int>::min() || *number > std::numeric_limits<int>::max())
+    return std::nullopt;
+  return static_cast<int>(*number);
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -36,13 +36,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     if (at == std::string_view::npos) return parts;
     text.remove_prefix(at + 1);
   }
-}
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
 std::string_view without_quotes(std::string_view text) {
@@ -60,11 +53,12 @@ std::optional<double> seconds_of_unit(std::string_view unit) {
   return std::nullopt;
 }
 
+/// Numbers with units, as in 1h30m.
 std::optional<double> as_seconds(std::string_view text) {
   double total = 0;
   while (!text.empty()) {
     const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-    const std::optional<double> number = as_number<double>(text.substr(0, digits));
+    const std::optional<double> number = python_float(text.substr(0, digits));
     text.remove_prefix(digits);
     const std::size_t letters = std::min(text.find_first_of("0123456789."), text.size());
     const std::optional<double> unit = seconds_of_unit(text.substr(0, letters));
@@ -98,7 +92,7 @@ Result<std::string> parse_file_name(const std::string& text) {
 }
 
 Result<int> parse_integer(std::string_view text, int lowest, int highest) {
-  const std::optional<int> number = as_number<int>(trim(text));
+  const std::optional<int> number = as_integer(text);
   if (!number || *number < lowest || *number > highest) {
     const bool is_open = highest == std::numeric_limits<int>::max();
     return expected(is_open ? fmt::format("an integer of at least {}", lowest)
@@ -109,8 +103,10 @@ Result<int> parse_integer(std::string_view text, int lowest, int highest) {
 }
 
 Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
-  const std::optional<double> seconds = trim(text).empty() ? std::nullopt : as_seconds(trim(text));
-  if (!seconds || *seconds > kMaxSeconds) {
+  std::optional<double> seconds = python_float(text);
+  if (!seconds && !stripped(text).empty()) seconds = as_seconds(stripped(text));
+  // Written so that NaN is refused.
+  if (!seconds || !(*seconds >= 0 && *seconds <= kMaxSeconds)) {
     return expected("seconds, or a duration such as 500ms, 90s, 30m, 1h30m or 2d (at most 365d)", text);
   }
   return std::chrono::milliseconds(std::llround(*seconds * 1000.0));
@@ -126,7 +122,7 @@ Result<StreamMap> parse_stream_map(std::string_view text) {
   }
   for (const std::string_view entry : split(text, ',')) {
     const std::size_t colon = std::min(entry.find(':'), entry.size());
-    const std::optional<int> rank = as_number<int>(entry.substr(0, colon));
+    const std::optional<int> rank = as_integer(entry.substr(0, colon));
     const std::optional<StdStream> streams = as_streams(entry.substr(std::min(colon + 1, entry.size())));
     if (!rank || *rank < 0 || *rank > kMaxRank || !streams) return expected(kGrammar, text);
     map.by_local_rank[*rank] = *streams;
@@ -138,7 +134,7 @@ Result<std::vector<int>> parse_rank_list(std::string_view text) {
   std::vector<int> ranks;
   if (text.empty()) return ranks;
   for (const std::string_view entry : split(text, ',')) {
-    const std::optional<int> rank = as_number<int>(trim(entry));
+    const std::optional<int> rank = as_integer(entry);
     if (!rank || *rank < 0 || *rank > kMaxRank)
       return expected("local ranks separated by commas, as in 0,1,12", text);
     ranks.push_back(*rank);
@@ -148,9 +144,9 @@ Result<std::vector<int>> parse_rank_list(std::string_view text) {
 
 Result<std::vector<int>> parse_exit_codes(std::string_view text) {
   std::vector<int> codes;
-  if (trim(text).empty()) return codes;
+  if (stripped(text).empty()) return codes;
   for (const std::string_view entry : split(text, ',')) {
-    const std::optional<int> code = as_number<int>(trim(entry));
+    const std::optional<int> code = as_integer(entry);
     if (!code || *code < 1 || *code > 255) {
       return expected("exit codes in [1, 255] separated by commas, as in 93,94, or nothing for none", text);
     }
@@ -177,12 +173,12 @@ std::vector<std::string> parse_words(std::string_view text) {
 
 Result<std::map<std::string, std::string>> parse_key_values(std::string_view text) {
   std::map<std::string, std::string> values;
-  text = trim(text);
+  text = stripped(text);
   if (text.empty()) return values;
   for (const std::string_view entry : split(text, ',')) {
     const std::size_t equals = std::min(entry.find('='), entry.size());
-    const std::string_view key = without_quotes(trim(entry.substr(0, equals)));
-    const std::string_view value = without_quotes(trim(entry.substr(std::min(equals + 1, entry.size()))));
+    const std::string_view key = without_quotes(stripped(entry.substr(0, equals)));
+    const std::string_view value = without_quotes(stripped(entry.substr(std::min(equals + 1, entry.size()))));
     if (key.empty() || value.empty())
       return expected("key=value pairs separated by commas, as in join_timeout=60", text);
     values[std::string(key)] = value;
@@ -192,8 +188,8 @@ Result<std::map<std::string, std::string>> parse_key_values(std::string_view tex
 
 Result<NodeRange> parse_node_range(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, ':');
-  const std::optional<int> lowest = as_number<int>(parts.front());
-  const std::optional<int> highest = as_number<int>(parts.back());
+  const std::optional<int> lowest = as_integer(parts.front());
+  const std::optional<int> highest = as_integer(parts.back());
   if (parts.size() > 2 || !lowest || !highest || *lowest < 1 || *highest < *lowest) {
     return expected("a number of nodes of at least 1, or MIN:MAX with MIN not above MAX", text);
   }
@@ -201,7 +197,7 @@ Result<NodeRange> parse_node_range(std::string_view text) {
 }
 
 Result<bool> parse_switch(std::string_view text) {
-  const std::optional<int> number = as_number<int>(trim(text));
+  const std::optional<int> number = as_integer(text);
   if (!number) return expected("1 (on) or 0 (off)", text);
   return *number != 0;
 }

@@ -16,10 +16,11 @@ namespace ddprun::launcher {
 /// The name of a file that must be there: not empty, as an unset variable of the shell leaves it.
 Result<std::string> parse_file_name(const std::string& text);
 
-/// A decimal integer in [lowest, highest].
+/// An integer in [lowest, highest], as Python's int() reads it.
 Result<int> parse_integer(std::string_view text, int lowest, int highest);
 
-/// Seconds as "90" or "1.5", or with units: "500ms", "90s", "30m", "1h30m", "2d".
+/// Seconds as Python's float() reads them ("90", "1.5", "5e-2"), or with units: "500ms", "90s", "30m",
+/// "1h30m", "2d".
 Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 /// torchrun's Std grammar: 0, 1, 2 or 3 for all ranks, or "0:1,12:3"; local ranks may have several digits.

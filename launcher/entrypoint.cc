@@ -99,7 +99,8 @@ Result<std::string> find_python(const HostFacts& host) {
 Result<std::vector<std::string>> python_command(const Options& options, const HostFacts& host) {
   Result<std::string> python = find_python(host);
   if (!python) return python.error();
-  if (options.module) return std::vector<std::string>{*python, "-u", "-m", options.entrypoint};
+  if (entrypoint_kind(options) == EntrypointKind::kModule)
+    return std::vector<std::string>{*python, "-u", "-m", options.entrypoint};
   if (Result<void> script = check_readable(options.entrypoint, "script"); !script) return script.error();
   return std::vector<std::string>{*python, "-u", options.entrypoint};
 }
@@ -129,8 +130,9 @@ Result<std::vector<std::string>> program_command(const Options& options, const H
 }  // namespace
 
 EntrypointKind entrypoint_kind(const Options& options) {
-  if (options.module) return EntrypointKind::kModule;
+  // As in torchrun, --run-path outdoes the other two.
   if (options.run_path) return EntrypointKind::kScript;
+  if (options.module) return EntrypointKind::kModule;
   if (options.no_python) return EntrypointKind::kProgram;
   if (ends_with(options.entrypoint, ".json")) return EntrypointKind::kJob;
   if (ends_with(options.entrypoint, ".py")) return EntrypointKind::kScript;

@@ -51,8 +51,6 @@ struct Options {
   int max_restarts = 0;
   std::optional<std::chrono::milliseconds> max_restarts_window;  ///< forget restarts older than this
   std::vector<int> no_restart_exit_codes{93};
-  double monitor_interval_s =
-      0.1;  ///< accepted for torchrun's sake: exits are events here, nothing is polled
   std::vector<std::string> signals_to_handle{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL
   std::optional<std::chrono::milliseconds> job_timeout;
@@ -78,10 +76,12 @@ struct Options {
   std::vector<int> local_ranks_filter;  ///< empty: all reach the console
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
-  bool prefix = false;      ///< rank and host before each console line
-  bool log_funnel = false;  ///< console lines of all nodes go to the coordinator's console
-  bool rank0_only = false;  ///< only rank 0's lines reach a console
-  bool fold_lines = false;  ///< one line for what all ranks print
+  std::string log_line_prefix_template;  ///< before each tee'd console line; empty: the variable, or
+                                         ///< torchrun's default
+  bool prefix = false;                   ///< rank and host before each console line
+  bool log_funnel = false;               ///< console lines of all nodes go to the coordinator's console
+  bool rank0_only = false;               ///< only rank 0's lines reach a console
+  bool fold_lines = false;               ///< one line for what all ranks print
   std::optional<int> stdin_local_rank;
   std::optional<int> debug_rank;           ///< global rank
   std::vector<std::string> debug_command;  ///< what that rank is started under, e.g. {"gdb", "--args"}

@@ -73,7 +73,7 @@ Result<void> check_devices(const Plan& plan) {
 
 Result<void> check_combinations(const Options& options, int workers) {
   const EntrypointKind kind = entrypoint_kind(options);
-  if (options.module && options.no_python) {
+  if (options.module && options.no_python && !options.run_path) {
     return usage("--module and --no-python exclude each other: -m needs Python; leave one away");
   }
   if (!options.config_overrides.empty() && kind != EntrypointKind::kJob) {

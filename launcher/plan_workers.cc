@@ -51,16 +51,23 @@ bool reaches_console(const Plan& plan, const WorkerSpec& worker) {
   return filter.empty() || std::find(filter.begin(), filter.end(), worker.local_rank.value()) != filter.end();
 }
 
-/// What stands before a console line: torchrun's for tee'd streams, rank and host on request.
+/// torchrun's names for the pattern of a prefix: the flag, else the variable; empty ones count as none.
+std::string prefix_pattern(const Plan& plan) {
+  if (!plan.options.log_line_prefix_template.empty()) return plan.options.log_line_prefix_template;
+  return plan.host.env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("");
+}
+
+/// What stands before a console line: torchrun's for tee'd streams; on request, rank and host, or the
+/// pattern.
 std::string line_prefix(const Plan& plan, Rank rank, LocalRank local_rank, bool is_teed) {
-  if (plan.options.prefix || plan.options.log_funnel)
-    return fmt::format("[{}@{}] ", rank, plan.host.hostname);
-  if (!is_teed) return {};
-  const std::array<TemplateValue, 3> values{TemplateValue{"role_name", plan.options.role},
+  const bool is_wanted = plan.options.prefix || plan.options.log_funnel;
+  if (!is_teed && !is_wanted) return {};
+  std::string pattern = is_wanted ? plan.options.log_line_prefix_template : prefix_pattern(plan);
+  if (pattern.empty()) pattern = is_wanted ? "[${rank}@${hostname}] " : "[${role_name}${local_rank}]:";
+  const std::array<TemplateValue, 4> values{TemplateValue{"role_name", plan.options.role},
                                             {"rank", to_string(rank)},
-                                            {"local_rank", to_string(local_rank)}};
-  const std::string pattern =
-      plan.host.env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("[${role_name}${local_rank}]:");
+                                            {"local_rank", to_string(local_rank)},
+                                            {"hostname", plan.host.hostname}};
   return substitute(pattern, values);
 }
 

@@ -44,17 +44,17 @@ std::optional<ErrorFile> load_error_file(const std::string& path) {
   return parse_error_file(text);
 }
 
-std::string propagated_error(std::string_view worker_file, const std::string& headline, int exit_code,
+std::string propagated_error(std::string_view worker_file, const std::string& headline, int error_code,
                              long timestamp_seconds) {
   constexpr auto kReplaceBadUtf8 = Json::error_handler_t::replace;
   Json document = Json::parse(worker_file, nullptr, false);
   if (document.is_object() && document.contains("message")) {
-    if (document["message"].is_object()) document["message"]["errorCode"] = exit_code;
+    if (document["message"].is_object()) document["message"]["errorCode"] = error_code;
     return document.dump(-1, ' ', false, kReplaceBadUtf8);
   }
   const Json own{{"message",
                   {{"message", headline},
-                   {"errorCode", exit_code},
+                   {"errorCode", error_code},
                    {"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(timestamp_seconds)}}}}}};
   return own.dump(-1, ' ', false, kReplaceBadUtf8);
 }

@@ -22,9 +22,9 @@ std::optional<ErrorFile> parse_error_file(std::string_view text);
 std::optional<ErrorFile> load_error_file(const std::string& path);
 
 /// What goes into our own TORCHELASTIC_ERROR_FILE, which an outer scheduler reads: the root cause's file with
-/// the worker's exit code added as `errorCode`, as torchrun does; or, where the worker wrote none, `headline`
-/// in that form.
-std::string propagated_error(std::string_view worker_file, const std::string& headline, int exit_code,
+/// the worker's exit code (-9 for SIGKILL) added as `errorCode`, as torchrun does; or, where the worker wrote
+/// none, `headline` in that form.
+std::string propagated_error(std::string_view worker_file, const std::string& headline, int error_code,
                              long timestamp_seconds);
 
 }  // namespace ddprun::launcher

@@ -130,8 +130,11 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) const 
   if (path.empty()) return;
   const long now =
       std::chrono::duration_cast<std::chrono::seconds>(root.worker->ended_wall.time_since_epoch()).count();
+  // As torchrun writes it: a signal is its number, negated.
+  const auto& status = root.worker->status;
+  const int code = status && status->is_killed() ? -status->signal() : exit_code;
   const std::string text = propagated_error(read_file(root.worker->error_file),
-                                            headline(*root.worker, context_.hostname), exit_code, now);
+                                            headline(*root.worker, context_.hostname), code, now);
   if (!write_file(path, text)) {
     print_(fmt::format("ddprun: cannot write {}, which {} names\n", path, env_name::kErrorFile));
   }

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Types right and wrong command lines into the real ddprun, and reads what it answers."""
 
+import fcntl
 import os
 import pty
+import select
 import shutil
 import signal
 import socket
 import subprocess
+import termios
 import unittest
 
-from harness import DDPRUN, Case
+from harness import BOUND_S, DDPRUN, Case, skip
 
 SENTINEL = ("sh", "-c", "echo started")
 
@@ -18,6 +21,8 @@ def read_until(terminal, text):
     """What a terminal shows, up to `text`."""
     shown = ""
     while text not in shown:
+        if not select.select([terminal], [], [], BOUND_S)[0]:
+            raise AssertionError(f"no {text} in {shown!r}")
         shown += os.read(terminal, 4096).decode()
     return shown[:shown.index(text) + len(text)]
 
@@ -130,6 +135,14 @@ class Accepted(Case):
         self.assertIn("rank 0\n", done.stdout)
         self.assertIn("(Pdb) 42", done.stdout.replace("\r", ""))
 
+    def test_completions_come_by_torchruns_flag_as_well(self):
+        for shell in ("bash", "zsh", "tcsh"):
+            by_flag = self.ddprun("--print-completion", shell)
+            self.assertEqual((by_flag.returncode, by_flag.stdout), (0, self.ddprun("completions", shell).stdout))
+        wrong = self.ddprun("--print-completion=fish")
+        self.assertEqual((wrong.returncode, wrong.stderr),
+                         (64, 'ddprun: --print-completion: expected bash, zsh or tcsh, got "fish"\n'))
+
     def test_bash_completes_flags_and_values(self):
         ask = ("source <(\"$1\" completions bash); COMP_WORDS=(ddprun $2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _ddprun; "
                "echo ${COMPREPLY[@]}")
@@ -142,29 +155,48 @@ class Accepted(Case):
         self.assertEqual(complete("--backend g"), ["gloo"])
         self.assertEqual(complete("sto"), ["store"])
 
+    def complete(self, shell, terminal, setup, line, before, after):
+        """What the line becomes at Tab, in a shell of our own on a terminal of our own."""
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        process = subprocess.Popen(shell, stdin=theirs, stdout=theirs, stderr=theirs, cwd=self.folder,
+                                   env=self.environment(TERM=terminal), start_new_session=True,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(theirs)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        os.write(ours, f"{setup}\n".encode())
+        read_until(ours, "READY")
+        # Ctrl-A, and the line is an argument of a command that prints it.
+        os.write(ours, f"{line}\t".encode() + f"\x01{before}\x05{after}\n".encode())
+        return read_until(ours, "END").rpartition("BEGIN")[2].removeprefix(" -- ").removesuffix("END").strip()
+
     def test_zsh_completes_flags_and_values(self):
         if not shutil.which("zsh"):
-            self.skipTest("no zsh here")
+            skip("no zsh here")
+        setup = (f"autoload -Uz compinit; compinit -u -D; source <({DDPRUN} completions zsh); bindkey '^I' complete-word; "
+                 "print -r REA''DY")
 
         def complete(line):
-            """What the line becomes at Tab, in a zsh of our own on a terminal of our own."""
-            ours, theirs = pty.openpty()
-            self.addCleanup(os.close, ours)
-            shell = subprocess.Popen(["zsh", "-f", "-i"], stdin=theirs, stdout=theirs, stderr=theirs, cwd=self.folder,
-                                     env=self.environment(TERM="dumb"), start_new_session=True)
-            os.close(theirs)
-            self.addCleanup(shell.wait)
-            self.addCleanup(shell.kill)
-            setup = f"autoload -Uz compinit; compinit -u -D; source <({DDPRUN} completions zsh); bindkey '^I' complete-word"
-            os.write(ours, f"{setup}; print -r REA''DY\n".encode())
-            read_until(ours, "READY")
-            # Ctrl-A, and the line is an argument of print.
-            os.write(ours, f"{line}\t".encode() + b"\x01print -r BEG''IN -- \x05 E''ND\n")
-            return read_until(ours, "END").rpartition("BEGIN")[2].removeprefix(" -- ").removesuffix("END").strip()
+            return self.complete(["zsh", "-f", "-i"], "dumb", setup, line, "print -r BEG''IN -- ", " E''ND")
 
         self.assertEqual(complete("ddprun --max-restarts-w"), "ddprun --max-restarts-window")
         self.assertEqual(complete("ddprun --backend gl"), "ddprun --backend gloo")
         self.assertEqual(complete("ddprun coordina"), "ddprun coordinator")
+
+    def test_tcsh_completes_flags_and_values(self):
+        if not shutil.which("tcsh"):
+            skip("no tcsh here; apt-get install tcsh brings it")
+        (self.folder / "complete.tcsh").write_text(self.ddprun("--print-completion", "tcsh").stdout)
+        (self.folder / "train.py").write_text("")
+
+        def complete(line):
+            return self.complete(["tcsh", "-f", "-i"], "vt100", "source complete.tcsh; bindkey -e; echo REA''DY", line,
+                                 "echo BEG''IN -- ", " E''ND")
+
+        self.assertEqual(complete("ddprun --max-restarts-w"), "ddprun --max-restarts-window")
+        self.assertEqual(complete("ddprun --backend gl"), "ddprun --backend gloo")
+        self.assertEqual(complete("ddprun --nproc-per-node 2 tra"), "ddprun --nproc-per-node 2 train.py")
 
 
 class ExitCode(Case):

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import unittest
 
+import random_lines
 from cases import CASES
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -38,9 +39,10 @@ class Peer:
         self.is_ready = self.process.stdout.readline() == "ready\n"
 
     def run(self, **job):
+        """The exit code of a job; of "parse" and "flags", the answer."""
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        return json.loads(self.process.stdout.readline())
 
     def close(self):
         self.process.stdin.close()
@@ -96,7 +98,7 @@ class Side:
 
     def console(self, text):
         """The workers' own lines, in any order."""
-        return sorted(line for line in text.splitlines() if re.match(r"^(\[\w+\d\]:|<.*> )?(o|e|x|hello|world|an? \w+|pe,ar)$", line))
+        return sorted(line for line in text.splitlines() if re.match(r"^(\[[\w ]+\d\]:|<.*> )?(o|e|x|hello|world|an? \w+|pe,ar)$", line))
 
 
 class Compare(unittest.TestCase):
@@ -159,6 +161,46 @@ class Compare(unittest.TestCase):
             for body in (expected, actual):
                 body["extraInfo"].pop("timestamp")
             self.assertEqual(expected, actual)
+
+
+RANDOM_LINES = int(os.environ.get("DDPRUN_RANDOM_LINES", "400"))
+SEED = os.environ.get("DDPRUN_RANDOM_SEED", "1")
+
+
+class RandomLines(unittest.TestCase):
+    """Both parsers read the same lines the same way, or README says why not."""
+
+    def dry_run(self, line):
+        done = subprocess.run([DDPRUN, "--dry-run", *line], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
+        return (random_lines.facts_of_dry_run(done.stdout) if done.returncode == 0 else None), done.stderr
+
+    def test_both_read_random_command_lines_alike(self):
+        peer = Peer()
+        self.addCleanup(peer.close)
+        self.folder = tempfile.mkdtemp(prefix="ddprun-interop-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.env = {"PATH": f"{pathlib.Path(PYTHON).parent}:/usr/bin:/bin", "TMPDIR": self.folder, "LC_ALL": "C.UTF-8"}
+        for name in ("train.py", "my script.py"):
+            path = pathlib.Path(self.folder, name)
+            path.write_text("#!/usr/bin/env python3\n")
+            path.chmod(0o755)
+        writer = random_lines.Writer(SEED, peer.run(flags=True))
+        explained, parted, accepted = {}, [], 0
+        for _ in range(RANDOM_LINES):
+            line = writer.line()
+            theirs = peer.run(parse=line)
+            ours, message = self.dry_run(line)
+            accepted += theirs is not None and ours is not None
+            if theirs == ours:
+                continue
+            row = random_lines.reason(line, theirs, message)
+            if row:
+                explained[row] = explained.get(row, 0) + 1
+            else:
+                parted.append(f"{line}\n  torchrun {theirs}\n  ddprun   {ours or message.strip()}")
+        print(f"{RANDOM_LINES} random lines, seed {SEED}: {accepted} accepted by both, {len(parted)} part; on purpose: {explained}")
+        self.assertEqual([], parted, f"{len(parted)} of {RANDOM_LINES} part:\n" + "\n".join(parted))
+        self.assertGreater(accepted, RANDOM_LINES // 5)
 
 
 def add_case(number, case):

@@ -45,9 +45,15 @@ TEST_CASE("an abbreviation that torchrun understands is not made ambiguous by a 
   CHECK(first_use({"--pre"}) == "prefix");
 }
 
-TEST_CASE("a negative number and a word with a space are values, as argparse has it") {
+TEST_CASE("a negative number and a word with a space that is no flag are values, as argparse has it") {
   CHECK(first_use({"--max-restarts", "-1"}) == "max-restarts=-1");
+  CHECK(first_use({"--max-restarts", "-.5"}) == "max-restarts=-.5");
   CHECK(first_use({"--redirects", "-a b"}) == "redirects=-a b");
+  for (const char* flag : {"-1.", "-1.2.3", "--prefix", "--max-restarts=a b", "-r 3", "--"}) {
+    const std::vector<std::string> args{"--redirects", flag};
+    CAPTURE(flag);
+    CHECK_FALSE(split_args(kTable, args).has_value());
+  }
   CHECK(first_use({"--redirects", "-"}) == "redirects=-");
 }
 
@@ -55,4 +61,20 @@ TEST_CASE("a flag may take several words") {
   CHECK(first_use({"--pair", "1", "gdb"}) == "pair=1=gdb");
   const std::vector<std::string> args{"--pair", "1"};
   CHECK(split_args(kTable, args).error().message() == "--pair needs 2 values: --pair A B");
+}
+
+TEST_CASE("a value that an equals sign attaches may have spaces") {
+  CHECK(first_use({"--redirects=a b"}) == "redirects=a b");
+  CHECK(first_use({"--redir=a b"}) == "redirects=a b");
+  CHECK(first_use({"-ra b"}) == "redirects=a b");
+}
+
+TEST_CASE("only the first double dash is dropped, before the program or behind it") {
+  const auto rest = [](const std::vector<std::string>& args) {
+    return split_args(kTable, args).value().rest;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(rest({"--", "x", "--", "y"}) == Words{"x", "--", "y"});
+  CHECK(rest({"x", "--", "--", "y"}) == Words{"x", "--", "y"});
+  CHECK(rest({"x", "y", "--"}) == Words{"x", "y", "--"});
 }

@@ -1,6 +1,9 @@
 #include "launcher/cli_values.h"
 
+#include "launcher/python_numbers.h"
 #include "tests/support/catch.h"
+
+#include <cmath>
 
 using namespace ddprun;
 using namespace ddprun::launcher;
@@ -9,11 +12,36 @@ using std::chrono::milliseconds;
 TEST_CASE("durations are seconds or carry their unit") {
   CHECK(parse_duration("90").value() == milliseconds(90'000));
   CHECK(parse_duration("0.25").value() == milliseconds(250));
+  CHECK(parse_duration(" +5e-2 ").value() == milliseconds(50));
   CHECK(parse_duration("500ms").value() == milliseconds(500));
   CHECK(parse_duration("1h30m").value() == milliseconds(5'400'000));
   CHECK(parse_duration("2d").value() == milliseconds(172'800'000));
   for (const char* wrong : {"", "-1", "1x", "s", "1.2.3", "1e400", "400d", "nan", "inf"})
     CHECK_FALSE(parse_duration(wrong).has_value());
+}
+
+TEST_CASE("integers are read as Python's int() reads them") {
+  CHECK(python_int(" +1_000\t") == 1000);
+  CHECK(python_int("-0") == 0);
+  for (const char* wrong : {"", "+", "- 1", "1_", "_1", "1__0", "1.0", "1e3", "0x1", "99999999999999999999"})
+    CHECK_FALSE(python_int(wrong).has_value());
+}
+
+TEST_CASE("numbers are read as Python's float() reads them") {
+  CHECK(python_float("5e-2") == 0.05);
+  CHECK(python_float("+1") == 1.0);
+  CHECK(python_float(" 1_0.5_0E+1_0 ") == 10.5e10);
+  CHECK(python_float(".5") == 0.5);
+  CHECK(python_float("-5.") == -5.0);
+  CHECK(std::isinf(python_float("inf").value()));
+  CHECK(std::isinf(python_float("1e400").value()));
+  CHECK(python_float("-Infinity").value() < 0);
+  CHECK(std::isnan(python_float("NaN").value()));
+  for (const char* wrong :
+       {"", ".", "+", "e1", "1e", "1e+", "1_", "1._5", "1_.5", "0x1", "1 0", "in", "--1", "5s"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(python_float(wrong).has_value());
+  }
 }
 
 TEST_CASE("a stream map covers all ranks or names them, with as many digits as they have") {

@@ -66,12 +66,14 @@ TEST_CASE("a module needs no file") {
   CHECK(f.command("pkg.train").value() == Words{f.dir.path() + "/bin/python3", "-u", "-m", "pkg.train"});
 }
 
-TEST_CASE("--no-python runs even a .py as it is, and --run-path wins over it") {
+TEST_CASE("--no-python runs even a .py as it is, and --run-path wins over it and over --module") {
   Fixture f;
   const std::string script = f.make("t.py", 0755);
   f.options.no_python = true;
   CHECK(f.command(script).value() == Words{script});
   f.options.run_path = true;
+  CHECK(f.command(script).value() == Words{f.dir.path() + "/bin/python3", "-u", script});
+  f.options.module = true;
   CHECK(f.command(script).value() == Words{f.dir.path() + "/bin/python3", "-u", script});
 }
 

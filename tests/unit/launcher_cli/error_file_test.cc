@@ -38,8 +38,8 @@ TEST_CASE("an outer scheduler gets the worker's file with the exit code in it") 
 }
 
 TEST_CASE("where the worker wrote no file, an outer scheduler gets our headline") {
-  const auto json = nlohmann::json::parse(propagated_error("", "rank 1 was killed", 137, 5));
+  const auto json = nlohmann::json::parse(propagated_error("", "rank 1 was killed", -9, 5));
   CHECK(json["message"]["message"] == "rank 1 was killed");
-  CHECK(json["message"]["errorCode"] == 137);
+  CHECK(json["message"]["errorCode"] == -9);
   CHECK(json["message"]["extraInfo"]["timestamp"] == "5");
 }

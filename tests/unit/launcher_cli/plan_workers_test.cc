@@ -159,6 +159,19 @@ TEST_CASE("the prefix of tee'd lines is torchrun's template, or rank and host on
   CHECK(workers_of(plan)[1].err.prefix == "[1@node-a] ");
 }
 
+TEST_CASE("--log-line-prefix-template outdoes the variable, and what --prefix puts there") {
+  Plan plan = two_workers();
+  plan.options.tee.all = StdStream::kOut;
+  plan.host.environment = {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", ""}};
+  CHECK(workers_of(plan)[1].out.prefix == "[default1]:");
+  plan.host.environment = {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "x"}};
+  plan.options.log_line_prefix_template = "${hostname}:${rank}: ${other}";
+  CHECK(workers_of(plan)[1].out.prefix == "node-a:1: ${other}");
+  CHECK(workers_of(plan)[1].err.prefix.empty());
+  plan.options.prefix = true;
+  CHECK(workers_of(plan)[1].err.prefix == "node-a:1: ${other}");
+}
+
 TEST_CASE("--rank0-only: only rank 0 of the world reaches a console, files stay") {
   Plan plan = two_workers();
   plan.options.rank0_only = true;
