@@ -2,6 +2,7 @@
 
 #include "configs/schemas.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/config/json_scanner.h"
 #include "rendezvous/config/json_text.h"
 #include "rendezvous/config/override.h"
@@ -9,15 +10,14 @@
 #include "rendezvous/config/schema_check.h"
 #include "rendezvous/config/schema_words.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -155,15 +155,31 @@ class Reader {
 };
 
 Result<std::string> read_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
+  // Not blocking, so that a FIFO can be refused where opening it would wait for a writer.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const auto refuse = [&](int errno_value) {
     return Error(ErrorCode::kConfig,
                  os_error(fmt::format("cannot read the job file {}", path), errno_value).message());
   };
-  if (!file) return refuse(errno);
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0) return refuse(errno);
+  if (S_ISDIR(status.st_mode)) return refuse(EISDIR);
+  if (!S_ISREG(status.st_mode)) {
+    return Error(
+        ErrorCode::kConfig,
+        fmt::format("the job file {} is no regular file, and every worker reads it anew; write it to a file",
+                    path));
+  }
   std::string text(kLongestFile + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) return refuse(errno);
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(fd.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refuse(errno);
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  text.resize(size);
   if (text.size() > kLongestFile) {
     return Error(ErrorCode::kConfig, fmt::format("the job file {} is larger than {} bytes; is it a job file?",
                                                  path, kLongestFile));

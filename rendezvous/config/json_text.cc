@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace ddprun::config {
 namespace {
@@ -36,14 +38,34 @@ Error syntax_error(std::string_view text, std::string_view name, std::size_t off
 
 std::map<std::string, Position> positions(std::string_view text,
                                           const std::map<std::string, std::size_t>& offsets) {
+  std::vector<std::pair<std::size_t, const std::string*>> by_offset;
+  by_offset.reserve(offsets.size());
+  for (const auto& [pointer, offset] : offsets) by_offset.emplace_back(offset, &pointer);
+  std::sort(by_offset.begin(), by_offset.end());
   std::map<std::string, Position> places;
-  for (const auto& [pointer, offset] : offsets) places[pointer] = position_of(text, offset);
+  PositionWalk walk(text);
+  for (const auto& [offset, pointer] : by_offset) places[*pointer] = walk.advance_to(offset);
   return places;
+}
+
+/// What Windows editors call "Unicode": every other byte of a JSON text is 0, with or without a mark in
+/// front.
+bool is_utf16(std::string_view text) {
+  return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
+         (text.size() > 1 && (text[0] == '\0' || text[1] == '\0'));
 }
 
 }  // namespace
 
 Result<JsonText> parse_json_text(std::string_view text, std::string_view name) {
+  if (is_utf16(text)) {
+    return Error(ErrorCode::kConfig,
+                 fmt::format("{0}: this file is UTF-16, and JSON is UTF-8; save it as UTF-8, or run iconv -f "
+                             "UTF-16 -t UTF-8 {0}",
+                             name));
+  }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   JsonOffsets offsets;
   if (const auto problem = scan_json(text, offsets))
     return syntax_error(text, name, problem->offset, problem->message);

@@ -24,6 +24,8 @@ struct JsonText {
 ///   job.json:3:5: expected ',' or '}' after a value, found "seed"
 ///       "seed": 1
 ///       ^ here
+///
+/// A byte order mark in front is passed over, as editors do; UTF-16 is refused by its name.
 Result<JsonText> parse_json_text(std::string_view text, std::string_view name);
 
 }  // namespace ddprun::config

@@ -16,12 +16,19 @@ bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0x
 
 }  // namespace
 
+Position PositionWalk::advance_to(std::size_t offset) {
+  for (offset = std::min(offset, text_.size()); at_ < offset; ++at_) {
+    if (text_[at_] == '\n') {
+      place_ = {.line = place_.line + 1, .column = 1};
+    } else if (begins_character(text_[at_])) {
+      ++place_.column;
+    }
+  }
+  return place_;
+}
+
 Position position_of(std::string_view text, std::size_t offset) {
-  offset = std::min(offset, text.size());
-  const auto here = text.begin() + static_cast<std::ptrdiff_t>(offset);
-  const auto begin = text.begin() + static_cast<std::ptrdiff_t>(line_begin(text, offset));
-  return {.line = 1 + static_cast<int>(std::count(text.begin(), here, '\n')),
-          .column = 1 + static_cast<int>(std::count_if(begin, here, begins_character))};
+  return PositionWalk(text).advance_to(offset);
 }
 
 std::string_view line_of(std::string_view text, std::size_t offset) {

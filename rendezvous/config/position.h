@@ -17,6 +17,19 @@ struct Position {
 /// The place of the byte at `offset`.
 Position position_of(std::string_view text, std::size_t offset);
 
+/// The places of bytes whose offsets come in ascending order: one walk over the text, however many are asked
+/// for.
+class PositionWalk {
+ public:
+  explicit PositionWalk(std::string_view text) : text_(text) {}
+  Position advance_to(std::size_t offset);
+
+ private:
+  std::string_view text_;
+  std::size_t at_ = 0;
+  Position place_;
+};
+
 /// The whole line that holds the byte at `offset`, without its end.
 std::string_view line_of(std::string_view text, std::size_t offset);
 

@@ -99,6 +99,15 @@ void check_backend(const json& schema, const json& values, std::vector<Problem>&
   }
 }
 
+/// C ends a text at its first NUL, so the rest of a path would be lost without a word.
+void check_texts(const json& value, const std::string& pointer, std::vector<Problem>& problems) {
+  if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
+    problems.push_back({pointer, "has the character \\u0000 in it, which ends a text; remove it"});
+  if (!value.is_structured()) return;
+  for (const auto& [key, inner] : value.items())
+    check_texts(inner, pointer + "/" + escape_token(key), problems);
+}
+
 }  // namespace
 
 bool applies(const json& schema, const json& values, const std::string& pointer) {
@@ -111,6 +120,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_conditions(schema, values, "", problems);
   check_nesterov(schema, values, problems);
   check_backend(schema, values, problems);
+  check_texts(values, "", problems);
   return problems;
 }
 

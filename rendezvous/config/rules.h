@@ -13,8 +13,8 @@ namespace ddprun::config {
 bool applies(const nlohmann::json& schema, const nlohmann::json& values, const std::string& pointer);
 
 /// What no single key's schema can say: keys that do not belong to the chosen type, or are missing for it,
-/// and combinations that contradict each other. `values` is what was given, without defaults, and has passed
-/// check_against_schema.
+/// combinations that contradict each other, and texts with a NUL in them. `values` is what was given, without
+/// defaults, and has passed check_against_schema.
 std::vector<Problem> check_rules(const nlohmann::json& schema, const nlohmann::json& values);
 
 }  // namespace ddprun::config

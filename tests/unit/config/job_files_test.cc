@@ -1,6 +1,9 @@
 #include "rendezvous/config/job_config.h"
 #include "tests/support/catch.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -17,4 +20,14 @@ TEST_CASE("every job file that is shipped is accepted as it stands") {
     ++files;
   }
   CHECK(files >= 2);
+}
+
+TEST_CASE("a job file that is no regular file is refused without waiting for a writer") {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("ddprun-fifo-" + std::to_string(getpid()) + ".json");
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  const auto job = load_job_config(path);
+  std::filesystem::remove(path);
+  CHECK(job.error().message() ==
+        "the job file " + path + " is no regular file, and every worker reads it anew; write it to a file");
 }

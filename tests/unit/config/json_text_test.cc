@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 
+#include <chrono>
 #include <random>
 #include <string>
 
@@ -71,4 +72,27 @@ TEST_CASE("on ten thousand damaged texts the scanner and the JSON library agree"
     INFO(text);
     if (!stricter && parsed.has_value() != nlohmann::json::accept(text)) FAIL_CHECK("they disagree");
   }
+}
+
+TEST_CASE("a byte order mark is passed over, and counts for no column") {
+  CHECK(parse_json_text("\xef\xbb\xbf{\"a\": 1}", "t.json").value().keys.at("/a") == Position{1, 2});
+}
+
+TEST_CASE("UTF-16 is refused by its name, with and without a mark") {
+  using namespace std::string_literals;
+  for (const std::string& text : {"\xff\xfe{\0}\0"s, "\xfe\xff\0{\0}"s, "{\0}\0"s, "\0{\0}"s}) {
+    CHECK(parse_json_text(text, "t.json").error().message() ==
+          "t.json: this file is UTF-16, and JSON is UTF-8; save it as UTF-8, or run iconv -f UTF-16 -t UTF-8 "
+          "t.json");
+  }
+}
+
+TEST_CASE("the places of half a million values on one line are found in one walk") {
+  std::string text = "[0";
+  while (text.size() < 1'000'000) text += ",1";
+  const auto before = std::chrono::steady_clock::now();
+  const JsonText parsed = parse_json_text(text + "]", "t.json").value();
+  CHECK(parsed.values.at("/499999") == Position{1, 1'000'000});
+  // One walk takes a second or two on a busy machine; a walk for each value, ten minutes.
+  CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(60));
 }
