@@ -29,7 +29,10 @@ Result<void> check_file(const std::string& path, std::string_view what) {
     }
     return cannot_execute(fmt::format("{} \"{}\" cannot be reached: {}", what, path, std::strerror(errno)));
   }
-  if (S_ISDIR(status.st_mode)) return cannot_execute(fmt::format("{} \"{}\" is a directory", what, path));
+  if (S_ISDIR(status.st_mode)) {
+    return cannot_execute(
+        fmt::format("{} \"{}\" is a directory; Python runs one that has a __main__.py", what, path));
+  }
   return ok();
 }
 
@@ -44,6 +47,18 @@ Result<void> check_readable(const std::string& path, std::string_view what) {
 bool is_executable_file(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+/// What Python runs when it is given a folder.
+std::string main_file(const std::string& folder) { return folder + "/__main__.py"; }
+
+bool is_python_file(std::string_view name) {
+  return ends_with(name, ".py") || ends_with(name, ".pyc") || ends_with(name, ".pyz");
+}
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 /// The first executable of that name in PATH, or empty.
@@ -101,7 +116,12 @@ Result<std::vector<std::string>> python_command(const Options& options, const Ho
   if (!python) return python.error();
   if (entrypoint_kind(options) == EntrypointKind::kModule)
     return std::vector<std::string>{*python, "-u", "-m", options.entrypoint};
-  if (Result<void> script = check_readable(options.entrypoint, "script"); !script) return script.error();
+  // What begins with a dash stands behind `--` and is Python's own: -m pkg, -c code, or - for standard input.
+  if (!options.entrypoint.starts_with('-')) {
+    const std::string file =
+        is_folder(options.entrypoint) ? main_file(options.entrypoint) : options.entrypoint;
+    if (Result<void> script = check_readable(file, "script"); !script) return script.error();
+  }
   return std::vector<std::string>{*python, "-u", options.entrypoint};
 }
 
@@ -135,7 +155,9 @@ EntrypointKind entrypoint_kind(const Options& options) {
   if (options.module) return EntrypointKind::kModule;
   if (options.no_python) return EntrypointKind::kProgram;
   if (ends_with(options.entrypoint, ".json")) return EntrypointKind::kJob;
-  if (ends_with(options.entrypoint, ".py")) return EntrypointKind::kScript;
+  if (is_python_file(options.entrypoint) || options.entrypoint.starts_with('-'))
+    return EntrypointKind::kScript;
+  if (access(main_file(options.entrypoint).c_str(), F_OK) == 0) return EntrypointKind::kScript;
   return EntrypointKind::kProgram;
 }
 

@@ -9,10 +9,11 @@
 
 namespace ddprun::launcher {
 
-/// What kind of thing the positional argument names, by its spelling and the flags beside it.
+/// What kind of thing the positional argument names, by its spelling, the flags beside it, and __main__.py in
+/// it.
 enum class EntrypointKind {
   kJob,      ///< *.json: our own worker runs it
-  kScript,   ///< *.py: python -u
+  kScript,   ///< *.py, *.pyc, *.pyz, a folder with __main__.py, what begins with a dash (-m pkg): python -u
   kModule,   ///< -m: python -u -m
   kProgram,  ///< anything else: as it is
 };

@@ -1,6 +1,6 @@
 """Command lines that torchrun users type. Each is run by torchrun and by ddprun; all that a worker can see must agree.
 
-PROBE is the worker (probe.py), LOGS an empty directory. `fails` says how both must end.
+PROBE is the worker (probe.py), FOLDER a directory with the same as __main__.py, t.pyz and t.pyc, LOGS an empty directory. `fails` says how both must end.
 """
 
 import dataclasses
@@ -73,6 +73,10 @@ CASES = [
     Case("a virtual local rank without visible devices", ["--virtual-local-rank", "--nproc-per-node=2", "PROBE"]),
     Case("visible devices", ["PROBE"], env={"CUDA_VISIBLE_DEVICES": "3,1"}),
     Case("a module", ["-m", "--nproc-per-node=1", "probe", "a"]),
+    Case("a folder", ["FOLDER", "a"]),
+    Case("an archive", ["FOLDER/t.pyz", "a"]),
+    Case("a compiled script", ["FOLDER/t.pyc", "a"]),
+    Case("a module behind a double dash", ["--nproc-per-node=2", "--", "-m", "probe", "a"]),
     Case("a program", ["--no-python", "--nproc-per-node=2", "PYTHON", "PROBE", "${local_rank}"]),
     Case("a run path", ["--run-path", "PROBE", "a"], differs=("unbuffered", "session_leader")),
     Case("flags without effect", ["--start-method=fork", "--monitor-interval=0.5", "--event-log-handler=null",

@@ -58,7 +58,7 @@ class Side:
         for made in (self.logs, self.probes, folder / "tmp"):
             made.mkdir(parents=True)
         self.port = str(free_port())
-        words = {"PROBE": str(HERE / "probe.py"), "LOGS": str(self.logs), "PYTHON": PYTHON, "FREE_PORT": self.port}
+        words = {"PROBE": str(HERE / "probe.py"), "LOGS": str(self.logs), "FOLDER": str(folder.parents[1] / "package"), "PYTHON": PYTHON, "FREE_PORT": self.port}
         base = {"PATH": f"{pathlib.Path(PYTHON).parent}:/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder / "tmp"),
                 "PROBE_DIR": str(self.probes), "PYTHONPATH": str(HERE), "PYTHONDONTWRITEBYTECODE": "1",
                 "LC_ALL": "C.UTF-8"}  # or Python would coerce one, and its children inherit that
@@ -69,7 +69,7 @@ class Side:
     @staticmethod
     def fill(text, words):
         for word, value in words.items():
-            text = text.replace(word, value) if word in ("LOGS", "FREE_PORT") else (value if text == word else text)
+            text = text.replace(word, value) if word in ("LOGS", "FOLDER", "FREE_PORT") else (value if text == word else text)
         return text
 
     def workers(self):
@@ -108,6 +108,13 @@ class Compare(unittest.TestCase):
     def setUpClass(cls):
         cls.peer = Peer()
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="ddprun-interop-"))
+        package = cls.folder / "package"
+        package.mkdir()
+        shutil.copy(HERE / "probe.py", package / "__main__.py")
+        # Compiled by the Python that will run it, whose magic number it carries.
+        subprocess.run([PYTHON, "-c", "import py_compile, sys, zipapp; zipapp.create_archive(sys.argv[1], sys.argv[1] + '.pyz'); "
+                        "py_compile.compile(sys.argv[1] + '/__main__.py', sys.argv[1] + '/t.pyc')", package], check=True)
+        (cls.folder / "package.pyz").rename(package / "t.pyz")
 
     @classmethod
     def tearDownClass(cls):

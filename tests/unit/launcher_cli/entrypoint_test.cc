@@ -60,6 +60,19 @@ TEST_CASE("PYTHON_EXEC chooses the interpreter") {
         "file here");
 }
 
+TEST_CASE("what Python runs is given to Python: a compiled file, an archive, a folder, its own options") {
+  Fixture f;
+  const std::string python = f.dir.path() + "/bin/python3";
+  for (const char* name : {"t.pyc", "t.pyz"}) {
+    const std::string file = f.make(name, 0644);
+    CHECK(f.command(file).value() == Words{python, "-u", file});
+  }
+  f.make("__main__.py", 0644);
+  CHECK(f.command(f.dir.path()).value() == Words{python, "-u", f.dir.path()});
+  CHECK(f.command("-m").value() == Words{python, "-u", "-m"});
+  CHECK(f.command("-").value() == Words{python, "-u", "-"});
+}
+
 TEST_CASE("a module needs no file") {
   Fixture f;
   f.options.module = true;
@@ -122,7 +135,7 @@ TEST_CASE("what cannot be executed is said before anything starts, with 126") {
                                ", or write the interpreter before it: python3 " + file);
   CHECK(to_exit_code(error.code()) == 126);
   CHECK(f.command(f.dir.path() + "/bin").error().message() ==
-        "program \"" + f.dir.path() + "/bin\" is a directory");
+        "program \"" + f.dir.path() + "/bin\" is a directory; Python runs one that has a __main__.py");
 }
 
 TEST_CASE("Python itself may be missing") {
