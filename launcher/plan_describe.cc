@@ -1,3 +1,4 @@
+#include "launcher/meeting.h"
 #include "launcher/number_list.h"
 #include "launcher/plan.h"
 #include "launcher/shell_quote.h"
@@ -79,7 +80,8 @@ std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers) {
   const Options& options = plan.options;
   std::string text =
       fmt::format("job        {}: {}, job id {}\n", plan.title, workers_phrase(plan), plan.run_id);
-  text += fmt::format("store      {}\n", store_phrase(plan));
+  text +=
+      options.max_nodes == 1 ? fmt::format("store      {}\n", store_phrase(plan)) : describe_meeting(plan);
   text += fmt::format("logs       {}\n", plan.log_root.empty() ? "none" : plan.log_root);
   text += fmt::format("restarts   {}\n",
                       options.max_restarts == 0 ? "none" : fmt::format("up to {}", options.max_restarts));

@@ -6,6 +6,7 @@
 #include "launcher/entrypoint.h"
 #include "launcher/events.h"
 #include "launcher/host.h"
+#include "launcher/meeting.h"
 #include "launcher/observer_list.h"
 #include "launcher/plan.h"
 #include "launcher/process/output.h"
@@ -81,7 +82,7 @@ Result<void> make_log_directory(const Plan& plan) {
 }
 
 int print_dry_run(const Plan& plan, const std::string& job_text) {
-  std::string text = describe(plan, worker_specs(plan, single_node_round(plan, plan.master_port)));
+  std::string text = describe(plan, worker_specs(plan, expected_round(plan)));
   if (!job_text.empty()) text += fmt::format("\n{}\n{}", plan.options.entrypoint, job_text);
   return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
 }

@@ -1,6 +1,7 @@
 #include "launcher/agent/coordinated_rounds.h"
 
 #include "launcher/agent/node_translation.h"
+#include "launcher/meeting.h"
 #include "launcher/report/error_file.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/membership/auth.h"
@@ -14,22 +15,8 @@
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::uint16_t kStaticPort = 29500;
-constexpr std::uint16_t kDynamicPort = 29400;
 // For the other nodes, beyond the time they give their workers.
 constexpr Duration kFarewell = std::chrono::seconds(5);
-
-bool is_static(const Options& options) {
-  const bool has_address = options.rdzv_endpoint.empty() || options.node_rank.has_value();
-  return options.rdzv_backend == "static" && has_address && options.min_nodes == options.max_nodes;
-}
-
-membership::CoordinatorPlace place_of(const Options& options, std::optional<bool> is_host) {
-  using enum membership::CoordinatorPlace;
-  if (is_host) return *is_host ? kHere : kElsewhere;
-  if (!is_static(options)) return kIfOurs;
-  return options.node_rank.value_or(0) == 0 ? kHere : kElsewhere;
-}
 
 Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Options& options = plan.options;
@@ -38,10 +25,10 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   Result<std::string> secret = membership::load_secret(options.rdzv_secret_file, plan.host.job_secret);
   if (!secret) return secret.error();
   membership::RendezvousOptions result;
-  result.place = place_of(options, conf->is_host);
-  result.host = plan.master_addr;
-  result.port = plan.master_port.value() != 0 ? plan.master_port
-                                              : Port(is_static(options) ? kStaticPort : kDynamicPort);
+  const Meeting meeting = meeting_of(plan);
+  result.place = meeting.coordinator;
+  result.host = meeting.host;
+  result.port = meeting.port;
   result.spec = {.run_id = plan.run_id,
                  .min_nodes = options.min_nodes,
                  .max_nodes = options.max_nodes,
@@ -51,8 +38,7 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
                  .address = {},
                  .local_world_size = plan.local_world_size,
                  .role = options.role};
-  if (options.node_rank) result.node.pinned = NodeRank(*options.node_rank);
-  if (is_static(options)) result.node.pinned = NodeRank(options.node_rank.value_or(0));
+  result.node.pinned = meeting.node_rank;
   result.secret = std::move(*secret);
   return result;
 }

@@ -1,5 +1,6 @@
 #include "launcher/plan.h"
 
+#include "launcher/meeting.h"
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_cli/temporary_directory.h"
@@ -193,4 +194,31 @@ TEST_CASE("signals are resolved to numbers") {
   Options options = job();
   options.signals_to_handle = {"SIGTERM", "usr1"};
   CHECK(plan(options, machine(1, 0)).value().signals_to_handle == std::vector<int>{15, 10});
+}
+
+TEST_CASE("a dry run of several nodes shows the ranks of this one, and says what is not known yet") {
+  Options options = job("2");
+  options.min_nodes = options.max_nodes = 2;
+  options.node_rank = 1;
+  options.master_addr = "node-a";
+  const Plan fixed = plan(options, machine(2, 0)).value();
+  const std::string text = describe(fixed, worker_specs(fixed, expected_round(fixed)));
+  CHECK_THAT(text,
+             Catch::Contains(
+                 "nodes      2, this is node 1; they meet at node-a port 29500, where another node listens\n"
+                 "           the ranks below are as if each node had 2 workers; the rendezvous decides\n"));
+  CHECK_THAT(text, Catch::Contains("rank 3 (local rank 1)") && Catch::Contains("WORLD_SIZE=4") &&
+                       Catch::Contains("GROUP_RANK=1") && Catch::Contains("MASTER_PORT=29500"));
+
+  options.node_rank.reset();
+  options.max_nodes = 4;
+  options.rdzv_backend = "c10d";
+  options.rdzv_endpoint = "node-a:29400";
+  const Plan elastic = plan(options, machine(2, 0)).value();
+  CHECK(describe_meeting(elastic) ==
+        "nodes      2 to 4, this node's rank is not known yet; they meet at node-a port 29400, where the "
+        "node listens to "
+        "which that address belongs, or ddprun coordinator\n"
+        "           the ranks below are those of node 0 of 4, as if each node had 2 workers; the rendezvous "
+        "decides\n");
 }

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "launcher/plan.h"
+#include "rendezvous/base/ids.h"
+#include "rendezvous/membership/rendezvous.h"
+
+#include <optional>
+#include <string>
+
+namespace ddprun::launcher {
+
+/// Where the nodes of a job of several meet, and what this node knows of its place before they have.
+struct Meeting {
+  membership::CoordinatorPlace coordinator = membership::CoordinatorPlace::kIfOurs;
+  std::string host;
+  Port port;
+  std::optional<NodeRank> node_rank;  ///< settled by the command line; otherwise the coordinator gives one
+};
+
+/// static (--node-rank, --master-addr): node 0 runs the coordinator, and ranks are fixed. Otherwise the node
+/// to which the endpoint's host belongs runs it, if any. `is_host` of --rdzv-conf settles it. Pure. Needs  a
+/// plan that make_plan made: its --rdzv-conf has been checked.
+Meeting meeting_of(const Plan& plan);
+
+/// The first round as far as it is known before it: with a fixed rank and as many workers on each node as
+/// here; else as node 0 of the most nodes. For one node, single_node_round.
+RoundInfo expected_round(const Plan& plan);
+
+/// What --dry-run says of it: "2, this is node 1; they meet at node-a port 29500, where node 0 listens".
+std::string describe_meeting(const Plan& plan);
+
+}  // namespace ddprun::launcher
