@@ -45,7 +45,8 @@ int serve_store(const StoreOptions& options) {
 }
 
 int list_jobs(bool as_json) {
-  const std::vector<JobFacts> jobs = find_jobs(read_own_processes(), getpid());
+  std::vector<JobFacts> jobs = find_jobs(read_own_processes(), getpid());
+  read_last_output(jobs);
   return print(as_json ? jobs_json(jobs) : render_jobs(jobs));
 }
 

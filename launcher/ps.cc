@@ -1,6 +1,7 @@
 #include "launcher/ps.h"
 
 #include "launcher/cli_commands.h"
+#include "launcher/job_state.h"
 #include "launcher/report/text.h"
 #include "launcher/shell_quote.h"
 #include "rendezvous/base/env_contract.h"
@@ -71,22 +72,59 @@ WorkerFacts worker_facts(const ProcessFacts& process) {
           .pid = process.pid,
           .state = std::string(state_name(process.state)),
           .age_s = process.age_s,
-          .memory = process.memory};
+          .cpu_s = process.cpu_s,
+          .memory = process.memory,
+          .log_dir = {},
+          .last_output_s = {}};
+}
+
+/// "2 of 3"; where that is not all there is to say, what the launcher does: "restarting", "stopping, 1 of 3".
+std::string workers_phrase(const JobFacts& job) {
+  const std::string count = fmt::format("{} of {}", job.workers.size(), job.local_world_size);
+  if (job.phase.empty()) return job.workers.empty() ? "no worker now" : count;
+  if (job.phase == "running") return count;
+  return job.workers.empty() ? job.phase : fmt::format("{}, {}", job.phase, count);
 }
 
 std::string job_line(const JobFacts& job) {
-  const std::string workers = job.workers.empty()
-                                  ? "no worker now"
-                                  : fmt::format("{} of {}", job.workers.size(), job.local_world_size);
-  return fmt::format("{:<18} {:<9} {:<13} {:<14} {:<9} {}\n", job.tag.empty() ? "-" : job.tag, job.launcher,
-                     format_seconds(job.age_s), workers,
-                     fmt::format("{} of {}", job.restart_count, job.max_restarts),
-                     shorten(job.command_line, 100));
+  std::string text = fmt::format(
+      "{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag.empty() ? "-" : job.tag, job.launcher,
+      format_seconds(job.age_s), "", "", workers_phrase(job),
+      fmt::format("{} of {}", job.restart_count, job.max_restarts), shorten(job.command_line, 100));
+  if (!job.log_dir.empty()) text += fmt::format("  logs {}\n", job.log_dir);
+  return text;
 }
 
 std::string worker_line(const WorkerFacts& worker) {
-  return fmt::format("  rank {:<11} {:<9} {:<13} {:<14} {}\n", worker.rank, worker.pid,
-                     format_seconds(worker.age_s), worker.state, format_bytes(worker.memory));
+  const std::string output =
+      worker.last_output_s ? fmt::format(", last output {} ago", format_seconds(*worker.last_output_s)) : "";
+  return fmt::format("  rank {:<11} {:<9} {:<9} {:<9} {:<8} {}{}\n", worker.rank, worker.pid,
+                     format_seconds(worker.age_s), format_seconds(worker.cpu_s), format_bytes(worker.memory),
+                     worker.state, output);
+}
+
+/// What the launcher says of its job, where its workers do not say otherwise.
+void take_published(JobFacts& job, const ProcessFacts& launcher) {
+  const std::optional<JobState> state = parse_job_state(launcher.job_state);
+  if (!state) return;
+  job.tag = state->tag;
+  job.run_id = state->run_id;
+  job.phase = state->phase;
+  job.log_dir = state->log_dir;
+  job.local_world_size = state->local_world_size;
+  job.world_size = state->world_size;
+  job.restart_count = state->restart_count;
+  job.max_restarts = state->max_restarts;
+}
+
+void take_from_worker(JobFacts& job, const ProcessFacts& process) {
+  job.tag = own_tag(variable(process, env_name::kJobTag));
+  job.run_id = variable(process, env_name::kRunId);
+  job.log_dir = variable(process, env_name::kLogDir);
+  job.local_world_size = number(process, env_name::kLocalWorldSize);
+  job.world_size = number(process, env_name::kWorldSize);
+  job.restart_count = number(process, env_name::kRestartCount);
+  job.max_restarts = number(process, env_name::kMaxRestarts);
 }
 
 }  // namespace
@@ -99,15 +137,13 @@ std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes, pid_
     job.launcher = launcher.pid;
     job.command_line = shell_quote(launcher.arguments);
     job.age_s = launcher.age_s;
+    take_published(job, launcher);
     for (const ProcessFacts& process : processes) {
       if (!is_worker_of(process, launcher.pid)) continue;
-      job.tag = own_tag(variable(process, env_name::kJobTag));
-      job.run_id = variable(process, env_name::kRunId);
-      job.local_world_size = number(process, env_name::kLocalWorldSize);
-      job.world_size = number(process, env_name::kWorldSize);
-      job.restart_count = number(process, env_name::kRestartCount);
-      job.max_restarts = number(process, env_name::kMaxRestarts);
+      if (job.phase.empty()) take_from_worker(job, process);
       job.workers.push_back(worker_facts(process));
+      WorkerFacts& worker = job.workers.back();
+      if (!job.log_dir.empty()) worker.log_dir = fmt::format("{}/{}", job.log_dir, worker.local_rank);
     }
     std::sort(job.workers.begin(), job.workers.end(),
               [](const auto& a, const auto& b) { return a.rank < b.rank; });
@@ -119,8 +155,8 @@ std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes, pid_
 
 std::string render_jobs(const std::vector<JobFacts>& jobs) {
   if (jobs.empty()) return "no job of yours runs on this host\n";
-  std::string text = fmt::format("{:<18} {:<9} {:<13} {:<14} {:<9} {}\n", "JOB", "PID", "AGE", "WORKERS",
-                                 "RESTARTS", "COMMAND");
+  std::string text = fmt::format("{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", "JOB", "PID", "AGE",
+                                 "CPU", "MEMORY", "WORKERS", "RESTARTS", "COMMAND");
   for (const JobFacts& job : jobs) {
     text += job_line(job);
     for (const WorkerFacts& worker : job.workers) text += worker_line(worker);
@@ -130,6 +166,7 @@ std::string render_jobs(const std::vector<JobFacts>& jobs) {
 
 std::string jobs_json(const std::vector<JobFacts>& jobs) {
   using Json = nlohmann::ordered_json;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   Json array = Json::array();
   for (const JobFacts& job : jobs) {
     Json workers = Json::array();
@@ -139,12 +176,17 @@ std::string jobs_json(const std::vector<JobFacts>& jobs) {
                          {"pid", worker.pid},
                          {"state", worker.state},
                          {"age_s", worker.age_s},
-                         {"memory_bytes", worker.memory}});
+                         {"cpu_s", worker.cpu_s},
+                         {"memory_bytes", worker.memory},
+                         {"log_dir", or_null(worker.log_dir)},
+                         {"last_output_s", worker.last_output_s ? Json(*worker.last_output_s) : Json()}});
     }
     array.push_back({{"job", job.tag},
                      {"run_id", job.run_id},
                      {"launcher_pid", job.launcher},
                      {"command", job.command_line},
+                     {"phase", or_null(job.phase)},
+                     {"log_dir", or_null(job.log_dir)},
                      {"age_s", job.age_s},
                      {"local_world_size", job.local_world_size},
                      {"world_size", job.world_size},

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,11 @@ struct ProcessFacts {
   char state = '?';     ///< R, S, D, T, t, Z
   std::string command;  ///< short name, as in comm
   double age_s = 0;
+  double cpu_s = 0;                      ///< user and system time so far
   std::uint64_t memory = 0;              ///< resident bytes
   std::vector<std::string> arguments;    ///< argv
   std::vector<std::string> environment;  ///< as the process was started with
+  std::string job_state;                 ///< what a launcher publishes, job_state.h; empty: nothing
 };
 
 struct WorkerFacts {
@@ -26,16 +29,21 @@ struct WorkerFacts {
   pid_t pid = 0;
   std::string state;  ///< "running", "in disk sleep", "stopped", "ended"
   double age_s = 0;
+  double cpu_s = 0;
   std::uint64_t memory = 0;
+  std::string log_dir;  ///< where its stdout.log, stderr.log and error.json are; empty: nowhere
+  std::optional<double> last_output_s;  ///< since its log files grew; none where its output goes to no file
 };
 
-/// A job of this user on this host, put together from what its processes show: nothing is written to disk for
-/// it, so nothing can be stale.
+/// A job of this user on this host, put together from what its processes show and what its launcher
+/// publishes: nothing is written to disk for it, so nothing can be stale.
 struct JobFacts {
-  std::string tag;  ///< empty while there is no worker
+  std::string tag;  ///< empty only where the launcher publishes nothing and has no worker
   std::string run_id;
   pid_t launcher = 0;
   std::string command_line;
+  std::string phase;    ///< starting, running, stopping, restarting, ending; empty: unknown
+  std::string log_dir;  ///< of this generation; empty: none
   double age_s = 0;
   int local_world_size = 0;
   int world_size = 0;
@@ -52,6 +60,9 @@ std::string render_jobs(const std::vector<JobFacts>& jobs);
 
 /// The same as a JSON array.
 std::string jobs_json(const std::vector<JobFacts>& jobs);
+
+/// Fills `last_output_s` of every worker from its log files, which are older than now by that much.
+void read_last_output(std::vector<JobFacts>& jobs);
 
 /// This user's processes; what vanishes or may not be read meanwhile is left out.
 std::vector<ProcessFacts> read_own_processes();

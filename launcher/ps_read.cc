@@ -1,3 +1,4 @@
+#include "launcher/job_state.h"
 #include "launcher/process/process_table.h"
 #include "launcher/ps.h"
 
@@ -6,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,11 +36,11 @@ std::vector<std::string> split_at_zeros(const std::string& text) {
 
 double uptime_seconds() { return std::strtod(read_text("/proc/uptime").c_str(), nullptr); }
 
-/// Field 22 of stat: when the process started, in ticks since boot. Fields are counted behind the command's
-/// ")".
-double start_seconds(const std::string& stat) {
+/// A field of stat that counts ticks, in seconds: 22 is when the process started, since boot. Fields are
+/// counted behind the command's ")".
+double seconds_of_field(const std::string& stat, int wanted) {
   std::size_t at = stat.rfind(')');
-  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  for (int field = 2; field < wanted && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
   if (at == std::string::npos) return 0;
   return std::strtod(stat.c_str() + at, nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
@@ -55,7 +58,28 @@ bool is_own(const std::string& directory) {
   return stat(directory.c_str(), &status) == 0 && status.st_uid == geteuid();
 }
 
+/// Seconds since a worker's log file grew; none if there is no such file, or nothing in it.
+std::optional<double> seconds_since_growth(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || status.st_size == 0) return std::nullopt;
+  const std::chrono::duration<double> written =
+      std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return std::max(0.0, (now - written).count());
+}
+
 }  // namespace
+
+void read_last_output(std::vector<JobFacts>& jobs) {
+  for (JobFacts& job : jobs) {
+    for (WorkerFacts& worker : job.workers) {
+      for (const char* name : {"/stdout.log", "/stderr.log"}) {
+        const std::optional<double> since = seconds_since_growth(worker.log_dir + name);
+        if (since) worker.last_output_s = std::min(*since, worker.last_output_s.value_or(*since));
+      }
+    }
+  }
+}
 
 std::vector<ProcessFacts> read_own_processes() {
   std::vector<ProcessFacts> processes;
@@ -63,14 +87,17 @@ std::vector<ProcessFacts> read_own_processes() {
   for (const ProcessEntry& entry : read_processes()) {
     const std::string directory = fmt::format("/proc/{}", entry.pid);
     if (!is_own(directory)) continue;
+    const std::string stat = read_text(directory + "/stat");
     processes.push_back({.pid = entry.pid,
                          .parent = entry.parent,
                          .state = entry.state,
                          .command = entry.command,
-                         .age_s = std::max(0.0, uptime - start_seconds(read_text(directory + "/stat"))),
+                         .age_s = std::max(0.0, uptime - seconds_of_field(stat, 22)),
+                         .cpu_s = seconds_of_field(stat, 14) + seconds_of_field(stat, 15),
                          .memory = resident_bytes(directory),
                          .arguments = split_at_zeros(read_text(directory + "/cmdline")),
-                         .environment = split_at_zeros(read_text(directory + "/environ"))});
+                         .environment = split_at_zeros(read_text(directory + "/environ")),
+                         .job_state = entry.command == "ddprun" ? read_job_state(entry.pid) : std::string()});
   }
   return processes;
 }

@@ -6,6 +6,7 @@
 #include "launcher/entrypoint.h"
 #include "launcher/events.h"
 #include "launcher/host.h"
+#include "launcher/job_state.h"
 #include "launcher/meeting.h"
 #include "launcher/observer_list.h"
 #include "launcher/plan.h"
@@ -92,7 +93,8 @@ int run_watched(const Plan& plan, Logger& logger) {
   boost::asio::io_context io(1);
   JobOutput output(io, output_options(plan));
   Reporter reporter(plan, [&](std::string_view text) { output.write_launcher_line(text); });
-  std::vector<Observer*> watchers{&reporter};
+  JobStatePublisher state(plan);
+  std::vector<Observer*> watchers{&reporter, &state};
   std::optional<EventLog> events;
   if (!plan.options.events_file.empty()) {
     const Result<UniqueFd> file = open_events_file(plan.options.events_file);

@@ -30,6 +30,27 @@ class Ps(Case):
         self.assertNotIn(f" {job.pid} ", self.ddprun("ps").stdout)
 
 
+    def test_a_job_between_two_generations_is_restarting(self):
+        gate = self.folder / "gate"
+        os.mkfifo(gate)
+        # Rank 0 does not end on SIGTERM before it is told to: until then the job stops, and has one worker.
+        job = self.start("--nproc-per-node", 2, "--max-restarts", 1, "--log-dir", self.logs, "-t3", "sh", "-c",
+                         '[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; [ $RANK = 1 ] && exit 3; '
+                         f'trap "read x <{gate}; exit 0" TERM; echo ready; while :; do sleep 0.1; done')
+        self.assertEqual(job.stdout.readline(), "[default0]:ready\n")
+        while True:
+            (listed,) = [entry for entry in json.loads(self.ddprun("ps", "--json").stdout) if entry["launcher_pid"] == job.pid]
+            if listed["phase"] == "stopping":
+                break
+        self.assertTrue(listed["log_dir"].startswith(str(self.logs)), listed)
+        (worker,) = listed["workers"]
+        self.assertEqual(worker["log_dir"], listed["log_dir"] + "/0")
+        self.assertGreaterEqual(worker["last_output_s"], 0)
+        self.assertIn("stopping, 1 of 2", self.ddprun("ps").stdout)
+        gate.write_text("go\n")
+        self.assertEqual(job.wait(60), 0)
+
+
 class Events(Case):
     def events(self, *arguments):
         done = self.ddprun("--events", "events.jsonl", *arguments)

@@ -1,5 +1,6 @@
 #include "launcher/ps.h"
 
+#include "launcher/job_state.h"
 #include "tests/support/catch.h"
 
 #include <nlohmann/json.hpp>
@@ -27,6 +28,7 @@ ProcessFacts worker(pid_t pid, pid_t parent, int rank, char state = 'S',
           .state = state,
           .command = "python3",
           .age_s = 70,
+          .cpu_s = 12.5,
           .memory = 3 << 20,
           .arguments = {"python3"},
           .environment = {"DDPRUN_JOB_TAG=" + tag, "RANK=" + std::to_string(rank),
@@ -41,11 +43,55 @@ TEST_CASE("ps shows a job with its ranks, states, generation and age") {
   const std::vector<ProcessFacts> processes{launcher(10, {"ddprun", "--nproc-per-node", "3", "train.py"}),
                                             worker(12, 10, 1, 'T'), worker(11, 10, 0)};
   CHECK(render_jobs(find_jobs(processes, 99)) ==
-        "JOB                PID       AGE           WORKERS        RESTARTS  COMMAND\n"
-        "ddprun-a           10        75.0 s        2 of 3         1 of 2    ddprun --nproc-per-node 3 "
+        "JOB                PID       AGE       CPU       MEMORY   WORKERS          RESTARTS  COMMAND\n"
+        "ddprun-a           10        75.0 s                       2 of 3           1 of 2    ddprun "
+        "--nproc-per-node 3 "
         "train.py\n"
-        "  rank 0           11        70.0 s        running        3 MiB\n"
-        "  rank 1           12        70.0 s        stopped        3 MiB\n");
+        "  rank 0           11        70.0 s    12.5 s    3 MiB    running\n"
+        "  rank 1           12        70.0 s    12.5 s    3 MiB    stopped\n");
+}
+
+TEST_CASE("between two generations ps shows what the launcher says of its job") {
+  ProcessFacts waiting = launcher(10, {"ddprun", "x"});
+  waiting.job_state = to_text({.tag = "ddprun-a",
+                               .run_id = "cifar",
+                               .phase = "restarting",
+                               .local_world_size = 3,
+                               .world_size = 6,
+                               .restart_count = 2,
+                               .max_restarts = 4,
+                               .log_dir = "/logs/attempt_1"});
+  const std::vector<JobFacts> jobs = find_jobs({waiting}, 99);
+  CHECK(render_jobs(jobs) ==
+        "JOB                PID       AGE       CPU       MEMORY   WORKERS          RESTARTS  COMMAND\n"
+        "ddprun-a           10        75.0 s                       restarting       2 of 4    ddprun x\n"
+        "  logs /logs/attempt_1\n");
+  const auto json = nlohmann::json::parse(jobs_json(jobs));
+  CHECK(json[0]["phase"] == "restarting");
+  CHECK(json[0]["run_id"] == "cifar");
+  CHECK(json[0]["log_dir"] == "/logs/attempt_1");
+}
+
+TEST_CASE("a job's state survives being written and read, and nothing else is taken for one") {
+  const JobState state{.tag = "t", .run_id = "r \xff", .phase = "running", .log_dir = "/l"};
+  CHECK(parse_job_state(to_text(state)).value().phase == "running");
+  for (const char* wrong : {"", "{", "{}", "[]", R"({"job": 3})"})
+    CHECK_FALSE(parse_job_state(wrong).has_value());
+}
+
+TEST_CASE("what a launcher publishes is read through its descriptors, also when it grows shorter") {
+  Plan plan;
+  plan.job_tag = "ddprun-a";
+  plan.log_root = "/a/long/path/that/is/left/out/later";
+  JobStatePublisher publisher(plan);
+  CHECK(parse_job_state(read_job_state(getpid())).value().phase == "starting");
+  publisher.generation_started(RoundInfo{.restart_count = 1});
+  CHECK(parse_job_state(read_job_state(getpid())).value().log_dir == plan.log_root + "/attempt_1");
+  plan.log_root.clear();
+  publisher.generation_started(RoundInfo{.restart_count = 2});
+  CHECK(parse_job_state(read_job_state(getpid())).value().log_dir.empty());
+  publisher.restarting(3, {});
+  CHECK(parse_job_state(read_job_state(getpid())).value().phase == "restarting");
 }
 
 TEST_CASE("ps counts neither itself nor a store, a guard or a worker's child") {

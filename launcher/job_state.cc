@@ -1,0 +1,106 @@
+#include "launcher/job_state.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kName = "ddprun-job-state";
+
+}  // namespace
+
+std::string to_text(const JobState& state) {
+  const Json json{{"job", state.tag},
+                  {"run_id", state.run_id},
+                  {"phase", state.phase},
+                  {"local_world_size", state.local_world_size},
+                  {"world_size", state.world_size},
+                  {"restart_count", state.restart_count},
+                  {"max_restarts", state.max_restarts},
+                  {"log_dir", state.log_dir}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<JobState> parse_job_state(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    return JobState{.tag = json.at("job"),
+                    .run_id = json.at("run_id"),
+                    .phase = json.at("phase"),
+                    .local_world_size = json.at("local_world_size"),
+                    .world_size = json.at("world_size"),
+                    .restart_count = json.at("restart_count"),
+                    .max_restarts = json.at("max_restarts"),
+                    .log_dir = json.at("log_dir")};
+  } catch (const Json::exception&) {
+    return std::nullopt;  // of another version of ddprun
+  }
+}
+
+JobStatePublisher::JobStatePublisher(const Plan& plan)
+    : plan_(plan), file_(::memfd_create(kName, MFD_CLOEXEC)) {
+  state_.tag = plan.job_tag;
+  state_.run_id = plan.run_id;
+  state_.local_world_size = plan.local_world_size.value();
+  state_.max_restarts = plan.options.max_restarts;
+  publish("starting");
+}
+
+void JobStatePublisher::generation_started(const RoundInfo& round) {
+  state_.world_size = round.world_size.value();
+  state_.restart_count = round.restart_count;
+  state_.log_dir = attempt_directory(plan_, round.restart_count);
+  publish("running");
+}
+
+void JobStatePublisher::stopping(const RoundInfo&, StopReason, const std::string&) { publish("stopping"); }
+
+void JobStatePublisher::generation_ended(const GenerationOutcome&) { publish("ending"); }
+
+void JobStatePublisher::restarting(int next_restart_count, Duration) {
+  state_.restart_count = next_restart_count;
+  publish("restarting");
+}
+
+// Longer than the text before it or padded to its length with blanks, so that the file never has to be cut.
+void JobStatePublisher::publish(std::string phase) {
+  if (!file_) return;
+  state_.phase = std::move(phase);
+  std::string text = to_text(state_);
+  const off_t size = ::lseek(file_.get(), 0, SEEK_END);
+  if (size > 0 && text.size() < static_cast<std::size_t>(size))
+    text.resize(static_cast<std::size_t>(size), ' ');
+  static_cast<void>(::pwrite(file_.get(), text.data(), text.size(), 0) < 0);
+}
+
+std::string read_job_state(pid_t pid) {
+  const std::string wanted = fmt::format("/memfd:{} (deleted)", kName);
+  std::error_code error;
+  fs::directory_iterator files(fmt::format("/proc/{}/fd", pid), error);
+  for (; !error && files != fs::directory_iterator(); files.increment(error)) {
+    std::error_code unreadable;
+    if (fs::read_symlink(files->path(), unreadable) != wanted) continue;
+    // Twice, because the launcher may be writing.
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      std::ifstream file(files->path(), std::ios::binary);
+      const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      if (parse_job_state(text)) return text;
+    }
+  }
+  return {};
+}
+
+}  // namespace ddprun::launcher

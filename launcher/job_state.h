@@ -1,0 +1,55 @@
+#pragma once
+
+#include "launcher/agent/observer.h"
+#include "launcher/plan.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddprun::launcher {
+
+/// What a launcher says of its job to `ddprun ps` and `ddprun drain`, whether it has workers at the moment or
+/// not.
+struct JobState {
+  std::string tag;
+  std::string run_id;
+  std::string phase;  ///< "starting", "running", "stopping", "restarting", "ending"
+  int local_world_size = 0;
+  int world_size = 0;  ///< 0 before the first round
+  int restart_count = 0;
+  int max_restarts = 0;
+  std::string log_dir;  ///< <log_dir>/attempt_N of this generation; empty: none
+};
+
+std::string to_text(const JobState& state);
+
+/// Nullopt: it is something else, or was read while it was being written.
+std::optional<JobState> parse_job_state(std::string_view text);
+
+/// Keeps the state in a memfd, which `ps` opens through /proc/<launcher>/fd: it has no name anywhere, and is
+/// gone with the process, however that ends. Nobody is waited for. Without a memfd it does nothing.
+class JobStatePublisher final : public Observer {
+ public:
+  explicit JobStatePublisher(const Plan& plan);
+
+  void generation_started(const RoundInfo& round) override;
+  void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
+  void generation_ended(const GenerationOutcome& outcome) override;
+  void restarting(int next_restart_count, Duration delay) override;
+
+ private:
+  void publish(std::string phase);
+
+  const Plan& plan_;
+  JobState state_;
+  UniqueFd file_;
+};
+
+/// The text that the launcher `pid` publishes; empty if there is none, or it may not be read.
+std::string read_job_state(pid_t pid);
+
+}  // namespace ddprun::launcher
