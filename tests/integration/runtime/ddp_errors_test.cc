@@ -183,6 +183,39 @@ TEST_CASE("accumulation under no_sync is no bypass") {
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
 
+// DDP: gradients under no_sync are summed, however many backwards there are.
+TEST_CASE("one forward under no_sync may be followed by two backwards") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Linear model(4, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    {
+      const auto guard = ddp.no_sync();
+      const auto loss = ddp(torch::ones({2, 4})).sum();
+      loss.backward({}, /*retain_graph=*/true);
+      loss.backward();
+    }
+    ddp(torch::ones({2, 4})).sum().backward();
+    CHECK_IN_RANK(model->bias.grad().item<float>() == 6);
+  });
+}
+
+TEST_CASE("outputs may outlive the wrapper") {
+  for (const bool is_static : {false, true}) {
+    run_ranks_to_success(1, [&](const Group& group) {
+      const auto model = std::make_shared<TwoHeads>();
+      torch::Tensor output;
+      {
+        DistributedDataParallel ddp(model, group.process_group(),
+                                    {.find_unused_parameters = !is_static, .static_graph = is_static});
+        const auto [left, right] = ddp(torch::ones({2, 4}));
+        output = left + right;
+      }
+      output.sum().backward();
+      CHECK_IN_RANK(model->left->bias.grad().item<float>() == 2);
+    });
+  }
+}
+
 TEST_CASE("ranks with different models are told which parameter differs, all of them") {
   const auto texts = messages(2, [](const Group& group) {
     torch::nn::Linear model(4, group.rank() == 0 ? 1 : 2);
@@ -204,6 +237,20 @@ TEST_CASE("ranks with different numbers of parameters are told so") {
   CHECK(texts[0].find("rank 1 has 1 trainable parameters, rank 0 has 2") != std::string::npos);
 }
 
+// kUsage means the command line, which is not what has to be mended.
+TEST_CASE("a wrong use of the library has the code of a wrong configuration") {
+  const auto failures = run_ranks(1, [](const Group& group) {
+    DistributedDataParallel ddp(std::make_shared<TwoHeads>(), group.process_group());
+    ddp(torch::ones({2, 4})).second.sum().backward();
+    ddp.check_finished();
+  });
+  try {
+    std::rethrow_exception(failures[0]);
+  } catch (const Exception& error) {
+    CHECK(error.code() == ErrorCode::kConfig);
+  }
+}
+
 TEST_CASE("options that cannot be are refused by name") {
   const auto message = [](DistributedDataParallelOptions options) {
     return messages(1, [&](const Group& group) {
@@ -219,6 +266,10 @@ TEST_CASE("options that cannot be are refused by name") {
         "DistributedDataParallel: options delay_all_reduce and reduce_delayed_when_ready go together; set "
         "both or "
         "neither");
+  CHECK(
+      message({.delay_all_reduce = {"wieght"}, .reduce_delayed_when_ready = "bias"}) ==
+      "DistributedDataParallel: option delay_all_reduce names \"wieght\", and the model has no parameter of "
+      "that name");
 }
 
 TEST_CASE("a model without anything to train is refused") {

@@ -91,7 +91,7 @@ class ReplicaSync {
   struct State;
 
  private:
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  ///< outputs, which may outlive this, look whether it is still there
 };
 
 }  // namespace runtime

@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/torch.h>
 
+#include <limits>
+
 namespace ddprun::runtime {
 
 struct BypassWatch::Watched {
@@ -36,11 +38,8 @@ BypassWatch::~BypassWatch() {
 }
 
 void BypassWatch::forward_ran(Gradients gradients) {
-  if (gradients == Gradients::kAccumulatedLocally) {
-    ++permitted_;
-    return;
-  }
-  permitted_ = 1;
+  permitted_ = gradients == Gradients::kAccumulatedLocally ? std::numeric_limits<int>::max() : 1;
+  if (gradients == Gradients::kAccumulatedLocally) return;
   for (const auto& watched : watched_) watched->accumulated = 0;
 }
 
@@ -51,7 +50,7 @@ void BypassWatch::accumulated(std::size_t index) {
       permitted_ > 0 && (repeats_ == Repeats::kAllowed || watched.accumulated <= permitted_);
   if (is_covered) return;
   throw Exception(
-      ErrorCode::kUsage,
+      ErrorCode::kConfig,
       fmt::format(
           "DistributedDataParallel: backward reached parameter \"{}\" {} time(s), but the wrapper's "
           "forward ran {} time(s) since the last reduction, so this gradient would stay on this rank; "

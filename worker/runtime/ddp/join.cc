@@ -36,7 +36,7 @@ void ReplicaSync::State::notify_joined_ranks() {
   std::vector<at::Tensor> ones = {torch::ones({1}, at::TensorOptions(device))};
   auto work = group.process_group()->allreduce(ones);
   if (join->throw_on_early_termination && sum_over_ranks(group, device, 0) != 0) {
-    throw Exception(ErrorCode::kUsage,
+    throw Exception(ErrorCode::kConfig,
                     fmt::format("DistributedDataParallel: at least one rank has no more input, and join "
                                 "was asked to throw then; rank {} still had some",
                                 group.rank()));
@@ -80,7 +80,7 @@ void ReplicaSync::State::shadow_until_all_joined() {
     if (join->throw_on_early_termination) {
       sum_over_ranks(group, device, 1);
       throw Exception(
-          ErrorCode::kUsage,
+          ErrorCode::kConfig,
           fmt::format("DistributedDataParallel: rank {} has no more input, and join was asked to throw then",
                       group.rank()));
     }

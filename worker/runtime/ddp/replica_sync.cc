@@ -42,6 +42,8 @@ void check_names(const ModuleView& view, const DistributedDataParallelOptions& o
         std::any_of(buffers.begin(), buffers.end(), [&](const auto& b) { return b.first == name; });
     if (!is_buffer) find_parameter(view, name, "option ignored");
   }
+  for (const std::string& name : options.delay_all_reduce)
+    find_parameter(view, name, "option delay_all_reduce");
   if (options.delay_all_reduce.empty() == options.reduce_delayed_when_ready.has_value()) {
     refuse("options delay_all_reduce and reduce_delayed_when_ready go together; set both or neither");
   }
@@ -149,7 +151,7 @@ void ReplicaSync::State::complain_about_missing_gradients(const std::vector<std:
         "they had one in the first step, and static_graph promises the same graph in every step; leave it "
         "out";
   }
-  throw Exception(ErrorCode::kUsage,
+  throw Exception(ErrorCode::kConfig,
                   fmt::format("DistributedDataParallel: the last backward gave no gradient to {} of {} "
                               "parameters on rank {}: {}; {}",
                               names.size(), reduced.size(), group.rank(), fmt::join(names, ", "), advice));
@@ -175,7 +177,7 @@ void ReplicaSync::State::begin_step() {
 
 ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
                          DistributedDataParallelOptions options)
-    : state_(std::make_unique<State>(State{.view = std::move(view),
+    : state_(std::make_shared<State>(State{.view = std::move(view),
                                            .group = Group(std::move(process_group)),
                                            .options = std::move(options)})) {
   State& state = *state_;
@@ -262,11 +264,12 @@ void ReplicaSync::after_forward(const std::vector<at::Tensor*>& outputs) {
                                                  : BypassWatch::Gradients::kAccumulatedLocally);
   }
   if (!wants_outputs()) return;
-  const std::vector<at::Tensor> replaced = pass_through_sink(tensors, [&state] {
-    if (!state.options.static_graph || state.has_queued_static_reduction) return;
+  const std::vector<at::Tensor> replaced = pass_through_sink(tensors, [weak = std::weak_ptr(state_)] {
+    const std::shared_ptr<State> alive = weak.lock();
+    if (!alive || !alive->options.static_graph || alive->has_queued_static_reduction) return;
     torch::autograd::Engine::get_default_engine().queue_callback(
-        [&state] { state.reducer->delay_all_reduce(); });
-    state.has_queued_static_reduction = true;
+        [alive] { alive->reducer->delay_all_reduce(); });
+    alive->has_queued_static_reduction = true;
   });
   for (std::size_t i = 0; i < outputs.size(); ++i) *outputs[i] = replaced[i];
 }

@@ -19,8 +19,9 @@ Result<std::size_t> longest_part(const Group& group) {
       const std::size_t sent = group.counts_of(static_cast<int>(from))[to];
       const std::size_t expected = group.counts_of(static_cast<int>(to))[size + from];
       if (sent != expected) {
-        return Error(ErrorCode::kUsage, fmt::format("{}: rank {} sends {} bytes to rank {}, which expects {}",
-                                                    group.operation(), from, sent, to, expected));
+        return Error(ErrorCode::kConfig,
+                     fmt::format("{}: rank {} sends {} bytes to rank {}, which expects {}", group.operation(),
+                                 from, sent, to, expected));
       }
       longest = std::max(longest, sent);
     }

@@ -16,7 +16,7 @@ class AllToAll final : public Collective {
     std::size_t bytes = 0;
   };
 
-  /// What rank r sends to rank q must be as long as what q expects from r; kUsage names the first pair for
+  /// What rank r sends to rank q must be as long as what q expects from r; kConfig names the first pair for
   /// which it is not. No output may overlap an input.
   AllToAll(std::vector<Part> ins, std::vector<Part> outs, const Description& what)
       : ins_(std::move(ins)), outs_(std::move(outs)), what_(what) {}

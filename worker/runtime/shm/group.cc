@@ -120,7 +120,7 @@ Result<void> Group::check_agreement() {
   int other = 1;
   while (other + 1 < size_ && !differs_from_first(other)) ++other;
   return Error(
-      ErrorCode::kUsage,
+      ErrorCode::kConfig,
       fmt::format("operation {} differs between ranks: rank 0 called {}, rank {} called {}; all ranks must "
                   "call the same collectives in the same order",
                   sequence_, segment_->description(0, gate_).to_text(), other,

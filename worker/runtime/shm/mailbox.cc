@@ -291,7 +291,7 @@ bool Mailbox::serve_from_stored(Pending& receive) {
 Result<void> Mailbox::check_fits(const Letter& letter, const Envelope& envelope, int from) {
   if (letter.bytes == envelope.bytes && static_cast<std::uint32_t>(letter.dtype) == envelope.dtype)
     return ok();
-  return Error(ErrorCode::kUsage,
+  return Error(ErrorCode::kConfig,
                fmt::format("{}: the message from rank {} has {} bytes of {}", name_receive(letter), from,
                            envelope.bytes, to_string(static_cast<DType>(envelope.dtype))));
 }

@@ -19,9 +19,9 @@ using Ref = c10::intrusive_ptr<T>;
 
 /// c10d's interface to Engine and the collectives. Made by make_shm_backend().
 ///
-/// Errors   misuse that this rank can see throws ddprun::Exception (kUsage) from the call; everything else
+/// Errors   misuse that this rank can see throws ddprun::Exception (kConfig) from the call; everything else
 /// from the
-///          Work's wait() and its future: kPeerLost, kTimeout, kUsage for calls that differ between ranks.
+///          Work's wait() and its future: kPeerLost, kTimeout, kConfig for calls that differ between ranks.
 /// Threads  any; collectives of a group are called in the same order on every rank.
 /// Blocking with asyncOp = false the call returns when the collective has ended; otherwise it may run the
 /// collective

@@ -15,7 +15,7 @@ std::string name(const at::Tensor& tensor) {
 }  // namespace
 
 void refuse(Kind kind, const std::string& why) {
-  throw Exception(ErrorCode::kUsage, fmt::format("shm {}: {}", to_string(kind), why));
+  throw Exception(ErrorCode::kConfig, fmt::format("shm {}: {}", to_string(kind), why));
 }
 
 DType to_dtype(at::ScalarType type) {
@@ -54,7 +54,7 @@ ReduceOp to_reduce_op(const c10d::ReduceOp& op) {
     case c10d::ReduceOp::UNUSED:
       break;
   }
-  throw Exception(ErrorCode::kUsage,
+  throw Exception(ErrorCode::kConfig,
                   "shm: PREMUL_SUM exists for NCCL only; multiply the tensor before a sum");
 }
 
