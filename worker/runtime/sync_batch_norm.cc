@@ -167,12 +167,13 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
                              options.eps(),
                              /*cudnn_enabled=*/true);
   }
-  if (!group_) return normalize_alone(input);
+  // As Python's: an evaluation synchronises nothing, also when it has to use the batch's own statistics.
+  if (!group_ || !is_training()) return normalize_alone(input);
   Statistics statistics;
   {
     const torch::NoGradGuard no_grad;
     statistics = gather_statistics(input.detach(), *group_);
-    if (is_training() && running_mean.defined()) {
+    if (running_mean.defined()) {
       const double momentum = count_batch();
       const double unbias = statistics.count / std::max(statistics.count - 1, 1.0);
       running_mean.mul_(1 - momentum).add_(statistics.mean.to(running_mean.scalar_type()), momentum);

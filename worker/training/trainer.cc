@@ -203,6 +203,7 @@ void Trainer::end_epoch(double seconds, std::int64_t images) {
   if (wants_evaluation()) {
     EvaluateOptions options{device_, loader_options(parts_.config.eval_batch_size),
                             [this] { parts_.drain.progress(); }};
+    ddp_->sync_buffers();  // evaluate() calls the bare model
     position_.evaluation = evaluate(*model_, parts_.data.held_out, parts_.context, options);
     line += fmt::format("  accuracy {:.2f} %", 100 * position_.evaluation->accuracy());
     record["accuracy"] = position_.evaluation->accuracy();

@@ -1,5 +1,6 @@
 #include "tests/integration/runtime/in_threads.h"
 #include "tests/support/catch.h"
+#include <ddprun/collectives.h>
 #include <ddprun/comm_hooks.h>
 #include <ddprun/distributed_data_parallel.h>
 
@@ -188,6 +189,27 @@ TEST_CASE("broadcast_buffers decides whether ranks keep running statistics of th
     const auto own = static_cast<float>(1 + group.rank());
     CHECK_IN_RANK(mean_after_two_forwards(true) == std::pair(own, 1.0F));
     CHECK_IN_RANK(mean_after_two_forwards(false) == std::pair(own, own));
+  });
+}
+
+// Each rank's running statistics are of its own batches: a bare module would be evaluated with other ones on
+// every rank.
+TEST_CASE("after sync_buffers all ranks evaluate one model") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::BatchNorm1d model(2);
+    DistributedDataParallel ddp(model, group.process_group());
+    for (int step = 0; step < 3; ++step) {
+      ddp(torch::randn({8, 2}) * (1 + group.rank()) + group.rank()).sum().backward();
+    }
+    model->eval();
+    const Tensor input = torch::ones({4, 2});
+    const auto is_equal_everywhere = [&] {
+      const std::vector<Tensor> all = all_gather(group, model(input).detach());
+      return all[0].equal(all[1]);
+    };
+    CHECK_IN_RANK(!is_equal_everywhere());
+    ddp.sync_buffers();
+    CHECK_IN_RANK(is_equal_everywhere());
   });
 }
 

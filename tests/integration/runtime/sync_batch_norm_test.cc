@@ -53,6 +53,18 @@ TEST_CASE("a rank without samples takes part") {
   });
 }
 
+// torch.nn.SyncBatchNorm: need_sync = bn_training and self.training.
+TEST_CASE("without running statistics an evaluation normalizes each rank's own batch") {
+  run_ranks_to_success(2, [](const Group& group) {
+    SyncBatchNorm norm(nn::BatchNormOptions(3).track_running_stats(false), group);
+    nn::BatchNorm1d reference(nn::BatchNormOptions(3).track_running_stats(false));
+    norm->eval();
+    reference->eval();
+    const Tensor input = torch::full({4, 3}, group.rank() + 1.0) + torch::eye(4).narrow(1, 0, 3);
+    CHECK_IN_RANK(norm(input).equal(reference(input)));
+  });
+}
+
 TEST_CASE("without a group it is torch's batch norm, bit for bit") {
   torch::manual_seed(0);
   SyncBatchNorm norm(3);

@@ -85,6 +85,7 @@ class ReplicaSync {
   void register_comm_hook(CommHook hook);
   void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook);
   void check_finished();
+  void sync_buffers();
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
   [[nodiscard]] c10::DDPLoggingData logging_data() const;
 
@@ -182,6 +183,11 @@ class DistributedDataParallel {
 
   /// Throws, naming them, if parameters of the last step got no gradient; the next forward does the same.
   void check_finished() { sync_->check_finished(); }
+
+  /// Rank 0's buffers (running statistics …) replace everyone's. After a step each rank has its own again;
+  /// call this before an evaluation that goes through the bare module, so that all ranks evaluate one model.
+  /// Collective.
+  void sync_buffers() { sync_->sync_buffers(); }
 
   /// The parameters whose gradients are averaged, each once, in order: what an optimizer takes.
   [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }

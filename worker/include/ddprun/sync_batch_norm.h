@@ -22,7 +22,8 @@ namespace ddprun {
 /// Device      CPU or GPU, wherever the group's backend is at home. float, or half types with float
 /// statistics. Collective  in training mode: forward gathers 2C+1 numbers per rank, backward reduces 2C. All
 /// ranks call both equally
-///             often. In evaluation mode (with running statistics) it is a plain batch norm.
+///             often. In evaluation mode it is a plain batch norm, of the batch's own statistics where it
+///             keeps no running ones.
 /// Gradients   of weight and bias stay local: DistributedDataParallel averages them like any other.
 class SyncBatchNormImpl final : public torch::nn::Cloneable<SyncBatchNormImpl> {
  public:

@@ -136,6 +136,7 @@ void ReplicaSync::State::sync_buffers(int from_rank) {
   buffers = synced_buffers(*this);
   std::vector<at::Tensor> tensors;
   for (const auto& [name, buffer] : buffers) tensors.push_back(buffer);
+  if (tensors.empty()) return;
   c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes, from_rank);
 }
 
@@ -297,6 +298,8 @@ void ReplicaSync::check_finished() {
   if (state_->reducer == nullptr) return;
   state_->guarded([&] { state_->reducer->check_finalized(); });
 }
+
+void ReplicaSync::sync_buffers() { state_->sync_buffers(0); }
 
 std::vector<at::Tensor> ReplicaSync::parameters() const {
   std::vector<at::Tensor> tensors;
