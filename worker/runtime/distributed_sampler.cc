@@ -1,12 +1,9 @@
 #include <ddprun/distributed_sampler.h>
 #include <ddprun/exception.h>
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randperm.h>
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <limits>
-#include <numeric>
-#include <random>
 
 namespace ddprun {
 namespace {
@@ -18,24 +15,29 @@ std::int64_t shard_size(std::int64_t dataset_size, const DistributedSamplerOptio
   return (dataset_size + world - 1) / world;
 }
 
-void pad_by_repeating(std::vector<std::int64_t>& indices, std::size_t size) {
-  const std::size_t original = indices.size();
-  if (original == 0) return;
-  indices.reserve(size);
-  while (indices.size() < size) indices.push_back(indices[indices.size() % original]);
-}
+// The order of an epoch without end: the data set's samples, permuted or not, again and again. Python's own
+// permutation, because it is made by Python's own code.
+class Order {
+ public:
+  Order(std::int64_t dataset_size, const DistributedSamplerOptions& options, std::int64_t epoch)
+      : size_(dataset_size) {
+    if (!options.shuffle) return;
+    const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(epoch);
+    permutation_ = at::randperm(dataset_size, at::detail::createCPUGenerator(seed), at::kLong);
+    permuted_ = permutation_.const_data_ptr<std::int64_t>();
+  }
+  [[nodiscard]] std::int64_t at(std::int64_t place) const {
+    if (place >= size_) place %= size_;
+    return permuted_ == nullptr ? place : permuted_[place];
+  }
+
+ private:
+  std::int64_t size_;
+  at::Tensor permutation_;
+  const std::int64_t* permuted_ = nullptr;
+};
 
 }  // namespace
-
-std::vector<std::int64_t> python_randperm(std::int64_t n, std::uint64_t seed) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(std::max<std::int64_t>(n, 0)));
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  // ATen's CPU generator takes the low half of the seed, and its randperm draws 32 bits below this length.
-  std::mt19937 random(static_cast<std::uint32_t>(seed & std::numeric_limits<std::uint32_t>::max()));
-  const std::size_t size = order.size();
-  for (std::size_t i = 0; i + 1 < size; ++i) std::swap(order[i], order[i + random() % (size - i)]);
-  return order;
-}
 
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, const DistributedSamplerOptions& options)
     : dataset_size_(dataset_size), options_(options) {
@@ -68,26 +70,20 @@ void DistributedSampler::start_at(std::int64_t samples) {
 }
 
 std::vector<std::int64_t> DistributedSampler::global_indices() const {
-  std::vector<std::int64_t> order;
-  if (options_.shuffle) {
-    order = python_randperm(dataset_size_, options_.seed + static_cast<std::uint64_t>(epoch_));
-  } else {
-    order.resize(static_cast<std::size_t>(dataset_size_));
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-  }
-  const auto total = static_cast<std::size_t>(samples_per_rank_ * options_.world_size);
-  if (order.size() > total) order.resize(total);
-  pad_by_repeating(order, total);
-  return order;
+  const Order order(dataset_size_, options_, epoch_);
+  const std::int64_t total = samples_per_rank_ * options_.world_size;
+  std::vector<std::int64_t> indices;
+  indices.reserve(static_cast<std::size_t>(total));
+  for (std::int64_t place = 0; place < total; ++place) indices.push_back(order.at(place));
+  return indices;
 }
 
 std::vector<std::int64_t> DistributedSampler::indices() const {
-  const std::vector<std::int64_t> order = global_indices();
+  const Order order(dataset_size_, options_, epoch_);
   std::vector<std::int64_t> shard;
-  if (order.empty()) return shard;
   shard.reserve(static_cast<std::size_t>(samples_per_rank_ - start_at_));
   for (std::int64_t sample = start_at_; sample < samples_per_rank_; ++sample) {
-    shard.push_back(order[static_cast<std::size_t>(sample * options_.world_size + options_.rank)]);
+    shard.push_back(order.at(sample * options_.world_size + options_.rank));
   }
   return shard;
 }

@@ -48,8 +48,4 @@ class DistributedSampler {
   std::int64_t start_at_ = 0;
 };
 
-/// torch.randperm(n) of a CPU generator seeded with `seed`, bit for bit (32-bit Mersenne twister,
-/// Fisher-Yates).
-std::vector<std::int64_t> python_randperm(std::int64_t n, std::uint64_t seed);
-
 }  // namespace ddprun
