@@ -65,6 +65,12 @@ Pending pending_of(c10::intrusive_ptr<c10d::Work> work, std::function<void()> fi
   return Pending({std::move(work)}, std::move(finish));
 }
 
+// gloo alone has no all-to-all of lists. Messages one by one would deadlock on nccl, where a send waits for
+// its receive unless both are of one group call.
+bool has_list_all_to_all(const Group& group, const at::Device& device) {
+  return group.process_group()->getBackend(device.type())->getBackendName() != "gloo";
+}
+
 }  // namespace
 
 void Pending::wait() {
@@ -221,7 +227,10 @@ Pending async_all_to_all(const Group& group, std::vector<at::Tensor> into,
                          const std::vector<at::Tensor>& pieces) {
   check_count(group, into.size(), "all_to_all");
   check_count(group, pieces.size(), "all_to_all");
-  // Not every backend has an all-to-all of lists; all of them send and receive.
+  if (has_list_all_to_all(group, pieces.front().device())) {
+    std::vector<at::Tensor> inputs = pieces;
+    return pending_of(group.process_group()->alltoall(into, inputs));
+  }
   const auto self = static_cast<std::size_t>(group.rank());
   into[self].copy_(pieces[self]);
   std::vector<c10::intrusive_ptr<c10d::Work>> messages;

@@ -94,6 +94,33 @@ TEST_CASE("all_to_all exchanges pieces of differing sizes, also empty ones") {
   });
 }
 
+// nccl has an all-to-all of lists, and deadlocks on messages that are not of one group call.
+class ListsOnly final : public c10d::Backend {
+ public:
+  using Backend::Backend;
+  const std::string getBackendName() const override { return "lists-only"; }
+  c10::intrusive_ptr<c10d::Work> alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+                                          const c10d::AllToAllOptions&) override {
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank) outputs[rank].copy_(inputs[rank]);
+    return c10::make_intrusive<Done>();
+  }
+
+ private:
+  struct Done : c10d::Work {
+    bool isCompleted() override { return true; }
+    bool wait(std::chrono::milliseconds) override { return true; }
+  };
+};
+
+TEST_CASE("all_to_all takes the backend's own form where there is one") {
+  const auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 2);
+  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                    c10::make_intrusive<ListsOnly>(0, 2));
+  std::vector<torch::Tensor> into = {number(0), number(0)};
+  all_to_all(Group(group), into, {number(3), number(4)});
+  CHECK(value(into[1]) == 4);
+}
+
 TEST_CASE("all_to_all with empty entries gathers differing sizes") {
   run_ranks_to_success(3, [](const Group& group) {
     std::vector<torch::Tensor> into(3), pieces(3, torch::empty({0}));
