@@ -1,5 +1,6 @@
 #include "worker/training/foreign_error.h"
 
+#include "worker/runtime/record/lost_peer.h"
 #include <ddprun/exception.h>
 
 #include <c10/util/Exception.h>
@@ -27,20 +28,17 @@ Error describe_exception(const std::exception_ptr& exception) {
     std::rethrow_exception(exception);
   } catch (const Exception& error) {
     return {error.code(), error.what()};
-  } catch (const c10::DistError& error) {
-    return peer_lost(error.what_without_backtrace());
   } catch (const c10::OutOfMemoryError& error) {
     return {ErrorCode::kOs, fmt::format("out of memory: {}; a smaller /train/batch_size needs less",
                                         first_line(error.what_without_backtrace()))};
   } catch (const c10::Error& error) {
+    if (runtime::means_lost_peer(error)) return peer_lost(error.what_without_backtrace());
     return {ErrorCode::kInternal, fmt::format("libtorch: {}", first_line(error.what_without_backtrace()))};
   } catch (const std::bad_alloc&) {
     return {ErrorCode::kOs, "out of memory; a smaller /train/batch_size needs less"};
   } catch (const std::exception& error) {
-    // gloo's exceptions have no type that its users can name; their text has its source path.
-    const std::string what = error.what();
-    if (what.find("gloo/") != std::string::npos) return peer_lost(what);
-    return {ErrorCode::kInternal, first_line(what)};
+    if (runtime::means_lost_peer(error)) return peer_lost(error.what());
+    return {ErrorCode::kInternal, first_line(error.what())};
   } catch (...) {
     return {ErrorCode::kInternal, "an exception of unknown type"};
   }

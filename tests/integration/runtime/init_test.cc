@@ -1,8 +1,10 @@
 #include "tests/support/catch.h"
+#include "worker/runtime/process_group/join_world.h"
 #include <ddprun/collectives.h>
 #include <ddprun/everywhere.h>
 #include <ddprun/init.h>
 
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/torch.h>
 
@@ -122,6 +124,15 @@ TEST_CASE("a store that is not there is named") {
   CHECK(message.find("init: rank 0 cannot reach the store at 127.0.0.1:1: ") == 0);
   CHECK(message.find("is the launcher that set MASTER_ADDR and MASTER_PORT still running?") !=
         std::string::npos);
+}
+
+// Without a bound device a barrier takes the GPU that the rank's number suggests.
+TEST_CASE("a group on a GPU knows which one") {
+  runtime::Placement placement{.backend = runtime::BackendKind::kGloo, .gpu = 3};
+  const auto group = runtime::make_process_group(c10::make_intrusive<c10d::HashStore>(), {}, placement,
+                                                 std::chrono::seconds(10));
+  CHECK(group->getBoundDeviceId() == at::Device(at::kCUDA, 3));
+  CHECK(group->getBackend(c10::DeviceType::CUDA)->getBoundDeviceId() == at::Device(at::kCUDA, 3));
 }
 
 TEST_CASE("seed_everything makes random numbers repeat") {

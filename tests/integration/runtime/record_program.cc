@@ -2,10 +2,13 @@
 #include <ddprun/exception.h>
 #include <ddprun/record.h>
 
+#include <c10/util/Exception.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -14,6 +17,9 @@ namespace {
 int run(const std::string& how) {
   if (how == "throw") throw_from_here();
   if (how == "config") throw ddprun::Exception(ddprun::ErrorCode::kConfig, "this cannot be configured");
+  if (how == "peer") TORCH_CHECK_WITH(DistBackendError, false, "the peer is gone");
+  if (how == "watchdog")
+    std::thread([] { TORCH_CHECK_WITH(DistBackendError, false, "it took too long"); }).join();
   if (how == "abort") std::abort();
   if (how == "crash") std::raise(SIGSEGV);
   return how == "three" ? 3 : 0;

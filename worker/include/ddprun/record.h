@@ -13,7 +13,8 @@ namespace ddprun {
 /// An uncaught exception, std::abort or a crash writes the error file named by TORCHELASTIC_ERROR_FILE (the
 /// JSON that torchrun reads: type and message, time, a stack with function names) and says the same on
 /// stderr. An exception ends the process with the exit code of its ErrorCode if it is a ddprun::Exception,
-/// else with 1; a crash with its own signal.
+/// with 75 (trying again makes sense) if it is libtorch's or gloo's about a peer that is gone, also when one
+/// of libtorch's own threads throws it, else with 1; a crash with its own signal.
 ///
 /// The stack is that of the throw, if nothing between it and `record` catches. Link with -rdynamic
 /// (find_package(ddprun) does) to see the names of the program's own functions. Threads  handlers serve all

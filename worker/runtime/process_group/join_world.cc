@@ -98,6 +98,10 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const c10::intrusive_p
   }
   auto group = c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
   const auto type = type_of(placement.backend);
+  // Without it a barrier takes the GPU that the rank's number suggests.
+  if (placement.gpu >= 0) {
+    group->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(placement.gpu)));
+  }
   group->setBackend(placement.gpu >= 0 ? c10::DeviceType::CUDA : c10::DeviceType::CPU, type, backend);
   // gloo serves both kinds of tensor at once.
   if (placement.gpu >= 0 && placement.backend == BackendKind::kGloo) {

@@ -5,6 +5,7 @@
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "worker/runtime/record/error_file.h"
+#include "worker/runtime/record/lost_peer.h"
 #include <ddprun/exception.h>
 #include <ddprun/record.h>
 
@@ -139,7 +140,8 @@ Cause current_cause() {
   } catch (const Exception& error) {
     return {.text = name + ": " + error.what(), .exit_code = to_exit_code(error.code())};
   } catch (const std::exception& error) {
-    return {.text = name + ": " + error.what()};
+    return {.text = name + ": " + error.what(),
+            .exit_code = runtime::means_lost_peer(error) ? to_exit_code(ErrorCode::kPeerLost) : 1};
   } catch (...) {
     return {.text = name};
   }
