@@ -1,6 +1,7 @@
 #include "rendezvous/base/env_contract.h"
 #include "worker/runtime/gpu/plugin.h"
 #include "worker/runtime/memory/pool_allocator.h"
+#include "worker/runtime/process_group/agreement.h"
 #include "worker/runtime/process_group/join_world.h"
 #include "worker/runtime/process_group/placement.h"
 #include "worker/runtime/throw_error.h"
@@ -9,7 +10,10 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/torch.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 
 namespace ddprun {
@@ -39,20 +43,55 @@ PlacementRequest request_of(const InitOptions& options) {
   return request;
 }
 
-Placement place(const PlacementRequest& request, const WorkerEnv& env) {
+PlacementFacts look_around(const PlacementRequest& request, const WorkerEnv& env) {
   PlacementFacts facts{.nccl_is_built = runtime::is_gpu_plugin_built(),
                        .local_rank = env.local_rank.value(),
                        .local_world_size = env.local_world_size.value(),
                        .world_size = env.world_size.value()};
-  std::string why_no_gpu;
-  if (facts.nccl_is_built && !runtime::wants_no_gpu(request) && runtime::may_have_gpu()) {
-    facts.gpu_count = runtime::open_gpu_plugin(&why_no_gpu);
+  if (runtime::wants_no_gpu(request) || !runtime::may_have_gpu()) return facts;
+  if (facts.nccl_is_built) {
+    facts.gpu_count = runtime::open_gpu_plugin(&facts.why_no_gpu);
+    if (facts.gpu_count == 0 && facts.why_no_gpu.empty())
+      facts.why_no_gpu = "the driver shows none to this process";
+  } else {
+    facts.why_no_gpu = "this build has no libddprun_nccl.so";
   }
+  return facts;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
+}
+
+/// What this rank can do, for the others to hear.
+runtime::Offer offer_of(const PlacementRequest& request, const PlacementFacts& facts) {
+  runtime::Offer offer{.host = host_name(),
+                       .backend = request.backend,
+                       .why_no_gpu = facts.why_no_gpu,
+                       .nccl_is_built = facts.nccl_is_built};
+  const Result<Placement> alone = runtime::choose_placement(request, facts);
+  if (!alone) {
+    offer.refusal = alone.error().message();
+  } else if (const int gpu = runtime::gpu_for(request, facts); gpu >= 0) {
+    offer.gpu = runtime::gpu_id(gpu);
+  }
+  for (std::string* text : {&offer.why_no_gpu, &offer.refusal, &offer.backend})
+    std::replace(text->begin(), text->end(), '\n', ' ');
+  return offer;
+}
+
+/// Backend and device, chosen on ground that all ranks share. Collective.
+Placement place(const PlacementRequest& request, PlacementFacts facts, c10d::Store& store,
+                const WorkerEnv& env, std::chrono::milliseconds timeout) {
+  const Result<runtime::CommonGround> ground = runtime::agree_on_ground(
+      store, env.rank.value(), env.world_size.value(), offer_of(request, facts), timeout);
+  if (!ground) runtime::throw_error(ground.error().with("init"));
+  facts.ranks_per_gpu = ground->ranks_per_gpu;
+  facts.nccl_is_built = ground->nccl_is_built;
   const Result<Placement> placement = runtime::choose_placement(request, facts);
   if (!placement) runtime::throw_error(placement.error().with("init"));
-  Placement chosen = *placement;
-  if (!why_no_gpu.empty()) chosen.reason += fmt::format(" (GPUs are not used: {})", why_no_gpu);
-  return chosen;
+  return *placement;
 }
 
 void report(const Context::State& state, const InitOptions& options) {
@@ -77,14 +116,16 @@ Context init(const InitOptions& options) {
     state->env = *env;
   }
   state->log_dir = process_env(env_name::kLogDir).value_or("");
-  state->placement = place(request_of(options), state->env);
-  if (state->placement.gpu >= 0) {
-    state->device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(state->placement.gpu));
-  }
+  const PlacementRequest request = request_of(options);
+  const PlacementFacts facts = look_around(request, state->env);
   if (state->is_launched) {
     state->store = runtime::connect_store(state->env, options.timeout);
   } else {
     state->store = c10::make_intrusive<c10d::HashStore>();
+  }
+  state->placement = place(request, facts, *state->store, state->env, options.timeout);
+  if (state->placement.gpu >= 0) {
+    state->device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(state->placement.gpu));
   }
   state->process_group =
       runtime::make_process_group(state->store, state->env, state->placement, options.timeout);

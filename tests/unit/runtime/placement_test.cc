@@ -6,7 +6,11 @@ namespace ddprun::runtime {
 namespace {
 
 PlacementFacts facts(int gpus, int local_world, int world, int local_rank = 0) {
-  return {.gpu_count = gpus, .local_rank = local_rank, .local_world_size = local_world, .world_size = world};
+  return {.gpu_count = gpus,
+          .ranks_per_gpu = gpus == 0 ? 0 : (local_world + gpus - 1) / gpus,
+          .local_rank = local_rank,
+          .local_world_size = local_world,
+          .world_size = world};
 }
 
 Placement placed(const PlacementRequest& request, const PlacementFacts& given) {
@@ -25,6 +29,23 @@ TEST_CASE("auto takes nccl where every worker has a GPU") {
   CHECK(placement.backend == BackendKind::kNccl);
   CHECK(placement.gpu == 1);
   CHECK(placement.reason == "auto: every worker has a GPU");
+}
+
+// A wrapper script gives each rank a CUDA_VISIBLE_DEVICES of its own: everybody sees one GPU, each another.
+TEST_CASE("auto takes nccl where every rank sees one GPU of its own") {
+  PlacementFacts given = facts(1, 4, 4, 3);
+  given.ranks_per_gpu = 1;
+  const Placement placement = placed({}, given);
+  CHECK(placement.backend == BackendKind::kNccl);
+  CHECK(placement.gpu == 0);
+  CHECK(gpu_for({}, given) == 0);
+}
+
+TEST_CASE("a GPU that is there and not used is not called none") {
+  PlacementFacts given = facts(0, 2, 2);
+  given.why_no_gpu = "this build has no libddprun_nccl.so";
+  CHECK(placed({}, given).reason ==
+        "auto: GPUs are not used: this build has no libddprun_nccl.so, all workers on one host");
 }
 
 TEST_CASE("auto lets workers share a GPU over gloo") {

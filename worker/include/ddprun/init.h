@@ -70,9 +70,9 @@ class Context {
 /// Threads on a GPU, the calling thread's current device is this rank's from then on. A thread of the
 /// program's
 ///         own begins with GPU 0: it sets the device itself (c10::DeviceGuard, with `Context::device()`).
-/// Errors  Exception kConfig: a variable is missing or malformed, an unknown backend, nccl without a GPU or
-/// left out of
-///         this build; kUnavailable or kTimeout: the store or a peer cannot be reached.
+/// Errors  Exception kConfig: a variable is missing or malformed; and, with the same words on every rank, an
+///         unknown backend, nccl without a GPU or left out of a build, ranks that ask for different backends,
+///         a GPU on some ranks only; kUnavailable or kTimeout: the store or a peer cannot be reached.
 Context init(const InitOptions& options = {});
 
 }  // namespace ddprun

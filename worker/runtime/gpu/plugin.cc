@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <filesystem>
 
 namespace ddprun::runtime {
@@ -25,6 +26,16 @@ std::filesystem::path own_folder() {
 void* open_handle() {
   const std::filesystem::path path = own_folder() / kPluginName;
   return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
+// A function of the plug-in, which must be open.
+template <class Function>
+Function entry(const char* name) {
+  void* handle = open_handle();
+  DDPRUN_CHECK(handle != nullptr, "open_gpu_plugin comes first");
+  void* const found = dlsym(handle, name);
+  DDPRUN_CHECK(found != nullptr, "libddprun_nccl.so is of another build: it lacks a function");
+  return reinterpret_cast<Function>(found);
 }
 
 }  // namespace
@@ -47,16 +58,17 @@ int open_gpu_plugin(std::string* why) {
     *why = dlerror();
     return 0;
   }
-  const auto count = reinterpret_cast<GpuCountFunction>(dlsym(handle, "ddprun_gpu_count"));
-  DDPRUN_CHECK(count != nullptr, "libddprun_nccl.so is of another build: it lacks ddprun_gpu_count");
-  return count();
+  return entry<GpuCountFunction>("ddprun_gpu_count")();
+}
+
+std::string gpu_id(int gpu) {
+  std::array<char, 33> text{};
+  entry<GpuIdFunction>("ddprun_gpu_id")(gpu, text.data());
+  return text.data();
 }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request, int gpu) {
-  void* handle = open_handle();
-  DDPRUN_CHECK(handle != nullptr, "make_nccl_backend comes after open_gpu_plugin");
-  const auto make = reinterpret_cast<MakeNcclBackendFunction>(dlsym(handle, "ddprun_make_nccl_backend"));
-  DDPRUN_CHECK(make != nullptr, "libddprun_nccl.so is of another build: it lacks ddprun_make_nccl_backend");
+  const auto make = entry<MakeNcclBackendFunction>("ddprun_make_nccl_backend");
   return c10::intrusive_ptr<c10d::Backend>::reclaim(make(&request, gpu));
 }
 

@@ -2,6 +2,8 @@
 
 #include "worker/runtime/process_group/backend_request.h"
 
+#include <string>
+
 namespace ddprun::runtime {
 
 /// Everything that links CUDA and NCCL lives in libddprun_nccl.so, beside libddprun.so, and is opened when a
@@ -18,6 +20,9 @@ bool may_have_gpu();
 /// Opens the shared object (once) and returns how many GPUs libtorch can use; 0 without any, or where it
 /// cannot be opened: then `why` says why.
 int open_gpu_plugin(std::string* why);
+
+/// What tells GPU `gpu` of this process from every other GPU. The plug-in must be open.
+std::string gpu_id(int gpu);
 
 /// libtorch's nccl backend on GPU `gpu`. The plug-in must be open.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request, int gpu);

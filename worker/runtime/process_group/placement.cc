@@ -55,7 +55,7 @@ Result<Placement> place_nccl(const DeviceWish& wish, const PlacementFacts& facts
   }
   if (wish.cpu)
     return refuse("backend nccl: it serves GPUs, and device \"cpu\" was asked for; use backend gloo or shm");
-  if (facts.local_world_size > facts.gpu_count && !wish.index) {
+  if (facts.ranks_per_gpu > 1) {
     return refuse(fmt::format(
         "backend nccl: {} workers on this machine and {}; nccl wants one GPU per worker. Start {} or "
         "use backend gloo, where workers can share a GPU",
@@ -89,7 +89,7 @@ Placement place_auto(const DeviceWish& wish, const PlacementFacts& facts) {
               .gpu = gpu,
               .reason = "auto: there are GPUs, but this build has no nccl"};
     }
-    if (facts.local_world_size > facts.gpu_count) {
+    if (facts.ranks_per_gpu > 1) {
       return {.backend = BackendKind::kGloo,
               .gpu = gpu,
               .reason = fmt::format("auto: {} workers share {}, which nccl cannot", facts.local_world_size,
@@ -97,7 +97,8 @@ Placement place_auto(const DeviceWish& wish, const PlacementFacts& facts) {
     }
     return {.backend = BackendKind::kNccl, .gpu = gpu, .reason = "auto: every worker has a GPU"};
   }
-  const std::string_view device = wish.cpu ? "device cpu was asked for" : "no GPU";
+  std::string device = wish.cpu ? "device cpu was asked for" : "no GPU";
+  if (!wish.cpu && !facts.why_no_gpu.empty()) device = fmt::format("GPUs are not used: {}", facts.why_no_gpu);
   if (on_one_host(facts)) {
     return {.backend = BackendKind::kShm,
             .gpu = -1,
@@ -125,6 +126,12 @@ std::string_view to_string(BackendKind kind) {
 
 bool wants_no_gpu(const PlacementRequest& request) {
   return request.device == "cpu" || request.backend == "shm";
+}
+
+int gpu_for(const PlacementRequest& request, const PlacementFacts& facts) {
+  const Result<DeviceWish> wish = parse_device(request.device);
+  if (!wish || wish->cpu || request.backend == "shm" || facts.gpu_count == 0) return -1;
+  return gpu_of(*wish, facts);
 }
 
 Result<Placement> choose_placement(const PlacementRequest& request, const PlacementFacts& facts) {
