@@ -115,6 +115,7 @@ Launched::Launched(std::vector<std::string> argv, const LaunchOptions& options) 
     if (options.takes_terminal) ::ioctl(0, TIOCSCTTY, 0);
     if (options.ignores_hangup) std::signal(SIGHUP, SIG_IGN);
     ::close_range(3, ~0U, 0);
+    ::setenv("TMPDIR", temporary_.path().c_str(), 1);
     for (const auto& [name, value] : options.environment) ::setenv(name.c_str(), value.c_str(), 1);
     ::execvp(pointers[0], pointers.data());
     ::_exit(127);

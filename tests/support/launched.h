@@ -61,8 +61,8 @@ struct LaunchOptions {
   bool ignores_hangup = false;  ///< as under nohup
 };
 
-/// A program under test, usually ddprun, with its output captured. Destroyed while running: killed and
-/// reaped.
+/// A program under test, usually ddprun, with its output captured and a TMPDIR of its own, which goes with it.
+/// Destroyed while running: killed and reaped.
 class Launched {
  public:
   explicit Launched(std::vector<std::string> argv, const LaunchOptions& options = {});
@@ -72,6 +72,7 @@ class Launched {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const;
+  [[nodiscard]] const std::string& temporary_directory() const { return temporary_.path(); }
 
   /// Reads its stdout up to the next '\n'; fails the test after 20 s.
   std::string read_line();
@@ -88,6 +89,7 @@ class Launched {
  private:
   bool pump(std::chrono::steady_clock::time_point until);
 
+  TempDirectory temporary_;
   pid_t pid_ = -1;
   UniqueFd pidfd_;
   UniqueFd out_fd_;

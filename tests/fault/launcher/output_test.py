@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration" / "cli"))
 
-from harness import DDPRUN, Case  # noqa: E402
+from harness import DDPRUN, Case, skip  # noqa: E402
 
 
 class Output(Case):
@@ -213,6 +214,51 @@ class StuckStderr(Output):
         self.assertEqual(process.wait(timeout=20), 3)
         self.assertRegex(said, r"\n  report    .*report.json\n$")
         self.assertLess(cpu_seconds_of_children(), 5)
+
+
+class HangingDisk(Output):
+    def frozen_disk(self):
+        """A file system of our own; freezing it makes every write to it wait."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        with open(self.folder / "image", "wb") as image:
+            image.truncate(16 << 20)
+        if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+            skip("needs root and mkfs.ext4 to freeze a file system")
+        subprocess.run(["mkfs.ext4", "-q", self.folder / "image"], check=True)
+        mounted = subprocess.run(["mount", "-o", "loop", self.folder / "image", disk], capture_output=True, check=False)
+        if mounted.returncode != 0:
+            skip("needs a loop device to freeze a file system")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", disk], check=True)
+        self.addCleanup(subprocess.run, ["fsfreeze", "--unfreeze", disk], capture_output=True, check=False)
+        return disk
+
+    def test_a_disk_that_hangs_under_the_logs_of_one_of_two_nodes_costs_no_generation(self):
+        disk = self.frozen_disk()
+        flags = ["--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--tee", "1",
+                 "--rdzv-conf", "keep_alive_interval=0.3,keep_alive_max_attempt=4", "--no-python", "sh", "-c"]
+        os.mkfifo(self.folder / "go")
+        other = self.start("--node-rank", 0, *flags, "read x < go; sleep 4")
+        process = self.start("--node-rank", 1, "--log-dir", disk, *flags,
+                             "echo first; read x < go; for i in $(seq 100); do echo $i; sleep 0.04; done; echo last")
+        self.assertEqual(process.stdout.readline(), "[default0]:first\n")
+        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+        (self.folder / "go").write_text("\n\n")
+        while (line := process.stdout.readline()) != "[default0]:last\n":
+            self.assertNotEqual(line, "", "the console stands still while the disk is frozen")
+        subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+        self.assertEqual((process.wait(timeout=30), other.wait(timeout=30)), (0, 0), process.stderr.read())
+        (log,) = disk.glob("*/attempt_0/0/stdout.log")
+        self.assertEqual(log.read_text(), "first\n" + "".join(f"{i}\n" for i in range(1, 101)) + "last\n")
+
+    def test_events_that_nobody_reads_hold_up_nobody_and_are_counted(self):
+        os.mkfifo(self.folder / "events")
+        reader = os.open(self.folder / "events", os.O_RDWR)
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        done = self.ddprun("--events", "events", "--nproc-per-node", 16, "--no-python", "sh", "-c", "exit 0")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"^ddprun: \d+ bytes for events are lost: nobody took it in time\n$")
 
 
 class Kept(Output):

@@ -2,6 +2,7 @@
 #include "tests/support/launched.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 // Where the workers' output goes, byte by byte.
@@ -90,6 +91,17 @@ TEST_CASE_METHOD(Job,
   CHECK(job.out().empty());
   CHECK(log("0/stdout.log") == "out\n");
   CHECK_THAT(job.err(), Contains("trouble 1"));
+}
+
+TEST_CASE("a job of a test that fails leaves nothing behind in the temporary directory") {
+  std::string report;
+  {
+    Launched job(ddprun_command({"--no-python", "/bin/sh", "-c", "exit 3"}));
+    CHECK(job.wait() == 3);
+    CHECK_THAT(job.err(), Contains("report    " + job.temporary_directory() + "/ddprun_none_"));
+    report = job.temporary_directory();
+  }
+  CHECK_FALSE(std::filesystem::exists(report));
 }
 
 TEST_CASE_METHOD(Job, "--prefix names rank and host before each line") {
