@@ -132,6 +132,30 @@ TEST_CASE("strangers that stop in the middle of a word do not hold up the end of
   for (const auto& each : all) CHECK(each->wait(8s) == 0);
 }
 
+TEST_CASE(
+    "strangers that take every descriptor of a coordinator and say nothing do not keep the others out") {
+  const std::string port = free_port();
+  Launched coordinator(
+      {"/bin/sh", "-c",
+       "ulimit -n 48; exec \"$0\" coordinator --bind 127.0.0.1:" + port + " --nnodes 2 --rdzv-id job",
+       ddprun_command({}).front()});
+  CHECK(coordinator.read_line() == port);
+  std::vector<Wire> strangers;
+  for (int i = 0; i < 70; ++i) {
+    strangers.emplace_back(port);
+    strangers.back().send(std::string(kGreeting.substr(0, i % 2 == 0 ? 1 : 4)));
+  }
+  Hello honest = hello_of("b", false);
+  honest.run_id = "other";
+  const Wire last(port);
+  last.send(std::string(kGreeting) + encode(honest));
+  std::string answer;
+  CHECK(eventually(9s, [&] { return !(answer += last.receive(1)).empty(); }));
+  coordinator.signal(SIGTERM);
+  CHECK(coordinator.wait(5s) == 143);
+  CHECK_THAT(coordinator.err(), Contains("cannot accept a connection: Too many open files"));
+}
+
 TEST_CASE("another secret: both sides say so within three seconds") {
   const Secrets right("swordfish");
   const Secrets wrong("herring");
