@@ -294,7 +294,11 @@ void Agent::on_signal(const ReceivedSignal& signal) {
   const std::vector<int>& ending = plan_.signals_to_handle;
   if (std::find(ending.begin(), ending.end(), signal.number) == ending.end()) {
     if (signal.number == SIGTSTP) return suspend();
-    return workers_->signal_each(signal.number);  // SIGUSR1 and SIGUSR2
+    if (!workers_->signal_each(signal.number)) {  // SIGUSR1 and SIGUSR2
+      output_.say(fmt::format("received {} while no worker is alive: the next ones will get it",
+                              signal_name(signal.number)));
+    }
+    return;
   }
   if (is_finished_) return console_wait_.end();
   if (signal.number == SIGTERM && signal.value == kDrainValue) return drain(signal);

@@ -15,6 +15,7 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr int kSpawnsPerTurn = 16;
+constexpr auto kLookForListeners = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -31,10 +32,13 @@ void WorkerGroup::start(const RoundInfo& round, std::vector<WorkerSpec> specs) {
     worker->outcome.local_rank = spec.local_rank;
     worker->outcome.error_file = spec.error_file;
     worker->spec = std::move(spec);
+    worker->kept = kept_;
     workers_.push_back(std::move(worker));
   }
+  kept_.clear();
   next_to_spawn_ = 0;
   spawn_some();
+  deliver_kept();
 }
 
 void WorkerGroup::spawn_some() {
@@ -131,10 +135,9 @@ void WorkerGroup::look_at_groups() {
 
 void WorkerGroup::tell_exit(Worker& worker) {
   worker.awaits_group = false;
-  const ExitStatus status = *worker.outcome.status;
-  parts_.listener.worker_exited(worker.spec.local_rank, status);
+  parts_.observer.worker_exited(round_, worker.outcome);  // before what follows from it
+  parts_.listener.worker_exited(worker.spec.local_rank, *worker.outcome.status);
   worker.streams->drain();
-  parts_.observer.worker_exited(round_, worker.outcome);
 }
 
 void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) {
@@ -162,10 +165,30 @@ void WorkerGroup::resume() {
   }
 }
 
-void WorkerGroup::signal_each(int signal) {
+bool WorkerGroup::signal_each(int signal) {
+  bool was_heard = false;
   for (const auto& worker : workers_) {
-    if (worker->child) worker->child->signal(signal);
+    if (!worker->child || !worker->child->is_running()) continue;
+    worker->child->signal(signal);
+    was_heard = true;
   }
+  if (!was_heard) kept_.insert(signal);
+  return was_heard;
+}
+
+// Nothing tells when a program has begun to listen, and one that does not yet would be ended by the signal.
+void WorkerGroup::deliver_kept() {
+  bool is_due = false;
+  for (const auto& worker : workers_) {
+    if (worker->child && !worker->child->is_running()) worker->kept.clear();
+    std::erase_if(worker->kept, [&](int signal) {
+      if (!worker->child || !catches_signal(worker->child->pid(), signal)) return false;
+      worker->child->signal(signal);
+      return true;
+    });
+    is_due = is_due || !worker->kept.empty();
+  }
+  if (is_due) kept_alarm_.set_after(kLookForListeners, [this] { deliver_kept(); });
 }
 
 const WorkerOutcome& WorkerGroup::name_stuck(LocalRank local_rank) {

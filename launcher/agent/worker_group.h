@@ -7,6 +7,7 @@
 #include "launcher/plan.h"
 #include "launcher/process/child.h"
 #include "launcher/process/output.h"
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>
@@ -48,7 +49,7 @@ class WorkerGroup {
     Listener& listener;
     rlimit open_files;  ///< what workers get
   };
-  explicit WorkerGroup(const Parts& parts) : parts_(parts) {}
+  explicit WorkerGroup(const Parts& parts) : parts_(parts), kept_alarm_(parts.io) {}
 
   /// Takes the place of the generation before, which has been closed, and starts the workers, a few in each
   /// turn of the loop, so that exits and signals are heard in between.
@@ -67,8 +68,9 @@ class WorkerGroup {
   /// SIGCONT.
   void suspend();
   void resume();
-  /// To every worker, and not to its children.
-  void signal_each(int signal);
+  /// To every worker, and not to its children. False: there is none now; then it is kept for those of the
+  /// next generation, each of which gets it once it has a handler for it.
+  bool signal_each(int signal);
 
   /// Where a worker that does not end is stuck; the report gets it, too.
   const WorkerOutcome& name_stuck(LocalRank local_rank);
@@ -82,6 +84,7 @@ class WorkerGroup {
   void remove_empty_directories();
   void clear() {
     gate_.turn_away();
+    kept_alarm_.cancel();
     workers_.clear();
   }
 
@@ -93,6 +96,7 @@ class WorkerGroup {
     WorkerOutcome outcome;
     int asked_with = 0;         ///< the signal it was asked to end with
     bool awaits_group = false;  ///< it has ended, and its exit will be told when its group is gone
+    std::set<int> kept;         ///< signals of the time before it, for when it listens
   };
 
   void spawn_some();
@@ -101,6 +105,7 @@ class WorkerGroup {
   void on_exit(Worker& worker, ExitStatus status);
   static void note_last_words(Worker& worker);
   void look_soon();
+  void deliver_kept();
   void tell_exit(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }
 
@@ -110,6 +115,8 @@ class WorkerGroup {
   std::size_t next_to_spawn_ = 0;
   std::set<pid_t> asked_orphans_;
   bool looks_soon_ = false;
+  std::set<int> kept_;  ///< signals that no worker could hear
+  Alarm kept_alarm_;
   Gate gate_;
 };
 

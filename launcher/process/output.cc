@@ -35,13 +35,18 @@ bool is_shown(const WorkerSpec& spec) { return spec.out.to_console || spec.err.t
 
 }  // namespace
 
+// Opened anew, for asio makes what it waits for non-blocking, and our shell shares what it gave us.
+int open_keyboard() {
+  const int own =
+      ::open(fmt::format("/proc/self/fd/{}", STDIN_FILENO).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  return own >= 0 ? own : ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+}
+
 // Passes what is typed on to the worker's terminal.
 class JobOutput::StdinRelay {
  public:
   StdinRelay(boost::asio::io_context& io, int pty_fd)
-      : raw_(STDIN_FILENO),
-        keyboard_(io, ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
-        pty_(::fcntl(pty_fd, F_DUPFD_CLOEXEC, 3)) {
+      : raw_(STDIN_FILENO), keyboard_(io, open_keyboard()), pty_(::fcntl(pty_fd, F_DUPFD_CLOEXEC, 3)) {
     wait_readable();
   }
 
@@ -156,8 +161,13 @@ std::optional<LogFile> JobOutput::open_log(const std::string& directory, const c
 
 Result<std::unique_ptr<WorkerStreams>> JobOutput::open_streams(const WorkerSpec& spec) {
   auto streams = std::make_unique<WorkerStreams>();
-  streams->stdin_fd_ = spec.inherit_stdin ? STDIN_FILENO : dev_null_.get();
-  if (spec.inherit_stdin && options_.give_stdin_a_terminal && ::isatty(STDIN_FILENO) == 1) {
+  // A worker is in a session of its own, where the kernel does not keep a job in the background from reading.
+  const bool has_stdin = spec.inherit_stdin && !is_in_background_of(STDIN_FILENO);
+  streams->stdin_fd_ = has_stdin ? STDIN_FILENO : dev_null_.get();
+  if (spec.inherit_stdin && !has_stdin && options_.give_stdin_a_terminal) {
+    say(fmt::format("rank {} gets no input: ddprun is in the background of its terminal", spec.rank));
+  }
+  if (has_stdin && options_.give_stdin_a_terminal && ::isatty(STDIN_FILENO) == 1) {
     Result<void> terminal = open_terminal(spec, *streams);
     if (!terminal) return terminal.error();
   }

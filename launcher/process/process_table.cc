@@ -64,6 +64,15 @@ std::string_view state_name(char state) {
   }
 }
 
+// Whether a mask of signals in /proc/<pid>/status has `signal`.
+bool has_signal(pid_t pid, std::string_view field, int signal) {
+  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  const std::size_t at = status.find(field);
+  if (at == std::string::npos) return false;
+  const unsigned long long mask = std::strtoull(status.c_str() + at + field.size(), nullptr, 16);
+  return ((mask >> (signal - 1)) & 1U) != 0;
+}
+
 }  // namespace
 
 std::optional<ProcessEntry> parse_stat(std::string_view text) {
@@ -143,14 +152,9 @@ bool has_tag(pid_t pid, std::string_view tag) {
   return environment_has_tag(read_proc_file(fmt::format("/proc/{}/environ", pid)), tag);
 }
 
-bool ignores_signal(pid_t pid, int signal) {
-  constexpr std::string_view kField = "SigIgn:";
-  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
-  const std::size_t at = status.find(kField);
-  if (at == std::string::npos) return false;
-  const unsigned long long mask = std::strtoull(status.c_str() + at + kField.size(), nullptr, 16);
-  return ((mask >> (signal - 1)) & 1U) != 0;
-}
+bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn:", signal); }
+
+bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt:", signal); }
 
 std::string describe_stuck(pid_t pid) {
   const std::optional<ProcessEntry> process = read_process(pid);

@@ -43,6 +43,8 @@ bool has_tag(pid_t pid, std::string_view tag);
 
 /// Whether a process ignores `signal`, as what a shell starts with `&` ignores SIGINT.
 bool ignores_signal(pid_t pid, int signal);
+/// Whether it has a handler for `signal`.
+bool catches_signal(pid_t pid, int signal);
 
 /// "D (disk sleep) in nfs_wait_bit_killable": for a process that does not end.
 std::string describe_stuck(pid_t pid);

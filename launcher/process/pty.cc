@@ -32,6 +32,11 @@ void copy_window_size(int like_fd, int pty_fd) {
   if (::ioctl(like_fd, TIOCGWINSZ, &size) == 0) ::ioctl(pty_fd, TIOCSWINSZ, &size);
 }
 
+bool is_in_background_of(int fd) {
+  const pid_t foreground = ::tcgetpgrp(fd);
+  return foreground > 0 && foreground != ::getpgrp();
+}
+
 RawTerminal::RawTerminal(int fd) : fd_(fd) {
   termios settings{};
   if (::tcgetattr(fd, &settings) != 0) return;

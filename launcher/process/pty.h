@@ -27,6 +27,10 @@ Result<Pty> open_pty(PtyUse use, int like_fd);
 /// Gives `pty_fd` the size of the terminal `like_fd`.
 void copy_window_size(int like_fd, int pty_fd);
 
+/// Whether `fd` is our controlling terminal while another job of the shell has it: reading from it would take
+/// what is typed for that one.
+bool is_in_background_of(int fd);
+
 /// Makes a terminal pass every key on as it is, and gives it back as it was when destroyed.
 class RawTerminal {
  public:

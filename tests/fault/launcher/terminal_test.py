@@ -1,6 +1,5 @@
 """ddprun in a real bash on a terminal: Ctrl-Z, fg, bg, &, and what it leaves of the terminal: terminal_test.py DDPRUN."""
 
-import fcntl
 import os
 import pathlib
 import pty
@@ -130,6 +129,34 @@ class Terminal(unittest.TestCase):
         self.shell.type("\x03")
         self.shell.until(PROMPT)
         self.assertIn("\n130\n", self.shell.run("echo $?"))
+
+    def test_a_worker_with_a_terminal_leaves_ours_blocking(self):
+        flags = "import fcntl, os; print('blocking', not fcntl.fcntl(0, fcntl.F_GETFL) & os.O_NONBLOCK)"
+        (self.folder / "check.sh").write_text(
+            f"{DDPRUN} --nproc-per-node 1 --stdin 0 --no-python /bin/bash -c 'echo began; read x; echo got $x.'\n"
+            f'{sys.executable} -c "{flags}"\n')
+        self.shell.type(f"bash {self.folder}/check.sh\n")
+        self.shell.until("began")
+        self.shell.type("word\r")
+        self.shell.until("got word.")
+        self.shell.until("blocking True")
+
+    def test_a_lone_worker_in_the_background_takes_nothing_that_is_typed(self):
+        script = 'read x; echo "took ($x)"'
+        (self.folder / "reader.sh").write_text(script)
+        self.shell.type(f"{DDPRUN} --nproc-per-node 1 --no-python /bin/bash {self.folder}/reader.sh &\n")
+        self.shell.until("took ()")
+
+    def test_what_the_launcher_says_begins_on_a_line_of_its_own(self):
+        script = "trap 'printf \"\\rprogress 51%%\"; exit 1' INT; echo began; printf 'progress 50%%'; while :; do read -t 1 <>fifo; done"
+        (self.folder / "progress.sh").write_text(f"cd {self.folder}; mkfifo fifo\n{script}")
+        self.shell.type(f"{DDPRUN} --nproc-per-node 1 --no-python /bin/bash {self.folder}/progress.sh\n")
+        self.shell.until("began")
+        self.shell.until("progress 50%")
+        self.shell.type("\x03")
+        seen = self.shell.until(PROMPT)
+        for line in seen.splitlines():
+            self.assertFalse("ddprun:" in line and not line.startswith("ddprun:"), seen)
 
 
 if __name__ == "__main__":

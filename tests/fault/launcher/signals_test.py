@@ -1,0 +1,82 @@
+"""Signals that come while no worker is alive, and the order of what is told: signals_test.py DDPRUN."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DDPRUN = sys.argv[1]
+del sys.argv[1:2]
+LISTENER = "trap 'echo heard; exit 0' USR1; echo began; while :; do read -t 1000 <>\"$1\"; done"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Signals(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-signals-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        os.mkfifo(self.folder / "fifo")
+
+    def start(self, *arguments):
+        job = subprocess.Popen([DDPRUN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=os.environ | {"TMPDIR": str(self.folder)})
+        for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
+            self.addCleanup(end)
+        return job
+
+    def node(self, rank, port, run_id):
+        return self.start("--nnodes", 2, "--node-rank", rank, "--master-addr", "127.0.0.1", "--master-port", port,
+                          "--rdzv-id", run_id, "--no-python", "/bin/bash", "-c", LISTENER, "bash", self.folder / "fifo")
+
+    def wait_for(self, job, text):
+        for line in job.stderr:
+            if text in line:
+                return
+        self.fail(f"no {text!r}")
+
+    def test_sigusr1_between_generations_reaches_the_next_workers_once_they_listen(self):
+        port = free_port()
+        first = self.node(0, port, "usr1")
+        self.wait_for(first, "missing: node rank 1")
+        first.send_signal(signal.SIGUSR1)
+        self.wait_for(first, "received SIGUSR1 while no worker is alive: the next ones will get it")
+        second = self.node(1, port, "usr1")
+        self.assertEqual(second.stdout.readline(), "began\n")
+        second.send_signal(signal.SIGUSR1)
+        for job in (first, second):
+            out, err = job.communicate(timeout=30)
+            self.assertIn("heard", out, err)
+            self.assertEqual(job.returncode, 0, err)
+
+    def test_drain_finds_a_job_by_its_id_while_it_has_no_worker(self):
+        run_id = f"drained-{os.getpid()}"
+        job = self.node(0, free_port(), run_id)
+        self.wait_for(job, "missing: node rank 1")
+        subprocess.run([DDPRUN, "drain", run_id], check=True, capture_output=True)
+        job.communicate(timeout=30)
+        self.assertIn(job.returncode, (75, 143))
+
+    def test_events_tell_the_exit_before_the_stop_that_follows_from_it(self):
+        events = self.folder / "events"
+        job = self.start("--nproc-per-node", 2, "--events", events, "--no-python", "/bin/bash", "-c",
+                         '[ $RANK = 1 ] && exit 3; exec sleep 1000')
+        job.communicate(timeout=30)
+        self.assertEqual(job.returncode, 3)
+        told = [json.loads(line) for line in events.read_text().splitlines()]
+        names = [each.get("event") or each.get("type") for each in told]
+        self.assertLess(names.index("worker_exited"), names.index("stopping"), names)
+
+
+if __name__ == "__main__":
+    unittest.main()
