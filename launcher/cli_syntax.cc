@@ -12,6 +12,8 @@ namespace {
 
 Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
 
+constexpr std::string_view kSeeHelp = "; ddprun --help lists all";
+
 std::string with_dashes(std::string_view name) { return fmt::format("--{}", name); }
 
 std::string canonical(std::string_view typed) {
@@ -153,7 +155,9 @@ class Splitter {
     std::vector<std::string> names;
     names.reserve(table_.size());
     for (const FlagSyntax& flag : table_) names.push_back(with_dashes(flag.name));
-    return usage(fmt::format("unknown flag {}{}", typed, did_you_mean(canonical(typed), names)));
+    const std::string nearest = did_you_mean(canonical(typed), names);
+    return usage(
+        fmt::format("unknown flag {}{}", typed, nearest.empty() ? kSeeHelp : std::string_view(nearest)));
   }
 
   [[nodiscard]] Error unknown_short(const std::string& word, char letter) const {
@@ -162,8 +166,8 @@ class Splitter {
     const bool is_long =
         std::any_of(table_.begin(), table_.end(), [&](const FlagSyntax& f) { return f.name == name; });
     if (is_long) return usage(fmt::format("unknown flag {}; did you mean \"--{}\"?", word, name));
-    return usage(word.size() == 2 ? fmt::format("unknown flag {}", word)
-                                  : fmt::format("unknown flag -{} in {}", letter, word));
+    return usage(word.size() == 2 ? fmt::format("unknown flag {}{}", word, kSeeHelp)
+                                  : fmt::format("unknown flag -{} in {}{}", letter, word, kSeeHelp));
   }
 
   std::span<const FlagSyntax> table_;

@@ -79,6 +79,7 @@ Result<std::string> find_program(const std::string& name, const HostFacts& host)
   if (name.find('/') == std::string::npos) {
     std::string found = find_in_path(name, host);
     if (!found.empty()) return found;
+    if (is_folder(name)) return check_file(name, "program").error();
     if (access(name.c_str(), F_OK) == 0) {
       return not_found(
           fmt::format("program \"{0}\" is not in PATH; to run the file here, write ./{0}", name));

@@ -70,6 +70,7 @@ class Refused(Case):
 
     def test_a_directory(self):
         self.check(126, 'program "./tmp" is a directory; Python runs one that has a __main__.py', "./tmp")
+        self.check(126, 'program "tmp" is a directory; Python runs one that has a __main__.py', "tmp")
 
     def test_a_debugger_that_does_not_exist(self):
         self.check(127, '--debug-rank: program "nodebugger" does not exist: it is neither in PATH nor a file here',

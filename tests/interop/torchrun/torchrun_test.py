@@ -89,7 +89,7 @@ class Side:
         """Log files by name below the run's directory, whose random part is taken off; with their content."""
         found = {}
         for path in self.logs.rglob("*"):
-            name = re.sub(r"^(\w+?)_[^/]{8}(?=/|$)", r"\1", str(path.relative_to(self.logs)))
+            name = re.sub(r"(^|/)(\w+?)_[^/]{8}(?=/|$)", r"\1\2", str(path.relative_to(self.logs)), count=1)
             if path.is_dir():
                 found[name + "/"] = ""
             elif path.suffix != ".json":

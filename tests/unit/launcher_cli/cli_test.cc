@@ -140,10 +140,10 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
   const std::vector<Row> rows{
       {{"--nprocs-per-node", "2"}, "unknown flag --nprocs-per-node; did you mean \"--nproc-per-node\"?"},
       {{"--no_pyhton"}, "unknown flag --no_pyhton; did you mean \"--no-python\"?"},
-      {{"--gpus=2"}, "unknown flag --gpus"},
+      {{"--gpus=2"}, "unknown flag --gpus; ddprun --help lists all"},
       {{"-nproc-per-node", "2"}, "unknown flag -nproc-per-node; did you mean \"--nproc-per-node\"?"},
-      {{"-x"}, "unknown flag -x"},
-      {{"-mq"}, "unknown flag -q in -mq"},
+      {{"-x"}, "unknown flag -x; ddprun --help lists all"},
+      {{"-mq"}, "unknown flag -q in -mq; ddprun --help lists all"},
       {{"--master", "a"}, "flag --master is ambiguous: it could be --master-addr, --master-port"},
       {{"--standalone=yes"}, "--standalone takes no value, got \"yes\""},
       {{"--log-dir", "--tee"},
