@@ -108,7 +108,7 @@ REASONS = [
     ("a program or script that does not exist", lambda line, theirs, message: theirs and re.search(r'does not exist', message)),
     ("no worker at all, which torchrun notices later", lambda line, theirs, message: theirs and not theirs["workers"]),
     ("a wrong value that a later use of the flag overrides",
-     lambda line, theirs, message: theirs and re.search(r"^ddprun: --(nproc-per-node|nnodes): expected", message)),
+     lambda line, theirs, message: theirs and re.search(r"^ddprun: --(nproc-per-node|nnodes|redirects|tee|local-ranks-filter): expected", message)),
     ("a Python plug-in", lambda line, theirs, message: theirs and "is a Python plug-in" in message),
     ("a value of two dashes, which argparse makes an empty list",
      lambda line, theirs, message: theirs and theirs["workers"][0]["role"] == []),
