@@ -94,6 +94,7 @@ Result<Guard> Guard::start(const JobMarks& marks) {
   }
   UniqueFd ours(ends[0]);
   UniqueFd theirs(ends[1]);
+  // With the thread of file_writer.h alive, which holds nothing that the child needs.
   const pid_t pid = ::fork();
   if (pid < 0) return os_error("cannot start the guard process: fork", errno);
   if (pid == 0) {
