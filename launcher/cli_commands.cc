@@ -116,6 +116,11 @@ Result<void> set_coordinator_flag(membership::CoordinatorCommandOptions& options
     if (!restarts) return restarts.error();
     options.spec.max_restarts = *restarts;
   }
+  if (name == "max-restarts-window") {
+    const Result<std::chrono::milliseconds> window = parse_duration(value);
+    if (!window) return window.error();
+    options.spec.max_restarts_window = *window;
+  }
   if (name == "rdzv-conf") {
     const auto pairs = parse_key_values(value);
     if (!pairs) return pairs.error();
@@ -131,6 +136,7 @@ Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
                                      FlagSyntax{"nnodes", '\0', "N|MIN:MAX"},
                                      FlagSyntax{"rdzv-id", '\0', "ID"},
                                      FlagSyntax{"max-restarts", '\0', "N"},
+                                     FlagSyntax{"max-restarts-window", '\0', "TIME"},
                                      FlagSyntax{"rdzv-conf", '\0', "K=V,..."},
                                      FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
                                      FlagSyntax{"help", 'h', ""}};

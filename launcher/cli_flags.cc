@@ -316,7 +316,7 @@ constexpr std::array kFlags{
     // When something goes wrong.
     RunFlag{{"max-restarts", '\0', "N", kTorchrun},
             FlagGroup::kFailures,
-            "restart all workers up to N times when one fails [0]",
+            "restart up to N times [0]; after lives under 3 s wait 0.5 s, doubling to 30 s",
             "",
             set_integer<&Options::max_restarts, 0, kMax>},
     RunFlag{{"max-restarts-window", '\0', "TIME"},
@@ -326,7 +326,7 @@ constexpr std::array kFlags{
             set_time_limit<&Options::max_restarts_window>},
     RunFlag{{"no-restart-exit-codes", '\0', "C,..."},
             FlagGroup::kFailures,
-            "exit codes after which a restart would not help [93]",
+            "exit codes after which a restart would not help [78,93]",
             "",
             set_exit_codes},
     RunFlag{{"shutdown-timeout", '\0', "TIME", kTorchrun},

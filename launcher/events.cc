@@ -105,8 +105,8 @@ void EventLog::generation_ended(const GenerationOutcome& outcome) {
          {"duration_ns", (outcome.ended_at - outcome.started_at).count()}});
 }
 
-void EventLog::restarting(int next_restart_count, Duration delay) {
-  write("restarting", {{"restart_count", next_restart_count}, {"delay_ns", delay.count()}});
+void EventLog::restarting(const membership::Restart& restart) {
+  write("restarting", {{"restart_count", restart.restart_count}, {"delay_ns", restart.delay.count()}});
 }
 
 void EventLog::job_ended(const JobOutcome& outcome, const std::string& report_file) {

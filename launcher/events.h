@@ -31,7 +31,7 @@ class EventLog final : public Observer {
   void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
   void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
   void generation_ended(const GenerationOutcome& outcome) override;
-  void restarting(int next_restart_count, Duration delay) override;
+  void restarting(const membership::Restart& restart) override;
   /// `report_file` is empty when there is none.
   void job_ended(const JobOutcome& outcome, const std::string& report_file);
 

@@ -70,8 +70,8 @@ void JobStatePublisher::stopping(const RoundInfo&, StopReason, const std::string
 
 void JobStatePublisher::generation_ended(const GenerationOutcome&) { publish("ending"); }
 
-void JobStatePublisher::restarting(int next_restart_count, Duration) {
-  state_.restart_count = next_restart_count;
+void JobStatePublisher::restarting(const membership::Restart& restart) {
+  state_.restart_count = restart.restart_count;
   publish("restarting");
 }
 

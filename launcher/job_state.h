@@ -39,7 +39,7 @@ class JobStatePublisher final : public Observer {
   void generation_started(const RoundInfo& round) override;
   void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
   void generation_ended(const GenerationOutcome& outcome) override;
-  void restarting(int next_restart_count, Duration delay) override;
+  void restarting(const membership::Restart& restart) override;
 
  private:
   void publish(std::string phase);

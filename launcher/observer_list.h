@@ -27,8 +27,8 @@ class ObserverList final : public Observer {
   void generation_ended(const GenerationOutcome& outcome) override {
     for (Observer* observer : observers_) observer->generation_ended(outcome);
   }
-  void restarting(int next_restart_count, Duration delay) override {
-    for (Observer* observer : observers_) observer->restarting(next_restart_count, delay);
+  void restarting(const membership::Restart& restart) override {
+    for (Observer* observer : observers_) observer->restarting(restart);
   }
 
  private:

@@ -50,7 +50,7 @@ struct Options {
   // Restarts and ends
   int max_restarts = 0;
   std::optional<std::chrono::milliseconds> max_restarts_window;  ///< forget restarts older than this
-  std::vector<int> no_restart_exit_codes{93};
+  std::vector<int> no_restart_exit_codes{78, 93};
   std::vector<std::string> signals_to_handle{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL
   std::optional<std::chrono::milliseconds> job_timeout;

@@ -41,6 +41,16 @@ std::string sender_text(const ReceivedSignal& signal) {
                  : fmt::format(" from pid {}", signal.sender);
 }
 
+// Our own decision, on a single node.
+membership::Restart restart_of(const Supervisor& supervisor, const Plan& plan) {
+  const membership::RestartDecision& decision = supervisor.decision();
+  return {.restart_count = supervisor.restart_count(),
+          .number = decision.number,
+          .allowed = plan.options.max_restarts,
+          .delay = decision.delay,
+          .why = supervisor.why()};
+}
+
 EventKind expiry_event(DeadlineKind kind) {
   switch (kind) {
     case DeadlineKind::kGrace:
@@ -75,6 +85,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 
   // What the rendezvous says.
   void round_closed(const RoundInfo& round, TimePoint valid_until) override;
+  void restarting(const membership::Restart& restart) override { deps_.observer.restarting(restart); }
   void heard(const Event& event) override { raise(event); }
   void waiting(const std::string& text) override { output_.say(text); }
   void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
@@ -214,6 +225,10 @@ void Agent::carry_out(const Step& step) {
       (step.to == State::kDraining || step.to == State::kKilling || step.to == State::kSweeping) &&
       (step.from == State::kStarting || step.from == State::kRunning);
   if (stops) deps_.observer.stopping(round_, supervisor_.reason(), supervisor_.why());
+  const bool restarts = step.from == State::kSweeping &&
+                        (step.to == State::kRestarting || step.to == State::kRendezvous) &&
+                        !rounds_->decides_restarts();
+  if (restarts) deps_.observer.restarting(restart_of(supervisor_, plan_));
   for (const Action& action : step.actions) carry_out(action);
 }
 
@@ -243,7 +258,6 @@ void Agent::carry_out(const Action& action) {
 
 void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
   round_ = round;
-  if (round.restart_count > 0) deps_.observer.restarting(round.restart_count, supervisor_.decision().delay);
   raise(round_closed_event(round.restart_count, round.base_rank, valid_until));
 }
 

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -32,7 +31,8 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   result.spec = {.run_id = plan.run_id,
                  .min_nodes = options.min_nodes,
                  .max_nodes = options.max_nodes,
-                 .max_restarts = options.max_restarts};
+                 .max_restarts = options.max_restarts,
+                 .max_restarts_window = options.max_restarts_window};
   result.timing = conf->timing;
   result.node = {.host = options.local_addr.empty() ? plan.host.hostname : options.local_addr,
                  .address = {},
@@ -80,11 +80,6 @@ void CoordinatedRounds::tell(const Action& action, const NodeFailure& failure) {
   if (action.kind == ActionKind::kPublishLeaving) signal_ = action.signal;
   membership::NodeFailure report = to_membership(failure);
   report.host = plan_.host.hostname;
-  const std::vector<int>& final_codes = plan_.options.no_restart_exit_codes;
-  report.do_not_restart =
-      failure.reason == StopReason::kJobTimeout ||
-      (failure.worker.status && !failure.worker.status->is_killed() &&
-       std::find(final_codes.begin(), final_codes.end(), failure.worker.status->code()) != final_codes.end());
   if (action.kind == ActionKind::kPublishFailure) {
     if (const std::optional<ErrorFile> written = load_error_file(failure.worker.error_file)) {
       report.error_message = written->message;

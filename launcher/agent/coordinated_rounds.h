@@ -38,6 +38,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
  private:
   CoordinatedRounds(const Plan& plan, RoundSource::Listener& listener) : plan_(plan), listener_(listener) {}
 
+  void on_restart(const membership::Restart& restart) override { listener_.restarting(restart); }
   void on_waiting(const std::string& text) override { listener_.waiting(text); }
   void on_round(const membership::Round& round) override;
   void on_stop(const std::string& reason) override;

@@ -16,7 +16,7 @@ SupervisorOptions supervisor_options(const Plan& plan) {
   if (plan.options.max_nodes > 1) options.sigterm_exit_code = membership::exit_code_of_leaving(SIGTERM);
   options.restarts.max_restarts = plan.options.max_restarts;
   if (plan.options.max_restarts_window) options.restarts.window = *plan.options.max_restarts_window;
-  options.restarts.no_restart_exit_codes = plan.options.no_restart_exit_codes;
+  options.no_restart_exit_codes = plan.options.no_restart_exit_codes;
   return options;
 }
 

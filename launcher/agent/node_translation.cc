@@ -11,6 +11,7 @@ NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   failure.reason = supervisor.reason();
   failure.why = action.text;
   failure.exit_code = action.exit_code;
+  failure.final_because = action.final_because;
   return failure;
 }
 
@@ -21,7 +22,8 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
           .exit_code = std::clamp(failure.exit_code, 1, 255),
           .what = failure.why,
           .error_file = failure.worker.error_file,
-          .stderr_tail = failure.worker.stderr_tail};
+          .stderr_tail = failure.worker.stderr_tail,
+          .final_because = failure.final_because};
 }
 
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.

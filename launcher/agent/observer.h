@@ -2,6 +2,7 @@
 
 #include "launcher/agent/outcome.h"
 #include "launcher/plan.h"
+#include "rendezvous/membership/types.h"
 
 namespace ddprun::launcher {
 
@@ -24,10 +25,8 @@ class Observer {
     static_cast<void>(round), static_cast<void>(reason), static_cast<void>(why);
   }
   virtual void generation_ended(const GenerationOutcome& outcome) { static_cast<void>(outcome); }
-  /// A new generation begins after `delay`.
-  virtual void restarting(int next_restart_count, Duration delay) {
-    static_cast<void>(next_restart_count), static_cast<void>(delay);
-  }
+  /// A new generation begins after `restart.delay`, which begins now.
+  virtual void restarting(const membership::Restart& restart) { static_cast<void>(restart); }
 };
 
 }  // namespace ddprun::launcher

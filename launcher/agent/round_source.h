@@ -4,6 +4,7 @@
 #include "launcher/agent/supervisor.h"
 #include "launcher/plan.h"
 #include "rendezvous/base/error.h"
+#include "rendezvous/membership/types.h"
 
 #include <cstdint>
 #include <functional>
@@ -16,8 +17,9 @@ namespace ddprun::launcher {
 /// What stopped this node, for the others.
 struct NodeFailure {
   StopReason reason = StopReason::kWorkerFailed;
-  std::string why;       ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  int exit_code = 0;     ///< what the job would exit with
+  std::string why;            ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  int exit_code = 0;          ///< what the job would exit with
+  std::string final_because;  ///< why a restart would not help; empty: it may
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
 };
 
@@ -33,6 +35,8 @@ class RoundSource {
     virtual void round_closed(const RoundInfo& round, TimePoint valid_until) = 0;
     /// Who is there and who is waited for, for people.
     virtual void waiting(const std::string& text) { static_cast<void>(text); }
+    /// Another generation begins, or will: somebody else's decision, told to people.
+    virtual void restarting(const membership::Restart& restart) { static_cast<void>(restart); }
     /// What else concerns the supervisor: another node stopped the round, the lease or the rendezvous is
     /// lost.
     virtual void heard(const Event& event) = 0;

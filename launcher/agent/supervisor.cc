@@ -339,6 +339,7 @@ Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint n
   root_cause_.reset();
   error_.reset();
   exit_code_ = exit_code::kOk;
+  final_because_.clear();
   decision_ = {};
   story_ = "starting " + count_workers(workers_.size());
   return {{.kind = ActionKind::kSpawn}};
@@ -395,6 +396,11 @@ Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now)
   worker(event.local_rank).verdict = Verdict::kRootCause;
   root_cause_ = event.local_rank;
   set_reason(StopReason::kWorkerFailed, story_, event.status.exit_code());
+  const std::vector<int>& finals = options_.no_restart_exit_codes;
+  if (std::find(finals.begin(), finals.end(), event.status.code()) != finals.end()) {
+    call_final(fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)",
+                           event.status.code()));
+  }
   return stop_group(SIGTERM, now);
 }
 
@@ -405,7 +411,7 @@ Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now
   set_reason(StopReason::kSpawnFailed,
              fmt::format("{} could not be started: {}", name(event.local_rank), event.error.message()),
              to_exit_code(event.error.code()));
-  forbid_restart("a program that cannot be started will not start the next time");
+  call_final("a program that cannot be started will not start the next time");
   return stop_group(SIGTERM, now);
 }
 
@@ -423,7 +429,7 @@ Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now
       StopReason::kJobTimeout,
       fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
       exit_code::kTempFail);
-  forbid_restart("--job-timeout is over");
+  call_final("--job-timeout is over");
   return stop_group(SIGTERM, now);
 }
 
@@ -452,7 +458,10 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
   if (reason_ == StopReason::kSignal) {
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = stop_signal_});
   } else if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
-    actions.push_back({.kind = ActionKind::kPublishFailure, .exit_code = exit_code_, .text = why_});
+    actions.push_back({.kind = ActionKind::kPublishFailure,
+                       .exit_code = exit_code_,
+                       .text = why_,
+                       .final_because = final_because_});
   }
   const std::vector<LocalRank> targets = alive();
   if (targets.empty()) {
@@ -581,13 +590,17 @@ Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
 
 Supervisor::Actions Supervisor::sweep(TimePoint now) {
   if (reason_ != StopReason::kSucceeded && restart_forbidden_.empty()) {
-    FailedGeneration failed{.life = now - generation_started_, .status = std::nullopt};
-    if (root_cause_) failed.status = worker(*root_cause_).status;
     decision_ = options_.joins_after_failure
-                    ? RestartDecision{.restart = true, .delay = {}, .why = "the coordinator decides"}
-                    : policy_.decide(failed, now);
+                    ? membership::RestartDecision{.restart = true, .why = "the coordinator decides"}
+                    : policy_.decide(now - generation_started_, now);
   }
   return {{.kind = ActionKind::kSweep}};
+}
+
+// Of several nodes the coordinator ends the job, on all of them.
+void Supervisor::call_final(std::string why) {
+  final_because_ = std::move(why);
+  if (!options_.joins_after_failure) forbid_restart(final_because_);
 }
 
 void Supervisor::forbid_restart(std::string why) {

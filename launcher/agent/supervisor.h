@@ -1,12 +1,12 @@
 #pragma once
 
 #include "launcher/agent/outcome.h"
-#include "launcher/agent/restart_policy.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/ids.h"
+#include "rendezvous/membership/restart_policy.h"
 
 #include <sys/types.h>
 
@@ -82,7 +82,7 @@ enum class ActionKind {
   kSpawn,           ///< start all workers, one event for each
   kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
-  kPublishFailure,  ///< tell the other nodes: text, exit_code
+  kPublishFailure,  ///< tell the other nodes: text, exit_code, final_because
   kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
   kPublishSuccess,  ///< tell the other nodes
   kSweep,           ///< end what the workers left behind, then report kSwept
@@ -99,6 +99,7 @@ struct Action {
   int restart_count = 0;
   int exit_code = 0;
   std::string text{};
+  std::string final_because{};  ///< why a restart would not help; empty: it may
 };
 
 /// What one event led to. `story` is a sentence for the log; `is_loud` says whether a user wants to see it
@@ -129,7 +130,8 @@ struct SupervisorOptions {
   Duration reap_limit =
       std::chrono::seconds(5);  ///< from SIGKILL to giving a worker up as stuck in the kernel
   std::optional<Duration> job_timeout;
-  RestartPolicyOptions restarts;
+  membership::RestartPolicyOptions restarts;
+  std::vector<int> no_restart_exit_codes;
   bool joins_after_failure =
       false;  ///< whether there is another generation is the coordinator's decision, not ours
   int sigterm_exit_code = exit_code::kSignalBase + SIGTERM;  ///< where SIGTERM means preemption, "requeue me"
@@ -159,7 +161,9 @@ class Supervisor {
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::optional<LocalRank> root_cause() const { return root_cause_; }
   /// The policy's answer to the failed generation.
-  [[nodiscard]] const RestartDecision& decision() const { return decision_; }
+  [[nodiscard]] const membership::RestartDecision& decision() const { return decision_; }
+  /// Restarts that it has granted.
+  [[nodiscard]] int restart_count() const { return policy_.restart_count(); }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
@@ -215,10 +219,11 @@ class Supervisor {
   Actions kill_group(const std::string& cause, TimePoint now);
   Actions sweep(TimePoint now);
   void forbid_restart(std::string why);
+  void call_final(std::string why);
   [[nodiscard]] int code_of_signal(const Event& event) const;
 
   SupervisorOptions options_;
-  RestartPolicy policy_;
+  membership::RestartPolicy policy_;
   State state_ = State::kRendezvous;
   std::vector<SupervisedWorker> workers_;
   Rank base_rank_{};
@@ -234,8 +239,9 @@ class Supervisor {
   int signals_received_ = 0;
   Event noted_signal_{.kind =
                           EventKind::kSignal};  // the last that came while we were stopping, or all was done
-  std::string restart_forbidden_;               // why, when something forbade it
-  RestartDecision decision_;
+  std::string final_because_;      // why a restart would not help, when this generation's failure says so
+  std::string restart_forbidden_;  // why, when something forbade it
+  membership::RestartDecision decision_;
 };
 
 /// What the table says about a state and an event, for tests: its rows in order, or why there are none.

@@ -73,15 +73,16 @@ void Reporter::generation_ended(const GenerationOutcome& outcome) {
   pending_restart_ = render_restart(outcome, root_cause_of(outcome));
 }
 
-void Reporter::restarting(int next_restart_count, Duration delay) {
-  const std::string wait =
-      delay > Duration::zero() ? fmt::format(" in {:.1f} s", to_seconds(delay)) : std::string();
-  // Changes of membership cost nothing, so there may be more restarts than the budget has.
-  const std::string budget = next_restart_count <= context_.max_restarts
-                                 ? fmt::format(" of {}", context_.max_restarts)
-                                 : std::string();
-  print_(fmt::format("ddprun: {}; starting all workers again{}: restart {}{}\n", pending_restart_, wait,
-                     next_restart_count, budget));
+void Reporter::restarting(const membership::Restart& restart) {
+  const std::string why = std::exchange(pending_restart_, {});
+  const std::string wait = restart.delay > Duration::zero()
+                               ? fmt::format(" in {:.1f} s", to_seconds(restart.delay))
+                               : std::string();
+  // Changes of membership cost nothing.
+  const std::string budget =
+      restart.number > 0 ? fmt::format(": restart {} of {}", restart.number, restart.allowed) : std::string();
+  print_(fmt::format("ddprun: {}; starting all workers again{}{}\n", why.empty() ? restart.why : why, wait,
+                     budget));
 }
 
 void Reporter::finish(const JobOutcome& outcome) {

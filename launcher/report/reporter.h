@@ -24,7 +24,7 @@ class Reporter final : public Observer {
   void generation_started(const RoundInfo& round) override;
   void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
   void generation_ended(const GenerationOutcome& outcome) override;
-  void restarting(int next_restart_count, Duration delay) override;
+  void restarting(const membership::Restart& restart) override;
 
   /// Reports the end of the job; silent when it succeeded, but for report.json in a log directory that was
   /// asked for when a generation failed before.

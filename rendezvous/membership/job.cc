@@ -35,7 +35,12 @@ std::string_view to_string(JobState state) {
 }
 
 Job::Job(WorldSpec spec, Timing timing, TimePoint now)
-    : spec_(std::move(spec)), timing_(timing), opened_at_(now), last_arrival_(now), last_event_(now) {}
+    : spec_(std::move(spec)),
+      timing_(timing),
+      opened_at_(now),
+      last_arrival_(now),
+      last_event_(now),
+      restarts_({.max_restarts = spec_.max_restarts, .window = spec_.max_restarts_window}) {}
 
 // ---- events
 // ---------------------------------------------------------------------------------------------------------
@@ -63,6 +68,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
                                 .seat = std::nullopt,
                                 .previous = previous});
   last_arrival_ = now;
+  take_history(facts, now);
   advance(now, out);
   return out;
 }
@@ -157,6 +163,9 @@ TimePoint Job::next_wake(TimePoint now) const {
     wake = std::min(wake, losses_.fenced_until());
   }
   if (state_ == JobState::kGathering) {
+    for (const TimePoint at : {losses_.fenced_until(), restarts_at_}) {
+      if (at > now) wake = std::min(wake, at);
+    }
     wake = std::min(wake, decide_round(spec_, timing_, view(), now).decide_again_at);
   }
   return wake;
@@ -190,15 +199,18 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
     losses_.add_cut_off({what, node.seat->node_rank});
     begin_stop(what, now, out);
   } else if (everyone_succeeded()) {
-    finish(JobEnd{.restarts_used = restarts_used_}, now, out);
+    finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
   }
 }
 
 void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   node.leaving_signal = signal;
-  const JobEnd end = ended_by_leaving(node);
+  JobEnd end = ended_by_leaving(node);
   int staying = 0;
   for (const auto& [id, other] : nodes_) staying += other.is_leaving() ? 0 : 1;
+  if (spec_.is_elastic() && staying < spec_.min_nodes) {
+    end.why += fmt::format("; {} of at least {} nodes would stay", staying, spec_.min_nodes);
+  }
   const bool did_its_part = has_succeeded(node) && !node.last.leaving_ends_job;
   const bool is_needed = node.last.leaving_ends_job || signal == SIGINT ||
                          (node.seat && (!spec_.is_elastic() || staying < spec_.min_nodes));
@@ -229,7 +241,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (has_succeeded(node)) {
     if (state_ != JobState::kRunning) return;
     ++seated_gone_after_success_;
-    if (everyone_succeeded()) finish(JobEnd{.restarts_used = restarts_used_}, now, out);
+    if (everyone_succeeded()) finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
     return;
   }
   if (node.is_leaving()) return;
@@ -242,6 +254,7 @@ void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
   if (state_ != JobState::kRunning) return;
   state_ = JobState::kStopping;
   opened_at_ = now;
+  stopped_at_ = now;
   stop_why_ = why;
   out.push_back(Note{fmt::format("generation {} is stopped: {}", generation_, why)});
   send_to_all(now, out);
@@ -255,12 +268,14 @@ void Job::send_to_all(TimePoint now, JobActions& out) const {
 // --------------------------------------------------------------------------------------------
 
 void Job::advance(TimePoint now, JobActions& out) {
-  if (state_ == JobState::kStopping) {
+  const bool was_stopping = state_ == JobState::kStopping;
+  if (was_stopping) {
     const auto is_done = [&](const auto& entry) { return !entry.second.seat || is_quiet(entry.second); };
     if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done))
       conclude(now, out);
   }
   if (state_ == JobState::kGathering) gather(now, out);
+  if (was_stopping && state_ == JobState::kGathering) send_to_all(now, out);  // what is waited for
   if (state_ == JobState::kRunning) check_growth(now, out);
   if (state_ != described_state_ || now - described_at_ >= timing_.heartbeat) {
     described_state_ = state_;
@@ -282,32 +297,54 @@ void Job::conclude(TimePoint now, JobActions& out) {
   if (ending_) {
     finish(*ending_, now, out);
   } else if (!lost.empty()) {
-    if (spec_.is_elastic()) return;
+    if (spec_.is_elastic()) return restart_for_nothing(lost.front().what);
     spend_restart_or_finish(
         {.exit_code = exit_code::kTempFail, .why = lost.front().what, .root_cause = failure}, now, out);
   } else if (failure) {
     JobEnd end{.exit_code = failure->exit_code, .why = stop_why_, .root_cause = failure};
-    if (failure->do_not_restart) {
-      end.why += fmt::format("; exit code {} means: do not restart", failure->exit_code);
-      finish(end, now, out);
-    } else {
-      spend_restart_or_finish(end, now, out);
-    }
+    if (failure->final_because.empty()) return spend_restart_or_finish(end, now, out);
+    end.why += "; " + failure->final_because;
+    finish(end, now, out);
+  } else {
+    restart_for_nothing(stop_why_);
   }
+}
+
+Generation Job::next_generation() const {
+  return Generation(std::max(generation_, told_generation_).value() + 1);
+}
+
+void Job::restart_for_nothing(const std::string& why) {
+  restart_ = Restart{.restart_count = static_cast<int>(next_generation().value()) - 1, .why = why};
 }
 
 void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
-  if (restarts_used_ < spec_.max_restarts) {
-    ++restarts_used_;
-    out.push_back(Note{fmt::format("restart {} of {}: {}", restarts_used_, spec_.max_restarts, end.why)});
+  const RestartDecision decision = restarts_.decide(stopped_at_ - began_at_, now);
+  if (decision.restart) {
+    restart_for_nothing(end.why);
+    restart_->number = decision.number;
+    restart_->allowed = spec_.max_restarts;
+    restart_->delay = decision.delay;
+    restarts_at_ = now + decision.delay;
+    opened_at_ = restarts_at_;
+    out.push_back(Note{fmt::format("{}: {}", decision.why, end.why)});
     return;
   }
-  if (spec_.max_restarts > 0)
-    end.why += fmt::format("; the restart budget of {} is spent", spec_.max_restarts);
+  if (spec_.max_restarts > 0) end.why += "; " + decision.why;
   finish(std::move(end), now, out);
 }
 
+// An agent that was part of a generation of a coordinator before this one. Others, which have not come back
+// yet, may still run workers of it.
+void Job::take_history(const NodeFacts& facts, TimePoint now) {
+  told_generation_ = std::max(told_generation_, facts.last_generation);
+  if (has_run_ || facts.last_generation.value() == 0) return;
+  restarts_.continue_from(facts.restarts_used, now);
+  losses_.fence(MemberId(0), opened_at_ + timing_.liveness());
+}
+
 void Job::gather(TimePoint now, JobActions& out) {
+  if (now < losses_.fenced_until() || now < restarts_at_) return;
   if (nodes_.size() < static_cast<std::size_t>(spec_.min_nodes) && now < opened_at_ + timing_.join_timeout)
     return;
   const RoundDecision decision = decide_round(spec_, timing_, view(), now);
@@ -319,7 +356,7 @@ void Job::gather(TimePoint now, JobActions& out) {
     case RoundVerdict::kGiveUp:
       return finish({.exit_code = exit_code::kTempFail,
                      .why = fmt::format("{}; {}", decision.reason, describe(now)),
-                     .restarts_used = restarts_used_},
+                     .restarts_used = restarts_.restart_count()},
                     now, out);
   }
 }
@@ -330,9 +367,12 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
     if (!node.is_leaving()) candidates.push_back({node.facts, node.previous, node.arrival});
     node.previous.reset();
   }
-  generation_ = Generation(generation_.value() + 1);
+  generation_ = next_generation();
+  began_at_ = now;
+  has_run_ = true;
   const Seating seating = assign_ranks(candidates, spec_.max_nodes);
-  const std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
+  std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
+  for (Seat& seat : seats) seat.restarts_used = restarts_.restart_count();
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
   state_ = JobState::kRunning;
   losses_.begin_generation();
@@ -360,7 +400,7 @@ void Job::check_growth(TimePoint now, JobActions& out) {
 }
 
 void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
-  end.restarts_used = restarts_used_;
+  end.restarts_used = restarts_.restart_count();
   end_ = std::move(end);
   state_ = JobState::kEnded;
   out.push_back(Note{end_.exit_code == 0 ? std::string("the job succeeded")
@@ -390,8 +430,7 @@ bool Job::everyone_succeeded() const {
 }
 
 RoundView Job::view() const {
-  RoundView view{
-      .is_first = generation_.value() == 0, .opened_at = opened_at_, .last_arrival = last_arrival_};
+  RoundView view{.is_first = !has_run_, .opened_at = opened_at_, .last_arrival = last_arrival_};
   for (const auto& [id, node] : nodes_) view.ready += node.is_leaving() ? 0 : 1;
   return view;
 }

@@ -2,6 +2,7 @@
 
 #include "rendezvous/membership/losses.h"
 #include "rendezvous/membership/ranks.h"
+#include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/membership/round.h"
 #include "rendezvous/membership/timing.h"
 #include "rendezvous/membership/types.h"
@@ -55,9 +56,10 @@ std::string_view to_string(JobState state);
 /// else the
 ///           first node lost (its loss explains the workers that failed elsewhere meanwhile); else the first
 ///           failed worker, by order of receipt; else a change of membership.
-/// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`. In an elastic
-/// job
-///           nodes come and go for nothing.
+/// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`, under the
+///           policy of one node (RestartPolicy). In an elastic job nodes come and go for nothing.
+/// History   agents say which generation they were part of, so that a coordinator that is new counts on from
+///           the greatest, and waits until workers of agents that it has not heard of are certain to be gone.
 class Job {
  public:
   Job(WorldSpec spec, Timing timing, TimePoint now);
@@ -109,6 +111,9 @@ class Job {
   void open_generation(const std::string& reason, TimePoint now, JobActions& out);
   void finish(JobEnd end, TimePoint now, JobActions& out);
   void spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out);
+  void restart_for_nothing(const std::string& why);
+  void take_history(const NodeFacts& facts, TimePoint now);
+  [[nodiscard]] Generation next_generation() const;
   void check_growth(TimePoint now, JobActions& out);
 
   [[nodiscard]] Order order_for(const Node& node, TimePoint now) const;
@@ -133,7 +138,13 @@ class Job {
   std::optional<NodeFailure> first_failure_;
   std::optional<JobEnd> ending_;  ///< decided, takes effect when all is quiet
   int seated_gone_after_success_ = 0;
-  int restarts_used_ = 0;
+  RestartPolicy restarts_;
+  std::optional<Restart> restart_;  ///< that led to the generation that is, or will be
+  TimePoint restarts_at_ = TimePoint::min();
+  Generation told_generation_;  ///< the last that an agent was part of, under a coordinator before this one
+  bool has_run_ = false;        ///< a generation
+  TimePoint began_at_{};        ///< generation_
+  TimePoint stopped_at_{};
   JobEnd end_;
   std::string description_;  ///< describe(), made anew once in a heartbeat: it names many nodes
   JobState described_state_ = JobState::kEnded;

@@ -61,11 +61,15 @@ Order Job::order_for(const Node& node, TimePoint now) const {
   } else if (state_ == JobState::kRunning && node.seat) {
     order.kind = OrderKind::kRun;
     const bool has_begun = node.last.generation == generation_;
-    if (!has_begun) order.seat = node.seat;
+    if (!has_begun) {
+      order.seat = node.seat;
+      order.restart = restart_;
+    }
   } else if (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait) {
     order.text =
         state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", description_) : description_;
   }
+  if (order.kind == OrderKind::kWait && state_ == JobState::kGathering) order.restart = restart_;
   return order;
 }
 
@@ -110,8 +114,7 @@ std::string Job::describe(TimePoint now) const {
     roll.here.push_back(name_of(node));
     if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) roll.stopping.push_back(name_of(node));
   }
-  if (state_ == JobState::kStopping && losses_.fenced_until() > now)
-    roll.fence = timing_.liveness();
+  if (losses_.fenced_until() > now) roll.fence = timing_.liveness();
   return to_sentence(std::move(roll));
 }
 

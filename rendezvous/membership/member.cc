@@ -158,6 +158,8 @@ class Member::Impl {
     node_ = options_.node;
     node_.id = draw_id();
     node_.replaces = replaces_;
+    if (core_) node_.last_generation = core_->seen_generation();
+    node_.restarts_used = restarts_used_;
     handshake_.emplace(Hello{.run_id = options_.spec.run_id,
                              .min_nodes = options_.spec.min_nodes,
                              .max_nodes = options_.spec.max_nodes,
@@ -248,6 +250,7 @@ class Member::Impl {
     if (channel_) channel_->send(send.status);
   }
   void act(const StartWorkers& start) {
+    restarts_used_ = start.seat.restarts_used;
     const Round round{start.seat, channel_->remote_address().to_string(), options_.port, start.valid_until};
     tell([round](Listener& listener) { listener.on_round(round); });
   }
@@ -256,6 +259,9 @@ class Member::Impl {
   }
   void act(const KillWorkers& kill) {
     tell([reason = kill.reason](Listener& listener) { listener.on_kill(reason); });
+  }
+  void act(const ShowRestart& show) {
+    tell([restart = show.restart](Listener& listener) { listener.on_restart(restart); });
   }
   void act(const ShowWaiting& show) {
     tell([text = show.text](Listener& listener) { listener.on_waiting(text); });
@@ -332,6 +338,7 @@ class Member::Impl {
   std::optional<MemberCore> core_;
   NodeFacts node_;
   std::optional<MemberId> replaces_;
+  int restarts_used_ = 0;
   std::optional<AgentHandshake> handshake_;  ///< of channel_
   LogFunnel funnel_;
   bool is_joined_ = false;

@@ -31,6 +31,8 @@ class Listener {
   virtual ~Listener() = default;
   /// Who is waited for, for people; when it changes.
   virtual void on_waiting(const std::string& text) = 0;
+  /// Another generation begins, or will; for people.
+  virtual void on_restart(const Restart& restart) { static_cast<void>(restart); }
   /// Start the workers of a new generation; none of an older one is alive.
   virtual void on_round(const Round& round) = 0;
   /// Stop the workers in order, then call `Member::workers_stopped`.

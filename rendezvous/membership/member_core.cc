@@ -41,12 +41,17 @@ MemberActions MemberCore::disconnected(const std::string& why, TimePoint now) {
 MemberActions MemberCore::order(const Order& order, TimePoint now) {
   MemberActions out;
   if (!is_connected_ || is_over_) return out;
+  seen_generation_ = std::max(seen_generation_, order.generation);
   while (!unanswered_.empty() && unanswered_.front().first <= order.acknowledged) {
     if (unanswered_.front().first == order.acknowledged) {
       lease_until_ = std::max(lease_until_, unanswered_.front().second + timing_.lease());
       last_answer_ = now;
     }
     unanswered_.pop_front();
+  }
+  if (order.restart && shown_restart_ && order.restart->restart_count > *shown_restart_ && !is_in_round()) {
+    shown_restart_ = order.restart->restart_count;
+    out.push_back(ShowRestart{*order.restart});
   }
   switch (order.kind) {
     case OrderKind::kWait:
@@ -76,6 +81,7 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
   was_killed_ = false;
   if (status_.leaving_signal != 0) return send(now, out);
   status_.phase = Phase::kRunning;
+  shown_restart_ = order.seat->restart_count;
   out.push_back(StartWorkers{*order.seat, lease_until_});
   send(now, out);
 }

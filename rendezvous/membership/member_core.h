@@ -31,14 +31,17 @@ struct KillWorkers {  ///< at once; then `workers_stopped`, also when all had su
 struct ShowWaiting {  ///< for people; only when it changed
   std::string text;
 };
+struct ShowRestart {  ///< for people; once for each, where this node was in a generation before
+  Restart restart;
+};
 struct ComeBack {  ///< no worker is alive and the coordinator does not answer: connect anew, as a new member
   std::string reason;
 };
 struct LeaveJob {  ///< nothing comes after this
   JobEnd end;
 };
-using MemberAction =
-    std::variant<SendStatus, StartWorkers, StopWorkers, KillWorkers, ShowWaiting, ComeBack, LeaveJob>;
+using MemberAction = std::variant<SendStatus, StartWorkers, StopWorkers, KillWorkers, ShowWaiting,
+                                  ShowRestart, ComeBack, LeaveJob>;
 using MemberActions = std::vector<MemberAction>;
 
 /// The agent's side of membership: obeys orders, tells its status, and holds a lease.
@@ -70,6 +73,8 @@ class MemberCore {
   [[nodiscard]] TimePoint next_wake() const;
   [[nodiscard]] Phase phase() const { return status_.phase; }
   [[nodiscard]] Generation generation() const { return status_.generation; }
+  /// The greatest that any order spoke of, also to a spare.
+  [[nodiscard]] Generation seen_generation() const { return seen_generation_; }
   [[nodiscard]] TimePoint lease_until() const { return lease_until_; }
   [[nodiscard]] bool has_workers() const {
     return status_.phase == Phase::kRunning || status_.phase == Phase::kStopping;
@@ -99,6 +104,8 @@ class MemberCore {
   TimePoint last_answer_;
   TimePoint next_heartbeat_;
   std::string waiting_text_;
+  Generation seen_generation_;
+  std::optional<int> shown_restart_;  ///< or begun; none: it was in no generation yet
 };
 
 }  // namespace ddprun::membership

@@ -50,17 +50,22 @@ Json to_json(const NodeFailure& failure) {
           {"error_message", shown(failure.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
           {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
           {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
-          {"do_not_restart", failure.do_not_restart}};
+          {"final", shown_sentence(failure.final_because)}};
 }
 
 Json to_json(const Seat& seat) {
-  return {{"restart_count", seat.restart_count},
-          {"node_rank", seat.node_rank.value()},
-          {"nodes", seat.nodes},
-          {"base_rank", seat.base_rank.value()},
-          {"world", seat.world_size.value()},
-          {"base_role_rank", seat.base_role_rank.value()},
-          {"role_world", seat.role_world_size.value()}};
+  return {{"restart_count", seat.restart_count},           {"restarts", seat.restarts_used},
+          {"node_rank", seat.node_rank.value()},           {"nodes", seat.nodes},
+          {"base_rank", seat.base_rank.value()},           {"world", seat.world_size.value()},
+          {"base_role_rank", seat.base_role_rank.value()}, {"role_world", seat.role_world_size.value()}};
+}
+
+Json to_json(const Restart& restart) {
+  return {{"restart_count", restart.restart_count},
+          {"number", restart.number},
+          {"allowed", restart.allowed},
+          {"delay_ns", restart.delay.count()},
+          {"why", shown_sentence(restart.why)}};
 }
 
 Json to_json(const JobEnd& end) {
@@ -80,6 +85,8 @@ Json body(const Hello& hello) {
           {"node_rank", to_json(hello.node.pinned)},
           {"role", shown_name(hello.node.role)},
           {"replaces", to_json(hello.node.replaces)},
+          {"generation", hello.node.last_generation.value()},
+          {"restarts", hello.node.restarts_used},
           {"secret", hello.has_secret},
           {"nonce", hello.nonce},
           {"control", hello.is_control}};
@@ -110,6 +117,7 @@ Json body(const Order& order) {
   if (!order.text.empty()) json["text"] = shown_sentence(order.text);
   if (order.seat) json["seat"] = to_json(*order.seat);
   if (order.end) json["end"] = to_json(*order.end);
+  if (order.restart) json["restart"] = to_json(*order.restart);
   return json;
 }
 
@@ -187,6 +195,7 @@ class Fields {
 
 constexpr int kMaxNodes = 1'000'000;
 constexpr int kMaxRanks = 1'000'000'000;
+constexpr int kMaxGeneration = 1'000'000;
 
 NodeFailure parse_failure(Fields& outer, const Json& json) {
   Fields fields(json);
@@ -201,7 +210,7 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
                       .error_message = fields.block("error_message", kMaxErrorBytes),
                       .error_stack = fields.block("error_stack", kMaxStackBytes),
                       .stderr_tail = fields.block("stderr_tail", kMaxTailBytes),
-                      .do_not_restart = fields.flag("do_not_restart")};
+                      .final_because = fields.sentence("final")};
   outer.take_problem(fields);
   return failure;
 }
@@ -210,6 +219,7 @@ Seat parse_seat(Fields& outer, const Json& json, Generation generation) {
   Fields fields(json);
   Seat seat{.generation = generation,
             .restart_count = fields.number<int>("restart_count"),
+            .restarts_used = fields.number<int>("restarts"),
             .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
             .nodes = fields.number<int>("nodes", 1, kMaxNodes),
             .base_rank = Rank(fields.number<int>("base_rank", 0, kMaxRanks)),
@@ -218,6 +228,17 @@ Seat parse_seat(Fields& outer, const Json& json, Generation generation) {
             .role_world_size = WorldSize(fields.number<int>("role_world", 1, kMaxRanks))};
   outer.take_problem(fields);
   return seat;
+}
+
+Restart parse_restart(Fields& outer, const Json& json) {
+  Fields fields(json);
+  Restart restart{.restart_count = fields.number<int>("restart_count"),
+                  .number = fields.number<int>("number"),
+                  .allowed = fields.number<int>("allowed"),
+                  .delay = Duration(fields.number<std::int64_t>("delay_ns")),
+                  .why = fields.sentence("why")};
+  outer.take_problem(fields);
+  return restart;
 }
 
 JobEnd parse_end(Fields& outer, const Json& json) {
@@ -243,6 +264,8 @@ Hello parse_hello(Fields& fields) {
   hello.node.pinned = fields.optional_id<NodeRank>("node_rank");
   hello.node.role = fields.name("role");
   hello.node.replaces = fields.optional_id<MemberId>("replaces");
+  hello.node.last_generation = Generation(fields.number<std::uint32_t>("generation", 0, kMaxGeneration));
+  hello.node.restarts_used = fields.number<int>("restarts", 0, kMaxGeneration);
   hello.has_secret = fields.flag("secret");
   hello.nonce = fields.text("nonce");
   hello.is_control = fields.flag("control");
@@ -290,6 +313,7 @@ Order parse_order(Fields& fields) {
   if (fields.has("text")) order.text = fields.sentence("text");
   if (fields.has("seat")) order.seat = parse_seat(fields, fields.object("seat"), order.generation);
   if (fields.has("end")) order.end = parse_end(fields, fields.object("end"));
+  if (fields.has("restart")) order.restart = parse_restart(fields, fields.object("restart"));
   return order;
 }
 

@@ -18,7 +18,8 @@ struct WorldSpec {
   std::string run_id = "none";
   int min_nodes = 1;
   int max_nodes = 1;
-  int max_restarts = 0;  ///< one budget for the whole job
+  int max_restarts = 0;                         ///< one budget for the whole job
+  std::optional<Duration> max_restarts_window;  ///< restarts older than this no longer count
 
   [[nodiscard]] bool is_elastic() const { return min_nodes < max_nodes; }
 };
@@ -32,13 +33,16 @@ struct NodeFacts {
   std::optional<NodeRank> pinned;  ///< --node-rank
   std::string role = "default";
   std::optional<MemberId>
-      replaces;  ///< who this agent was before it was cut off; none of its workers is alive
+      replaces;                ///< who this agent was before it was cut off; none of its workers is alive
+  Generation last_generation;  ///< that it has heard of; 0: none. A coordinator that is new goes on from it
+  int restarts_used = 0;       ///< of the budget, as that told it
 };
 
 /// One node's place in a generation, and where its workers find the store.
 struct Seat {
   Generation generation;
   int restart_count = 0;  ///< restarts of any kind; the same on every node
+  int restarts_used = 0;  ///< of the budget
   NodeRank node_rank;
   int nodes = 1;
   Rank base_rank;
@@ -47,6 +51,17 @@ struct Seat {
   WorldSize role_world_size{1};
 
   friend bool operator==(const Seat&, const Seat&) = default;
+};
+
+/// A generation that follows another, for people.
+struct Restart {
+  int restart_count = 0;  ///< of the generation that begins
+  int number = 0;         ///< the …th of `allowed` restarts; 0: it costs none, as where nodes come or go
+  int allowed = 0;
+  Duration delay{};  ///< from now on, because generations keep dying young
+  std::string why;
+
+  friend bool operator==(const Restart&, const Restart&) = default;
 };
 
 /// What a node tells about the first of its workers that failed: enough for any node to print the report.
@@ -61,8 +76,8 @@ struct NodeFailure {
   std::string error_file;     ///< its path on that host; empty: none was written
   std::string error_message;  ///< what that file says: "ValueError: loss is nan"
   std::string error_stack;
-  std::string stderr_tail;  ///< last lines
-  bool do_not_restart = false;
+  std::string stderr_tail;    ///< last lines
+  std::string final_because;  ///< why a restart would not help; empty: it may
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };
@@ -121,6 +136,7 @@ struct Order {
   std::string text;
   std::optional<Seat> seat;
   std::optional<JobEnd> end;
+  std::optional<Restart> restart;  ///< with kWait and kRun: why there is, or will be, another generation
 
   friend bool operator==(const Order&, const Order&) = default;
 };

@@ -15,6 +15,8 @@ class Promises {
 
   /// The coordinator begins a generation; the seats of the one before are remembered.
   void generation_began(Generation generation);
+  /// Another coordinator took over; it knows what agents tell it.
+  void coordinator_is_new() { current_ = Generation(0), seats_.clear(), is_complete_ = true; }
   /// The coordinator gives `id`, with so many workers, this seat.
   void seated(MemberId id, LocalWorldSize workers, const Seat& seat);
   /// The coordinator has given all seats that it gives at once.

@@ -171,6 +171,10 @@ void SimAgent::spawn_all() {
         fmt::format("{} starts workers of generation {} beside its own of generation {}", host_,
                     seat_.generation, *running_));
   }
+  if (seat_.generation <= started_)
+    world_.promises().broke(
+        fmt::format("{} starts generation {} after {}", host_, seat_.generation, started_));
+  started_ = seat_.generation;
   running_ = seat_.generation;
   ++life_;
   has_exited_.assign(static_cast<std::size_t>(habits_.count.value()), false);
@@ -257,7 +261,7 @@ void SimAgent::guards_end_processes_with_the_lease() {
 
 void SimAgent::workers_failed(const NodeFailure& failure) {
   NodeFailure told = failure;
-  told.do_not_restart = world_.dice().chance(10);
+  if (world_.dice().chance(10)) told.final_because = "a restart would not help";
   if (core_) perform(core_->workers_failed(told, world_.clock()));
 }
 

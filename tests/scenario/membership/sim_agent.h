@@ -77,6 +77,11 @@ class SimAgent final : private MemberWords {
   [[nodiscard]] std::optional<Generation> succeeded() const { return succeeded_; }
   /// In which generations a worker of this agent failed by itself.
   [[nodiscard]] bool failed_in(Generation generation) const { return failed_in_.contains(generation); }
+  /// The last place it was given.
+  [[nodiscard]] const Seat& seat() const { return seat_; }
+  [[nodiscard]] Generation seen_generation() const {
+    return core_ ? core_->seen_generation() : Generation(0);
+  }
   [[nodiscard]] int kills_by_lease() const { return kills_by_lease_; }
   [[nodiscard]] std::string describe() const;
 
@@ -116,6 +121,7 @@ class SimAgent final : private MemberWords {
   void act(const StopWorkers& stop);
   void act(const KillWorkers& kill);
   void act(const ShowWaiting&) {}
+  void act(const ShowRestart&) {}
   void act(const ComeBack& back);
   void act(const LeaveJob& leave);
   void tell(Event event, bool is_last = false);
@@ -140,6 +146,7 @@ class SimAgent final : private MemberWords {
   std::optional<Generation> succeeded_;
   std::set<Generation> failed_in_;
   Seat seat_;
+  Generation started_;            ///< the last one
   int life_ = 0;                  ///< of workers; what is planned for an earlier one is void
   std::vector<bool> has_exited_;  ///< by local rank
 

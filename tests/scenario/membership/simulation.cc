@@ -189,11 +189,16 @@ class Schedule {
     NodeFacts facts{.id = id, .host = host.name, .address = {}, .local_world_size = workers_of(i)};
     if (const auto pin = pins_.find(i); pin != pins_.end()) facts.pinned = pin->second;
     facts.replaces = host.was;
+    facts.last_generation = host.agent->seen_generation();
+    facts.restarts_used = host.agent->seat().restarts_used;
     to_job(i, [this, facts] { admit(facts); });
     in(60ms, [this, i, id] { knock(i, id); });
   }
 
   void admit(const NodeFacts& facts) {
+    // A coordinator that is new cannot know of what nobody has told it: agents that are new come later.
+    if (facts.id < first_id_) return;
+    if (facts.last_generation == Generation(0) && now_ < strangers_come_at_) return;
     const bool is_new = known_.insert(facts.id).second;
     if (const auto refusal = refused_.find(facts.id); refusal != refused_.end()) return act(refusal->second);
     to_host(facts.id, [](SimAgent& agent) { agent.welcome(); });
@@ -321,7 +326,7 @@ class Schedule {
   void strike() {
     const int i = dice_.below(static_cast<int>(hosts_.size()));
     Host& host = hosts_[index(i)];
-    switch (dice_.below(12)) {
+    switch (dice_.below(13)) {
       case 0:
         return power_off_and_replace(i, true);
       case 1:
@@ -350,6 +355,8 @@ class Schedule {
         return;
       case 11:
         return proxy_closes(i);
+      case 12:
+        return restart_coordinator();
     }
   }
 
@@ -379,6 +386,26 @@ class Schedule {
         const Host& broken = hosts_[index(i)];
         if (broken.is_up() && broken.id == id) broken.agent->disconnected("the connection broke");
       });
+    }
+  }
+
+  /// Another one takes its place, which knows nothing.
+  void restart_coordinator() {
+    if (job_->state() == JobState::kEnded) return;
+    job_.emplace(spec_, timing_, job_clock());
+    promises_->coordinator_is_new();
+    strangers_come_at_ = now_ + 2 * timing_.liveness();
+    known_.clear();
+    refused_.clear();
+    first_id_ = MemberId(owners_.size());
+    for (int i = 0; i < static_cast<int>(hosts_.size()); ++i) {
+      const Host& host = hosts_[index(i)];
+      if (!host.is_up()) continue;
+      if (!host.agent->is_joined()) {
+        connect(i);
+      } else {
+        host.agent->disconnected("the coordinator is gone");
+      }
     }
   }
 
@@ -498,6 +525,8 @@ class Schedule {
   TimePoint job_pauses_until_{};
   TimePoint last_work_{};
   TimePoint ended_at_{};
+  TimePoint strangers_come_at_{};
+  MemberId first_id_;  ///< that speaks to this coordinator
   Duration job_clock_ahead_{};
   TimePoint ends_at_ = TimePoint{} + kFaultTime + kHealingTime;
   int drop_percent_ = 0;

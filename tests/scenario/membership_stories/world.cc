@@ -158,6 +158,14 @@ void World::act(Agent& agent, const ShowWaiting& show) {
   say(fmt::format("{} waits: {}", agent.name, show.text));
 }
 
+void World::act(Agent& agent, const ShowRestart& show) {
+  const Restart& restart = show.restart;
+  std::string line = fmt::format("{} says: {}; starting all workers again", agent.name, restart.why);
+  if (restart.delay > Duration::zero()) line += fmt::format(" in {:.1f} s", to_seconds(restart.delay));
+  if (restart.number > 0) line += fmt::format(": restart {} of {}", restart.number, restart.allowed);
+  say(line);
+}
+
 void World::act(Agent& agent, const ComeBack& back) {
   say(fmt::format("{} comes back as a new member: {}", agent.name, back.reason));
   agent.facts.replaces = std::exchange(agent.facts.id, MemberId(0));

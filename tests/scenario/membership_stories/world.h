@@ -67,6 +67,7 @@ class World {
   void act(Agent& agent, const StopWorkers& stop);
   void act(Agent& agent, const KillWorkers& kill);
   void act(Agent& agent, const ShowWaiting& show);
+  void act(Agent& agent, const ShowRestart& show);
   void act(Agent& agent, const ComeBack& back);
   void act(Agent& agent, const LeaveJob& leave);
   void perform(const JobActions& actions);

@@ -105,7 +105,7 @@ class Story {
     options.local_world_size = LocalWorldSize(command.number("workers", 1));
     options.grace = std::chrono::seconds(command.number("grace", 30));
     options.restarts.max_restarts = command.number("restarts", 0);
-    options.restarts.no_restart_exit_codes = {93};
+    options.no_restart_exit_codes = {93};
     if (const int window = command.number("window", 0))
       options.restarts.window = std::chrono::seconds(window);
     if (const int timeout = command.number("timeout", 0)) options.job_timeout = std::chrono::seconds(timeout);

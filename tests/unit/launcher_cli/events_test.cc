@@ -61,7 +61,7 @@ std::vector<nlohmann::json> all_events() {
   log.worker_exited(round, killed_worker());
   log.stopping(round, StopReason::kWorkerFailed, "rank 0 \xff was killed");
   log.generation_ended(generation);
-  log.restarting(1, std::chrono::milliseconds(5));
+  log.restarting({.restart_count = 1, .delay = std::chrono::milliseconds(5)});
   log.job_ended(outcome, "");
   return events;
 }

@@ -90,7 +90,7 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
   plan.log_root.clear();
   publisher.generation_started(RoundInfo{.restart_count = 2});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir.empty());
-  publisher.restarting(3, {});
+  publisher.restarting({.restart_count = 3});
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "restarting");
 }
 

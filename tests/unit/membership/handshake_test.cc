@@ -198,6 +198,7 @@ TEST_CASE("handshake: whoever changes the hello on its way is found out by both 
       {"more workers", [](Hello& h) { h.node.local_world_size = LocalWorldSize(8); }},
       {"another role", [](Hello& h) { h.node.role = "evaluator"; }},
       {"somebody's successor", [](Hello& h) { h.node.replaces = MemberId(9); }},
+      {"another generation", [](Hello& h) { h.node.last_generation = Generation(9); }},
       {"another nonce", [](Hello& h) { h.nonce = make_nonce(); }},
   }));
   INFO(name);

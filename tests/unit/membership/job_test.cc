@@ -17,11 +17,13 @@ class Story {
  public:
   explicit Story(WorldSpec spec, Timing timing = {}) : job(std::move(spec), timing, now) {}
 
-  void join(char name, std::optional<int> pin = std::nullopt, std::optional<char> was = std::nullopt) {
+  void join(char name, std::optional<int> pin = std::nullopt, std::optional<char> was = std::nullopt,
+            std::uint32_t heard_of = 0) {
     NodeFacts facts{
         .id = id(name), .host = std::string(1, name), .address = "10.0.0." + std::to_string(name - 'a' + 1)};
     if (pin) facts.pinned = NodeRank(*pin);
     if (was) facts.replaces = id(*was);
+    facts.last_generation = Generation(heard_of);
     take(job.joined(facts, now));
   }
   void tell(char name, Status status) {
@@ -32,7 +34,7 @@ class Story {
   void fail(char name, int exit_code, bool do_not_restart = false) {
     NodeFailure failure{
         .host = std::string(1, name), .exit_code = exit_code, .what = "rank 0 exited with code 7"};
-    failure.do_not_restart = do_not_restart;
+    if (do_not_restart) failure.final_because = "exit code 93 means: do not restart";
     tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});
   }
   void lose(char name, Loss loss = Loss::kClosed) { take(job.lost(id(name), loss, now)); }
@@ -157,7 +159,7 @@ TEST_CASE("one restart budget serves the whole job") {
   story.tell('a', Phase::kIdle);
   story.tell('b', Phase::kIdle);
   CHECK(story.last('a').end->why ==
-        "rank 0 exited with code 7 on node 1 (b, 10.0.0.2); the restart budget of 1 is spent");
+        "rank 0 exited with code 7 on node 1 (b, 10.0.0.2); the restart budget is spent: 1 of 1");
 }
 
 TEST_CASE("an exit code that means do not restart is not restarted") {
@@ -311,6 +313,7 @@ TEST_CASE("a node that comes to a running elastic job is taken in at the next ge
   CHECK(story.last('a').text == "node b (10.0.0.2) came; the world grows from 1 to 2 nodes");
   story.tell('a', Phase::kIdle);
   CHECK(story.last('b').seat->nodes == 2);
+  CHECK(story.last('b').restart->number == 0);  // of no budget
 }
 
 TEST_CASE("the job succeeds when all workers of all nodes have, and a node may leave after its part") {
@@ -340,6 +343,43 @@ TEST_CASE(
   story.tell('a', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 75);
   CHECK(story.last('a').end->why == "node 1 (b, 10.0.0.2) was told to stop by SIGTERM");
+}
+
+TEST_CASE("a coordinator that is new goes on from the greatest generation that an agent has heard of") {
+  Story story(fixed(2, 3));
+  story.join('a', std::nullopt, std::nullopt, 4);
+  story.join('b');
+  CHECK(story.job.state() == JobState::kGathering);  // others may still run workers of it
+  story.wait_out_the_lease("ab");
+  REQUIRE(story.job.generation() == Generation(5));
+  CHECK(story.last('b').seat->restart_count == 4);
+}
+
+TEST_CASE("generations of several nodes that keep dying young are started again later and later") {
+  Story story = running(fixed(1, 5), "a");
+  story.fail('a', 7);
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.job.generation() == Generation(2));
+  story.tell('a', Phase::kRunning);
+  story.fail('a', 7);
+  story.tell('a', Phase::kIdle);
+  CHECK(story.job.generation() == Generation(2));
+  REQUIRE(story.last('a').restart);
+  CHECK(story.last('a').restart->delay == 500ms);
+  CHECK(story.last('a').restart->number == 2);
+  story.heartbeats = {'a'};
+  story.pass(500ms);
+  CHECK(story.job.generation() == Generation(3));
+}
+
+TEST_CASE("a node told to stop that an elastic job cannot spare: the end says how many would stay") {
+  Story story = running(elastic(2, 3), "abc");
+  for (const char name : {'c', 'b'})
+    story.tell(name, Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').end);
+  CHECK(story.last('a').end->why ==
+        "node 1 (b, 10.0.0.2) was told to stop by SIGTERM; 1 of at least 2 nodes would stay");
 }
 
 TEST_CASE("drain ends the job with the code that says: requeue me") {

@@ -34,7 +34,7 @@ const AdmissionRules kRules{.spec = {.run_id = "cifar", .min_nodes = 2, .max_nod
 TEST_CASE("a status arrives as it was sent, with a failure in it") {
   NodeFailure failure{
       .rank = Rank(3), .host = "b", .pid = 4711, .exit_code = 137, .what = "rank 3 was killed"};
-  failure.do_not_restart = true;
+  failure.final_because = "exit code 93";
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
                       .phase = Phase::kStopping,
@@ -44,18 +44,24 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   CHECK(there_and_back(status) == status);
 }
 
-TEST_CASE("an order arrives as it was sent, with seat and end") {
+TEST_CASE("an order arrives as it was sent, with seat, end and restart") {
   const Order order{.kind = OrderKind::kRun,
                     .acknowledged = 9,
                     .generation = Generation(3),
                     .text = "why",
                     .seat = Seat{.generation = Generation(3),
                                  .restart_count = 2,
+                                 .restarts_used = 1,
                                  .node_rank = NodeRank(1),
                                  .nodes = 2,
                                  .base_rank = Rank(4),
                                  .world_size = WorldSize(8)},
-                    .end = JobEnd{.exit_code = 7, .why = "because"}};
+                    .end = JobEnd{.exit_code = 7, .why = "because"},
+                    .restart = Restart{.restart_count = 2,
+                                       .number = 1,
+                                       .allowed = 3,
+                                       .delay = std::chrono::milliseconds(500),
+                                       .why = "rank 1 failed"}};
   CHECK(there_and_back(order) == order);
 }
 

@@ -1,24 +1,21 @@
-#include "launcher/agent/restart_policy.h"
+#include "rendezvous/membership/restart_policy.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"
 
-#include <csignal>
-
 using namespace ddprun;
-using namespace ddprun::launcher;
+using namespace ddprun::membership;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 namespace {
 
 struct Fixture {
-  testing::FakeClock clock;
+  ddprun::testing::FakeClock clock;
 
-  RestartDecision fail(RestartPolicy& policy, Duration life,
-                       ExitStatus status = ExitStatus::killed(SIGKILL)) {
+  RestartDecision fail(RestartPolicy& policy, Duration life) {
     clock.advance(life);
-    return policy.decide({.life = life, .status = status}, clock.now());
+    return policy.decide(life, clock.now());
   }
 };
 
@@ -52,13 +49,11 @@ TEST_CASE_METHOD(Fixture, "restarts older than the window are forgotten, but the
   CHECK(policy.restart_count() == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "an exit code can forbid a restart") {
-  RestartPolicy policy({.max_restarts = 5, .no_restart_exit_codes = {93, 2}});
-  const RestartDecision decision = fail(policy, seconds(60), ExitStatus::exited(93));
-  CHECK_FALSE(decision.restart);
-  CHECK(decision.why == "exit code 93 means that a restart will not help (--no-restart-exit-codes)");
-  CHECK_FALSE(fail(policy, seconds(60), ExitStatus::exited(2)).restart);
-  CHECK(fail(policy, seconds(60), ExitStatus::exited(1)).restart);
+TEST_CASE_METHOD(Fixture, "restarts that somebody else granted before count") {
+  RestartPolicy policy({.max_restarts = 2});
+  policy.continue_from(1, clock.now());
+  CHECK(fail(policy, seconds(60)).why == "restart 2 of 2");
+  CHECK_FALSE(fail(policy, seconds(60)).restart);
 }
 
 TEST_CASE_METHOD(Fixture, "the first restart is immediate, also after a short life") {

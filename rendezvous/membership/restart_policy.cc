@@ -1,19 +1,16 @@
-#include "launcher/agent/restart_policy.h"
+#include "rendezvous/membership/restart_policy.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace ddprun::launcher {
+namespace ddprun::membership {
 
-RestartDecision RestartPolicy::decide(const FailedGeneration& failed, TimePoint now) {
-  if (failed.status) {
-    const std::vector<int>& refusals = options_.no_restart_exit_codes;
-    if (std::find(refusals.begin(), refusals.end(), failed.status->code()) != refusals.end()) {
-      return {.why = fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)",
-                                 failed.status->code())};
-    }
-  }
+void RestartPolicy::continue_from(int restart_count, TimePoint now) {
+  for (; restart_count_ < restart_count; ++restart_count_) restarts_.push_back(now);
+}
+
+RestartDecision RestartPolicy::decide(Duration life, TimePoint now) {
   if (options_.max_restarts == 0) return {.why = "no restarts were asked for (--max-restarts)"};
   if (options_.window) {
     std::erase_if(restarts_, [&](TimePoint at) { return now - at >= *options_.window; });
@@ -25,7 +22,7 @@ RestartDecision RestartPolicy::decide(const FailedGeneration& failed, TimePoint 
     return {.why =
                 fmt::format("the restart budget is spent: {} of {}{}", used, options_.max_restarts, within)};
   }
-  short_lives_ = failed.life < options_.crash_loop_life ? short_lives_ + 1 : 0;
+  short_lives_ = life < options_.crash_loop_life ? short_lives_ + 1 : 0;
   restarts_.push_back(now);
   ++restart_count_;
   const Duration delay = backoff();
@@ -34,7 +31,7 @@ RestartDecision RestartPolicy::decide(const FailedGeneration& failed, TimePoint 
     why += fmt::format(", in {:.1f} s because the last {} generations lived less than {:.1f} s each",
                        to_seconds(delay), short_lives_, to_seconds(options_.crash_loop_life));
   }
-  return {.restart = true, .delay = delay, .why = std::move(why)};
+  return {.restart = true, .delay = delay, .why = std::move(why), .number = used + 1};
 }
 
 Duration RestartPolicy::backoff() const {
@@ -44,4 +41,4 @@ Duration RestartPolicy::backoff() const {
   return std::min(delay, options_.longest_backoff);
 }
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun::membership

@@ -1,19 +1,17 @@
 #pragma once
 
-#include "launcher/process/exit_status.h"
 #include "rendezvous/base/clock.h"
 
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace ddprun::launcher {
+namespace ddprun::membership {
 
 struct RestartPolicyOptions {
   int max_restarts = 0;
   /// Restarts older than this no longer count; none: they count for ever.
   std::optional<Duration> window;
-  std::vector<int> no_restart_exit_codes;
   /// A generation that lived shorter than this may be a crash loop.
   Duration crash_loop_life = std::chrono::seconds(3);
   /// Delay after the second short life in a row; doubles with each further one.
@@ -21,31 +19,27 @@ struct RestartPolicyOptions {
   Duration longest_backoff = std::chrono::seconds(30);
 };
 
-/// The generation that has just failed.
-struct FailedGeneration {
-  Duration life{};
-  /// How the guilty worker ended; none when another node failed.
-  std::optional<ExitStatus> status;
-};
-
 /// What to do after a failure, and why, in a sentence that ends up in the log and the report.
 struct RestartDecision {
   bool restart = false;
   Duration delay{};
   std::string why;
+  int number = 0;  ///< of those that still count, this one is the …th
 };
 
-/// Decides whether a failed job gets another generation. Pure: time comes in, nothing goes out.
+/// Decides whether a failed job gets another generation, on one node or several. Pure: time comes in, nothing
+/// goes out.
 ///
 /// Budget    at most max_restarts restarts within the window.
-/// Refusals  an exit code of no_restart_exit_codes says that a restart will not help.
 /// Back-off  the first restart is immediate; while generations keep dying young, the delay doubles.
 class RestartPolicy {
  public:
   explicit RestartPolicy(RestartPolicyOptions options) : options_(std::move(options)) {}
 
-  /// Decides, and books the restart if it grants one.
-  RestartDecision decide(const FailedGeneration& failed, TimePoint now);
+  /// Decides after a generation that lived for `life`, and books the restart if it grants one.
+  RestartDecision decide(Duration life, TimePoint now);
+  /// So many were granted by somebody else before.
+  void continue_from(int restart_count, TimePoint now);
 
   /// Restarts granted so far: TORCHELASTIC_RESTART_COUNT of the next generation.
   [[nodiscard]] int restart_count() const { return restart_count_; }
@@ -59,4 +53,4 @@ class RestartPolicy {
   std::vector<TimePoint> restarts_;  ///< those that still count
 };
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun::membership
