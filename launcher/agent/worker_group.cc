@@ -88,7 +88,7 @@ Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
   request.stdin_is_terminal = worker.streams->stdin_is_terminal();
   request.open_files = parts_.open_files;
   parts_.orphans.mark(request);
-  worker.outcome.started_at = std::chrono::steady_clock::now();
+  worker.outcome.started_at = BootClock::now();
   worker.outcome.started_wall = std::chrono::system_clock::now();
   Result<SpawnedProcess> process = spawn(request);
   worker.streams->spawned();
@@ -96,7 +96,7 @@ Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
 }
 
 void WorkerGroup::on_exit(Worker& worker, ExitStatus status) {
-  worker.outcome.ended_at = std::chrono::steady_clock::now();
+  worker.outcome.ended_at = BootClock::now();
   worker.outcome.ended_wall = std::chrono::system_clock::now();
   worker.outcome.status = status;
   parts_.orphans.worker_ended(worker.outcome.pid);

@@ -5,6 +5,7 @@
 #include "launcher/process/limit_tag.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/shm_files.h"
+#include "rendezvous/base/clock.h"
 
 #include <unistd.h>
 
@@ -62,15 +63,14 @@ bool has_cleaner(const std::string& cgroup) {
 
 void sweep_job(JobMarks marks) {
   using std::chrono::milliseconds;
-  using std::chrono::steady_clock;
   constexpr milliseconds kPause(10);
   constexpr int kQuietLooks = 50;   // half a second without a find
   constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in the kernel
-  const steady_clock::time_point cleaners_end = steady_clock::now() + kCleanerTime;
+  const BootClock::time_point cleaners_end = BootClock::now() + kCleanerTime;
   int quiet = 0;
   for (int look = 0; look < kMostLooks && quiet < kQuietLooks; ++look) {
     // Looks are close together while processes die and far apart afterwards.
-    const Cleaners cleaners = steady_clock::now() < cleaners_end ? Cleaners::kSpared : Cleaners::kKilled;
+    const Cleaners cleaners = BootClock::now() < cleaners_end ? Cleaners::kSpared : Cleaners::kKilled;
     quiet = kill_job_processes(marks, cleaners) == 0 ? quiet + 1 : 0;
     if (quiet == 1) remove_torch_segments(marks.seen, marks.started);
     if (quiet > 5) {

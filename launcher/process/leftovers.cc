@@ -20,7 +20,7 @@ constexpr auto kLookAgain = std::chrono::milliseconds(20);
 }  // namespace
 
 void LeftoverSweep::start(SweepMode mode, std::set<pid_t> spared, std::function<void(Leftovers)> on_done) {
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = BootClock::now();
   mode_ = mode;
   spared_ = std::move(spared);
   on_done_ = std::move(on_done);
@@ -45,7 +45,7 @@ std::vector<pid_t> LeftoverSweep::living() const {
 
 void LeftoverSweep::look() {
   const std::vector<pid_t> left = living();
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = BootClock::now();
   if (left.empty()) return finish();
   if (now >= give_up_at_) {
     for (const pid_t pid : left)

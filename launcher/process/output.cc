@@ -288,7 +288,7 @@ void JobOutput::arm_flush_timer() {
 }
 
 void JobOutput::fold(Channel& channel, Rank rank, std::string_view block) {
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = BootClock::now();
   while (!block.empty()) {
     const std::size_t newline = std::min(block.find('\n'), block.size());
     channel.folder->add(rank, block.substr(0, newline), now);
@@ -316,7 +316,7 @@ void JobOutput::arm_fold_timer() {
   }
   if (!next || (fold_timer_.is_set() && fold_timer_.time() == *next)) return;
   fold_timer_.set_at(*next, [this] {
-    const TimePoint now = std::chrono::steady_clock::now();
+    const TimePoint now = BootClock::now();
     for (Channel& channel : channels_) show_folded(channel, channel.folder->take_ready(now));
     arm_fold_timer();
   });

@@ -2,10 +2,10 @@
 
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/gate.h"
+#include "rendezvous/base/timer.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <utility>
 
@@ -35,7 +35,7 @@ class Alarm {
   }
   template <class Handler>
   void set_after(Duration delay, Handler handler) {
-    set_at(std::chrono::steady_clock::now() + delay, std::move(handler));
+    set_at(BootClock::now() + delay, std::move(handler));
   }
 
   void cancel() {
@@ -54,7 +54,7 @@ class Alarm {
   [[nodiscard]] TimePoint time() const { return timer_.expiry(); }
 
  private:
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   bool is_set_ = false;
   Gate gate_;
 };

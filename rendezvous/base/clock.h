@@ -2,11 +2,27 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 namespace ddprun {
 
 using Duration = std::chrono::nanoseconds;
-using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+/// The kernel's CLOCK_BOOTTIME: steady, and it goes on while the machine is suspended, as the clocks of other
+/// machines do. Every deadline is one of this clock.
+struct BootClock {
+  using duration = Duration;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<BootClock>;
+  static constexpr bool is_steady = true;
+  static time_point now() noexcept {
+    timespec now{};
+    ::clock_gettime(CLOCK_BOOTTIME, &now);
+    return time_point(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+  }
+};
+using TimePoint = BootClock::time_point;
 
 /// Where "now" comes from. Decisions take a TimePoint; only shells own a Clock. Tests use FakeClock.
 class Clock {
@@ -15,14 +31,13 @@ class Clock {
   [[nodiscard]] virtual TimePoint now() const = 0;
 };
 
-/// The kernel's monotonic clock.
 class SteadyClock final : public Clock {
  public:
-  [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  [[nodiscard]] TimePoint now() const override { return BootClock::now(); }
 };
 
-/// A point in time by which something must have happened. Made once from a configured timeout, then passed down:
-/// a retry loop that asks `remaining()` cannot restart it.
+/// A point in time by which something must have happened. Made once from a configured timeout, then passed
+/// down: a retry loop that asks `remaining()` cannot restart it.
 class Deadline {
  public:
   static Deadline at(TimePoint when) { return Deadline(when); }

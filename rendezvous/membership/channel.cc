@@ -114,7 +114,7 @@ void Channel::close_after_sending() {
   if (!gate_.is_open()) return;
   if (std::exchange(closes_after_sending_, true)) return;
   if (to_send_.empty()) return linger();
-  wait_for_farewell(std::chrono::steady_clock::now() + kLongestFarewell);
+  wait_for_farewell(BootClock::now() + kLongestFarewell);
 }
 
 // Closing now could leave unread what the other side is just sending; then the kernel throws away what it has
@@ -126,11 +126,11 @@ void Channel::linger() {
                       [self = shared_from_this()] { self->end(Loss::kClosed, "it was told farewell"); });
 }
 
-void Channel::wait_for_farewell(std::chrono::steady_clock::time_point last) {
-  const auto next = std::min(last, std::chrono::steady_clock::now() + kFarewell);
+void Channel::wait_for_farewell(TimePoint last) {
+  const auto next = std::min(last, BootClock::now() + kFarewell);
   farewell_.set_at(next, [self = shared_from_this(), before = bytes_to_send_, last] {
     if (self->to_send_.empty()) return;
-    if (self->bytes_to_send_ == before || std::chrono::steady_clock::now() >= last)
+    if (self->bytes_to_send_ == before || BootClock::now() >= last)
       return self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
     self->wait_for_farewell(last);
   });

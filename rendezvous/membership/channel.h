@@ -53,7 +53,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool take_frames();
   void write_next();
   void end(Loss loss, const std::string& why);
-  void wait_for_farewell(std::chrono::steady_clock::time_point last);
+  void wait_for_farewell(TimePoint last);
   void linger();
 
   boost::asio::ip::tcp::socket socket_;

@@ -49,7 +49,7 @@ class Coordinator::Impl {
         timer_(io),
         guests_(kHandshakeTime),
         guests_timer_(io),
-        job_(options.spec, options.timing, std::chrono::steady_clock::now()) {}
+        job_(options.spec, options.timing, BootClock::now()) {}
 
   Result<void> open(boost::asio::io_context& io) {
     store::StoreServerOptions store_options;
@@ -99,7 +99,7 @@ class Coordinator::Impl {
  private:
   using Number = std::uint64_t;
 
-  static TimePoint now() { return std::chrono::steady_clock::now(); }
+  static TimePoint now() { return BootClock::now(); }
 
   // ---- connections
   // ----------------------------------------------------------------------------------------------------

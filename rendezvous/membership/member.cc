@@ -89,7 +89,7 @@ class Member::Impl {
   }
 
  private:
-  static TimePoint now() { return std::chrono::steady_clock::now(); }
+  static TimePoint now() { return BootClock::now(); }
   [[nodiscard]] std::string endpoint() const { return endpoint_text(options_.host, options_.port); }
 
   // ---- lines for its console

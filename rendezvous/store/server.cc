@@ -23,7 +23,6 @@ namespace ddprun::store {
 namespace {
 
 using boost::asio::ip::tcp;
-using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr std::size_t kScratchBytes = 64 * 1024;
 constexpr int kAcceptsInARow = 64;
@@ -124,7 +123,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
     if (reason.empty()) {
       logger_.debug("store: {} left", session.peer());
     } else {
-      strangers_.warn(std::chrono::steady_clock::now(),
+      strangers_.warn(BootClock::now(),
                       fmt::format("store: closed the connection of {}: {}", session.peer(), reason));
     }
     newcomers_.leave(&session);
@@ -146,12 +145,12 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   // Handles events as long as there are some, and a little longer.
   void work() {
     is_working_ = true;
-    const SteadyTime start = std::chrono::steady_clock::now();
-    SteadyTime last_event = start;
+    const TimePoint start = BootClock::now();
+    TimePoint last_event = start;
     while (gate_.is_open()) {
       const bool was_busy = poller_->dispatch() > 0;
       if (was_busy) settle_all();
-      const SteadyTime now = std::chrono::steady_clock::now();
+      const TimePoint now = BootClock::now();
       if (was_busy) last_event = now;
       if (now - start > kLongestTurn || now - last_event > kLinger) break;
       if (!was_busy) ::sched_yield();
@@ -188,7 +187,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   }
 
   void pause_accepting(int error) {
-    strangers_.warn(std::chrono::steady_clock::now(),
+    strangers_.warn(BootClock::now(),
                     fmt::format("store: cannot accept a connection: {}; {} are open; trying again in {} ms",
                                 std::strerror(error), sessions_.size(), kAcceptPause.count()));
     poller_->modify(listener_.fd.get(), 0, *this);
@@ -197,8 +196,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
 
   // Who has said nothing yet gives way to who comes, the oldest first.
   bool make_room(int error) {
-    const std::optional<Session*> oldest =
-        newcomers_.take_oldest(std::chrono::steady_clock::now(), kTimeToSpeak);
+    const std::optional<Session*> oldest = newcomers_.take_oldest(BootClock::now(), kTimeToSpeak);
     if (!oldest) return make_room_ && make_room_();
     (*oldest)->close(fmt::format("it has said nothing yet, and there is no room for another connection: {}",
                                  std::strerror(error)));
@@ -208,7 +206,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   void welcome(UniqueFd connection) {
     auto session = std::make_shared<Session>(*this, std::move(connection), core_, options_.limits);
     if (!session->start()) return pause_accepting(errno);
-    newcomers_.enter(session.get(), std::chrono::steady_clock::now());
+    newcomers_.enter(session.get(), BootClock::now());
     Session* key = session.get();
     sessions_.emplace(key, std::move(session));
     if (newcomers_.size() == 1) await_introductions();
@@ -220,7 +218,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   }
 
   void dismiss_silent_newcomers() {
-    for (Session* session : newcomers_.take_overdue(std::chrono::steady_clock::now())) {
+    for (Session* session : newcomers_.take_overdue(BootClock::now())) {
       session->close(
           fmt::format("it did not introduce itself within {} ms", options_.handshake_timeout.count()));
     }

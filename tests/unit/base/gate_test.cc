@@ -5,7 +5,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <memory>
 #include <string>
@@ -15,8 +14,8 @@ using namespace std::chrono_literals;
 
 TEST_CASE("asio runs a handler that was queued before its timer was cancelled, and calls that success") {
   boost::asio::io_context io;
-  boost::asio::steady_timer first(io, TimePoint{});
-  boost::asio::steady_timer second(io, TimePoint{});
+  ddprun::Timer first(io, TimePoint{});
+  ddprun::Timer second(io, TimePoint{});
   std::string seen;
   first.async_wait([&](boost::system::error_code) { second.cancel(); });
   second.async_wait([&](boost::system::error_code error) { seen = error ? "cancelled" : "success"; });

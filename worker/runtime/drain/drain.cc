@@ -124,7 +124,7 @@ struct Drain::State {
     }
   }
 
-  [[nodiscard]] static TimePoint now() { return std::chrono::steady_clock::now(); }
+  [[nodiscard]] static TimePoint now() { return BootClock::now(); }
 
   void step_done() {
     const std::lock_guard lock(mutex);

@@ -18,7 +18,7 @@ constexpr Duration kSpinTime = 100us;
 /// A dead peer is noticed after at most this.
 constexpr Duration kWatchInterval = 5ms;
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
+TimePoint now() { return BootClock::now(); }
 
 TimePoint later(TimePoint from, Duration by) {
   return by >= TimePoint::max() - from ? TimePoint::max() : from + by;

@@ -14,7 +14,7 @@ namespace ddprun::runtime::shm {
 namespace {
 
 TimePoint after(Duration timeout) {
-  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint now = BootClock::now();
   return timeout >= TimePoint::max() - now ? TimePoint::max() : now + timeout;
 }
 

@@ -21,7 +21,7 @@ constexpr std::uint32_t kNobodysTag = UINT32_MAX;
 /// How long a caller looks for the end of what it posted before the background thread takes over.
 constexpr Duration kPatience = 20us;
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
+TimePoint now() { return BootClock::now(); }
 
 TimePoint later(TimePoint from, Duration by) {
   return by >= TimePoint::max() - from ? TimePoint::max() : from + by;
