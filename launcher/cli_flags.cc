@@ -344,6 +344,11 @@ constexpr std::array kFlags{
             "signals that stop the job in order [SIGTERM,SIGINT,SIGHUP,SIGQUIT]",
             "",
             set_signals},
+    RunFlag{{"keep-detached", '\0', ""},
+            FlagGroup::kFailures,
+            "let what workers left running go on when the job has succeeded",
+            "",
+            set_switch<&Options::keep_detached>},
 
     // What one sees of it.
     RunFlag{{"log-dir", '\0', "DIR", kTorchrun},

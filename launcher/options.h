@@ -54,6 +54,7 @@ struct Options {
   std::vector<std::string> signals_to_handle{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL
   std::optional<std::chrono::milliseconds> job_timeout;
+  bool keep_detached = false;  ///< what the workers of a job that succeeded left running goes on
 
   // What to run
   bool module = false;

@@ -88,6 +88,10 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void restarting(const membership::Restart& restart) override { deps_.observer.restarting(restart); }
   void heard(const Event& event) override { raise(event); }
   void waiting(const std::string& text) override { output_.say(text); }
+  void lease_held(TimePoint until) override {
+    lease_until_ = until;
+    orphans_->hold_lease(until);
+  }
   void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
                     std::uint64_t missing_before) override {
     output_.show_remote(number, node, is_stderr, text, missing_before);
@@ -102,7 +106,9 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   }
 
   // What the workers do.
-  [[nodiscard]] bool goes_on_spawning() const override { return supervisor_.state() == State::kStarting; }
+  [[nodiscard]] bool goes_on_spawning() const override {
+    return supervisor_.state() == State::kStarting && !is_lease_over();
+  }
   void worker_spawned(LocalRank local_rank, pid_t pid) override {
     raise({.kind = EventKind::kWorkerSpawned, .local_rank = local_rank, .pid = pid});
   }
@@ -110,8 +116,16 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     raise({.kind = EventKind::kSpawnFailed, .local_rank = local_rank, .error = error});
   }
   void worker_exited(LocalRank local_rank, ExitStatus status) override {
+    // Then a guard has killed it, and it is no cause of anything.
+    if (is_lease_over()) {
+      raise({.kind = EventKind::kLeaseLost,
+             .exit_code = exit_code::kTempFail,
+             .text = "this launcher stood still until its lease was over"});
+    }
     raise({.kind = EventKind::kWorkerExited, .local_rank = local_rank, .status = status});
   }
+
+  [[nodiscard]] bool is_lease_over() const { return clock_.now() >= lease_until_; }
 
   void on_signal(const ReceivedSignal& signal);
   void drain(const ReceivedSignal& signal);
@@ -148,6 +162,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   std::array<Alarm, 4> timers_;
   ConsoleWait console_wait_;
   std::deque<Event> events_;
+  TimePoint lease_until_ = TimePoint::max();
   bool is_handling_ = false;
   bool is_finished_ = false;
   int sweeps_ = 0;
@@ -174,7 +189,8 @@ Result<void> Agent::prepare() {
   Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io_, agent_signals(plan_));
   if (!signals) return signals.error();
   signals_ = std::move(*signals);
-  Result<std::unique_ptr<OrphanWatch>> orphans = OrphanWatch::start(io_, plan_.job_tag, output_, *logger_);
+  Result<std::unique_ptr<OrphanWatch>> orphans =
+      OrphanWatch::start(io_, plan_.job_tag, plan_.local_world_size, output_, *logger_);
   if (!orphans) return orphans.error();
   orphans_ = std::move(*orphans);
   workers_.emplace(WorkerGroup::Parts{.io = io_,
@@ -343,11 +359,15 @@ void Agent::suspend() {
 
 void Agent::sweep() {
   workers_->drain();
-  const SweepMode mode =
-      supervisor_.reason() == StopReason::kSucceeded ? SweepMode::kAskFirst : SweepMode::kKillAtOnce;
-  orphans_->sweep(mode, [this, number = ++sweeps_](Leftovers leftovers) {
+  const bool is_success = supervisor_.reason() == StopReason::kSucceeded;
+  const auto done = [this, number = ++sweeps_](Leftovers leftovers) {
     if (number == sweeps_) on_swept(std::move(leftovers));  // one that was overtaken says nothing
-  });
+  };
+  if (is_success && plan_.options.keep_detached) {
+    boost::asio::post(io_, gate_.pass([done] { done({}); }));
+    return;
+  }
+  orphans_->sweep(is_success ? SweepMode::kAskFirst : SweepMode::kKillAtOnce, done);
 }
 
 void Agent::on_swept(Leftovers leftovers) {

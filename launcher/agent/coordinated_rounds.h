@@ -43,6 +43,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void on_round(const membership::Round& round) override;
   void on_stop(const std::string& reason) override;
   void on_kill(const std::string& reason) override;
+  void on_lease(TimePoint until) override { listener_.lease_held(until); }
   void on_lines_back(const membership::LogLines& lines) override;
   void on_end(const membership::JobEnd& end) override;
   void on_failed(const Error& error) override;

@@ -8,44 +8,48 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include <array>
+#include <cstddef>
 #include <utility>
 
 namespace ddprun::launcher {
 
 Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context& io,
-                                                        const std::string& job_tag, JobOutput& output,
-                                                        Logger& logger) {
+                                                        const std::string& job_tag, LocalWorldSize workers,
+                                                        JobOutput& output, Logger& logger) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::unique_ptr<OrphanWatch> watch(new OrphanWatch(io, output, logger));
   watch->cgroup_ = JobCgroup::create(job_tag);
   watch->marks_.tag = job_tag;
   watch->marks_.started = file_clock_now();
+  watch->marks_.born = BootClock::now();
   rlimit locks{};
   ::getrlimit(RLIMIT_LOCKS, &locks);
   watch->lock_limit_ = tag_limit(job_tag, locks);
   if (watch->lock_limit_) watch->marks_.lock_limit = watch->lock_limit_->rlim_cur;
   if (watch->cgroup_) watch->marks_.cgroup = watch->cgroup_->path();
-  Result<GuardPair> guards = GuardPair::start(watch->marks_);
+  Result<GuardBoard> board = GuardBoard::make(static_cast<std::size_t>(workers.value()));
+  if (!board) return board.error();
+  Result<GuardPair> guards = GuardPair::start(std::move(*board), watch->marks_);
   if (!guards) return guards.error();
   watch->guards_.emplace(std::move(*guards));
   return watch;
 }
 
-void OrphanWatch::mark(SpawnRequest& request) const {
-  request.guard_fds = guards_->sockets();
+void OrphanWatch::mark(SpawnRequest& request) {
+  request.session = guards_->free_session();
   request.lock_limit = lock_limit_;
   if (cgroup_) request.cgroup_fd = cgroup_->fd();
 }
 
 void OrphanWatch::worker_started(pid_t pid) {
+  running_.insert(pid);
   marks_.sessions.insert(pid);
   marks_.seen.insert(pid);
 }
 
 void OrphanWatch::worker_ended(pid_t pid) {
-  marks_.sessions.erase(pid);
-  guards_->tell({.kind = GuardMessage::Kind::kSessionEnded, .pid = pid});
+  running_.erase(pid);
+  guards_->forget_session(pid);
   // Posted: the exit comes first.
   if (reap_again_) boost::asio::post(io_, gate_.pass([this] { reap(); }));
 }
@@ -56,12 +60,13 @@ void OrphanWatch::reap() {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
     const pid_t pid = info.si_pid;
-    if (marks_.sessions.contains(pid)) {
+    if (running_.contains(pid)) {
       reap_again_ = true;
       break;
     }
+    if (const std::optional<ProcessEntry> ended = read_process(pid); ended && is_of_job(*ended, marks_))
+      marks_.seen.insert(pid);
     ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
-    marks_.seen.insert(pid);
     if (guards_->has(pid)) replace_guard(pid);
   }
   if (on_reaped_) on_reaped_();
@@ -79,16 +84,17 @@ void OrphanWatch::replace_guard(pid_t pid) {
 
 void OrphanWatch::remove_segments() {
   remove_torch_segments(marks_.seen, marks_.started);
-  marks_.seen = marks_.sessions;
+  marks_.seen = running_;
+  marks_.sessions = running_;
 }
 
 void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) {
-  const std::array<pid_t, GuardPair::kCount> guards = guards_->pids();
-  std::set<pid_t> spared = marks_.sessions;
-  spared.insert(guards.begin(), guards.end());
   if (cgroup_ && mode == SweepMode::kKillAtOnce && !has_cleaner(cgroup_->path()))
     kill_cgroup(cgroup_->path());
-  leftovers_.start(mode, std::move(spared), [this, done = std::move(on_done)](Leftovers leftovers) mutable {
+  const auto is_left = [this](const ProcessEntry& child) {
+    return !running_.contains(child.pid) && is_of_job(child, marks_);
+  };
+  leftovers_.start(mode, is_left, [this, done = std::move(on_done)](Leftovers leftovers) mutable {
     boost::asio::post(io_, gate_.pass([done = std::move(done), found = std::move(leftovers)]() mutable {
       done(std::move(found));
     }));

@@ -30,14 +30,20 @@ class OrphanWatch {
  public:
   /// Makes this process a subreaper and starts the guards: before any descriptor is open that they should
   /// not hold, and before the first worker. Errors kOs. `output` and `logger` outlive it.
+  /// `workers` is how many there are at most at a time.
   static Result<std::unique_ptr<OrphanWatch>> start(boost::asio::io_context& io, const std::string& job_tag,
-                                                    JobOutput& output, Logger& logger);
+                                                    LocalWorldSize workers, JobOutput& output,
+                                                    Logger& logger);
 
   /// Adds what a worker and its family will be found by.
-  void mark(SpawnRequest& request) const;
+  void mark(SpawnRequest& request);
   void worker_started(pid_t pid);
   /// The worker was reaped.
   void worker_ended(pid_t pid);
+
+  /// Until when workers may live, whatever this process does until then; TimePoint::max(): for ever, or there
+  /// are none.
+  void hold_lease(TimePoint until) { guards_->hold_lease(until); }
 
   /// SIGCHLD came: reaps what is not a worker, and replaces a guard that was killed.
   void reap();
@@ -63,7 +69,8 @@ class OrphanWatch {
   Logger& logger_;
   std::optional<JobCgroup> cgroup_;
   std::optional<rlimit> lock_limit_;
-  JobMarks marks_;  // its sessions are those of the workers that have not been reaped
+  JobMarks marks_;           // its sessions are those of this generation's workers
+  std::set<pid_t> running_;  // workers that have not been reaped
   std::optional<GuardPair> guards_;
   LeftoverSweep leftovers_;
   bool reap_again_ = false;

@@ -40,6 +40,9 @@ class RoundSource {
     /// What else concerns the supervisor: another node stopped the round, the lease or the rendezvous is
     /// lost.
     virtual void heard(const Event& event) = 0;
+    /// Workers may live until then, and no guard lets them live longer; TimePoint::max(): for ever, or there
+    /// are none.
+    virtual void lease_held(TimePoint until) { static_cast<void>(until); }
     /// Lines of another node's workers, for our console.
     virtual void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr,
                               std::string_view text, std::uint64_t missing_before) {

@@ -1,11 +1,11 @@
 #include "launcher/process/guard.h"
 
-#include "launcher/process/guard_message.h"
-
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,9 +13,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,9 +27,14 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr const char* kTitle = "job-guard";
+// Between two looks at a job whose lease is over: its launcher may be in the middle of starting something.
+constexpr Duration kLookAgain = std::chrono::milliseconds(200);
+constexpr int kDeputyLooksMs = 250;
+
+UniqueFd open_pidfd(pid_t pid) { return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
 // Writes our name over the command line that `ps` shows: arg_start and arg_end are fields 48 and 49 of stat.
-void set_command_line(const std::string& title) {
+void set_command_line() {
   std::ifstream stat("/proc/self/stat");
   std::string text((std::istreambuf_iterator<char>(stat)), {});
   const std::size_t close = text.rfind(')');
@@ -40,78 +49,162 @@ void set_command_line(const std::string& title) {
   if (start == nullptr || end <= start) return;
   const auto size = static_cast<std::size_t>(end - start);
   std::memset(start, 0, size);
-  std::memcpy(start, title.data(), std::min(title.size(), size - 1));
+  std::memcpy(start, kTitle, std::min(std::strlen(kTitle), size - 1));
 }
 
-void leave_the_launcher(int socket) {
-  ::setsid();
-  struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &ignore, nullptr);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
-  ::prctl(PR_SET_NAME, kTitle);
-  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, fd);
-  const auto kept = static_cast<unsigned>(socket);
-  if (kept > 3) ::close_range(3, kept - 1, 0);
-  ::close_range(kept + 1, ~0U, 0);
-  [[maybe_unused]] const int moved = ::chdir("/");
-}
+/// The process of one guard: waits on what it watches, for ever.
+class GuardProcess {
+ public:
+  GuardProcess(GuardBoard& board, std::size_t index, JobMarks marks, UniqueFd launcher, UniqueFd nudge)
+      : board_(board),
+        other_(1 - index),
+        marks_(std::move(marks)),
+        launcher_(std::move(launcher)),
+        nudge_(std::move(nudge)) {}
 
-void note(const GuardMessage& message, JobMarks& marks) {
-  switch (message.kind) {
-    case GuardMessage::Kind::kSessionBegan:
-      marks.sessions.insert(message.pid);
-      marks.seen.insert(message.pid);
-      return;
-    case GuardMessage::Kind::kSessionEnded:
-      marks.sessions.erase(message.pid);
-      return;
+  [[noreturn]] void run() {
+    leave_the_launcher();
+    set_command_line();
+    timer_ = UniqueFd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    take_nudge();
+    for (;;) {
+      std::array<pollfd, 4> watched{{{launcher_.get(), POLLIN, 0},
+                                     {partner_.get(), POLLIN, 0},
+                                     {timer_.get(), POLLIN, 0},
+                                     {nudge_.get(), POLLIN, 0}}};
+      if (::poll(watched.data(), watched.size(), -1) < 0) continue;
+      if (watched[0].revents != 0) end_job();
+      if (watched[1].revents != 0) miss_partner();
+      if (watched[2].revents != 0) keep_lease();
+      if (watched[3].revents != 0) take_nudge();
+    }
   }
-}
 
-// The guard's whole life: remember the sessions until the launcher's end of the socket closes.
-[[noreturn]] void run_guard(int socket, JobMarks marks) {
-  leave_the_launcher(socket);
-  set_command_line(fmt::format("{} {}", kTitle, marks.tag));
-  GuardMessage message{};
-  for (;;) {
-    const ssize_t count = ::recv(socket, &message, sizeof message, 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count != sizeof message) break;
-    note(message, marks);
+ private:
+  static_assert(GuardBoard::kGuards == 2, "a guard has one partner");
+
+  void leave_the_launcher() const {
+    ::setsid();
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &ignore, nullptr);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+    ::prctl(PR_SET_NAME, kTitle);
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, fd);
+    std::array<unsigned, 2> kept{static_cast<unsigned>(launcher_.get()), static_cast<unsigned>(nudge_.get())};
+    std::sort(kept.begin(), kept.end());
+    unsigned next = 3;
+    for (const unsigned fd : kept) {
+      if (fd > next) ::close_range(next, fd - 1, 0);
+      next = std::max(next, fd + 1);
+    }
+    ::close_range(next, ~0U, 0);
+    [[maybe_unused]] const int moved = ::chdir("/");
   }
-  sweep_job(std::move(marks));
-  ::_exit(0);
-}
+
+  void take_nudge() {
+    std::uint64_t ignored = 0;
+    [[maybe_unused]] const ssize_t count = ::read(nudge_.get(), &ignored, sizeof ignored);
+    if (const pid_t pid = board_.guard(other_); pid != 0 && pid != partner_pid_) {
+      partner_ = open_pidfd(pid);
+      partner_pid_ = pid;
+    }
+    wait_until(board_.lease());
+  }
+
+  void wait_until(TimePoint when) const {
+    itimerspec spec{};
+    if (when != TimePoint::max()) {
+      const auto ns = std::max<std::int64_t>(when.time_since_epoch().count(), 1);
+      spec.it_value = {.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
+    }
+    ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &spec, nullptr);
+  }
+
+  void keep_lease() {
+    const TimePoint now = BootClock::now();
+    const TimePoint lease = board_.lease();
+    if (now < lease) return wait_until(lease);
+    kill_job(with_sessions(), [this] { return BootClock::now() >= board_.lease(); });
+    wait_until(now + kLookAgain);
+  }
+
+  void miss_partner() {
+    partner_.reset();
+    if (board_.is_over()) return;
+    leave_deputy(partner_pid_);
+  }
+
+  [[noreturn]] void end_job() {
+    if (!board_.is_over()) {
+      leave_deputy(0);
+      sweep();
+    }
+    ::_exit(0);
+  }
+
+  void sweep() {
+    sweep_job(with_sessions());
+    board_.set_swept();
+  }
+
+  // A child of ours that does what we do if we cannot: as long as the guard `missed` has not been replaced,
+  // or, the launcher being gone, until the job is swept.
+  void leave_deputy(pid_t missed) {
+    UniqueFd self = open_pidfd(::getpid());
+    if (::fork() != 0) return;
+    ::setsid();
+    pollfd launcher{launcher_.get(), POLLIN, 0};
+    while (::poll(&launcher, 1, kDeputyLooksMs) == 0) {
+      if (board_.guard(other_) != missed) ::_exit(0);
+    }
+    pollfd parent{self.get(), POLLIN, 0};
+    ::poll(&parent, 1, -1);
+    if (!board_.is_over() && !board_.is_swept()) sweep();
+    ::_exit(0);
+  }
+
+  [[nodiscard]] JobMarks with_sessions() const {
+    JobMarks marks = marks_;
+    marks.sessions = board_.sessions();
+    marks.sessions_as_of = BootClock::now();
+    marks.seen.insert(marks.sessions.begin(), marks.sessions.end());
+    return marks;
+  }
+
+  GuardBoard& board_;
+  std::size_t other_;
+  JobMarks marks_;
+  UniqueFd launcher_;
+  UniqueFd nudge_;
+  UniqueFd timer_;
+  UniqueFd partner_;
+  pid_t partner_pid_ = 0;
+};
 
 }  // namespace
 
-Result<Guard> Guard::start(const JobMarks& marks) {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return os_error("cannot start the guard process: socketpair", errno);
-  }
-  UniqueFd ours(ends[0]);
-  UniqueFd theirs(ends[1]);
+Result<Guard> Guard::start(GuardBoard& board, std::size_t index, const JobMarks& marks) {
+  UniqueFd launcher = open_pidfd(::getpid());
+  if (!launcher) return os_error("cannot start the guard process: pidfd_open", errno);
+  UniqueFd nudge(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!nudge) return os_error("cannot start the guard process: eventfd", errno);
   // With the thread of file_writer.h alive, which holds nothing that the child needs.
   const pid_t pid = ::fork();
   if (pid < 0) return os_error("cannot start the guard process: fork", errno);
-  if (pid == 0) {
-    ours.reset();
-    run_guard(theirs.get(), marks);
-  }
-  return Guard(pid, std::move(ours));
+  if (pid == 0) GuardProcess(board, index, marks, std::move(launcher), std::move(nudge)).run();
+  board.set_guard(index, pid);
+  return Guard(pid, std::move(nudge));
 }
 
-Guard::Guard(Guard&& other) noexcept
-    : pid_(std::exchange(other.pid_, 0)), socket_(std::move(other.socket_)) {}
+Guard::Guard(Guard&& other) noexcept : pid_(std::exchange(other.pid_, 0)), nudge_(std::move(other.nudge_)) {}
 
 Guard& Guard::operator=(Guard&& other) noexcept {
   if (this != &other) {
     end();
     pid_ = std::exchange(other.pid_, 0);
-    socket_ = std::move(other.socket_);
+    nudge_ = std::move(other.nudge_);
   }
   return *this;
 }
@@ -126,14 +219,23 @@ void Guard::end() {
   pid_ = 0;
 }
 
-void Guard::tell(const GuardMessage& message) { tell_guard(socket_.get(), message); }
+void Guard::nudge() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(nudge_.get(), &one, sizeof one);
+}
 
-Result<GuardPair> GuardPair::start(const JobMarks& marks) {
-  Result<Guard> first = Guard::start(marks);
+Result<GuardPair> GuardPair::start(GuardBoard board, const JobMarks& marks) {
+  auto kept = std::make_unique<GuardBoard>(std::move(board));
+  Result<Guard> first = Guard::start(*kept, 0, marks);
   if (!first) return first.error();
-  Result<Guard> second = Guard::start(marks);
+  Result<Guard> second = Guard::start(*kept, 1, marks);
   if (!second) return second.error();
-  return GuardPair({std::move(*first), std::move(*second)});
+  first->nudge();
+  return GuardPair(std::move(kept), {std::move(*first), std::move(*second)});
+}
+
+GuardPair::~GuardPair() {
+  if (board_) board_->set_over();
 }
 
 bool GuardPair::has(pid_t pid) const {
@@ -141,17 +243,22 @@ bool GuardPair::has(pid_t pid) const {
                      [pid](const Guard& guard) { return guard.pid() == pid; });
 }
 
-void GuardPair::tell(const GuardMessage& message) {
-  for (Guard& guard : guards_) guard.tell(message);
+void GuardPair::hold_lease(TimePoint until) {
+  // Guards that wait for an earlier moment look again then.
+  const bool is_later = until >= board_->lease() && board_->lease() != TimePoint::max();
+  board_->set_lease(until);
+  if (is_later) return;
+  for (const Guard& guard : guards_) guard.nudge();
 }
 
 Result<void> GuardPair::replace(pid_t pid, const JobMarks& marks) {
-  for (Guard& guard : guards_) {
-    if (guard.pid() != pid) continue;
-    guard.forget();
-    Result<Guard> next = Guard::start(marks);
+  for (std::size_t i = 0; i < guards_.size(); ++i) {
+    if (guards_[i].pid() != pid) continue;
+    guards_[i].forget();
+    Result<Guard> next = Guard::start(*board_, i, marks);
     if (!next) return next.error();
-    guard = std::move(*next);
+    guards_[i] = std::move(*next);
+    for (const Guard& guard : guards_) guard.nudge();
   }
   return ok();
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/process/guard_message.h"
+#include "launcher/process/guard_board.h"
 #include "launcher/process/job_sweep.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -13,58 +13,72 @@
 
 namespace ddprun::launcher {
 
-/// A small process that outlives the launcher by a moment: when the launcher dies without a word (SIGKILL,
-/// the out-of-memory killer), it ends everything that belongs to the job, as sweep_job says.
+/// A small process that outlives the launcher by a moment. When the launcher dies without a word (SIGKILL,
+/// the out-of-memory killer), it ends everything that belongs to the job, as sweep_job says. While the
+/// launcher lives but does nothing (SIGSTOP, a write to a disk that hangs), it keeps the lease: at its end,
+/// by CLOCK_BOOTTIME, it kills what belongs to the job, again and again until the launcher has said something
+/// new.
 ///
-/// Belongs   a process whose environment or limits carry the job's tag, or whose session one of the running
-/// workers began. Process   a fork of the launcher in a session of its own, with no descriptor but the one to
-/// the launcher; no signal
-///           but SIGKILL ends it. Its name is "job-guard", so that what kills ddprun by name does not kill
-///           it.
+/// Process   a fork of the launcher in a session of its own, with no descriptor but those to watch by; no
+/// signal
+///           but SIGKILL ends it. It is called "job-guard" everywhere, so that what kills ddprun, the job or
+///           its program by name does not kill it.
+/// Deputy    when the launcher or the other guard is killed, whoever does that may have a list of us: before
+///           anything else a guard leaves a copy of itself behind, which takes over if the guard is killed
+///           next.
 /// Owner     `Guard` kills and reaps it; the owner starts another one when it finds it dead (`pid` was
 /// reaped). Limits    it kills what it may: processes of another user are left to init.
 class Guard {
  public:
-  /// `marks.sessions` are the pids of the workers that run now. Errors kOs.
-  static Result<Guard> start(const JobMarks& marks);
+  /// Guard number `index` of those on the board, which outlives this object. Errors kOs.
+  static Result<Guard> start(GuardBoard& board, std::size_t index, const JobMarks& marks);
 
   Guard(Guard&& other) noexcept;
   Guard& operator=(Guard&& other) noexcept;
   ~Guard();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// For SpawnRequest: each worker announces itself before its program runs.
-  [[nodiscard]] int socket() const { return socket_.get(); }
-  void tell(const GuardMessage& message);
+  /// There is something new on the board: a lease where there was none, another guard.
+  void nudge() const;
   /// The process was reaped by its owner.
   void forget() { pid_ = 0; }
 
  private:
-  Guard(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  Guard(pid_t pid, UniqueFd nudge) : pid_(pid), nudge_(std::move(nudge)) {}
   void end();
 
   pid_t pid_ = 0;
-  UniqueFd socket_;
+  UniqueFd nudge_;
 };
 
-/// Two guards, so that whoever kills one of them and the launcher at the same moment still meets the other.
+/// Two guards and what they know, so that whoever kills one of them and the launcher at the same moment still
+/// meets the other.
 class GuardPair {
  public:
-  static constexpr std::size_t kCount = 2;
+  static Result<GuardPair> start(GuardBoard board, const JobMarks& marks);
 
-  static Result<GuardPair> start(const JobMarks& marks);
+  GuardPair(GuardPair&&) = default;
+  GuardPair& operator=(GuardPair&&) = delete;
+  /// The job is over, and nothing of it is left.
+  ~GuardPair();
 
   [[nodiscard]] bool has(pid_t pid) const;
-  [[nodiscard]] std::array<pid_t, kCount> pids() const { return {guards_[0].pid(), guards_[1].pid()}; }
   /// For SpawnRequest.
-  [[nodiscard]] std::array<int, kCount> sockets() const { return {guards_[0].socket(), guards_[1].socket()}; }
-  void tell(const GuardMessage& message);
+  [[nodiscard]] GuardBoard::Session* free_session() { return board_->free_session(); }
+  void forget_session(pid_t session) { board_->forget_session(session); }
+  /// Until when workers may live; TimePoint::max(): as long as they like, or there are none.
+  void hold_lease(TimePoint until);
+  [[nodiscard]] TimePoint lease() const { return board_->lease(); }
   /// The guard `pid` was killed and has been reaped: starts another in its place. Errors kOs.
   Result<void> replace(pid_t pid, const JobMarks& marks);
 
  private:
-  explicit GuardPair(std::array<Guard, kCount> guards) : guards_(std::move(guards)) {}
-  std::array<Guard, kCount> guards_;
+  using Guards = std::array<Guard, GuardBoard::kGuards>;
+  GuardPair(std::unique_ptr<GuardBoard> board, Guards guards)
+      : board_(std::move(board)), guards_(std::move(guards)) {}
+
+  std::unique_ptr<GuardBoard> board_;
+  Guards guards_;
 };
 
 }  // namespace ddprun::launcher

@@ -1,10 +1,14 @@
 #include "launcher/process/job_cgroup.h"
 
+#include "launcher/process/process_table.h"
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <sstream>
@@ -66,6 +70,13 @@ std::optional<JobCgroup> JobCgroup::create(const std::string& job_tag) {
 
 JobCgroup::~JobCgroup() {
   if (directory_) remove_cgroup(path_);
+}
+
+// The last part of the path is the job's tag, which no other group has.
+bool is_in_cgroup(pid_t pid, const std::string& path) {
+  std::string text = read_proc_file(fmt::format("/proc/{}/cgroup", pid));
+  std::replace(text.begin(), text.end(), '\n', '/');
+  return text.find(path.substr(path.rfind('/')) + "/") != std::string::npos;
 }
 
 void kill_cgroup(const std::string& path) {

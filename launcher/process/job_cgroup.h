@@ -2,6 +2,8 @@
 
 #include "rendezvous/base/unique_fd.h"
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 
@@ -35,6 +37,8 @@ class JobCgroup {
   std::string path_;
 };
 
+/// Whether a process is in the group at `path` or below.
+bool is_in_cgroup(pid_t pid, const std::string& path);
 /// SIGKILL to every process in the group at `path` and below, as one atomic act of the kernel.
 void kill_cgroup(const std::string& path);
 /// Removes the group at `path` if it is empty.

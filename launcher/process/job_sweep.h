@@ -1,9 +1,13 @@
 #pragma once
 
+#include "launcher/process/process_table.h"
+#include "rendezvous/base/clock.h"
+
 #include <sys/resource.h>
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -14,10 +18,21 @@ struct JobMarks {
   std::string tag;           ///< in their environment
   rlim_t lock_limit = 0;     ///< the soft or hard limit of file locks (limit_tag.h); 0: none
   std::string cgroup;        ///< path of the job's own control group; empty: none
-  std::set<pid_t> sessions;  ///< those that running workers began
-  std::set<pid_t> seen;      ///< pids that its processes have had: they may be in names in /dev/shm
+  std::set<pid_t> sessions;  ///< those that workers began
+  TimePoint sessions_as_of = TimePoint::max();  ///< a leader that was born later has only got the same number
+  std::set<pid_t> seen;  ///< pids that its processes have had: they may be in names in /dev/shm
   std::chrono::system_clock::time_point started;
+  TimePoint born{};  ///< the same moment by our clock: an older process is none of the job
 };
+
+/// Whether a process carries a mark of the job: a session that a worker began, the job's tag in its
+/// environment or its limits, the job's control group. Whose child it is says nothing: a launcher inherits
+/// children from the shell that became it, and, as the first process of a container, everybody's orphans.
+bool is_of_job(const ProcessEntry& process, const JobMarks& marks);
+
+/// SIGKILL to the job's processes but this one, again and again until none is found. Before each round, with
+/// all of them found, it asks whether they `may_go`; it ends when they may not.
+void kill_job(const JobMarks& marks, const std::function<bool()>& may_go);
 
 /// Whether one of the job's cleaners (cleaner.h) is at work in its control group.
 bool has_cleaner(const std::string& cgroup);

@@ -19,10 +19,11 @@ constexpr auto kLookAgain = std::chrono::milliseconds(20);
 
 }  // namespace
 
-void LeftoverSweep::start(SweepMode mode, std::set<pid_t> spared, std::function<void(Leftovers)> on_done) {
+void LeftoverSweep::start(SweepMode mode, std::function<bool(const ProcessEntry&)> is_left,
+                          std::function<void(Leftovers)> on_done) {
   const TimePoint now = BootClock::now();
   mode_ = mode;
-  spared_ = std::move(spared);
+  is_left_ = std::move(is_left);
   on_done_ = std::move(on_done);
   signalled_.clear();
   result_ = {};
@@ -38,7 +39,8 @@ void LeftoverSweep::children_changed() {
 std::vector<pid_t> LeftoverSweep::living() const {
   std::vector<pid_t> result;
   for (const pid_t pid : read_own_children()) {
-    if (spared_.count(pid) == 0) result.push_back(pid);
+    const std::optional<ProcessEntry> child = read_process(pid);
+    if (child && is_left_(*child)) result.push_back(pid);
   }
   return result;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/process/process_table.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/clock.h"
 
@@ -26,17 +27,18 @@ enum class SweepMode {
 };
 
 /// Ends what the workers left behind: daemons, process trees that outlived their parent. As this process is a
-/// subreaper, every one of them is, or becomes, its direct child; only direct children are ever signalled, so
-/// no pid can be mistaken. Processes appear as their parents are killed: the sweep goes on until none is
-/// left.
+/// subreaper, every one of them is, or becomes, its direct child; of those, the ones with a mark of the job
+/// are ended, and only direct children are ever signalled, so no pid can be mistaken. Processes appear as
+/// their parents are killed: the sweep goes on until none is left.
 ///
 /// Threads   none. Reaping is the owner's: it calls `children_changed` whenever it has reaped a process.
 class LeftoverSweep {
  public:
   explicit LeftoverSweep(boost::asio::io_context& io) : timer_(io) {}
 
-  /// `spared` are children that are none of its business. `on_done` may be called at once.
-  void start(SweepMode mode, std::set<pid_t> spared, std::function<void(Leftovers)> on_done);
+  /// `is_left` tells which children are its business. `on_done` may be called at once.
+  void start(SweepMode mode, std::function<bool(const ProcessEntry&)> is_left,
+             std::function<void(Leftovers)> on_done);
   void children_changed();
   [[nodiscard]] bool is_running() const { return on_done_ != nullptr; }
 
@@ -48,7 +50,7 @@ class LeftoverSweep {
 
   Alarm timer_;
   SweepMode mode_ = SweepMode::kKillAtOnce;
-  std::set<pid_t> spared_;
+  std::function<bool(const ProcessEntry&)> is_left_;
   std::set<pid_t> signalled_;
   TimePoint kill_at_{};
   TimePoint give_up_at_{};

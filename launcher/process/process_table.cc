@@ -10,6 +10,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 
@@ -21,6 +22,14 @@ std::optional<int> parse_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return number;
+}
+
+// "starttime", field 22: ticks of the clock that BootClock is.
+TimePoint since_boot(std::string_view ticks) {
+  std::int64_t count = 0;
+  std::from_chars(ticks.data(), ticks.data() + ticks.size(), count);
+  static const std::int64_t a_second = ::sysconf(_SC_CLK_TCK);
+  return TimePoint(Duration(count * (std::chrono::nanoseconds(std::chrono::seconds(1)).count() / a_second)));
 }
 
 // The next word of `text`, which loses it.
@@ -86,9 +95,16 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
   const std::optional<int> parent = parse_number(take_word(after));
   take_word(after);  // OS process group
   const std::optional<int> session = parse_number(take_word(after));
+  constexpr int kFieldsBetween = 22 - 7;
+  for (int field = 0; field < kFieldsBetween; ++field) take_word(after);
+  const std::string_view ticks = take_word(after);
   if (!pid || state.size() != 1 || !parent || !session) return std::nullopt;
-  return ProcessEntry{*pid, *parent, *session, state.front(),
-                      std::string(text.substr(open + 1, close - open - 1))};
+  return ProcessEntry{*pid,
+                      *parent,
+                      *session,
+                      state.front(),
+                      std::string(text.substr(open + 1, close - open - 1)),
+                      since_boot(ticks)};
 }
 
 std::string read_proc_file(const std::string& path) {

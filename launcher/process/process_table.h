@@ -1,5 +1,7 @@
 #pragma once
 
+#include "rendezvous/base/clock.h"
+
 #include <sys/types.h>
 
 #include <optional>
@@ -16,6 +18,7 @@ struct ProcessEntry {
   pid_t session = 0;
   char state = '?';     ///< R, S, D, T, Z …
   std::string command;  ///< the program's short name
+  TimePoint started{};  ///< to some ten milliseconds
 };
 
 /// Parses /proc/<pid>/stat; its second field may hold any character. None when it is not such a text.

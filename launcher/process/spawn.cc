@@ -1,7 +1,6 @@
 #include "launcher/process/spawn.h"
 
 #include "launcher/process/exec_failure.h"
-#include "launcher/process/guard_message.h"
 #include "rendezvous/base/check.h"
 
 #include <fcntl.h>
@@ -74,7 +73,7 @@ struct ChildTask {
   std::array<int, 3> stdio{};
   bool stdin_is_terminal = false;
   pid_t parent = 0;
-  std::array<int, 2> guard_fds{-1, -1};
+  std::atomic<pid_t>* session = nullptr;
   int report_fd = -1;
   Stage stage = Stage::kSession;
   int error_number = 0;
@@ -118,8 +117,7 @@ bool run_stages(ChildTask& task) {
   if (::getppid() != task.parent) ::_exit(128 + SIGKILL);
   if (task.lock_limit != nullptr) ::setrlimit(RLIMIT_LOCKS, task.lock_limit);  // a mark among others
   // Here and not by the parent, which may be killed before it could tell.
-  for (const int guard : task.guard_fds)
-    tell_guard(guard, {.kind = GuardMessage::Kind::kSessionBegan, .pid = ::getpid()});
+  if (task.session != nullptr) *task.session = ::getpid();
   task.stage = Stage::kStdio;
   if (!connect_stdio(task.stdio)) return false;
   task.stage = Stage::kTerminal;
@@ -229,14 +227,13 @@ Result<SpawnedProcess> spawn(const SpawnRequest& request) {
   task.lock_limit = request.lock_limit ? &*request.lock_limit : nullptr;
   task.stdio = {request.stdin_fd, request.stdout_fd, request.stderr_fd};
   task.stdin_is_terminal = request.stdin_is_terminal;
-  task.guard_fds = request.guard_fds;
+  task.session = request.session;
   task.parent = ::getpid();
   Result<SpawnedProcess> process =
       request.cgroup_fd < 0 ? clone_sharing_memory(task) : clone_into_cgroup(task, request.cgroup_fd);
   if (!process || task.error_number == 0) return process;
+  if (task.session != nullptr) *task.session = 0;
   reap(process->pid);
-  for (const int guard : task.guard_fds)
-    tell_guard(guard, {.kind = GuardMessage::Kind::kSessionEnded, .pid = process->pid});
   const std::string& program = request.argv.front();
   if (task.stage == Stage::kExec) return explain_exec_failure(program, task.error_number, read_head(program));
   return os_error(fmt::format("cannot start {}: {}", program, to_string(task.stage)), task.error_number);

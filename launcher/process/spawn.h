@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include <array>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,8 +24,9 @@ struct SpawnRequest {
   bool stdin_is_terminal = false;        ///< make stdin the controlling terminal of the new session
   std::optional<rlimit> open_files;      ///< RLIMIT_NOFILE to give back to the child
   std::optional<rlimit> lock_limit;      ///< RLIMIT_LOCKS, for limit_tag.h
-  std::array<int, 2> guard_fds{-1, -1};  ///< GuardPair::sockets(): told of the child before its program runs
-  int cgroup_fd = -1;                    ///< a cgroup v2 directory the child is born in
+  std::atomic<pid_t>* session =
+      nullptr;         ///< of the GuardBoard: the child writes its pid there, before its program runs
+  int cgroup_fd = -1;  ///< a cgroup v2 directory the child is born in
 };
 
 /// A process that has reached its execve. The pidfd is readable once it has ended; the caller must reap it.

@@ -239,11 +239,17 @@ class Member::Impl {
   // ----------------------------------------------------------------------------------------------
 
   void perform(const MemberActions& actions) {
+    tell_lease();
     for (const MemberAction& action : actions) {
       if (listener_ == nullptr) return;
       std::visit([this](const auto& each) { act(each); }, action);
     }
     if (listener_ != nullptr) schedule();
+  }
+
+  void tell_lease() {
+    const TimePoint lease = core_->has_workers() ? core_->last_moment() : TimePoint::max();
+    if (listener_ != nullptr && std::exchange(lease_, lease) != lease) listener_->on_lease(lease);
   }
 
   void act(const SendStatus& send) {
@@ -343,6 +349,7 @@ class Member::Impl {
   LogFunnel funnel_;
   bool is_joined_ = false;
   int leaving_signal_ = 0;
+  TimePoint lease_ = TimePoint::max();
   Deadline deadline_ = Deadline::never();
   TimePoint seeking_since_{};
   Duration pause_ = kFirstPause;

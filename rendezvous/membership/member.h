@@ -25,7 +25,8 @@ struct Round {
   TimePoint valid_until;  ///< not to be started after that: the others may have gone on
 };
 
-/// What the agent is told, on the io_context's thread and never from inside a call to Member.
+/// What the agent is told, on the io_context's thread and, but for `on_lease`, never from inside a call to
+/// Member.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -39,6 +40,9 @@ class Listener {
   virtual void on_stop(const std::string& reason) = 0;
   /// Kill the workers at once, then call `Member::workers_stopped`: the others may go on without this node.
   virtual void on_kill(const std::string& reason) = 0;
+  /// Until when the workers may live (MemberCore::last_moment); TimePoint::max(): there are none. Whenever it
+  /// changes, before `on_round`, and from inside other calls.
+  virtual void on_lease(TimePoint until) { static_cast<void>(until); }
   /// Lines given to `send_lines` that will not reach the coordinator any more. Before the last call.
   virtual void on_lines_back(const LogLines& lines) { static_cast<void>(lines); }
   /// The job is over; no worker of this node is alive. The last call.

@@ -76,6 +76,11 @@ class MemberCore {
   /// The greatest that any order spoke of, also to a spare.
   [[nodiscard]] Generation seen_generation() const { return seen_generation_; }
   [[nodiscard]] TimePoint lease_until() const { return lease_until_; }
+  /// When the workers have to be dead even if nobody calls `tick`: a little later than this class has them
+  /// killed, and before the coordinator gives this node up.
+  [[nodiscard]] TimePoint last_moment() const {
+    return lease_until_ + (timing_.liveness() - timing_.lease()) / 4;
+  }
   [[nodiscard]] bool has_workers() const {
     return status_.phase == Phase::kRunning || status_.phase == Phase::kStopping;
   }

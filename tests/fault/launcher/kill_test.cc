@@ -24,6 +24,12 @@ int repetitions(const char* variable, int by_default) {
 
 enum class Nesting { kOne, kTwo };
 
+pid_t parent_of(pid_t pid) {
+  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t close = stat.rfind(')');
+  return close == std::string::npos ? 0 : std::atoi(stat.c_str() + close + 4);  // ") S 4711 …"
+}
+
 /// A job of hostile workers that carries a token of its own in every command line and environment. Of two
 /// nested launchers the outer has one worker, the inner launcher.
 struct HostileJob {
@@ -59,7 +65,12 @@ struct HostileJob {
     }
     return found;
   }
-  [[nodiscard]] std::vector<pid_t> guards() const { return named("job-guard"); }
+  /// With those deputies that have become the launcher's children.
+  [[nodiscard]] std::vector<pid_t> guards() const {
+    std::vector<pid_t> found = named("job-guard");
+    std::erase_if(found, [&](pid_t pid) { return parent_of(pid) != job->pid(); });
+    return found;
+  }
   /// The outer one first.
   [[nodiscard]] std::vector<pid_t> launchers() const {
     std::vector<pid_t> found = named("ddprun");
@@ -139,7 +150,7 @@ TEST_CASE("a guard that is killed is replaced, and the job does not notice") {
     const std::vector<pid_t> before = hostile.guards();
     REQUIRE(before.size() == 2);
     ::kill(before.front(), SIGKILL);
-    CHECK(eventually(seconds(2), [&] {
+    CHECK(eventually(seconds(5), [&] {
       const std::vector<pid_t> now = hostile.guards();
       return now.size() == 2 && now != before;
     }));

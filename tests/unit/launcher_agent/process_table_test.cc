@@ -19,6 +19,14 @@ TEST_CASE("a process's name may hold anything") {
   CHECK(process->session == 4700);
 }
 
+TEST_CASE("the start of a process is a moment of our clock") {
+  const auto self = read_process(::getpid());
+  REQUIRE(self.has_value());
+  CHECK(self->started <= ddprun::BootClock::now());
+  CHECK(self->started > ddprun::BootClock::now() - std::chrono::minutes(10));
+  CHECK(self->started > read_process(1)->started);
+}
+
 TEST_CASE("what is no process is none") {
   CHECK_FALSE(parse_stat("").has_value());
   CHECK_FALSE(parse_stat("12 (half").has_value());
