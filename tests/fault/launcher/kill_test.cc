@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <random>
+#include <sstream>
 
 // Launcher and guard are killed at random moments; two seconds later nothing of the job may be alive,
 // whatever its workers did to stay.
@@ -24,10 +27,8 @@ int repetitions(const char* variable, int by_default) {
 
 enum class Nesting { kOne, kTwo };
 
-pid_t parent_of(pid_t pid) {
-  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-  const std::size_t close = stat.rfind(')');
-  return close == std::string::npos ? 0 : std::atoi(stat.c_str() + close + 4);  // ") S 4711 …"
+bool is_named(pid_t pid, const std::string& name) {
+  return read_file("/proc/" + std::to_string(pid) + "/comm") == name + "\n";
 }
 
 /// A job of hostile workers that carries a token of its own in every command line and environment. Of two
@@ -61,14 +62,18 @@ struct HostileJob {
   [[nodiscard]] std::vector<pid_t> named(const std::string& name) const {
     std::vector<pid_t> found;
     for (const pid_t pid : processes_with(token)) {
-      if (read_file("/proc/" + std::to_string(pid) + "/comm") == name + "\n") found.push_back(pid);
+      if (is_named(pid, name)) found.push_back(pid);
     }
     return found;
   }
   /// With those deputies that have become the launcher's children.
   [[nodiscard]] std::vector<pid_t> guards() const {
-    std::vector<pid_t> found = named("job-guard");
-    std::erase_if(found, [&](pid_t pid) { return parent_of(pid) != job->pid(); });
+    const std::string self = std::to_string(job->pid());
+    std::istringstream children(read_file("/proc/" + self + "/task/" + self + "/children"));
+    std::vector<pid_t> found;
+    for (pid_t pid = 0; children >> pid;) {
+      if (is_named(pid, "job-guard")) found.push_back(pid);
+    }
     return found;
   }
   /// The outer one first.
@@ -85,30 +90,53 @@ struct HostileJob {
 
 }  // namespace
 
+namespace {
+
+/// Every third launcher is killed somewhere in its first milliseconds, every third when the workers are
+/// entrenched, and every third a moment after one of its guards.
+void kill_launcher(HostileJob& hostile, int round, std::mt19937& random) {
+  if (round % 3 != 0) {
+    hostile.job->read_line();
+    hostile.job->read_line();
+  } else {
+    ::usleep(std::uniform_int_distribution<useconds_t>(0, 20000)(random));
+  }
+  if (round % 3 == 2) {
+    const std::vector<pid_t> guards = hostile.guards();
+    REQUIRE(guards.size() == 2);
+    ::kill(guards[static_cast<std::size_t>(round / 3 % 2)], SIGKILL);
+    ::usleep(std::uniform_int_distribution<useconds_t>(0, 2000)(random));
+  }
+  hostile.job->signal(SIGKILL);
+}
+
+}  // namespace
+
 TEST_CASE("nothing survives a launcher that is killed at any moment", "[repeat]") {
   std::mt19937 random(std::random_device{}());
-  for (int round = 0; round < repetitions("DDPRUN_KILLS", 30); ++round) {
-    HostileJob hostile("kill-" + std::to_string(round));
-    // Every third kill comes somewhere in the first milliseconds, every third when the workers are
-    // entrenched, and every third hits a guard a moment before.
-    if (round % 3 != 0) {
-      hostile.job->read_line();
-      hostile.job->read_line();
-    } else {
-      ::usleep(std::uniform_int_distribution<useconds_t>(0, 20000)(random));
+  const int jobs_at_a_time = repetitions("DDPRUN_JOBS_AT_A_TIME", 1);
+  const seconds limit(repetitions("DDPRUN_KILL_SECONDS", 2));
+  const int rounds = repetitions("DDPRUN_KILLS", 30);
+  for (int round = 0; round < rounds;) {
+    std::vector<std::unique_ptr<HostileJob>> jobs;
+    for (int i = 0; i < jobs_at_a_time && round < rounds; ++i, ++round) {
+      jobs.push_back(std::make_unique<HostileJob>("kill-" + std::to_string(round)));
+      if (round % 3 == 0) kill_launcher(*jobs.back(), round, random);
     }
-    if (round % 3 == 2) {
-      const std::vector<pid_t> guards = hostile.guards();
-      REQUIRE(guards.size() == 2);
-      ::kill(guards[static_cast<std::size_t>(round % 2)], SIGKILL);
-      ::usleep(std::uniform_int_distribution<useconds_t>(0, 2000)(random));
+    const int first = round - static_cast<int>(jobs.size());
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const int number = first + static_cast<int>(i);
+      if (number % 3 != 0) kill_launcher(*jobs[i], number, random);
+      REQUIRE(jobs[i]->job->wait() == 128 + SIGKILL);
     }
-    hostile.job->signal(SIGKILL);
-    INFO("round " << round << ", survivors:\n" << hostile.survivors());
-    REQUIRE(hostile.job->wait() == 128 + SIGKILL);
-    const bool gone = eventually(seconds(2), [&] { return hostile.is_gone(); });
-    INFO("after two seconds:\n" << hostile.survivors());
+    const std::string all = "token-" + std::to_string(::getpid()) + "-kill-";
+    const bool gone = eventually(limit, [&] { return processes_with(all).empty(); });
+    std::string survivors;
+    for (const auto& job : jobs) survivors += job->survivors();
+    INFO("rounds " << first << " to " << round - 1 << ", after " << limit.count() << " s:\n" << survivors);
     REQUIRE(gone);
+    if (jobs_at_a_time > 1 && first % 1000 < jobs_at_a_time)
+      std::fprintf(stderr, "%d of %d kills, none survived\n", round, rounds);
   }
 }
 
