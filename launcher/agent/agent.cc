@@ -193,6 +193,7 @@ Result<void> Agent::prepare() {
       OrphanWatch::start(io_, plan_.job_tag, plan_.local_world_size, output_, *logger_);
   if (!orphans) return orphans.error();
   orphans_ = std::move(*orphans);
+  if (!plan_.options.keep_detached) orphans_->tie_workers();
   workers_.emplace(WorkerGroup::Parts{.io = io_,
                                       .output = output_,
                                       .orphans = *orphans_,

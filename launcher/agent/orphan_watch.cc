@@ -38,6 +38,7 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
 void OrphanWatch::mark(SpawnRequest& request) {
   request.session = guards_->free_session();
   request.lock_limit = lock_limit_;
+  if (lifeline_) request.lifeline_fd = lifeline_->fd();
   if (cgroup_) request.cgroup_fd = cgroup_->fd();
 }
 

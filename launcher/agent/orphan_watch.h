@@ -4,6 +4,7 @@
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/job_sweep.h"
 #include "launcher/process/leftovers.h"
+#include "launcher/process/lifeline.h"
 #include "launcher/process/output.h"
 #include "launcher/process/spawn.h"
 #include "rendezvous/base/gate.h"
@@ -34,6 +35,9 @@ class OrphanWatch {
   static Result<std::unique_ptr<OrphanWatch>> start(boost::asio::io_context& io, const std::string& job_tag,
                                                     LocalWorldSize workers, JobOutput& output,
                                                     Logger& logger);
+
+  /// From now on the kernel kills the workers' OS process groups when this process dies (lifeline.h).
+  void tie_workers() { lifeline_ = Lifeline::make(); }
 
   /// Adds what a worker and its family will be found by.
   void mark(SpawnRequest& request);
@@ -69,6 +73,7 @@ class OrphanWatch {
   Logger& logger_;
   std::optional<JobCgroup> cgroup_;
   std::optional<rlimit> lock_limit_;
+  std::optional<Lifeline> lifeline_;
   JobMarks marks_;           // its sessions are those of this generation's workers
   std::set<pid_t> running_;  // workers that have not been reaped
   std::optional<GuardPair> guards_;

@@ -1,6 +1,7 @@
 #include "launcher/process/spawn.h"
 
 #include "launcher/process/exec_failure.h"
+#include "launcher/process/lifeline.h"
 #include "rendezvous/base/check.h"
 
 #include <fcntl.h>
@@ -74,6 +75,7 @@ struct ChildTask {
   bool stdin_is_terminal = false;
   pid_t parent = 0;
   std::atomic<pid_t>* session = nullptr;
+  int lifeline_fd = -1;
   int report_fd = -1;
   Stage stage = Stage::kSession;
   int error_number = 0;
@@ -95,11 +97,15 @@ bool connect_stdio(const std::array<int, 3>& stdio) {
   return true;
 }
 
-bool close_the_rest(int kept) {
-  if (kept < 0) return ::close_range(3, ~0U, 0) == 0 || errno == ENOSYS;
-  const auto keep = static_cast<unsigned>(kept);
-  if (keep > 3 && ::close_range(3, keep - 1, 0) != 0 && errno != ENOSYS) return false;
-  return ::close_range(keep + 1, ~0U, 0) == 0 || errno == ENOSYS;
+bool close_the_rest(int kept, int also_kept) {
+  unsigned next = 3;
+  for (const int fd : {std::min(kept, also_kept), std::max(kept, also_kept)}) {
+    if (fd < 3) continue;
+    const auto keep = static_cast<unsigned>(fd);
+    if (keep > next && ::close_range(next, keep - 1, 0) != 0 && errno != ENOSYS) return false;
+    next = keep + 1;
+  }
+  return ::close_range(next, ~0U, 0) == 0 || errno == ENOSYS;
 }
 
 // Runs in the child: async-signal-safe calls only, no allocation, no exceptions.
@@ -118,6 +124,7 @@ bool run_stages(ChildTask& task) {
   if (task.lock_limit != nullptr) ::setrlimit(RLIMIT_LOCKS, task.lock_limit);  // a mark among others
   // Here and not by the parent, which may be killed before it could tell.
   if (task.session != nullptr) *task.session = ::getpid();
+  task.lifeline_fd = hold_lifeline(task.lifeline_fd);  // one safeguard among others, too
   task.stage = Stage::kStdio;
   if (!connect_stdio(task.stdio)) return false;
   task.stage = Stage::kTerminal;
@@ -127,7 +134,7 @@ bool run_stages(ChildTask& task) {
   task.stage = Stage::kLimits;
   if (task.open_files != nullptr && ::setrlimit(RLIMIT_NOFILE, task.open_files) != 0) return false;
   task.stage = Stage::kDescriptors;
-  if (!close_the_rest(task.report_fd)) return false;
+  if (!close_the_rest(task.report_fd, task.lifeline_fd)) return false;
   task.stage = Stage::kExec;
   ::execve(task.argv[0], task.argv, task.environment);
   return false;
@@ -228,6 +235,7 @@ Result<SpawnedProcess> spawn(const SpawnRequest& request) {
   task.stdio = {request.stdin_fd, request.stdout_fd, request.stderr_fd};
   task.stdin_is_terminal = request.stdin_is_terminal;
   task.session = request.session;
+  task.lifeline_fd = request.lifeline_fd;
   task.parent = ::getpid();
   Result<SpawnedProcess> process =
       request.cgroup_fd < 0 ? clone_sharing_memory(task) : clone_into_cgroup(task, request.cgroup_fd);

@@ -25,8 +25,9 @@ struct SpawnRequest {
   std::optional<rlimit> open_files;      ///< RLIMIT_NOFILE to give back to the child
   std::optional<rlimit> lock_limit;      ///< RLIMIT_LOCKS, for limit_tag.h
   std::atomic<pid_t>* session =
-      nullptr;         ///< of the GuardBoard: the child writes its pid there, before its program runs
-  int cgroup_fd = -1;  ///< a cgroup v2 directory the child is born in
+      nullptr;           ///< of the GuardBoard: the child writes its pid there, before its program runs
+  int lifeline_fd = -1;  ///< of a Lifeline: when we die, the kernel kills its OS process group
+  int cgroup_fd = -1;    ///< a cgroup v2 directory the child is born in
 };
 
 /// A process that has reached its execve. The pidfd is readable once it has ended; the caller must reap it.
@@ -36,7 +37,8 @@ struct SpawnedProcess {
 };
 
 /// Starts a process in a session of its own, with default signal dispositions and an empty signal mask, that
-/// is killed when the calling thread ends, and with no descriptor but the three given.
+/// is killed when the calling thread ends, and with no descriptor but the three given and, with a lifeline,
+/// one from 100 on.
 ///
 /// Blocks   until the child has called execve or failed to: the child borrows this process's memory until
 /// then

@@ -31,6 +31,17 @@ bool is_named(pid_t pid, const std::string& name) {
   return read_file("/proc/" + std::to_string(pid) + "/comm") == name + "\n";
 }
 
+/// With those deputies that have become the launcher's children.
+std::vector<pid_t> guards_of(const Launched& launcher) {
+  const std::string self = std::to_string(launcher.pid());
+  std::istringstream children(read_file("/proc/" + self + "/task/" + self + "/children"));
+  std::vector<pid_t> found;
+  for (pid_t pid = 0; children >> pid;) {
+    if (is_named(pid, "job-guard")) found.push_back(pid);
+  }
+  return found;
+}
+
 /// A job of hostile workers that carries a token of its own in every command line and environment. Of two
 /// nested launchers the outer has one worker, the inner launcher.
 struct HostileJob {
@@ -66,16 +77,7 @@ struct HostileJob {
     }
     return found;
   }
-  /// With those deputies that have become the launcher's children.
-  [[nodiscard]] std::vector<pid_t> guards() const {
-    const std::string self = std::to_string(job->pid());
-    std::istringstream children(read_file("/proc/" + self + "/task/" + self + "/children"));
-    std::vector<pid_t> found;
-    for (pid_t pid = 0; children >> pid;) {
-      if (is_named(pid, "job-guard")) found.push_back(pid);
-    }
-    return found;
-  }
+  [[nodiscard]] std::vector<pid_t> guards() const { return guards_of(*job); }
   /// The outer one first.
   [[nodiscard]] std::vector<pid_t> launchers() const {
     std::vector<pid_t> found = named("ddprun");
@@ -138,6 +140,23 @@ TEST_CASE("nothing survives a launcher that is killed at any moment", "[repeat]"
     if (jobs_at_a_time > 1 && first % 1000 < jobs_at_a_time)
       std::fprintf(stderr, "%d of %d kills, none survived\n", round, rounds);
   }
+}
+
+TEST_CASE("the kernel ends the workers' families when launcher and guards are killed at one blow") {
+  const std::string token = "token-" + std::to_string(::getpid()) + "-blow";
+  LaunchOptions options;
+  options.environment["DDPRUN_TEST_TOKEN"] = token;
+  Launched job(ddprun_command({"--nproc-per-node", "2", "--log-dir", "/dev/null", "--no-python", "/bin/sh",
+                               "-c", "sleep 1000 & (trap '' TERM HUP; sleep 1000) & echo up; wait"}),
+               options);
+  job.read_line();
+  job.read_line();
+  std::vector<pid_t> all = guards_of(job);
+  REQUIRE(all.size() == 2);
+  all.push_back(job.pid());
+  for (const pid_t pid : all) ::kill(pid, SIGKILL);
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK(eventually(seconds(2), [&] { return processes_with(token).empty(); }));
 }
 
 TEST_CASE("nothing survives when the outer of two nested launchers is killed, or the inner") {

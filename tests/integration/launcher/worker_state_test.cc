@@ -21,9 +21,9 @@ std::string run_one(const std::string& script) {
 
 }  // namespace
 
-TEST_CASE("a worker has no descriptor but stdin, stdout and stderr") {
+TEST_CASE("a worker has no descriptor but stdin, stdout, stderr and its lifeline") {
   // ls itself opens the directory as descriptor 3.
-  CHECK(run_one("exec ls /proc/self/fd") == "0\n1\n2\n3\n");
+  CHECK(run_one("exec ls /proc/self/fd") == "0\n1\n100\n2\n3\n");
 }
 
 TEST_CASE("a worker has an empty signal mask and default dispositions") {

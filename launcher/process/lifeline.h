@@ -1,0 +1,37 @@
+#pragma once
+
+#include "rendezvous/base/unique_fd.h"
+
+#include <optional>
+
+namespace ddprun::launcher {
+
+/// A pipe of which only the launcher has the end to write into. Each worker holds an end to read from that
+/// tells the kernel, by F_SETOWN and F_SETSIG, to send SIGKILL to the worker's OS process group when
+/// something happens on it; and the only thing that ever happens is that the launcher dies. So the families
+/// of workers, as far as they are in their groups, end even when nobody is left to end them: launcher and
+/// guards killed at one blow.
+///
+/// Limits  who leaves the group is left to the guards. A worker that closes all its descriptors gives its own
+///         protection up, and loses nothing else.
+class Lifeline {
+ public:
+  /// None where there are no descriptors left: the guards are still there.
+  static std::optional<Lifeline> make();
+
+  /// For SpawnRequest.
+  [[nodiscard]] int fd() const { return read_end_.get(); }
+
+ private:
+  Lifeline(UniqueFd read_end, UniqueFd write_end)
+      : read_end_(std::move(read_end)), write_end_(std::move(write_end)) {}
+
+  UniqueFd read_end_;
+  UniqueFd write_end_;
+};
+
+/// In a child that leads an OS process group, before its program runs: takes hold of the launcher's Lifeline.
+/// The descriptor to keep open over exec; -1: there is none. Async-signal-safe.
+int hold_lifeline(int fd);
+
+}  // namespace ddprun::launcher
