@@ -53,6 +53,8 @@ struct Options {
   std::vector<int> no_restart_exit_codes{78, 93};
   std::vector<std::string> signals_to_handle{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL
+  /// How long a symptom waits for its cause before the others are stopped.
+  std::chrono::milliseconds blame_window{3000};
   std::optional<std::chrono::milliseconds> job_timeout;
   bool keep_detached = false;  ///< what the workers of a job that succeeded left running goes on
 

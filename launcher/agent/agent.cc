@@ -13,6 +13,7 @@
 #include "launcher/process/own_descriptors.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/signals.h"
+#include "launcher/report/symptom.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
@@ -61,6 +62,8 @@ EventKind expiry_event(DeadlineKind kind) {
       return EventKind::kBackoffOver;
     case DeadlineKind::kJob:
       return EventKind::kJobTimeOver;
+    case DeadlineKind::kBlame:
+      return EventKind::kBlameOver;
   }
   return EventKind::kGraceOver;
 }
@@ -75,7 +78,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
         output_(deps.output),
         logger_(make_console_logger(output_, deps.logger.level())),
         supervisor_(supervisor_options(plan)),
-        timers_{Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_)},
+        timers_{Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_)},
         console_wait_(io_, output_) {}
 
   Result<JobOutcome> run();
@@ -122,8 +125,12 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
              .exit_code = exit_code::kTempFail,
              .text = "this launcher stood still until its lease was over"});
     }
-    raise({.kind = EventKind::kWorkerExited, .local_rank = local_rank, .status = status});
+    raise({.kind = EventKind::kWorkerExited,
+           .local_rank = local_rank,
+           .status = status,
+           .ending = ending_of(local_rank, status)});
   }
+  Ending ending_of(LocalRank local_rank, ExitStatus status);
 
   [[nodiscard]] bool is_lease_over() const { return clock_.now() >= lease_until_; }
 
@@ -159,7 +166,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   std::unique_ptr<OrphanWatch> orphans_;
   std::unique_ptr<RoundSource> rounds_;
   std::optional<WorkerGroup> workers_;
-  std::array<Alarm, 4> timers_;
+  std::array<Alarm, kDeadlineKinds> timers_;
   ConsoleWait console_wait_;
   std::deque<Event> events_;
   TimePoint lease_until_ = TimePoint::max();
@@ -240,7 +247,7 @@ void Agent::carry_out(const Step& step) {
   const bool stops =
       supervisor_.reason() != StopReason::kSucceeded &&
       (step.to == State::kDraining || step.to == State::kKilling || step.to == State::kSweeping) &&
-      (step.from == State::kStarting || step.from == State::kRunning);
+      (step.from == State::kStarting || step.from == State::kRunning || step.from == State::kBlaming);
   if (stops) deps_.observer.stopping(round_, supervisor_.reason(), supervisor_.why());
   const bool restarts = step.from == State::kSweeping &&
                         (step.to == State::kRestarting || step.to == State::kRendezvous) &&
@@ -278,11 +285,17 @@ void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
   raise(round_closed_event(round.restart_count, round.base_rank, valid_until));
 }
 
+Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
+  if (status.is_success()) return {};
+  WorkerOutcome worker = workers_->look_at(local_rank);
+  worker.stopped_with = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())].stopped_with;
+  return judge_worker(worker, load_error_file(worker));
+}
+
 void Agent::publish_failure(const Action& action) {
   NodeFailure failure = failure_of(action, supervisor_);
-  if (const std::optional<LocalRank> guilty = supervisor_.root_cause()) {
-    failure.worker = workers_->look_at(*guilty);
-  }
+  const std::optional<LocalRank> guilty = action.worker ? action.worker : supervisor_.root_cause();
+  if (guilty) failure.worker = workers_->look_at(*guilty);
   rounds_->tell(action, failure);
 }
 

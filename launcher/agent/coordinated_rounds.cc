@@ -3,6 +3,7 @@
 #include "launcher/agent/node_translation.h"
 #include "launcher/meeting.h"
 #include "launcher/report/error_file.h"
+#include "launcher/report/symptom.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/membership/auth.h"
 
@@ -81,9 +82,16 @@ void CoordinatedRounds::tell(const Action& action, const NodeFailure& failure) {
   membership::NodeFailure report = to_membership(failure);
   report.host = plan_.host.hostname;
   if (action.kind == ActionKind::kPublishFailure) {
-    if (const std::optional<ErrorFile> written = load_error_file(failure.worker.error_file)) {
+    const std::optional<ErrorFile> written = load_error_file(failure.worker);
+    if (written) {
       report.error_message = written->message;
       report.error_stack = written->stack;
+    }
+    if (failure.worker.status) {
+      // Its traceback says more than its last lines, and there is room for one of them.
+      const std::optional<Traceback> traceback =
+          traceback_of(*failure.worker.status, last_words(failure.worker, written));
+      if (traceback) report.stderr_tail = fmt::format("{}\n", fmt::join(traceback->shown, "\n"));
     }
   }
   tell_member(rendezvous_->member(), action, report, rendezvous_->has_coordinator());

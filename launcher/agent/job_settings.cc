@@ -11,6 +11,7 @@ SupervisorOptions supervisor_options(const Plan& plan) {
   SupervisorOptions options;
   options.local_world_size = plan.local_world_size;
   options.grace = plan.options.shutdown_timeout;
+  options.blame_window = plan.options.blame_window;
   if (plan.options.job_timeout) options.job_timeout = *plan.options.job_timeout;
   options.joins_after_failure = plan.options.max_nodes > 1;
   if (plan.options.max_nodes > 1) options.sigterm_exit_code = membership::exit_code_of_leaving(SIGTERM);

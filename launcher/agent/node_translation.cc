@@ -8,10 +8,11 @@ namespace ddprun::launcher {
 
 NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   NodeFailure failure;
-  failure.reason = supervisor.reason();
+  failure.reason = action.worker ? StopReason::kWorkerFailed : supervisor.reason();
   failure.why = action.text;
   failure.exit_code = action.exit_code;
   failure.final_because = action.final_because;
+  failure.is_symptom = !action.worker && supervisor.blames_symptom();
   return failure;
 }
 
@@ -23,7 +24,8 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
           .what = failure.why,
           .error_file = failure.worker.error_file,
           .stderr_tail = failure.worker.stderr_tail,
-          .final_because = failure.final_because};
+          .final_because = failure.final_because,
+          .is_symptom = failure.is_symptom};
 }
 
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.

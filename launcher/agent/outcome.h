@@ -20,13 +20,32 @@ namespace ddprun::launcher {
 enum class Verdict {
   kSucceeded,  ///< exited with 0
 
-  kRootCause,    ///< the first failure of its generation, by the agent's steady clock
+  kRootCause,    ///< what failed first of its generation and is not explained by another's end
   kConsequence,  ///< ended badly (or was ended) after the root cause, a signal or a time-out
   kNotEnded,     ///< still there after SIGKILL and the wait for it: see `stuck_in`
   kNotStarted,   ///< never spawned, because the generation was stopped before its turn
 };
 
 std::string_view to_string(Verdict verdict);
+
+/// How much a worker's end explains. Of two ends the heavier one is to blame.
+enum class Weight {
+  kSymptom,   ///< somebody else was gone: "Connection closed by peer"
+  kDoubtful,  ///< it may have been somebody else's doing: a loader process, or the worker itself, was ended
+              ///< from outside
+  kCause,     ///< its own doing, as far as can be told
+};
+
+/// What a worker's end says about itself; symptom.h reads it.
+struct Ending {
+  Weight weight = Weight::kCause;
+  std::string symptom{};  ///< for people, not kCause: "lost a peer (Connection closed by peer)"
+  std::string error{};  ///< "ValueError: loss is nan": its own last exception, from stderr or its error file
+  /// It had failed before the signal that we sent it could matter.
+  bool is_own_failure = false;
+  /// When it failed, where it says so itself and that was before it ended.
+  std::optional<TimePoint> failed_at{};
+};
 
 /// Everything known about one worker of one generation once it is over. Facts only: failure_report.h writes
 /// the prose.
@@ -44,10 +63,12 @@ struct WorkerOutcome {
   std::chrono::system_clock::time_point ended_wall{};
   std::string stdout_path;  ///< empty when the stream went to no file
   std::string stderr_path;
-  std::string error_file;   ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
+  std::string error_file;          ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
+  bool error_file_is_old = false;  ///< it lay there when the worker was started, and has not changed since
+  Ending ending;
   std::string stderr_tail;  ///< its last bytes on stderr, at most kStderrTailBytes, cut at a line start where
                             ///< possible
-  std::string traceback;           ///< the last whole one on stderr, traceback_scanner.h; may be empty
+  std::string traceback;    ///< the last whole one on stderr, traceback_scanner.h; may be empty
   bool traceback_is_last = false;  ///< at most kStderrTailBytes were written after it
   std::string
       stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"

@@ -20,6 +20,7 @@ struct NodeFailure {
   std::string why;            ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   int exit_code = 0;          ///< what the job would exit with
   std::string final_because;  ///< why a restart would not help; empty: it may
+  bool is_symptom = false;    ///< another node may know the cause
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
 };
 

@@ -72,6 +72,19 @@ struct SupervisorTable {
   static bool is_last(const Supervisor& s, const Event& event, TimePoint) {
     return s.is_last_alive(event.local_rank);
   }
+  static bool waits_for_cause(const Supervisor& s, const Event& event, TimePoint) {
+    const bool may_come = s.options_.joins_after_failure || !s.is_last_alive(event.local_rank);
+    return may_come && event.ending.weight != Weight::kCause && s.options_.blame_window > Duration::zero();
+  }
+  static bool is_cause(const Supervisor&, const Event& event, TimePoint) {
+    return !event.status.is_success() && event.ending.weight == Weight::kCause;
+  }
+  static bool is_last_cause(const Supervisor& s, const Event& event, TimePoint now) {
+    return is_cause(s, event, now) && s.is_last_alive(event.local_rank);
+  }
+  static bool nobody_will_say(const Supervisor& s, const Event& event, TimePoint) {
+    return s.is_last_alive(event.local_rank) && !s.options_.joins_after_failure;
+  }
   static bool none_alive(const Supervisor& s, const Event&, TimePoint) { return s.alive_count() == 0; }
   static bool is_second_interrupt(const Supervisor& s, const Event& event, TimePoint) {
     return event.signal == SIGINT && s.signals_received_ > 0;
@@ -98,6 +111,8 @@ using E = EventKind;
 using T = SupervisorTable;
 using Do = Supervisor;
 
+constexpr States kUp{S::kStarting, S::kRunning, S::kBlaming};
+
 // clang-format off
 const SupervisorTable::Row SupervisorTable::kRows[] = {
     // state                       event              guard                  next           does                         shown
@@ -117,20 +132,32 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kRunning,                  E::kWorkerExited,  T::last_succeeded,     S::kSweeping,  &Do::note_last_success,      Volume::kQuiet},
     {S::kRunning,                  E::kWorkerExited,  T::succeeded,          S::kRunning,   &Do::note_exit,              Volume::kQuiet},
 
+    {{S::kStarting, S::kRunning},  E::kWorkerExited,  T::waits_for_cause,    S::kBlaming,   &Do::wait_for_cause,         Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::stop_for_exit,          Volume::kQuiet},
     {{S::kStarting, S::kRunning},  E::kWorkerExited,  kAlways,               S::kDraining,  &Do::stop_for_exit,          Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kSignal,        T::none_alive,         S::kSweeping,  &Do::stop_for_signal,        Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kSignal,        kAlways,               S::kDraining,  &Do::stop_for_signal,        Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kJobTimeOver,   T::none_alive,         S::kSweeping,  &Do::stop_for_job_timeout,   Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::stop_for_job_timeout,   Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kPeerFailed,    T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kPeerFailed,    kAlways,               S::kDraining,  &Do::stop_for_peer,          Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kRoundFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_round,         Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kRoundFailed,   kAlways,               S::kDraining,  &Do::stop_for_round,         Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kJobEnded,      T::none_alive,         S::kSweeping,  &Do::stop_for_job_end,       Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kJobEnded,      kAlways,               S::kDraining,  &Do::stop_for_job_end,       Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kLeaseLost,     T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
-    {{S::kStarting, S::kRunning},  E::kLeaseLost,     kAlways,               S::kKilling,   &Do::kill_for_lease,         Volume::kLoud},
+    {kUp,                          E::kPeerFailed,    T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
+    {kUp,                          E::kPeerFailed,    kAlways,               S::kDraining,  &Do::stop_for_peer,          Volume::kLoud},
+    {kUp,                          E::kRoundFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_round,         Volume::kLoud},
+    {kUp,                          E::kRoundFailed,   kAlways,               S::kDraining,  &Do::stop_for_round,         Volume::kLoud},
+    {kUp,                          E::kJobEnded,      T::none_alive,         S::kSweeping,  &Do::stop_for_job_end,       Volume::kLoud},
+    {kUp,                          E::kJobEnded,      kAlways,               S::kDraining,  &Do::stop_for_job_end,       Volume::kLoud},
+    {kUp,                          E::kLeaseLost,     T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
+    {kUp,                          E::kLeaseLost,     kAlways,               S::kKilling,   &Do::kill_for_lease,         Volume::kLoud},
+
+    {S::kBlaming,                  E::kWorkerExited,  T::is_last_cause,      S::kSweeping,  &Do::stop_for_exit,          Volume::kQuiet},
+    {S::kBlaming,                  E::kWorkerExited,  T::is_cause,           S::kDraining,  &Do::stop_for_exit,          Volume::kLoud},
+    {S::kBlaming,                  E::kWorkerExited,  T::nobody_will_say,    S::kSweeping,  &Do::stop_for_exit,          Volume::kQuiet},
+    {S::kBlaming,                  E::kWorkerExited,  kAlways,               S::kBlaming,   &Do::note_symptom,           Volume::kQuiet},
+    {S::kBlaming,                  E::kBlameOver,     T::none_alive,         S::kSweeping,  &Do::stop_for_blame,         Volume::kQuiet},
+    {S::kBlaming,                  E::kBlameOver,     kAlways,               S::kDraining,  &Do::stop_for_blame,         Volume::kLoud},
+    {S::kBlaming,                  E::kSignal,        T::none_alive,         S::kSweeping,  &Do::stop_for_blame,         Volume::kLoud},
+    {S::kBlaming,                  E::kSignal,        kAlways,               S::kDraining,  &Do::stop_for_blame,         Volume::kLoud},
+    {S::kBlaming,                  E::kJobTimeOver,   T::none_alive,         S::kSweeping,  &Do::stop_for_blame,         Volume::kLoud},
+    {S::kBlaming,                  E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::stop_for_blame,         Volume::kLoud},
 
     {S::kDraining,                 E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::note_last_consequence,  Volume::kQuiet},
     {S::kDraining,                 E::kWorkerExited,  kAlways,               S::kDraining,  &Do::note_consequence,       Volume::kQuiet},
@@ -190,17 +217,21 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kRendezvous,                                       E::kPeerFailed,    kIgnored, "it belongs to a round we are not in"},
     {S::kRendezvous,                                       E::kLeaseLost,     kIgnored, kNoWorkers},
     {S::kRendezvous,                                       E::kSwept,         kBug,     kNotAsked},
+    {S::kRendezvous,                                       E::kBlameOver,     kIgnored, kLateTimer},
     {S::kRendezvous,                                       E::kGraceOver,     kIgnored, kLateTimer},
     {S::kRendezvous,                                       E::kReapOver,      kIgnored, kLateTimer},
     {S::kRendezvous,                                       E::kBackoffOver,   kIgnored, kLateTimer},
 
-    {{S::kStarting, S::kRunning},                          E::kRoundClosed,   kBug,     "we are in a round"},
+    {kUp,                                                  E::kRoundClosed,   kBug,     "we are in a round"},
+    {S::kBlaming,                                          E::kWorkerSpawned, kBug,     "spawning ends when a worker fails"},
+    {S::kBlaming,                                          E::kSpawnFailed,   kBug,     "spawning ends when a worker fails"},
+    {{S::kStarting, S::kRunning},                          E::kBlameOver,     kIgnored, kLateTimer},
     {S::kRunning,                                          E::kWorkerSpawned, kBug,     kNotAsked},
     {S::kRunning,                                          E::kSpawnFailed,   kBug,     kNotAsked},
-    {{S::kStarting, S::kRunning},                          E::kSwept,         kBug,     kNotAsked},
-    {{S::kStarting, S::kRunning},                          E::kGraceOver,     kIgnored, kLateTimer},
-    {{S::kStarting, S::kRunning},                          E::kReapOver,      kIgnored, kLateTimer},
-    {{S::kStarting, S::kRunning},                          E::kBackoffOver,   kIgnored, kLateTimer},
+    {kUp,                                                  E::kSwept,         kBug,     kNotAsked},
+    {kUp,                                                  E::kGraceOver,     kIgnored, kLateTimer},
+    {kUp,                                                  E::kReapOver,      kIgnored, kLateTimer},
+    {kUp,                                                  E::kBackoffOver,   kIgnored, kLateTimer},
 
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundClosed,   kBug,     "we did not join"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kWorkerSpawned, kBug,     "spawning ends when the group is stopped"},
@@ -208,6 +239,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {{S::kDraining, S::kKilling},                          E::kPeerFailed,    kIgnored, "the group is being stopped already"},
     {S::kKilling,                                          E::kLeaseLost,     kIgnored, "nothing of ours goes on as it is"},
     {{S::kDraining, S::kKilling},                          E::kSwept,         kBug,     kNotAsked},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kBlameOver,     kIgnored, kLateTimer},
     {{S::kKilling, S::kSweeping},                          E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kDraining, S::kSweeping},                         E::kReapOver,      kIgnored, kLateTimer},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kBackoffOver,   kIgnored, kLateTimer},
@@ -220,6 +252,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kRestarting,                                       E::kPeerFailed,    kIgnored, "the round is over for us"},
     {S::kRestarting,                                       E::kLeaseLost,     kIgnored, kNoWorkers},
     {{S::kWaiting, S::kRestarting},                        E::kSwept,         kBug,     kNotAsked},
+    {{S::kWaiting, S::kRestarting},                        E::kBlameOver,     kIgnored, kLateTimer},
     {{S::kWaiting, S::kRestarting},                        E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kWaiting, S::kRestarting},                        E::kReapOver,      kIgnored, kLateTimer},
     {S::kWaiting,                                          E::kBackoffOver,   kIgnored, kLateTimer},
@@ -234,6 +267,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kDone,                                             E::kLeaseLost,     kIgnored, "the job is over"},
     {S::kDone,                                             E::kJobEnded,      kIgnored, "the job is over"},
     {S::kDone,                                             E::kSwept,         kBug,     kNotAsked},
+    {S::kDone,                                             E::kBlameOver,     kIgnored, "the job is over"},
     {S::kDone,                                             E::kGraceOver,     kIgnored, kLateTimer},
     {S::kDone,                                             E::kReapOver,      kIgnored, kLateTimer},
     {S::kDone,                                             E::kBackoffOver,   kIgnored, kLateTimer},
@@ -354,16 +388,130 @@ Supervisor::Actions Supervisor::note_spawned(const Event& event, TimePoint now) 
   return {};
 }
 
+std::string Supervisor::describe_end(LocalRank local_rank) const {
+  const SupervisedWorker& ended = workers_[static_cast<std::size_t>(local_rank.value())];
+  const std::string symptom = ended.ending.symptom.empty() ? std::string() : ": " + ended.ending.symptom;
+  return fmt::format("{} {} after {:.1f} s{}", name(local_rank), to_string(*ended.status),
+                     to_seconds(ended.ended_at - ended.started_at), symptom);
+}
+
 void Supervisor::record_exit(const Event& event, TimePoint now) {
   SupervisedWorker& ended = worker(event.local_rank);
   ended.is_alive = false;
   ended.status = event.status;
+  ended.ending = event.ending;
   ended.ended_at = now;
   const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
   ended.verdict = event.status.is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
-  story_ = fmt::format("{} {} after {:.1f} s{}", name(event.local_rank), to_string(event.status),
-                       to_seconds(now - ended.started_at),
-                       was_stopped && !event.status.is_success() ? " (consequence)" : "");
+  story_ = describe_end(event.local_rank);
+  if (was_stopped && !event.status.is_success()) story_ += " (consequence)";
+}
+
+TimePoint Supervisor::failed_at(LocalRank local_rank) const {
+  const SupervisedWorker& ended = workers_[static_cast<std::size_t>(local_rank.value())];
+  return std::min(ended.ended_at, ended.ending.failed_at.value_or(ended.ended_at));
+}
+
+bool Supervisor::explains_more(LocalRank candidate, LocalRank than) const {
+  const Weight weight = workers_[static_cast<std::size_t>(candidate.value())].ending.weight;
+  const Weight other = workers_[static_cast<std::size_t>(than.value())].ending.weight;
+  return weight != other ? weight > other : failed_at(candidate) < failed_at(than);
+}
+
+// Of those that failed.
+std::optional<LocalRank> Supervisor::heaviest() const {
+  std::optional<LocalRank> best;
+  for (std::size_t index = 0; index < workers_.size(); ++index) {
+    const SupervisedWorker& worker = workers_[index];
+    if (!worker.status || worker.status->is_success()) continue;
+    const LocalRank candidate(static_cast<int>(index));
+    if (!best || explains_more(candidate, *best)) best = candidate;
+  }
+  return best;
+}
+
+// A rank that ended with 0 explains why the others lost a peer: the last one to leave before they did, else
+// the first one after.
+std::optional<LocalRank> Supervisor::who_left(LocalRank first_failure) const {
+  if (workers_[static_cast<std::size_t>(first_failure.value())].ending.weight != Weight::kSymptom) return {};
+  const TimePoint failed = failed_at(first_failure);
+  std::optional<LocalRank> before;
+  std::optional<LocalRank> after;
+  for (std::size_t index = 0; index < workers_.size(); ++index) {
+    const SupervisedWorker& worker = workers_[index];
+    if (!worker.status || !worker.status->is_success()) continue;
+    std::optional<LocalRank>& found = worker.ended_at <= failed ? before : after;
+    const bool is_nearer =
+        !found || (worker.ended_at <= failed) ==
+                      (workers_[static_cast<std::size_t>(found->value())].ended_at < worker.ended_at);
+    if (is_nearer) found = LocalRank(static_cast<int>(index));
+  }
+  return before ? before : after;
+}
+
+bool Supervisor::blames_symptom() const {
+  if (!root_cause_) return false;
+  const SupervisedWorker& guilty = workers_[static_cast<std::size_t>(root_cause_->value())];
+  return guilty.ending.weight != Weight::kCause;
+}
+
+void Supervisor::blame(LocalRank guilty) {
+  if (root_cause_) worker(*root_cause_).verdict = Verdict::kConsequence;
+  root_cause_ = guilty;
+  const SupervisedWorker& failed = worker(guilty);
+  worker(guilty).verdict = Verdict::kRootCause;
+  // What a traceback or an error file says came before our signal, which then ended it.
+  const bool is_by_us = failed.stopped_with && failed.status->is_killed() && failed.ending.is_own_failure &&
+                        failed.status->signal() == *failed.stopped_with;
+  std::string why = describe_end(guilty);
+  if (is_by_us) {
+    why = fmt::format("{} failed after {:.1f} s: {}", name(guilty),
+                      to_seconds(failed_at(guilty) - failed.started_at), failed.ending.error);
+  }
+  set_reason(StopReason::kWorkerFailed, std::move(why), is_by_us ? 1 : failed.status->exit_code());
+  final_because_.clear();
+  const std::vector<int>& finals = options_.no_restart_exit_codes;
+  if (std::find(finals.begin(), finals.end(), failed.status->code()) != finals.end()) {
+    call_final(fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)",
+                           failed.status->code()));
+  }
+}
+
+void Supervisor::blame_heaviest() {
+  const LocalRank first = *heaviest();
+  const std::optional<LocalRank> left = who_left(first);
+  if (!left) return blame(first);
+  SupervisedWorker& leaver = worker(*left);
+  root_cause_ = *left;
+  leaver.verdict = Verdict::kRootCause;
+  set_reason(StopReason::kWorkerFailed,
+             fmt::format("{} left with exit code 0 after {:.1f} s, while others waited for it: {}",
+                         name(*left), to_seconds(leaver.ended_at - leaver.started_at), describe_end(first)),
+             worker(first).status->exit_code());
+}
+
+// The group is being stopped, and one more has ended.
+Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
+  const SupervisedWorker& failed = worker(ended);
+  if (failed.status->is_success() || !failed.ending.is_own_failure || failed.ending.weight != Weight::kCause)
+    return {};
+  if (reason_ == StopReason::kPeerFailed) {
+    // The other node's failure may be a symptom of ours; who has seen both decides.
+    return {{.kind = ActionKind::kPublishFailure,
+             .worker = ended,
+             .exit_code = std::max(1, failed.status->exit_code()),
+             .text = describe_end(ended)}};
+  }
+  if (reason_ != StopReason::kWorkerFailed || !root_cause_ || *root_cause_ == ended) return {};
+  const bool root_left = worker(*root_cause_).status && worker(*root_cause_).status->is_success();
+  if (!root_left && !explains_more(ended, *root_cause_)) return {};
+  blame(ended);
+  story_ += "; it had failed before";
+  return {{.kind = ActionKind::kPublishFailure,
+           .worker = ended,
+           .exit_code = exit_code_,
+           .text = why_,
+           .final_because = final_because_}};
 }
 
 Supervisor::Actions Supervisor::note_exit(const Event& event, TimePoint now) {
@@ -393,15 +541,37 @@ void Supervisor::set_peer_reason(const Event& event) {
 
 Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now) {
   record_exit(event, now);
-  worker(event.local_rank).verdict = Verdict::kRootCause;
-  root_cause_ = event.local_rank;
-  set_reason(StopReason::kWorkerFailed, story_, event.status.exit_code());
-  const std::vector<int>& finals = options_.no_restart_exit_codes;
-  if (std::find(finals.begin(), finals.end(), event.status.code()) != finals.end()) {
-    call_final(fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)",
-                           event.status.code()));
-  }
+  blame_heaviest();
   return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::wait_for_cause(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  story_ += fmt::format("; waiting up to {:.1f} s for the cause", to_seconds(options_.blame_window));
+  return {{.kind = ActionKind::kSetDeadline,
+           .deadline = DeadlineKind::kBlame,
+           .at = now + options_.blame_window}};
+}
+
+Supervisor::Actions Supervisor::note_symptom(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  return {};
+}
+
+Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now) {
+  blame_heaviest();
+  Actions actions;
+  if (event.kind == EventKind::kSignal) {
+    ++signals_received_;
+    noted_signal_ = event;
+    forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
+  } else if (event.kind == EventKind::kJobTimeOver) {
+    call_final("--job-timeout is over");
+  }
+  const Actions stopping = stop_group(SIGTERM, now);
+  actions.insert(actions.end(), stopping.begin(), stopping.end());
+  return actions;
 }
 
 Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now) {
@@ -480,12 +650,15 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
 
 Supervisor::Actions Supervisor::note_consequence(const Event& event, TimePoint now) {
   record_exit(event, now);
-  return {};
+  return reconsider(event.local_rank);
 }
 
 Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePoint now) {
   record_exit(event, now);
-  return sweep(now);
+  Actions actions = reconsider(event.local_rank);
+  const Actions last = sweep(now);
+  actions.insert(actions.end(), last.begin(), last.end());
+  return actions;
 }
 
 Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
@@ -697,6 +870,8 @@ std::string_view to_string(State state) {
       return "starting";
     case State::kRunning:
       return "running";
+    case State::kBlaming:
+      return "blaming";
     case State::kDraining:
       return "draining";
     case State::kKilling:
@@ -735,6 +910,8 @@ std::string_view to_string(EventKind kind) {
       return "job ended";
     case EventKind::kSwept:
       return "swept";
+    case EventKind::kBlameOver:
+      return "blame deadline";
     case EventKind::kGraceOver:
       return "grace deadline";
     case EventKind::kReapOver:
@@ -757,6 +934,8 @@ std::string_view to_string(DeadlineKind kind) {
       return "back-off";
     case DeadlineKind::kJob:
       return "job";
+    case DeadlineKind::kBlame:
+      return "blame";
   }
   return "?";
 }

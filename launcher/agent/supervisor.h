@@ -24,6 +24,7 @@ enum class State {
   kRendezvous,  ///< agreeing with the other nodes on members and ranks
   kStarting,    ///< workers are being spawned
   kRunning,     ///< all workers were spawned, at least one is alive
+  kBlaming,     ///< a worker failed of what another must have caused, who is given time to say so
   kDraining,    ///< workers were asked to end and have until the grace deadline
   kKilling,     ///< workers were sent SIGKILL
   kSweeping,    ///< workers are gone; what they left behind is being ended
@@ -31,9 +32,9 @@ enum class State {
   kRestarting,  ///< waiting out the back-off before a new generation
   kDone,
 };
-inline constexpr std::array kAllStates{State::kRendezvous, State::kStarting,   State::kRunning,
-                                       State::kDraining,   State::kKilling,    State::kSweeping,
-                                       State::kWaiting,    State::kRestarting, State::kDone};
+inline constexpr std::array kAllStates{
+    State::kRendezvous, State::kStarting, State::kRunning, State::kBlaming,    State::kDraining,
+    State::kKilling,    State::kSweeping, State::kWaiting, State::kRestarting, State::kDone};
 std::string_view to_string(State state);
 
 enum class EventKind {
@@ -41,13 +42,14 @@ enum class EventKind {
   kRoundFailed,    ///< it cannot be: error
   kWorkerSpawned,  ///< local_rank, pid
   kSpawnFailed,    ///< local_rank, error
-  kWorkerExited,   ///< local_rank, status
+  kWorkerExited,   ///< local_rank, status, ending
   kSignal,         ///< the launcher was told to stop: signal, text (who sent it), exit_code (0: the signal's)
   kPeerFailed,     ///< another node stopped the round: text, exit_code
   kLeaseLost,      ///< the other nodes have given us up: text
   kJobEnded,       ///< the job is over on all nodes: exit_code, text
   kSwept,          ///< nothing that the workers started is alive any more
-  kGraceOver,      ///< the four deadlines
+  kBlameOver,      ///< the five deadlines
+  kGraceOver,
   kReapOver,
   kBackoffOver,
   kJobTimeOver,
@@ -55,8 +57,8 @@ enum class EventKind {
 inline constexpr std::array kAllEventKinds{
     EventKind::kRoundClosed,  EventKind::kRoundFailed, EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
     EventKind::kWorkerExited, EventKind::kSignal,      EventKind::kPeerFailed,    EventKind::kLeaseLost,
-    EventKind::kJobEnded,     EventKind::kSwept,       EventKind::kGraceOver,     EventKind::kReapOver,
-    EventKind::kBackoffOver,  EventKind::kJobTimeOver};
+    EventKind::kJobEnded,     EventKind::kSwept,       EventKind::kBlameOver,     EventKind::kGraceOver,
+    EventKind::kReapOver,     EventKind::kBackoffOver, EventKind::kJobTimeOver};
 std::string_view to_string(EventKind kind);
 
 /// Something that happened. Only the fields that EventKind names are looked at.
@@ -65,6 +67,7 @@ struct Event {
   LocalRank local_rank{};
   pid_t pid = 0;
   ExitStatus status = ExitStatus::exited(0);
+  Ending ending{};
   int signal = 0;
   int exit_code = 0;
   int restart_count = 0;
@@ -74,7 +77,8 @@ struct Event {
   std::string text{};
 };
 
-enum class DeadlineKind { kGrace, kReap, kBackoff, kJob };
+enum class DeadlineKind { kGrace, kReap, kBackoff, kJob, kBlame };
+inline constexpr std::size_t kDeadlineKinds = 5;
 std::string_view to_string(DeadlineKind kind);
 
 enum class ActionKind {
@@ -82,7 +86,7 @@ enum class ActionKind {
   kSpawn,           ///< start all workers, one event for each
   kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
-  kPublishFailure,  ///< tell the other nodes: text, exit_code, final_because
+  kPublishFailure,  ///< tell the other nodes: text, exit_code, final_because, `worker` if not the root cause
   kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
   kPublishSuccess,  ///< tell the other nodes
   kSweep,           ///< end what the workers left behind, then report kSwept
@@ -93,6 +97,7 @@ enum class ActionKind {
 struct Action {
   ActionKind kind;
   std::vector<LocalRank> workers{};
+  std::optional<LocalRank> worker{};
   int signal = 0;
   DeadlineKind deadline = DeadlineKind::kGrace;
   TimePoint at{};
@@ -117,6 +122,7 @@ struct SupervisedWorker {
   pid_t pid = 0;  ///< 0: not spawned
   bool is_alive = false;
   std::optional<ExitStatus> status;
+  Ending ending;
   std::optional<Error> spawn_error;
   Verdict verdict = Verdict::kNotStarted;
   std::optional<int> stopped_with;
@@ -129,6 +135,7 @@ struct SupervisorOptions {
   Duration grace = std::chrono::seconds(30);  ///< from the death signal to SIGKILL
   Duration reap_limit =
       std::chrono::seconds(5);  ///< from SIGKILL to giving a worker up as stuck in the kernel
+  Duration blame_window = std::chrono::seconds(3);  ///< from a symptom to stopping the others; 0: at once
   std::optional<Duration> job_timeout;
   membership::RestartPolicyOptions restarts;
   std::vector<int> no_restart_exit_codes;
@@ -142,6 +149,8 @@ struct SupervisorOptions {
 /// supervisor.cc is the whole of it.
 ///
 ///   first failure        stops the group; workers that end after it are consequences
+///   a symptom            waits for what it is a symptom of, up to the blame window
+///   a better cause       that shows up while the group is being stopped takes the blame over
 ///   second SIGINT        kills at once
 ///   exit 0 of one        is fine while others run
 ///   the exit code        is the guilty worker's own, 128 + signal, or the code of the reason to stop
@@ -160,6 +169,8 @@ class Supervisor {
   /// Why the generation was stopped: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s".
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::optional<LocalRank> root_cause() const { return root_cause_; }
+  /// The best that was found explains less than a cause elsewhere would.
+  [[nodiscard]] bool blames_symptom() const;
   /// The policy's answer to the failed generation.
   [[nodiscard]] const membership::RestartDecision& decision() const { return decision_; }
   /// Restarts that it has granted.
@@ -184,6 +195,9 @@ class Supervisor {
   Actions note_exit(const Event& event, TimePoint now);
   Actions note_last_success(const Event& event, TimePoint now);
   Actions stop_for_exit(const Event& event, TimePoint now);
+  Actions wait_for_cause(const Event& event, TimePoint now);
+  Actions note_symptom(const Event& event, TimePoint now);
+  Actions stop_for_blame(const Event& event, TimePoint now);
   Actions stop_for_spawn(const Event& event, TimePoint now);
   Actions stop_for_signal(const Event& event, TimePoint now);
   Actions stop_for_job_timeout(const Event& event, TimePoint now);
@@ -213,6 +227,14 @@ class Supervisor {
   Actions finish_for_job_end(const Event& event, TimePoint now);
 
   void record_exit(const Event& event, TimePoint now);
+  [[nodiscard]] std::string describe_end(LocalRank local_rank) const;
+  [[nodiscard]] TimePoint failed_at(LocalRank local_rank) const;
+  [[nodiscard]] bool explains_more(LocalRank candidate, LocalRank than) const;
+  [[nodiscard]] std::optional<LocalRank> heaviest() const;
+  [[nodiscard]] std::optional<LocalRank> who_left(LocalRank first_failure) const;
+  void blame(LocalRank guilty);
+  void blame_heaviest();
+  Actions reconsider(LocalRank ended);
   void set_reason(StopReason reason, std::string why, int exit_code);
   void set_peer_reason(const Event& event);
   Actions stop_group(int signal, TimePoint now);

@@ -4,6 +4,7 @@
 #include "launcher/process/spawn.h"
 
 #include <boost/asio/post.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +17,14 @@ namespace {
 
 constexpr int kSpawnsPerTurn = 16;
 constexpr auto kLookForListeners = std::chrono::milliseconds(100);
+
+WorkerGroup::FileMark mark_of(const std::string& path) {
+  struct stat status {};
+  if (path.empty() || ::stat(path.c_str(), &status) != 0) return {};
+  return {.inode = status.st_ino,
+          .changed_ns = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
+          .size = status.st_size};
+}
 
 }  // namespace
 
@@ -88,6 +97,7 @@ Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
   request.stdin_is_terminal = worker.streams->stdin_is_terminal();
   request.open_files = parts_.open_files;
   parts_.orphans.mark(request);
+  worker.error_file_before = mark_of(worker.spec.error_file);
   worker.outcome.started_at = BootClock::now();
   worker.outcome.started_wall = std::chrono::system_clock::now();
   Result<SpawnedProcess> process = spawn(request);
@@ -210,6 +220,8 @@ void WorkerGroup::note_last_words(Worker& worker) {
   worker.outcome.stderr_tail = worker.streams->stderr_tail();
   const TracebackScanner scanned = worker.streams->scanned();
   worker.outcome.traceback = scanned.last();
+  worker.outcome.error_file_is_old =
+      worker.error_file_before != FileMark{} && worker.error_file_before == mark_of(worker.spec.error_file);
   worker.outcome.traceback_is_last = scanned.bytes_since() <= kStderrTailBytes;
 }
 
@@ -227,6 +239,7 @@ std::vector<WorkerOutcome> WorkerGroup::close(const std::vector<SupervisedWorker
     worker->outcome.verdict = judged.verdict;
     worker->outcome.spawn_error = judged.spawn_error;
     worker->outcome.stopped_with = judged.stopped_with;
+    worker->outcome.ending = judged.ending;
     if (worker->streams) {
       worker->streams->finish();
       note_last_words(*worker);

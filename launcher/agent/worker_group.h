@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -27,6 +28,14 @@ namespace ddprun::launcher {
 /// Threads  none: the io_context's one thread.
 class WorkerGroup {
  public:
+  /// Which version of a file lies at a path: a file is changed if any of these is. All 0: none.
+  struct FileMark {
+    std::uint64_t inode = 0;
+    std::int64_t changed_ns = 0;
+    std::int64_t size = 0;
+    friend bool operator==(const FileMark&, const FileMark&) = default;
+  };
+
   /// Told what happens to the workers, as it happens.
   class Listener {
    public:
@@ -94,9 +103,10 @@ class WorkerGroup {
     std::unique_ptr<WorkerStreams> streams;
     std::unique_ptr<ChildProcess> child;
     WorkerOutcome outcome;
-    int asked_with = 0;         ///< the signal it was asked to end with
-    bool awaits_group = false;  ///< it has ended, and its exit will be told when its group is gone
-    std::set<int> kept;         ///< signals of the time before it, for when it listens
+    int asked_with = 0;          ///< the signal it was asked to end with
+    bool awaits_group = false;   ///< it has ended, and its exit will be told when its group is gone
+    std::set<int> kept;          ///< signals of the time before it, for when it listens
+    FileMark error_file_before;  ///< what lies there when it is started
   };
 
   void spawn_some();

@@ -44,6 +44,10 @@ std::optional<ErrorFile> load_error_file(const std::string& path) {
   return parse_error_file(text);
 }
 
+std::optional<ErrorFile> load_error_file(const WorkerOutcome& worker) {
+  return worker.error_file_is_old ? std::nullopt : load_error_file(worker.error_file);
+}
+
 std::string propagated_error(std::string_view worker_file, const std::string& headline, int error_code,
                              long timestamp_seconds) {
   constexpr auto kReplaceBadUtf8 = Json::error_handler_t::replace;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "launcher/agent/outcome.h"
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +22,9 @@ std::optional<ErrorFile> parse_error_file(std::string_view text);
 
 /// The file's content as ErrorFile; nullopt when it is missing, empty or something else.
 std::optional<ErrorFile> load_error_file(const std::string& path);
+
+/// What the worker itself wrote there; not what lay there before it was started.
+std::optional<ErrorFile> load_error_file(const WorkerOutcome& worker);
 
 /// What goes into our own TORCHELASTIC_ERROR_FILE, which an outer scheduler reads: the root cause's file with
 /// the worker's exit code (-9 for SIGKILL) added as `errorCode`, as torchrun does; or, where the worker wrote

@@ -17,10 +17,26 @@ constexpr std::size_t kLongestMessage = 400;
 
 double seconds_between(TimePoint from, TimePoint to) { return to_seconds(to - from); }
 
-/// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed too: exited with code 3".
+bool is_ended_by_us(const WorkerOutcome& worker) {
+  return worker.stopped_with && worker.status && worker.status->is_killed() &&
+         worker.status->signal() == *worker.stopped_with;
+}
+
+bool has_left(const WorkerOutcome& worker) { return worker.status && worker.status->is_success(); }
+
+/// "exited with code 1", "left with exit code 0", "failed": what a root cause did.
+std::string what_it_did(const WorkerOutcome& worker) {
+  if (!worker.status) return "ended";
+  if (has_left(worker)) return "left with exit code 0";
+  return is_ended_by_us(worker) && worker.ending.is_own_failure ? "failed" : to_string(*worker.status);
+}
+
+/// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed as well: exited with code 3".
 std::string how_it_ended(const WorkerOutcome& worker) {
   switch (worker.verdict) {
     case Verdict::kSucceeded:
+      if (worker.stopped_with)
+        return fmt::format("ended in order after {}", signal_name(*worker.stopped_with));
       return "had succeeded";
     case Verdict::kNotStarted:
       return "never started";
@@ -32,7 +48,20 @@ std::string how_it_ended(const WorkerOutcome& worker) {
       break;
   }
   if (!worker.status) return "ended, unknown how";
-  if (!worker.stopped_with) return fmt::format("failed as well: {}", to_string(*worker.status));
+  const Ending& ending = worker.ending;
+  if (ending.is_own_failure && !ending.symptom.empty()) {
+    return is_ended_by_us(worker) ? ending.symptom
+                                  : fmt::format("{}: {}", to_string(*worker.status), ending.symptom);
+  }
+  if (worker.stopped_with && ending.is_own_failure && !ending.error.empty()) {
+    return fmt::format("failed by itself: {}", printable(shorten(ending.error, kLongestLine)));
+  }
+  if (!worker.stopped_with) {
+    const std::string words = ending.error.empty()
+                                  ? std::string()
+                                  : fmt::format(" ({})", printable(shorten(ending.error, kLongestLine)));
+    return fmt::format("failed as well: {}{}", to_string(*worker.status), words);
+  }
   const std::string sent = signal_name(*worker.stopped_with);
   if (worker.status->is_killed() && worker.status->signal() == *worker.stopped_with) {
     return fmt::format("ended by {}", sent);
@@ -58,7 +87,8 @@ std::string because(const GenerationOutcome& generation) {
 }
 
 bool is_told_to_stop(const WorkerOutcome& worker) {
-  return worker.verdict == Verdict::kConsequence && worker.stopped_with.has_value();
+  return worker.verdict == Verdict::kConsequence && worker.stopped_with.has_value() &&
+         !(worker.ending.is_own_failure && (!worker.ending.error.empty() || !worker.ending.symptom.empty()));
 }
 
 /// Lines with a bar before them, as they would look on a terminal.
@@ -69,14 +99,48 @@ std::string quote(const std::vector<std::string_view>& lines) {
   return text;
 }
 
-std::string stderr_section(const WorkerOutcome& worker) {
+std::string in_file(const std::string& path) { return path.empty() ? "" : fmt::format(" ({})", path); }
+
+std::string last_lines_section(const WorkerOutcome& worker) {
   const std::vector<std::string_view> lines = last_lines(worker.stderr_tail, kStderrLines);
   if (lines.empty()) return worker.pid == 0 ? std::string() : std::string("\n  it wrote nothing to stderr\n");
-  const std::string where = worker.stderr_path.empty() ? "" : fmt::format(" ({})", worker.stderr_path);
-  const std::string title = lines.size() == 1
-                                ? fmt::format("the last line of its stderr{}", where)
-                                : fmt::format("the last {} lines of its stderr{}", lines.size(), where);
-  return fmt::format("\n  {}:\n{}", title, quote(lines));
+  const std::string which = lines.size() == 1 ? "line" : fmt::format("{} lines", lines.size());
+  return fmt::format("\n  the last {} of its stderr{}:\n{}", which, in_file(worker.stderr_path),
+                     quote(lines));
+}
+
+std::string stderr_section(const RootCause& root) {
+  const WorkerOutcome& speaker = root.victim == nullptr ? *root.worker : *root.victim;
+  if (!root.traceback) return last_lines_section(speaker);
+  const std::string whose = root.victim == nullptr
+                                ? "its traceback"
+                                : fmt::format("the traceback of rank {}, which lost it", speaker.rank);
+  return fmt::format("\n  {}{}:\n{}", whose, in_file(speaker.stderr_path),
+                     quote({root.traceback->shown.begin(), root.traceback->shown.end()}));
+}
+
+/// The ranks that failed of the very same error, the guilty one among them.
+std::vector<int> alike(const GenerationOutcome& generation, const WorkerOutcome& root) {
+  std::vector<int> ranks;
+  for (const WorkerOutcome& worker : generation.workers) {
+    const bool is_same = !root.ending.error.empty() && worker.ending.error == root.ending.error &&
+                         worker.ending.is_own_failure && worker.verdict != Verdict::kSucceeded;
+    if (is_same || &worker == &root) ranks.push_back(worker.rank.value());
+  }
+  return ranks;
+}
+
+std::string symptom_line(const RootCause& root, const GenerationOutcome* generation) {
+  const Ending& ending = root.worker->ending;
+  if (ending.weight != Weight::kSymptom || has_left(*root.worker)) return {};
+  std::vector<int> running;
+  for (const WorkerOutcome& worker : generation->workers) {
+    if (worker.stopped_with && !worker.ending.is_own_failure) running.push_back(worker.rank.value());
+  }
+  const std::string who = running.empty() ? std::string()
+                                          : fmt::format("; {} {} still running", rank_phrase(running),
+                                                        running.size() == 1 ? "was" : "were");
+  return fmt::format("  a symptom: it {}, and no other rank has said why{}\n", ending.symptom, who);
 }
 
 /// The error file, without what stderr has just shown.
@@ -93,10 +157,15 @@ std::string error_file_section(const RootCause& root) {
   return text;
 }
 
-std::string root_section(const RootCause& root) {
+std::string root_section(const RootCause& root, const GenerationOutcome* generation) {
+  const std::vector<int> same = generation == nullptr ? std::vector<int>() : alike(*generation, *root.worker);
+  const std::string who = root.victim != nullptr ? fmt::format("rank {}: ", root.victim->rank)
+                          : same.size() > 1      ? rank_phrase(same) + ": "
+                                                 : std::string();
   std::string text;
-  if (root.diagnosis) text += fmt::format("  {}\n", printable(*root.diagnosis));
-  text += stderr_section(*root.worker);
+  if (root.diagnosis) text += fmt::format("  {}{}\n", who, printable(*root.diagnosis));
+  if (generation != nullptr) text += symptom_line(root, generation);
+  text += stderr_section(root);
   text += error_file_section(root);
   return text;
 }
@@ -148,16 +217,19 @@ std::string headline(const WorkerOutcome& worker, const std::string& hostname) {
     return fmt::format("rank {} (local rank {}, host {}) could not be started: {}", worker.rank,
                        worker.local_rank, hostname, worker.spawn_error->message());
   }
-  const std::string end = worker.status ? to_string(*worker.status) : std::string("ended");
-  return fmt::format("rank {} (local rank {}, pid {}, host {}) {} after {}", worker.rank, worker.local_rank,
-                     worker.pid, hostname, end,
-                     format_seconds(seconds_between(worker.started_at, worker.ended_at)));
+  const TimePoint failed_at = std::min(worker.ended_at, worker.ending.failed_at.value_or(worker.ended_at));
+  return fmt::format("rank {} (local rank {}, pid {}, host {}) {} after {}{}", worker.rank, worker.local_rank,
+                     worker.pid, hostname, what_it_did(worker),
+                     format_seconds(seconds_between(worker.started_at, failed_at)),
+                     has_left(worker) ? ", while others waited for it" : "");
 }
 
 std::vector<std::string> consequences(const GenerationOutcome& generation) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // in the order of the lowest rank
+  std::vector<int> told;                                         // with the root cause
+  if (generation.root_cause) told = alike(generation, generation.workers[*generation.root_cause]);
   for (const WorkerOutcome& worker : generation.workers) {
-    if (worker.verdict == Verdict::kRootCause) continue;
+    if (std::find(told.begin(), told.end(), worker.rank.value()) != told.end()) continue;
     std::string text = how_it_ended(worker);
     if (is_told_to_stop(worker)) text += because(generation);
     const auto group =
@@ -179,7 +251,8 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
 std::string render_report(const JobOutcome& outcome, const std::optional<RootCause>& root,
                           const ReportContext& context) {
   std::string text = first_line(outcome, root, context);
-  if (root) text += root_section(*root);
+  const bool is_ours = root && root->host.empty() && !outcome.generations.empty();
+  if (root) text += root_section(*root, is_ours ? &outcome.generations.back() : nullptr);
   std::string facts;
   if (!outcome.generations.empty()) facts += labelled("then", consequences(outcome.generations.back()));
   facts += labelled("restarts", restart_lines(outcome, context));
@@ -194,12 +267,17 @@ std::string render_report(const JobOutcome& outcome, const std::optional<RootCau
 std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root) {
   if (!root) return generation.why;
   const WorkerOutcome& worker = *root->worker;
-  const std::string end = worker.spawn_error ? "could not be started: " + worker.spawn_error->message()
-                          : worker.status    ? to_string(*worker.status)
-                                             : std::string("ended");
+  const std::string end =
+      worker.spawn_error ? "could not be started: " + worker.spawn_error->message() : what_it_did(worker);
   const std::string words =
       root->diagnosis ? fmt::format(" ({})", printable(*root->diagnosis)) : std::string();
-  return fmt::format("rank {} {}{}", worker.rank, end, words);
+  if (root->victim != nullptr) {
+    return fmt::format("rank {} {} while others waited for it (rank {}: {})", worker.rank, end,
+                       root->victim->rank,
+                       printable(root->diagnosis.value_or(to_string(*root->victim->status))));
+  }
+  const std::vector<int> same = alike(generation, worker);
+  return fmt::format("{} {}{}", rank_phrase(same), end, words);
 }
 
 }  // namespace ddprun::launcher

@@ -24,10 +24,12 @@ struct ReportContext {
 /// The guilty worker, and all that is known about its end.
 struct RootCause {
   const WorkerOutcome* worker = nullptr;
-  std::optional<std::string> diagnosis;  ///< diagnosis.h
+  std::optional<std::string> diagnosis;  ///< diagnosis.h; of the victim where there is one, as `traceback` is
   std::optional<ErrorFile> error_file;   ///< what the worker itself wrote
   std::optional<Traceback> traceback{};  ///< of this end, from stderr
-  std::string host{};                    ///< of another node's worker; empty: it was one of ours
+  /// Who lost it as a peer, where it left with 0 and so said nothing itself.
+  const WorkerOutcome* victim = nullptr;
+  std::string host{};  ///< of another node's worker; empty: it was one of ours
 };
 
 /// One screen for a person: root cause first, its last words, consequences folded, where the logs are. Ends

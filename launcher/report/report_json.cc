@@ -34,6 +34,8 @@ Json worker_json(const WorkerOutcome& worker) {
     json["ended"] = worker.status ? Json(format_wall_time(worker.ended_wall)) : Json();
     json["duration_ns"] = worker.status ? Json((worker.ended_at - worker.started_at).count()) : Json();
   }
+  json["exception"] = or_null(worker.ending.error);
+  json["symptom"] = or_null(worker.ending.symptom);
   if (!worker.stuck_in.empty()) json["stuck_in"] = worker.stuck_in;
   json["stdout"] = or_null(worker.stdout_path);
   json["stderr"] = or_null(worker.stderr_path);
@@ -60,6 +62,7 @@ Json root_json(const RootCause& root, const ReportContext& context) {
   Json json = worker_json(*root.worker);
   json["host"] = root.host.empty() ? context.hostname : root.host;
   json["diagnosis"] = root.diagnosis ? Json(*root.diagnosis) : Json();
+  json["traceback"] = root.traceback ? Json(root.traceback->shown) : Json();
   json["stderr_tail"] = root.worker->stderr_tail;
   json["error"] = root.error_file ? Json{{"message", root.error_file->message},
                                          {"stack", root.error_file->stack},

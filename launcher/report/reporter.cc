@@ -37,6 +37,16 @@ RootCause root_cause_elsewhere(const RemoteCause& cause) {
   return root;
 }
 
+/// The first that lost a peer which had left with 0.
+const WorkerOutcome* first_victim(const GenerationOutcome& generation) {
+  const WorkerOutcome* first = nullptr;
+  for (const WorkerOutcome& worker : generation.workers) {
+    if (!worker.status || worker.status->is_success() || worker.ending.weight == Weight::kCause) continue;
+    if (first == nullptr || worker.ended_at < first->ended_at) first = &worker;
+  }
+  return first;
+}
+
 }  // namespace
 
 Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> print)
@@ -52,11 +62,13 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
 std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& generation) const {
   if (!generation.root_cause) return std::nullopt;
   const WorkerOutcome& worker = generation.workers[*generation.root_cause];
-  RootCause root{&worker, std::nullopt, load_error_file(worker.error_file)};
+  RootCause root{&worker, std::nullopt, load_error_file(worker)};
   if (worker.status) {
     const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
-    root.traceback = traceback_of(*worker.status, last_words(worker, root.error_file));
-    root.diagnosis = diagnose(*worker.status, worker.stderr_tail, root.traceback, evidence);
+    if (worker.status->is_success()) root.victim = first_victim(generation);
+    const WorkerOutcome& speaker = root.victim == nullptr ? worker : *root.victim;
+    root.traceback = traceback_of(*speaker.status, last_words(speaker, root.error_file));
+    root.diagnosis = diagnose(*speaker.status, speaker.stderr_tail, root.traceback, evidence);
   }
   return root;
 }
@@ -134,8 +146,8 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) const 
   // As torchrun writes it: a signal is its number, negated.
   const auto& status = root.worker->status;
   const int code = status && status->is_killed() ? -status->signal() : exit_code;
-  const std::string text = propagated_error(read_file(root.worker->error_file),
-                                            headline(*root.worker, context_.hostname), code, now);
+  const std::string written = root.worker->error_file_is_old ? "" : read_file(root.worker->error_file);
+  const std::string text = propagated_error(written, headline(*root.worker, context_.hostname), code, now);
   if (!write_file(path, text)) {
     print_(fmt::format("ddprun: cannot write {}, which {} names\n", path, env_name::kErrorFile));
   }

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 
 namespace ddprun::launcher {
 namespace {
@@ -19,9 +21,9 @@ struct Phrase {
   std::string_view meaning;
 };
 
-constexpr std::string_view kLostPeer = "it lost a peer";
-constexpr std::string_view kWaited = "it waited in vain for a peer";
-constexpr std::string_view kLostStore = "it lost the store";
+constexpr std::string_view kLostPeer = "lost a peer";
+constexpr std::string_view kWaited = "waited in vain for a peer";
+constexpr std::string_view kLostStore = "lost the store";
 
 // What is printed by a rank because another one is gone.
 constexpr std::array kPhrases{
@@ -145,6 +147,7 @@ std::optional<Traceback> traceback_of(const ExitStatus& status, const LastWords&
 Ending judge_end(const ExitStatus& status, const LastWords& words) {
   const std::optional<Traceback> traceback = traceback_of(status, words);
   Ending ending;
+  ending.is_own_failure = true;
   ending.error = own_error(words, traceback);
   const std::string text = telling_text(status, words, traceback);
 
@@ -157,20 +160,33 @@ Ending judge_end(const ExitStatus& status, const LastWords& words) {
   }
   if (is_loader_death(text)) {
     ending.weight = Weight::kDoubtful;
-    ending.symptom = loader_death(text);
-    if (ending.symptom.empty()) ending.symptom = "one of its data loader processes was gone";
+    ending.symptom = "lost a data loader process";
   } else if (const Phrase* phrase = find_phrase(text)) {
     ending.weight = Weight::kSymptom;
     ending.symptom = fmt::format("{} ({})", phrase->meaning, phrase->text);
   } else if (!status.is_killed() && status.code() == exit_code::kTempFail) {
     // rendezvous/base/exit_codes.h: our own worker says so with its code.
     ending.weight = Weight::kSymptom;
-    ending.symptom = fmt::format("it lost a peer or timed out (exit code {})", exit_code::kTempFail);
+    ending.symptom = fmt::format("lost a peer or timed out (exit code {})", exit_code::kTempFail);
   } else if (!words.stopped_with && (is_killed_by(status, SIGTERM) || is_killed_by(status, SIGPIPE))) {
     ending.weight = Weight::kDoubtful;
-    ending.symptom = is_killed_by(status, SIGTERM) ? "somebody else ended it (SIGTERM)"
-                                                   : "nobody read what it wrote (SIGPIPE)";
+    ending.symptom = is_killed_by(status, SIGTERM) ? "was ended by somebody else (SIGTERM)"
+                                                   : "wrote what nobody reads any more (SIGPIPE)";
   }
+  return ending;
+}
+
+Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>& error_file) {
+  Ending ending = judge_end(*worker.status, last_words(worker, error_file));
+  if (!error_file) return ending;
+  // Whole seconds, cut off, of the host's wall clock: it was over before the next one at the latest.
+  char* end = nullptr;
+  const double seconds = std::strtod(error_file->timestamp.c_str(), &end);
+  if (end == error_file->timestamp.c_str() || !(seconds > 0) || seconds > 1e10) return ending;
+  const auto at_latest =
+      std::chrono::system_clock::time_point(std::chrono::seconds(static_cast<long>(seconds) + 1));
+  if (at_latest <= worker.started_wall || at_latest >= worker.ended_wall) return ending;
+  ending.failed_at = worker.ended_at - std::chrono::duration_cast<Duration>(worker.ended_wall - at_latest);
   return ending;
 }
 

@@ -11,14 +11,6 @@
 
 namespace ddprun::launcher {
 
-/// How much a worker's end explains. Of two ends the heavier one is to blame.
-enum class Weight {
-  kSymptom,   ///< somebody else was gone: "Connection closed by peer"
-  kDoubtful,  ///< it may have been somebody else's doing: a loader process or the worker itself was ended
-              ///< from outside
-  kCause,     ///< its own doing, as far as can be told
-};
-
 /// All that a worker left to read when it ended.
 struct LastWords {
   std::string_view stderr_tail;
@@ -31,18 +23,12 @@ struct LastWords {
 /// Views into both, which outlive it.
 LastWords last_words(const WorkerOutcome& worker, const std::optional<ErrorFile>& error_file);
 
-/// What an end says about itself.
-struct Ending {
-  Weight weight = Weight::kCause;
-  std::string symptom;  ///< for people, not kCause: "it lost a peer (Connection closed by peer)"
-  std::string error;    ///< "ValueError: loss is nan": its own last exception, from stderr or its error file
-  /// It had failed before the signal that we sent it could matter.
-  bool is_own_failure = true;
-};
-
 /// Tells a cause from a symptom by how a worker ended and what it said. Pure; the phrases and where each is
 /// from stand in symptom.cc.
 Ending judge_end(const ExitStatus& status, const LastWords& words);
+
+/// The same of a worker that has ended, with when it failed by its error file.
+Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>& error_file);
 
 /// The traceback that belongs to this end; nullopt where it ended of something else, long after or without
 /// one.

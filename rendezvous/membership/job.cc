@@ -189,11 +189,16 @@ void Job::absorb_pause(TimePoint now) {
 void Job::take_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
   node.last = status;
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
-  if (!node.seat || status.generation != generation_ || state_ != JobState::kRunning) return;
+  if (!node.seat || status.generation != generation_) return;
+  const bool is_better = state_ == JobState::kStopping && status.failure && !status.failure->is_symptom &&
+                         first_failure_ && first_failure_->is_symptom;
+  if (is_better) {
+    blame(node, *status.failure);
+    out.push_back(Note{fmt::format("the cause was another: {}", stop_why_)});
+  }
+  if (state_ != JobState::kRunning) return;
   if (status.failure) {
-    first_failure_ = status.failure;
-    first_failure_->node_rank = node.seat->node_rank;
-    begin_stop(fmt::format("{} on {}", status.failure->what, name_of(node)), now, out);
+    begin_stop(blame(node, *status.failure), now, out);
   } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
     const std::string what = fmt::format("{} was cut off and stopped its workers", name_of(node));
     losses_.add_cut_off({what, node.seat->node_rank});
@@ -201,6 +206,13 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   } else if (everyone_succeeded()) {
     finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
   }
+}
+
+const std::string& Job::blame(const Node& node, const NodeFailure& failure) {
+  first_failure_ = failure;
+  first_failure_->node_rank = node.seat->node_rank;
+  stop_why_ = fmt::format("{} on {}", failure.what, name_of(node));
+  return stop_why_;
 }
 
 void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {

@@ -55,7 +55,8 @@ std::string_view to_string(JobState state);
 /// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without;
 /// else the
 ///           first node lost (its loss explains the workers that failed elsewhere meanwhile); else the first
-///           failed worker, by order of receipt; else a change of membership.
+///           failed worker, by order of receipt, a cause before a symptom of one; else a change of
+///           membership.
 /// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`, under the
 ///           policy of one node (RestartPolicy). In an elastic job nodes come and go for nothing.
 /// History   agents say which generation they were part of, so that a coordinator that is new counts on from
@@ -101,6 +102,8 @@ class Job {
   [[nodiscard]] static JobEnd ended_by_leaving(const Node& node);
   void absorb_pause(TimePoint now);
   void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
+  /// Makes it the failure of the generation; returns the sentence.
+  const std::string& blame(const Node& node, const NodeFailure& failure);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
   void send_to_all(TimePoint now, JobActions& out) const;

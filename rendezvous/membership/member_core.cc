@@ -123,7 +123,10 @@ MemberActions MemberCore::tick(TimePoint now) {
 
 MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint now) {
   MemberActions out;
-  if (status_.phase != Phase::kRunning) return out;
+  // While it is stopped, a cause may come to light that explains a symptom, here or on another node.
+  const bool is_better = status_.phase == Phase::kStopping && !failure.is_symptom &&
+                         (!status_.failure || status_.failure->is_symptom);
+  if (status_.phase != Phase::kRunning && !is_better) return out;
   status_.phase = Phase::kStopping;
   status_.failure = failure;
   send(now, out);

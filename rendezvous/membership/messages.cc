@@ -50,7 +50,8 @@ Json to_json(const NodeFailure& failure) {
           {"error_message", shown(failure.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
           {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
           {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
-          {"final", shown_sentence(failure.final_because)}};
+          {"final", shown_sentence(failure.final_because)},
+          {"is_symptom", failure.is_symptom}};
 }
 
 Json to_json(const Seat& seat) {
@@ -210,7 +211,8 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
                       .error_message = fields.block("error_message", kMaxErrorBytes),
                       .error_stack = fields.block("error_stack", kMaxStackBytes),
                       .stderr_tail = fields.block("stderr_tail", kMaxTailBytes),
-                      .final_because = fields.sentence("final")};
+                      .final_because = fields.sentence("final"),
+                      .is_symptom = fields.flag("is_symptom")};
   outer.take_problem(fields);
   return failure;
 }

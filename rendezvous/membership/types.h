@@ -78,6 +78,7 @@ struct NodeFailure {
   std::string error_stack;
   std::string stderr_tail;    ///< last lines
   std::string final_because;  ///< why a restart would not help; empty: it may
+  bool is_symptom = false;    ///< what failed here was caused by another worker, on whichever node
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };

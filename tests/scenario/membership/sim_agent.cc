@@ -18,6 +18,7 @@ using launcher::EventKind;
 using launcher::ExitStatus;
 
 constexpr Duration kGrace = 500ms;
+constexpr Duration kBlameWindow = 400ms;
 constexpr Duration kKillTime = 30ms;    // from SIGKILL to the end of a process
 constexpr Duration kAskedTime = 300ms;  // for helpers that a success left behind
 
@@ -31,13 +32,16 @@ launcher::SupervisorOptions supervisor_options(const WorkerHabits& habits) {
   launcher::SupervisorOptions options;
   options.local_world_size = habits.count;
   options.grace = kGrace;
+  options.blame_window = kBlameWindow;
   options.joins_after_failure = true;
   options.sigterm_exit_code = exit_code_of_leaving(SIGTERM);
   return options;
 }
 
 EventKind expiry_of(DeadlineKind kind) {
-  return kind == DeadlineKind::kGrace ? EventKind::kGraceOver : EventKind::kReapOver;
+  return kind == DeadlineKind::kGrace   ? EventKind::kGraceOver
+         : kind == DeadlineKind::kBlame ? EventKind::kBlameOver
+                                        : EventKind::kReapOver;
 }
 
 }  // namespace
@@ -209,9 +213,13 @@ void SimAgent::exit_in(Duration delay, LocalRank worker, ExitStatus status) {
     if (life != life_ || has_exited_[index]) return;
     has_exited_[index] = true;
     const launcher::State state = supervisor_.state();
-    const bool was_let_be = state == launcher::State::kStarting || state == launcher::State::kRunning;
+    const bool was_let_be = state == launcher::State::kStarting || state == launcher::State::kRunning ||
+                            state == launcher::State::kBlaming;
     if (was_let_be && !status.is_success()) failed_in_.insert(seat_.generation);
-    raise({.kind = EventKind::kWorkerExited, .local_rank = worker, .status = status});
+    launcher::Ending ending;
+    // Of every third life the failures read as if another had caused them.
+    if (was_let_be && life_ % 3 == 2) ending.weight = launcher::Weight::kSymptom;
+    raise({.kind = EventKind::kWorkerExited, .local_rank = worker, .status = status, .ending = ending});
   });
 }
 

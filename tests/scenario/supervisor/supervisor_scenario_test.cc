@@ -77,11 +77,13 @@ class Story {
     if (verb == "exit")
       return happen({.kind = EventKind::kWorkerExited,
                      .local_rank = rank(command),
-                     .status = ExitStatus::exited(command.number("code", 0))});
+                     .status = ExitStatus::exited(command.number("code", 0)),
+                     .ending = ending(command)});
     if (verb == "killed")
       return happen({.kind = EventKind::kWorkerExited,
                      .local_rank = rank(command),
-                     .status = ExitStatus::killed(signal_number(command.text("by")))});
+                     .status = ExitStatus::killed(signal_number(command.text("by"))),
+                     .ending = ending(command)});
     if (verb == "signal")
       return happen({.kind = EventKind::kSignal, .signal = signal_number(command.text("name"))});
     const bool is_of_others = verb == "peer-fails" || verb == "job-ends" || verb == "lease-lost";
@@ -100,10 +102,24 @@ class Story {
  private:
   static LocalRank rank(const TranscriptCommand& command) { return LocalRank(command.number("rank", 0)); }
 
+  // says=symptom, doubtful or own: what it wrote is of a lost peer, of a lost loader, or an exception of its
+  // own that is older than our signal by `ago` seconds.
+  Ending ending(const TranscriptCommand& command) const {
+    const std::string says = command.text("says");
+    Ending ending;
+    ending.is_own_failure = !says.empty() || command.verb == "exit";
+    if (says == "symptom") ending.weight = Weight::kSymptom, ending.symptom = "lost a peer (closed)";
+    if (says == "doubtful") ending.weight = Weight::kDoubtful, ending.symptom = "its loader was killed";
+    if (says == "own") ending.error = "ValueError: nan";
+    if (const int ago = command.number("ago", 0)) ending.failed_at = clock_.now() - std::chrono::seconds(ago);
+    return ending;
+  }
+
   std::string begin(const TranscriptCommand& command) {
     SupervisorOptions options;
     options.local_world_size = LocalWorldSize(command.number("workers", 1));
     options.grace = std::chrono::seconds(command.number("grace", 30));
+    options.blame_window = std::chrono::seconds(command.number("blame", 3));
     options.restarts.max_restarts = command.number("restarts", 0);
     options.no_restart_exit_codes = {93};
     if (const int window = command.number("window", 0))
@@ -141,6 +157,7 @@ class Story {
       deadline = deadlines_.erase(deadline);
       text += happen({.kind = kind == DeadlineKind::kGrace     ? EventKind::kGraceOver
                               : kind == DeadlineKind::kReap    ? EventKind::kReapOver
+                              : kind == DeadlineKind::kBlame   ? EventKind::kBlameOver
                               : kind == DeadlineKind::kBackoff ? EventKind::kBackoffOver
                                                                : EventKind::kJobTimeOver});
     }

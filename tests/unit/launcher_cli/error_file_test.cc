@@ -2,7 +2,12 @@
 
 #include "tests/support/catch.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 using namespace ddprun::launcher;
 
@@ -27,6 +32,18 @@ TEST_CASE("something else is no error file") {
     CHECK_FALSE(parse_error_file(text));
   CHECK_FALSE(load_error_file("/nonexistent/error.json"));
   CHECK_FALSE(load_error_file(""));
+}
+
+TEST_CASE("a file that lay there before the worker was started says nothing about its end") {
+  const std::string path =
+      std::filesystem::temp_directory_path() / fmt::format("ddprun-error-{}.json", ::getpid());
+  std::ofstream(path) << R"({"message": "old"})";
+  WorkerOutcome worker;
+  worker.error_file = path;
+  CHECK(load_error_file(worker));
+  worker.error_file_is_old = true;
+  CHECK_FALSE(load_error_file(worker));
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("an outer scheduler gets the worker's file with the exit code in it") {

@@ -134,6 +134,103 @@ TEST_CASE("every way a worker can follow the root cause is told apart") {
             "rank 7 never started", "a process that a worker had left behind was ended: pid 9 (sleep)"});
 }
 
+TEST_CASE("the traceback is shown, whatever was printed after it") {
+  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
+  outcome.generations[0].workers[0].stderr_tail = "wandb: line 399\nwandb: line 400\n";
+  outcome.generations[0].workers[0].stderr_path = "/l/stderr.log";
+  std::optional<RootCause> root = root_of(outcome, "uncaught Python exception ValueError: nan");
+  root->traceback = Traceback{.exception = "ValueError: nan",
+                              .shown = {"Traceback (most recent call last):", "  File \"t.py\", line 1, in f",
+                                        "  … 12 frames in torch", "ValueError: nan"}};
+  CHECK(
+      render_report(outcome, root, context()) ==
+      "ddprun: train.py failed: rank 0 (local rank 0, pid 100, host node-a) exited with code 1 after 1.2 s\n"
+      "  uncaught Python exception ValueError: nan\n"
+      "\n"
+      "  its traceback (/l/stderr.log):\n"
+      "    | Traceback (most recent call last):\n"
+      "    |   File \"t.py\", line 1, in f\n"
+      "    |   … 12 frames in torch\n"
+      "    | ValueError: nan\n");
+  CHECK(nlohmann::json::parse(report_json(outcome, root, context()))["root_cause"]["traceback"].size() == 4);
+}
+
+TEST_CASE("the same error of several ranks is told once") {
+  JobOutcome outcome = job({worker(0, Verdict::kConsequence, ExitStatus::exited(1)), stopped(1),
+                            worker(2, Verdict::kRootCause, ExitStatus::exited(1)), stopped(3)});
+  std::vector<WorkerOutcome>& workers = outcome.generations[0].workers;
+  for (const int rank : {0, 2, 3})
+    workers[static_cast<std::size_t>(rank)].ending = {.error = "NotImplementedError", .is_own_failure = true};
+  const std::string text =
+      render_report(outcome, root_of(outcome, "uncaught Python exception NotImplementedError"), context());
+  CHECK(text.find("\n  ranks 0, 2-3: uncaught Python exception NotImplementedError\n") != std::string::npos);
+  CHECK(consequences(outcome.generations[0]) ==
+        std::vector<std::string>{"rank 1 ended by SIGTERM, because rank 2 failed"});
+  CHECK(render_restart(outcome.generations[0],
+                       root_of(outcome, "uncaught Python exception NotImplementedError")) ==
+        "ranks 0, 2-3 exited with code 1 (uncaught Python exception NotImplementedError)");
+}
+
+TEST_CASE("a rank that failed by itself is not called a consequence, and one that lost a peer says so") {
+  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(9)), stopped(1), stopped(2),
+                            worker(3, Verdict::kConsequence, ExitStatus::exited(1)), stopped(4),
+                            worker(5, Verdict::kConsequence, ExitStatus::exited(1))});
+  std::vector<WorkerOutcome>& workers = outcome.generations[0].workers;
+  workers[2].ending = {.error = "KeyError: 'label'", .is_own_failure = true};
+  workers[3].ending = {.weight = Weight::kSymptom,
+                       .symptom = "lost a peer (closed)",
+                       .error = "RuntimeError: closed",
+                       .is_own_failure = true};
+  workers[4].ending = workers[3].ending;
+  workers[5].ending = {.error = "OSError: gone", .is_own_failure = true};
+  CHECK(consequences(outcome.generations[0]) ==
+        std::vector<std::string>{
+            "rank 1 ended by SIGTERM, because rank 0 failed", "rank 2 failed by itself: KeyError: 'label'",
+            "rank 3 exited with code 1: lost a peer (closed)", "rank 4 lost a peer (closed)",
+            "rank 5 failed as well: exited with code 1 (OSError: gone)"});
+}
+
+TEST_CASE("a rank that left with 0 while others waited is named with what they say") {
+  JobOutcome outcome = job({worker(0, Verdict::kConsequence, ExitStatus::exited(1), 1500),
+                            worker(1, Verdict::kRootCause, ExitStatus::exited(0))});
+  WorkerOutcome& victim = outcome.generations[0].workers[0];
+  victim.stderr_tail = "RuntimeError: Connection closed by peer\n";
+  victim.ending = {.weight = Weight::kSymptom, .symptom = "lost a peer (closed)", .is_own_failure = true};
+  std::optional<RootCause> root = root_of(outcome, "uncaught Python exception RuntimeError: closed");
+  root->victim = &victim;
+  CHECK(render_report(outcome, root, context()) ==
+        "ddprun: train.py failed: rank 1 (local rank 1, pid 101, host node-a) left with exit code 0 after "
+        "1.2 s, while "
+        "others waited for it\n"
+        "  rank 0: uncaught Python exception RuntimeError: closed\n"
+        "\n"
+        "  the last line of its stderr:\n"
+        "    | RuntimeError: Connection closed by peer\n"
+        "\n"
+        "  then      rank 0 exited with code 1: lost a peer (closed)\n");
+  CHECK(render_restart(outcome.generations[0], root) ==
+        "rank 1 left with exit code 0 while others waited for it (rank 0: uncaught Python exception "
+        "RuntimeError: closed)");
+}
+
+TEST_CASE("a symptom that nobody explains is called one") {
+  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1)), stopped(1)});
+  outcome.generations[0].workers[0].ending = {.weight = Weight::kSymptom,
+                                              .symptom = "waited in vain for a peer (x)"};
+  CHECK(render_report(outcome, root_of(outcome), context())
+            .find("  a symptom: it waited in vain for a peer (x), and no other rank has said why; rank 1 was "
+                  "still running\n") != std::string::npos);
+}
+
+TEST_CASE("a culprit that our signal found cleaning up failed before") {
+  JobOutcome outcome = job({worker(0, Verdict::kConsequence, ExitStatus::exited(1)), stopped(1)});
+  WorkerOutcome& guilty = outcome.generations[0].workers[1];
+  guilty.verdict = Verdict::kRootCause;
+  guilty.ending = {.error = "ValueError: nan", .is_own_failure = true};
+  guilty.ending.failed_at = TimePoint(milliseconds(700));
+  CHECK(headline(guilty, "node-a") == "rank 1 (local rank 1, pid 101, host node-a) failed after 700 ms");
+}
+
 TEST_CASE("a worker that could not be started is named with the reason") {
   WorkerOutcome unborn;
   unborn.rank = Rank(1);

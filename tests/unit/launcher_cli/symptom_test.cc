@@ -66,7 +66,7 @@ TEST_CASE("what a rank says when another one is gone is a symptom") {
 TEST_CASE("a symptom is known without a traceback, by an error file, and through std::terminate") {
   CHECK(
       ending(ExitStatus::exited(1), {"ERROR:root:rank 0 gives up: Connection closed by peer [127.0.0.1]:1\n"})
-          .symptom == "it lost a peer (Connection closed by peer)");
+          .symptom == "lost a peer (Connection closed by peer)");
   CHECK(ending(ExitStatus::exited(1), {"", {}, ErrorFile{kClosed, {}, {}}}).weight == Weight::kSymptom);
   CHECK(ending(ExitStatus::killed(SIGABRT),
                {"terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce "
@@ -106,7 +106,7 @@ TEST_CASE("an end that may be somebody else's doing weighs less than a cause and
       ending(ExitStatus::exited(1), {raised("RuntimeError: DataLoader worker (pid 9237) is killed by "
                                             "signal: Killed. ")});
   CHECK(loader.weight == Weight::kDoubtful);
-  CHECK(loader.symptom == "one of its data loader processes (pid 9237) was killed: Killed");
+  CHECK(loader.symptom == "lost a data loader process");
   CHECK(ending(ExitStatus::killed(SIGTERM), {""}).weight == Weight::kDoubtful);
   CHECK(ending(ExitStatus::killed(SIGPIPE), {""}).weight == Weight::kDoubtful);
 }

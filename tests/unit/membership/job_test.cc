@@ -31,10 +31,11 @@ class Story {
     take(job.status(id(name), status, now));
   }
   void tell(char name, Phase phase) { tell(name, Status{.generation = job.generation(), .phase = phase}); }
-  void fail(char name, int exit_code, bool do_not_restart = false) {
+  void fail(char name, int exit_code, bool do_not_restart = false, bool is_symptom = false) {
     NodeFailure failure{
         .host = std::string(1, name), .exit_code = exit_code, .what = "rank 0 exited with code 7"};
     if (do_not_restart) failure.final_because = "exit code 93 means: do not restart";
+    failure.is_symptom = is_symptom;
     tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});
   }
   void lose(char name, Loss loss = Loss::kClosed) { take(job.lost(id(name), loss, now)); }
@@ -146,6 +147,20 @@ TEST_CASE("the first failure received is the root cause on every node, and its c
   story.tell('b', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 7);
   CHECK(story.last('b').end->root_cause->node_rank == NodeRank(1));
+}
+
+TEST_CASE(
+    "a cause that comes while the job is stopped for a symptom takes its place, and nothing takes the "
+    "cause's") {
+  Story story = running(fixed(3), "abc");
+  story.fail('a', 1, false, true);
+  story.fail('b', 7);
+  story.fail('c', 8);
+  for (const char name : {'a', 'b', 'c'}) story.tell(name, Phase::kIdle);
+  REQUIRE(story.last('c').end);
+  CHECK(story.last('c').end->exit_code == 7);
+  CHECK(story.last('c').end->root_cause->node_rank == NodeRank(1));
+  CHECK(story.last('a').end->why == "rank 0 exited with code 7 on node 1 (b, 10.0.0.2)");
 }
 
 TEST_CASE("one restart budget serves the whole job") {

@@ -35,6 +35,7 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   NodeFailure failure{
       .rank = Rank(3), .host = "b", .pid = 4711, .exit_code = 137, .what = "rank 3 was killed"};
   failure.final_because = "exit code 93";
+  failure.is_symptom = true;
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
                       .phase = Phase::kStopping,
