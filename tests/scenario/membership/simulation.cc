@@ -46,7 +46,7 @@ struct Host final : Surroundings {
   bool sends = true;  ///< its messages reach the coordinator
   bool hears = true;  ///< the coordinator's reach it
   SimAgent* agent = nullptr;
-  std::optional<Generation> succeeded;  ///< of the agents before
+  std::optional<Generation> succeeded;  ///< the last of the agents before
   MemberId id;                          ///< of the agent's connection
   std::optional<MemberId> was;
   Duration clock_ahead{};     ///< how far its clock has jumped
@@ -159,7 +159,7 @@ class Schedule {
     Host& host = hosts_[index(i)];
     if (host.is_up() || host.has_ended()) return;
     host.was.reset();
-    if (host.agent != nullptr) host.succeeded = host.agent->succeeded();
+    if (host.agent != nullptr && host.agent->succeeded()) host.succeeded = host.agent->succeeded();
     const WorkerHabits habits{.count = workers_of(i),
                               .failing_permille = failing_permille_,
                               .exit_code = 1 + i % 100,
