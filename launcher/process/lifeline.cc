@@ -34,7 +34,7 @@ int hold_lifeline(int fd) {
   if (opened < 0) return -1;
   const int held = ::fcntl(opened, F_DUPFD, kFirst);
   const bool is_armed = held >= 0 && ::fcntl(held, F_SETOWN, -::getpid()) == 0 &&
-                        ::fcntl(held, F_SETSIG, SIGKILL) == 0 &&
+                        ::fcntl(held, F_SETSIG, SIGTERM) == 0 &&
                         ::fcntl(held, F_SETFL, O_NONBLOCK | O_ASYNC) == 0;
   return is_armed ? held : -1;
 }
