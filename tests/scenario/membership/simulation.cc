@@ -401,10 +401,10 @@ class Schedule {
     for (int i = 0; i < static_cast<int>(hosts_.size()); ++i) {
       const Host& host = hosts_[index(i)];
       if (!host.is_up()) continue;
-      if (!host.agent->is_joined()) {
-        connect(i);
-      } else {
+      if (host.agent->is_joined()) {
         host.agent->disconnected("the coordinator is gone");
+      } else if (host.id != MemberId(0)) {  // it knocks; who still stops its workers comes by itself, later
+        connect(i);
       }
     }
   }
@@ -432,19 +432,13 @@ class Schedule {
 
   void check_progress() {
     if (job_->state() == JobState::kEnded) return check_end();
-    if (job_->state() != JobState::kRunning) {
-      int alive = 0;
-      for (const Host& host : hosts_) alive += host.is_up() ? 1 : 0;
-      if (alive >= spec_.min_nodes || job_->state() == JobState::kStopping) {
-        broke(fmt::format("no progress after healing: {} with {} nodes alive: {}", to_string(job_->state()),
-                          alive, job_->describe(job_clock())));
-      }
-      return;
-    }
-    if (now_ - last_work_ > 2s) {
-      broke(fmt::format("generation {} runs, but no {} nodes have worked for {} ms", job_->generation(),
-                        spec_.min_nodes, (now_ - last_work_) / 1ms));
-    }
+    if (now_ - last_work_ <= kPatience) return;
+    int alive = 0;
+    for (const Host& host : hosts_) alive += host.is_up() ? 1 : 0;
+    if (job_->state() == JobState::kGathering && alive < spec_.min_nodes) return;
+    broke(fmt::format("{} in generation {}, and no {} nodes have worked for {} ms, with {} alive: {}",
+                      to_string(job_->state()), job_->generation(), spec_.min_nodes, (now_ - last_work_) / 1ms,
+                      alive, job_->describe(job_clock())));
   }
 
   // Every agent ends when the job has, and says what it was told.
@@ -502,6 +496,7 @@ class Schedule {
   static constexpr std::uint32_t kMostEvents = 20'000'000;
   static constexpr Duration kFaultTime = 3s;
   static constexpr Duration kHealingTime = 6s;
+  static constexpr Duration kPatience = 3s;  ///< stopping, a back-off, and a start take less
 
   Dice dice_;
   Defect defect_;
