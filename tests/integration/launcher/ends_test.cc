@@ -166,9 +166,22 @@ TEST_CASE("a spent restart budget ends with the last guilty worker's code") {
   CHECK_THAT(job.err(), Contains("restart budget is spent: 1 of 1"));
 }
 
-TEST_CASE("exit code 93 says that a restart will not help") {
-  Launched job(shell(1, "exit 93", {"--max-restarts", "5"}));
-  CHECK(job.wait() == 93);
+TEST_CASE("a crash loop waits before its second restart, and says for how long") {
+  const TempDirectory folder;
+  const std::string events = folder.path() + "/events.jsonl";
+  Launched job(shell(1, "exit 9", {"--max-restarts", "2", "--events", events}));
+  CHECK(job.wait() == 9);
+  CHECK_THAT(job.err(), Contains("starting all workers again: restart 1 of 2\n") &&
+                            Contains("starting all workers again in 0.5 s: restart 2 of 2\n"));
+  CHECK_THAT(read_file(events), Contains("\"delay_ns\":0}") && Contains("\"delay_ns\":500000000}"));
+}
+
+TEST_CASE("exit codes 78 and 93 say that a restart will not help") {
+  for (const int code : {78, 93}) {
+    Launched job(shell(1, "exit " + std::to_string(code), {"--max-restarts", "5"}));
+    CHECK(job.wait() == code);
+    CHECK_THAT(job.err(), !Contains("starting all workers again"));
+  }
 }
 
 TEST_CASE("what workers leave behind is ended, with a word about it") {

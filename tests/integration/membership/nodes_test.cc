@@ -1,11 +1,16 @@
 #include "tests/integration/membership/cluster.h"
 #include "tests/support/catch.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 // Several ddprun processes on one machine, as several nodes of a job.
 
@@ -70,6 +75,106 @@ TEST_CASE("a failed worker restarts the workers of all nodes, with one restart c
   CHECK(a->wait() == 0);
   CHECK(b->wait() == 0);
   CHECK_THAT(a->out() + b->out(), Contains("second life of 0") && Contains("second life of 3"));
+}
+
+TEST_CASE("a crash loop of several nodes waits before its second restart, and every node says for how long") {
+  const TempDirectory folder;
+  Cluster cluster{.nnodes = "2",
+                  .script = "[ $RANK = 1 ] && exit 3; exec sleep 100",
+                  .flags = {"--max-restarts", "2"},
+                  .nproc = "1"};
+  std::vector<std::unique_ptr<Launched>> nodes;
+  for (const int rank : {0, 1}) {
+    cluster.flags.insert(cluster.flags.end(), {"--events", folder.path() + "/" + std::to_string(rank)});
+    nodes.push_back(cluster.start_static(rank));
+    cluster.flags.resize(2);
+  }
+  for (const int rank : {0, 1}) {
+    CHECK(nodes[static_cast<std::size_t>(rank)]->wait() == 3);
+    CHECK_THAT(nodes[static_cast<std::size_t>(rank)]->err(),
+               Contains("starting all workers again: restart 1 of 2\n") &&
+                   Contains("starting all workers again in 0.5 s: restart 2 of 2\n"));
+    CHECK_THAT(read_file(folder.path() + "/" + std::to_string(rank)),
+               Contains("\"delay_ns\":0}") && Contains("\"delay_ns\":500000000}"));
+  }
+}
+
+TEST_CASE("exit code 78 of a worker ends the job on all nodes at once") {
+  const Cluster cluster{
+      .nnodes = "2", .script = "[ $RANK = 2 ] && exit 78; exec sleep 100", .flags = {"--max-restarts", "5"}};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  for (const auto* node : {&first, &second}) {
+    CHECK((*node)->wait() == 78);
+    CHECK_THAT((*node)->err(), Contains("exited with code 78") && !Contains("starting all workers again"));
+  }
+}
+
+TEST_CASE("a worker that cannot be started on one node ends the job on all at once, with the reason") {
+  const TempDirectory folder;
+  const std::string program = folder.path() + "/once";
+  // It is there when ddprun looks for it, and gone when the second generation wants it.
+  std::ofstream(program) << "#!/bin/sh\nrm \"$0\"\nexit 3\n";
+  REQUIRE(::chmod(program.c_str(), 0700) == 0);
+  const std::string port = free_port();
+  const auto start = [&](const char* rank, std::vector<std::string> command) {
+    command.insert(command.begin(), {"--nnodes", "2", "--node-rank", rank, "--master-addr", "127.0.0.1",
+                                     "--master-port", port, "--max-restarts", "5", "--no-python"});
+    return std::make_unique<Launched>(ddprun_command(std::move(command)));
+  };
+  const auto first = start("0", {"/bin/sleep", "100"});
+  const auto second = start("1", {program});
+  for (const auto* node : {&first, &second}) {
+    CHECK((*node)->wait() == 127);
+    CHECK_THAT((*node)->err(), Contains("restart 1 of 5") && !Contains("restart 2 of 5") &&
+                                   Contains("could not be started") && Contains(program));
+  }
+}
+
+TEST_CASE("a coordinator that is killed and started again counts restarts on") {
+  const std::string port = free_port();
+  const auto start_coordinator = [&] {
+    auto coordinator = std::make_unique<Launched>(
+        ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "2", "--rdzv-id", "job",
+                        "--max-restarts", "2", "--rdzv-conf", "keep_alive_interval=0.5"}));
+    CHECK(coordinator->read_line() == port);
+    return coordinator;
+  };
+  const auto killed = start_coordinator();
+  const Gate gate;
+  // Rank 0 fails when all are there, but for the second life, which ends with its coordinator.
+  const Cluster cluster{.nnodes = "2",
+                        .script =
+                            "echo life $TORCHELASTIC_RESTART_COUNT; "
+                            "[ $TORCHELASTIC_RESTART_COUNT$RANK != 10 ] && [ $RANK = 0 ] && "
+                            "read x < " +
+                            gate.path() + " && exit 3; exec sleep 100",
+                        .port = port,
+                        .flags = {"--rdzv-conf", "is_host=0"},
+                        .nproc = "1"};
+  const auto a = cluster.start_dynamic();
+  const auto b = cluster.start_dynamic();
+  const auto live = [&](const std::string& life) {
+    CHECK(a->read_line() == life);
+    CHECK(b->read_line() == life);
+  };
+  const auto fail_once = [&] { std::ofstream(gate.path()) << std::endl; };
+  live("life 0");
+  fail_once();
+  live("life 1");
+  killed->signal(SIGKILL);
+  CHECK(killed->wait() == 128 + SIGKILL);
+  const auto coordinator = start_coordinator();
+  live("life 2");
+  fail_once();
+  live("life 3");
+  fail_once();
+  for (const auto* node : {&a, &b}) {
+    CHECK((*node)->wait() == 3);
+    CHECK_THAT((*node)->err(), Contains("restart 1 of 2\n") && Contains("restart 2 of 2\n") &&
+                                   Contains("restart budget is spent: 2 of 2"));
+  }
+  CHECK(coordinator->wait() == 3);
 }
 
 TEST_CASE("a node whose workers have all succeeded starts again with the others when one of theirs fails") {
