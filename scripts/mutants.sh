@@ -4,21 +4,37 @@
 #   scripts/mutants.sh           all of tests/mutants/*.patch
 #   scripts/mutants.sh lease     those whose names hold "lease"
 #
-# Above its diff a patch says what the defect is, and "Test: NAME": what is built, and must fail.
+# Above its diff a patch says what the defect is, "Test: NAME" of ctest, which must fail, and, where that is no program
+# of this name, "Build: TARGET" of what the test runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git ls-files -z | xargs -0 cp --parents -t "$copy"
-cmake -S "$copy" -B "$copy/build" --preset core >/dev/null
+export CCACHE_BASEDIR=$copy
+(cd "$copy" && cmake --preset core >build.log) || { cat "$copy/build.log"; exit 1; }
+
+# Builds what the test of the patch $1 needs, and runs it.
+passes() {
+  local test target
+  test=$(sed -n 's/^Test: //p' "$1")
+  target=$(sed -n 's/^Build: //p' "$1")
+  cmake --build "$copy/build/core" --target "${target:-$test}" >"$copy/build.log" || { cat "$copy/build.log"; exit 1; }
+  ctest --test-dir "$copy/build/core" --tests-regex "^$test\$" --no-tests=error &>"$copy/test.log"
+}
+
 survivors=0
+checked=
 for patch in tests/mutants/*"${1:-}"*.patch; do
-  name=$(sed -n 's/^Test: //p' "$patch")
+  test=$(sed -n 's/^Test: //p' "$patch")
+  if [[ " $checked " != *" $test "* ]]; then
+    passes "$patch" || { cat "$copy/test.log"; echo "$test fails without any defect"; exit 1; }
+    checked+=" $test"
+  fi
   patch --quiet --strip 1 --directory "$copy" <"$patch"
-  cmake --build "$copy/build" --target "$name" >"$copy/build.log" || { cat "$copy/build.log"; exit 1; }
-  if ctest --test-dir "$copy/build" --tests-regex "^$name\$" >/dev/null; then
-    echo "SURVIVED  $patch: $name passes"
+  if passes "$patch"; then
+    echo "SURVIVED  $patch: $test passes"
     survivors=$((survivors + 1))
   else
     echo "noticed   $patch"
