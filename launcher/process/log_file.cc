@@ -1,13 +1,13 @@
 #include "launcher/process/log_file.h"
 
 #include "launcher/process/tail_buffer.h"
+#include "rendezvous/base/open_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -36,23 +36,18 @@ void set_aside(const std::string& path) {
 }
 
 Result<LogFile> LogFile::open(FileWriter& files, const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!fd) return os_error(fmt::format("cannot write {}", path), errno);
+  // Not blocking: a FIFO there would wait for its reader. For workers that write to it themselves it blocks.
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (!fd || ::fcntl(fd.get(), F_SETFL, O_APPEND) != 0) return os_error(fmt::format("cannot write {}", path), errno);
   return LogFile(files.add(std::move(fd), path, FileWriter::Gaps::kMarked), path);
 }
 
 std::string read_tail(const std::string& path, std::size_t limit) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!fd || ::fstat(fd.get(), &status) != 0) return {};
   // One byte more than wanted tells whether a line was cut.
-  const auto size = static_cast<std::size_t>(status.st_size);
-  std::string bytes(std::min(size, limit + 1), '\0');
-  const ssize_t count =
-      ::pread(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(size - bytes.size()));
-  bytes.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  const Result<std::string> bytes = load_tail_of_foreign_file(path, limit + 1);
+  if (!bytes) return {};
   TailBuffer tail(limit);
-  tail.append(bytes);
+  tail.append(*bytes);
   return tail.tail();
 }
 

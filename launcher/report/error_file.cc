@@ -1,14 +1,17 @@
 #include "launcher/report/error_file.h"
 
+#include "rendezvous/base/open_file.h"
+
 #include <nlohmann/json.hpp>
 
-#include <fstream>
-#include <iterator>
+#include <utility>
 
 namespace ddprun::launcher {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::size_t kMostErrorFileBytes = 4 * 1024 * 1024;
 
 std::string text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -37,11 +40,14 @@ std::optional<ErrorFile> parse_error_file(std::string_view text) {
   return file;
 }
 
+std::string error_file_text(const std::string& path) {
+  if (path.empty()) return {};
+  Result<std::string> text = load_foreign_file(path, kMostErrorFileBytes);
+  return text ? std::move(*text) : std::string();
+}
+
 std::optional<ErrorFile> load_error_file(const std::string& path) {
-  if (path.empty()) return std::nullopt;
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  return parse_error_file(text);
+  return parse_error_file(error_file_text(path));
 }
 
 std::optional<ErrorFile> load_error_file(const WorkerOutcome& worker) {

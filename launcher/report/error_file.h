@@ -20,6 +20,9 @@ struct ErrorFile {
 /// {"message": "text", "timestamp"}. Nullopt when it is neither.
 std::optional<ErrorFile> parse_error_file(std::string_view text);
 
+/// What a worker wrote there; empty when that is nothing, no regular file, or more than 4 MiB.
+std::string error_file_text(const std::string& path);
+
 /// The file's content as ErrorFile; nullopt when it is missing, empty or something else.
 std::optional<ErrorFile> load_error_file(const std::string& path);
 

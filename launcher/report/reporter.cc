@@ -3,14 +3,16 @@
 #include "launcher/process/log_file.h"
 #include "launcher/report/old_reports.h"
 #include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/unique_fd.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -20,15 +22,17 @@ bool write_file(const std::string& path, const std::string& text) {
   // The agent has removed a temporary log directory that held nothing.
   [[maybe_unused]] const Result<void> made =
       make_directories(std::filesystem::path(path).parent_path().string());
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  return file.good();
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  // Not blocking: it may have become a FIFO.
+  const UniqueFd file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  std::size_t done = 0;
+  while (file && done < text.size()) {
+    const ssize_t count = ::write(file.get(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    done += static_cast<std::size_t>(count);
+  }
+  return static_cast<bool>(file);
 }
 
 RootCause root_cause_elsewhere(const RemoteCause& cause) {
@@ -146,7 +150,7 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) const 
   // As torchrun writes it: a signal is its number, negated.
   const auto& status = root.worker->status;
   const int code = status && status->is_killed() ? -status->signal() : exit_code;
-  const std::string written = root.worker->error_file_is_old ? "" : read_file(root.worker->error_file);
+  const std::string written = root.worker->error_file_is_old ? "" : error_file_text(root.worker->error_file);
   const std::string text = propagated_error(written, headline(*root.worker, context_.hostname), code, now);
   if (!write_file(path, text)) {
     print_(fmt::format("ddprun: cannot write {}, which {} names\n", path, env_name::kErrorFile));

@@ -14,8 +14,15 @@ struct OpenFile {
   std::size_t size = 0;
 };
 
-/// kNotFound when nothing is there, kConfig when it is no regular file, kOs otherwise; the message names
-/// `path`.
+/// Never waits for a FIFO's writer. kNotFound when nothing is there, kConfig when it is no regular file, kOs
+/// otherwise; the message names `path`.
 Result<OpenFile> open_regular_file(const std::string& path);
+
+/// The last `most` bytes of a file that a worker may have put there: whatever it is, reading it takes neither
+/// for ever nor all memory. Errors as above; a symbolic link is refused, too (kOs).
+Result<std::string> load_tail_of_foreign_file(const std::string& path, std::size_t most);
+
+/// All of it; kConfig when that is more than `most` bytes.
+Result<std::string> load_foreign_file(const std::string& path, std::size_t most);
 
 }  // namespace ddprun

@@ -89,6 +89,20 @@ class Closed(Output):
         self.assertEqual(log.read_text(), "y\n1\n2\n3\n")
 
 
+class NoOrdinaryFile(Output):
+    def test_fifos_that_a_worker_puts_in_the_places_of_its_files_hold_nothing_up(self):
+        fifo = "; ".join('rm -f "%s"; mkfifo "%s"' % (path, path) for path in
+                         ("$TORCHELASTIC_ERROR_FILE", "${TORCHELASTIC_ERROR_FILE%/*}/stderr.log",
+                          "${TORCHELASTIC_ERROR_FILE%/*/*/*}/report.json", "outer.json"))
+        done = self.run_with(["--log-dir", self.logs, "--redirects", 3, "--no-python", "sh", "-c", f"{fifo}; exit 3"],
+                             environment={"TORCHELASTIC_ERROR_FILE": str(self.folder / "outer.json")},
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(len(list(self.logs.glob("*/attempt_0/0/error.json"))), 1)
+        self.assertTrue(next(self.logs.glob("*/report.json")).is_fifo())
+        self.assertIn("outer.json, which TORCHELASTIC_ERROR_FILE names", done.stderr)
+
+
 class Lost(Output):
     def test_a_full_device_is_named_with_what_it_lost_and_the_job_keeps_its_code(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
