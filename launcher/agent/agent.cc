@@ -318,7 +318,11 @@ void Agent::start_generation() {
 }
 
 void Agent::set_deadline(DeadlineKind kind, TimePoint at) {
-  timers_[static_cast<std::size_t>(kind)].set_at(at, [this, kind] { raise({.kind = expiry_event(kind)}); });
+  timers_[static_cast<std::size_t>(kind)].set_at(at, [this, kind] {
+    // What a reaped worker left behind is for the sweep: only who has not ended itself is stuck.
+    if (kind == DeadlineKind::kReap) workers_->await_groups_no_longer();
+    raise({.kind = expiry_event(kind)});
+  });
 }
 
 void Agent::name_stuck(const Action& action) {

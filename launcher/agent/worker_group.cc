@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <map>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kSpawnsPerTurn = 16;
 constexpr auto kLookForListeners = std::chrono::milliseconds(100);
+constexpr auto kLookAtGroups = std::chrono::milliseconds(100);
 
 WorkerGroup::FileMark mark_of(const std::string& path) {
   struct stat status {};
@@ -32,7 +33,8 @@ void WorkerGroup::start(const RoundInfo& round, std::vector<WorkerSpec> specs) {
   round_ = round;
   gate_.turn_away();
   looks_soon_ = false;
-  asked_orphans_.clear();
+  groups_alarm_.cancel();
+  asked_members_.clear();
   workers_.clear();
   workers_.reserve(specs.size());
   for (WorkerSpec& spec : specs) {
@@ -125,21 +127,47 @@ void WorkerGroup::look_soon() {
 }
 
 void WorkerGroup::look_at_groups() {
-  std::map<pid_t, Worker*> awaiting;
+  std::vector<Worker*> awaiting;
   for (const auto& worker : workers_) {
-    if (worker->awaits_group) awaiting.emplace(worker->outcome.pid, worker.get());
+    if (!worker->awaits_group) continue;
+    if (worker->child->left_group()) {
+      awaiting.push_back(worker.get());
+    } else {
+      tell_exit(*worker);
+    }
   }
+  groups_alarm_.cancel();
   if (awaiting.empty()) return;
-  // Orphans are our children (OrphanWatch), so that no pid is mistaken.
-  for (const pid_t pid : read_own_children()) {
-    const auto orphaned = awaiting.find(::getpgid(pid));
-    if (orphaned == awaiting.end() || !asked_orphans_.insert(pid).second) continue;
-    const int signal = orphaned->second->asked_with;
-    ::kill(pid, ignores_signal(pid, signal) ? SIGTERM : signal);
-    ::kill(pid, SIGCONT);
+  const TimePoint began = BootClock::now();
+  const std::vector<ProcessEntry> processes = read_processes();
+  bool is_left = false;
+  for (Worker* worker : awaiting) {
+    const std::vector<pid_t> heads = heads_of_group(processes, worker->outcome.pid);
+    if (heads.empty()) {
+      tell_exit(*worker);
+      continue;
+    }
+    is_left = true;
+    for (const pid_t pid : heads) {
+      if (asked_members_.insert(pid).second) ask_member(*worker, pid);
+    }
   }
-  for (const auto& [pid, worker] : awaiting) {
-    if (!worker->child->left_group()) tell_exit(*worker);
+  if (!is_left) return;
+  // Those that are not our children end unheard; a long list is looked through less often.
+  const Duration took = BootClock::now() - began;
+  groups_alarm_.set_after(std::max<Duration>(kLookAtGroups, 10 * took), [this] { look_at_groups(); });
+}
+
+void WorkerGroup::ask_member(const Worker& worker, pid_t pid) {
+  const int signal = ignores_signal(pid, worker.asked_with) ? SIGTERM : worker.asked_with;
+  worker.child->signal_member(pid, signal);
+  worker.child->signal_member(pid, SIGCONT);
+}
+
+void WorkerGroup::await_groups_no_longer() {
+  groups_alarm_.cancel();
+  for (const auto& worker : workers_) {
+    if (worker->awaits_group) tell_exit(*worker);
   }
 }
 

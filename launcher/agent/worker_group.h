@@ -44,7 +44,7 @@ class WorkerGroup {
     [[nodiscard]] virtual bool goes_on_spawning() const = 0;
     virtual void worker_spawned(LocalRank local_rank, pid_t pid) = 0;
     virtual void spawn_failed(LocalRank local_rank, const Error& error) = 0;
-    /// It has been reaped and, if it was asked to end, nothing is left of its OS process group. What it wrote
+    /// It has been reaped and, if it was asked to end, nothing lives of its OS process group. What it wrote
     /// last is taken after this call.
     virtual void worker_exited(LocalRank local_rank, ExitStatus status) = 0;
   };
@@ -58,21 +58,23 @@ class WorkerGroup {
     Listener& listener;
     rlimit open_files;  ///< what workers get
   };
-  explicit WorkerGroup(const Parts& parts) : parts_(parts), kept_alarm_(parts.io) {}
+  explicit WorkerGroup(const Parts& parts) : parts_(parts), groups_alarm_(parts.io), kept_alarm_(parts.io) {}
 
   /// Takes the place of the generation before, which has been closed, and starts the workers, a few in each
   /// turn of the loop, so that exits and signals are heard in between.
   void start(const RoundInfo& round, std::vector<WorkerSpec> specs);
 
   /// Asks `workers` to end: `signal` goes to each one's own process and not to its children, for a worker
-  /// that wants to save its work needs its data loaders. Where a process of its OS process group is orphaned
-  /// by that (a shell that died has left its program behind), it is that one's turn; the worker's exit is
-  /// told when its whole group is gone.
+  /// that wants to save its work needs its data loaders. When it has ended (a shell that died has left its
+  /// program behind), it is the turn of those of its OS process group whose parent is not in that group; the
+  /// worker's exit is told when its whole group has ended.
   void ask_to_end(const std::vector<LocalRank>& workers, int signal);
   /// SIGKILL to the OS process groups of `workers`.
   void kill_groups(const std::vector<LocalRank>& workers);
   /// Processes were reaped that were no workers: some group may have become empty, or have new orphans.
   void look_at_groups();
+  /// Tells the exits of workers that have been reaped, whatever lives on in their groups.
+  void await_groups_no_longer();
   /// SIGSTOP to every worker's OS process group (SIGTSTP has no effect in a session without a terminal), and
   /// SIGCONT.
   void suspend();
@@ -93,6 +95,7 @@ class WorkerGroup {
   void remove_empty_directories();
   void clear() {
     gate_.turn_away();
+    groups_alarm_.cancel();
     kept_alarm_.cancel();
     workers_.clear();
   }
@@ -115,6 +118,7 @@ class WorkerGroup {
   void on_exit(Worker& worker, ExitStatus status);
   static void note_last_words(Worker& worker);
   void look_soon();
+  static void ask_member(const Worker& worker, pid_t pid);
   void deliver_kept();
   void tell_exit(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }
@@ -123,7 +127,8 @@ class WorkerGroup {
   RoundInfo round_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by local rank
   std::size_t next_to_spawn_ = 0;
-  std::set<pid_t> asked_orphans_;
+  std::set<pid_t> asked_members_;
+  Alarm groups_alarm_;
   bool looks_soon_ = false;
   std::set<int> kept_;  ///< signals that no worker could hear
   Alarm kept_alarm_;

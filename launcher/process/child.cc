@@ -1,8 +1,11 @@
 #include "launcher/process/child.h"
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/unique_fd.h"
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -51,6 +54,13 @@ void ChildProcess::signal(int signal) const {
 bool ChildProcess::signal_group(int signal) const {
   if (!is_running() && !left_group()) return false;
   return ::killpg(pid_, signal) == 0;
+}
+
+void ChildProcess::signal_member(pid_t member, int signal) const {
+  // Opened first: what is looked at is then what is signalled, whoever has the number later.
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, member, 0)));
+  if (!pidfd || ::getpgid(member) != pid_) return;
+  ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0);
 }
 
 bool ChildProcess::left_group() const {

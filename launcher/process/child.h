@@ -40,7 +40,10 @@ class ChildProcess {
   /// To every process of its OS process group, also when the child itself has ended. False: nobody is left in
   /// it.
   bool signal_group(int signal) const;
-  /// Whether processes of its group are there when the child itself has ended. Such a group keeps its number
+  /// To one process of that group, unless it is none of it any more.
+  void signal_member(pid_t member, int signal) const;
+  /// Whether processes of its group, ended ones that nobody has reaped included, are there when the child
+  /// itself has ended. Such a group keeps its number
   /// from being used again; once it is empty the number may be a stranger's, which is not mistaken for it: he
   /// leads it himself.
   [[nodiscard]] bool left_group() const;

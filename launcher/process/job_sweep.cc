@@ -28,7 +28,7 @@ bool is_in_session(const ProcessEntry& process, const JobMarks& marks) {
 std::vector<pid_t> job_processes(const JobMarks& marks) {
   std::vector<pid_t> found;
   for (const ProcessEntry& process : read_processes()) {
-    if (process.state == 'Z' || process.pid == ::getpid()) continue;
+    if (process.has_ended() || process.pid == ::getpid()) continue;
     if (is_of_job(process, marks)) found.push_back(process.pid);
   }
   return found;

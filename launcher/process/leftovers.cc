@@ -64,7 +64,7 @@ void LeftoverSweep::look() {
     const bool is_new = signalled_.insert(pid).second;
     if (is_new) {
       const std::optional<ProcessEntry> process = read_process(pid);
-      if (process && process->state != 'Z') {
+      if (process && !process->has_ended()) {
         result_.ended.push_back(fmt::format("pid {} ({})", pid, process->command));
       }
     }

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <memory>
 
 namespace ddprun::launcher {
@@ -93,14 +94,15 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
   const std::optional<int> pid = parse_number(take_word(before));
   const std::string_view state = take_word(after);
   const std::optional<int> parent = parse_number(take_word(after));
-  take_word(after);  // OS process group
+  const std::optional<int> group = parse_number(take_word(after));
   const std::optional<int> session = parse_number(take_word(after));
   constexpr int kFieldsBetween = 22 - 7;
   for (int field = 0; field < kFieldsBetween; ++field) take_word(after);
   const std::string_view ticks = take_word(after);
-  if (!pid || state.size() != 1 || !parent || !session) return std::nullopt;
+  if (!pid || state.size() != 1 || !parent || !group || !session) return std::nullopt;
   return ProcessEntry{*pid,
                       *parent,
+                      *group,
                       *session,
                       state.front(),
                       std::string(text.substr(open + 1, close - open - 1)),
@@ -129,6 +131,19 @@ std::vector<ProcessEntry> read_processes() {
     if (std::optional<ProcessEntry> process = read_process(pid)) processes.push_back(std::move(*process));
   });
   return processes;
+}
+
+std::vector<pid_t> heads_of_group(const std::vector<ProcessEntry>& processes, pid_t group) {
+  std::map<pid_t, pid_t> parents;
+  for (const ProcessEntry& process : processes) {
+    if (process.pid == group) return {};
+    if (process.group == group && !process.has_ended()) parents.emplace(process.pid, process.parent);
+  }
+  std::vector<pid_t> heads;
+  for (const auto& [pid, parent] : parents) {
+    if (!parents.contains(parent)) heads.push_back(pid);
+  }
+  return heads;
 }
 
 std::vector<pid_t> read_own_children() {

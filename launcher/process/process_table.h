@@ -15,10 +15,14 @@ namespace ddprun::launcher {
 struct ProcessEntry {
   pid_t pid = 0;
   pid_t parent = 0;
+  pid_t group = 0;
   pid_t session = 0;
   char state = '?';     ///< R, S, D, T, Z …
   std::string command;  ///< the program's short name
   TimePoint started{};  ///< to some ten milliseconds
+
+  /// It does nothing any more; it is there until its parent has asked for its status.
+  [[nodiscard]] bool has_ended() const { return state == 'Z' || state == 'X'; }
 };
 
 /// Parses /proc/<pid>/stat; its second field may hold any character. None when it is not such a text.
@@ -32,6 +36,10 @@ std::optional<ProcessEntry> read_process(pid_t pid);
 
 /// Every process of this machine (or container).
 std::vector<ProcessEntry> read_processes();
+
+/// The living processes of an OS process group whose leader is gone, less those whose parent is one of them.
+/// Empty: none lives, or the number is a stranger's by now, who leads a group himself. Pure.
+std::vector<pid_t> heads_of_group(const std::vector<ProcessEntry>& processes, pid_t group);
 
 /// The direct children of this process, zombies included.
 std::vector<pid_t> read_own_children();

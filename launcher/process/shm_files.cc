@@ -55,7 +55,7 @@ bool sees_all_processes() {
 std::set<pid_t> living_pids() {
   std::set<pid_t> pids;
   for (const ProcessEntry& process : read_processes()) {
-    if (process.state == 'Z') continue;
+    if (process.has_ended()) continue;
     pids.insert(process.pid);
     for (const pid_t pid : namespace_pids(read_proc_file(fmt::format("/proc/{}/status", process.pid))))
       pids.insert(pid);

@@ -50,3 +50,22 @@ TEST_CASE("a worker stuck in the kernel is named, and the launcher still leaves"
   CHECK_THAT(job.err(), Contains("did not end within 5.0 s of SIGKILL: stuck in the kernel") &&
                             Contains("rank 1 (pid ") && Contains("is in state D (disk sleep)"));
 }
+
+TEST_CASE("a worker that has ended is not called stuck for what is stuck in its group") {
+  const Freezer freezer;
+  if (!freezer.is_there) return skipped("needs root and a version 1 cgroup freezer");
+  const Gate gate;
+  Launched job(ddprun_command({"--nproc-per-node", "2", "--max-restarts", "1", "--shutdown-timeout", "1",
+                               "--no-python", "/bin/bash", "-c",
+                               "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; "
+                               "[ $RANK = 1 ] || { read x < " +
+                                   gate.path() + "; exit 9; }; sleep 1000 & echo $!; exec sleep 1001"}));
+  freezer.write("cgroup.procs", job.read_line());
+  freezer.write("freezer.state", "FROZEN");
+  REQUIRE(eventually(std::chrono::seconds(5),
+                     [&] { return read_file(freezer.path + "/freezer.state") == "FROZEN\n"; }));
+  gate.open();
+  CHECK(job.wait() == 0);
+  CHECK_THAT(job.err(), Contains("restart 1 of 1") && !Contains("stuck in the kernel") &&
+                            Contains("a process that the workers left behind does not end on SIGKILL: pid "));
+}

@@ -21,6 +21,31 @@ std::vector<std::string> shell(int workers, const std::string& script, std::vect
   return ddprun_command(arguments);
 }
 
+// Rank 0 has a child in a session of its own, which waits for nobody; that one's child stayed in the worker's
+// group. When all are there rank 1 fails.
+std::vector<std::string> heedless_parent(const std::string& grandchild,
+                                         const std::vector<std::string>& flags) {
+  const std::string script = R"(
+import os, signal, sys, time
+if os.environ['TORCHELASTIC_RESTART_COUNT'] != '0': sys.exit(0)
+if os.environ['RANK'] == '1':
+    open(sys.argv[1]).read(1)
+    sys.exit(9)
+if os.fork() == 0:
+    if os.fork() == 0:
+        )" + grandchild + R"(
+        open(sys.argv[1], 'w').write('x')
+        time.sleep(1000)
+    os.setsid()
+    time.sleep(1000)
+time.sleep(1000)
+)";
+  std::vector<std::string> arguments{"--nproc-per-node", "2", "--max-restarts", "1"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  arguments.insert(arguments.end(), {"--no-python", "python3", "-c", script});
+  return ddprun_command(arguments);
+}
+
 }  // namespace
 
 TEST_CASE("a job whose workers all exit with 0 exits with 0") {
@@ -114,6 +139,29 @@ TEST_CASE("the whole OS process group is stopped, not only the worker") {
   Launched job(shell(2, "sh -c 'sleep 1000' " + token + " & if [ $RANK = 1 ]; then exit 5; fi; wait"));
   CHECK(job.wait() == 5);
   CHECK(processes_with(token).empty());
+}
+
+TEST_CASE("who ended in a worker's group and is reaped by nobody does not make the worker a stuck one") {
+  const Gate gate;
+  std::vector<std::string> command =
+      heedless_parent("signal.signal(signal.SIGTERM, signal.SIG_IGN)", {"--shutdown-timeout", "1"});
+  command.push_back(gate.path());
+  Launched job(command);
+  CHECK(job.wait() == 0);
+  CHECK_THAT(job.err(), Contains("sending SIGKILL to rank 0") && Contains("restart 1 of 1") &&
+                            !Contains("stuck in the kernel"));
+}
+
+TEST_CASE("who is left in a worker's group is asked to end, whoever its parent is") {
+  const Gate gate;
+  std::vector<std::string> command =
+      heedless_parent("signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), os._exit(0)))",
+                      {"--shutdown-timeout", "100"});
+  command.push_back(gate.path());
+  Launched job(command);
+  CHECK(job.wait() == 0);
+  CHECK_THAT(job.out(), Contains("saved"));
+  CHECK_THAT(job.err(), Contains("restart 1 of 1") && !Contains("SIGKILL"));
 }
 
 TEST_CASE("nohup keeps its meaning: SIGHUP does not end the job") {
