@@ -33,11 +33,12 @@ const FusedSgdOptions kSgd{.lr = 0.01, .momentum = 0.9};
 Step make_bare_step(const Context& context, const Workload& workload) {
   const ModuleView view = view_of(*workload.model);
   const std::shared_ptr<c10d::Reducer> reducer =
-      runtime::make_reducer(view.parameters, context.process_group(), kOptions);
+      runtime::make_reducer(view, view.parameters, context.process_group(), kOptions).reducer;
   const auto optimizer = std::make_shared<FusedSgd>(workload.model->parameters(), kSgd);
   return [context, workload, reducer, optimizer] {
     if (reducer->should_rebuild_buckets()) {
-      const runtime::BucketAllocationScope buckets_in_shared_memory(*context.process_group());
+      const runtime::BucketAllocationScope buckets_in_shared_memory(*context.process_group(),
+                                                                    context.device());
       reducer->rebuild_buckets();
     }
     const auto output = workload.model->forward(workload.input);
