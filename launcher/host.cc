@@ -1,6 +1,7 @@
 #include "launcher/host.h"
 
 #include "launcher/number_list.h"
+#include "rendezvous/base/read_text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,8 +13,6 @@
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <system_error>
@@ -22,11 +21,6 @@ namespace ddprun::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 int read_int(const fs::path& path) {
   const std::string text = read_text(path);

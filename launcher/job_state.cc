@@ -1,13 +1,13 @@
 #include "launcher/job_state.h"
 
+#include "rendezvous/base/read_text.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -95,8 +95,7 @@ std::string read_job_state(pid_t pid) {
     if (fs::read_symlink(files->path(), unreadable) != wanted) continue;
     // Twice, because the launcher may be writing.
     for (int attempt = 0; attempt < 2; ++attempt) {
-      std::ifstream file(files->path(), std::ios::binary);
-      const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      const std::string text = read_text(files->path());
       if (parse_job_state(text)) return text;
     }
   }

@@ -1,6 +1,7 @@
 #include "launcher/job_state.h"
 #include "launcher/process/process_table.h"
 #include "launcher/ps.h"
+#include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -9,19 +10,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace ddprun::launcher {
 namespace {
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 /// The parts of /proc/<pid>/cmdline and environ.
 std::vector<std::string> split_at_zeros(const std::string& text) {

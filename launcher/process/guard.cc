@@ -1,5 +1,7 @@
 #include "launcher/process/guard.h"
 
+#include "rendezvous/base/read_text.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -16,8 +18,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -35,8 +35,7 @@ UniqueFd open_pidfd(pid_t pid) { return UniqueFd(static_cast<int>(::syscall(SYS_
 
 // Writes our name over the command line that `ps` shows: arg_start and arg_end are fields 48 and 49 of stat.
 void set_command_line() {
-  std::ifstream stat("/proc/self/stat");
-  std::string text((std::istreambuf_iterator<char>(stat)), {});
+  const std::string text = read_text("/proc/self/stat");
   const std::size_t close = text.rfind(')');
   if (close == std::string::npos) return;
   std::istringstream fields(text.substr(close + 1));

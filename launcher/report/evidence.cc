@@ -1,6 +1,7 @@
 #include "launcher/report/evidence.h"
 
 #include "launcher/report/text.h"
+#include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <fcntl.h>
@@ -11,17 +12,10 @@
 
 #include <array>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 namespace ddprun::launcher {
 namespace {
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 /// Our group in the hierarchy of `controller` ("" is version 2), as /proc/self/cgroup tells.
 std::string cgroup_path(std::string_view controller) {

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/auth.h"
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>
@@ -12,8 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <span>
 
 namespace ddprun::membership {
@@ -76,9 +75,8 @@ Result<std::string> load_secret(const std::string& path, const std::optional<std
                              "chmod 600 it",
                              path, facts.st_mode & 0777U));
   }
-  std::ifstream file(path, std::ios::binary);
-  std::string secret = without_line_end({std::istreambuf_iterator<char>(file), {}});
-  if (!file || secret.empty()) {
+  std::string secret = without_line_end(read_text(path));
+  if (secret.empty()) {
     return Error(ErrorCode::kUsage,
                  fmt::format("--rdzv-secret-file {}: it is empty or cannot be read", path));
   }
