@@ -157,7 +157,7 @@ class Member::Impl {
     connector_.reset();
     node_ = options_.node;
     node_.id = draw_id();
-    node_.replaces = replaces_;
+    node_.replaces = admitted_as_;
     if (core_) node_.last_generation = core_->seen_generation();
     node_.restarts_used = restarts_used_;
     handshake_.emplace(Hello{.run_id = options_.spec.run_id,
@@ -180,7 +180,7 @@ class Member::Impl {
   // Of a coordinator that was one before, silence says only that its machine stands still.
   void no_answer() {
     const std::string why = "it does not answer an agent's hello";
-    if (replaces_) {
+    if (admitted_as_) {
       close_channel();
       return try_again(why);
     }
@@ -210,6 +210,7 @@ class Member::Impl {
   void take_welcome(const Welcome& welcome) {
     timer_.cancel();
     is_joined_ = true;
+    admitted_as_ = node_.id;
     channel_->set_on_empty(gate_.pass([this, id = node_.id] {
       if (node_.id == id) pump_lines(kLinesWindow);
     }));
@@ -279,7 +280,6 @@ class Member::Impl {
   }
   // Whatever waits for a coordinator that was lost is lost, too.
   void act(const ComeBack& back) {
-    replaces_ = node_.id;
     close_channel();
     if (leaving_signal_ != 0) return end_for_signal();
     tell([text = back.reason](Listener& listener) { listener.on_waiting(text); });
@@ -343,7 +343,7 @@ class Member::Impl {
   std::shared_ptr<Channel> channel_;
   std::optional<MemberCore> core_;
   NodeFacts node_;
-  std::optional<MemberId> replaces_;
+  std::optional<MemberId> admitted_as_;  ///< by a coordinator, the last time; outlives the connection
   int restarts_used_ = 0;
   std::optional<AgentHandshake> handshake_;  ///< of channel_
   LogFunnel funnel_;
