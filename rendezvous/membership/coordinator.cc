@@ -198,9 +198,18 @@ class Coordinator::Impl {
     if (members_.find(peer.node().id) != members_.end())
       return refuse(number, "another connection has joined under its number");
     guests_.leave(number);
+    if (peer.node().replaces) close_replaced(*peer.node().replaces);
     peer.channel->send(Welcome{options_.timing});
     members_[peer.node().id] = number;
     perform(job_.joined(peer.node(), now()));
+  }
+
+  // Nobody reads there any more, and its end may never come: a proxy can hold it open.
+  void close_replaced(MemberId who) {
+    const auto found = members_.find(who);
+    if (found == members_.end()) return;
+    close_peer(found->second);
+    members_.erase(found);
   }
 
   void refuse(Number number, const std::string& reason, bool may_return = false) {

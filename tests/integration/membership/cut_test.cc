@@ -134,11 +134,12 @@ TEST_CASE("a connection that is cut on both sides costs one restart and no waiti
   }
 }
 
-TEST_CASE("a connection that is cut on the agent's side alone costs one restart and no waiting") {
+TEST_CASE("a connection that is cut on the agent's side alone costs one restart, and holds up no end") {
   for (const auto& pinned : kPins) {
     CutWorld cut(pinned);
     cut.proxy.cut_agent();
     cut.await_round(2);
+    cut.check_ends();
   }
 }
 
@@ -153,5 +154,6 @@ TEST_CASE("a connection that is cut again and again is replaced each time") {
     cut.await_round(4);
     cut.proxy.cut_agent();
     cut.await_round(5);
+    cut.check_ends();
   }
 }
