@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -149,17 +150,34 @@ FileWriter::Handle FileWriter::add(UniqueFd fd, std::string name, Gaps gaps) {
   return {*this, files_.back()};
 }
 
-void FileWriter::start_thread() {
-  if (thread_.joinable() || !gate_.is_open()) return;
-  shared_->bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  news_.assign(::fcntl(shared_->bell.get(), F_DUPFD_CLOEXEC, 3));
+int FileWriter::start_thread() {
+  if (thread_.joinable() || !gate_.is_open()) return 0;
+  UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell) return errno;
+  UniqueFd heard(::fcntl(bell.get(), F_DUPFD_CLOEXEC, 3));
+  if (!heard) return errno;
+  boost::system::error_code refused;
+  news_.assign(heard.get(), refused);
+  if (refused) return refused.value();
+  static_cast<void>(heard.release());
+  shared_->bell = std::move(bell);
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([shared = shared_] { run(shared); });
+  int error = 0;
+  try {
+    thread_ = std::thread([shared = shared_] { run(shared); });
+  } catch (const std::system_error& limit) {
+    error = limit.code().value();
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) {
+    news_.close(refused);
+    return error;
+  }
   wait_for_news();
+  return 0;
 }
 
 // The thread. What it must not do is in the header.
@@ -204,21 +222,27 @@ void FileWriter::run(const std::shared_ptr<Shared>& shared) {
 
 void FileWriter::push(File& file, std::string_view bytes) {
   if (bytes.empty()) return;
-  start_thread();
+  const int no_thread = start_thread();
   std::string sentence;
   {
     const std::lock_guard lock(shared_->mutex);
-    if (shared_->waiting + bytes.size() > kMostWaiting) {
+    const bool is_full = shared_->waiting + bytes.size() > kMostWaiting;
+    if (no_thread != 0 || is_full) {
       file.lost += bytes.size();
       file.skipped_here += bytes.size();
+      file.error = no_thread;
       sentence =
-          fmt::format("{} takes nothing, and {} MiB wait already; what comes now is dropped, and counted",
-                      file.name, kMostWaiting >> 20);
+          is_full ? fmt::format(
+                        "{} takes nothing, and {} MiB wait already; what comes now is dropped, and counted",
+                        file.name, kMostWaiting >> 20)
+                  : fmt::format("cannot write {}: its thread cannot be started: {}", file.name,
+                                std::strerror(no_thread));
     } else {
       const std::size_t before = file.queued.size();
       if (file.skipped_here > 0 && file.gaps == Gaps::kMarked) {
-        file.queued += fmt::format("\n[ddprun: {} bytes are missing here: the file system took nothing]\n",
-                                   file.skipped_here);
+        file.queued +=
+            fmt::format("\n[ddprun: {} bytes are missing here: {}]\n", file.skipped_here,
+                        file.error == 0 ? "the file system took nothing" : std::strerror(file.error));
       }
       file.skipped_here = 0;
       file.queued += bytes;
@@ -236,6 +260,7 @@ void FileWriter::push(File& file, std::string_view bytes) {
 void FileWriter::release(const std::shared_ptr<File>& file) {
   file->on_trouble = nullptr;
   if (!thread_.joinable()) {  // nothing was ever written
+    if (file->lost > 0) lost_by_closed_.push_back({file->name, file->lost, reason(file->error)});
     files_.erase(std::remove(files_.begin(), files_.end(), file), files_.end());
     return;
   }

@@ -23,7 +23,8 @@ namespace ddprun::launcher {
 ///
 /// Bounds   `kMostWaiting` bytes wait for all files together; what is beyond is dropped and counted.
 /// Threads  all methods are for the loop's thread. The other one exists from the first write on, has every
-///          signal blocked, and does nothing but write(2) and close(2).
+///          signal blocked, and does nothing but write(2) and close(2). Where it cannot be started (a limit
+///          of processes or descriptors), bytes are lost and counted.
 /// Fork     that thread allocates nothing and holds no lock but the one in here, so that a process that the
 /// loop
 ///          forks (guard.h) finds everything it uses as if there were one thread.
@@ -82,7 +83,8 @@ class FileWriter {
   static void run(const std::shared_ptr<Shared>& shared);
   void push(File& file, std::string_view bytes);
   void release(const std::shared_ptr<File>& file);
-  void start_thread();
+  /// 0, or the errno that tells why there is none; then the next byte asks again.
+  int start_thread();
   void wait_for_news();
   void take(const News& news);
 

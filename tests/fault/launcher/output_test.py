@@ -89,6 +89,32 @@ class Closed(Output):
         self.assertEqual(log.read_text(), "y\n1\n2\n3\n")
 
 
+@unittest.skipIf(os.geteuid() != 0, "only root can become a user with few processes")
+class FewProcesses(Output):
+    USER = 54321  # has no processes but these
+
+    def test_a_job_at_its_limit_of_processes_goes_on_without_its_log(self):
+        program = shutil.copy(DDPRUN, self.folder / "ddprun")
+        self.folder.chmod(0o777)
+        (self.folder / "tmp").chmod(0o777)
+        codes = {}
+        for limit in range(3, 13):
+            def limited(limit=limit):
+                resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+                os.setgroups([])
+                os.setgid(self.USER)
+                os.setuid(self.USER)
+            done = subprocess.run([program, "--log-dir", f"logs{limit}", "--tee", "3", "--no-python", "sh", "-c",
+                                   "sleep 60 & sleep 60 & sleep 60 & echo hello"], cwd=self.folder,
+                                  env=self.environment(), stdin=subprocess.DEVNULL, preexec_fn=limited, timeout=60,
+                                  check=False, text=True, capture_output=True)
+            with self.subTest(limit=limit, said=done.stderr):
+                self.assertNotIn("bug", done.stderr)
+            codes[limit] = (done.returncode, "its thread cannot be started" in done.stderr)
+        self.assertIn((0, True), codes.values(), codes)  # all but the thread
+        self.assertEqual(codes[12], (0, False))
+
+
 class NoOrdinaryFile(Output):
     def test_fifos_that_a_worker_puts_in_the_places_of_its_files_hold_nothing_up(self):
         fifo = "; ".join('rm -f "%s"; mkfifo "%s"' % (path, path) for path in

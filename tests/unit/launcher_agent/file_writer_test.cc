@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,6 +123,33 @@ TEST_CASE("a full device is an error that is counted") {
   loop.run_until_written();
   CHECK(said == "cannot write f: No space left on device");
   CHECK(loop.files.losses().at(0).bytes == 5);
+}
+
+TEST_CASE("what comes while there is no descriptor for the thread is counted, and it starts later") {
+  Loop loop;
+  HangingFile file;
+  std::string said;
+  FileWriter::Handle closed =
+      loop.files.add(UniqueFd(::open("/dev/null", O_WRONLY | O_CLOEXEC)), "c", FileWriter::Gaps::kMarked);
+  FileWriter::Handle handle = loop.files.add(std::move(file.write_end), "f", FileWriter::Gaps::kMarked);
+  handle.set_on_trouble([&](const std::string& sentence) { said += sentence + "\n"; });
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  CHECK_NOTHROW(handle.write("12345"));
+  CHECK_NOTHROW(handle.write("678"));
+  CHECK_NOTHROW(closed.write("9"));
+  closed = FileWriter::Handle();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(said == "cannot write f: its thread cannot be started: Too many open files\n");
+  const std::vector<LostOutput> lost = loop.files.losses();
+  REQUIRE(lost.size() == 2);
+  CHECK(to_string(lost[0]) == "1 bytes for c are lost: Too many open files");
+  CHECK(to_string(lost[1]) == "8 bytes for f are lost: Too many open files");
+  handle.write("again\n");
+  handle = FileWriter::Handle();
+  CHECK(file.read_all() == "\n[ddprun: 8 bytes are missing here: Too many open files]\nagain\n");
 }
 
 TEST_CASE("a process forked while the thread writes can allocate and end") {
