@@ -371,7 +371,9 @@ void Agent::suspend() {
         "killed; `ddprun drain` ends the job and lets its workers save");
   }
   workers_->suspend();
+  output_.give_terminal_back();
   SignalSource::stop_this_process();
+  output_.take_terminal();
   workers_->resume();
 }
 

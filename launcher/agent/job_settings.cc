@@ -25,7 +25,8 @@ OutputOptions output_options(const Plan& plan) {
   return {.stdout_filters = plan.options.duplicate_stdout_filters,
           .stderr_filters = plan.options.duplicate_stderr_filters,
           .fold_lines = plan.options.fold_lines,
-          .give_stdin_a_terminal = plan.options.stdin_local_rank || plan.options.debug_rank};
+          .give_stdin_a_terminal = plan.options.stdin_local_rank || plan.options.debug_rank,
+          .interrupt_key = plan.options.debug_rank ? InterruptKey::kWorkers : InterruptKey::kOurs};
 }
 
 std::vector<int> agent_signals(const Plan& plan) {

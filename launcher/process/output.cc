@@ -45,10 +45,14 @@ int open_keyboard() {
 // Passes what is typed on to the worker's terminal.
 class JobOutput::StdinRelay {
  public:
-  StdinRelay(boost::asio::io_context& io, int pty_fd)
-      : raw_(STDIN_FILENO), keyboard_(io, open_keyboard()), pty_(::fcntl(pty_fd, F_DUPFD_CLOEXEC, 3)) {
+  StdinRelay(boost::asio::io_context& io, int pty_fd, InterruptKey interrupt)
+      : terminal_(STDIN_FILENO, interrupt),
+        keyboard_(io, open_keyboard()),
+        pty_(::fcntl(pty_fd, F_DUPFD_CLOEXEC, 3)) {
     wait_readable();
   }
+
+  [[nodiscard]] const KeyTerminal& terminal() const { return terminal_; }
 
  private:
   void wait_readable() {
@@ -65,7 +69,7 @@ class JobOutput::StdinRelay {
         }));
   }
 
-  RawTerminal raw_;
+  KeyTerminal terminal_;
   boost::asio::posix::stream_descriptor keyboard_;
   UniqueFd pty_;
   Gate gate_;
@@ -190,7 +194,7 @@ Result<void> JobOutput::open_terminal(const WorkerSpec& spec, WorkerStreams& str
   streams.stdin_is_terminal_ = true;
   if (spec.out.to_console && !spec.out.to_file) streams.stdout_fd_ = worker_fd;
   if (spec.err.to_console && !spec.err.to_file) streams.stderr_fd_ = worker_fd;
-  stdin_relay_ = std::make_unique<StdinRelay>(io_, pty->our_end.get());
+  stdin_relay_ = std::make_unique<StdinRelay>(io_, pty->our_end.get(), options_.interrupt_key);
   StreamRoutes routes;
   routes.tail = &streams.tail_;
   routes.scanner = &streams.scanner_;
@@ -340,6 +344,14 @@ void JobOutput::say(std::string_view line) { write_launcher_line(fmt::format("dd
 
 void JobOutput::write_launcher_line(std::string_view line) {
   channels_[1].console->write(Console::kLauncher, line);
+}
+
+void JobOutput::give_terminal_back() {
+  if (stdin_relay_) stdin_relay_->terminal().leave();
+}
+
+void JobOutput::take_terminal() {
+  if (stdin_relay_) stdin_relay_->terminal().enter();
 }
 
 void JobOutput::resize() {

@@ -32,6 +32,7 @@ struct OutputOptions {
   bool fold_lines = false;
   bool give_stdin_a_terminal =
       false;  ///< the worker with stdin gets a pseudo-terminal when ours is a terminal
+  InterruptKey interrupt_key = InterruptKey::kOurs;  ///< there
 };
 
 /// Takes whole lines of our workers for a console elsewhere; false: they are to be shown here.
@@ -113,6 +114,9 @@ class JobOutput {
   void write_launcher_line(std::string_view line);
   /// The size of our terminal has changed.
   void resize();
+  /// We are about to be stopped by Ctrl-Z, and go on after it: our shell gets the terminal as it was.
+  void give_terminal_back();
+  void take_terminal();
 
   /// One more place for bytes (--events), waited for at the end like the consoles.
   Outlet& add_outlet(const UniqueFd& fd, const std::string& name);

@@ -17,12 +17,11 @@ Result<Pty> open_pty(PtyUse use, int like_fd) {
   }
   UniqueFd worker_end(::ioctl(our_end.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
   if (!worker_end) return os_error("cannot open the worker's end of a pseudo-terminal", errno);
-  if (use == PtyUse::kOutput) {
-    termios settings{};
-    ::tcgetattr(worker_end.get(), &settings);
-    ::cfmakeraw(&settings);
-    ::tcsetattr(worker_end.get(), TCSANOW, &settings);
-  }
+  termios settings{};
+  ::tcgetattr(worker_end.get(), &settings);
+  if (use == PtyUse::kOutput) ::cfmakeraw(&settings);
+  settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);
+  ::tcsetattr(worker_end.get(), TCSANOW, &settings);
   copy_window_size(like_fd, our_end.get());
   return Pty{std::move(our_end), std::move(worker_end)};
 }
@@ -37,16 +36,26 @@ bool is_in_background_of(int fd) {
   return foreground > 0 && foreground != ::getpgrp();
 }
 
-RawTerminal::RawTerminal(int fd) : fd_(fd) {
+KeyTerminal::KeyTerminal(int fd, InterruptKey interrupt) : fd_(fd) {
   termios settings{};
   if (::tcgetattr(fd, &settings) != 0) return;
   before_ = settings;
-  ::cfmakeraw(&settings);
-  ::tcsetattr(fd, TCSADRAIN, &settings);
+  ours_ = settings;
+  ::cfmakeraw(&ours_);
+  ours_.c_oflag = settings.c_oflag;
+  ours_.c_lflag |= ISIG;
+  if (interrupt == InterruptKey::kWorkers) ours_.c_cc[VINTR] = _POSIX_VDISABLE;
+  enter();
 }
 
-RawTerminal::~RawTerminal() {
+KeyTerminal::~KeyTerminal() { leave(); }
+
+void KeyTerminal::leave() const {
   if (before_) ::tcsetattr(fd_, TCSADRAIN, &*before_);
+}
+
+void KeyTerminal::enter() const {
+  if (before_) ::tcsetattr(fd_, TCSADRAIN, &ours_);
 }
 
 }  // namespace ddprun::launcher

@@ -17,8 +17,9 @@ struct Pty {
 };
 
 enum class PtyUse {
-  kOutput,    ///< bytes pass unchanged: the real terminal does the processing
-  kTerminal,  ///< a terminal as a person has it: echo, line editing, Ctrl-C
+  kOutput,  ///< bytes pass unchanged: the real terminal does the processing
+  /// A terminal as a person has it: echo, line editing, Ctrl-C. Ends of lines are left to the real one.
+  kTerminal,
 };
 
 /// Opens one, as large as the terminal `like_fd`. Errors kOs.
@@ -31,17 +32,26 @@ void copy_window_size(int like_fd, int pty_fd);
 /// what is typed for that one.
 bool is_in_background_of(int fd);
 
-/// Makes a terminal pass every key on as it is, and gives it back as it was when destroyed.
-class RawTerminal {
+/// Who gets Ctrl-C. Ctrl-\ and Ctrl-Z are always ours.
+enum class InterruptKey { kOurs, kWorkers };
+
+/// Makes a terminal pass each key on as it is typed, unechoed, but for those that signal; what is written to
+/// it is shown as before. Gives it back as it was when destroyed.
+class KeyTerminal {
  public:
-  explicit RawTerminal(int fd);
-  ~RawTerminal();
-  RawTerminal(const RawTerminal&) = delete;
-  RawTerminal& operator=(const RawTerminal&) = delete;
+  KeyTerminal(int fd, InterruptKey interrupt);
+  ~KeyTerminal();
+  KeyTerminal(const KeyTerminal&) = delete;
+  KeyTerminal& operator=(const KeyTerminal&) = delete;
+
+  /// Gives it back for a while, for our shell, and takes it again.
+  void leave() const;
+  void enter() const;
 
  private:
   int fd_;
   std::optional<termios> before_;
+  termios ours_{};
 };
 
 }  // namespace ddprun::launcher

@@ -130,6 +130,43 @@ class Terminal(unittest.TestCase):
         self.shell.until(PROMPT)
         self.assertIn("\n130\n", self.shell.run("echo $?"))
 
+    def test_ctrl_c_on_the_terminal_of_stdin_ends_the_job_for_good(self):
+        self.start("--nproc-per-node 2 --stdin 0 --max-restarts 3", "exec sleep 1000")
+        self.pids(2)
+        self.shell.type("\x03")
+        seen = self.shell.until(PROMPT)
+        self.assertIn("received SIGINT", seen)
+        self.assertNotIn("starting all workers again", seen)
+        self.assertIn("\n130\n", self.shell.run("echo $?"))
+
+    def test_a_job_with_stdin_can_be_stopped_and_goes_on(self):
+        self.start("--nproc-per-node 2 --stdin 0", '[ $RANK = 1 ] || { read x; echo "got ($x)"; }; exec sleep 1000')
+        launcher, workers = self.pids(2)
+        self.shell.type("\x1a")
+        self.shell.until("Stopped")
+        self.shell.until(PROMPT)
+        for pid in (launcher, *workers):
+            wait_for_state(pid, "T")
+        self.assertIn("echoed", self.shell.run("echo echoed"))
+        self.shell.type("fg\n")
+        wait_for_state(launcher, "SR")
+        self.shell.type("word\r")
+        self.shell.until("got (word)")
+        self.shell.type("\x03")
+        self.shell.until(PROMPT)
+        self.assertIn("\n130\n", self.shell.run("echo $?"))
+
+    def test_under_a_debugger_ctrl_c_is_the_workers_and_ctrl_backslash_ends_the_job(self):
+        script = "[ $RANK = 1 ] && exit 0; trap 'echo caught' INT; trap exit QUIT; echo traps.; while :; do read -t 1 <>fifo; done"
+        (self.folder / "debugged.sh").write_text(f"cd {self.folder}; mkfifo fifo 2>&-\n{script}")
+        self.shell.type(f"{DDPRUN} --nproc-per-node 2 --debug-rank 0 /usr/bin/env --no-python /bin/bash {self.folder}/debugged.sh\n")
+        self.shell.until("traps.")
+        self.shell.type("\x03")
+        self.shell.until("caught")
+        self.shell.type("\x1c")
+        self.shell.until("received SIGQUIT")
+        self.shell.until(PROMPT)
+
     def test_a_worker_with_a_terminal_leaves_ours_blocking(self):
         flags = "import fcntl, os; print('blocking', not fcntl.fcntl(0, fcntl.F_GETFL) & os.O_NONBLOCK)"
         (self.folder / "check.sh").write_text(

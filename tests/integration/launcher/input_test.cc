@@ -106,19 +106,6 @@ TEST_CASE("on a terminal --stdin gives that rank a terminal of its own that read
   CHECK(job.wait() == 0);
 }
 
-TEST_CASE("Ctrl-C on that terminal is the worker's, as a debugger wants it") {
-  Terminal terminal;
-  Launched job(
-      ddprun_command(
-          {"--nproc-per-node", "2", "--stdin", "0", "--no-python", "/bin/sh", "-c",
-           "[ $RANK = 1 ] && exit 0; trap 'echo caught; exit 0' INT; echo up; while :; do sleep 0.01; done"}),
-      terminal.all_streams());
-  REQUIRE(terminal.shows("up"));
-  terminal.type("\x03");
-  CHECK(terminal.shows("caught"));
-  CHECK(job.wait() == 0);
-}
-
 TEST_CASE("on a terminal every worker's stdout and stderr are terminals, so progress bars work") {
   Terminal terminal;
   const Gate gate;
