@@ -32,7 +32,7 @@ std::string_view to_string(Verdict verdict);
 enum class Weight {
   kSymptom,   ///< somebody else was gone: "Connection closed by peer"
   kDoubtful,  ///< it may have been somebody else's doing: a loader process, or the worker itself, was ended
-              ///< from outside
+              ///< from outside, or a connection to whomever was lost
   kCause,     ///< its own doing, as far as can be told
 };
 

@@ -43,9 +43,8 @@ class ChildProcess {
   /// To one process of that group, unless it is none of it any more.
   void signal_member(pid_t member, int signal) const;
   /// Whether processes of its group, ended ones that nobody has reaped included, are there when the child
-  /// itself has ended. Such a group keeps its number
-  /// from being used again; once it is empty the number may be a stranger's, which is not mistaken for it: he
-  /// leads it himself.
+  /// itself has ended. Such a group keeps its number from being used again; once it is empty the number may
+  /// be a stranger's, which is not mistaken for it: he leads it himself.
   [[nodiscard]] bool left_group() const;
 
  private:

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <span>
 
 namespace ddprun::launcher {
 namespace {
@@ -25,19 +26,16 @@ constexpr std::string_view kLostPeer = "lost a peer";
 constexpr std::string_view kWaited = "waited in vain for a peer";
 constexpr std::string_view kLostStore = "lost the store";
 
-// What is printed by a rank because another one is gone.
+// What is printed by a rank because another one is gone, and by nothing else.
 constexpr std::array kPhrases{
-    // gloo, transport/tcp/pair.cc: the other end of a pair is closed, or the kernel says so.
-    Phrase{"Connection closed by peer", kLostPeer},
-    Phrase{"Connection reset by peer", kLostPeer},
+    // gloo, transport/tcp/pair.cc.
     Phrase{"Application timeout caused pair closure", kWaited},
-    Phrase{"Broken pipe", kLostPeer},
     // gloo, transport/tcp/unbound_buffer.cc.
-    Phrase{"Timed out waiting", kWaited},
+    Phrase{"ms for recv operation to complete", kWaited},
+    Phrase{"ms for send operation to complete", kWaited},
     // gloo, transport/tcp/pair.cc: what a peer that raised between the parts of a collective leaves behind.
     Phrase{"Is there a distributed collective mismatch in your code?", kLostPeer},
     // gloo, rendezvous: a peer is gone before all are connected.
-    Phrase{"Connect timeout", kWaited},
     Phrase{"Gloo connectFullMesh failed", kLostPeer},
     // torch/csrc/distributed/c10d: ProcessGroupGloo.cpp, monitoredBarrier.
     Phrase{"failed to pass monitoredBarrier", kWaited},
@@ -46,8 +44,6 @@ constexpr std::array kPhrases{
     Phrase{"Connection was likely closed. Did the remote server shutdown or crash?", kLostStore},
     Phrase{"recvValue failed", kLostStore},
     Phrase{"recvValueWithTimeout failed", kLostStore},
-    Phrase{"Socket Timeout", kWaited},
-    Phrase{"wait timeout after", kWaited},
     Phrase{"The client socket has failed to connect", kLostStore},
     Phrase{"failed to connect to the remote store", kLostStore},
     // The same folder: ProcessGroupNCCL.cpp, NCCLUtils.cpp.
@@ -55,18 +51,37 @@ constexpr std::array kPhrases{
     Phrase{"NCCL communicator was aborted on rank", kLostPeer},
     Phrase{"Some NCCL operations have failed or timed out", kWaited},
     Phrase{"Received a dump signal", kWaited},
-    // NCCL: ncclGetErrorString, and the words of transport/net_socket and misc/socket.
+    // NCCL: ncclGetErrorString.
     Phrase{"remote process exited or there was a network error", kLostPeer},
     Phrase{"ncclRemoteError", kLostPeer},
-    Phrase{"Connection closed by remote peer", kLostPeer},
     // torch/csrc/distributed/rpc and tensorpipe.
     Phrase{"eof (this error originated at tensorpipe", kLostPeer},
     Phrase{"connection reset by peer (this error originated at tensorpipe", kLostPeer},
-    // Python: a pipe or queue between processes whose other end has died.
-    Phrase{"BrokenPipeError", kLostPeer},
-    Phrase{"ConnectionResetError", kLostPeer},
-    Phrase{"ConnectionRefusedError", kLostPeer},
 };
+
+// What a rank prints because another one is gone, and as well because a data set's server, a logging service
+// or a helper process is: the kernel's words, and common ones.
+constexpr std::array<std::string_view, 7> kConnectionPhrases{"Connection closed by peer",
+                                                             "Connection reset by peer",
+                                                             "Connection closed by remote peer",
+                                                             "Broken pipe",
+                                                             "BrokenPipeError",
+                                                             "ConnectionResetError",
+                                                             "ConnectionRefusedError"};
+constexpr std::array<std::string_view, 4> kTimeoutPhrases{"Timed out waiting", "Connect timeout",
+                                                          "Socket Timeout", "wait timeout after"};
+
+// Who says such a word, where that is torch.distributed: the source path in gloo's errors, or an address in
+// its words; the types and sources of c10d's; the heads of NCCL's.
+constexpr std::array<std::string_view, 9> kCollectiveWords{"gloo/transport/",
+                                                           "gloo/rendezvous/",
+                                                           "Connection closed by peer [",
+                                                           "DistNetworkError",
+                                                           "DistStoreError",
+                                                           "DistBackendError",
+                                                           "c10d",
+                                                           "NCCL error",
+                                                           "NCCL WARN"};
 
 // torch/utils/data: dataloader.py, _utils/signal_handling; multiprocessing's resource sharer when one is
 // gone.
@@ -77,20 +92,37 @@ constexpr std::array<std::string_view, 3> kLoaderPhrases{
 constexpr std::array<std::string_view, 5> kSignalPhrases{"SIGTERM", "SIGINT", "KeyboardInterrupt",
                                                          "SignalException", "signal: Terminated"};
 
-const Phrase* find_phrase(std::string_view text) {
-  const auto found =
-      std::find_if(kPhrases.begin(), kPhrases.end(), [&](const Phrase& p) { return has(text, p.text); });
-  return found == kPhrases.end() ? nullptr : &*found;
+bool has_one_of(std::string_view text, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return has(text, part); });
 }
 
-bool is_loader_death(std::string_view text) {
-  return std::any_of(kLoaderPhrases.begin(), kLoaderPhrases.end(),
-                     [&](std::string_view p) { return has(text, p); });
+// What a text says of somebody else's end; no phrase: nothing.
+struct Loss {
+  std::string_view phrase;
+  std::string_view meaning;
+  Weight weight = Weight::kCause;
+};
+
+// c10d before it had error types of its own: Python's own errors of a connection are no RuntimeErrors.
+bool is_by_collective(std::string_view text, std::string_view phrase) {
+  return has_one_of(text, kCollectiveWords) || has(text, fmt::format("RuntimeError: {}", phrase));
 }
 
-bool speaks_of_signal(std::string_view text) {
-  return std::any_of(kSignalPhrases.begin(), kSignalPhrases.end(),
-                     [&](std::string_view p) { return has(text, p); });
+Loss find_loss(std::string_view text) {
+  for (const Phrase& phrase : kPhrases) {
+    if (has(text, phrase.text)) return {phrase.text, phrase.meaning, Weight::kSymptom};
+  }
+  for (const std::string_view phrase : kConnectionPhrases) {
+    if (!has(text, phrase)) continue;
+    if (is_by_collective(text, phrase)) return {phrase, kLostPeer, Weight::kSymptom};
+    return {phrase, "lost a connection", Weight::kDoubtful};
+  }
+  for (const std::string_view phrase : kTimeoutPhrases) {
+    if (!has(text, phrase)) continue;
+    if (is_by_collective(text, phrase)) return {phrase, kWaited, Weight::kSymptom};
+    return {phrase, "waited in vain", Weight::kDoubtful};
+  }
+  return {};
 }
 
 bool is_killed_by(const ExitStatus& status, int signal) {
@@ -154,16 +186,16 @@ Ending judge_end(const ExitStatus& status, const LastWords& words) {
   if (words.stopped_with) {
     const bool is_by_signal = is_killed_by(status, *words.stopped_with) || status.is_success();
     const bool has_failed =
-        !ending.error.empty() && !speaks_of_signal(text) && !(traceback && traceback->is_fatal);
+        !ending.error.empty() && !has_one_of(text, kSignalPhrases) && !(traceback && traceback->is_fatal);
     ending.is_own_failure = has_failed || (!is_by_signal && status.is_killed());
     if (!ending.is_own_failure && ending.error.empty()) return ending;
   }
-  if (is_loader_death(text)) {
+  if (has_one_of(text, kLoaderPhrases)) {
     ending.weight = Weight::kDoubtful;
     ending.symptom = "lost a data loader process";
-  } else if (const Phrase* phrase = find_phrase(text)) {
-    ending.weight = Weight::kSymptom;
-    ending.symptom = fmt::format("{} ({})", phrase->meaning, phrase->text);
+  } else if (const Loss loss = find_loss(text); !loss.phrase.empty()) {
+    ending.weight = loss.weight;
+    ending.symptom = fmt::format("{} ({})", loss.meaning, loss.phrase);
   } else if (!status.is_killed() && status.code() == exit_code::kTempFail) {
     // rendezvous/base/exit_codes.h: our own worker says so with its code.
     ending.weight = Weight::kSymptom;

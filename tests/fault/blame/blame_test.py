@@ -27,7 +27,7 @@ AT_ONCE = ("raises", "raises_without_message", "raises_many_lines", "raises_chai
            "raises_group", "syntax_error", "torch_shapes", "torch_index", "asserts", "in_the_middle", "out_of_memory",
            "sys_exit", "sys_exit_words", "os_exit", "kills_itself", "segfault", "segfault_with_faulthandler", "abort",
            "terminated", "interrupted", "leaves_early", "loader_worker_killed", "loader_worker_raises", "thread_raises",
-           "waits_for_a_key")
+           "waits_for_a_key", "loses_its_data_server")
 CLEANS_UP = ("cleans_up", "cleans_up_at_exit", "logs_and_exits", "noise_at_exit", "leaves_early_and_cleans_up",
              "waits_for_a_key", "thread_raises")
 AROUND = ("recorded", "recorded_inside", "peers_exit_quietly", "peers_wrap", "with_rich", "with_loguru",
@@ -42,7 +42,7 @@ class Fault:
 
 
 def all_faults():
-    """200, every kind of end with every kind of symptom, and each rank guilty in turn."""
+    """207, every kind of end with every kind of symptom, and each rank guilty in turn."""
     faults = []
     for turn, fault in enumerate(AT_ONCE):
         for offset in range(4):
@@ -58,6 +58,7 @@ def all_faults():
         for offset, fault in enumerate(("raises", "cleans_up_at_exit", "kills_itself", "sys_exit", "torch_shapes", "os_exit")):
             faults.append(Fault(fault, (turn + offset) % 3, around=around))
     for culprit in range(3):
+        faults.append(Fault("loses_its_data_server", culprit, around="one_has_left"))
         faults.append(Fault("thread_raises_and_hangs", culprit, BLAME_GLOO_TIMEOUT="6"))
         faults.append(Fault("cleans_up_at_exit", culprit, around="recorded_inside", nap=5))
     return faults
@@ -66,7 +67,7 @@ def all_faults():
 def few_faults():
     return [Fault("raises", 1), Fault("cleans_up", 0, nap=1), Fault("kills_itself", 1, "barrier", ranks=2),
             Fault("leaves_early_and_cleans_up", 1), Fault("loader_worker_killed", 1),
-            Fault("raises", 1, around="recorded_inside")]
+            Fault("raises", 1, around="recorded_inside"), Fault("loses_its_data_server", 1, around="one_has_left", ranks=2)]
 
 
 def environment_of(fault, folder):
@@ -127,7 +128,7 @@ def main():
         return 77
 
     other = os.environ.get("DDPRUN_BLAME_PYTHON", options.python)
-    pythons = {around: options.python for around in ("plain", *AROUND)}
+    pythons = {around: options.python for around in ("plain", "one_has_left", *AROUND)}
     for around, module in NEEDS.items():
         pythons[around] = other if imports(other, module) else None
         if options.all and pythons[around] is None:

@@ -5,6 +5,7 @@ and so what they die of, is SYMPTOM's choice.
 """
 
 import atexit
+import contextlib
 import ctypes
 import datetime
 import faulthandler
@@ -12,6 +13,8 @@ import logging
 import os
 import queue
 import signal
+import socket
+import struct
 import sys
 import threading
 import time
@@ -305,6 +308,17 @@ def waits_for_a_key(_):
     dist.PrefixStore("x", dist.distributed_c10d._get_default_store()).wait(["never"], datetime.timedelta(seconds=NAP))
 
 
+@fault
+def loses_its_data_server(_):
+    """Whoever it was that hung up, none of the ranks did."""
+    linger = struct.pack("ii", 1, 0)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        theirs, _ = server.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)  # close() resets
+        theirs.close()
+        ours.recv(1)
+
+
 # ---- and around it
 
 
@@ -319,6 +333,21 @@ def train(act, culprit, step_of, after):
 
 def plain(*arguments):
     train(*arguments)
+
+
+def one_has_left(act, culprit, *_):
+    """Ranks that share no collective: one has succeeded when the culprit fails, any other goes on."""
+    path = os.path.join(os.environ["TMPDIR"], "has_left")
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path)
+    if RANK == (culprit + 1) % WORLD:
+        with open(path, "w"):
+            os._exit(0)
+    if RANK == culprit:
+        with open(path) as left:
+            left.read()
+        act(0)
+    time.sleep(600)
 
 
 def recorded(*arguments):

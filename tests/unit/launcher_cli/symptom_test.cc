@@ -63,6 +63,34 @@ TEST_CASE("what a rank says when another one is gone is a symptom") {
   }
 }
 
+TEST_CASE("who lost a connection has lost a peer only where torch.distributed says so") {
+  for (const std::string& text :
+       {std::string("ConnectionResetError: [Errno 104] Connection reset by peer"),
+        std::string("ConnectionRefusedError: [Errno 111] Connection refused"),
+        std::string("BrokenPipeError: [Errno 32] Broken pipe"),
+        std::string("requests.exceptions.ConnectionError: ('Connection aborted.', ConnectionResetError(104, "
+                    "'Connection reset by peer'))"),
+        std::string(
+            "botocore.exceptions.ConnectTimeoutError: Connect timeout on endpoint URL: \"https://x\""),
+        std::string("TimeoutError: Timed out waiting for the licence server")}) {
+    INFO(text);
+    CHECK(ending(ExitStatus::exited(1), {raised(text)}).weight == Weight::kDoubtful);
+  }
+  for (const std::string& text :
+       {std::string("torch.distributed.DistNetworkError: Connection reset by peer"),
+        std::string("RuntimeError: Connection reset by peer. This may indicate a possible application crash "
+                    "on rank 0 or a network set up issue."),
+        std::string("RuntimeError: Socket Timeout"),
+        std::string("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:446] writev "
+                    "[127.0.0.1]:9421: Broken pipe"),
+        std::string("torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:94, unhandled system "
+                    "error, NCCL version 2.27.5\n[rank1]: Last error:\n[rank1]: Call to recv from "
+                    "10.0.0.1<4444> failed : Connection reset by peer")}) {
+    INFO(text);
+    CHECK(ending(ExitStatus::exited(1), {raised(text)}).weight == Weight::kSymptom);
+  }
+}
+
 TEST_CASE("a symptom is known without a traceback, by an error file, and through std::terminate") {
   CHECK(
       ending(ExitStatus::exited(1), {"ERROR:root:rank 0 gives up: Connection closed by peer [127.0.0.1]:1\n"})
