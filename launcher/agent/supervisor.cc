@@ -581,7 +581,11 @@ Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now
   set_reason(StopReason::kSpawnFailed,
              fmt::format("{} could not be started: {}", name(event.local_rank), event.error.message()),
              to_exit_code(event.error.code()));
-  call_final("a program that cannot be started will not start the next time");
+  // What the machine had not enough of this time it may have the next time.
+  const ErrorCode code = event.error.code();
+  if (code == ErrorCode::kNotFound || code == ErrorCode::kCannotExecute) {
+    call_final("a program that cannot be started will not start the next time");
+  }
   return stop_group(SIGTERM, now);
 }
 

@@ -76,11 +76,11 @@ Error explain_exec_failure(std::string_view path, int error_number, std::string_
       return Error(ErrorCode::kCannotExecute,
                    fmt::format("cannot run {}: its arguments and environment are too long together", path));
     default:
-      return Error(
-          error_number == ENOMEM || error_number == EMFILE || error_number == ENFILE || error_number == EIO
-              ? ErrorCode::kOs
-              : ErrorCode::kCannotExecute,
-          fmt::format("cannot run {}: {}", path, std::strerror(error_number)));
+      return Error(error_number == ENOMEM || error_number == EMFILE || error_number == ENFILE ||
+                           error_number == EAGAIN || error_number == EIO
+                       ? ErrorCode::kOs
+                       : ErrorCode::kCannotExecute,
+                   fmt::format("cannot run {}: {}", path, std::strerror(error_number)));
   }
 }
 

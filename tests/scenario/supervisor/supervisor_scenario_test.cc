@@ -73,7 +73,9 @@ class Story {
     if (verb == "spawn-fails")
       return happen({.kind = EventKind::kSpawnFailed,
                      .local_rank = rank(command),
-                     .error = Error(ErrorCode::kNotFound, "cannot run ./x: no such file")});
+                     .error = command.text("why", "program") == "machine"
+                                  ? Error(ErrorCode::kOs, "cannot open a pipe: Too many open files")
+                                  : Error(ErrorCode::kNotFound, "cannot run ./x: no such file")});
     if (verb == "exit")
       return happen({.kind = EventKind::kWorkerExited,
                      .local_rank = rank(command),
