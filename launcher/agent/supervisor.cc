@@ -456,6 +456,7 @@ bool Supervisor::blames_symptom() const {
 }
 
 void Supervisor::blame(LocalRank guilty) {
+  const bool first_was_a_cause = root_cause_ && worker(*root_cause_).ending.weight == Weight::kCause;
   if (root_cause_) worker(*root_cause_).verdict = Verdict::kConsequence;
   root_cause_ = guilty;
   const SupervisedWorker& failed = worker(guilty);
@@ -468,6 +469,9 @@ void Supervisor::blame(LocalRank guilty) {
     why = fmt::format("{} failed after {:.1f} s: {}", name(guilty),
                       to_seconds(failed_at(guilty) - failed.started_at), failed.ending.error);
   }
+  // Without an exit code of its own it has that of who ended first, if that was no symptom: several ranks
+  // often fail of the same.
+  if (is_by_us && first_was_a_cause) return set_reason(StopReason::kWorkerFailed, std::move(why), exit_code_);
   set_reason(StopReason::kWorkerFailed, std::move(why), is_by_us ? 1 : failed.status->exit_code());
   final_because_.clear();
   const std::vector<int>& finals = options_.no_restart_exit_codes;
