@@ -149,7 +149,11 @@ void WorkerGroup::look_at_groups() {
     }
     is_left = true;
     for (const pid_t pid : heads) {
-      if (asked_members_.insert(pid).second) ask_member(*worker, pid);
+      const int signal = ignores_signal(pid, worker->asked_with) ? SIGTERM : worker->asked_with;
+      // Between fork and exec a shell's child has the shell's handler: what it was asked then it has
+      // forgotten.
+      const bool has_not_heard = !catches_signal(pid, signal) && !ignores_signal(pid, signal);
+      if (asked_members_.insert(pid).second || has_not_heard) ask_member(*worker, pid, signal);
     }
   }
   if (!is_left) return;
@@ -158,8 +162,7 @@ void WorkerGroup::look_at_groups() {
   groups_alarm_.set_after(std::max<Duration>(kLookAtGroups, 10 * took), [this] { look_at_groups(); });
 }
 
-void WorkerGroup::ask_member(const Worker& worker, pid_t pid) {
-  const int signal = ignores_signal(pid, worker.asked_with) ? SIGTERM : worker.asked_with;
+void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
   worker.child->signal_member(pid, signal);
   worker.child->signal_member(pid, SIGCONT);
 }

@@ -118,7 +118,7 @@ class WorkerGroup {
   void on_exit(Worker& worker, ExitStatus status);
   static void note_last_words(Worker& worker);
   void look_soon();
-  static void ask_member(const Worker& worker, pid_t pid);
+  static void ask_member(const Worker& worker, pid_t pid, int signal);
   void deliver_kept();
   void tell_exit(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }

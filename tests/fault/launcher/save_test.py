@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 DDPRUN, PYTHON = sys.argv[1:3]
@@ -65,6 +66,15 @@ class Save(unittest.TestCase):
         job = self.start("/bin/bash", "-c", script, "bash", self.folder)
         job.send_signal(signal.SIGTERM)
         self.assert_saved(job, 128 + signal.SIGTERM)
+
+    def test_a_child_that_is_asked_while_its_shell_gives_birth_to_it_ends_soon(self):
+        script = "trap 'kill $!; exit 0' TERM; echo ready; sleep 100 & wait"
+        for turn in range(40):
+            job = self.start("/bin/sh", "-c", script)
+            time.sleep(turn % 10 / 3000)
+            job.send_signal(signal.SIGTERM)
+            _, err = job.communicate(timeout=30)  # the grace is 60 s
+            self.assertEqual(job.returncode, 128 + signal.SIGTERM, err)
 
     def test_what_a_dead_shell_left_is_killed_with_its_group(self):
         script = '(trap "" TERM; echo ready; exec sleep 1000); exit 3'
