@@ -30,12 +30,11 @@ constexpr auto kTimeToSpeak = std::chrono::seconds(1);
 struct Peer {
   std::shared_ptr<Channel> channel;
   CoordinatorHandshake handshake;
+  bool has_joined = false;  ///< it is, or was, a node of the job
   bool is_leaving = false;  ///< it has been refused, and may still read why
 
   [[nodiscard]] const NodeFacts& node() const { return handshake.hello().node; }
   [[nodiscard]] bool is_control() const { return handshake.hello().is_control; }
-  /// Admitted, and no `ddprun drain`.
-  [[nodiscard]] bool is_member() const { return handshake.is_admitted() && !is_control(); }
 };
 
 }  // namespace
@@ -91,7 +90,7 @@ class Coordinator::Impl {
   [[nodiscard]] bool is_done() const {
     return job_.state() == JobState::kEnded &&
            std::none_of(peers_.begin(), peers_.end(),
-                        [](const auto& peer) { return peer.second.is_member(); });
+                        [](const auto& peer) { return peer.second.has_joined; });
   }
   void set_log_sink(LogSink sink) { log_sink_ = std::move(sink); }
   void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
@@ -131,7 +130,8 @@ class Coordinator::Impl {
       if (peers_.at(number).is_leaving) {
         close_peer(number);
       } else {
-        refuse(number, fmt::format("the handshake took longer than {:.0f} s", to_seconds(kHandshakeTime)));
+        refuse(number, fmt::format("the handshake took longer than {:.0f} s", to_seconds(kHandshakeTime)),
+               true);
       }
     }
     check_done();
@@ -161,13 +161,11 @@ class Coordinator::Impl {
     if (peer.is_leaving) return;
     if (!peer.handshake.is_admitted()) return shake_hands(number, peer, message);
     if (const auto* drain = std::get_if<DrainRequest>(&message)) return take_drain(number, peer, *drain);
-    if (peer.is_member()) {
-      if (const auto* status = std::get_if<Status>(&message))
-        return perform(job_.status(peer.node().id, *status, now()));
-      if (const auto* lines = std::get_if<LogLines>(&message)) {
-        if (log_sink_) log_sink_(number, name_of(peer.node()), *lines);
-        return;
-      }
+    if (const auto* status = std::get_if<Status>(&message); status != nullptr && !peer.is_control())
+      return take_status(number, peer, *status);
+    if (const auto* lines = std::get_if<LogLines>(&message); lines != nullptr && peer.has_joined) {
+      if (log_sink_) log_sink_(number, name_of(peer.node()), *lines);
+      return;
     }
     refuse(number, fmt::format("it sent \"{}\", which does not belong here", type_of(message)));
   }
@@ -194,14 +192,25 @@ class Coordinator::Impl {
   }
 
   void admit(Number number, Peer& peer) {
-    if (peer.is_control()) return peer.channel->send(Welcome{options_.timing});
-    if (members_.find(peer.node().id) != members_.end())
+    if (!peer.is_control() && members_.contains(peer.node().id))
       return refuse(number, "another connection has joined under its number");
-    guests_.leave(number);
-    if (peer.node().replaces) close_replaced(*peer.node().replaces);
     peer.channel->send(Welcome{options_.timing});
-    members_[peer.node().id] = number;
-    perform(job_.joined(peer.node(), now()));
+  }
+
+  // A hello may have lain here for long, and who sent it may have given up and come again, or be gone. The
+  // first status answers the welcome: whoever sends it is there, and knows that it was let in.
+  void take_status(Number number, Peer& peer, const Status& status) {
+    const MemberId id = peer.node().id;
+    if (!peer.has_joined) {
+      if (members_.contains(id)) return refuse(number, "another connection has joined under its number");
+      guests_.leave(number);
+      if (peer.node().replaces) close_replaced(*peer.node().replaces);
+      members_[id] = number;
+      peer.has_joined = true;
+      perform(job_.joined(peer.node(), now()));
+      if (peer.is_leaving) return;
+    }
+    perform(job_.status(id, status, now()));
   }
 
   // Nobody reads there any more, and its end may never come: a proxy can hold it open.
@@ -240,7 +249,7 @@ class Coordinator::Impl {
                                   "DDPRUN_SECRET)",
                                   name_of(peer.node())));
     }
-    if (!peer.is_member()) return;
+    if (!peer.has_joined) return;
     logger_.debug("{} is gone: {}", name_of(peer.node()), why);
     members_.erase(peer.node().id);
     perform(job_.lost(peer.node().id, loss, now()));
@@ -248,7 +257,7 @@ class Coordinator::Impl {
 
   [[nodiscard]] bool is_member_address(const boost::asio::ip::address& address) const {
     return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      return entry.second.is_member() && !entry.second.is_leaving &&
+      return entry.second.has_joined && !entry.second.is_leaving &&
              entry.second.channel->remote_address() == address;
     });
   }

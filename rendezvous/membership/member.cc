@@ -177,17 +177,12 @@ class Member::Impl {
     timer_.set_after(kHandshakeTime, [this] { no_answer(); });
   }
 
-  // Of a coordinator that was one before, silence says only that its machine stands still.
+  // A coordinator that stands still (SIGSTOP, a machine without memory) says as little as a stranger.
   void no_answer() {
-    const std::string why = "it does not answer an agent's hello";
-    if (admitted_as_) {
-      close_channel();
-      return try_again(why);
-    }
-    fail({ErrorCode::kUnavailable,
-          fmt::format(
-              "rendezvous: {} is no ddprun coordinator: {}; is another program (torchrun?) using this port?",
-              endpoint(), why)});
+    close_channel();
+    try_again(
+        "it does not answer an agent's hello: its ddprun stands still, or another program (torchrun?) uses "
+        "this port");
   }
 
   void take(const Message& message) {

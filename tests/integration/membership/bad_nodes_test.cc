@@ -58,13 +58,27 @@ TEST_CASE("the port of the coordinator is taken: said at once, with the port") {
 
 TEST_CASE("a port where something else listens is no coordinator") {
   const Listener mute;
-  Cluster cluster{.nnodes = "2", .script = "exit 0", .port = mute.port()};
+  const Cluster cluster{
+      .nnodes = "2", .script = "exit 0", .port = mute.port(), .flags = {"--rdzv-conf", "join_timeout=3"}};
   const auto node = cluster.start_dynamic();
-  CHECK(node->wait(4s) == 69);  // two and a half seconds for an answer
-  CHECK_THAT(node->err(), Contains("127.0.0.1:" + cluster.port +
-                                   " is no ddprun coordinator: it does not answer an "
-                                   "agent's hello; is another program (torchrun?) using "
-                                   "this port?"));
+  CHECK(node->wait() == 69);
+  CHECK_THAT(node->err(), Contains("no coordinator at 127.0.0.1:" + cluster.port) &&
+                              Contains("it does not answer an agent's hello: its ddprun stands still, or "
+                                       "another program (torchrun?) uses this port"));
+}
+
+TEST_CASE("node 0 stands still while another joins: the other waits for it, and the job runs once") {
+  const Cluster cluster{.nnodes = "2", .script = "echo up", .nproc = "1"};
+  const auto first = cluster.start_static(0);
+  wait_until_served(cluster.port);
+  first->signal(SIGSTOP);
+  const auto second = cluster.start_static(1);
+  second->wait_for_err("it does not answer an agent's hello");
+  first->signal(SIGCONT);
+  CHECK(second->wait() == 0);
+  CHECK(first->wait() == 0);
+  CHECK(first->out() == "up\n");
+  CHECK(second->out() == "up\n");
 }
 
 TEST_CASE("a node of another job at the same endpoint is refused, with both job ids, and the job goes on") {
