@@ -194,6 +194,8 @@ class Coordinator::Impl {
   void admit(Number number, Peer& peer) {
     if (!peer.is_control() && members_.contains(peer.node().id))
       return refuse(number, "another connection has joined under its number");
+    if (!peer.is_control() && !peer.node().replaces && job_.state() == JobState::kEnded)
+      return refuse(number, fmt::format("job {} has ended", options_.spec.run_id), true);
     peer.channel->send(Welcome{options_.timing});
   }
 

@@ -57,7 +57,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
     }
   }
   if (const auto why_not = refuse(facts, now)) {
-    out.push_back(Expel{facts.id, *why_not, false});
+    out.push_back(Expel{facts.id, *why_not, state_ == JobState::kEnded});
     advance(now, out);
     return out;
   }

@@ -74,7 +74,10 @@ Order Job::order_for(const Node& node, TimePoint now) const {
 }
 
 std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) const {
-  if (state_ == JobState::kEnded) return fmt::format("job {} has ended", spec_.run_id);
+  if (state_ == JobState::kEnded) {
+    if (facts.replaces) return std::nullopt;  // it took part, and is told the end
+    return fmt::format("job {} has ended", spec_.run_id);
+  }
   if (nodes_.contains(facts.id)) return std::string("this agent has joined already");
   if (const std::string* why = losses_.why_expelled(facts.id)) return *why;
   if (!facts.pinned) return std::nullopt;

@@ -205,6 +205,20 @@ TEST_CASE("a connection that does not answer its welcome is no node: it takes no
   CHECK(b.rounds[0].seat.node_rank == NodeRank(1));
 }
 
+TEST_CASE("a node that comes when the job has ended may come again: that is no fault of its command line") {
+  LoopbackWorld world(elastic(1, 2), quick());
+  LoopbackNode& a = world.join("a");
+  REQUIRE(world.run_until([&] { return !a.rounds.empty(); }));
+  a.member->workers_succeeded();
+  REQUIRE(world.run_until([&] { return a.end.has_value(); }));
+  LoopbackNode& late = world.join("b");
+  REQUIRE(world.run_until([&] { return late.failed.has_value(); }, 20s));
+  CHECK(late.failed->code() == ErrorCode::kUnavailable);
+  CHECK_THAT(late.failed->message(), Contains("no coordinator at 127.0.0.1:") && Contains("within 2.0 s") &&
+                                         Contains("job cifar has ended"));
+  CHECK(world.coordinator->is_done());
+}
+
 TEST_CASE("a node told to stop leaves, and the others are told why") {
   LoopbackWorld world(fixed(2));
   LoopbackNode& a = world.join("a");

@@ -120,6 +120,21 @@ TEST_CASE("after the join time-out every node is told who is missing") {
         "1 of 2 nodes came within 10 s; 1 of 2 nodes are here: node a (10.0.0.1); missing: node rank 1");
 }
 
+TEST_CASE("after the end a new node is sent away, and one that was cut off is told the end") {
+  Story story = running(elastic(1, 2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.tell('b', Phase::kSucceeded);
+  REQUIRE(story.job.state() == JobState::kEnded);
+  story.join('c');
+  CHECK_THAT(story.expelled('c'), Catch::Matchers::Contains("has ended"));
+  story.lose('b');
+  story.join('d', std::nullopt, 'b');
+  CHECK(story.expelled('d').empty());
+  story.tell('d', Status{});
+  CHECK(story.last('d').kind == OrderKind::kEnd);
+  CHECK(story.last('d').end == story.last('a').end);
+}
+
 TEST_CASE("two nodes with one --node-rank: the second is refused, both are named") {
   Story story(fixed(2));
   story.join('a', 0);
