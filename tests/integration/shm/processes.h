@@ -15,6 +15,11 @@
 
 namespace ddprun::testing {
 
+/// What REQUIRE is in a process that is not Catch2's.
+inline void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
 /// Runs `body(rank, store)` in `size` new processes that share a store; true when all of them returned. The
 /// message of an exception goes to stderr. Call before libtorch has started threads in this process.
 inline bool in_processes(int size,

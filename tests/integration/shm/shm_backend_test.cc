@@ -12,6 +12,7 @@
 
 using namespace ddprun;
 using c10d::ReduceOp;
+using ddprun::testing::require;
 
 namespace {
 
@@ -32,10 +33,6 @@ Backend make_gloo(const Store& store, int rank, int size) {
                                      .rank = rank,
                                      .world_size = size,
                                      .timeout = kTimeout});
-}
-
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
 }
 
 bool are_same_bytes(const at::Tensor& a, const at::Tensor& b) {

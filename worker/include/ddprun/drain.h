@@ -44,6 +44,8 @@ class Drain {
   void on_drain(std::function<void()> callback);
 
   /// Ends a step, and says whether to stop now: true after the same step on every rank, and from then on.
+  /// Where a rank is past the agreed step already (on a GPU the program runs ahead of its work), all go on to
+  /// its step.
   ///
   /// Order   every rank calls it once after each step.
   /// Blocks  after the signal: one question to the store, and at the stop step until all ranks are there, at

@@ -1,5 +1,6 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
+#include "worker/runtime/drain/meeting.h"
 #include "worker/runtime/drain/step_pace.h"
 #include <ddprun/drain.h>
 
@@ -71,21 +72,6 @@ std::int64_t agree_on_step(const Context& context, std::int64_t proposal) {
   return std::stoll(std::string(agreed.begin(), agreed.end()));
 }
 
-/// True when every rank has come here in time.
-bool meet(const Context& context, std::chrono::milliseconds timeout) {
-  const std::string everyone = key(context, "everyone");
-  if (context.store()->add(key(context, "arrived"), 1) == context.world_size()) {
-    context.store()->set(everyone, to_bytes("here"));
-    return true;
-  }
-  try {
-    context.store()->wait({everyone}, timeout);
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 struct Drain::State {
@@ -144,6 +130,7 @@ struct Drain::State {
   std::function<void()> callback;
   std::int64_t step = 0;
   std::optional<std::int64_t> stop_step;
+  int meetings = 0;
   bool is_over = false;
   bool is_together = false;
   std::atomic<bool> is_signalled = false;
@@ -168,12 +155,19 @@ bool Drain::requested(const Context& context) {
   if (!state.stop_step && state.is_signalled) {
     state.stop_step = agree_on_step(context, state.step + state.pace.margin(state.options.spread));
   }
-  if (!state.stop_step || state.step < *state.stop_step) return false;
-  state.is_over = true;
-  take_time();
-  state.is_together = meet(context, state.options.meeting);
-  if (state.is_together && state.callback) state.callback();
-  return true;
+  while (state.stop_step && state.step >= *state.stop_step) {
+    take_time();
+    const std::string place = key(context, fmt::format("meeting {}", ++state.meetings).c_str());
+    const std::optional<runtime::Attendance> all = runtime::meet(
+        *context.store(), place, context.rank(), context.world_size(), state.step, state.options.meeting);
+    state.is_together = all && all->first == all->last;
+    state.is_over = !all || state.is_together;
+    if (state.is_together && state.callback) state.callback();
+    if (state.is_over) return true;
+    // Some rank is past the step, and its collectives of the steps since wait for the others.
+    state.stop_step = all->last;
+  }
+  return false;
 }
 
 void Drain::progress() {
