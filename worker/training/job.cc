@@ -4,14 +4,18 @@
 #include "worker/data/mnist.h"
 #include "worker/data/synthetic.h"
 #include "worker/training/agree.h"
+#include "worker/training/first_failure.h"
+#include "worker/training/foreign_error.h"
 #include "worker/training/resume.h"
 #include "worker/training/text.h"
 #include "worker/training/trainer.h"
 #include <ddprun/init.h>
+#include <ddprun/record.h>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kSyntheticTrainSamples = 4096;
 constexpr std::int64_t kSyntheticTestSamples = 1024;
+/// How long a rank that lost another one waits for that one's last words.
+constexpr std::chrono::milliseconds kPatienceForTheCause{1000};
 
 Result<data::DataSplits> load_data(const TrainConfig& config) {
   const DataConfig& wanted = config.data;
@@ -82,6 +88,17 @@ class Job {
     options.device = config_.device;
     options.log = [&](const std::string& line) { backend_line = line; };
     Context context = init(options);
+    try {
+      return run_in(context, data, backend_line);
+    } catch (...) {
+      // The group is open until this has returned: who sees it close can already read why.
+      return fail(context, describe_exception(std::current_exception()));
+    }
+  }
+
+ private:
+  Outcome run_in(Context& context, std::future<Result<data::DataSplits>>& data,
+                 const std::string& backend_line) {
     const auto speaker = context.rank() == 0 ? Console::Speaker::kRankZero : Console::Speaker::kSilent;
     console_ = std::make_unique<Console>(speaker, config_.log.progress, clock_);
 
@@ -100,7 +117,26 @@ class Job {
     return outcome;
   }
 
- private:
+  /// Says what ended this rank, before anything is closed: in its error file, and to the other ranks. A rank
+  /// that only lost another one names that.
+  static Outcome fail(const Context& context, Error error) {
+    const bool may_be_consequence =
+        error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
+    try {
+      if (!may_be_consequence) {
+        write_error_file(error.message());
+        tell_failure(*context.store(), context.rank(), error.message());
+      } else if (const auto first = hear_failure(*context.store(), kPatienceForTheCause)) {
+        error =
+            Error(ErrorCode::kPeerLost, fmt::format("rank {} failed first: {}; this rank ended because of it",
+                                                    first->rank, first->message));
+      }
+    } catch (const std::exception&) {
+      // The store is gone with its launcher: nobody is left to tell.
+    }
+    return {.exit_code = to_exit_code(error.code()), .error = error.message()};
+  }
+
   std::optional<Error> prepare(const Context& context, Preparation& preparation) {
     if (Result<void> done = prepare_output(config_.output_dir, config_text_); !done) return done.error();
     std::vector<std::string> files{metrics_path()};
