@@ -367,8 +367,7 @@ void Agent::suspend() {
   if (plan_.options.max_nodes > 1) {
     return output_.say(
         "Ctrl-Z (SIGTSTP) is not obeyed: a node that stands still is given up by the others, and its workers "
-        "are "
-        "killed; `ddprun drain` ends the job and lets its workers save");
+        "are killed; `ddprun drain` ends the job and lets its workers save");
   }
   workers_->suspend();
   output_.give_terminal_back();

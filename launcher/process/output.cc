@@ -31,16 +31,16 @@ Result<Pipe> open_pipe() {
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-bool is_shown(const WorkerSpec& spec) { return spec.out.to_console || spec.err.to_console; }
-
-}  // namespace
-
 // Opened anew, for asio makes what it waits for non-blocking, and our shell shares what it gave us.
 int open_keyboard() {
   const int own =
       ::open(fmt::format("/proc/self/fd/{}", STDIN_FILENO).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   return own >= 0 ? own : ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 }
+
+bool is_shown(const WorkerSpec& spec) { return spec.out.to_console || spec.err.to_console; }
+
+}  // namespace
 
 // Passes what is typed on to the worker's terminal.
 class JobOutput::StdinRelay {

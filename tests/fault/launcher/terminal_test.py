@@ -85,12 +85,20 @@ class Terminal(unittest.TestCase):
             found.append([int(n) for n in re.findall(r"\d+", self.shell.until("."))])
         return found[0][1], [pid for pid, _ in found]
 
-    def test_ctrl_z_stops_all_and_fg_lets_all_go_on(self):
-        self.start("--nproc-per-node 2", "sleep 1000 & wait")
-        launcher, workers = self.pids(2)
+    def press_ctrl_z(self):
         self.shell.type("\x1a")
         self.shell.until("Stopped")
         self.shell.until(PROMPT)
+
+    def end_with_ctrl_c(self):
+        self.shell.type("\x03")
+        self.shell.until(PROMPT)
+        self.assertIn("\n130\n", self.shell.run("echo $?"))
+
+    def test_ctrl_z_stops_all_and_fg_lets_all_go_on(self):
+        self.start("--nproc-per-node 2", "sleep 1000 & wait")
+        launcher, workers = self.pids(2)
+        self.press_ctrl_z()
         for pid in (launcher, *workers):
             wait_for_state(pid, "T")
         self.shell.run("bg")
@@ -98,22 +106,16 @@ class Terminal(unittest.TestCase):
             wait_for_state(pid, "SR")
         self.shell.type("fg\n")
         self.shell.until("worker.sh")
-        self.shell.type("\x1a")
-        self.shell.until("Stopped")
-        self.shell.until(PROMPT)
+        self.press_ctrl_z()
         wait_for_state(workers[0], "T")
         self.shell.type("fg\n")
         wait_for_state(workers[0], "SR")
-        self.shell.type("\x03")
-        self.shell.until(PROMPT)
-        self.assertIn("\n130\n", self.shell.run("echo $?"))
+        self.end_with_ctrl_c()
 
     def test_a_stopped_job_can_be_ended_and_ends_its_workers(self):
         self.start("--nproc-per-node 2", "sleep 1000 & wait")
         launcher, workers = self.pids(2)
-        self.shell.type("\x1a")
-        self.shell.until("Stopped")
-        self.shell.until(PROMPT)
+        self.press_ctrl_z()
         os.kill(launcher, signal.SIGTERM)
         self.shell.type("fg\n")
         self.shell.until(PROMPT)
@@ -126,9 +128,7 @@ class Terminal(unittest.TestCase):
         self.shell.until("missing: node rank 1")
         self.shell.type("\x1a")
         self.shell.until("`ddprun drain` ends the job")
-        self.shell.type("\x03")
-        self.shell.until(PROMPT)
-        self.assertIn("\n130\n", self.shell.run("echo $?"))
+        self.end_with_ctrl_c()
 
     def test_ctrl_c_on_the_terminal_of_stdin_ends_the_job_for_good(self):
         self.start("--nproc-per-node 2 --stdin 0 --max-restarts 3", "exec sleep 1000")
@@ -142,9 +142,7 @@ class Terminal(unittest.TestCase):
     def test_a_job_with_stdin_can_be_stopped_and_goes_on(self):
         self.start("--nproc-per-node 2 --stdin 0", '[ $RANK = 1 ] || { read x; echo "got ($x)"; }; exec sleep 1000')
         launcher, workers = self.pids(2)
-        self.shell.type("\x1a")
-        self.shell.until("Stopped")
-        self.shell.until(PROMPT)
+        self.press_ctrl_z()
         for pid in (launcher, *workers):
             wait_for_state(pid, "T")
         self.assertIn("echoed", self.shell.run("echo echoed"))
@@ -152,9 +150,7 @@ class Terminal(unittest.TestCase):
         wait_for_state(launcher, "SR")
         self.shell.type("word\r")
         self.shell.until("got (word)")
-        self.shell.type("\x03")
-        self.shell.until(PROMPT)
-        self.assertIn("\n130\n", self.shell.run("echo $?"))
+        self.end_with_ctrl_c()
 
     def test_under_a_debugger_ctrl_c_is_the_workers_and_ctrl_backslash_ends_the_job(self):
         script = "[ $RANK = 1 ] && exit 0; trap 'echo caught' INT; trap exit QUIT; echo traps.; while :; do read -t 1 <>fifo; done"
