@@ -351,12 +351,6 @@ std::vector<LocalRank> Supervisor::alive() const {
   return result;
 }
 
-std::string Supervisor::name(LocalRank worker) const {
-  const pid_t pid = workers_[static_cast<std::size_t>(worker.value())].pid;
-  const int rank = base_rank_.value() + worker.value();
-  return pid == 0 ? fmt::format("rank {}", rank) : fmt::format("rank {} (pid {})", rank, pid);
-}
-
 SupervisedWorker& Supervisor::worker(LocalRank local_rank) {
   const auto index = static_cast<std::size_t>(local_rank.value());
   DDPRUN_CHECK(index < workers_.size(), "a local rank is below the local world size");
@@ -365,7 +359,8 @@ SupervisedWorker& Supervisor::worker(LocalRank local_rank) {
 
 Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint now) {
   workers_.assign(static_cast<std::size_t>(options_.local_world_size.value()), SupervisedWorker{});
-  base_rank_ = event.base_rank;
+  int rank = event.base_rank.value();
+  for (SupervisedWorker& fresh : workers_) fresh.rank = Rank(rank++);
   restart_count_ = event.restart_count;
   generation_started_ = now;
   reason_ = StopReason::kSucceeded;
@@ -388,13 +383,6 @@ Supervisor::Actions Supervisor::note_spawned(const Event& event, TimePoint now) 
   return {};
 }
 
-std::string Supervisor::describe_end(LocalRank local_rank) const {
-  const SupervisedWorker& ended = workers_[static_cast<std::size_t>(local_rank.value())];
-  const std::string symptom = ended.ending.symptom.empty() ? std::string() : ": " + ended.ending.symptom;
-  return fmt::format("{} {} after {:.1f} s{}", name(local_rank), to_string(*ended.status),
-                     to_seconds(ended.ended_at - ended.started_at), symptom);
-}
-
 void Supervisor::record_exit(const Event& event, TimePoint now) {
   SupervisedWorker& ended = worker(event.local_rank);
   ended.is_alive = false;
@@ -403,50 +391,8 @@ void Supervisor::record_exit(const Event& event, TimePoint now) {
   ended.ended_at = now;
   const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
   ended.verdict = event.status.is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
-  story_ = describe_end(event.local_rank);
+  story_ = describe_end(ended);
   if (was_stopped && !event.status.is_success()) story_ += " (consequence)";
-}
-
-TimePoint Supervisor::failed_at(LocalRank local_rank) const {
-  const SupervisedWorker& ended = workers_[static_cast<std::size_t>(local_rank.value())];
-  return std::min(ended.ended_at, ended.ending.failed_at.value_or(ended.ended_at));
-}
-
-bool Supervisor::explains_more(LocalRank candidate, LocalRank than) const {
-  const Weight weight = workers_[static_cast<std::size_t>(candidate.value())].ending.weight;
-  const Weight other = workers_[static_cast<std::size_t>(than.value())].ending.weight;
-  return weight != other ? weight > other : failed_at(candidate) < failed_at(than);
-}
-
-// Of those that failed.
-std::optional<LocalRank> Supervisor::heaviest() const {
-  std::optional<LocalRank> best;
-  for (std::size_t index = 0; index < workers_.size(); ++index) {
-    const SupervisedWorker& worker = workers_[index];
-    if (!worker.status || worker.status->is_success()) continue;
-    const LocalRank candidate(static_cast<int>(index));
-    if (!best || explains_more(candidate, *best)) best = candidate;
-  }
-  return best;
-}
-
-// A rank that ended with 0 explains why the others lost a peer: the last one to leave before they did, else
-// the first one after.
-std::optional<LocalRank> Supervisor::who_left(LocalRank first_failure) const {
-  if (workers_[static_cast<std::size_t>(first_failure.value())].ending.weight != Weight::kSymptom) return {};
-  const TimePoint failed = failed_at(first_failure);
-  std::optional<LocalRank> before;
-  std::optional<LocalRank> after;
-  for (std::size_t index = 0; index < workers_.size(); ++index) {
-    const SupervisedWorker& worker = workers_[index];
-    if (!worker.status || !worker.status->is_success()) continue;
-    std::optional<LocalRank>& found = worker.ended_at <= failed ? before : after;
-    const bool is_nearer =
-        !found || (worker.ended_at <= failed) ==
-                      (workers_[static_cast<std::size_t>(found->value())].ended_at < worker.ended_at);
-    if (is_nearer) found = LocalRank(static_cast<int>(index));
-  }
-  return before ? before : after;
 }
 
 bool Supervisor::blames_symptom() const {
@@ -455,61 +401,35 @@ bool Supervisor::blames_symptom() const {
   return guilty.ending.weight != Weight::kCause;
 }
 
-void Supervisor::blame(LocalRank guilty) {
-  const bool first_was_a_cause = root_cause_ && worker(*root_cause_).ending.weight == Weight::kCause;
+void Supervisor::accuse(Blame blame) {
   if (root_cause_) worker(*root_cause_).verdict = Verdict::kConsequence;
-  root_cause_ = guilty;
-  const SupervisedWorker& failed = worker(guilty);
-  worker(guilty).verdict = Verdict::kRootCause;
-  // What a traceback or an error file says came before our signal, which then ended it.
-  const bool is_by_us = failed.stopped_with && failed.status->is_killed() && failed.ending.is_own_failure &&
-                        failed.status->signal() == *failed.stopped_with;
-  std::string why = describe_end(guilty);
-  if (is_by_us) {
-    why = fmt::format("{} failed after {:.1f} s: {}", name(guilty),
-                      to_seconds(failed_at(guilty) - failed.started_at), failed.ending.error);
-  }
-  // Without an exit code of its own it has that of who ended first, if that was no symptom: several ranks
-  // often fail of the same.
-  if (is_by_us && first_was_a_cause) return set_reason(StopReason::kWorkerFailed, std::move(why), exit_code_);
-  set_reason(StopReason::kWorkerFailed, std::move(why), is_by_us ? 1 : failed.status->exit_code());
+  root_cause_ = blame.guilty;
+  SupervisedWorker& guilty = worker(blame.guilty);
+  guilty.verdict = Verdict::kRootCause;
+  set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
+  if (!blame.exit_code) return;
   final_because_.clear();
   const std::vector<int>& finals = options_.no_restart_exit_codes;
-  if (std::find(finals.begin(), finals.end(), failed.status->code()) != finals.end()) {
-    call_final(fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)",
-                           failed.status->code()));
+  const int code = guilty.status->code();
+  if (std::find(finals.begin(), finals.end(), code) != finals.end()) {
+    call_final(fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)", code));
   }
-}
-
-void Supervisor::blame_heaviest() {
-  const LocalRank first = *heaviest();
-  const std::optional<LocalRank> left = who_left(first);
-  if (!left) return blame(first);
-  SupervisedWorker& leaver = worker(*left);
-  root_cause_ = *left;
-  leaver.verdict = Verdict::kRootCause;
-  set_reason(StopReason::kWorkerFailed,
-             fmt::format("{} left with exit code 0 after {:.1f} s, while others waited for it: {}",
-                         name(*left), to_seconds(leaver.ended_at - leaver.started_at), describe_end(first)),
-             worker(first).status->exit_code());
 }
 
 // The group is being stopped, and one more has ended.
 Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
   const SupervisedWorker& failed = worker(ended);
-  if (failed.status->is_success() || !failed.ending.is_own_failure || failed.ending.weight != Weight::kCause)
-    return {};
-  if (reason_ == StopReason::kPeerFailed) {
+  if (reason_ == StopReason::kPeerFailed && is_own_cause(failed)) {
     // The other node's failure may be a symptom of ours; who has seen both decides.
     return {{.kind = ActionKind::kPublishFailure,
              .worker = ended,
              .exit_code = std::max(1, failed.status->exit_code()),
-             .text = describe_end(ended)}};
+             .text = describe_end(failed)}};
   }
-  if (reason_ != StopReason::kWorkerFailed || !root_cause_ || *root_cause_ == ended) return {};
-  const bool root_left = worker(*root_cause_).status && worker(*root_cause_).status->is_success();
-  if (!root_left && !explains_more(ended, *root_cause_)) return {};
-  blame(ended);
+  if (reason_ != StopReason::kWorkerFailed || !root_cause_) return {};
+  std::optional<Blame> better = launcher::reconsider(workers_, *root_cause_, ended);
+  if (!better) return {};
+  accuse(std::move(*better));
   story_ += "; it had failed before";
   return {{.kind = ActionKind::kPublishFailure,
            .worker = ended,
@@ -545,7 +465,7 @@ void Supervisor::set_peer_reason(const Event& event) {
 
 Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now) {
   record_exit(event, now);
-  blame_heaviest();
+  accuse(blame(workers_));
   return stop_group(SIGTERM, now);
 }
 
@@ -563,7 +483,7 @@ Supervisor::Actions Supervisor::note_symptom(const Event& event, TimePoint now) 
 }
 
 Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now) {
-  blame_heaviest();
+  accuse(blame(workers_));
   Actions actions;
   if (event.kind == EventKind::kSignal) {
     ++signals_received_;
@@ -583,7 +503,7 @@ Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now
   worker(event.local_rank).verdict = Verdict::kRootCause;
   root_cause_ = event.local_rank;
   set_reason(StopReason::kSpawnFailed,
-             fmt::format("{} could not be started: {}", name(event.local_rank), event.error.message()),
+             fmt::format("{} could not be started: {}", name_of(worker(event.local_rank)), event.error.message()),
              to_exit_code(event.error.code()));
   // What the machine had not enough of this time it may have the next time.
   const ErrorCode code = event.error.code();
@@ -743,7 +663,7 @@ Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint n
   std::string names;
   for (const LocalRank target : targets) {
     worker(target).stopped_with = SIGKILL;
-    names += fmt::format(" {}", base_rank_.value() + target.value());
+    names += fmt::format(" {}", worker(target).rank);
   }
   story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
   return {
@@ -757,7 +677,7 @@ Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
   for (const LocalRank target : stuck) {
     worker(target).is_alive = false;
     worker(target).verdict = Verdict::kNotEnded;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", name(target));
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(worker(target)));
   }
   forbid_restart(fmt::format("{} did not end on SIGKILL", names));
   story_ =

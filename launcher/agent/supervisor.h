@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/agent/blame.h"
 #include "launcher/agent/outcome.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/clock.h"
@@ -117,19 +118,6 @@ struct Step {
   bool is_loud = false;
 };
 
-/// One worker of the current generation, as the supervisor sees it.
-struct SupervisedWorker {
-  pid_t pid = 0;  ///< 0: not spawned
-  bool is_alive = false;
-  std::optional<ExitStatus> status;
-  Ending ending;
-  std::optional<Error> spawn_error;
-  Verdict verdict = Verdict::kNotStarted;
-  std::optional<int> stopped_with;
-  TimePoint started_at{};
-  TimePoint ended_at{};
-};
-
 struct SupervisorOptions {
   LocalWorldSize local_world_size{1};
   Duration grace = std::chrono::seconds(30);  ///< from the death signal to SIGKILL
@@ -186,7 +174,6 @@ class Supervisor {
   [[nodiscard]] int alive_count() const;
   [[nodiscard]] bool is_last_alive(LocalRank worker) const;
   [[nodiscard]] std::vector<LocalRank> alive() const;
-  [[nodiscard]] std::string name(LocalRank worker) const;
   SupervisedWorker& worker(LocalRank local_rank);
 
   // What a row does.
@@ -227,13 +214,7 @@ class Supervisor {
   Actions finish_for_job_end(const Event& event, TimePoint now);
 
   void record_exit(const Event& event, TimePoint now);
-  [[nodiscard]] std::string describe_end(LocalRank local_rank) const;
-  [[nodiscard]] TimePoint failed_at(LocalRank local_rank) const;
-  [[nodiscard]] bool explains_more(LocalRank candidate, LocalRank than) const;
-  [[nodiscard]] std::optional<LocalRank> heaviest() const;
-  [[nodiscard]] std::optional<LocalRank> who_left(LocalRank first_failure) const;
-  void blame(LocalRank guilty);
-  void blame_heaviest();
+  void accuse(Blame blame);
   Actions reconsider(LocalRank ended);
   void set_reason(StopReason reason, std::string why, int exit_code);
   void set_peer_reason(const Event& event);
@@ -248,7 +229,6 @@ class Supervisor {
   membership::RestartPolicy policy_;
   State state_ = State::kRendezvous;
   std::vector<SupervisedWorker> workers_;
-  Rank base_rank_{};
   int restart_count_ = 0;
   TimePoint generation_started_{};
   StopReason reason_ = StopReason::kSucceeded;

@@ -1,0 +1,105 @@
+#include "launcher/agent/blame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+using Workers = std::span<const SupervisedWorker>;
+
+const SupervisedWorker& at(Workers workers, LocalRank local_rank) {
+  return workers[static_cast<std::size_t>(local_rank.value())];
+}
+
+bool has_left(const SupervisedWorker& worker) { return worker.status && worker.status->is_success(); }
+bool has_failed(const SupervisedWorker& worker) { return worker.status && !worker.status->is_success(); }
+
+TimePoint failed_at(const SupervisedWorker& ended) {
+  return std::min(ended.ended_at, ended.ending.failed_at.value_or(ended.ended_at));
+}
+
+bool explains_more(const SupervisedWorker& candidate, const SupervisedWorker& than) {
+  const Weight weight = candidate.ending.weight;
+  const Weight other = than.ending.weight;
+  return weight != other ? weight > other : failed_at(candidate) < failed_at(than);
+}
+
+LocalRank heaviest(Workers workers) {
+  std::optional<LocalRank> best;
+  for (std::size_t index = 0; index < workers.size(); ++index) {
+    if (!has_failed(workers[index])) continue;
+    if (!best || explains_more(workers[index], at(workers, *best))) best = LocalRank(static_cast<int>(index));
+  }
+  return *best;
+}
+
+std::optional<LocalRank> who_left(Workers workers, const SupervisedWorker& first_failure) {
+  if (first_failure.ending.weight != Weight::kSymptom) return {};
+  const TimePoint failed = failed_at(first_failure);
+  std::optional<LocalRank> before;
+  std::optional<LocalRank> after;
+  for (std::size_t index = 0; index < workers.size(); ++index) {
+    const SupervisedWorker& worker = workers[index];
+    if (!has_left(worker)) continue;
+    std::optional<LocalRank>& found = worker.ended_at <= failed ? before : after;
+    const bool is_nearer =
+        !found || (worker.ended_at <= failed) == (at(workers, *found).ended_at < worker.ended_at);
+    if (is_nearer) found = LocalRank(static_cast<int>(index));
+  }
+  return before ? before : after;
+}
+
+Blame blame_for_failing(Workers workers, LocalRank guilty, bool first_was_a_cause) {
+  const SupervisedWorker& failed = at(workers, guilty);
+  // What a traceback or an error file says came before our signal, which then ended it.
+  const bool is_by_us = failed.stopped_with && failed.status->is_killed() && failed.ending.is_own_failure &&
+                        failed.status->signal() == *failed.stopped_with;
+  if (!is_by_us) return {guilty, describe_end(failed), failed.status->exit_code()};
+  std::string why = fmt::format("{} failed after {:.1f} s: {}", name_of(failed),
+                                to_seconds(failed_at(failed) - failed.started_at), failed.ending.error);
+  // Without an exit code of its own it has that of who ended first, if that was no symptom: several ranks
+  // often fail of the same.
+  return {guilty, std::move(why), first_was_a_cause ? std::nullopt : std::optional(1)};
+}
+
+}  // namespace
+
+std::string name_of(const SupervisedWorker& worker) {
+  if (worker.pid == 0) return fmt::format("rank {}", worker.rank);
+  return fmt::format("rank {} (pid {})", worker.rank, worker.pid);
+}
+
+std::string describe_end(const SupervisedWorker& ended) {
+  const std::string symptom = ended.ending.symptom.empty() ? std::string() : ": " + ended.ending.symptom;
+  return fmt::format("{} {} after {:.1f} s{}", name_of(ended), to_string(*ended.status),
+                     to_seconds(ended.ended_at - ended.started_at), symptom);
+}
+
+Blame blame(Workers workers) {
+  const LocalRank first = heaviest(workers);
+  const SupervisedWorker& victim = at(workers, first);
+  const std::optional<LocalRank> left = who_left(workers, victim);
+  if (!left) return blame_for_failing(workers, first, false);
+  const SupervisedWorker& leaver = at(workers, *left);
+  return {*left,
+          fmt::format("{} left with exit code 0 after {:.1f} s, while others waited for it: {}",
+                      name_of(leaver), to_seconds(leaver.ended_at - leaver.started_at), describe_end(victim)),
+          victim.status->exit_code()};
+}
+
+bool is_own_cause(const SupervisedWorker& ended) {
+  return has_failed(ended) && ended.ending.is_own_failure && ended.ending.weight == Weight::kCause;
+}
+
+std::optional<Blame> reconsider(Workers workers, LocalRank root, LocalRank ended) {
+  const SupervisedWorker& guilty = at(workers, root);
+  const SupervisedWorker& candidate = at(workers, ended);
+  if (root == ended || !is_own_cause(candidate)) return std::nullopt;
+  if (!has_left(guilty) && !explains_more(candidate, guilty)) return std::nullopt;
+  return blame_for_failing(workers, ended, guilty.ending.weight == Weight::kCause);
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "launcher/agent/outcome.h"
+#include "launcher/process/exit_status.h"
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/error.h"
+#include "rendezvous/base/ids.h"
+
+#include <sys/types.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace ddprun::launcher {
+
+/// One worker of the current generation, as the supervisor sees it.
+struct SupervisedWorker {
+  Rank rank{};
+  pid_t pid = 0;  ///< 0: not spawned
+  bool is_alive = false;
+  std::optional<ExitStatus> status;
+  Ending ending;
+  std::optional<Error> spawn_error;
+  Verdict verdict = Verdict::kNotStarted;
+  std::optional<int> stopped_with;
+  TimePoint started_at{};
+  TimePoint ended_at{};
+};
+
+/// "rank 2 (pid 4711)"; without the pid of one that was not spawned.
+std::string name_of(const SupervisedWorker& worker);
+
+/// "rank 2 (pid 4711) exited with code 1 after 3.2 s: lost a peer (…)" of one that has ended.
+std::string describe_end(const SupervisedWorker& ended);
+
+/// Whom of a generation's workers to blame for its end, and what for.
+struct Blame {
+  LocalRank guilty;
+  std::string why;
+  std::optional<int> exit_code;  ///< of the job; none: as it was, because `guilty` got our signal first
+};
+
+// Pure; `workers` stand by local rank, and those that have no status yet say nothing.
+//
+//   a cause          before a doubt before a symptom; of two of a kind what failed first
+//   all symptoms     who left with 0 is to blame: the last to do so before the first failed, else the first
+//                    after
+
+/// The first judgement, made before any worker is stopped. At least one has failed.
+Blame blame(std::span<const SupervisedWorker> workers);
+
+/// Whether `ended` failed of its own doing, although the group was being stopped by then.
+bool is_own_cause(const SupervisedWorker& ended);
+
+/// The judgement after `ended`, one more, while the group is being stopped; nullopt where it stays as it was.
+std::optional<Blame> reconsider(std::span<const SupervisedWorker> workers, LocalRank root, LocalRank ended);
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,131 @@
+#include "launcher/agent/blame.h"
+
+#include "tests/support/catch.h"
+
+#include <csignal>
+#include <utility>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr TimePoint kStart{100s};
+
+/// Workers by local rank; the first one has rank 4.
+struct Workers {
+  std::vector<SupervisedWorker> all;
+
+  SupervisedWorker& add() {
+    const int index = static_cast<int>(all.size());
+    all.push_back({.rank = Rank(4 + index), .pid = 700 + index, .is_alive = true, .started_at = kStart});
+    return all.back();
+  }
+  Workers& runs() {
+    add();
+    return *this;
+  }
+  Workers& ends(Duration after, ExitStatus status, Ending ending = {}) {
+    SupervisedWorker& worker = add();
+    worker.is_alive = false;
+    worker.status = status;
+    worker.ending = std::move(ending);
+    worker.ended_at = kStart + after;
+    return *this;
+  }
+  Workers& leaves(Duration after) { return ends(after, ExitStatus::exited(0)); }
+  Workers& stopped_with(int signal) {
+    all.back().stopped_with = signal;
+    return *this;
+  }
+};
+
+Ending symptom() { return {.weight = Weight::kSymptom, .symptom = "lost a peer"}; }
+Ending doubt() { return {.weight = Weight::kDoubtful, .symptom = "lost a connection"}; }
+Ending own(std::string error, std::optional<TimePoint> failed_at = {}) {
+  return {.error = std::move(error), .is_own_failure = true, .failed_at = failed_at};
+}
+const ExitStatus kOne = ExitStatus::exited(1);
+const ExitStatus kTerminated = ExitStatus::killed(SIGTERM);
+
+}  // namespace
+
+TEST_CASE("of two that failed, who failed first is to blame") {
+  const Workers workers = Workers().ends(2s, kOne).runs().ends(1s, ExitStatus::exited(7));
+  const Blame found = blame(workers.all);
+  CHECK(found.guilty == LocalRank(2));
+  CHECK(found.why == "rank 6 (pid 702) exited with code 7 after 1.0 s");
+  CHECK(found.exit_code == 7);
+}
+
+TEST_CASE("who failed first is told by what each says of its time, if that was before its end") {
+  const Workers early = Workers().ends(2s, kOne).ends(3s, kOne, own("ValueError: x", kStart + 1s));
+  CHECK(blame(early.all).guilty == LocalRank(1));
+  const Workers late = Workers().ends(2s, kOne).ends(1s, kOne, own("ValueError: x", kStart + 9s));
+  CHECK(blame(late.all).guilty == LocalRank(1));
+}
+
+TEST_CASE("a cause is before a doubt, and a doubt before a symptom") {
+  CHECK(blame(Workers().ends(1s, kOne, symptom()).ends(2s, kOne, doubt()).ends(3s, kOne).all).guilty ==
+        LocalRank(2));
+  CHECK(blame(Workers().ends(1s, kOne, symptom()).ends(2s, kOne, doubt()).all).guilty == LocalRank(1));
+}
+
+TEST_CASE("of symptoms alone who left last before the first of them is to blame, with its exit code") {
+  const Workers workers =
+      Workers().leaves(1s).leaves(2s).ends(3s, ExitStatus::exited(5), symptom()).leaves(4s);
+  const Blame found = blame(workers.all);
+  CHECK(found.guilty == LocalRank(1));
+  CHECK(found.why ==
+        "rank 5 (pid 701) left with exit code 0 after 2.0 s, while others waited for it: rank 6 (pid 702) "
+        "exited with code 5 after 3.0 s: lost a peer");
+  CHECK(found.exit_code == 5);
+}
+
+TEST_CASE("where nobody left before the symptom, who left first after it is to blame") {
+  CHECK(blame(Workers().ends(1s, kOne, symptom()).leaves(4s).leaves(3s).all).guilty == LocalRank(2));
+}
+
+TEST_CASE("who left is not blamed for what may be no loss of a peer") {
+  CHECK(blame(Workers().leaves(1s).ends(2s, kOne, doubt()).all).guilty == LocalRank(1));
+}
+
+TEST_CASE("a failure that our own signal cut short is told by its error, with the code of who ended first") {
+  const Workers workers = Workers()
+                              .ends(2s, ExitStatus::exited(9))
+                              .ends(3s, kTerminated, own("ValueError: x", kStart + 1s))
+                              .stopped_with(SIGTERM);
+  const std::optional<Blame> better = reconsider(workers.all, LocalRank(0), LocalRank(1));
+  REQUIRE(better);
+  CHECK(better->guilty == LocalRank(1));
+  CHECK(better->why == "rank 5 (pid 701) failed after 1.0 s: ValueError: x");
+  CHECK_FALSE(better->exit_code);
+}
+
+TEST_CASE("a failure that our own signal cut short has code 1 after a symptom") {
+  const Workers workers = Workers()
+                              .ends(2s, ExitStatus::exited(9), symptom())
+                              .ends(3s, kTerminated, own("ValueError: x"))
+                              .stopped_with(SIGTERM);
+  CHECK(reconsider(workers.all, LocalRank(0), LocalRank(1))->exit_code == 1);
+}
+
+TEST_CASE("while the group is stopped, a cause takes over from who left, whenever it failed") {
+  const Workers workers = Workers().leaves(1s).ends(5s, kOne, own("ValueError: x"));
+  CHECK(reconsider(workers.all, LocalRank(0), LocalRank(1))->guilty == LocalRank(1));
+}
+
+TEST_CASE("while the group is stopped, only an own and earlier cause takes over") {
+  const Workers later = Workers().ends(1s, kOne).ends(2s, kOne, own("ValueError: x"));
+  CHECK_FALSE(reconsider(later.all, LocalRank(0), LocalRank(1)));
+  const Workers stopped = Workers().ends(1s, kOne, symptom()).ends(2s, kTerminated).stopped_with(SIGTERM);
+  CHECK_FALSE(reconsider(stopped.all, LocalRank(0), LocalRank(1)));
+  const Workers again = Workers().ends(1s, kOne, own("ValueError: x"));
+  CHECK_FALSE(reconsider(again.all, LocalRank(0), LocalRank(0)));
+}
+
+TEST_CASE("a worker that was never spawned has no pid in its name") {
+  CHECK(name_of({.rank = Rank(3)}) == "rank 3");
+}
