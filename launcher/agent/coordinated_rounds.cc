@@ -1,5 +1,6 @@
 #include "launcher/agent/coordinated_rounds.h"
 
+#include "launcher/agent/job_settings.h"
 #include "launcher/agent/node_translation.h"
 #include "launcher/meeting.h"
 #include "launcher/report/error_file.h"
@@ -41,6 +42,7 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
                  .role = options.role};
   result.node.pinned = meeting.node_rank;
   result.secret = std::move(*secret);
+  result.reserved_descriptors = reserved_descriptors(plan);
   return result;
 }
 

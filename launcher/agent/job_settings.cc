@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 
 namespace ddprun::launcher {
 
@@ -27,6 +28,13 @@ OutputOptions output_options(const Plan& plan) {
           .fold_lines = plan.options.fold_lines,
           .give_stdin_a_terminal = plan.options.stdin_local_rank || plan.options.debug_rank,
           .interrupt_key = plan.options.debug_rank ? InterruptKey::kWorkers : InterruptKey::kOurs};
+}
+
+std::size_t reserved_descriptors(const Plan& plan) {
+  constexpr std::size_t kWorker = 5;  // its pidfd, the reading ends of its pipes, its log files
+  constexpr std::size_t kLauncher =
+      32;  // the ends of whoever is being started, and all that is opened for a moment
+  return kLauncher + kWorker * static_cast<std::size_t>(plan.local_world_size.value());
 }
 
 std::vector<int> agent_signals(const Plan& plan) {

@@ -1,5 +1,7 @@
 #include "launcher/agent/local_rounds.h"
 
+#include "launcher/agent/job_settings.h"
+
 #include <utility>
 
 namespace ddprun::launcher {
@@ -9,6 +11,7 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
   store::StoreServerOptions options;
   options.host = plan.master_addr;
   options.port = plan.master_port;
+  options.reserved_descriptors = reserved_descriptors(plan);
   Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io, options, logger);
   if (!store) return store.error();
   return std::unique_ptr<RoundSource>(new LocalRounds(plan, listener, std::move(*store)));

@@ -54,6 +54,7 @@ class Coordinator::Impl {
     store::StoreServerOptions store_options;
     store_options.host = options_.host;
     store_options.port = options_.port;
+    store_options.reserved_descriptors = options_.reserved_descriptors;
     auto store = store::StoreServer::open(io, store_options, logger_);
     if (!store) return store.error();
     store_ = std::move(*store);

@@ -7,6 +7,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,7 +23,8 @@ struct CoordinatorOptions {
   Port port;         ///< 0 lets the kernel choose
   WorldSpec spec;
   Timing timing;
-  std::string secret;  ///< empty: none
+  std::string secret;                    ///< empty: none
+  std::size_t reserved_descriptors = 0;  ///< as of StoreServerOptions
 };
 
 /// Who is in the world, on one TCP port together with the workers' store: a thin shell around Job.

@@ -17,7 +17,8 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
                                          .port = options.port,
                                          .spec = options.spec,
                                          .timing = options.timing,
-                                         .secret = options.secret};
+                                         .secret = options.secret,
+                                         .reserved_descriptors = options.reserved_descriptors};
     auto opened = Coordinator::open(io, coordinator, logger);
     if (opened) {
       rendezvous->coordinator_ = std::move(*opened);

@@ -6,6 +6,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,7 +28,8 @@ struct RendezvousOptions {
   WorldSpec spec;
   Timing timing;  ///< of the coordinator, where this node runs it; join and rejoin time-outs here too
   NodeFacts node;
-  std::string secret;  ///< empty: none
+  std::string secret;                    ///< empty: none
+  std::size_t reserved_descriptors = 0;  ///< that the coordinator here leaves to this process
 };
 
 /// One node's part in a job of several nodes: the member, and where the endpoint is here, the coordinator

@@ -11,8 +11,10 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
@@ -37,6 +39,26 @@ constexpr std::chrono::seconds kTimeToSpeak{1};
 constexpr std::chrono::microseconds kLinger{50};
 // After this long other handlers of the io_context get their turn.
 constexpr std::chrono::milliseconds kLongestTurn{1};
+
+/// For as long as it lives the kernel keeps the last `count` descriptors of this process back.
+class DescriptorReserve {
+ public:
+  explicit DescriptorReserve(std::size_t count) {
+    if (count == 0 || ::getrlimit(RLIMIT_NOFILE, &whole_) != 0) return;
+    rlimit lowered = whole_;
+    lowered.rlim_cur -= std::min<rlim_t>(count, whole_.rlim_cur / 2);
+    is_lowered_ = ::setrlimit(RLIMIT_NOFILE, &lowered) == 0;
+  }
+  ~DescriptorReserve() {
+    if (is_lowered_) ::setrlimit(RLIMIT_NOFILE, &whole_);
+  }
+  DescriptorReserve(const DescriptorReserve&) = delete;
+  DescriptorReserve& operator=(const DescriptorReserve&) = delete;
+
+ private:
+  rlimit whole_{};
+  bool is_lowered_ = false;
+};
 
 bool is_out_of_resources(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == ENOSPC;
@@ -174,6 +196,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   void on_ready(std::uint32_t) override { accept_waiting(kAcceptsInARow); }
 
   void accept_waiting(int most) {
+    const DescriptorReserve reserve(options_.reserved_descriptors);
     for (int i = 0; i < most; ++i) {
       UniqueFd connection = accept_connection(listener_.fd.get());
       if (connection) {

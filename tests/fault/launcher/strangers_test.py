@@ -1,0 +1,85 @@
+"""Strangers who take every descriptor that the launcher's port can give: strangers_test.py DDPRUN."""
+
+import os
+import pathlib
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DDPRUN = sys.argv[1]
+del sys.argv[1:2]
+WORKERS = 4
+LIMIT = 96  # of descriptors: enough for the job, and soon used up by strangers
+INTRODUCTION = struct.pack("=BI", 0, 0x3C85F7CE)  # VALIDATE
+WORKER = '''echo "generation $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
+[ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0
+read -r line <"$1"
+exit 3'''
+
+
+class Strangers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-strangers-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.fifo = self.folder / "fifo"
+        os.mkfifo(self.fifo)
+
+    def start(self, *flags):
+        job = subprocess.Popen(
+            ["/bin/bash", "-c", f'ulimit -n {LIMIT}; exec "$@"', "bash", DDPRUN, "--nproc-per-node", str(WORKERS),
+             "--max-restarts", "1", "--tee", "3", "--log-dir", str(self.folder / "logs"), *flags,
+             "--no-python", "/bin/bash", "-c", WORKER, "bash", str(self.fifo)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"TMPDIR": str(self.folder)})
+        for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
+            self.addCleanup(end)
+        return job
+
+    def besiege(self, job, greeting):
+        """All workers are there; then strangers come until no more are let in."""
+        ports = {re.search(r"port (\d+)", job.stdout.readline()).group(1) for _ in range(WORKERS)}
+        self.assertEqual(len(ports), 1)
+        port = int(ports.pop())
+        for _ in range(2 * LIMIT):
+            stranger = socket.create_connection(("127.0.0.1", port))
+            self.addCleanup(stranger.close)
+            stranger.sendall(greeting)
+        for line in job.stderr:
+            if "Too many open files" in line:
+                return
+        self.fail("the launcher took them all")
+
+    def check_restart(self, job):
+        for _ in range(WORKERS):
+            with open(self.fifo, "w", encoding="ascii") as gate:
+                gate.write("\n")
+        out, err = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 0, err)
+        self.assertEqual(out.count("generation 1 "), WORKERS, out)
+        logs = sorted(self.folder.glob("logs/*/attempt_1/*/stdout.log"))
+        self.assertEqual(["generation 1" in log.read_text() for log in logs], [True] * WORKERS, err)
+        self.assertEqual(len(list(self.folder.glob("logs/*/attempt_1/*/stderr.log"))), WORKERS, err)
+        self.assertNotIn("cannot write", err)
+
+    def test_clients_of_the_store_leave_what_a_restart_needs(self):
+        job = self.start()
+        self.besiege(job, INTRODUCTION)
+        self.check_restart(job)
+
+    def test_half_introduced_agents_leave_what_a_restart_needs(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        job = self.start("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}",
+                         "--rdzv-conf", "last_call_timeout=0")
+        self.besiege(job, b"DDPR")
+        self.check_restart(job)
+
+
+if __name__ == "__main__":
+    unittest.main()
