@@ -61,7 +61,13 @@ void WorkerGroup::spawn_some() {
 }
 
 bool WorkerGroup::spawn_one(Worker& worker) {
-  Result<SpawnedProcess> process = spawn_process(worker);
+  const Result<void> opened = open_streams(worker);
+  // That can have taken long, where a file system hangs.
+  if (opened && !parts_.listener.goes_on_spawning()) {
+    worker.streams.reset();
+    return false;
+  }
+  Result<SpawnedProcess> process = opened ? spawn_process(worker) : opened.error();
   if (!process) {
     parts_.listener.spawn_failed(worker.spec.local_rank, process.error());
     return false;
@@ -77,7 +83,7 @@ bool WorkerGroup::spawn_one(Worker& worker) {
   return true;
 }
 
-Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
+Result<void> WorkerGroup::open_streams(Worker& worker) {
   // Made here and not for all at once: the disk works while the worker before this one starts.
   if (!worker.spec.log_dir.empty()) {
     if (Result<void> made = make_directories(worker.spec.log_dir); !made) {
@@ -89,6 +95,10 @@ Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
   Result<std::unique_ptr<WorkerStreams>> streams = parts_.output.open_streams(worker.spec);
   if (!streams) return streams.error();
   worker.streams = std::move(*streams);
+  return ok();
+}
+
+Result<SpawnedProcess> WorkerGroup::spawn_process(Worker& worker) {
   SpawnRequest request;
   request.argv = worker.spec.argv;
   request.environment = worker.spec.environment;

@@ -114,6 +114,7 @@ class WorkerGroup {
 
   void spawn_some();
   bool spawn_one(Worker& worker);
+  Result<void> open_streams(Worker& worker);
   Result<SpawnedProcess> spawn_process(Worker& worker);
   void on_exit(Worker& worker, ExitStatus status);
   static void note_last_words(Worker& worker);

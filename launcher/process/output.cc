@@ -75,6 +75,10 @@ class JobOutput::StdinRelay {
   Gate gate_;
 };
 
+WorkerStreams::~WorkerStreams() {
+  for (const auto& pump : pumps_) output_.forget(pump.get());
+}
+
 void WorkerStreams::spawned() {
   worker_ends_.clear();
   for (const auto& pump : pumps_) pump->start();
@@ -164,7 +168,7 @@ std::optional<LogFile> JobOutput::open_log(const std::string& directory, const c
 }
 
 Result<std::unique_ptr<WorkerStreams>> JobOutput::open_streams(const WorkerSpec& spec) {
-  auto streams = std::make_unique<WorkerStreams>();
+  auto streams = std::make_unique<WorkerStreams>(*this);
   // A worker is in a session of its own, where the kernel does not keep a job in the background from reading.
   const bool has_stdin = spec.inherit_stdin && !is_in_background_of(STDIN_FILENO);
   streams->stdin_fd_ = has_stdin ? STDIN_FILENO : dev_null_.get();
@@ -270,6 +274,10 @@ StreamPump& JobOutput::add_pump(WorkerStreams& streams, UniqueFd source, StreamR
   }
   if (may_prompt) pump->set_on_held([this, pump] { note_held(pump); });
   return *pump;
+}
+
+void JobOutput::forget(StreamPump* pump) {
+  for (std::vector<StreamPump*>* const list : {&pumps_, &terminals_, &held_}) std::erase(*list, pump);
 }
 
 // As if the worker had written to the console itself.

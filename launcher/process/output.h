@@ -41,8 +41,14 @@ using Funnel = std::function<bool(bool is_stderr, std::string_view block)>;
 class JobOutput;
 
 /// One worker's stdin, stdout and stderr: the ends it is started with, and what becomes of what it writes.
+/// The output outlives it.
 class WorkerStreams {
  public:
+  explicit WorkerStreams(JobOutput& output) : output_(output) {}
+  ~WorkerStreams();
+  WorkerStreams(const WorkerStreams&) = delete;
+  WorkerStreams& operator=(const WorkerStreams&) = delete;
+
   /// For SpawnRequest; valid until `spawned`.
   [[nodiscard]] int stdin_fd() const { return stdin_fd_; }
   [[nodiscard]] int stdout_fd() const { return stdout_fd_; }
@@ -64,6 +70,7 @@ class WorkerStreams {
 
  private:
   friend class JobOutput;
+  JobOutput& output_;
   int stdin_fd_ = -1;
   int stdout_fd_ = -1;
   int stderr_fd_ = -1;
@@ -130,6 +137,7 @@ class JobOutput {
   void close();
 
  private:
+  friend class WorkerStreams;
   struct Channel {
     Console* console = nullptr;
     std::optional<LogFile> filtered;
@@ -141,6 +149,7 @@ class JobOutput {
   Result<void> open_terminal(const WorkerSpec& spec, WorkerStreams& streams);
   std::optional<LogFile> open_log(const std::string& directory, const char* name);
   StreamPump& add_pump(WorkerStreams& streams, UniqueFd source, StreamRoutes routes);
+  void forget(StreamPump* pump);
   void hang_up(const Console& console);
   [[nodiscard]] std::vector<Outlet*> outlets() const;
   void note_held(StreamPump* pump);

@@ -1,4 +1,4 @@
-"""A launcher that stands still loses its lease, and its workers with it: lease_test.py DDPRUN."""
+"""A launcher that stands still loses its lease, and its workers with it: lease_test.py DDPRUN PROGRAMS."""
 
 import os
 import pathlib
@@ -8,8 +8,8 @@ import sys
 import tempfile
 import unittest
 
-DDPRUN = sys.argv[1]
-del sys.argv[1]
+DDPRUN, PROGRAMS = sys.argv[1:3]
+del sys.argv[1:3]
 
 # Says that it lives, every few milliseconds and by a clock of the machine, in a file of its own; so does a child
 # in a session of its own. Of a world of one, the generation after the loss: says when it began, and succeeds.
@@ -44,25 +44,28 @@ class Lease(unittest.TestCase):
         (self.folder / "worker.py").write_text(WORKER)
         self.environment = os.environ | {"TMPDIR": folder.name}
 
-    def start(self, *arguments):
-        process = subprocess.Popen([DDPRUN, *arguments], env=self.environment, text=True, stdout=subprocess.PIPE,
+    def start(self, *arguments, **environment):
+        process = subprocess.Popen([DDPRUN, *arguments], env=self.environment | environment, text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         for end in (process.kill, process.wait, process.stdout.close, process.stderr.close):
             self.addCleanup(end)
         return process
 
-    def start_node(self, port, *flags):
+    def start_coordinator(self):
+        process = self.start("coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1:2", "--rdzv-id", self.id(),
+                             "--rdzv-conf", "keep_alive_interval=0.2,keep_alive_max_attempt=5,last_call_timeout=20")
+        return process.stdout.readline().split()[-1].rpartition(":")[2]
+
+    def start_node(self, port, *flags, **environment):
         return self.start("--nnodes", "1:2", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", self.id(),
                           "--rdzv-conf", "is_host=false,rejoin_timeout=1", "--log-dir", "/dev/null", *flags,
-                          str(self.folder / "worker.py"), str(self.folder))
+                          str(self.folder / "worker.py"), str(self.folder), **environment)
 
     def stamps(self, name):
         return [int(line) for line in (self.folder / name).read_text().splitlines()]
 
     def test_workers_of_a_stopped_launcher_are_dead_before_the_next_generation_starts(self):
-        coordinator = self.start("coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1:2", "--rdzv-id", self.id(),
-                                 "--rdzv-conf", "keep_alive_interval=0.2,keep_alive_max_attempt=5,last_call_timeout=20")
-        port = coordinator.stdout.readline().split()[-1].rpartition(":")[2]
+        port = self.start_coordinator()
         nodes = [self.start_node(port), self.start_node(port)]
         name = [node.stdout.readline().strip() for node in nodes][1]
         lost = nodes[1]
@@ -76,6 +79,22 @@ class Lease(unittest.TestCase):
         _, said = lost.communicate(timeout=60)
         self.assertRegex(said, "stood still until its lease was over|has not answered for")
         self.assertNotIn("was killed by SIGKILL", said)
+
+    def test_a_worker_whose_log_file_opens_when_the_lease_is_over_is_not_started(self):
+        port = self.start_coordinator()
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        flags = ("--log-dir", str(self.folder / "logs"), "--redirects", "3", "--events", str(self.folder / "events"))
+        lost = self.start_node(port, *flags, LD_PRELOAD=f"{PROGRAMS}/libhanging_open.so", HANGING_OPEN="/stdout.log",
+                               HANGING_OPEN_UNTIL=str(fifo))
+        other = self.start_node(port)
+        name = other.stdout.readline().strip()
+        with open(fifo, "w", encoding="ascii"):  # the launcher hangs from here on
+            self.assertEqual(other.wait(timeout=60), 0)
+        _, said = lost.communicate(timeout=60)
+        workers = {path.name for path in self.folder.glob("worker-*")}
+        self.assertEqual(workers, {name, name + "-detached"}, said)
+        self.assertNotIn("worker_spawned", (self.folder / "events").read_text())  # a guard ends it at once
 
 
 if __name__ == "__main__":
