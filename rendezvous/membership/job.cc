@@ -251,6 +251,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (!node.is_leaving()) out.push_back(Note{what});
   if (!node.seat || is_quiet(node)) return;
   if (has_succeeded(node)) {
+    losses_.add_gone({what, node.seat->node_rank}, false);
     if (state_ != JobState::kRunning) return;
     ++seated_gone_after_success_;
     if (everyone_succeeded()) finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);

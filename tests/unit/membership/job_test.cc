@@ -326,6 +326,20 @@ TEST_CASE("a node that is gone after its workers succeeded is no cause of anothe
   CHECK(story.last('b').end->exit_code == 7);
 }
 
+TEST_CASE("a node that is gone after its workers succeeded is missed by name in the next generation") {
+  const bool is_stopping = GENERATE(false, true);
+  Story story = running(fixed(2, 1), "ab");
+  story.tell('a', Phase::kSucceeded);
+  if (!is_stopping) story.lose('a');
+  story.fail('b', 7);
+  if (is_stopping) story.lose('a');
+  story.tell('b', Phase::kIdle);
+  CHECK(story.job.state() == JobState::kGathering);
+  CHECK(story.job.describe(story.now) ==
+        "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
+        "connection was closed)");
+}
+
 TEST_CASE("a node whose workers have all succeeded may be told to stop, and the others go on") {
   Story story = running(fixed(2), "ab");
   story.tell('a', Phase::kSucceeded);
