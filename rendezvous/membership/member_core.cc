@@ -89,7 +89,7 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
 void MemberCore::obey_stop(const Order& order, TimePoint now, MemberActions& out) {
   if (order.generation < status_.generation) return;
   if (is_in_round()) {
-    if (stop_round(order.text, out)) send(now, out);
+    stop_round(order.text, out);
   } else if (order.generation > status_.generation) {
     status_.generation = order.generation;
     send(now, out);
@@ -135,8 +135,7 @@ MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint n
 
 MemberActions MemberCore::workers_succeeded(TimePoint now) {
   MemberActions out;
-  if (!has_workers()) return out;
-  if (status_.phase == Phase::kStopping) return workers_stopped(now);
+  if (status_.phase != Phase::kRunning) return out;
   status_.phase = Phase::kSucceeded;
   send(now, out);
   return out;
@@ -184,11 +183,10 @@ void MemberCore::send(TimePoint now, MemberActions& out) {
   out.push_back(SendStatus{status_});
 }
 
-bool MemberCore::stop_round(const std::string& why, MemberActions& out) {
-  if (status_.phase != Phase::kRunning && status_.phase != Phase::kSucceeded) return false;
+void MemberCore::stop_round(const std::string& why, MemberActions& out) {
+  if (status_.phase != Phase::kRunning && status_.phase != Phase::kSucceeded) return;
   status_.phase = Phase::kStopping;
   out.push_back(StopWorkers{why});
-  return true;
 }
 
 void MemberCore::kill(const std::string& why, MemberActions& out) {

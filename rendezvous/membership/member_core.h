@@ -64,6 +64,7 @@ class MemberCore {
 
   /// The first worker of this node failed; the caller stops the others by itself.
   MemberActions workers_failed(const NodeFailure& failure, TimePoint now);
+  /// Too late after StopWorkers or KillWorkers: `workers_stopped` answers those.
   MemberActions workers_succeeded(TimePoint now);
   /// None is alive any more, after StopWorkers, KillWorkers, a failure or a signal.
   MemberActions workers_stopped(TimePoint now);
@@ -92,8 +93,8 @@ class MemberCore {
   void obey_run(const Order& order, TimePoint now, MemberActions& out);
   void obey_stop(const Order& order, TimePoint now, MemberActions& out);
   void obey_end(const Order& order, TimePoint now, MemberActions& out);
-  /// The round is over for this node, whoever ended it. False: it was already.
-  bool stop_round(const std::string& why, MemberActions& out);
+  /// The round is over for this node, whoever ended it.
+  void stop_round(const std::string& why, MemberActions& out);
   void kill(const std::string& why, MemberActions& out);
   void come_back(std::string why, MemberActions& out);
 

@@ -1,0 +1,56 @@
+#include "rendezvous/membership/member_core.h"
+
+#include "tests/support/catch.h"
+
+#include <vector>
+
+namespace ddprun::membership {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<Phase> told(const MemberActions& actions) {
+  std::vector<Phase> phases;
+  for (const MemberAction& action : actions) {
+    if (const auto* send = std::get_if<SendStatus>(&action)) phases.push_back(send->status.phase);
+  }
+  return phases;
+}
+
+MemberCore running_member(TimePoint now) {
+  MemberCore member({.heartbeat = 1s, .missed_heartbeats = 5}, now);
+  member.connected(now);
+  member.order({.kind = OrderKind::kRun, .acknowledged = 1, .generation = Generation(1), .seat = Seat{}},
+               now);
+  return member;
+}
+
+const Order kStopOrder{.kind = OrderKind::kStop, .generation = Generation(1), .text = "rank 1 failed"};
+
+}  // namespace
+
+// A thousand answers would reach the coordinator while it still tells the others.
+TEST_CASE("a node that is told to stop answers when its workers are gone, or with its next heartbeat") {
+  const bool has_succeeded = GENERATE(false, true);
+  const TimePoint now{};
+  MemberCore member = running_member(now);
+  if (has_succeeded) member.workers_succeeded(now);
+
+  const MemberActions obeyed = member.order(kStopOrder, now);
+  REQUIRE(obeyed.size() == 1);
+  CHECK(std::get<StopWorkers>(obeyed[0]).reason == "rank 1 failed");
+
+  CHECK(told(member.tick(now + 1s)) == std::vector{Phase::kStopping});
+  CHECK(told(member.workers_stopped(now + 1s)) == std::vector{Phase::kIdle});
+}
+
+// Else the next round could begin while the word to stop the last one is still on its way to the workers.
+TEST_CASE("workers that succeed when they were to be stopped are idle only when that has been done") {
+  const TimePoint now{};
+  MemberCore member = running_member(now);
+  member.order(kStopOrder, now);
+  CHECK(told(member.workers_succeeded(now)).empty());
+  CHECK(told(member.workers_stopped(now)) == std::vector{Phase::kIdle});
+}
+
+}  // namespace ddprun::membership
