@@ -16,8 +16,6 @@
 namespace ddprun::launcher {
 namespace {
 
-Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
-
 std::vector<FlagSyntax> run_syntax() {
   std::vector<FlagSyntax> table;
   for (const RunFlag& flag : run_flags()) table.push_back(flag.syntax);
@@ -65,7 +63,7 @@ Result<void> apply_scheduler(Options& options, const EnvLookup& env, const std::
   if (!*world) return ok();
   const membership::SchedulerWorld& found = **world;
   if (found.first_host.empty() && !says("master-addr")) {
-    return usage(fmt::format(
+    return usage_error(fmt::format(
         "{} started ddprun on {} nodes but does not tell the first one's name; add --master-addr HOST, "
         "or --standalone for a job of this node alone",
         found.scheduler, found.nodes));
@@ -109,12 +107,12 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
   if (Result<void> applied = apply_scheduler(line.options, env, given); !applied) return applied.error();
 
   if (parsed->rest.empty()) {
-    return usage("nothing to run: name a job.json, script.py or program after the flags");
+    return usage_error("nothing to run: name a job.json, script.py or program after the flags");
   }
   line.options.entrypoint = parsed->rest.front();
   line.options.entrypoint_args.assign(parsed->rest.begin() + 1, parsed->rest.end());
   if (line.options.entrypoint.empty())
-    return usage("the program's name is empty; is a shell variable unset?");
+    return usage_error("the program's name is empty; is a shell variable unset?");
   return line;
 }
 

@@ -17,14 +17,12 @@
 namespace ddprun::launcher {
 namespace {
 
-Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
-
 /// Flags of a command without a program of its own behind them.
 Result<ParsedArgs> split_command(std::span<const FlagSyntax> table, std::span<const std::string> args,
                                  std::size_t most_words, std::string_view how) {
   Result<ParsedArgs> parsed = split_args(table, args);
   if (parsed && parsed->rest.size() > most_words) {
-    return usage(fmt::format("unexpected \"{}\"; {}", parsed->rest[most_words], how));
+    return usage_error(fmt::format("unexpected \"{}\"; {}", parsed->rest[most_words], how));
   }
   return parsed;
 }
@@ -83,7 +81,8 @@ Result<HostAndPort> parse_host_and_port(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   std::string host = colon == std::string::npos ? std::string() : text.substr(0, colon);
   Result<Port> port = parse_port(colon == std::string::npos ? text : text.substr(colon + 1));
-  if (!port) return usage(fmt::format("expected [HOST:]PORT with a port in [0, 65535], got \"{}\"", text));
+  if (!port)
+    return usage_error(fmt::format("expected [HOST:]PORT with a port in [0, 65535], got \"{}\"", text));
   const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   return HostAndPort{is_bracketed ? host.substr(1, host.size() - 2) : std::move(host), *port};
 }
@@ -192,10 +191,11 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
     }
   }
   if (line.drain.host.empty()) {
-    if (!parsed->flags.empty()) return usage(fmt::format("drain: where is the coordinator? {}", kHow));
+    if (!parsed->flags.empty()) return usage_error(fmt::format("drain: where is the coordinator? {}", kHow));
     line.drain_here = parsed->rest.empty() ? std::string() : parsed->rest.front();
   } else if (!parsed->rest.empty()) {
-    return usage(fmt::format("drain: \"{}\" and an endpoint are two jobs; {}", parsed->rest.front(), kHow));
+    return usage_error(
+        fmt::format("drain: \"{}\" and an endpoint are two jobs; {}", parsed->rest.front(), kHow));
   }
   return line;
 }
@@ -203,7 +203,7 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
 Result<CommandLine> parse_completions(std::span<const std::string> args) {
   CommandLine line;
   line.command = Command::kCompletions;
-  if (args.size() != 1) return usage("completions: name one shell: bash, zsh or tcsh");
+  if (args.size() != 1) return usage_error("completions: name one shell: bash, zsh or tcsh");
   Result<std::string> shell = parse_choice(args[0], completion_shells());
   if (!shell) return shell.error().with("completions");
   line.shell = *shell;
@@ -228,7 +228,7 @@ bool is_command(const std::string& word) {
 Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args) {
   const auto found = std::find_if(kCommands.begin(), kCommands.end(),
                                   [&](const auto& entry) { return entry.first == command; });
-  if (found == kCommands.end()) return usage(fmt::format("\"{}\" is no command", command));
+  if (found == kCommands.end()) return usage_error(fmt::format("\"{}\" is no command", command));
   return found->second(args);
 }
 

@@ -449,22 +449,22 @@ constexpr std::array kFlags{
 
     // Harmless here.
     RunFlag{{"monitor-interval", '\0', "TIME", kTorchrun},
-            FlagGroup::kIgnored,
+            FlagGroup::kNoEffect,
             "exits are noticed at once; nothing is polled",
             "",
             check_monitor_interval},
     RunFlag{{"start-method", '\0', "NAME", kTorchrun},
-            FlagGroup::kIgnored,
+            FlagGroup::kNoEffect,
             "spawn, fork or forkserver",
             "spawn fork forkserver",
             check_start_method},
     RunFlag{{"event-log-handler", '\0', "NAME", kTorchrun},
-            FlagGroup::kIgnored,
+            FlagGroup::kNoEffect,
             "only null; see --events",
             "null",
             check_event_log_handler},
     RunFlag{{"logs-specs", '\0', "NAME", kTorchrun},
-            FlagGroup::kIgnored,
+            FlagGroup::kNoEffect,
             "only default; see --log-dir",
             "default",
             check_logs_specs},
@@ -492,7 +492,7 @@ std::string_view to_string(FlagGroup group) {
       return "Output and input";
     case FlagGroup::kSee:
       return "Help";
-    case FlagGroup::kIgnored:
+    case FlagGroup::kNoEffect:
       return "Accepted for torchrun's sake, without effect";
   }
   return "";

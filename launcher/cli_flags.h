@@ -11,7 +11,7 @@
 namespace ddprun::launcher {
 
 /// The chapters of --help, in its order.
-enum class FlagGroup { kWorkers, kNodes, kProgram, kFailures, kOutput, kSee, kIgnored };
+enum class FlagGroup { kWorkers, kNodes, kProgram, kFailures, kOutput, kSee, kNoEffect };
 
 std::string_view to_string(FlagGroup group);
 

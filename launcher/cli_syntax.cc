@@ -10,8 +10,6 @@
 namespace ddprun::launcher {
 namespace {
 
-Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
-
 constexpr std::string_view kSeeHelp = "; ddprun --help lists all";
 
 std::string with_dashes(std::string_view name) { return fmt::format("--{}", name); }
@@ -103,16 +101,16 @@ class Splitter {
     FlagUse use{flag, {}};
     const std::size_t wanted = value_count(table_[flag]);
     if (attached) {
-      if (wanted == 0) return usage(fmt::format("{} takes no value, got \"{}\"", spelled, *attached));
+      if (wanted == 0) return usage_error(fmt::format("{} takes no value, got \"{}\"", spelled, *attached));
       use.values.push_back(*attached);
     }
     while (use.values.size() < wanted) {
       if (next_ == args_.size()) {
         const std::string what = wanted == 1 ? "a value" : fmt::format("{} values", wanted);
-        return usage(fmt::format("{} needs {}: {} {}", spelled, what, spelled, table_[flag].metavar));
+        return usage_error(fmt::format("{} needs {}: {} {}", spelled, what, spelled, table_[flag].metavar));
       }
       if (looks_like_flag(args_[next_])) {
-        return usage(fmt::format(
+        return usage_error(fmt::format(
             "{} needs a value, got the flag {}; write {} {}, or {}=… for a value that begins with a dash",
             spelled, args_[next_], spelled, table_[flag].metavar, spelled));
       }
@@ -148,7 +146,7 @@ class Splitter {
     std::vector<std::string> names;
     names.reserve(matches.size());
     for (const std::size_t match : matches) names.push_back(with_dashes(table_[match].name));
-    return usage(fmt::format("flag {} is ambiguous: it could be {}", typed, fmt::join(names, ", ")));
+    return usage_error(fmt::format("flag {} is ambiguous: it could be {}", typed, fmt::join(names, ", ")));
   }
 
   [[nodiscard]] Error unknown_long(const std::string& typed) const {
@@ -156,7 +154,7 @@ class Splitter {
     names.reserve(table_.size());
     for (const FlagSyntax& flag : table_) names.push_back(with_dashes(flag.name));
     const std::string nearest = did_you_mean(canonical(typed), names);
-    return usage(
+    return usage_error(
         fmt::format("unknown flag {}{}", typed, nearest.empty() ? kSeeHelp : std::string_view(nearest)));
   }
 
@@ -165,9 +163,9 @@ class Splitter {
     const std::string name = canonical(std::string_view(word).substr(1, word.find('=') - 1));
     const bool is_long =
         std::any_of(table_.begin(), table_.end(), [&](const FlagSyntax& f) { return f.name == name; });
-    if (is_long) return usage(fmt::format("unknown flag {}; did you mean \"--{}\"?", word, name));
-    return usage(word.size() == 2 ? fmt::format("unknown flag {}{}", word, kSeeHelp)
-                                  : fmt::format("unknown flag -{} in {}{}", letter, word, kSeeHelp));
+    if (is_long) return usage_error(fmt::format("unknown flag {}; did you mean \"--{}\"?", word, name));
+    return usage_error(word.size() == 2 ? fmt::format("unknown flag {}{}", word, kSeeHelp)
+                                        : fmt::format("unknown flag -{} in {}{}", letter, word, kSeeHelp));
   }
 
   std::span<const FlagSyntax> table_;

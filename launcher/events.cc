@@ -18,8 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
 Json round_fields(const RoundInfo& round) {
   return {{"generation", round.generation.value()}, {"restart_count", round.restart_count}};
 }

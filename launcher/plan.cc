@@ -21,9 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kStaticPort = 29500;  // torchrun's default
-
-Error usage(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
+constexpr int kTorchrunPort = 29500;  // torchrun's default
 
 Result<int> worker_count(const std::string& text, const HostFacts& host) {
   const int cpus = static_cast<int>(host.cpus.size());
@@ -32,18 +30,19 @@ Result<int> worker_count(const std::string& text, const HostFacts& host) {
   if (text == "gpu") {
     if (host.gpu_count > 0) return host.gpu_count;
     const std::optional<std::string> visible = host.env("CUDA_VISIBLE_DEVICES");
-    return usage(
+    return usage_error(
         fmt::format("--nproc-per-node gpu: this machine has no GPU{}; use --nproc-per-node cpu or a number",
                     visible ? fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", *visible)
                             : std::string(" (no /dev/nvidia0)")));
   }
   if (text == "xpu") {
-    return usage("--nproc-per-node xpu: ddprun counts NVIDIA GPUs and CPUs only; give the number of workers");
+    return usage_error(
+        "--nproc-per-node xpu: ddprun counts NVIDIA GPUs and CPUs only; give the number of workers");
   }
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > kMaxWorkersPerNode) {
-    return usage(fmt::format(
+    return usage_error(fmt::format(
         "--nproc-per-node: expected a number of workers in [1, {}], or auto, cpu or gpu, got \"{}\"",
         kMaxWorkersPerNode, text));
   }
@@ -63,7 +62,7 @@ Result<void> check_devices(const Plan& plan) {
   }
   const std::optional<std::string> visible = host.env("CUDA_VISIBLE_DEVICES");
   if (options.virtual_local_rank && visible && workers > static_cast<int>(host.visible_devices.size())) {
-    return usage(
+    return usage_error(
         fmt::format("--virtual-local-rank: CUDA_VISIBLE_DEVICES=\"{}\" names {} devices for {} workers; "
                     "name one device for each worker or lower --nproc-per-node",
                     *visible, host.visible_devices.size(), workers));
@@ -74,30 +73,30 @@ Result<void> check_devices(const Plan& plan) {
 Result<void> check_combinations(const Options& options, int workers) {
   const EntrypointKind kind = entrypoint_kind(options);
   if (options.module && options.no_python && !options.run_path) {
-    return usage("--module and --no-python exclude each other: -m needs Python; leave one away");
+    return usage_error("--module and --no-python exclude each other: -m needs Python; leave one away");
   }
   if (!options.config_overrides.empty() && kind != EntrypointKind::kJob) {
-    return usage(fmt::format(
+    return usage_error(fmt::format(
         "--set {}: \"{}\" is no .json job, so there is nothing to set; pass it as an argument after the "
         "program",
         options.config_overrides.front(), options.entrypoint));
   }
   if (options.node_rank.value_or(0) >= options.max_nodes) {
-    return usage(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]", *options.node_rank,
-                             options.max_nodes, options.max_nodes - 1));
+    return usage_error(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]",
+                                   *options.node_rank, options.max_nodes, options.max_nodes - 1));
   }
   if (options.standalone && options.max_nodes > 1) {
-    return usage(fmt::format("--standalone and --nnodes {} exclude each other: a standalone job has one node",
-                             options.max_nodes));
+    return usage_error(fmt::format(
+        "--standalone and --nnodes {} exclude each other: a standalone job has one node", options.max_nodes));
   }
   if (const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf); !conf)
     return conf.error();
   if (options.stdin_local_rank && *options.stdin_local_rank >= workers) {
-    return usage(fmt::format("--stdin {}: the local ranks of this job are 0 to {}", *options.stdin_local_rank,
-                             workers - 1));
+    return usage_error(fmt::format("--stdin {}: the local ranks of this job are 0 to {}",
+                                   *options.stdin_local_rank, workers - 1));
   }
   if (options.debug_rank && options.max_nodes == 1 && *options.debug_rank >= workers) {
-    return usage(
+    return usage_error(
         fmt::format("--debug-rank {}: the ranks of this job are 0 to {}", *options.debug_rank, workers - 1));
   }
   return ok();
@@ -109,11 +108,11 @@ Result<void> check_can_create(const fs::path& path, std::string_view flag, std::
   fs::path existing = path;
   while (!fs::exists(existing, ignored) && existing.has_relative_path()) existing = existing.parent_path();
   if (!fs::is_directory(existing, ignored)) {
-    return usage(fmt::format("{} \"{}\": {} is not a directory", flag, typed, existing.string()));
+    return usage_error(fmt::format("{} \"{}\": {} is not a directory", flag, typed, existing.string()));
   }
   if (access(existing.c_str(), W_OK | X_OK) != 0) {
-    return usage(fmt::format("{} \"{}\": cannot write in {}: {}", flag, typed, existing.string(),
-                             std::strerror(errno)));
+    return usage_error(fmt::format("{} \"{}\": cannot write in {}: {}", flag, typed, existing.string(),
+                                   std::strerror(errno)));
   }
   return ok();
 }
@@ -123,16 +122,16 @@ Result<void> check_events_file(const Options& options, const HostFacts& host) {
   const fs::path path = fs::path(host.working_directory) / options.events_file;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    return usage(fmt::format("--events \"{}\": is a directory; name a file", options.events_file));
+    return usage_error(fmt::format("--events \"{}\": is a directory; name a file", options.events_file));
   }
   if (fs::exists(path, ignored)) {
     if (access(path.c_str(), W_OK) == 0) return ok();
-    return usage(
+    return usage_error(
         fmt::format("--events \"{}\": cannot be written: {}", options.events_file, std::strerror(errno)));
   }
   if (!fs::is_directory(path.parent_path(), ignored)) {
-    return usage(fmt::format("--events \"{}\": directory {} does not exist", options.events_file,
-                             path.parent_path().string()));
+    return usage_error(fmt::format("--events \"{}\": directory {} does not exist", options.events_file,
+                                   path.parent_path().string()));
   }
   return check_can_create(path.parent_path(), "--events", options.events_file);
 }
@@ -175,7 +174,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   int port = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   if (error != std::errc{} || end != digits.data() + digits.size() || port < 0 || port > 65535) {
-    return usage(
+    return usage_error(
         fmt::format("--rdzv-endpoint \"{}\": expected host:port with a port in [0, 65535]; "
                     "an IPv6 address is written [::1]:29400",
                     text));
@@ -197,8 +196,8 @@ Result<void> place_store(Plan& plan, const std::string& random_suffix) {
     Result<Endpoint> endpoint = parse_endpoint(options.rdzv_endpoint);
     if (!endpoint) return endpoint.error();
     if (!endpoint->port && options.rdzv_backend == "static") {
-      return usage(fmt::format("--rdzv-endpoint \"{}\": the port is missing; write {}:{}",
-                               options.rdzv_endpoint, options.rdzv_endpoint, kStaticPort));
+      return usage_error(fmt::format("--rdzv-endpoint \"{}\": the port is missing; write {}:{}",
+                                     options.rdzv_endpoint, options.rdzv_endpoint, kTorchrunPort));
     }
     plan.master_addr = endpoint->host;
     plan.master_port = Port(static_cast<std::uint16_t>(endpoint->port.value_or(0)));
@@ -254,7 +253,7 @@ Result<void> check_gpus(const Plan& plan) {
   if (workers <= gpus) return ok();
   const std::string remedy = gpus == 0 ? std::string("use --backend gloo")
                                        : fmt::format("use --nproc-per-node {} or --backend gloo", gpus);
-  return usage(fmt::format(
+  return usage_error(fmt::format(
       "--nproc-per-node {}: backend nccl needs a GPU for each worker, and this machine has {}; {}",
       plan.options.nproc_per_node, gpus, remedy));
 }

@@ -2,6 +2,7 @@
 
 #include "launcher/cli_commands.h"
 #include "launcher/job_state.h"
+#include "launcher/report/lost_output_json.h"
 #include "launcher/report/text.h"
 #include "launcher/shell_quote.h"
 #include "rendezvous/base/env_contract.h"
@@ -29,7 +30,7 @@ int number(const ProcessFacts& process, std::string_view name) {
   return std::atoi(variable(process, name).c_str());
 }
 
-std::string_view state_name(char state) {
+std::string_view worker_state(char state) {
   switch (state) {
     case 'R':
     case 'S':
@@ -70,7 +71,7 @@ WorkerFacts worker_facts(const ProcessFacts& process) {
   return {.rank = number(process, env_name::kRank),
           .local_rank = number(process, env_name::kLocalRank),
           .pid = process.pid,
-          .state = std::string(state_name(process.state)),
+          .state = std::string(worker_state(process.state)),
           .age_s = process.age_s,
           .cpu_s = process.cpu_s,
           .memory = process.memory,
@@ -166,7 +167,6 @@ std::string render_jobs(const std::vector<JobFacts>& jobs) {
 
 std::string jobs_json(const std::vector<JobFacts>& jobs) {
   using Json = nlohmann::ordered_json;
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   Json array = Json::array();
   for (const JobFacts& job : jobs) {
     Json workers = Json::array();

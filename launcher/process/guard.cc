@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kTitle = "job-guard";
 // Between two looks at a job whose lease is over: its launcher may be in the middle of starting something.
-constexpr Duration kLookAgain = std::chrono::milliseconds(200);
+constexpr Duration kLeaseLooksAgain = std::chrono::milliseconds(200);
 constexpr int kDeputyLooksMs = 250;
 
 UniqueFd open_pidfd(pid_t pid) { return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
@@ -126,7 +126,7 @@ class GuardProcess {
     const TimePoint lease = board_.lease();
     if (now < lease) return wait_until(lease);
     kill_job(with_sessions(), [this] { return BootClock::now() >= board_.lease(); });
-    wait_until(now + kLookAgain);
+    wait_until(now + kLeaseLooksAgain);
   }
 
   void miss_partner() {

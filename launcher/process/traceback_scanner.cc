@@ -1,5 +1,7 @@
 #include "launcher/process/traceback_scanner.h"
 
+#include "launcher/process/text_search.h"
+
 #include <algorithm>
 #include <array>
 
@@ -12,16 +14,11 @@ constexpr std::string_view kFrame = "  File \"";
 constexpr std::size_t kLongestLine = 4096;
 constexpr int kMostMessageLines = 64;  // of an exception without a prefix that would show where its text ends
 
-bool starts_with(std::string_view text, std::string_view start) {
-  return text.substr(0, start.size()) == start;
-}
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 /// The length of "[rank12]: " at the start of `line`, or 0. Source: torch/distributed/distributed_c10d.py,
 /// _distributed_excepthook.
 std::size_t rank_prefix(std::string_view line) {
   constexpr std::string_view kStart = "[rank";
-  if (!starts_with(line, kStart)) return 0;
+  if (!line.starts_with(kStart)) return 0;
   std::size_t at = kStart.size();
   while (at < line.size() && line[at] >= '0' && line[at] <= '9') ++at;
   if (at == kStart.size() || line.substr(at, 2) != "]:") return 0;
@@ -48,14 +45,14 @@ bool opens_box(std::string_view line) {
   const std::size_t first = line.find_first_not_of(' ');
   if (first == std::string_view::npos) return false;
   const std::string_view corner = line.substr(first);
-  return starts_with(corner, "╭") || starts_with(corner, "┌") || starts_with(corner, "+--");
+  return corner.starts_with("╭") || corner.starts_with("┌") || corner.starts_with("+--");
 }
 
 bool closes_box(std::string_view line) {
   const std::size_t first = line.find_first_not_of(' ');
   if (first == std::string_view::npos) return false;
   const std::string_view corner = line.substr(first);
-  return starts_with(corner, "╰") || starts_with(corner, "└") || starts_with(corner, "+--");
+  return corner.starts_with("╰") || corner.starts_with("└") || corner.starts_with("+--");
 }
 
 bool is_chain_mark(std::string_view line) {
@@ -68,8 +65,7 @@ bool is_exit_noise(std::string_view line) {
   constexpr std::array<std::string_view, 6> kStarts{"terminate called", "Exception ignored in",
                                                     "Error in atexit",  "Error in sys.excepthook",
                                                     "wandb:",           "[W"};
-  return std::any_of(kStarts.begin(), kStarts.end(),
-                     [&](std::string_view s) { return starts_with(line, s); });
+  return std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view s) { return line.starts_with(s); });
 }
 
 }  // namespace
@@ -97,17 +93,17 @@ std::string_view without_margin(std::string_view plain) {
   if (first == std::string_view::npos) return plain;
   const std::string_view rest = plain.substr(first);
   for (const std::string_view bar : {std::string_view("| "), std::string_view("+ ")}) {
-    if (starts_with(rest, bar)) return rest.substr(bar.size());
+    if (rest.starts_with(bar)) return rest.substr(bar.size());
   }
   constexpr std::string_view kBar = "│";
-  if (!starts_with(rest, kBar)) return plain;
+  if (!rest.starts_with(kBar)) return plain;
   std::string_view inner = rest.substr(kBar.size());
   if (inner.size() >= kBar.size() && inner.substr(inner.size() - kBar.size()) == kBar) {
     inner.remove_suffix(kBar.size());
   }
   const std::size_t end = inner.find_last_not_of(' ');
   inner = end == std::string_view::npos ? std::string_view() : inner.substr(0, end + 1);
-  return starts_with(inner, " ") ? inner.substr(1) : inner;
+  return inner.starts_with(" ") ? inner.substr(1) : inner;
 }
 
 void TracebackScanner::feed(std::string_view bytes) {
@@ -144,12 +140,12 @@ void TracebackScanner::take_line(std::string_view raw) {
   const std::string_view plain = line.text();
   const std::string_view inner = without_margin(plain);
   if (has_header && !has(inner, "Original Traceback")) return begin(line);
-  if (starts_with(plain, kFatal)) return begin(line);
+  if (plain.starts_with(kFatal)) return begin(line);
 
   switch (state_) {
     case State::kOutside:
       // A script that cannot be compiled has no traceback, only the place and the error.
-      if (starts_with(plain, kFrame)) return begin(line);
+      if (plain.starts_with(kFrame)) return begin(line);
       break;
     case State::kBox:
       keep(plain);
@@ -179,9 +175,9 @@ void TracebackScanner::take_line(std::string_view raw) {
       keep(plain);
       return commit();
   }
-  next_kind_ = starts_with(plain, "Exception in thread") ? Kind::kThread
-               : starts_with(plain, "Exception ignored") || starts_with(plain, "Error in atexit") ||
-                       starts_with(plain, "--- Logging error")
+  next_kind_ = plain.starts_with("Exception in thread") ? Kind::kThread
+               : plain.starts_with("Exception ignored") || plain.starts_with("Error in atexit") ||
+                       plain.starts_with("--- Logging error")
                    ? Kind::kNoise
                    : Kind::kMain;
 }
@@ -199,7 +195,7 @@ void TracebackScanner::begin(const PlainLine& line) {
   keep(line.text());
   state_ = has(line.text(), kHeader) && opens_box(line.text()) && has(line.text(), "─") ? State::kBox
                                                                                         : State::kFrames;
-  if (!starts_with(line.text(), kFatal)) return;
+  if (!line.text().starts_with(kFatal)) return;
   state_ = State::kMessage;
   message_lines_ = 0;
   commit();

@@ -9,7 +9,7 @@
 namespace ddprun::launcher {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostErrorFileBytes = 4 * 1024 * 1024;
 

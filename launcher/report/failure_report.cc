@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kStderrLines = 20;
 constexpr std::size_t kStackLines = 12;
-constexpr std::size_t kLongestLine = 240;
+constexpr std::size_t kLongestShown = 240;
 constexpr std::size_t kLongestMessage = 400;
 
 double seconds_between(TimePoint from, TimePoint to) { return to_seconds(to - from); }
@@ -54,12 +54,12 @@ std::string how_it_ended(const WorkerOutcome& worker) {
                                   : fmt::format("{}: {}", to_string(*worker.status), ending.symptom);
   }
   if (worker.stopped_with && ending.is_own_failure && !ending.error.empty()) {
-    return fmt::format("failed by itself: {}", printable(shorten(ending.error, kLongestLine)));
+    return fmt::format("failed by itself: {}", printable(shorten(ending.error, kLongestShown)));
   }
   if (!worker.stopped_with) {
     const std::string words = ending.error.empty()
                                   ? std::string()
-                                  : fmt::format(" ({})", printable(shorten(ending.error, kLongestLine)));
+                                  : fmt::format(" ({})", printable(shorten(ending.error, kLongestShown)));
     return fmt::format("failed as well: {}{}", to_string(*worker.status), words);
   }
   const std::string sent = signal_name(*worker.stopped_with);
@@ -95,7 +95,7 @@ bool is_told_to_stop(const WorkerOutcome& worker) {
 std::string quote(const std::vector<std::string_view>& lines) {
   std::string text;
   for (const std::string_view line : lines)
-    text += fmt::format("    | {}\n", printable(shorten(line, kLongestLine)));
+    text += fmt::format("    | {}\n", printable(shorten(line, kLongestShown)));
   return text;
 }
 

@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
 Json worker_json(const WorkerOutcome& worker) {
   Json json{{"rank", worker.rank.value()},
             {"local_rank", worker.local_rank.value()},

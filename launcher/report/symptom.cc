@@ -1,5 +1,6 @@
 #include "launcher/report/symptom.h"
 
+#include "launcher/process/text_search.h"
 #include "launcher/report/text.h"
 #include "rendezvous/base/exit_codes.h"
 
@@ -14,8 +15,6 @@
 
 namespace ddprun::launcher {
 namespace {
-
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 struct Phrase {
   std::string_view text;

@@ -1,5 +1,6 @@
 #include "launcher/report/traceback.h"
 
+#include "launcher/process/text_search.h"
 #include "launcher/process/traceback_scanner.h"
 #include "launcher/report/text.h"
 
@@ -17,11 +18,6 @@ constexpr std::size_t kMostMessageShown = 8;
 
 using Lines = std::vector<std::string_view>;
 
-bool starts_with(std::string_view text, std::string_view start) {
-  return text.substr(0, start.size()) == start;
-}
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 // One exception of a chain, as lines without margins where it matters.
 struct Section {
   Lines head;  // the chain's mark and the header
@@ -35,7 +31,7 @@ bool is_header(std::string_view line) {
   return has(line, "Traceback (most recent call last)") && !has(line, "Original Traceback");
 }
 
-bool is_chain_mark(std::string_view line) {
+bool is_chained(std::string_view line) {
   return has(line, "The above exception was the direct cause of") ||
          has(line, "During handling of the above exception");
 }
@@ -47,9 +43,9 @@ std::vector<Section> split_sections(const Lines& lines) {
   for (const std::string_view line : lines) {
     const std::string_view inner = without_margin(line);
     Section* section = &sections.back();
-    if (is_chain_mark(inner)) {
+    if (is_chained(inner)) {
       between.push_back(line);
-    } else if (is_header(inner) || starts_with(line, "Fatal Python error: ")) {
+    } else if (is_header(inner) || line.starts_with("Fatal Python error: ")) {
       if (!section->exception.empty()) {
         sections.emplace_back();
         section = &sections.back();
@@ -58,7 +54,7 @@ std::vector<Section> split_sections(const Lines& lines) {
       between.clear();
       section->head.push_back(line);
       in_box = has(line, "─");
-      if (starts_with(line, "Fatal")) section->exception = line;
+      if (line.starts_with("Fatal")) section->exception = line;
     } else if (in_box) {
       section->frames.push_back(line);
       if (has(line, "╰") || has(line, "└")) in_box = false;
@@ -88,7 +84,7 @@ std::string_view library_of(std::string_view frame) {
     const std::string_view inside = path.substr(at + folder.size());
     return inside.substr(0, inside.find('/'));
   }
-  const bool is_standard = has(path, "/lib/python3") || starts_with(path, "<frozen");
+  const bool is_standard = has(path, "/lib/python3") || path.starts_with("<frozen");
   return is_standard ? std::string_view("Python") : std::string_view();
 }
 
@@ -101,7 +97,7 @@ std::vector<Frame> split_frames(const Lines& lines) {
   std::vector<Frame> frames;
   for (const std::string_view line : lines) {
     const std::string_view inner = without_margin(line);
-    const bool begins = starts_with(inner, "  File \"") || starts_with(inner, "> File \"");
+    const bool begins = inner.starts_with("  File \"") || inner.starts_with("> File \"");
     if (begins || frames.empty()) frames.push_back({{}, begins ? library_of(inner) : std::string_view()});
     frames.back().lines.push_back(line);
   }
@@ -142,8 +138,8 @@ void show_frames(const Lines& lines, std::vector<std::string>& out) {
 
 /// The stack that c10::Error adds to its text says nothing to the user of a Python program.
 bool is_cpp_stack(std::string_view line) {
-  return starts_with(line, "frame #") || starts_with(line, "Exception raised from ") ||
-         starts_with(line, "C++ CapturedTraceback");
+  return line.starts_with("frame #") || line.starts_with("Exception raised from ") ||
+         line.starts_with("C++ CapturedTraceback");
 }
 
 /// The lines that belong to the text: up to the first blank one where nothing tells, and none of a C++ stack.
@@ -190,17 +186,17 @@ std::optional<Traceback> read_traceback(std::string_view text) {
   const Section& last = sections.back();
   result.exception = last.exception;
   result.message = join(text_of(last.message));
-  result.is_fatal = starts_with(last.exception, "Fatal Python error: ");
+  result.is_fatal = last.exception.starts_with("Fatal Python error: ");
   const Section& first = sections.front();
   result.origin = std::string(first.exception) + "\n" + join(first.message);
   for (const Section& section : sections) {
     if (&section != &first) result.shown.emplace_back();
     for (const std::string_view line : section.head) {
       result.shown.emplace_back(line);
-      if (is_chain_mark(line)) result.shown.emplace_back();
+      if (is_chained(line)) result.shown.emplace_back();
     }
     show_frames(section.frames, result.shown);
-    if (!starts_with(section.exception, "Fatal")) result.shown.emplace_back(section.exception_line);
+    if (!section.exception.starts_with("Fatal")) result.shown.emplace_back(section.exception_line);
     Lines message = text_of(section.message);
     const std::size_t most = result.is_fatal ? kMostShown : kMostMessageShown;
     if (message.size() > most) message.resize(most);

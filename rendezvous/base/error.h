@@ -27,6 +27,9 @@ class Error {
   std::string message_;
 };
 
+/// What the caller wrote cannot be done: a kUsage error.
+inline Error usage_error(std::string message) { return {ErrorCode::kUsage, std::move(message)}; }
+
 /// "what: strerror(errno_value)" as a kOs error; `what` names the call and its object.
 Error os_error(std::string_view what, int errno_value);
 

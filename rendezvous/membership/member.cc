@@ -23,7 +23,7 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-constexpr Duration kHandshakeTime = std::chrono::milliseconds(2500);
+constexpr Duration kAnswerTime = std::chrono::milliseconds(2500);
 constexpr std::size_t kLinesWindow = 128 * 1024;
 constexpr Duration kSaySomethingAfter = std::chrono::milliseconds(1200);
 
@@ -174,7 +174,7 @@ class Member::Impl {
                       if (node_.id == id) disconnected(why);
                     }));
     channel_->send_bytes(handshake_->first_bytes());
-    timer_.set_after(kHandshakeTime, [this] { no_answer(); });
+    timer_.set_after(kAnswerTime, [this] { no_answer(); });
   }
 
   // A coordinator that stands still (SIGSTOP, a machine without memory) says as little as a stranger.

@@ -57,7 +57,7 @@ TEST_CASE("the port of the coordinator is taken: said at once, with the port") {
 }
 
 TEST_CASE("a port where something else listens is no coordinator") {
-  const Listener mute;
+  const ListeningPort mute;
   const Cluster cluster{
       .nnodes = "2", .script = "exit 0", .port = mute.port(), .flags = {"--rdzv-conf", "join_timeout=3"}};
   const auto node = cluster.start_dynamic();
@@ -173,7 +173,7 @@ TEST_CASE("an agent of another version is refused, with both versions, and the c
 }
 
 TEST_CASE("a coordinator of another version: the agent prints its reason") {
-  const Listener newer;
+  const ListeningPort newer;
   const Cluster cluster{.nnodes = "2", .script = "exit 0", .port = newer.port()};
   const auto node = cluster.start_static(1);
   const Wire connection = newer.accept();

@@ -346,7 +346,7 @@ TEST_CASE("with a secret, the store takes connections from members' addresses on
 
 TEST_CASE("a coordinator that does not prove the secret is not obeyed by a node that has one") {
   const Secrets secret("swordfish");
-  const Listener impostor;
+  const ListeningPort impostor;
   const Cluster cluster{.nnodes = "2",
                         .script = "echo worker",
                         .port = impostor.port(),
@@ -367,7 +367,7 @@ TEST_CASE("a coordinator that does not prove the secret is not obeyed by a node 
 
 TEST_CASE("a coordinator that does not prove the secret is given no drain, and its answer is none") {
   const Secrets secret("swordfish");
-  const Listener impostor;
+  const ListeningPort impostor;
   const auto answer =
       GENERATE(encode(Welcome{}), encode(Order{.text = "the job is being drained"}),
                encode(Challenge{.nonce = std::string(64, '0'), .proof = std::string(64, '0')}));

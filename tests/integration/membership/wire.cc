@@ -67,16 +67,18 @@ membership::Message Wire::receive_message() const {
   return membership::parse_message(receive(membership::parse_frame_length(raw).value())).value();
 }
 
-Listener::Listener() : socket_(bound_socket("127.0.0.1")) { REQUIRE(::listen(socket_.get(), 8) == 0); }
+ListeningPort::ListeningPort() : socket_(bound_socket("127.0.0.1")) {
+  REQUIRE(::listen(socket_.get(), 8) == 0);
+}
 
-std::string Listener::port() const {
+std::string ListeningPort::port() const {
   sockaddr_in address{};
   socklen_t size = sizeof address;
   REQUIRE(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
   return std::to_string(ntohs(address.sin_port));
 }
 
-Wire Listener::accept() const {
+Wire ListeningPort::accept() const {
   UniqueFd accepted(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   REQUIRE(accepted);
   return Wire(std::move(accepted));

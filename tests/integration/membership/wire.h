@@ -27,9 +27,9 @@ class Wire {
 };
 
 /// A port of 127.0.0.1 where nobody says anything unasked.
-class Listener {
+class ListeningPort {
  public:
-  Listener();
+  ListeningPort();
   [[nodiscard]] std::string port() const;
   [[nodiscard]] Wire accept() const;
 

@@ -12,7 +12,7 @@ using namespace ddprun::launcher;
 
 namespace {
 
-ProcessFacts launcher(pid_t pid, std::vector<std::string> arguments) {
+ProcessFacts launcher_of(pid_t pid, std::vector<std::string> arguments) {
   return {.pid = pid,
           .parent = 1,
           .state = 'S',
@@ -40,7 +40,7 @@ ProcessFacts worker(pid_t pid, pid_t parent, int rank, char state = 'S',
 }  // namespace
 
 TEST_CASE("ps shows a job with its ranks, states, generation and age") {
-  const std::vector<ProcessFacts> processes{launcher(10, {"ddprun", "--nproc-per-node", "3", "train.py"}),
+  const std::vector<ProcessFacts> processes{launcher_of(10, {"ddprun", "--nproc-per-node", "3", "train.py"}),
                                             worker(12, 10, 1, 'T'), worker(11, 10, 0)};
   CHECK(render_jobs(find_jobs(processes, 99)) ==
         "JOB                PID       AGE       CPU       MEMORY   WORKERS          RESTARTS  COMMAND\n"
@@ -52,7 +52,7 @@ TEST_CASE("ps shows a job with its ranks, states, generation and age") {
 }
 
 TEST_CASE("between two generations ps shows what the launcher says of its job") {
-  ProcessFacts waiting = launcher(10, {"ddprun", "x"});
+  ProcessFacts waiting = launcher_of(10, {"ddprun", "x"});
   waiting.job_state = to_text({.tag = "ddprun-a",
                                .run_id = "cifar",
                                .phase = "restarting",
@@ -97,8 +97,9 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
 TEST_CASE("ps counts neither itself nor a store, a guard or a worker's child") {
   ProcessFacts guard = worker(13, 10, 0, 'S', "ddprun-outer");
   guard.command = "job-guard";
-  const std::vector<ProcessFacts> processes{launcher(10, {"ddprun", "x"}), launcher(20, {"ddprun", "store"}),
-                                            launcher(21, {"ddprun", "ps"}), guard, worker(14, 77, 0)};
+  const std::vector<ProcessFacts> processes{launcher_of(10, {"ddprun", "x"}),
+                                            launcher_of(20, {"ddprun", "store"}),
+                                            launcher_of(21, {"ddprun", "ps"}), guard, worker(14, 77, 0)};
   const std::vector<JobFacts> jobs = find_jobs(processes, 21);
   REQUIRE(jobs.size() == 1);
   CHECK(jobs[0].workers.empty());
@@ -109,7 +110,7 @@ TEST_CASE("a job within a job is known by its own tag, and the oldest job comes 
   inner.command = "ddprun";
   inner.arguments = {"ddprun", "inner.py"};
   const std::vector<ProcessFacts> processes{worker(12, 11, 0, 'S', "ddprun-a:ddprun-b"), inner,
-                                            launcher(10, {"ddprun", "x"})};
+                                            launcher_of(10, {"ddprun", "x"})};
   const std::vector<JobFacts> jobs = find_jobs(processes, 99);
   REQUIRE(jobs.size() == 2);
   CHECK(jobs[0].launcher == 10);
@@ -123,7 +124,7 @@ TEST_CASE("ps says so when there is nothing") {
 
 TEST_CASE("ps in JSON is for programs") {
   const auto json =
-      nlohmann::json::parse(jobs_json(find_jobs({launcher(10, {"ddprun", "x"}), worker(11, 10, 2)}, 99)));
+      nlohmann::json::parse(jobs_json(find_jobs({launcher_of(10, {"ddprun", "x"}), worker(11, 10, 2)}, 99)));
   CHECK(json[0]["job"] == "ddprun-a");
   CHECK(json[0]["run_id"] == "cifar");
   CHECK(json[0]["workers"][0]["rank"] == 2);
