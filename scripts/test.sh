@@ -16,7 +16,7 @@ cmake --build --preset release --parallel "$(build_jobs)"
 # Tests are registered with what they need (processors, RUN_SERIAL), so that two at a time disturb nobody.
 say "running the tests"
 status=0
-ctest --preset release --parallel 2 --label-exclude '^(bench|long|fuzz)$' "$@" || status=$?
+ctest --preset release --parallel 2 "$@" || status=$?
 
 log=build/release/Testing/Temporary/LastTest.log
 skips=$(grep -h '^SKIPPED: ' "$log" | sort | uniq -c | sed 's/^ *\([0-9]*\) SKIPPED: /  \1 x /' || true)
