@@ -20,6 +20,7 @@ class StrongId {
   constexpr explicit StrongId(Int value) : value_(value) {}
 
   [[nodiscard]] constexpr Int value() const { return value_; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 behind <=> for a pointer
   friend constexpr auto operator<=>(StrongId, StrongId) = default;
 
  private:

@@ -41,13 +41,8 @@ std::string endpoint_text(const std::string& host, Port port) {
 
 class Member::Impl {
  public:
-  Impl(boost::asio::io_context& io, MemberOptions options, Listener& listener, Logger& logger)
-      : io_(io),
-        options_(std::move(options)),
-        listener_(&listener),
-        logger_(logger),
-        timer_(io),
-        core_timer_(io) {}
+  Impl(boost::asio::io_context& io, MemberOptions options, Listener& listener)
+      : io_(io), options_(std::move(options)), listener_(&listener), timer_(io), core_timer_(io) {}
 
   void start() { seek(Deadline::after(now(), options_.join_timeout)); }
 
@@ -331,9 +326,8 @@ class Member::Impl {
   boost::asio::io_context& io_;
   MemberOptions options_;
   Listener* listener_;  ///< none: closed
-  Logger& logger_;
-  Alarm timer_;       ///< of finding the coordinator
-  Alarm core_timer_;  ///< of the core
+  Alarm timer_;         ///< of finding the coordinator
+  Alarm core_timer_;    ///< of the core
   std::unique_ptr<Connector> connector_;
   std::shared_ptr<Channel> channel_;
   std::optional<MemberCore> core_;
@@ -353,9 +347,8 @@ class Member::Impl {
   Gate gate_;
 };
 
-std::unique_ptr<Member> Member::open(boost::asio::io_context& io, MemberOptions options, Listener& listener,
-                                     Logger& logger) {
-  auto impl = std::make_unique<Impl>(io, std::move(options), listener, logger);
+std::unique_ptr<Member> Member::open(boost::asio::io_context& io, MemberOptions options, Listener& listener) {
+  auto impl = std::make_unique<Impl>(io, std::move(options), listener);
   impl->start();
   return std::unique_ptr<Member>(new Member(std::move(impl)));
 }

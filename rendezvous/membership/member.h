@@ -1,6 +1,5 @@
 #pragma once
 
-#include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/membership/member_words.h"
 #include "rendezvous/membership/messages.h"
@@ -68,11 +67,10 @@ struct MemberOptions {
 /// MemberCore.
 ///
 /// Threads   none of its own, except that a host *name* is resolved on asio's resolver thread.
-/// Lifetime  io_context, listener and logger outlive it. The destructor calls `close()`.
+/// Lifetime  io_context and listener outlive it. The destructor calls `close()`.
 class Member final : public MemberWords {
  public:
-  static std::unique_ptr<Member> open(boost::asio::io_context& io, MemberOptions options, Listener& listener,
-                                      Logger& logger);
+  static std::unique_ptr<Member> open(boost::asio::io_context& io, MemberOptions options, Listener& listener);
   ~Member() override;
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
                        .join_timeout = options.timing.join_timeout,
                        .rejoin_timeout = options.timing.rejoin_timeout};
   if (rendezvous->has_coordinator()) member.also_try = {"127.0.0.1", "::1"};
-  rendezvous->member_ = Member::open(io, std::move(member), listener, logger);
+  rendezvous->member_ = Member::open(io, std::move(member), listener);
   return rendezvous;
 }
 

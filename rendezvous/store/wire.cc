@@ -111,11 +111,11 @@ void append_string(std::string& out, std::string_view value) {
 
 Result<bool> RequestParser::parse(std::string_view bytes) {
   if (cursor_ == 0) {
-    const Result<bool> begun = begin(bytes);
+    Result<bool> begun = begin(bytes);
     if (!begun || !*begun) return begun;
   }
   while (!is_complete()) {
-    const Result<bool> read = read_field(bytes);
+    Result<bool> read = read_field(bytes);
     if (!read || !*read) return read;
     if (field_ == fields_.size() && --rounds_left_ > 0) field_ = repeat_from_;
   }
@@ -148,12 +148,12 @@ Result<bool> RequestParser::begin(std::string_view bytes) {
 Result<bool> RequestParser::read_field(std::string_view bytes) {
   switch (fields_[field_]) {
     case Field::kKey: {
-      const Result<bool> read = read_string(bytes, limits_.max_key_bytes, "a key", keys_);
+      Result<bool> read = read_string(bytes, limits_.max_key_bytes, "a key", keys_);
       if (!read || !*read) return read;
       break;
     }
     case Field::kValue: {
-      const Result<bool> read = read_string(bytes, limits_.max_value_bytes, "a value", values_);
+      Result<bool> read = read_string(bytes, limits_.max_value_bytes, "a value", values_);
       if (!read || !*read) return read;
       break;
     }

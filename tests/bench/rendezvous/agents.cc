@@ -94,7 +94,7 @@ struct Agents::Agent final : Listener {
 };
 
 Agents::Agents(boost::asio::io_context& io, int job_size, Port port)
-    : io_(io), job_size_(job_size), port_(port), logger_(make_null_logger()) {}
+    : io_(io), job_size_(job_size), port_(port) {}
 Agents::~Agents() = default;
 
 void Agents::join() {
@@ -104,7 +104,7 @@ void Agents::join() {
                         .spec = spec_for(job_size_),
                         .node = {.host = fmt::format("node{}", all_.size()), .address = {}},
                         .secret = {}};
-  all_.back()->member = Member::open(io_, std::move(options), *all_.back(), *logger_);
+  all_.back()->member = Member::open(io_, std::move(options), *all_.back());
 }
 
 void Agents::leave_last() { all_.back()->member->close(); }

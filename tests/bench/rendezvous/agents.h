@@ -78,7 +78,6 @@ class Agents {
   boost::asio::io_context& io_;
   int job_size_;
   Port port_;
-  std::shared_ptr<Logger> logger_;
   std::vector<std::unique_ptr<Agent>> all_;
   Counts counts_;
 };

@@ -21,7 +21,7 @@ MemberOptions LoopbackWorld::fitting(const std::string& name) const {
 
 LoopbackNode& LoopbackWorld::join(const MemberOptions& options) {
   nodes.push_back(std::make_unique<LoopbackNode>());
-  nodes.back()->member = Member::open(io, options, *nodes.back(), *logger);
+  nodes.back()->member = Member::open(io, options, *nodes.back());
   return *nodes.back();
 }
 
