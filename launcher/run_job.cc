@@ -11,6 +11,7 @@
 #include "launcher/observer_list.h"
 #include "launcher/plan.h"
 #include "launcher/process/output.h"
+#include "launcher/process/signals.h"
 #include "launcher/report/reporter.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
@@ -22,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -91,21 +93,31 @@ int print_dry_run(const Plan& plan, const std::string& job_text) {
 /// Runs the plan with everything that watches it.
 int run_watched(const Plan& plan, Logger& logger) {
   boost::asio::io_context io(1);
+  std::optional<UniqueFd> events_file;
+  if (!plan.options.events_file.empty()) {
+    Result<UniqueFd> file = open_events_file(plan.options.events_file);  // a FIFO waits for its reader
+    if (!file) return fail(file.error());
+    events_file = std::move(*file);
+  }
+  // Before anything is made that would be left behind.
+  const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
+  if (!signals) return fail(signals.error());
+  if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
   JobOutput output(io, output_options(plan));
   Reporter reporter(plan, [&](std::string_view text) { output.write_launcher_line(text); });
   JobStatePublisher state(plan);
   std::vector<Observer*> watchers{&reporter, &state};
   std::optional<EventLog> events;
-  if (!plan.options.events_file.empty()) {
-    const Result<UniqueFd> file = open_events_file(plan.options.events_file);
-    if (!file) return fail(file.error());
-    Outlet& outlet = output.add_outlet(*file, plan.options.events_file);
+  if (events_file) {
+    Outlet& outlet = output.add_outlet(*events_file, plan.options.events_file);
+    events_file.reset();
     events.emplace(plan, [&](std::string_view line) { outlet.write(line); });
     watchers.push_back(&*events);
   }
   ObserverList observer(std::move(watchers));
   const Result<JobOutcome> outcome =
       run_agent(plan, AgentDeps{.io = io,
+                                .signals = **signals,
                                 .output = output,
                                 .logger = logger,
                                 .observer = observer,
@@ -119,7 +131,14 @@ int run_watched(const Plan& plan, Logger& logger) {
   if (outcome) return outcome->exit_code;
   output.say(outcome.error().message());
   ConsoleWait wait(io, output);
-  wait.start([&] { output.close(); });
+  (*signals)->start([&](const ReceivedSignal& signal) {
+    const std::vector<int>& ending = plan.signals_to_handle;
+    if (std::find(ending.begin(), ending.end(), signal.number) != ending.end()) wait.end();
+  });
+  wait.start([&] {
+    output.close();
+    (*signals)->close();
+  });
   io.restart();
   io.run();
   return to_exit_code(outcome.error().code());
@@ -140,8 +159,6 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
     if (options.dry_run) job_text = config::describe(*job);
   }
   if (options.dry_run) return print_dry_run(*plan, job_text);
-
-  if (Result<void> made = make_log_directory(*plan); !made) return fail(made.error());
 
   return run_watched(*plan, logger);
 }

@@ -162,7 +162,6 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   JobOutput& output_;
   std::shared_ptr<Logger> logger_;
   Supervisor supervisor_;
-  std::unique_ptr<SignalSource> signals_;
   std::unique_ptr<OrphanWatch> orphans_;
   std::unique_ptr<RoundSource> rounds_;
   std::optional<WorkerGroup> workers_;
@@ -182,7 +181,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 Result<JobOutcome> Agent::run() {
   Result<void> prepared = prepare();
   if (!prepared) return prepared.error();
-  signals_->start([this](const ReceivedSignal& signal) { on_signal(signal); });
+  deps_.signals.start([this](const ReceivedSignal& signal) { on_signal(signal); });
   carry_out(supervisor_.start(clock_.now()));
   io_.run();
   DDPRUN_CHECK(is_finished_, "the loop ends when the job has ended");
@@ -193,9 +192,6 @@ Result<JobOutcome> Agent::run() {
 // the store is open before any worker can ask for it.
 Result<void> Agent::prepare() {
   const rlimit open_files = raise_open_files();
-  Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io_, agent_signals(plan_));
-  if (!signals) return signals.error();
-  signals_ = std::move(*signals);
   Result<std::unique_ptr<OrphanWatch>> orphans =
       OrphanWatch::start(io_, plan_.job_tag, plan_.local_world_size, output_, *logger_);
   if (!orphans) return orphans.error();
@@ -458,7 +454,7 @@ void Agent::end_output() {
 // Nothing is pending on the loop after this, so that it returns.
 void Agent::close_all() {
   gate_.close();
-  signals_->close();
+  deps_.signals.close();
   orphans_->close();
   output_.close();
   workers_->clear();

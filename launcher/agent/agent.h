@@ -4,6 +4,7 @@
 #include "launcher/agent/outcome.h"
 #include "launcher/plan.h"
 #include "launcher/process/output.h"
+#include "launcher/process/signals.h"
 #include "rendezvous/base/log.h"
 
 #include <boost/asio/io_context.hpp>
@@ -15,6 +16,7 @@ namespace ddprun::launcher {
 /// What the agent needs from outside. All references outlive the call.
 struct AgentDeps {
   boost::asio::io_context& io;
+  SignalSource& signals;  ///< of agent_signals; started and, unless there is an error, closed by the agent
   JobOutput& output;
   Logger& logger;
   Observer& observer;
@@ -30,10 +32,7 @@ struct AgentDeps {
 /// output on, stops the group when one fails, restarts it within the budget, and leaves no process behind.
 ///
 /// Blocks   until the job is over. One io_context, one thread (the caller's), no polling.
-/// Signals  takes over options.signals_to_handle, SIGCHLD, SIGWINCH, SIGUSR1 and SIGUSR2 of the
-/// process for the
-///          duration of the call; makes the process a subreaper. Call it once, from a process without other
-///          threads or children.
+/// Process  makes it a subreaper. Call it once, from a process without other threads or children.
 /// Output   all through `output`: never blocks on a console or a file; of `logger` only the level is used.
 /// Errors   only what prevents a job from being attempted at all: the store's port is taken (kUnavailable),
 /// the log

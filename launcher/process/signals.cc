@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 namespace ddprun::launcher {
 namespace {
@@ -29,28 +28,10 @@ Result<std::unique_ptr<SignalSource>> SignalSource::open(boost::asio::io_context
   const int fd = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) return os_error("signalfd", errno);
   std::unique_ptr<SignalSource> source(new SignalSource(io, fd));
-  source->signals_ = set;
-  ::sigprocmask(SIG_BLOCK, &set, &source->previous_mask_);
-  const auto set_action = [&](int signal, sighandler_t handler) {
-    struct sigaction action {};
-    struct sigaction previous {};
-    action.sa_handler = handler;
-    ::sigaction(signal, &action, &previous);
-    source->previous_actions_.emplace_back(signal, previous);
-  };
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
   // An ignored signal never reaches a signalfd, and an ignored SIGCHLD would eat exit statuses.
-  for (const int signal : wanted) set_action(signal, SIG_DFL);
+  for (const int signal : wanted) std::signal(signal, SIG_DFL);
   return source;
-}
-
-SignalSource::~SignalSource() {
-  // What arrived after the last look was meant for the job that is over; unblocked, it would end us
-  // mid-report.
-  const timespec at_once{};
-  while (::sigtimedwait(&signals_, nullptr, &at_once) > 0) {
-  }
-  for (const auto& [signal, action] : previous_actions_) ::sigaction(signal, &action, nullptr);
-  ::sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 
 void SignalSource::start(std::function<void(const ReceivedSignal&)> on_signal) {

@@ -10,7 +10,6 @@
 #include <csignal>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -24,12 +23,15 @@ struct ReceivedSignal {
 
 /// Turns signals into calls on the io_context: they are blocked and read from a signalfd, so that no handler
 /// ever runs. Signals this process was started to ignore are listened to as well, except SIGHUP and SIGTSTP:
-/// `nohup` keeps its meaning. The destructor puts mask and dispositions back.
+/// `nohup` keeps its meaning.
+///
+/// For good  they stay blocked when this object is gone: what comes after the result of a job is settled must
+///           not take its place.
 class SignalSource {
  public:
   static Result<std::unique_ptr<SignalSource>> open(boost::asio::io_context& io,
                                                     const std::vector<int>& signals);
-  ~SignalSource();
+  ~SignalSource() { close(); }
   SignalSource(const SignalSource&) = delete;
   SignalSource& operator=(const SignalSource&) = delete;
 
@@ -48,9 +50,6 @@ class SignalSource {
 
   boost::asio::posix::stream_descriptor descriptor_;
   std::function<void(const ReceivedSignal&)> on_signal_;
-  sigset_t signals_{};
-  sigset_t previous_mask_{};
-  std::vector<std::pair<int, struct sigaction>> previous_actions_;
   Gate gate_;
 };
 

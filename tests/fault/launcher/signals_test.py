@@ -1,4 +1,4 @@
-"""Signals that come while no worker is alive, and the order of what is told: signals_test.py DDPRUN."""
+"""Signals that come while no worker is alive, and the order of what is told: signals_test.py DDPRUN PROGRAMS."""
 
 import json
 import os
@@ -10,8 +10,8 @@ import sys
 import tempfile
 import unittest
 
-DDPRUN = sys.argv[1]
-del sys.argv[1:2]
+DDPRUN, PROGRAMS = sys.argv[1:3]
+del sys.argv[1:3]
 LISTENER = "trap 'echo heard; exit 0' USR1; echo began; while :; do read -t 1000 <>\"$1\"; done"
 
 
@@ -28,9 +28,9 @@ class Signals(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         os.mkfifo(self.folder / "fifo")
 
-    def start(self, *arguments):
+    def start(self, *arguments, **environment):
         job = subprocess.Popen([DDPRUN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=os.environ | {"TMPDIR": str(self.folder)})
+                               env=os.environ | {"TMPDIR": str(self.folder)} | environment)
         for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
             self.addCleanup(end)
         return job
@@ -76,6 +76,13 @@ class Signals(unittest.TestCase):
         told = [json.loads(line) for line in events.read_text().splitlines()]
         names = [each.get("event") or each.get("type") for each in told]
         self.assertLess(names.index("worker_exited"), names.index("stopping"), names)
+
+    def test_a_signal_in_the_last_moment_does_not_take_the_place_of_the_result(self):
+        for code in (0, 3):
+            job = self.start("--no-python", "/bin/sh", "-c", f"exit {code}",
+                             LD_PRELOAD=f"{PROGRAMS}/liblate_signal.so")
+            _, err = job.communicate(timeout=30)
+            self.assertEqual(job.returncode, code, err)
 
 
 if __name__ == "__main__":
