@@ -115,19 +115,20 @@ int run_watched(const Plan& plan, Logger& logger) {
     watchers.push_back(&*events);
   }
   ObserverList observer(std::move(watchers));
-  const Result<JobOutcome> outcome =
-      run_agent(plan, AgentDeps{.io = io,
-                                .signals = **signals,
-                                .output = output,
-                                .logger = logger,
-                                .observer = observer,
-                                .worker_specs = worker_specs,
-                                .on_end = [&](const JobOutcome& end) { reporter.finish(end); },
-                                .on_output_done =
-                                    [&](const JobOutcome& end) {
-                                      reporter.finish_output(end);
-                                      if (events) events->job_ended(end, reporter.report_file());
-                                    }});
+  const Result<JobOutcome> outcome = run_agent(
+      plan, AgentDeps{.io = io,
+                      .signals = **signals,
+                      .output = output,
+                      .logger = logger,
+                      .observer = observer,
+                      .worker_specs = worker_specs,
+                      .account_of = [&](const WorkerOutcome& worker) { return reporter.account_of(worker); },
+                      .on_end = [&](const JobOutcome& end) { reporter.finish(end); },
+                      .on_output_done =
+                          [&](const JobOutcome& end) {
+                            reporter.finish_output(end);
+                            if (events) events->job_ended(end, reporter.report_file());
+                          }});
   if (outcome) return outcome->exit_code;
   output.say(outcome.error().message());
   ConsoleWait wait(io, output);

@@ -291,7 +291,10 @@ Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
 void Agent::publish_failure(const Action& action) {
   NodeFailure failure = failure_of(action, supervisor_);
   const std::optional<LocalRank> guilty = action.worker ? action.worker : supervisor_.root_cause();
-  if (guilty) failure.worker = workers_->look_at(*guilty);
+  if (guilty) {
+    failure.worker = workers_->look_at(*guilty);
+    failure.account = deps_.account_of(failure.worker);
+  }
   rounds_->tell(action, failure);
 }
 

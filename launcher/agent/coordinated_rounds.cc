@@ -3,8 +3,7 @@
 #include "launcher/agent/job_settings.h"
 #include "launcher/agent/node_translation.h"
 #include "launcher/meeting.h"
-#include "launcher/report/error_file.h"
-#include "launcher/report/symptom.h"
+#include "launcher/report/text.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/membership/auth.h"
 
@@ -56,8 +55,11 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   cause.worker.stderr_tail = failure.stderr_tail;
   cause.host = failure.host;
   cause.what = failure.what;
-  cause.error_message = failure.error_message;
-  cause.error_stack = failure.error_stack;
+  cause.account = {failure.diagnosis, failure.error_message, failure.error_stack, {}};
+  if (failure.is_traceback) {
+    for (const std::string_view line : split_lines(failure.stderr_tail))
+      cause.account.traceback.emplace_back(line);
+  }
   return cause;
 }
 
@@ -83,19 +85,6 @@ void CoordinatedRounds::tell(const Action& action, const NodeFailure& failure) {
   if (action.kind == ActionKind::kPublishLeaving) signal_ = action.signal;
   membership::NodeFailure report = to_membership(failure);
   report.host = plan_.host.hostname;
-  if (action.kind == ActionKind::kPublishFailure) {
-    const std::optional<ErrorFile> written = load_error_file(failure.worker);
-    if (written) {
-      report.error_message = written->message;
-      report.error_stack = written->stack;
-    }
-    if (failure.worker.status) {
-      // Its traceback says more than its last lines, and there is room for one of them.
-      const std::optional<Traceback> traceback =
-          traceback_of(*failure.worker.status, last_words(failure.worker, written));
-      if (traceback) report.stderr_tail = fmt::format("{}\n", fmt::join(traceback->shown, "\n"));
-    }
-  }
   tell_member(rendezvous_->member(), action, report, rendezvous_->has_coordinator());
 }
 

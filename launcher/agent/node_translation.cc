@@ -2,6 +2,8 @@
 
 #include "rendezvous/base/exit_codes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ddprun::launcher {
@@ -17,13 +19,21 @@ NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
 }
 
 membership::NodeFailure to_membership(const NodeFailure& failure) {
+  const Account& account = failure.account;
+  const bool is_traceback = !account.traceback.empty();
   return {.rank = failure.worker.rank,
           .local_rank = failure.worker.local_rank,
           .pid = failure.worker.pid,
           .exit_code = std::clamp(failure.exit_code, 1, 255),
           .what = failure.why,
           .error_file = failure.worker.error_file,
-          .stderr_tail = failure.worker.stderr_tail,
+          .error_message = account.error_message,
+          .error_stack = account.error_stack,
+          .diagnosis = account.diagnosis,
+          // A traceback says more than its last lines, and there is room for one of them.
+          .stderr_tail = is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n"))
+                                      : failure.worker.stderr_tail,
+          .is_traceback = is_traceback,
           .final_because = failure.final_because,
           .is_symptom = failure.is_symptom};
 }

@@ -103,13 +103,20 @@ struct GenerationOutcome {
   std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
 };
 
+/// What can be said of a worker's end beyond its outcome: enough for the report of another node.
+struct Account {
+  std::string diagnosis;      ///< "uncaught Python exception ValueError: loss is nan"; may be empty
+  std::string error_message;  ///< of its error file; empty: it wrote none
+  std::string error_stack;
+  std::vector<std::string> traceback;  ///< as shown to people; may be empty
+};
+
 /// The worker of another node that is to blame for the end of the job, as that node tells it.
 struct RemoteCause {
   WorkerOutcome worker;  ///< ranks, pid, stderr_tail; error_file is a path on that host
   std::string host;
-  std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  std::string error_message;  ///< of its error file; empty: it wrote none
-  std::string error_stack;
+  std::string what;  ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  Account account;
 };
 
 /// The whole job on this node.

@@ -22,6 +22,7 @@ struct NodeFailure {
   std::string final_because;  ///< why a restart would not help; empty: it may
   bool is_symptom = false;    ///< another node may know the cause
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
+  Account account;
 };
 
 /// Where the next round comes from, and who else must hear of failures: one node decides for itself

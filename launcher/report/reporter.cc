@@ -36,8 +36,11 @@ bool write_file(const std::string& path, const std::string& text) {
 }
 
 RootCause root_cause_elsewhere(const RemoteCause& cause) {
+  const Account& account = cause.account;
   RootCause root{.worker = &cause.worker, .host = cause.host};
-  if (!cause.error_message.empty()) root.error_file = {cause.error_message, cause.error_stack, {}};
+  if (!account.diagnosis.empty()) root.diagnosis = account.diagnosis;
+  if (!account.error_message.empty()) root.error_file = {account.error_message, account.error_stack, {}};
+  if (!account.traceback.empty()) root.traceback = Traceback{.shown = account.traceback};
   return root;
 }
 
@@ -63,18 +66,33 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
                .report_file = plan.log_root.empty() ? std::string() : plan.log_root + "/report.json",
                .max_restarts = plan.options.max_restarts} {}
 
+RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) const {
+  RootCause root{&worker, std::nullopt, load_error_file(worker)};
+  if (!worker.status) return root;
+  const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
+  root.victim = victim;
+  const WorkerOutcome& speaker = victim == nullptr ? worker : *victim;
+  root.traceback = traceback_of(*speaker.status, last_words(speaker, root.error_file));
+  root.diagnosis = diagnose(*speaker.status, speaker.stderr_tail, root.traceback, evidence);
+  return root;
+}
+
 std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& generation) const {
   if (!generation.root_cause) return std::nullopt;
   const WorkerOutcome& worker = generation.workers[*generation.root_cause];
-  RootCause root{&worker, std::nullopt, load_error_file(worker)};
-  if (worker.status) {
-    const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
-    if (worker.status->is_success()) root.victim = first_victim(generation);
-    const WorkerOutcome& speaker = root.victim == nullptr ? worker : *root.victim;
-    root.traceback = traceback_of(*speaker.status, last_words(speaker, root.error_file));
-    root.diagnosis = diagnose(*speaker.status, speaker.stderr_tail, root.traceback, evidence);
+  const bool has_left = worker.status && worker.status->is_success();
+  return examine(worker, has_left ? first_victim(generation) : nullptr);
+}
+
+Account Reporter::account_of(const WorkerOutcome& worker) const {
+  const RootCause root = examine(worker, nullptr);
+  Account account{.diagnosis = root.diagnosis.value_or("")};
+  if (root.error_file) {
+    account.error_message = root.error_file->message;
+    account.error_stack = root.error_file->stack;
   }
-  return root;
+  if (root.traceback) account.traceback = root.traceback->shown;
+  return account;
 }
 
 void Reporter::generation_started(const RoundInfo&) { space_.reset(); }
@@ -85,7 +103,8 @@ void Reporter::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {
 }
 
 void Reporter::generation_ended(const GenerationOutcome& outcome) {
-  if (outcome.reason == StopReason::kSucceeded) return;
+  // Several nodes are told in one sentence for all.
+  if (outcome.reason == StopReason::kSucceeded || plan_.options.max_nodes > 1) return;
   pending_restart_ = render_restart(outcome, root_cause_of(outcome));
 }
 

@@ -26,6 +26,9 @@ class Reporter final : public Observer {
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(const membership::Restart& restart) override;
 
+  /// What is known of a worker that failed in this generation.
+  [[nodiscard]] Account account_of(const WorkerOutcome& worker) const;
+
   /// Reports the end of the job; silent when it succeeded, but for report.json in a log directory that was
   /// asked for when a generation failed before.
   void finish(const JobOutcome& outcome);
@@ -35,6 +38,8 @@ class Reporter final : public Observer {
   [[nodiscard]] const std::string& report_file() const { return written_report_; }
 
  private:
+  /// `victim` speaks for a worker that left with 0.
+  [[nodiscard]] RootCause examine(const WorkerOutcome& worker, const WorkerOutcome* victim) const;
   [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation) const;
   void propagate_error_file(const RootCause& root, int exit_code) const;
 

@@ -13,6 +13,12 @@
 namespace ddprun::membership {
 namespace {
 
+/// For people: what failed, and of what.
+std::string explain(const JobEnd& end) {
+  const bool knows = end.root_cause && !end.root_cause->diagnosis.empty();
+  return knows ? fmt::format("{}: {}", end.why, end.root_cause->diagnosis) : end.why;
+}
+
 bool is_same_but_sequence(Status a, const Status& b) {
   a.sequence = b.sequence;
   return a == b;
@@ -334,13 +340,13 @@ void Job::restart_for_nothing(const std::string& why) {
 void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
   const RestartDecision decision = restarts_.decide(stopped_at_ - began_at_, now);
   if (decision.restart) {
-    restart_for_nothing(end.why);
+    restart_for_nothing(explain(end));
     restart_->number = decision.number;
     restart_->allowed = spec_.max_restarts;
     restart_->delay = decision.delay;
     restarts_at_ = now + decision.delay;
     opened_at_ = restarts_at_;
-    out.push_back(Note{fmt::format("{}: {}", decision.why, end.why)});
+    out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});
     return;
   }
   if (spec_.max_restarts > 0) end.why += "; " + decision.why;

@@ -39,19 +39,22 @@ std::string shown_name(std::string_view text) { return printable(text, kMaxNameB
 std::string shown_sentence(std::string_view text) { return printable(text, kMaxSentenceBytes); }
 
 Json to_json(const NodeFailure& failure) {
-  return {{"rank", failure.rank.value()},
-          {"local_rank", failure.local_rank.value()},
-          {"node_rank", failure.node_rank.value()},
-          {"host", shown_name(failure.host)},
-          {"pid", failure.pid},
-          {"exit_code", failure.exit_code},
-          {"what", shown_sentence(failure.what)},
-          {"error_file", shown_sentence(failure.error_file)},
-          {"error_message", shown(failure.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
-          {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
-          {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
-          {"final", shown_sentence(failure.final_because)},
-          {"is_symptom", failure.is_symptom}};
+  Json json{{"rank", failure.rank.value()},
+            {"local_rank", failure.local_rank.value()},
+            {"node_rank", failure.node_rank.value()},
+            {"host", shown_name(failure.host)},
+            {"pid", failure.pid},
+            {"exit_code", failure.exit_code},
+            {"what", shown_sentence(failure.what)},
+            {"error_file", shown_sentence(failure.error_file)},
+            {"error_message", shown(failure.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
+            {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
+            {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
+            {"final", shown_sentence(failure.final_because)},
+            {"is_symptom", failure.is_symptom}};
+  if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
+  if (failure.is_traceback) json["is_traceback"] = true;
+  return json;
 }
 
 Json to_json(const Seat& seat) {
@@ -213,6 +216,8 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
                       .stderr_tail = fields.block("stderr_tail", kMaxTailBytes),
                       .final_because = fields.sentence("final"),
                       .is_symptom = fields.flag("is_symptom")};
+  if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
+  if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
   outer.take_problem(fields);
   return failure;
 }

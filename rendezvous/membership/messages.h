@@ -22,7 +22,7 @@ inline constexpr std::string_view kGreeting = "DDPR";
 inline constexpr int kProtocolVersion = 2;
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 inline constexpr std::size_t kMaxFrameBytes = 64 * 1024;
-/// Of a worker's last words, and of the error it wrote down; the rest of a frame is small.
+/// Of a worker's last words, and of the error it wrote down or was diagnosed; the rest of a frame is small.
 inline constexpr std::size_t kMaxTailBytes = 8 * 1024;
 inline constexpr std::size_t kMaxErrorBytes = 1024;
 inline constexpr std::size_t kMaxStackBytes = 3 * 1024;

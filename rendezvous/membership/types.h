@@ -76,7 +76,9 @@ struct NodeFailure {
   std::string error_file;     ///< its path on that host; empty: none was written
   std::string error_message;  ///< what that file says: "ValueError: loss is nan"
   std::string error_stack;
-  std::string stderr_tail;    ///< last lines
+  std::string diagnosis;      ///< its node's: "out of memory: …"; empty: the exit says all
+  std::string stderr_tail;    ///< last lines, or its traceback
+  bool is_traceback = false;  ///< `stderr_tail` is one
   std::string final_because;  ///< why a restart would not help; empty: it may
   bool is_symptom = false;    ///< what failed here was caused by another worker, on whichever node
 

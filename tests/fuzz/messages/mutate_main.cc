@@ -19,8 +19,12 @@ using namespace ddprun::membership;
 std::vector<std::string> seeds() {
   const NodeFacts node{
       .id = MemberId(7), .host = "b", .address = {}, .pinned = NodeRank(1), .replaces = MemberId(1)};
-  const NodeFailure failure{
-      .rank = Rank(1), .host = "b", .pid = 4711, .what = "rank 1 exited", .stderr_tail = "x\xff"};
+  const NodeFailure failure{.rank = Rank(1),
+                            .host = "b",
+                            .pid = 4711,
+                            .what = "rank 1 exited",
+                            .diagnosis = "boom",
+                            .stderr_tail = "x\xff"};
   const Seat seat{.generation = Generation(1), .nodes = 2, .world_size = WorldSize(4)};
   const std::vector<Message> messages{
       Hello{.run_id = "job", .max_nodes = 3, .node = node, .nonce = "00ff"},

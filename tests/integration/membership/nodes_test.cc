@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -17,11 +18,20 @@
 using namespace ddprun::testing;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
 
 namespace {
 
 const std::string kSay =
     "echo rank $RANK of $WORLD_SIZE node $GROUP_RANK of $GROUP_WORLD_SIZE at $MASTER_ADDR";
+
+std::string only_file(const std::string& folder, const std::string& name) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == name) return entry.path().string();
+  }
+  FAIL("no " << name << " in " << folder);
+  return {};
+}
 
 }  // namespace
 
@@ -61,6 +71,35 @@ TEST_CASE("every node prints the same root cause and exits with the guilty worke
   CHECK_THAT(second->err(),
              Contains("exited with code 7") &&
                  Contains("the last 2 lines of its stderr:\n    | about to look\n    | no such tensor"));
+}
+
+TEST_CASE("every node says why the guilty worker failed, when all start again and at the end") {
+  const TempDirectory folder;
+  Cluster cluster{.nnodes = "2",
+                  .script = R"([ $RANK = 3 ] || exec sleep 100
+        printf 'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    step()\n' >&2
+        printf 'RuntimeError: boom\n' >&2; exit 1)",
+                  .flags = {"--max-restarts", "1"}};
+  std::vector<std::unique_ptr<Launched>> nodes;
+  for (const int rank : {0, 1}) {
+    cluster.flags.insert(cluster.flags.end(), {"--log-dir", folder.path() + "/" + std::to_string(rank)});
+    nodes.push_back(cluster.start_static(rank));
+    cluster.flags.resize(2);
+  }
+  for (const auto& node : nodes) {
+    CHECK(node->wait() == 1);
+    CHECK_THAT(node->err(),
+               Matches("[^]*uncaught Python exception RuntimeError: boom\\)?; starting all workers again: "
+                       "restart 1 of 1\n[^]*") &&
+                   Contains("\n  uncaught Python exception RuntimeError: boom\n\n  its traceback") &&
+                   Contains("    | RuntimeError: boom\n"));
+  }
+  for (const int rank : {0, 1}) {
+    const std::string report =
+        read_file(only_file(folder.path() + "/" + std::to_string(rank), "report.json"));
+    CHECK_THAT(report, Contains("\"diagnosis\": \"uncaught Python exception RuntimeError: boom\"") &&
+                           Contains("\"traceback\": [\n"));
+  }
 }
 
 TEST_CASE("a failed worker restarts the workers of all nodes, with one restart count") {

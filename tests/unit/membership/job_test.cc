@@ -178,6 +178,23 @@ TEST_CASE(
   CHECK(story.last('a').end->why == "rank 0 exited with code 7 on node 1 (b, 10.0.0.2)");
 }
 
+TEST_CASE("why a worker failed is told with the restart, and with the end") {
+  Story story = running(fixed(1, 1), "a");
+  const auto fail = [&] {
+    const NodeFailure failure{
+        .exit_code = 7, .what = "rank 0 exited with code 7", .diagnosis = "ValueError: x"};
+    story.tell('a',
+               Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = failure});
+    CHECK(story.last('a').text == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1)");
+    story.tell('a', Phase::kIdle);
+  };
+  fail();
+  CHECK(story.last('a').restart->why == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1): ValueError: x");
+  story.tell('a', Phase::kRunning);
+  fail();
+  CHECK(story.last('a').end->root_cause->diagnosis == "ValueError: x");
+}
+
 TEST_CASE("one restart budget serves the whole job") {
   Story story = running(fixed(2, 1), "ab");
   story.fail('a', 7);

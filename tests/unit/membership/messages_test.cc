@@ -35,6 +35,9 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   NodeFailure failure{
       .rank = Rank(3), .host = "b", .pid = 4711, .exit_code = 137, .what = "rank 3 was killed"};
   failure.final_because = "exit code 93";
+  failure.diagnosis = "out of memory: the limit of 2 GiB";
+  failure.stderr_tail = "Traceback\n";
+  failure.is_traceback = true;
   failure.is_symptom = true;
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
@@ -80,9 +83,11 @@ TEST_CASE("lines travel with what is missing before them") {
 
 TEST_CASE("the longest report of a failure fits into a frame, and keeps the end of stderr") {
   const std::string worst(100'000, '\x01');
-  Status status{
-      .failure = NodeFailure{
-          .exit_code = 1, .error_message = worst, .error_stack = worst, .stderr_tail = worst + "the end"}};
+  Status status{.failure = NodeFailure{.exit_code = 1,
+                                       .error_message = worst,
+                                       .error_stack = worst,
+                                       .diagnosis = worst,
+                                       .stderr_tail = worst + "the end"}};
   CHECK(encode(status).size() <= kFrameHeaderBytes + kMaxFrameBytes);
   CHECK_THAT(there_and_back(status).failure->stderr_tail, Catch::Matchers::EndsWith("the end"));
 }
@@ -91,6 +96,17 @@ TEST_CASE("last words of any bytes and length fit into a message") {
   Status status{.failure = NodeFailure{.exit_code = 1, .stderr_tail = std::string(100'000, '\xff')}};
   CHECK(encode(status).size() < kMaxFrameBytes);
   CHECK(there_and_back(status).failure->stderr_tail.size() == 3 * kMaxTailBytes);  // U+FFFD for each byte
+}
+
+TEST_CASE("what another node says of a failure is made fit for a line where it is read") {
+  const std::string frame = encode(Status{.failure = NodeFailure{.what = "WHAT", .diagnosis = "WHY"}});
+  std::string json = frame.substr(kFrameHeaderBytes);
+  json.replace(json.find("WHAT"), 4, "rank 1\\nexited");
+  json.replace(json.find("WHY"), 3, "\\u001b[31mboom" + std::string(100'000, 'x'));
+  const NodeFailure failure = *std::get<Status>(parse_message(json).value()).failure;
+  CHECK(failure.what == "rank 1\\x0aexited");
+  CHECK_THAT(failure.diagnosis, Catch::Matchers::StartsWith("\\x1b[31mboomxx"));
+  CHECK(failure.diagnosis.size() <= kMaxErrorBytes);
 }
 
 TEST_CASE("a heartbeat is small") {
