@@ -38,13 +38,17 @@ std::string_view listener_phrase(CoordinatorPlace place) {
 
 }  // namespace
 
+Port usual_port(const Options& options) {
+  if (options.max_nodes == 1) return Port(0);
+  return Port(is_static(options) ? kStaticPort : kDynamicPort);
+}
+
 Meeting meeting_of(const Plan& plan) {
   const Options& options = plan.options;
   Meeting meeting;
   meeting.coordinator = place_of(options);
   meeting.host = plan.master_addr;
-  meeting.port = plan.master_port.value() != 0 ? plan.master_port
-                                               : Port(is_static(options) ? kStaticPort : kDynamicPort);
+  meeting.port = plan.master_port;
   if (options.node_rank) meeting.node_rank = NodeRank(*options.node_rank);
   if (is_static(options)) meeting.node_rank = NodeRank(options.node_rank.value_or(0));
   return meeting;
@@ -73,10 +77,13 @@ std::string describe_meeting(const Plan& plan) {
   const bool is_elastic = options.min_nodes < options.max_nodes;
   const std::string count = is_elastic ? fmt::format("{} to {}", options.min_nodes, options.max_nodes)
                                        : std::to_string(options.max_nodes);
-  std::string text = fmt::format("nodes      {}, {}; they meet at {} port {}, {}\n", count,
+  const std::string place = meeting.port.value() == 0
+                                ? fmt::format("{}, at a port that the kernel chooses", meeting.host)
+                                : fmt::format("{} port {}", meeting.host, meeting.port);
+  std::string text = fmt::format("nodes      {}, {}; they meet at {}, {}\n", count,
                                  meeting.node_rank ? fmt::format("this is node {}", *meeting.node_rank)
                                                    : "this node's rank is not known yet",
-                                 meeting.host, meeting.port, listener_phrase(meeting.coordinator));
+                                 place, listener_phrase(meeting.coordinator));
   const std::string same =
       fmt::format("as if each node had {} {}", workers, workers == 1 ? "worker" : "workers");
   text += fmt::format(

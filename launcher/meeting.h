@@ -13,9 +13,13 @@ namespace ddprun::launcher {
 struct Meeting {
   membership::CoordinatorPlace coordinator = membership::CoordinatorPlace::kIfOurs;
   std::string host;
-  Port port;
+  Port port;                          ///< 0: the kernel chooses where the coordinator runs
   std::optional<NodeRank> node_rank;  ///< settled by the command line; otherwise the coordinator gives one
 };
+
+/// The port that is meant where none is named: torchrun's, on which several nodes agree without a word; 0 for
+/// one.
+Port usual_port(const Options& options);
 
 /// static (--node-rank, --master-addr): node 0 runs the coordinator, and ranks are fixed. Otherwise the node
 /// to which the endpoint's host belongs runs it, if any. `is_host` of --rdzv-conf settles it. Pure. Needs  a

@@ -2,6 +2,7 @@
 
 #include "launcher/cpu_binding.h"
 #include "launcher/entrypoint.h"
+#include "launcher/meeting.h"
 #include "launcher/signal_names.h"
 #include "rendezvous/membership/timing.h"
 
@@ -169,6 +170,9 @@ std::string without_brackets(const std::string& host) {
 
 Result<Endpoint> parse_endpoint(const std::string& text) {
   const std::size_t colon = text.rfind(':');
+  if (colon == 0) {
+    return usage_error(fmt::format("--rdzv-endpoint \"{}\": the host is missing; write HOST{}", text, text));
+  }
   if (colon == std::string::npos || text.back() == ']') return Endpoint{without_brackets(text), std::nullopt};
   const std::string digits = text.substr(colon + 1);
   int port = 0;
@@ -186,6 +190,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
 /// one.
 Result<void> place_store(Plan& plan, const std::string& random_suffix) {
   const Options& options = plan.options;
+  const int usual = usual_port(options).value();
   plan.run_id = options.rdzv_id;
   if (options.standalone) {
     plan.run_id = "standalone-" + random_suffix;
@@ -200,10 +205,10 @@ Result<void> place_store(Plan& plan, const std::string& random_suffix) {
                                      options.rdzv_endpoint, options.rdzv_endpoint, kTorchrunPort));
     }
     plan.master_addr = endpoint->host;
-    plan.master_port = Port(static_cast<std::uint16_t>(endpoint->port.value_or(0)));
+    plan.master_port = Port(static_cast<std::uint16_t>(endpoint->port.value_or(usual)));
   } else {
     plan.master_addr = without_brackets(options.master_addr);
-    plan.master_port = Port(static_cast<std::uint16_t>(options.master_port.value_or(0)));
+    plan.master_port = Port(static_cast<std::uint16_t>(options.master_port.value_or(usual)));
   }
   if (options.max_nodes == 1 && options.rdzv_backend != "static" && !options.local_addr.empty()) {
     plan.master_addr = options.local_addr;

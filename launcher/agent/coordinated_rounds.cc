@@ -74,6 +74,13 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
   auto rendezvous = membership::Rendezvous::open(io, *options, *rounds, logger);
   if (!rendezvous) return rendezvous.error();
   rounds->rendezvous_ = std::move(*rendezvous);
+  if (options->port.value() == 0) {
+    listener.waiting(fmt::format(
+        "the nodes meet at {0} port {1}, which the kernel chose: the others join with "
+        "--rdzv-endpoint {0}:{1}",
+        options->host.find(':') == std::string::npos ? options->host : fmt::format("[{}]", options->host),
+        rounds->rendezvous_->port()));
+  }
   rounds->rendezvous_->set_log_sink(
       [&listener](std::uint64_t number, const std::string& node, const membership::LogLines& lines) {
         listener.remote_lines(number, node, lines.is_stderr, lines.text, lines.dropped_before);

@@ -2,6 +2,8 @@
 
 #include "rendezvous/membership/own_addresses.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace ddprun::membership {
@@ -11,7 +13,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
   std::unique_ptr<Rendezvous> rendezvous(new Rendezvous(io));
   const bool is_ours = options.place == CoordinatorPlace::kHere ||
                        (options.place == CoordinatorPlace::kIfOurs && is_this_machine(options.host));
-  Port port = options.port;
+  rendezvous->port_ = options.port;
   if (is_ours) {
     const CoordinatorOptions coordinator{.host = is_loopback(options.host) ? options.host : std::string(),
                                          .port = options.port,
@@ -22,13 +24,20 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
     auto opened = Coordinator::open(io, coordinator, logger);
     if (opened) {
       rendezvous->coordinator_ = std::move(*opened);
-      port = rendezvous->coordinator_->port();
+      rendezvous->port_ = rendezvous->coordinator_->port();
     } else if (options.place == CoordinatorPlace::kHere) {
       return opened.error().with("rendezvous");
     }
   }
+  if (rendezvous->port_.value() == 0) {
+    return Error(
+        ErrorCode::kUsage,
+        fmt::format("rendezvous: {} port 0 lets the kernel choose where the coordinator runs, which is not "
+                    "here; name the port that ddprun said there",
+                    options.host));
+  }
   MemberOptions member{.host = options.host,
-                       .port = port,
+                       .port = rendezvous->port_,
                        .spec = options.spec,
                        .node = options.node,
                        .secret = options.secret,

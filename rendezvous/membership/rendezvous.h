@@ -51,6 +51,8 @@ class Rendezvous {
   void set_log_sink(LogSink sink) {
     if (coordinator_) coordinator_->set_log_sink(std::move(sink));
   }
+  /// Where the coordinator is reached: the kernel's choice, if the options left it that.
+  [[nodiscard]] Port port() const { return port_; }
   [[nodiscard]] bool has_coordinator() const { return coordinator_ != nullptr; }
   /// Ends this node's part; none of its workers is alive. Where the coordinator is here, the job ends for all
   /// as `end` says (unless it has ended already), and the coordinator goes on until the other agents have
@@ -64,6 +66,7 @@ class Rendezvous {
   void close_coordinator();
 
   Alarm timer_;
+  Port port_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Member> member_;
   std::function<void()> on_closed_;

@@ -44,6 +44,31 @@ TEST_CASE("a name that does not resolve is named") {
   check_says_soon(node, "the name no-such-host.invalid cannot be resolved");
 }
 
+TEST_CASE("port 0: the node that listens says which one the kernel chose, and another joins there") {
+  const std::vector<std::string> job{"--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "job"};
+  const auto node_at = [&](const std::string& endpoint) {
+    std::vector<std::string> command = job;
+    command.insert(command.end(), {"--rdzv-endpoint", endpoint, "--no-python", "/bin/true"});
+    return std::make_unique<Launched>(ddprun_command(command));
+  };
+  const auto first = node_at("127.0.0.1:0");
+  const std::string sentence = ", which the kernel chose: the others join with --rdzv-endpoint ";
+  first->wait_for_err(sentence);
+  first->wait_for_err("1 of 2 nodes are here");
+  const std::size_t at = first->err().find(sentence) + sentence.size();
+  const auto second = node_at(first->err().substr(at, first->err().find('\n', at) - at));
+  CHECK(second->wait() == 0);
+  CHECK(first->wait() == 0);
+}
+
+TEST_CASE("port 0 of a coordinator that is not here: refused at once") {
+  Launched node(ddprun_command({"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1",
+                                "--master-port", "0", "--no-python", "/bin/true"}));
+  CHECK(node.wait(3s) == 64);
+  CHECK_THAT(node.err(), Contains("127.0.0.1 port 0 lets the kernel choose where the coordinator runs, which "
+                                  "is not here; name the port that ddprun said there"));
+}
+
 TEST_CASE("the port of the coordinator is taken: said at once, with the port") {
   const Cluster cluster{.nnodes = "2", .script = "exit 0"};
   const auto first = cluster.start_static(0);

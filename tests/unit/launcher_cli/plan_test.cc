@@ -179,6 +179,26 @@ TEST_CASE("an endpoint is split into host and port") {
   options.rdzv_backend = "static";
   options.rdzv_endpoint = "host";
   CHECK(refusal(options, machine(1, 0)) == "--rdzv-endpoint \"host\": the port is missing; write host:29500");
+  options.rdzv_endpoint = ":29400";
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--rdzv-endpoint \":29400\": the host is missing; write HOST:29400");
+}
+
+TEST_CASE("several nodes that name no port agree on torchrun's; port 0 is the kernel's choice") {
+  Options options = job();
+  options.min_nodes = options.max_nodes = 2;
+  CHECK(plan(options, machine(1, 0)).value().master_port == Port(29500));
+  options.master_port = 0;
+  const Plan chosen = plan(options, machine(1, 0)).value();
+  CHECK(chosen.master_port == Port(0));
+  CHECK_THAT(describe_meeting(chosen), Catch::Contains("they meet at 127.0.0.1, at a port that the kernel "
+                                                       "chooses, where this node listens\n"));
+  options.master_port.reset();
+  options.rdzv_backend = "c10d";
+  options.rdzv_endpoint = "node-a";
+  CHECK(plan(options, machine(1, 0)).value().master_port == Port(29400));
+  options.rdzv_endpoint = "node-a:0";
+  CHECK(plan(options, machine(1, 0)).value().master_port == Port(0));
 }
 
 TEST_CASE("a standalone job has an id of its own and stays on this machine") {
