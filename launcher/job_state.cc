@@ -28,6 +28,7 @@ std::string to_text(const JobState& state) {
                   {"local_world_size", state.local_world_size},
                   {"world_size", state.world_size},
                   {"restart_count", state.restart_count},
+                  {"restarts_used", state.restarts_used},
                   {"max_restarts", state.max_restarts},
                   {"log_dir", state.log_dir}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -43,6 +44,7 @@ std::optional<JobState> parse_job_state(std::string_view text) {
                     .local_world_size = json.at("local_world_size"),
                     .world_size = json.at("world_size"),
                     .restart_count = json.at("restart_count"),
+                    .restarts_used = json.at("restarts_used"),
                     .max_restarts = json.at("max_restarts"),
                     .log_dir = json.at("log_dir")};
   } catch (const Json::exception&) {
@@ -62,6 +64,7 @@ JobStatePublisher::JobStatePublisher(const Plan& plan)
 void JobStatePublisher::generation_started(const RoundInfo& round) {
   state_.world_size = round.world_size.value();
   state_.restart_count = round.restart_count;
+  state_.restarts_used = round.restarts_used;
   state_.log_dir = attempt_directory(plan_, round.restart_count);
   publish("running");
 }
@@ -72,6 +75,7 @@ void JobStatePublisher::generation_ended(const GenerationOutcome&) { publish("en
 
 void JobStatePublisher::restarting(const membership::Restart& restart) {
   state_.restart_count = restart.restart_count;
+  if (restart.number > 0) state_.restarts_used = restart.number;
   publish("restarting");
 }
 

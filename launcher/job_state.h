@@ -21,6 +21,7 @@ struct JobState {
   int local_world_size = 0;
   int world_size = 0;  ///< 0 before the first round
   int restart_count = 0;
+  int restarts_used = 0;
   int max_restarts = 0;
   std::string log_dir;  ///< <log_dir>/attempt_N of this generation; empty: none
 };

@@ -32,7 +32,8 @@ struct Plan {
 /// What the rendezvous decided for one generation.
 struct RoundInfo {
   Generation generation{0};
-  int restart_count = 0;
+  int restart_count = 0;  ///< starts of the workers before, also those that cost no restart
+  int restarts_used = 0;  ///< of --max-restarts
   NodeRank group_rank{0};
   int group_world_size = 1;
   Rank base_rank{0};

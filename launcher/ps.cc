@@ -91,7 +91,7 @@ std::string job_line(const JobFacts& job) {
   std::string text = fmt::format(
       "{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag.empty() ? "-" : job.tag, job.launcher,
       format_seconds(job.age_s), "", "", workers_phrase(job),
-      fmt::format("{} of {}", job.restart_count, job.max_restarts), shorten(job.command_line, 100));
+      fmt::format("{} of {}", job.restarts_used, job.max_restarts), shorten(job.command_line, 100));
   if (!job.log_dir.empty()) text += fmt::format("  logs {}\n", job.log_dir);
   return text;
 }
@@ -115,6 +115,7 @@ void take_published(JobFacts& job, const ProcessFacts& launcher) {
   job.local_world_size = state->local_world_size;
   job.world_size = state->world_size;
   job.restart_count = state->restart_count;
+  job.restarts_used = state->restarts_used;
   job.max_restarts = state->max_restarts;
 }
 
@@ -125,6 +126,7 @@ void take_from_worker(JobFacts& job, const ProcessFacts& process) {
   job.local_world_size = number(process, env_name::kLocalWorldSize);
   job.world_size = number(process, env_name::kWorldSize);
   job.restart_count = number(process, env_name::kRestartCount);
+  job.restarts_used = job.restart_count;
   job.max_restarts = number(process, env_name::kMaxRestarts);
 }
 
@@ -191,6 +193,7 @@ std::string jobs_json(const std::vector<JobFacts>& jobs) {
                      {"local_world_size", job.local_world_size},
                      {"world_size", job.world_size},
                      {"restart_count", job.restart_count},
+                     {"restarts_used", job.restarts_used},
                      {"max_restarts", job.max_restarts},
                      {"workers", std::move(workers)}});
   }

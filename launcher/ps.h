@@ -48,6 +48,7 @@ struct JobFacts {
   int local_world_size = 0;
   int world_size = 0;
   int restart_count = 0;
+  int restarts_used = 0;
   int max_restarts = 0;
   std::vector<WorkerFacts> workers;  ///< by rank; those that have ended are not among them
 };

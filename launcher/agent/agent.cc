@@ -436,6 +436,7 @@ void Agent::finish(int exit_code) {
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();
   outcome_.error = supervisor_.error();
+  outcome_.restarts_used = round_.restarts_used;
   const std::string& refusal = supervisor_.decision().why;
   outcome_.why = refusal.empty() ? supervisor_.why() : refusal;
   for (Alarm& timer : timers_) timer.close();

@@ -118,6 +118,7 @@ void CoordinatedRounds::on_round(const membership::Round& round) {
   node_rank_ = round.seat.node_rank;
   listener_.round_closed({.generation = Generation(round.seat.generation.value() - 1),
                           .restart_count = round.seat.restart_count,
+                          .restarts_used = round.seat.restarts_used,
                           .group_rank = round.seat.node_rank,
                           .group_world_size = round.seat.nodes,
                           .base_rank = round.seat.base_rank,

@@ -26,6 +26,7 @@ void LocalRounds::join(int restart_count) {
   RoundInfo round = single_node_round(plan_, store_->port());
   round.generation = Generation(next_generation_++);
   round.restart_count = restart_count;
+  round.restarts_used = restart_count;
   store_->begin_generation();
   listener_.round_closed(round, TimePoint::max());
 }

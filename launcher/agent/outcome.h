@@ -126,6 +126,7 @@ struct JobOutcome {
   int signal = 0;   ///< kSignal: which
   std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
                     ///< restart", …
+  int restarts_used = 0;  ///< of --max-restarts
   std::optional<RemoteCause> remote_cause;
   std::optional<Error> error;  ///< kRendezvousFailed: what went wrong
   std::vector<GenerationOutcome>

@@ -203,11 +203,10 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
 }
 
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
-  const std::size_t used = outcome.generations.empty() ? 0 : outcome.generations.size() - 1;
-  if (used == 0 && context.max_restarts == 0) return {};
+  if (outcome.restarts_used == 0 && context.max_restarts == 0) return {};
   if (outcome.reason == StopReason::kPeerFailed) return {};  // the first line has said it
   if (!outcome.why.empty()) return {outcome.why};
-  return {fmt::format("{} of {} used", used, context.max_restarts)};
+  return {fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts)};
 }
 
 }  // namespace

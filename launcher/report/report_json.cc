@@ -86,7 +86,7 @@ std::string report_json(const JobOutcome& outcome, const std::optional<RootCause
                       {"why", outcome.why},
                       {"error", outcome.error ? Json(outcome.error->message()) : Json()},
                       {"restarts",
-                       {{"used", outcome.generations.empty() ? 0 : outcome.generations.size() - 1},
+                       {{"used", outcome.restarts_used},
                         {"allowed", context.max_restarts}}},
                       {"root_cause", root ? root_json(*root, context) : Json()},
                       {"lost_output", lost_output_json(outcome.lost_output)},

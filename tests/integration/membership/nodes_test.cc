@@ -233,14 +233,17 @@ TEST_CASE("a node whose workers have all succeeded starts again with the others 
   CHECK_THAT(second->out(), Contains("again 1"));
 }
 
-TEST_CASE("an elastic job goes on without a node whose agent was killed, and leaves no process of it") {
+TEST_CASE(
+    "an elastic job goes on without a node whose agent was killed, for no restart, and leaves no process") {
   // The last call never ends by itself: the round closes when the third is there, however slow the machine.
   Cluster cluster{.nnodes = "2:3",
                   .script = {},
                   .flags = {"--rdzv-conf", "last_call_timeout=60,keep_alive_interval=0.2"}};
   const std::string token = "token-" + cluster.port + "-" + std::to_string(::getpid());
   cluster.script =
-      "echo up; : " + token + "; [ $TORCHELASTIC_RESTART_COUNT = 0 ] && sleep 100; echo $WORLD_SIZE workers";
+      "echo up; : " + token +
+      "; [ $TORCHELASTIC_RESTART_COUNT = 0 ] && sleep 100; "
+      "echo $WORLD_SIZE workers, start $TORCHELASTIC_RESTART_COUNT, restarts $TORCHELASTIC_MAX_RESTARTS";
   const auto a = cluster.start_dynamic();
   wait_until_served(cluster.port);
   const auto b = cluster.start_dynamic();
@@ -249,8 +252,10 @@ TEST_CASE("an elastic job goes on without a node whose agent was killed, and lea
   c->signal(SIGKILL);
   CHECK(a->wait() == 0);
   CHECK(b->wait() == 0);
-  CHECK_THAT(a->out(), Contains("4 workers"));
-  CHECK_THAT(b->out(), Contains("4 workers"));
+  for (const auto* node : {&a, &b}) {
+    CHECK_THAT((*node)->out(), Contains("4 workers, start 1, restarts 0"));
+    CHECK_THAT((*node)->err(), Contains("; starting all workers again\n"));
+  }
   CHECK_THAT(a->err(), Contains("was lost: its connection was closed") ||
                            Contains("was lost: its connection was broken"));
   c->wait();

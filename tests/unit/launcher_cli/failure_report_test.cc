@@ -302,3 +302,13 @@ TEST_CASE("the JSON form has every worker, and nanoseconds") {
   CHECK(json["generations"][0]["workers"][0]["verdict"] == "consequence");
   CHECK(json["generations"][0]["workers"][0]["stopped_with"] == "SIGTERM");
 }
+
+TEST_CASE("starts that cost no restart are not counted among those that do") {
+  JobOutcome outcome{.exit_code = 7, .restarts_used = 1};
+  outcome.generations.resize(3);
+  ReportContext where = context();
+  where.max_restarts = 3;
+  const auto json = nlohmann::json::parse(report_json(outcome, std::nullopt, where));
+  CHECK(json["restarts"]["used"] == 1);
+  CHECK_THAT(render_report(outcome, std::nullopt, where), Catch::Contains("  restarts  1 of 3 used\n"));
+}

@@ -58,7 +58,8 @@ TEST_CASE("between two generations ps shows what the launcher says of its job") 
                                .phase = "restarting",
                                .local_world_size = 3,
                                .world_size = 6,
-                               .restart_count = 2,
+                               .restart_count = 3,
+                               .restarts_used = 2,
                                .max_restarts = 4,
                                .log_dir = "/logs/attempt_1"});
   const std::vector<JobFacts> jobs = find_jobs({waiting}, 99);
