@@ -220,6 +220,12 @@ constexpr std::array<std::pair<std::string_view, Parser>, 5> kCommands{{{"store"
 
 }  // namespace
 
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, parser] : kCommands) names.emplace_back(name);
+  return names;
+}
+
 bool is_command(const std::string& word) {
   return std::any_of(kCommands.begin(), kCommands.end(),
                      [&](const auto& entry) { return entry.first == word; });

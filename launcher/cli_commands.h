@@ -5,8 +5,12 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ddprun::launcher {
+
+/// Those that stand first and are ddprun's own.
+std::vector<std::string> command_names();
 
 /// Whether `word`, standing first, is a command of ddprun's own and no program to run.
 bool is_command(const std::string& word);

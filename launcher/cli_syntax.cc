@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::string_view kSeeHelp = "; ddprun --help lists all";
 
+constexpr std::size_t kMostSuggestions = 3;
+
 std::string with_dashes(std::string_view name) { return fmt::format("--{}", name); }
 
 std::string canonical(std::string_view typed) {
@@ -29,6 +31,18 @@ bool is_negative_number(std::string_view word) {
   const std::string_view fraction = word.substr(std::min(point + 1, word.size()));
   if (!all_digits || fraction.find('.') != std::string_view::npos) return false;
   return point == word.size() ? !word.empty() : !fraction.empty();
+}
+
+/// "max-restarts-window": "max", "max-restarts", "max-restarts-window", "restarts", …
+std::vector<std::string> parts_of(std::string_view name) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < name.size(); begin = std::min(name.find('-', begin), name.size()) + 1) {
+    for (std::size_t end = begin; end < name.size();) {
+      end = std::min(name.find('-', end + 1), name.size());
+      parts.emplace_back(name.substr(begin, end - begin));
+    }
+  }
+  return parts;
 }
 
 class Splitter {
@@ -153,9 +167,29 @@ class Splitter {
     std::vector<std::string> names;
     names.reserve(table_.size());
     for (const FlagSyntax& flag : table_) names.push_back(with_dashes(flag.name));
-    const std::string nearest = did_you_mean(canonical(typed), names);
+    std::string nearest = did_you_mean(canonical(typed), names);
+    if (nearest.empty()) nearest = suggest_by_part(canonical(typed).substr(2));
     return usage_error(
         fmt::format("unknown flag {}{}", typed, nearest.empty() ? kSeeHelp : std::string_view(nearest)));
+  }
+
+  /// What is near some words of a flag: "restarts" is near --max-restarts.
+  [[nodiscard]] std::string suggest_by_part(const std::string& typed) const {
+    std::vector<std::string> parts;
+    for (const FlagSyntax& flag : table_) {
+      const std::vector<std::string> of_flag = parts_of(flag.name);
+      parts.insert(parts.end(), of_flag.begin(), of_flag.end());
+    }
+    const std::optional<std::string> part = nearest_name(typed, parts);
+    if (!part) return {};
+    std::vector<std::string> names;
+    for (const FlagSyntax& flag : table_) {
+      const std::vector<std::string> of_flag = parts_of(flag.name);
+      const bool has_part = std::find(of_flag.begin(), of_flag.end(), *part) != of_flag.end();
+      if (has_part) names.push_back(fmt::format("\"{}\"", with_dashes(flag.name)));
+    }
+    if (names.size() > kMostSuggestions) return {};
+    return fmt::format("; did you mean {}?", fmt::join(names, " or "));
   }
 
   [[nodiscard]] Error unknown_short(const std::string& word, char letter) const {

@@ -1,5 +1,8 @@
 #include "launcher/entrypoint.h"
 
+#include "launcher/cli_commands.h"
+#include "rendezvous/base/suggest.h"
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -143,9 +146,14 @@ Result<std::vector<std::string>> job_command(const Options& options, const HostF
 }
 
 Result<std::vector<std::string>> program_command(const Options& options, const HostFacts& host) {
-  Result<std::string> program = find_program(options.entrypoint, host);
-  if (!program) return program.error();
-  return std::vector<std::string>{*program};
+  const std::string& name = options.entrypoint;
+  Result<std::string> program = find_program(name, host);
+  if (program) return std::vector<std::string>{*program};
+  // Who mistypes a word hits its first letter: "train" is no ddprun drain.
+  const std::optional<std::string> command = nearest_name(name, command_names());
+  if (program.error().code() != ErrorCode::kNotFound || !command || command->front() != name.front())
+    return program.error();
+  return not_found(fmt::format("{}; did you mean \"ddprun {}\"?", program.error().message(), *command));
 }
 
 }  // namespace

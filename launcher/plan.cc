@@ -91,7 +91,7 @@ Result<void> check_combinations(const Options& options, int workers) {
         "--standalone and --nnodes {} exclude each other: a standalone job has one node", options.max_nodes));
   }
   if (const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf); !conf)
-    return conf.error();
+    return conf.error().with("--rdzv-conf");
   if (options.stdin_local_rank && *options.stdin_local_rank >= workers) {
     return usage_error(fmt::format("--stdin {}: the local ranks of this job are 0 to {}",
                                    *options.stdin_local_rank, workers - 1));

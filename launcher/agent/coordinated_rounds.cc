@@ -21,7 +21,7 @@ constexpr Duration kFarewell = std::chrono::seconds(5);
 Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Options& options = plan.options;
   const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
-  if (!conf) return conf.error();
+  if (!conf) return conf.error().with("--rdzv-conf");
   Result<std::string> secret = membership::load_secret(options.rdzv_secret_file, plan.host.job_secret);
   if (!secret) return secret.error();
   membership::RendezvousOptions result;

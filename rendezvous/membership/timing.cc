@@ -37,11 +37,12 @@ std::optional<double> parse_number(const std::string& text) {
 Error refuse_key(const std::string& key) {
   const std::vector<std::string> known{"join_timeout",           "last_call_timeout", "keep_alive_interval",
                                        "keep_alive_max_attempt", "rejoin_timeout",    "is_host"};
-  return {ErrorCode::kUsage, fmt::format("--rdzv-conf: unknown key \"{}\"{}", key, did_you_mean(key, known))};
+  return {ErrorCode::kUsage, fmt::format("unknown key \"{}\", known are {}{}", key, fmt::join(known, ", "),
+                                         did_you_mean(key, known))};
 }
 
 Error refuse_value(const std::string& key, const std::string& value, std::string_view wanted) {
-  return {ErrorCode::kUsage, fmt::format("--rdzv-conf: {} must be {}, got \"{}\"", key, wanted, value)};
+  return {ErrorCode::kUsage, fmt::format("{} must be {}, got \"{}\"", key, wanted, value)};
 }
 
 }  // namespace

@@ -140,6 +140,9 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
   const std::vector<Row> rows{
       {{"--nprocs-per-node", "2"}, "unknown flag --nprocs-per-node; did you mean \"--nproc-per-node\"?"},
       {{"--no_pyhton"}, "unknown flag --no_pyhton; did you mean \"--no-python\"?"},
+      {{"--nprocs", "2"}, "unknown flag --nprocs; did you mean \"--nproc-per-node\"?"},
+      {{"--restarts=2"},
+       "unknown flag --restarts; did you mean \"--max-restarts\" or \"--max-restarts-window\"?"},
       {{"--gpus=2"}, "unknown flag --gpus; ddprun --help lists all"},
       {{"-nproc-per-node", "2"}, "unknown flag -nproc-per-node; did you mean \"--nproc-per-node\"?"},
       {{"-x"}, "unknown flag -x; ddprun --help lists all"},
@@ -252,6 +255,8 @@ TEST_CASE("a coordinator of its own is told its place and the size of the world"
   CHECK(line.coordinator.timing.join_timeout == std::chrono::seconds(5));
   CHECK(parse({"coordinator", "--bind", "host:x"}).error().message() ==
         "coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], got \"host:x\"");
+  CHECK(parse({"coordinator", "--rdzv-conf", "is_host=maybe"}).error().message() ==
+        "coordinator: --rdzv-conf: is_host must be true or false, got \"maybe\"");
 }
 
 TEST_CASE("draining a job of this host names it, or nothing where there is only one") {

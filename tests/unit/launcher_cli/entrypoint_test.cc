@@ -124,6 +124,11 @@ TEST_CASE("what does not exist is said before anything starts, with 127") {
   CHECK(f.command("./nowhere").error().message() == "program \"./nowhere\" does not exist");
   CHECK(f.command("nowhere").error().message() ==
         "program \"nowhere\" does not exist: it is neither in PATH nor a file here");
+  CHECK(f.command("train").error().message() ==
+        "program \"train\" does not exist: it is neither in PATH nor a file here");
+  CHECK(f.command("drian").error().message() ==
+        "program \"drian\" does not exist: it is neither in PATH nor a file here; did you mean \"ddprun "
+        "drain\"?");
   CHECK(f.command(f.dir.path() + "/bin/python3/x").error().code() == ErrorCode::kNotFound);
 }
 

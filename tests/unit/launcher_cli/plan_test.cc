@@ -118,8 +118,10 @@ TEST_CASE("what several nodes need is checked before anything starts") {
         "--standalone and --nnodes 2 exclude each other: a standalone job has one node");
   options = job();
   options.rdzv_conf = {{"join_timout", "5"}};
-  CHECK(refusal(options, machine(1, 0)) ==
-        "--rdzv-conf: unknown key \"join_timout\"; did you mean \"join_timeout\"?");
+  CHECK(
+      refusal(options, machine(1, 0)) ==
+      "--rdzv-conf: unknown key \"join_timout\", known are join_timeout, last_call_timeout, "
+      "keep_alive_interval, keep_alive_max_attempt, rejoin_timeout, is_host; did you mean \"join_timeout\"?");
 }
 
 TEST_CASE("a log directory that cannot be written is refused before anything starts") {
