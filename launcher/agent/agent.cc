@@ -130,6 +130,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
            .status = status,
            .ending = ending_of(local_rank, status)});
   }
+  WorkerOutcome look_at(LocalRank local_rank);
   Ending ending_of(LocalRank local_rank, ExitStatus status);
 
   [[nodiscard]] bool is_lease_over() const { return clock_.now() >= lease_until_; }
@@ -281,10 +282,15 @@ void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
   raise(round_closed_event(round.restart_count, round.base_rank, valid_until));
 }
 
-Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
-  if (status.is_success()) return {};
+WorkerOutcome Agent::look_at(LocalRank local_rank) {
   WorkerOutcome worker = workers_->look_at(local_rank);
   worker.stopped_with = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())].stopped_with;
+  return worker;
+}
+
+Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
+  if (status.is_success()) return {};
+  const WorkerOutcome worker = look_at(local_rank);
   return judge_worker(worker, load_error_file(worker));
 }
 
@@ -292,7 +298,7 @@ void Agent::publish_failure(const Action& action) {
   NodeFailure failure = failure_of(action, supervisor_);
   const std::optional<LocalRank> guilty = action.worker ? action.worker : supervisor_.root_cause();
   if (guilty) {
-    failure.worker = workers_->look_at(*guilty);
+    failure.worker = look_at(*guilty);
     failure.account = deps_.account_of(failure.worker);
   }
   rounds_->tell(action, failure);

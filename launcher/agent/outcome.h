@@ -2,6 +2,7 @@
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/lost_output.h"
+#include "launcher/process/traceback_scanner.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"
@@ -68,8 +69,7 @@ struct WorkerOutcome {
   Ending ending;
   std::string stderr_tail;  ///< its last bytes on stderr, at most kStderrTailBytes, cut at a line start where
                             ///< possible
-  std::string traceback;    ///< the last whole one on stderr, traceback_scanner.h; may be empty
-  bool traceback_is_last = false;  ///< at most kStderrTailBytes were written after it
+  PrintedTraceback traceback;  ///< the last whole one on stderr; may be none
   std::string
       stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"
 };

@@ -259,11 +259,9 @@ WorkerOutcome WorkerGroup::look_at(LocalRank local_rank) {
 
 void WorkerGroup::note_last_words(Worker& worker) {
   worker.outcome.stderr_tail = worker.streams->stderr_tail();
-  const TracebackScanner scanned = worker.streams->scanned();
-  worker.outcome.traceback = scanned.last();
+  worker.outcome.traceback = worker.streams->last_traceback();
   worker.outcome.error_file_is_old =
       worker.error_file_before != FileMark{} && worker.error_file_before == mark_of(worker.spec.error_file);
-  worker.outcome.traceback_is_last = scanned.bytes_since() <= kStderrTailBytes;
 }
 
 void WorkerGroup::drain() {

@@ -3,6 +3,7 @@
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,16 @@ int open_keyboard() {
 }
 
 bool is_shown(const WorkerSpec& spec) { return spec.out.to_console || spec.err.to_console; }
+
+// None of what is in a file was written later.
+TimePoint last_written(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return BootClock::now();
+  const auto written =
+      std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  const Duration age = std::chrono::system_clock::now().time_since_epoch() - written;
+  return BootClock::now() - std::max(age, Duration::zero());
+}
 
 }  // namespace
 
@@ -94,11 +105,11 @@ void WorkerStreams::finish() {
   }
 }
 
-TracebackScanner WorkerStreams::scanned() const {
-  if (!tail_is_in_file_) return scanner_;
+PrintedTraceback WorkerStreams::last_traceback() const {
+  if (!tail_is_in_file_) return scanner_.last();
   TracebackScanner scanner;
-  scanner.feed(read_tail(stderr_path_, kSearchedFileBytes));
-  return scanner;
+  scanner.feed(read_tail(stderr_path_, kSearchedFileBytes), last_written(stderr_path_));
+  return scanner.last();
 }
 
 std::string WorkerStreams::stderr_tail() const {

@@ -63,8 +63,8 @@ class WorkerStreams {
   void finish();
 
   [[nodiscard]] std::string stderr_tail() const;
-  /// What it wrote to stderr, searched for the last traceback.
-  [[nodiscard]] TracebackScanner scanned() const;
+  /// On stderr.
+  [[nodiscard]] PrintedTraceback last_traceback() const;
   [[nodiscard]] const std::string& stdout_path() const { return stdout_path_; }
   [[nodiscard]] const std::string& stderr_path() const { return stderr_path_; }
 

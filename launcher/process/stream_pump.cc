@@ -75,7 +75,7 @@ StreamPump::Read StreamPump::read_once() {
 void StreamPump::pass_on(std::string_view bytes) {
   if (routes_.file) routes_.file->write(bytes);
   if (routes_.tail != nullptr) routes_.tail->append(bytes);
-  if (routes_.scanner != nullptr) routes_.scanner->feed(bytes);
+  if (routes_.scanner != nullptr) routes_.scanner->feed(bytes, BootClock::now());
   if (routes_.console == nullptr) return;
   if (routes_.is_alone) {
     routes_.console->write(routes_.writer, bytes);

@@ -9,10 +9,12 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr std::string_view kHeader = "Traceback (most recent call last)";
+// How torch.utils.data and torch.nn.parallel quote what was raised in a process or thread of theirs.
+constexpr std::string_view kOriginal = "Original Traceback (most recent call last)";
 constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kFrame = "  File \"";
 constexpr std::size_t kLongestLine = 4096;
-constexpr int kMostMessageLines = 64;  // of an exception without a prefix that would show where its text ends
+constexpr int kFinalBars = 8;  // states of progress bars that are drawn once more when a program ends
 
 /// The length of "[rank12]: " at the start of `line`, or 0. Source: torch/distributed/distributed_c10d.py,
 /// _distributed_excepthook.
@@ -60,12 +62,36 @@ bool is_chain_mark(std::string_view line) {
          has(line, "During handling of the above exception, another exception occurred");
 }
 
-/// Lines that are written after an exception and are none of its text.
+/// "[W1121 20:00:00.123456789 ProcessGroupNCCL.cpp:1] ".
+bool is_glog(std::string_view line) {
+  return line.size() > 2 && line[0] == '[' &&
+         std::string_view("IWEF").find(line[1]) != std::string_view::npos && line[2] >= '0' && line[2] <= '9';
+}
+
+/// Lines that are written after an exception and are none of its text: by Python, C++, PyTorch and wandb on
+/// their way out.
 bool is_exit_noise(std::string_view line) {
-  constexpr std::array<std::string_view, 6> kStarts{"terminate called", "Exception ignored in",
-                                                    "Error in atexit",  "Error in sys.excepthook",
-                                                    "wandb:",           "[W"};
-  return std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view s) { return line.starts_with(s); });
+  constexpr std::array<std::string_view, 9> kStarts{"terminate called",
+                                                    "Exception ignored in",
+                                                    "Error in atexit",
+                                                    "Error in sys.excepthook",
+                                                    "wandb:",
+                                                    "frame #",
+                                                    "Exception raised from ",
+                                                    "C++ CapturedTraceback:",
+                                                    "Exception in thread"};
+  const bool is_warning = has(line, ".py:") && has(line, "Warning: ");
+  return is_glog(line) || is_warning ||
+         std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view s) { return line.starts_with(s); });
+}
+
+bool is_indented_or_blank(std::string_view line) {
+  return line.empty() || line[0] == ' ' || line[0] == '\t' || line.find_first_not_of(" \t\r") == line.npos;
+}
+
+/// tqdm's, Lightning's.
+bool is_progress_bar(std::string_view line) {
+  return has(line, "%|") || has(line, "it/s") || has(line, "s/it");
 }
 
 }  // namespace
@@ -106,7 +132,8 @@ std::string_view without_margin(std::string_view plain) {
   return inner.starts_with(" ") ? inner.substr(1) : inner;
 }
 
-void TracebackScanner::feed(std::string_view bytes) {
+void TracebackScanner::feed(std::string_view bytes, TimePoint now) {
+  now_ = now;
   while (!bytes.empty()) {
     const std::size_t newline = bytes.find('\n');
     const bool is_whole = newline != std::string_view::npos;
@@ -134,12 +161,12 @@ void TracebackScanner::take_line(std::string_view raw) {
   if (state_ == State::kOutside && !has_header &&
       (raw.empty() || kTelling.find(raw[0]) == std::string_view::npos)) {
     next_kind_ = Kind::kMain;
-    return;
+    return count(raw, raw);
   }
   const PlainLine line(raw);
   const std::string_view plain = line.text();
   const std::string_view inner = without_margin(plain);
-  if (has_header && !has(inner, "Original Traceback")) return begin(line);
+  if (has_header && !has(inner, kOriginal)) return begin(line);
   if (plain.starts_with(kFatal)) return begin(line);
 
   switch (state_) {
@@ -152,12 +179,11 @@ void TracebackScanner::take_line(std::string_view raw) {
       if (closes_box(plain)) state_ = State::kFrames;
       return;
     case State::kFrames:
-      if (is_prefixed_ && !line.has_rank()) return;  // somebody else's line
+      if (is_prefixed_ && !line.has_rank()) return count(raw, plain);  // somebody else's line
       keep(plain);
       // loguru marks the frame that caught it with ">".
       if (inner.empty() || inner[0] == ' ' || inner[0] == '>') return;
       state_ = State::kMessage;
-      message_lines_ = 0;
       return commit();
     case State::kMessage:
       if (is_chain_mark(inner)) {
@@ -168,13 +194,20 @@ void TracebackScanner::take_line(std::string_view raw) {
       }
       if (has_chain_mark_ && inner.empty()) return;
       if (is_prefixed_ && !line.has_rank()) break;
-      if (!is_prefixed_ && (is_exit_noise(inner) || ++message_lines_ > kMostMessageLines)) {
+      if (has(inner, kOriginal)) {
+        state_ = State::kFrames;
+        keep(plain);
+        return commit();
+      }
+      if (is_glog(inner) || is_progress_bar(plain) ||
+          !(is_prefixed_ || is_fatal_ || is_indented_or_blank(plain))) {
         state_ = State::kOutside;
         break;
       }
       keep(plain);
       return commit();
   }
+  count(raw, plain);
   next_kind_ = plain.starts_with("Exception in thread") ? Kind::kThread
                : plain.starts_with("Exception ignored") || plain.starts_with("Error in atexit") ||
                        plain.starts_with("--- Logging error")
@@ -192,12 +225,13 @@ void TracebackScanner::begin(const PlainLine& line) {
   }
   next_kind_ = Kind::kMain;
   has_chain_mark_ = false;
+  is_aborting_ = false;
   keep(line.text());
   state_ = has(line.text(), kHeader) && opens_box(line.text()) && has(line.text(), "─") ? State::kBox
                                                                                         : State::kFrames;
-  if (!line.text().starts_with(kFatal)) return;
+  is_fatal_ = line.text().starts_with(kFatal);
+  if (!is_fatal_) return;
   state_ = State::kMessage;
-  message_lines_ = 0;
   commit();
 }
 
@@ -218,20 +252,34 @@ void TracebackScanner::keep(std::string_view line) {
 
 void TracebackScanner::commit() {
   if (kind_ == Kind::kNoise) return;
+  using By = PrintedTraceback::By;
+  const By by = kind_ == Kind::kThread ? By::kThread : is_prefixed_ ? By::kInterpreter : By::kAnybody;
   Found& found = kind_ == Kind::kMain ? main_ : thread_;
-  found.text = current_;
-  found.end = position_;
+  found = {
+      .printed = {.text = current_, .by = by, .at = now_}, .end = position_, .lines = lines_, .bars = bars_};
 }
 
-const TracebackScanner::Found& TracebackScanner::best() const { return main_.text.empty() ? thread_ : main_; }
-
-std::string TracebackScanner::last() const {
-  if (partial_.empty()) return best().text;
-  TracebackScanner whole = *this;
-  whole.feed("\n");
-  return whole.best().text;
+void TracebackScanner::count(std::string_view raw, std::string_view plain) {
+  if (main_.printed.text.empty() && thread_.printed.text.empty()) return;
+  is_aborting_ = is_aborting_ || plain.starts_with("terminate called");
+  if (is_progress_bar(plain)) {
+    bars_ += 1 + static_cast<int>(std::count(raw.begin(), raw.end(), '\r'));
+  } else if (!is_aborting_ && !is_indented_or_blank(plain) && !is_exit_noise(plain)) {
+    ++lines_;
+  }
 }
 
-std::uint64_t TracebackScanner::bytes_since() const { return position_ - best().end; }
+PrintedTraceback TracebackScanner::last() const {
+  if (!partial_.empty()) {
+    TracebackScanner whole = *this;
+    whole.feed("\n", now_);
+    return whole.last();
+  }
+  const Found& best = main_.printed.text.empty() ? thread_ : main_;
+  PrintedTraceback last = best.printed;
+  last.bytes_after = position_ - best.end;
+  last.lines_after = lines_ - best.lines + std::max(0, bars_ - best.bars - kFinalBars);
+  return last;
+}
 
 }  // namespace ddprun::launcher

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "rendezvous/base/clock.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,6 +26,21 @@ class PlainLine {
   bool has_rank_ = false;
 };
 
+/// The last whole traceback on a stderr stream, and what followed it there.
+struct PrintedTraceback {
+  enum class By {
+    kAnybody,      ///< a program may print one of what it has caught, and go on
+    kThread,       ///< the hook that Python calls when an exception ends a thread
+    kInterpreter,  ///< PyTorch's, which Python calls when an exception ends the program
+  };
+  std::string text{};  ///< in plain lines; empty: there was none
+  By by = By::kAnybody;
+  std::uint64_t bytes_after = 0;
+  /// Of what followed, the lines that a program on its way out does not print.
+  int lines_after = 0;
+  TimePoint at{};  ///< when its end was read
+};
+
 /// Keeps the last whole traceback of a stderr stream while it passes, so that nothing printed afterwards
 /// pushes it out. Pure; takes no memory until there is one, and then at most kLongest bytes for each of two.
 ///
@@ -31,32 +48,32 @@ class PlainLine {
 /// them, the
 ///        same behind the `[rank1]: ` that PyTorch puts before each line, Rich's and loguru's, with or
 ///        without colours, and what faulthandler prints. What Python only mentions ("Exception ignored in")
-///        is passed over.
+///        is passed over. The text of an exception goes on, where no prefix shows it, for as long as its
+///        lines are indented or blank.
 class TracebackScanner {
  public:
   static constexpr std::size_t kLongest = 48 * 1024;
 
-  void feed(std::string_view bytes);
+  void feed(std::string_view bytes, TimePoint now = {});
 
-  /// The last whole traceback so far, in plain lines; empty when there was none. One of a thread is given
-  /// only where no other is.
-  [[nodiscard]] std::string last() const;
-  /// How many bytes came after its end.
-  [[nodiscard]] std::uint64_t bytes_since() const;
+  /// The last whole traceback so far. One of a thread is given only where no other is.
+  [[nodiscard]] PrintedTraceback last() const;
 
  private:
   enum class State { kOutside, kFrames, kBox, kMessage };
   enum class Kind { kMain, kThread, kNoise };
   struct Found {
-    std::string text;
+    PrintedTraceback printed;
     std::uint64_t end = 0;  // the stream's position behind its last line
+    int lines = 0;          // counted so far
+    int bars = 0;
   };
 
   void take_line(std::string_view raw);
   void begin(const PlainLine& line);
   void keep(std::string_view line);
   void commit();
-  [[nodiscard]] const Found& best() const;
+  void count(std::string_view raw, std::string_view plain);
 
   std::string partial_;  // the line being written
   State state_ = State::kOutside;
@@ -64,9 +81,13 @@ class TracebackScanner {
   Kind next_kind_ = Kind::kMain;  // what the line before announces
   bool is_prefixed_ = false;      // "[rank1]: " before each line
   bool has_chain_mark_ = false;
-  int message_lines_ = 0;
+  bool is_fatal_ = false;
+  bool is_aborting_ = false;  // "terminate called" was the last that is of interest
   std::string current_;
   std::uint64_t position_ = 0;
+  TimePoint now_{};
+  int lines_ = 0;  // since the first traceback: those of a program that goes on
+  int bars_ = 0;   // the states of progress bars
   Found main_;
   Found thread_;
 };

@@ -15,15 +15,33 @@ namespace {
 
 constexpr std::uint64_t kSmallShm = std::uint64_t{256} << 20;  // containers get 64 MiB unless told otherwise
 
+constexpr std::size_t kLastLines = 20;  // that may tell of the end, where no exception does
+
 struct Facts {
   const ExitStatus& status;
-  const std::optional<Traceback>& traceback;
-  std::string tail;  // with what the exception says at its end
+  const LastWords& words;
+  const std::optional<LastException>& exception;
   const Evidence& evidence;
+  std::string tail;  // what it said last, with what the exception says at its end
 
   [[nodiscard]] bool says(std::string_view text) const { return tail.find(text) != std::string_view::npos; }
-  [[nodiscard]] bool killed_by(int signal) const { return status.is_killed() && status.signal() == signal; }
+  /// By others than us.
+  [[nodiscard]] bool killed_by(int signal) const {
+    return status.is_killed() && status.signal() == signal && words.stopped_with != signal;
+  }
 };
+
+std::string what_it_said_last(const ExitStatus& status, const LastWords& words,
+                              const std::optional<LastException>& exception) {
+  const std::string_view after = words.after_traceback();
+  if (exception && exception->is_of_this_end() && !exception->traceback.is_fatal) {
+    const Traceback& said = exception->traceback;
+    return fmt::format("{}\n{}\n{}\n{}\n", after, said.message, said.origin, said.exception);
+  }
+  // Stacks of C++ below what an aborted program says are long.
+  if (status.is_killed() && status.signal() == SIGABRT) return std::string(after);
+  return fmt::format("{}\n", fmt::join(last_lines(after, kLastLines), "\n"));
+}
 
 using Answer = std::optional<std::string>;
 
@@ -178,13 +196,38 @@ std::string members_of_group(const Traceback& traceback) {
   return members;
 }
 
-Answer python_exception(const Facts& facts) {
-  if (!facts.traceback || facts.traceback->is_fatal || facts.status.is_success()) return {};
-  const Traceback& traceback = *facts.traceback;
+std::string name_of(const Traceback& traceback) {
   const std::string origin = traceback.origin.substr(0, traceback.origin.find('\n'));
   const std::string from = origin == traceback.exception ? std::string() : ", from " + origin;
-  return fmt::format("uncaught Python exception {}",
-                     shorten(traceback.exception + members_of_group(traceback) + from, 240));
+  return shorten(traceback.exception + members_of_group(traceback) + from, 240);
+}
+
+/// In words that claim no more than is known.
+std::string mention(const LastException& exception) {
+  const std::string name = name_of(exception.traceback);
+  const std::string earlier = how_much_earlier(exception);
+  if (earlier.empty()) return fmt::format("its last words were the Python exception {}", name);
+  return fmt::format("the last Python exception it printed, {}, was {}", earlier, name);
+}
+
+Answer python_exception(const Facts& facts) {
+  const std::optional<LastException>& exception = facts.exception;
+  if (!exception || exception->traceback.is_fatal || !exception->is_of_this_end()) return {};
+  if (exception->bearing == Bearing::kUncaught)
+    return fmt::format("uncaught Python exception {}", name_of(exception->traceback));
+  return facts.words.error_file == nullptr ? Answer(mention(*exception)) : Answer();
+}
+
+Answer recorded_exception(const Facts& facts) {
+  if (facts.words.error_file == nullptr) return {};
+  const std::vector<std::string_view> lines = split_lines(facts.words.error_file->message);
+  if (lines.empty()) return {};
+  return fmt::format("its error file tells of {}", shorten(lines.front(), 240));
+}
+
+Answer earlier_exception(const Facts& facts) {
+  if (!facts.exception || facts.exception->traceback.is_fatal) return {};
+  return mention(*facts.exception);
 }
 
 /// The traceback of a Python that C++ destructors end on its way out, without an exception of theirs.
@@ -202,7 +245,7 @@ Answer killed_loader(const Facts& facts) {
 Answer module_not_found(const Facts& facts) {
   if (facts.status.is_killed()) return {};
   const std::string_view line = from_mark(facts.tail, "No module named ");
-  if (line.empty() || facts.says("Traceback (most recent call last)")) return {};
+  if (line.empty()) return {};
   return fmt::format("Python finds no{}; is the right environment active?", shorten(line.substr(2), 120));
 }
 
@@ -252,25 +295,28 @@ Answer exit_code_convention(const Facts& facts) {
 
 }  // namespace
 
-std::optional<std::string> diagnose(const ExitStatus& status, std::string_view stderr_tail,
-                                    const std::optional<Traceback>& traceback, const Evidence& evidence) {
+std::optional<std::string> diagnose(const ExitStatus& status, const LastWords& words,
+                                    const Evidence& evidence) {
   // The most telling first: what ends a process says more than what it printed before, except for its own
   // last words.
-  constexpr std::array kQuestions{missing_library,     missing_interpreter,
-                                  bus_error,           segmentation_fault,
-                                  out_of_memory,       cuda_out_of_memory,
-                                  loader_bus_error,    killed_loader,
-                                  full_disk,           python_exception_at_abort,
-                                  cpp_exception,       aborted,
-                                  other_signal,        address_in_use,
-                                  python_exception,    module_not_found,
-                                  exit_code_convention};
-  Facts facts{status, traceback, std::string(stderr_tail), evidence};
-  if (traceback && !traceback->is_fatal) {
-    facts.tail += "\n" + traceback->message + "\n" + traceback->origin + "\n" + traceback->exception + "\n";
-  }
+  constexpr std::array kQuestions{missing_library,  missing_interpreter,
+                                  bus_error,        segmentation_fault,
+                                  out_of_memory,    cuda_out_of_memory,
+                                  loader_bus_error, killed_loader,
+                                  full_disk,        python_exception_at_abort,
+                                  cpp_exception,    aborted,
+                                  other_signal,     address_in_use,
+                                  python_exception, recorded_exception,
+                                  module_not_found, exit_code_convention,
+                                  earlier_exception};
+  if (status.is_success()) return std::nullopt;
+  const std::optional<LastException> exception = last_exception(status, words);
+  const Facts facts{status, words, exception, evidence, what_it_said_last(status, words, exception)};
   for (const auto question : kQuestions) {
-    if (Answer answer = question(facts)) return answer;
+    Answer answer = question(facts);
+    if (!answer) continue;
+    if (exception && exception->bearing == Bearing::kBeforeKill) *answer += "; " + mention(*exception);
+    return answer;
   }
   return std::nullopt;
 }

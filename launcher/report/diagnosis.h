@@ -1,12 +1,11 @@
 #pragma once
 
 #include "launcher/process/exit_status.h"
-#include "launcher/report/traceback.h"
+#include "launcher/report/last_words.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace ddprun::launcher {
 
@@ -22,9 +21,10 @@ struct Evidence {
 };
 
 /// The root cause in words a user can act on: "out of memory: …", "segmentation fault: …". Made from how the
-/// process ended, what it last said (`traceback` is of this end: symptom.h), and what the machine knows;
-/// nullopt where that adds nothing to the exit code.
-std::optional<std::string> diagnose(const ExitStatus& status, std::string_view stderr_tail,
-                                    const std::optional<Traceback>& traceback, const Evidence& evidence);
+/// process ended, what it last said, and what the machine knows; nullopt where that adds nothing to the exit
+/// code. What the process survived is no cause of it: an exception that it printed earlier is only mentioned,
+/// with how much earlier, and what was printed before an exception that it died of is not looked at.
+std::optional<std::string> diagnose(const ExitStatus& status, const LastWords& words,
+                                    const Evidence& evidence);
 
 }  // namespace ddprun::launcher

@@ -101,8 +101,8 @@ std::string quote(const std::vector<std::string_view>& lines) {
 
 std::string in_file(const std::string& path) { return path.empty() ? "" : fmt::format(" ({})", path); }
 
-std::string last_lines_section(const WorkerOutcome& worker) {
-  const std::vector<std::string_view> lines = last_lines(worker.stderr_tail, kStderrLines);
+std::string last_lines_section(const WorkerOutcome& worker, std::string_view text) {
+  const std::vector<std::string_view> lines = last_lines(text, kStderrLines);
   if (lines.empty()) return worker.pid == 0 ? std::string() : std::string("\n  it wrote nothing to stderr\n");
   const std::string which = lines.size() == 1 ? "line" : fmt::format("{} lines", lines.size());
   return fmt::format("\n  the last {} of its stderr{}:\n{}", which, in_file(worker.stderr_path),
@@ -111,12 +111,24 @@ std::string last_lines_section(const WorkerOutcome& worker) {
 
 std::string stderr_section(const RootCause& root) {
   const WorkerOutcome& speaker = root.victim == nullptr ? *root.worker : *root.victim;
-  if (!root.traceback) return last_lines_section(speaker);
-  const std::string whose = root.victim == nullptr
-                                ? "its traceback"
-                                : fmt::format("the traceback of rank {}, which lost it", speaker.rank);
-  return fmt::format("\n  {}{}:\n{}", whose, in_file(speaker.stderr_path),
-                     quote({root.traceback->shown.begin(), root.traceback->shown.end()}));
+  if (!root.exception) return last_lines_section(speaker, speaker.stderr_tail);
+  const LastException& last = *root.exception;
+  const bool is_known = last.bearing == Bearing::kUncaught;
+  const std::string earlier = is_known ? std::string() : how_much_earlier(last);
+  // One that was printed long before a kill tells nothing of it.
+  if (!earlier.empty() && speaker.status->is_killed())
+    return last_lines_section(speaker, speaker.stderr_tail);
+  const std::string whose = root.victim != nullptr
+                                ? fmt::format("the traceback of rank {}, which lost it", speaker.rank)
+                            : last.bearing == Bearing::kBeforeKill ? "the traceback it had printed before"
+                            : earlier.empty()                      ? "its traceback"
+                                              : fmt::format("the last traceback it printed, {}", earlier);
+  const std::string traceback =
+      fmt::format("\n  {}{}:\n{}", whose, in_file(speaker.stderr_path),
+                  quote({last.traceback.shown.begin(), last.traceback.shown.end()}));
+  if (is_known || last.lines_after == 0) return traceback;
+  const LastWords words = last_words(speaker, std::nullopt);
+  return traceback + last_lines_section(speaker, words.after_traceback());
 }
 
 /// The ranks that failed of the very same error, the guilty one among them.

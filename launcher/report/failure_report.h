@@ -24,9 +24,9 @@ struct ReportContext {
 /// The guilty worker, and all that is known about its end.
 struct RootCause {
   const WorkerOutcome* worker = nullptr;
-  std::optional<std::string> diagnosis;  ///< diagnosis.h; of the victim where there is one, as `traceback` is
+  std::optional<std::string> diagnosis;  ///< diagnosis.h; of the victim where there is one, as `exception` is
   std::optional<ErrorFile> error_file;   ///< what the worker itself wrote
-  std::optional<Traceback> traceback{};  ///< of this end, from stderr
+  std::optional<LastException> exception{};  ///< the last on stderr
   /// Who lost it as a peer, where it left with 0 and so said nothing itself.
   const WorkerOutcome* victim = nullptr;
   std::string host{};  ///< of another node's worker; empty: it was one of ours

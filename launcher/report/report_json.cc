@@ -60,7 +60,8 @@ Json root_json(const RootCause& root, const ReportContext& context) {
   Json json = worker_json(*root.worker);
   json["host"] = root.host.empty() ? context.hostname : root.host;
   json["diagnosis"] = root.diagnosis ? Json(*root.diagnosis) : Json();
-  json["traceback"] = root.traceback ? Json(root.traceback->shown) : Json();
+  const bool has_traceback = root.exception && root.exception->is_of_this_end();
+  json["traceback"] = has_traceback ? Json(root.exception->traceback.shown) : Json();
   json["stderr_tail"] = root.worker->stderr_tail;
   json["error"] = root.error_file ? Json{{"message", root.error_file->message},
                                          {"stack", root.error_file->stack},

@@ -40,7 +40,8 @@ RootCause root_cause_elsewhere(const RemoteCause& cause) {
   RootCause root{.worker = &cause.worker, .host = cause.host};
   if (!account.diagnosis.empty()) root.diagnosis = account.diagnosis;
   if (!account.error_message.empty()) root.error_file = {account.error_message, account.error_stack, {}};
-  if (!account.traceback.empty()) root.traceback = Traceback{.shown = account.traceback};
+  if (!account.traceback.empty())
+    root.exception = {.traceback = {.shown = account.traceback}, .bearing = Bearing::kUncaught};
   return root;
 }
 
@@ -72,8 +73,10 @@ RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* vi
   const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
   root.victim = victim;
   const WorkerOutcome& speaker = victim == nullptr ? worker : *victim;
-  root.traceback = traceback_of(*speaker.status, last_words(speaker, root.error_file));
-  root.diagnosis = diagnose(*speaker.status, speaker.stderr_tail, root.traceback, evidence);
+  const std::optional<ErrorFile> file = victim == nullptr ? root.error_file : load_error_file(speaker);
+  const LastWords words = last_words(speaker, file);
+  root.exception = last_exception(*speaker.status, words);
+  root.diagnosis = diagnose(*speaker.status, words, evidence);
   return root;
 }
 
@@ -91,7 +94,11 @@ Account Reporter::account_of(const WorkerOutcome& worker) const {
     account.error_message = root.error_file->message;
     account.error_stack = root.error_file->stack;
   }
-  if (root.traceback) account.traceback = root.traceback->shown;
+  // What followed it may matter, too, and there is room for one of them.
+  const std::optional<LastException>& last = root.exception;
+  const bool is_all =
+      last && last->is_of_this_end() && (last->bearing == Bearing::kUncaught || last->lines_after == 0);
+  if (is_all) account.traceback = last->traceback.shown;
   return account;
 }
 

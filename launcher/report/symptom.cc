@@ -136,15 +136,22 @@ std::string last_of_tail(std::string_view tail) {
 
 /// The text that says why it ended: an exception with which a chain began, an error file, or the last lines.
 std::string telling_text(const ExitStatus& status, const LastWords& words,
-                         const std::optional<Traceback>& traceback) {
-  if (traceback && !traceback->is_fatal) return traceback->origin;
+                         const std::optional<LastException>& exception) {
+  const bool is_told_by_file =
+      words.error_file != nullptr && exception && exception->bearing == Bearing::kLastWords;
+  if (exception && !exception->traceback.is_fatal && !is_told_by_file) {
+    // What follows may still be its text.
+    const bool is_whole = exception->lines_after == 0 || exception->bearing == Bearing::kUncaught;
+    return exception->traceback.origin + (is_whole ? std::string() : last_of_tail(words.after_traceback()));
+  }
   if (status.is_killed() && status.signal() != SIGABRT && words.stopped_with != status.signal()) return {};
   if (words.error_file != nullptr) return words.error_file->message;
   return last_of_tail(words.stderr_tail);
 }
 
-std::string own_error(const LastWords& words, const std::optional<Traceback>& traceback) {
-  if (traceback) return traceback->exception;
+std::string own_error(const LastWords& words, const std::optional<LastException>& exception) {
+  const bool is_certain = exception && exception->bearing == Bearing::kUncaught;
+  if (exception && (is_certain || words.error_file == nullptr)) return exception->traceback.exception;
   if (words.error_file == nullptr) return {};
   const std::vector<std::string_view> lines = split_lines(words.error_file->message);
   return lines.empty() ? std::string() : std::string(lines.front());
@@ -152,40 +159,18 @@ std::string own_error(const LastWords& words, const std::optional<Traceback>& tr
 
 }  // namespace
 
-LastWords last_words(const WorkerOutcome& worker, const std::optional<ErrorFile>& error_file) {
-  return {.stderr_tail = worker.stderr_tail,
-          .traceback = worker.traceback,
-          .traceback_is_last = worker.traceback_is_last,
-          .error_file = error_file ? &*error_file : nullptr,
-          .stopped_with = worker.stopped_with};
-}
-
-std::optional<Traceback> traceback_of(const ExitStatus& status, const LastWords& words) {
-  if (words.traceback.empty()) return std::nullopt;
-  std::optional<Traceback> traceback = read_traceback(words.traceback);
-  if (!traceback) return std::nullopt;
-  const bool is_fatal_end = status.is_killed() && !(words.stopped_with == status.signal());
-  // A signal from elsewhere ends a process whatever it printed before; only abort() is what a C++ destructor
-  // does to a Python that is leaving with an exception.
-  if (traceback->is_fatal) return is_fatal_end ? traceback : std::nullopt;
-  if (is_fatal_end && (status.signal() != SIGABRT || !words.traceback_is_last)) return std::nullopt;
-  // Python ends with 1 after an uncaught exception; with another code it went on after what it had printed.
-  const bool is_uncaught = !status.is_killed() && status.code() == 1;
-  if (!is_uncaught && !words.traceback_is_last) return std::nullopt;
-  return traceback;
-}
-
 Ending judge_end(const ExitStatus& status, const LastWords& words) {
-  const std::optional<Traceback> traceback = traceback_of(status, words);
+  std::optional<LastException> exception = last_exception(status, words);
+  if (exception && !exception->is_of_this_end()) exception.reset();
   Ending ending;
   ending.is_own_failure = true;
-  ending.error = own_error(words, traceback);
-  const std::string text = telling_text(status, words, traceback);
+  ending.error = own_error(words, exception);
+  const std::string text = telling_text(status, words, exception);
 
   if (words.stopped_with) {
     const bool is_by_signal = is_killed_by(status, *words.stopped_with) || status.is_success();
-    const bool has_failed =
-        !ending.error.empty() && !has_one_of(text, kSignalPhrases) && !(traceback && traceback->is_fatal);
+    const bool has_failed = !ending.error.empty() && !has_one_of(text, kSignalPhrases) &&
+                            !(exception && exception->traceback.is_fatal);
     ending.is_own_failure = has_failed || (!is_by_signal && status.is_killed());
     if (!ending.is_own_failure && ending.error.empty()) return ending;
   }

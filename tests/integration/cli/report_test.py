@@ -44,6 +44,19 @@ class Diagnosis(Case):
         self.check(1, "uncaught Python exception ValueError: bad batch",
                    self.script("t.py", "def f():\n    raise ValueError('bad batch')\nf()\n"))
 
+    def test_an_exception_that_was_caught_long_before_the_end_is_only_mentioned(self):
+        script = self.script("t.py", "import os, sys, traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n"
+                             "    traceback.print_exc()\nprint('step 1\\nstep 2', file=sys.stderr, flush=True)\n"
+                             "os._exit(3) if sys.argv[1] == 'leave' else os.kill(os.getpid(), 9)\n")
+        for streams in ("0", "3"):
+            with self.subTest(redirects=streams):
+                self.logs = self.folder / streams
+                self.check(3, "the last Python exception it printed, 2 lines before its end, was ZeroDivisionError",
+                           "-r", streams, script, "leave")
+                done = self.ddprun("--log-dir", self.folder, "-r", streams, script, "kill")
+                self.assertIn("killed from outside", done.stderr)
+                self.assertNotIn("Python exception", done.stderr)
+
     def test_a_module_that_is_not_there(self):
         self.check(1, "Python finds no module named nowhere9; is the right environment active?", "-m", "nowhere9")
 

@@ -12,12 +12,18 @@ using namespace ddprun::launcher;
 namespace {
 
 // As the reporter does it: what is on stderr goes through the scanner first.
-std::string said(const ExitStatus& status, std::string_view on_stderr, const Evidence& evidence = {}) {
+LastWords words_of(std::string_view on_stderr) {
   TracebackScanner scanner;
   scanner.feed(on_stderr);
-  const std::string traceback = scanner.last();
-  const LastWords words{.stderr_tail = on_stderr, .traceback = traceback, .traceback_is_last = true};
-  return diagnose(status, on_stderr, traceback_of(status, words), evidence).value_or("nothing");
+  return {.stderr_tail = on_stderr, .traceback = scanner.last()};
+}
+
+std::string said(const ExitStatus& status, std::string_view on_stderr, const Evidence& evidence = {}) {
+  return diagnose(status, words_of(on_stderr), evidence).value_or("nothing");
+}
+
+std::string printed(const std::string& text) {
+  return "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n" + text + "\n";
 }
 
 }  // namespace
@@ -180,4 +186,83 @@ TEST_CASE("other well-known ends are said in words") {
         "Python finds no module named trian; is the right environment active?");
   CHECK(said(ExitStatus::exited(139), "") == "by a shell's convention, a process in it was ended by SIGSEGV");
   CHECK(said(ExitStatus::exited(3), "") == "nothing");
+}
+
+TEST_CASE(
+    "an exception that the program survived is mentioned, with how much earlier, and not called the cause") {
+  const std::string caught = printed("ValueError: bad sample");
+  CHECK(said(ExitStatus::exited(3), caught + "step 1\nstep 2\n") ==
+        "the last Python exception it printed, 2 lines before its end, was ValueError: bad sample");
+  CHECK(said(ExitStatus::exited(7), caught + "step 1\n") ==
+        "the last Python exception it printed, 1 line before its end, was ValueError: bad sample");
+  CHECK(said(ExitStatus::exited(1), caught + "no such data set\n") ==
+        "the last Python exception it printed, 1 line before its end, was ValueError: bad sample");
+  CHECK(said(ExitStatus::exited(3), caught) ==
+        "its last words were the Python exception ValueError: bad sample");
+  LastWords old = words_of(caught);
+  old.traceback_age = std::chrono::minutes(12);
+  CHECK(diagnose(ExitStatus::exited(3), old, {}) ==
+        "the last Python exception it printed, 12 min 0 s before its end, was ValueError: bad sample");
+  CHECK(diagnose(ExitStatus::exited(1), old, {}) ==
+        "the last Python exception it printed, 12 min 0 s before its end, was ValueError: bad sample");
+}
+
+TEST_CASE(
+    "a kill from outside is told before the exception that came shortly before it, and without an older "
+    "one") {
+  const std::string caught = printed("ValueError: bad sample");
+  const std::string killed = said(ExitStatus::killed(SIGKILL), "");
+  CHECK(said(ExitStatus::killed(SIGKILL), caught + "step 1\n") == killed);
+  CHECK(said(ExitStatus::killed(SIGKILL), caught) ==
+        killed + "; its last words were the Python exception ValueError: bad sample");
+}
+
+TEST_CASE("our own signal is nobody else's") {
+  LastWords stopped = words_of(
+      "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1, in f\n"
+      "[rank1]: ValueError: nan\n");
+  stopped.stopped_with = SIGTERM;
+  CHECK(diagnose(ExitStatus::killed(SIGTERM), stopped, {}) == "uncaught Python exception ValueError: nan");
+}
+
+TEST_CASE("what stood on stderr before the exception that ended the program is not looked at") {
+  CHECK(said(ExitStatus::exited(1),
+             "bind: Address already in use; trying the next port\n" + printed("KeyError: 'x'")) ==
+        "uncaught Python exception KeyError: 'x'");
+  CHECK(said(ExitStatus::exited(3),
+             printed("OSError: [Errno 28] No space left on device") + "deleted the old ones\n") ==
+        "the last Python exception it printed, 1 line before its end, was OSError: [Errno 28] No space left "
+        "on device");
+  std::string long_ago = "bind: Address already in use; trying the next port\n";
+  for (int i = 0; i < 20; ++i) long_ago += "step\n";
+  CHECK(said(ExitStatus::exited(3), long_ago) == "nothing");
+}
+
+TEST_CASE("an error file tells of the end where stderr does not") {
+  const ErrorFile file{"KeyError: 'x'\nmore", {}, {}};
+  LastWords words = words_of(printed("ValueError: bad sample") + "step 1\n");
+  words.error_file = &file;
+  CHECK(diagnose(ExitStatus::exited(3), words, {}) == "its error file tells of KeyError: 'x'");
+}
+
+TEST_CASE("noise on the way out does not make an exception an earlier one") {
+  const std::string noise =
+      "Exception ignored in: <function Run.__del__ at 0x7f1c>\nTraceback (most recent call last):\n"
+      "  File \"/w/run.py\", line 3, in __del__\nTypeError: 'NoneType' object is not callable\n"
+      "/usr/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There "
+      "appear to be "
+      "1 leaked semaphore objects\n  warnings.warn('resource_tracker: There appear to be %d '\n"
+      "[rank1]:[W1121 20:00:00.123 ProcessGroupNCCL.cpp:1] Warning: destroy_process_group() was not called\n"
+      "  0%|          | 0/10 [00:00<?, ?it/s]\nwandb: done\n";
+  CHECK(said(ExitStatus::exited(1), printed("ValueError: nan") + noise) ==
+        "uncaught Python exception ValueError: nan");
+  CHECK(said(ExitStatus::exited(3), printed("ValueError: nan") + noise) ==
+        "its last words were the Python exception ValueError: nan");
+}
+
+TEST_CASE("a progress bar that went on is no noise") {
+  std::string bar = printed("ValueError: nan");
+  for (int i = 0; i < 100; ++i) bar += "\r 10%|#         | 1/10 [00:00<?, ?it/s]";
+  CHECK(said(ExitStatus::exited(3), bar) ==
+        "the last Python exception it printed, 93 lines before its end, was ValueError: nan");
 }

@@ -139,9 +139,11 @@ TEST_CASE("the traceback is shown, whatever was printed after it") {
   outcome.generations[0].workers[0].stderr_tail = "wandb: line 399\nwandb: line 400\n";
   outcome.generations[0].workers[0].stderr_path = "/l/stderr.log";
   std::optional<RootCause> root = root_of(outcome, "uncaught Python exception ValueError: nan");
-  root->traceback = Traceback{.exception = "ValueError: nan",
-                              .shown = {"Traceback (most recent call last):", "  File \"t.py\", line 1, in f",
-                                        "  … 12 frames in torch", "ValueError: nan"}};
+  root->exception = LastException{
+      .traceback = {.exception = "ValueError: nan",
+                    .shown = {"Traceback (most recent call last):", "  File \"t.py\", line 1, in f",
+                              "  … 12 frames in torch", "ValueError: nan"}},
+      .bearing = Bearing::kUncaught};
   CHECK(
       render_report(outcome, root, context()) ==
       "ddprun: train.py failed: rank 0 (local rank 0, pid 100, host node-a) exited with code 1 after 1.2 s\n"
@@ -153,6 +155,30 @@ TEST_CASE("the traceback is shown, whatever was printed after it") {
       "    |   … 12 frames in torch\n"
       "    | ValueError: nan\n");
   CHECK(nlohmann::json::parse(report_json(outcome, root, context()))["root_cause"]["traceback"].size() == 4);
+}
+
+TEST_CASE("a traceback that the program survived is shown as such, and what it said after it") {
+  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(3))});
+  WorkerOutcome& guilty = outcome.generations[0].workers[0];
+  guilty.stderr_tail = "Traceback (most recent call last):\nValueError: nan\nstep 2\nno such data set\n";
+  guilty.traceback = {.text = "x", .bytes_after = 24, .lines_after = 2};
+  std::optional<RootCause> root = root_of(outcome);
+  root->exception =
+      LastException{.traceback = {.exception = "ValueError: nan",
+                                  .shown = {"Traceback (most recent call last):", "ValueError: nan"}},
+                    .lines_after = 2};
+  CHECK(
+      render_report(outcome, root, context()) ==
+      "ddprun: train.py failed: rank 0 (local rank 0, pid 100, host node-a) exited with code 3 after 1.2 s\n"
+      "\n"
+      "  the last traceback it printed, 2 lines before its end:\n"
+      "    | Traceback (most recent call last):\n"
+      "    | ValueError: nan\n"
+      "\n"
+      "  the last 2 lines of its stderr:\n"
+      "    | step 2\n"
+      "    | no such data set\n");
+  CHECK(nlohmann::json::parse(report_json(outcome, root, context()))["root_cause"]["traceback"].is_null());
 }
 
 TEST_CASE("the same error of several ranks is told once") {

@@ -14,18 +14,23 @@ struct Said {
   std::optional<int> stopped_with{};
   std::optional<ErrorFile> error_file{};
   std::string after{};  // noise on its way out
+  std::chrono::seconds age{};
 };
 
 Ending ending(const ExitStatus& status, const Said& said) {
   TracebackScanner scanner;
   scanner.feed(said.on_stderr + said.after);
-  const std::string traceback = scanner.last();
   const std::string tail = said.on_stderr + said.after;
   return judge_end(status, {.stderr_tail = tail,
-                            .traceback = traceback,
-                            .traceback_is_last = said.after.size() < 8192,
+                            .traceback = scanner.last(),
+                            .traceback_age = said.age,
                             .error_file = said.error_file ? &*said.error_file : nullptr,
                             .stopped_with = said.stopped_with});
+}
+
+/// As a program prints what it has caught, and Python what nobody has where torch.distributed is not used.
+std::string printed(const std::string& text) {
+  return "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n" + text + "\n";
 }
 
 std::string raised(const std::string& text) {
@@ -149,4 +154,35 @@ TEST_CASE("who had raised before our signal came failed by itself, who ended of 
   CHECK_FALSE(ending(ExitStatus::exited(1), {raised("lightning.SIGTERMException"), SIGTERM}).is_own_failure);
   CHECK_FALSE(ending(ExitStatus::exited(143), {"", SIGTERM}).is_own_failure);
   CHECK(ending(ExitStatus::exited(1), {raised(kClosed), SIGTERM}).weight == Weight::kSymptom);
+}
+
+TEST_CASE("who went on after an exception that it printed did not fail of it") {
+  const std::string goes_on = printed("ValueError: bad sample") + "step 1\nstep 2\n";
+  CHECK_FALSE(ending(ExitStatus::killed(SIGTERM), {goes_on, SIGTERM}).is_own_failure);
+  CHECK_FALSE(ending(ExitStatus::exited(1), {goes_on, SIGTERM}).is_own_failure);
+  CHECK_FALSE(ending(ExitStatus::killed(SIGTERM),
+                     {printed("ValueError: bad sample"), SIGTERM, {}, {}, std::chrono::seconds(3600)})
+                  .is_own_failure);
+  CHECK(ending(ExitStatus::killed(SIGKILL), {goes_on}).error.empty());
+  CHECK(ending(ExitStatus::exited(3), {goes_on}).error.empty());
+  CHECK(ending(ExitStatus::exited(3), {goes_on}).weight == Weight::kCause);
+}
+
+TEST_CASE("who printed an exception and cleaned up when our signal came had failed before") {
+  CHECK(ending(ExitStatus::killed(SIGTERM), {printed("ValueError: nan"), SIGTERM}).is_own_failure);
+  CHECK(ending(ExitStatus::killed(SIGTERM),
+               {printed("ValueError: nan") + "wandb: run summary\n[W1121 20:00:00.1 x.cpp:1] not destroyed\n",
+                SIGTERM})
+            .is_own_failure);
+  CHECK(
+      ending(
+          ExitStatus::killed(SIGTERM),
+          {raised("ValueError: nan") + "saving the last logs\n", SIGTERM, {}, {}, std::chrono::seconds(300)})
+          .is_own_failure);
+}
+
+TEST_CASE("an error file says more than an exception that the program had printed itself") {
+  const Ending recorded = ending(ExitStatus::exited(3),
+                                 {printed("ValueError: bad sample"), {}, ErrorFile{"KeyError: 'x'", {}, {}}});
+  CHECK(recorded.error == "KeyError: 'x'");
 }

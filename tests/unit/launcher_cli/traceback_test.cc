@@ -15,7 +15,7 @@ namespace {
 Traceback last_in(std::string_view stderr_text) {
   TracebackScanner scanner;
   scanner.feed(stderr_text);
-  return read_traceback(scanner.last()).value_or(Traceback{});
+  return read_traceback(scanner.last().text).value_or(Traceback{});
 }
 
 constexpr std::string_view kRaises =
@@ -200,8 +200,8 @@ TEST_CASE("the last whole traceback stays, whatever is printed after it, and how
                             "wandb: done\n" + noise + "\nTraceback (most recent call last):\n  File \"cut";
     for (std::size_t at = 0; at < all.size(); at += piece)
       scanner.feed(std::string_view(all).substr(at, piece));
-    CHECK(read_traceback(scanner.last())->exception == "ValueError: loss is nan at step 5");
-    CHECK(scanner.bytes_since() > noise.size());
+    CHECK(read_traceback(scanner.last().text)->exception == "ValueError: loss is nan at step 5");
+    CHECK(scanner.last().bytes_after > noise.size());
   }
 }
 
@@ -228,8 +228,8 @@ TEST_CASE("a very deep one keeps its first frames and its end") {
   for (int i = 0; i < 20'000; ++i) deep += fmt::format("  File \"t.py\", line {}, in recurse\n", i);
   TracebackScanner scanner;
   scanner.feed(deep + "RecursionError: too deep\n");
-  CHECK(scanner.last().size() <= TracebackScanner::kLongest + 100);
-  const Traceback found = *read_traceback(scanner.last());
+  CHECK(scanner.last().text.size() <= TracebackScanner::kLongest + 100);
+  const Traceback found = *read_traceback(scanner.last().text);
   CHECK(found.exception == "RecursionError: too deep");
   CHECK(found.shown.size() == 40);
   CHECK(found.shown[1] == "  File \"t.py\", line 1, in <module>");
