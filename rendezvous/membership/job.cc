@@ -190,6 +190,15 @@ void Job::absorb_pause(TimePoint now) {
   for (auto& [id, node] : nodes_) node.last_heard += pause;
   losses_.shift(pause);
   opened_at_ += pause;
+  if (gap < timing_.lease()) return;
+  pause_ = gap;
+  paused_until_ = now;
+}
+
+std::string Job::because_of_pause(TimePoint now) const {
+  if (pause_ == Duration::zero() || now - paused_until_ >= timing_.liveness()) return {};
+  return fmt::format(", because the coordinator stood still for {:.2f} s, longer than the lease of {:.2f} s",
+                     to_seconds(pause_), to_seconds(timing_.lease()));
 }
 
 void Job::take_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
@@ -206,7 +215,8 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   if (status.failure) {
     begin_stop(blame(node, *status.failure), now, out);
   } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
-    const std::string what = fmt::format("{} was cut off and stopped its workers", name_of(node));
+    const std::string what =
+        fmt::format("{} was cut off and stopped its workers{}", name_of(node), because_of_pause(now));
     losses_.add_cut_off({what, node.seat->node_rank});
     begin_stop(what, now, out);
   } else if (everyone_succeeded()) {
@@ -251,7 +261,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   DDPRUN_CHECK(found != nodes_.end(), "only a node that is here can be dropped");
   const Node node = std::move(found->second);
   nodes_.erase(found);
-  const std::string what = fmt::format("{} was lost: {}", name_of(node), why);
+  const std::string what = fmt::format("{} was lost: {}{}", name_of(node), why, because_of_pause(now));
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
   if (state_ == JobState::kEnded) return;
   if (!node.is_leaving()) out.push_back(Note{what});

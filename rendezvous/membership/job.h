@@ -101,6 +101,8 @@ class Job {
   [[nodiscard]] static std::string name_of(const Node& node);
   [[nodiscard]] static JobEnd ended_by_leaving(const Node& node);
   void absorb_pause(TimePoint now);
+  /// ", because the coordinator stood still …", where that has cut nodes off; else nothing.
+  [[nodiscard]] std::string because_of_pause(TimePoint now) const;
   void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
   /// Makes it the failure of the generation; returns the sentence.
   const std::string& blame(const Node& node, const NodeFailure& failure);
@@ -136,6 +138,8 @@ class Job {
   TimePoint opened_at_;
   TimePoint last_arrival_;
   TimePoint last_event_;
+  Duration pause_{};  ///< the last in which leases ran out because nobody was answered
+  TimePoint paused_until_{};
   std::string stop_why_;
   Losses losses_;
   std::optional<NodeFailure> first_failure_;

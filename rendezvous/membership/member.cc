@@ -133,9 +133,15 @@ class Member::Impl {
     const std::string job =
         fmt::format("is ddprun running there with the same endpoint and --rdzv-id {}?", options_.spec.run_id);
     if (deadline_.is_expired(now())) {
-      return fail({ErrorCode::kUnavailable,
-                   fmt::format("rendezvous: no coordinator at {} within {:.1f} s ({} attempts): {}; {}",
-                               endpoint(), to_seconds(now() - seeking_since_), attempts_, tried, job)});
+      const std::string nobody =
+          fmt::format("no coordinator at {} within {:.1f} s ({} attempts): {}", endpoint(),
+                      to_seconds(now() - seeking_since_), attempts_, tried);
+      if (core_ && core_->why_given_up()) {
+        return fail(
+            {ErrorCode::kPeerLost, fmt::format("{}; its workers were ended, and the others gave it up; {}",
+                                               *core_->why_given_up(), nobody)});
+      }
+      return fail({ErrorCode::kUnavailable, fmt::format("rendezvous: {}; {}", nobody, job)});
     }
     if (!has_said_ && now() - seeking_since_ >= kSaySomethingAfter) {
       has_said_ = true;
@@ -212,7 +218,10 @@ class Member::Impl {
   void take_refusal(const Refused& refused) {
     timer_.cancel();
     const bool may_return = refused.may_return || (core_ && core_->has_workers());
-    if (is_joined_ && may_return) return disconnected("the coordinator says: " + refused.reason);
+    if (is_joined_ && may_return) {
+      close_channel();
+      return perform(core_->given_up("the coordinator says: " + refused.reason, now()));
+    }
     close_channel();
     if (refused.may_return) return try_again(refused.reason);
     fail({ErrorCode::kUsage, fmt::format("rendezvous: the coordinator at {} refused this node: {}",

@@ -18,6 +18,7 @@ MemberActions MemberCore::connected(TimePoint now) {
   is_connected_ = true;
   was_killed_ = false;
   cut_off_.reset();
+  why_given_up_.reset();
   unanswered_.clear();
   last_answer_ = now;
   send(now, out);
@@ -27,20 +28,36 @@ MemberActions MemberCore::connected(TimePoint now) {
 MemberActions MemberCore::disconnected(const std::string& why, TimePoint now) {
   MemberActions out;
   if (!is_connected_ || is_over_) return out;
+  notice_pause(now);
   is_connected_ = false;
-  cut_off_ = why;
+  cut_off_ = why_given_up_.value_or(why);
   if (is_in_round()) {
-    stop_round(why, out);
+    stop_round(*cut_off_, out);
   } else {
-    come_back(why, out);
+    come_back(*cut_off_, out);
   }
-  static_cast<void>(now);
+  return out;
+}
+
+MemberActions MemberCore::given_up(const std::string& why, TimePoint now) {
+  MemberActions out;
+  if (!is_connected_ || is_over_) return out;
+  notice_pause(now);
+  is_connected_ = false;
+  if (!why_given_up_) why_given_up_ = why;
+  cut_off_ = why_given_up_;
+  if (is_in_round()) {
+    kill(*cut_off_, out);
+  } else {
+    come_back(*cut_off_, out);
+  }
   return out;
 }
 
 MemberActions MemberCore::order(const Order& order, TimePoint now) {
   MemberActions out;
   if (!is_connected_ || is_over_) return out;
+  notice_pause(now);
   seen_generation_ = std::max(seen_generation_, order.generation);
   while (!unanswered_.empty() && unanswered_.front().first <= order.acknowledged) {
     if (unanswered_.front().first == order.acknowledged) {
@@ -110,8 +127,10 @@ void MemberCore::obey_end(const Order& order, TimePoint, MemberActions& out) {
 MemberActions MemberCore::tick(TimePoint now) {
   MemberActions out;
   if (is_over_) return out;
+  notice_pause(now);
   if (is_in_round() && now >= lease_until_) {
-    cut_off_ = fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_));
+    cut_off_ = why_given_up_.value_or(
+        fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_)));
     kill(*cut_off_ + "; the others may go on without this node", out);
   } else if (is_connected_ && !is_in_round() && now - last_answer_ >= timing_.liveness()) {
     come_back(fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_)),
@@ -144,6 +163,7 @@ MemberActions MemberCore::workers_succeeded(TimePoint now) {
 MemberActions MemberCore::workers_stopped(TimePoint now) {
   MemberActions out;
   if (!has_workers()) return out;
+  notice_pause(now);
   status_.phase = Phase::kIdle;
   if (end_) {
     is_over_ = true;
@@ -173,6 +193,15 @@ TimePoint MemberCore::next_wake() const {
   if (is_connected_ && !is_in_round()) wake = std::min(wake, last_answer_ + timing_.liveness());
   if (is_in_round() && !was_killed_) wake = std::min(wake, lease_until_);
   return wake;
+}
+
+// Whoever is called much later than it asked to be cannot blame the coordinator that its lease ran out.
+void MemberCore::notice_pause(TimePoint now) {
+  if (!is_in_round() || was_killed_ || now < lease_until_) return;
+  const Duration late = now - next_wake();
+  if (late < timing_.heartbeat) return;
+  why_given_up_ = fmt::format("this node stood still for {:.2f} s, and its lease of {:.2f} s was over",
+                              to_seconds(late), to_seconds(timing_.lease()));
 }
 
 void MemberCore::send(TimePoint now, MemberActions& out) {

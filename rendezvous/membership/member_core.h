@@ -59,6 +59,8 @@ class MemberCore {
   /// A new connection: as a member never seen before.
   MemberActions connected(TimePoint now);
   MemberActions disconnected(const std::string& why, TimePoint now);
+  /// The coordinator says that it has given this node up: the others may go on, as when the lease is over.
+  MemberActions given_up(const std::string& why, TimePoint now);
   MemberActions order(const Order& order, TimePoint now);
   MemberActions tick(TimePoint now);
 
@@ -87,8 +89,12 @@ class MemberCore {
   }
   /// Its workers run, are being stopped, or succeeded and wait for those of the others.
   [[nodiscard]] bool is_in_round() const { return status_.phase != Phase::kIdle; }
+  /// Why the others went on without this node, if they did: for how long it stood still, or the
+  /// coordinator's words. Until it is connected again.
+  [[nodiscard]] const std::optional<std::string>& why_given_up() const { return why_given_up_; }
 
  private:
+  void notice_pause(TimePoint now);
   void send(TimePoint now, MemberActions& out);
   void obey_run(const Order& order, TimePoint now, MemberActions& out);
   void obey_stop(const Order& order, TimePoint now, MemberActions& out);
@@ -104,7 +110,8 @@ class MemberCore {
   bool is_over_ = false;
   bool was_killed_ = false;
   std::optional<std::string> cut_off_;  ///< why to come back as soon as no worker is alive
-  std::optional<JobEnd> end_;           ///< the job ended while workers were still being stopped
+  std::optional<std::string> why_given_up_;
+  std::optional<JobEnd> end_;  ///< the job ended while workers were still being stopped
   std::deque<std::pair<std::uint64_t, TimePoint>> unanswered_;  ///< sequence, when it was sent
   TimePoint lease_until_;
   TimePoint last_answer_;

@@ -106,6 +106,43 @@ TEST_CASE("node 0 stands still while another joins: the other waits for it, and 
   CHECK(second->out() == "up\n");
 }
 
+TEST_CASE("a node that stood still while the job ended says so, with its lease, and may be tried again") {
+  const Cluster cluster{.nnodes = "2",
+                        .script = "echo up; exec sleep 100",
+                        .flags = {"--rdzv-conf", "keep_alive_interval=0.2,rejoin_timeout=1"},
+                        .nproc = "1"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  for (const auto* node : {&first, &second}) CHECK((*node)->read_line() == "up");
+  second->signal(SIGSTOP);
+  CHECK(first->wait() == 75);
+  second->signal(SIGCONT);
+  CHECK(second->wait() == 75);
+  CHECK_THAT(second->err(), Contains("/bin/sh failed: this node stood still for ") &&
+                                Contains(" s, and its lease of 0.80 s was over; its workers were ended, and "
+                                         "the others gave it up; no coordinator at 127.0.0.1:") &&
+                                !Contains("stopped by SIGSTOP"));
+}
+
+TEST_CASE("a node that stood still while the job went on comes back to it") {
+  const Cluster cluster{
+      .nnodes = "1:2",
+      .script = "echo up; [ $GROUP_WORLD_SIZE$TORCHELASTIC_RESTART_COUNT = 22 ] || exec sleep 100",
+      .flags = {"--rdzv-conf", "keep_alive_interval=0.2,last_call_timeout=1"},
+      .nproc = "1"};
+  const auto first = cluster.start_dynamic();
+  wait_until_served(cluster.port);
+  const auto second = cluster.start_dynamic();
+  for (const auto* node : {&first, &second}) CHECK((*node)->read_line() == "up");
+  second->signal(SIGSTOP);
+  CHECK(first->read_line() == "up");
+  second->signal(SIGCONT);
+  CHECK(second->wait() == 0);
+  CHECK(first->wait() == 0);
+  CHECK_THAT(second->err(),
+             Contains("this node stood still for ") && Contains("its lease of 0.80 s was over"));
+}
+
 TEST_CASE("a node of another job at the same endpoint is refused, with both job ids, and the job goes on") {
   Cluster cluster{.nnodes = "2", .script = "echo up"};
   const auto first = cluster.start_dynamic();

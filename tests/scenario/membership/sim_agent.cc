@@ -317,7 +317,10 @@ void SimAgent::order(const Order& order) {
 
 void SimAgent::refused(const std::string& reason, bool may_return) {
   when_read([this, reason, may_return] {
-    if (is_joined_ && (may_return || core_->has_workers())) return disconnected(reason);
+    if (is_joined_ && (may_return || core_->has_workers())) {
+      leave_connection();
+      return perform(core_->given_up(reason, world_.clock()));
+    }
     leave_connection();
     if (may_return) return world_.connect();
     if (leaving_signal_ != 0) return end_for_signal();

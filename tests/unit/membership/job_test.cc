@@ -303,6 +303,30 @@ TEST_CASE("when the coordinator itself stood still, nobody is blamed") {
   CHECK(story.expelled('b') == "");
 }
 
+TEST_CASE("when the coordinator stood still for longer than the lease, that is why nodes were cut off") {
+  const bool is_restarted = GENERATE(false, true);
+  Story story = running(fixed(2, is_restarted ? 1 : 0), "ab");
+  story.now += 6s;
+  story.tell('a', Phase::kRunning);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.wait_out_the_lease("a");
+  const Order& last = story.last('a');
+  CHECK((is_restarted ? last.restart->why : last.end->why) ==
+        "node 1 (b, 10.0.0.2) was lost: its connection was closed, because the coordinator stood still for "
+        "6.00 s, longer than the lease of 4.00 s");
+}
+
+TEST_CASE("a pause of the coordinator explains nothing that happens long after") {
+  Story story = running(fixed(2), "ab");
+  story.now += 6s;
+  story.phases = {{'a', Phase::kRunning}, {'b', Phase::kRunning}};
+  story.heartbeats = {'a', 'b'};
+  story.pass(6s);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('a').text == "node 1 (b, 10.0.0.2) was cut off and stopped its workers");
+}
+
 TEST_CASE("after the end of a connection, in order or not, the lease of that node is waited for") {
   const Loss loss = GENERATE(Loss::kClosed, Loss::kReset);
   Story story = running(elastic(1, 2), "ab");

@@ -53,4 +53,34 @@ TEST_CASE("workers that succeed when they were to be stopped are idle only when 
   CHECK(told(member.workers_stopped(now)) == std::vector{Phase::kIdle});
 }
 
+TEST_CASE("a lease that runs out while the node stands still is told from one that nobody renews") {
+  const TimePoint start{};
+  MemberCore member = running_member(start);
+  SECTION("it stood still") {
+    CHECK(std::get<KillWorkers>(member.tick(start + 6s).front()).reason ==
+          "this node stood still for 5.00 s, and its lease of 4.00 s was over; the others may go on without "
+          "this node");
+    CHECK(member.why_given_up());
+  }
+  SECTION("nobody answered") {
+    for (const auto after : {1s, 2s, 3s}) member.tick(start + after);
+    CHECK(std::get<KillWorkers>(member.tick(start + 4s).front()).reason ==
+          "the coordinator has not answered for 4.00 s; the others may go on without this node");
+    CHECK_FALSE(member.why_given_up());
+  }
+}
+
+// Its clock may have stood still with it.
+TEST_CASE("a node that is told that it was given up kills its workers, and remembers why until it is back") {
+  const TimePoint now{};
+  MemberCore member = running_member(now);
+  const MemberActions obeyed = member.given_up("it was silent for 5.00 s", now + 1s);
+  REQUIRE(obeyed.size() == 1);
+  CHECK(std::get<KillWorkers>(obeyed[0]).reason == "it was silent for 5.00 s");
+  CHECK(std::get<ComeBack>(member.workers_stopped(now + 1s)[0]).reason == "it was silent for 5.00 s");
+  CHECK(member.why_given_up() == "it was silent for 5.00 s");
+  member.connected(now + 2s);
+  CHECK_FALSE(member.why_given_up());
+}
+
 }  // namespace ddprun::membership
