@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kScratchBytes = 64 * 1024;
 // Of a stderr that goes to its file without us: a traceback and a good deal of what may follow it.
-constexpr std::size_t kSearchedFileBytes = 256 * 1024;
+constexpr std::size_t kSearchedFileBytes = 1024 * 1024;
 constexpr auto kPromptDelay = std::chrono::milliseconds(100);
 constexpr auto kFoldWindow = std::chrono::milliseconds(500);
 

@@ -13,7 +13,8 @@ constexpr std::string_view kHeader = "Traceback (most recent call last)";
 constexpr std::string_view kOriginal = "Original Traceback (most recent call last)";
 constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kFrame = "  File \"";
-constexpr std::size_t kLongestLine = 4096;
+constexpr std::size_t kLongestEnd = 4096;  // of either end of a line
+constexpr std::string_view kGap = " … ";
 constexpr int kFinalBars = 8;  // states of progress bars that are drawn once more when a program ends
 
 /// The length of "[rank12]: " at the start of `line`, or 0. Source: torch/distributed/distributed_c10d.py,
@@ -141,12 +142,16 @@ void TracebackScanner::feed(std::string_view bytes, TimePoint now) {
     bytes.remove_prefix(piece.size() + (is_whole ? 1 : 0));
     position_ += piece.size() + (is_whole ? 1 : 0);
     if (is_whole && partial_.empty()) {
-      take_line(piece.substr(0, kLongestLine));
-      continue;
+      if (piece.size() <= 3 * kLongestEnd) {
+        take_line(piece);
+        continue;
+      }
     }
-    // The end of a long line is of more use than its start: a progress bar that a traceback follows.
     partial_ += piece;
-    if (partial_.size() > 2 * kLongestLine) partial_.erase(0, partial_.size() - kLongestLine);
+    // Both ends matter: an exception with a long text, and a progress bar that a traceback follows.
+    if (partial_.size() > 3 * kLongestEnd) {
+      partial_.replace(kLongestEnd, partial_.size() - 2 * kLongestEnd, kGap);
+    }
     if (is_whole) {
       take_line(partial_);
       partial_.clear();
@@ -240,13 +245,13 @@ void TracebackScanner::keep(std::string_view line) {
   current_ += '\n';
   if (current_.size() <= kLongest) return;
   // The outermost frames and the end: what lies between is a recursion or a very deep library.
-  constexpr std::string_view kGap = "\n  ...\n";
+  constexpr std::string_view kLinesGap = "\n  ...\n";
   const std::size_t head_end = current_.rfind('\n', kLongest / 4);
   const std::size_t tail_begin = current_.find('\n', current_.size() - kLongest / 2);
   if (head_end == std::string::npos || tail_begin == std::string::npos) {
     current_.erase(0, current_.size() - kLongest / 2);
   } else {
-    current_.replace(head_end, tail_begin + 1 - head_end, kGap);
+    current_.replace(head_end, tail_begin + 1 - head_end, kLinesGap);
   }
 }
 

@@ -42,7 +42,8 @@ struct PrintedTraceback {
 };
 
 /// Keeps the last whole traceback of a stderr stream while it passes, so that nothing printed afterwards
-/// pushes it out. Pure; takes no memory until there is one, and then at most kLongest bytes for each of two.
+/// pushes it out. Pure; takes no memory until there is one, and then at most kLongest bytes for each of two;
+/// of a longer line than 12 KiB both ends.
 ///
 /// Knows  Python's tracebacks, plain, of a thread, of an exception group and of a syntax error, chains of
 /// them, the

@@ -199,7 +199,8 @@ std::string members_of_group(const Traceback& traceback) {
 std::string name_of(const Traceback& traceback) {
   const std::string origin = traceback.origin.substr(0, traceback.origin.find('\n'));
   const std::string from = origin == traceback.exception ? std::string() : ", from " + origin;
-  return shorten(traceback.exception + members_of_group(traceback) + from, 240);
+  const std::string place = traceback.place.empty() ? std::string() : ", in " + traceback.place;
+  return shorten_middle(traceback.exception + members_of_group(traceback) + from, 240) + place;
 }
 
 /// In words that claim no more than is known.
@@ -222,7 +223,7 @@ Answer recorded_exception(const Facts& facts) {
   if (facts.words.error_file == nullptr) return {};
   const std::vector<std::string_view> lines = split_lines(facts.words.error_file->message);
   if (lines.empty()) return {};
-  return fmt::format("its error file tells of {}", shorten(lines.front(), 240));
+  return fmt::format("its error file tells of {}", shorten_middle(lines.front(), 240));
 }
 
 Answer earlier_exception(const Facts& facts) {

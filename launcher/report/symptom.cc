@@ -102,6 +102,8 @@ struct Loss {
   Weight weight = Weight::kCause;
 };
 
+constexpr std::size_t kLongestError = 1000;
+
 // c10d before it had error types of its own: Python's own errors of a connection are no RuntimeErrors.
 bool is_by_collective(std::string_view text, std::string_view phrase) {
   return has_one_of(text, kCollectiveWords) || has(text, fmt::format("RuntimeError: {}", phrase));
@@ -151,10 +153,11 @@ std::string telling_text(const ExitStatus& status, const LastWords& words,
 
 std::string own_error(const LastWords& words, const std::optional<LastException>& exception) {
   const bool is_certain = exception && exception->bearing == Bearing::kUncaught;
-  if (exception && (is_certain || words.error_file == nullptr)) return exception->traceback.exception;
+  if (exception && (is_certain || words.error_file == nullptr))
+    return shorten_middle(exception->traceback.exception, kLongestError);
   if (words.error_file == nullptr) return {};
   const std::vector<std::string_view> lines = split_lines(words.error_file->message);
-  return lines.empty() ? std::string() : std::string(lines.front());
+  return lines.empty() ? std::string() : shorten_middle(lines.front(), kLongestError);
 }
 
 }  // namespace

@@ -67,6 +67,13 @@ std::string shorten(std::string_view text, std::size_t longest) {
   return std::string(text.substr(0, end)) + "…";
 }
 
+std::string shorten_middle(std::string_view text, std::size_t longest) {
+  if (text.size() <= longest) return std::string(text);
+  std::size_t end = text.size() - longest / 3;
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+  return shorten(text, longest - longest / 3) + std::string(text.substr(end));
+}
+
 std::string_view trim_blanks(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};

@@ -21,6 +21,9 @@ std::vector<std::string_view> last_lines(std::string_view text, std::size_t coun
 /// At most `longest` bytes, cut between characters and marked with "…".
 std::string shorten(std::string_view text, std::size_t longest);
 
+/// At most `longest` bytes and a mark "…", of both ends.
+std::string shorten_middle(std::string_view text, std::size_t longest);
+
 std::string_view trim_blanks(std::string_view text);
 
 /// What a terminal shows as it is: control characters and invalid UTF-8 are replaced, tabs kept.

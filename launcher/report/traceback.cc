@@ -25,10 +25,14 @@ struct Section {
   std::string_view exception;
   std::string_view exception_line;  // with its margin
   Lines message;
+  bool is_carrier = false;  // what torch made of the next one
 };
 
+// torch/_utils.py, ExceptionWrapper.
+bool is_original(std::string_view line) { return has(line, "Original Traceback (most recent call last)"); }
+
 bool is_header(std::string_view line) {
-  return has(line, "Traceback (most recent call last)") && !has(line, "Original Traceback");
+  return has(line, "Traceback (most recent call last)") && !is_original(line);
 }
 
 bool is_chained(std::string_view line) {
@@ -45,6 +49,9 @@ std::vector<Section> split_sections(const Lines& lines) {
     Section* section = &sections.back();
     if (is_chained(inner)) {
       between.push_back(line);
+    } else if (is_original(inner) && !section->exception.empty()) {
+      section->is_carrier = true;
+      sections.push_back({.head = {line}});
     } else if (is_header(inner) || line.starts_with("Fatal Python error: ")) {
       if (!section->exception.empty()) {
         sections.emplace_back();
@@ -154,6 +161,30 @@ Lines text_of(const Lines& message) {
   return text;
 }
 
+/// "DataLoader worker process 0" of "OSError: Caught OSError in DataLoader worker process 0."
+std::string_view carried_from(std::string_view exception) {
+  const std::size_t caught = exception.find("Caught ");
+  const std::size_t in = caught == std::string_view::npos ? caught : exception.find(" in ", caught);
+  if (in == std::string_view::npos) return {};
+  const std::string_view place = exception.substr(in + 4);
+  return place.substr(0, place.find_last_not_of(".'") + 1);
+}
+
+/// "train.py:8, __getitem__" of the user's innermost frame.
+std::string own_frame(const Lines& lines) {
+  const std::vector<Frame> frames = split_frames(lines);
+  const auto own =
+      std::find_if(frames.rbegin(), frames.rend(), [](const Frame& frame) { return frame.library.empty(); });
+  if (own == frames.rend()) return {};
+  const std::string_view frame = without_margin(own->lines.front());
+  const std::size_t quote = frame.rfind("\", line ");
+  const std::size_t in = frame.find(", in ", quote);
+  if (quote == std::string_view::npos || in == std::string_view::npos) return {};
+  const std::string_view path = frame.substr(0, quote);
+  return fmt::format("{}:{}, {}", path.substr(path.find_last_of("/\"") + 1),
+                     frame.substr(quote + 8, in - quote - 8), frame.substr(in + 5));
+}
+
 std::string join(const Lines& lines) {
   std::string text;
   for (const std::string_view line : lines) text += (text.empty() ? "" : "\n") + std::string(line);
@@ -187,10 +218,19 @@ std::optional<Traceback> read_traceback(std::string_view text) {
   result.exception = last.exception;
   result.message = join(text_of(last.message));
   result.is_fatal = last.exception.starts_with("Fatal Python error: ");
-  const Section& first = sections.front();
+  for (std::size_t i = 0; i + 1 < sections.size(); ++i) {
+    if (!sections[i].is_carrier) continue;
+    const std::string frame = own_frame(sections.back().frames);
+    result.place =
+        fmt::format("{}{}", carried_from(sections[i].exception), frame.empty() ? "" : " (" + frame + ")");
+  }
+  const Section& first = *std::find_if(sections.begin(), sections.end(), [&](const Section& section) {
+    return !section.is_carrier || &section == &last;
+  });
   result.origin = std::string(first.exception) + "\n" + join(first.message);
   for (const Section& section : sections) {
-    if (&section != &first) result.shown.emplace_back();
+    const bool is_carried = !section.head.empty() && is_original(section.head.front());
+    if (&section != &sections.front() && !is_carried) result.shown.emplace_back();
     for (const std::string_view line : section.head) {
       result.shown.emplace_back(line);
       if (is_chained(line)) result.shown.emplace_back();

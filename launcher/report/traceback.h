@@ -14,6 +14,9 @@ struct Traceback {
   /// The exception with which a chain began, all its lines: what happened, where `exception` is what was made
   /// of it. The same as both above where there is no chain.
   std::string origin;
+  /// Where it was raised, if torch has carried it over from there: "DataLoader worker process 0 (train.py:8,
+  /// __getitem__)". The exception is then the one that was raised there.
+  std::string place;
   /// For a person: frames of libraries are folded into a line, frames of C++ below a message are left out,
   /// and the middle of what is too long as well.
   std::vector<std::string> shown;

@@ -266,3 +266,22 @@ TEST_CASE("a progress bar that went on is no noise") {
   CHECK(said(ExitStatus::exited(3), bar) ==
         "the last Python exception it printed, 93 lines before its end, was ValueError: nan");
 }
+
+TEST_CASE(
+    "an exception from a data loader's process is named with the place, and a very long one by both ends") {
+  CHECK(said(ExitStatus::exited(1),
+             "Traceback (most recent call last):\n  File \"/w/t.py\", line 2, in f\n"
+             "KeyError: 'Caught KeyError in DataLoader worker process 0.\\nOriginal'\n") ==
+        "uncaught Python exception KeyError: 'Caught KeyError in DataLoader worker process 0.\\nOriginal'");
+  CHECK(said(ExitStatus::exited(1),
+             "Traceback (most recent call last):\n  File \"/w/t.py\", line 2, in f\n"
+             "OSError: Caught OSError in DataLoader worker process 0.\nOriginal Traceback (most recent call "
+             "last):\n"
+             "  File \"/w/t.py\", line 9, in __getitem__\nOSError: image 3 is truncated\n") ==
+        "uncaught Python exception OSError: image 3 is truncated, in DataLoader worker process 0 (t.py:9, "
+        "__getitem__)");
+  const std::string named =
+      said(ExitStatus::exited(1), printed("ValueError: bad " + std::string(200'000, 'x') + " end"));
+  CHECK(named.size() < 300);
+  CHECK(named.ends_with("xxx end"));
+}

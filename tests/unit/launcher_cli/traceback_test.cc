@@ -234,3 +234,75 @@ TEST_CASE("a very deep one keeps its first frames and its end") {
   CHECK(found.shown.size() == 40);
   CHECK(found.shown[1] == "  File \"t.py\", line 1, in <module>");
 }
+
+// torch 2.11; only paths are shortened.
+constexpr std::string_view kCarried =
+    "[rank1]: Traceback (most recent call last):\n"
+    "[rank1]:   File \"/w/train.py\", line 11, in <module>\n"
+    "[rank1]:     for batch in loader:\n"
+    "[rank1]:   File \"/v/lib/python3.11/site-packages/torch/_utils.py\", line 750, in reraise\n"
+    "[rank1]:     raise exception\n"
+    "[rank1]: OSError: Caught OSError in DataLoader worker process 0.\n"
+    "[rank1]: Original Traceback (most recent call last):\n"
+    "[rank1]:   File \"/v/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py\", line 358, in "
+    "_worker_loop\n"
+    "[rank1]:     data = fetcher.fetch(index)\n"
+    "[rank1]:   File \"/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py\", line 54, in "
+    "fetch\n"
+    "[rank1]:     data = [self.dataset[idx] for idx in possibly_batched_index]\n"
+    "[rank1]:   File \"/w/train.py\", line 9, in __getitem__\n"
+    "[rank1]:     raise OSError(f\"image {i} is truncated\")\n"
+    "[rank1]: OSError: image 3 is truncated\n"
+    "[rank1]: \n";
+
+TEST_CASE("what torch carries over from a process of the data loader is named as it was raised there") {
+  std::string plain;
+  for (std::string_view rest = kCarried; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1))
+    plain += std::string(rest.substr(9, rest.find('\n') - 8));
+  for (const std::string& text : {std::string(kCarried), plain}) {
+    const Traceback found = last_in(text);
+    CHECK(found.exception == "OSError: image 3 is truncated");
+    CHECK(found.origin.starts_with("OSError: image 3 is truncated\n"));
+    CHECK(found.place == "DataLoader worker process 0 (train.py:9, __getitem__)");
+    CHECK(found.shown ==
+          std::vector<std::string>{
+              "Traceback (most recent call last):", "  File \"/w/train.py\", line 11, in <module>",
+              "    for batch in loader:", "  … 1 frame in torch",
+              "OSError: Caught OSError in DataLoader worker process 0.",
+              "Original Traceback (most recent call last):", "  … 2 frames in torch",
+              "  File \"/w/train.py\", line 9, in __getitem__",
+              "    raise OSError(f\"image {i} is truncated\")", "OSError: image 3 is truncated"});
+  }
+}
+
+TEST_CASE("a chain that torch carries over is named by its last, and began where it began there") {
+  const Traceback found = last_in(
+      "Traceback (most recent call last):\n  File \"/w/train.py\", line 11, in <module>\n"
+      "RuntimeError: Caught RuntimeError in DataLoader worker process 1.\n"
+      "Original Traceback (most recent call last):\n  File \"/w/train.py\", line 6, in __getitem__\n"
+      "FileNotFoundError: no such file\n\n"
+      "The above exception was the direct cause of the following exception:\n\n"
+      "Traceback (most recent call last):\n  File \"/w/train.py\", line 8, in __getitem__\n"
+      "RuntimeError: cannot load\n\n");
+  CHECK(found.exception == "RuntimeError: cannot load");
+  CHECK(found.origin.starts_with("FileNotFoundError: no such file"));
+  CHECK(found.place == "DataLoader worker process 1 (train.py:8, __getitem__)");
+}
+
+TEST_CASE("an exception whose text is very long keeps both ends, however it is cut into pieces") {
+  for (const std::string_view rank : {"", "[rank1]: "}) {
+    const std::string text = fmt::format(
+        "{0}Traceback (most recent call last):\n{0}  File \"t.py\", line 1, in f\n"
+        "{0}ValueError: bad batch {1} the end\n",
+        rank, std::string(200'000, 'x'));
+    for (const std::size_t piece : {std::size_t{7}, std::size_t{4096}, std::size_t{65536}, text.size()}) {
+      TracebackScanner scanner;
+      for (std::size_t at = 0; at < text.size(); at += piece)
+        scanner.feed(std::string_view(text).substr(at, piece));
+      const Traceback found = *read_traceback(scanner.last().text);
+      CHECK(found.exception.starts_with("ValueError: bad batch xxx"));
+      CHECK(found.exception.ends_with("xxx the end"));
+      CHECK(found.exception.size() < 13'000);
+    }
+  }
+}
