@@ -89,7 +89,7 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
   CommandLine line;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = syntax[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (name == "help") return CommandLine{.command = Command::kHelp};
     if (name == "version") return CommandLine{.command = Command::kVersion, .text = version_text()};
     if (name == "print-completion") {
       Result<std::string> shell = parse_choice(use.values[0], completion_shells());

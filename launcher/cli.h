@@ -5,6 +5,7 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/membership/commands.h"
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,7 +16,7 @@ namespace ddprun::launcher {
 /// What a command line asks for.
 enum class Command {
   kRun,          ///< start a job: `options`
-  kHelp,         ///< print `text`
+  kHelp,         ///< print `help_text`
   kVersion,      ///< print `text`
   kStore,        ///< serve a store: `store`
   kPs,           ///< list this user's jobs: `ps_json`
@@ -40,7 +41,7 @@ struct CommandLine {
   std::optional<std::string> drain_here;  ///< a job of this host in place of `drain`; empty: the only one
   bool ps_json = false;
   std::string shell;  ///< bash, zsh or tcsh
-  std::string text;   ///< help or version
+  std::string text;   ///< version
 };
 
 /// Reads the arguments after the program's name. A flag counts before its PET_ variable, that before its
@@ -50,8 +51,8 @@ struct CommandLine {
 /// Errors  kUsage: the sentence names the flag or variable, the value, what is allowed.
 Result<CommandLine> parse_command_line(std::span<const std::string> args, const EnvLookup& env);
 
-/// The text of `ddprun --help`.
-std::string help_text();
+/// The text of `ddprun --help` for a terminal with so many columns; below 70, its lines are of 70.
+std::string help_text(std::size_t columns = 80);
 
 /// "ddprun 0.1.0 (torchrun 2.15 flags)".
 std::string version_text();

@@ -38,7 +38,7 @@ Result<CommandLine> parse_store(std::span<const std::string> args) {
   line.command = Command::kStore;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = kTable[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (name == "help") return CommandLine{.command = Command::kHelp};
     if (name == "host") {
       line.store.host = use.values[0];
       continue;
@@ -59,7 +59,7 @@ Result<CommandLine> parse_ps(std::span<const std::string> args) {
   CommandLine line;
   line.command = Command::kPs;
   for (const FlagUse& use : parsed->flags) {
-    if (kTable[use.flag].name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (kTable[use.flag].name == "help") return CommandLine{.command = Command::kHelp};
     line.ps_json = true;
   }
   return line;
@@ -146,7 +146,7 @@ Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
   line.command = Command::kCoordinator;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = kTable[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (name == "help") return CommandLine{.command = Command::kHelp};
     if (Result<void> set = set_coordinator_flag(line.coordinator, name, use.values[0]); !set) {
       return set.error().with(fmt::format("coordinator: --{}", name));
     }
@@ -185,7 +185,7 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
   line.command = Command::kDrain;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = kTable[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp, .text = help_text()};
+    if (name == "help") return CommandLine{.command = Command::kHelp};
     if (Result<void> set = set_drain_flag(line.drain, name, use.values[0]); !set) {
       return set.error().with(fmt::format("drain: --{}", name));
     }

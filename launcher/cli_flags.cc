@@ -358,7 +358,7 @@ constexpr std::array kFlags{
     // What one sees of it.
     RunFlag{{"log-dir", '\0', "DIR", kTorchrun},
             FlagGroup::kOutput,
-            "keep logs in DIR/<job id>_<random>/attempt_<n>/<local rank>/",
+            "keep logs in DIR, as <id>_<random>/attempt_<n>/<local_rank>/",
             "<dir>",
             set_text<&Options::log_dir>},
     RunFlag{{"redirects", 'r', "STREAMS", kTorchrun},

@@ -2,6 +2,7 @@
 #include "launcher/drain.h"
 #include "launcher/funnel_console.h"
 #include "launcher/process/own_descriptors.h"
+#include "launcher/process/pty.h"
 #include "launcher/ps.h"
 #include "launcher/run_job.h"
 #include "rendezvous/base/env_contract.h"
@@ -52,7 +53,7 @@ int list_jobs(bool as_json) {
 
 int run(const std::vector<std::string>& args, const std::optional<std::string>& secret) {
   if (args.empty()) {
-    print_all(STDERR_FILENO, help_text());
+    print_all(STDERR_FILENO, help_text(terminal_columns(STDERR_FILENO)));
     return exit_code::kUsage;
   }
   Result<CommandLine> line = parse_command_line(args, process_env);
@@ -64,6 +65,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
   line->drain.secret = secret;
   switch (line->command) {
     case Command::kHelp:
+      return print(help_text(terminal_columns(STDOUT_FILENO)));
     case Command::kVersion:
       return print(line->text);
     case Command::kCompletions:

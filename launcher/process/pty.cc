@@ -31,6 +31,11 @@ void copy_window_size(int like_fd, int pty_fd) {
   if (::ioctl(like_fd, TIOCGWINSZ, &size) == 0) ::ioctl(pty_fd, TIOCSWINSZ, &size);
 }
 
+std::size_t terminal_columns(int fd) {
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 bool is_in_background_of(int fd) {
   const pid_t foreground = ::tcgetpgrp(fd);
   return foreground > 0 && foreground != ::getpgrp();

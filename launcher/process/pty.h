@@ -5,6 +5,7 @@
 
 #include <termios.h>
 
+#include <cstddef>
 #include <optional>
 
 namespace ddprun::launcher {
@@ -27,6 +28,9 @@ Result<Pty> open_pty(PtyUse use, int like_fd);
 
 /// Gives `pty_fd` the size of the terminal `like_fd`.
 void copy_window_size(int like_fd, int pty_fd);
+
+/// The width of the terminal `fd`; 80 when it is none, or does not know.
+std::size_t terminal_columns(int fd);
 
 /// Whether `fd` is our controlling terminal while another job of the shell has it: reading from it would take
 /// what is typed for that one.

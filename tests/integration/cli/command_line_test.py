@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import termios
 import unittest
@@ -105,6 +106,18 @@ class Accepted(Case):
     def test_help_and_version(self):
         self.assertIn("--nproc-per-node", self.ddprun("--help").stdout)
         self.assertRegex(self.ddprun("--version").stdout, r"^ddprun \d+\.\d+\.\d+ ")
+
+    def test_help_is_as_wide_as_its_terminal(self):
+        for columns in (70, 100):
+            ours, its = pty.openpty()
+            fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+            help_job = subprocess.Popen([DDPRUN, "--help"], stdout=its)
+            os.close(its)
+            shown = read_until(ours, "--lr 0.1")
+            self.assertEqual(help_job.wait(), 0)
+            os.close(ours)
+            widest = max(map(len, shown.splitlines()))
+            self.assertTrue(columns - 5 < widest <= columns, widest)
 
     def test_a_dry_run_shows_everything_and_starts_nothing(self):
         done = self.ddprun("--dry-run", "--log-dir", self.logs, "--nproc-per-node", 2, *SENTINEL)
