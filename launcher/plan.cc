@@ -216,6 +216,11 @@ Result<void> place_store(Plan& plan, const std::string& random_suffix) {
   return ok();
 }
 
+/// The job does not begin, or end, without this node.
+bool is_waited_for(const Options& options) {
+  return options.max_nodes > 1 && options.min_nodes == options.max_nodes && !options.dry_run;
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const Options& options, const HostFacts& host, const std::string& random_suffix) {
@@ -246,7 +251,11 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
   if (Result<void> events = check_events_file(options, host); !events) return events.error();
 
   Result<std::vector<std::string>> command = resolve_command(options, host);
-  if (!command) return command.error();
+  if (!command) {
+    if (!is_waited_for(options)) return command.error();
+    plan.cannot_start = command.error();
+    return plan;
+  }
   if (Result<void> debugger = check_debugger(options, host); !debugger) return debugger.error();
   plan.command = std::move(*command);
   return plan;

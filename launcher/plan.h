@@ -2,9 +2,11 @@
 
 #include "launcher/host.h"
 #include "launcher/options.h"
+#include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/result.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +18,14 @@ struct Plan {
   Options options;
   LocalWorldSize local_world_size{1};
   std::vector<std::string> command;  ///< argv of a worker, before ${local_rank} is filled in
-  std::string title;                 ///< what reports call the job: the entry point as typed
-  std::string run_id;                ///< --rdzv-id, or a random one for --standalone
-  std::string master_addr;           ///< where workers find the store; RoundInfo repeats it
-  Port master_port;                  ///< port the store is served on; 0 lets the kernel choose
-  std::string log_root;  ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
+  /// Why `command` cannot be run; it is empty then. Only where a fixed number of nodes waits for this one:
+  /// it joins, so that all hear of it.
+  std::optional<Error> cannot_start;
+  std::string title;        ///< what reports call the job: the entry point as typed
+  std::string run_id;       ///< --rdzv-id, or a random one for --standalone
+  std::string master_addr;  ///< where workers find the store; RoundInfo repeats it
+  Port master_port;         ///< port the store is served on; 0 lets the kernel choose
+  std::string log_root;     ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
   bool log_root_is_temporary =
       false;            ///< no --log-dir: the agent removes what is empty in it when the job succeeds
   std::string job_tag;  ///< unique to this invocation, in every worker's environment
@@ -55,6 +60,7 @@ struct StreamSpec {
 struct WorkerSpec {
   LocalRank local_rank;
   Rank rank;
+  std::optional<Error> cannot_start;     ///< Plan's
   std::vector<std::string> argv;         ///< argv[0] is an absolute path, or relative with a slash
   std::vector<std::string> environment;  ///< "NAME=value", complete
   std::vector<int> cpus;                 ///< empty: not bound
@@ -67,10 +73,9 @@ struct WorkerSpec {
 };
 
 /// Resolves options against the host and checks what can be checked before anything starts: the program is
-/// there (kNotFound: exit 127), a number of workers that this machine can hold, files that can be written.
-/// `random_suffix` makes the log directory's name and the job tag unique.
-/// Errors  kUsage, kNotFound or kOs; the message names the flag, the value, what is allowed and the next
-/// step.
+/// there (kNotFound: exit 127; see Plan::cannot_start), a number of workers that this machine can hold, files
+/// that can be written. `random_suffix` makes the log directory's name and the job tag unique. Errors kUsage,
+/// kNotFound or kOs; the message names the flag, the value, what is allowed and the next step.
 Result<Plan> make_plan(const Options& options, const HostFacts& host, const std::string& random_suffix);
 
 /// A GPU for each worker of this node, as nccl needs; kUsage otherwise. make_plan has asked it when the

@@ -185,7 +185,8 @@ std::vector<WorkerSpec> worker_specs(const Plan& plan, const RoundInfo& round) {
       worker.log_dir = fmt::format("{}/{}", attempt, local_rank);
       worker.error_file = worker.log_dir + "/error.json";
     }
-    worker.argv = argv_of(worker, plan);
+    worker.cannot_start = plan.cannot_start;
+    if (!plan.cannot_start) worker.argv = argv_of(worker, plan);
     worker.environment = environment_of(worker, plan, round);
     if (!plan.cpus.empty()) worker.cpus = plan.cpus[static_cast<std::size_t>(local_rank)];
     place_streams(worker, plan);

@@ -154,7 +154,7 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
   if (!plan) return fail(plan.error());
 
   std::string job_text;
-  if (entrypoint_kind(options) == EntrypointKind::kJob) {
+  if (entrypoint_kind(options) == EntrypointKind::kJob && !plan->cannot_start) {
     const Result<config::JobConfig> job = load_job(*plan);
     if (!job) return fail(job.error());
     if (options.dry_run) job_text = config::describe(*job);

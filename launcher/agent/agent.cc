@@ -183,6 +183,10 @@ Result<JobOutcome> Agent::run() {
   Result<void> prepared = prepare();
   if (!prepared) return prepared.error();
   deps_.signals.start([this](const ReceivedSignal& signal) { on_signal(signal); });
+  if (plan_.cannot_start) {
+    output_.say(fmt::format("{}; it joins the job all the same, so that the other nodes hear of it",
+                            plan_.cannot_start->message()));
+  }
   carry_out(supervisor_.start(clock_.now()));
   io_.run();
   DDPRUN_CHECK(is_finished_, "the loop ends when the job has ended");

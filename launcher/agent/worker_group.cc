@@ -61,6 +61,10 @@ void WorkerGroup::spawn_some() {
 }
 
 bool WorkerGroup::spawn_one(Worker& worker) {
+  if (worker.spec.cannot_start) {
+    parts_.listener.spawn_failed(worker.spec.local_rank, *worker.spec.cannot_start);
+    return false;
+  }
   const Result<void> opened = open_streams(worker);
   // That can have taken long, where a file system hangs.
   if (opened && !parts_.listener.goes_on_spawning()) {

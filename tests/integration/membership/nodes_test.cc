@@ -170,6 +170,44 @@ TEST_CASE("a worker that cannot be started on one node ends the job on all at on
   }
 }
 
+TEST_CASE("a program that is not there on one of a fixed number of nodes ends all, with that node and why") {
+  const TempDirectory folder;
+  const std::string port = free_port();
+  const std::string missing_rank = GENERATE("0", "1");
+  const std::string missing = folder.path() + GENERATE("/train.py", "/trainer");
+  const auto start = [&](const std::string& rank) {
+    const bool lacks_it = rank == missing_rank;
+    std::vector<std::string> command{"--nnodes",       "2",         "--node-rank",   rank,
+                                     "--master-addr",  "127.0.0.1", "--master-port", port,
+                                     "--max-restarts", "5"};
+    if (lacks_it) {
+      command.push_back(missing);
+    } else {
+      command.insert(command.end(), {"--no-python", "/bin/sleep", "100"});
+    }
+    return std::make_unique<Launched>(ddprun_command(std::move(command)));
+  };
+  const auto lacking = start(missing_rank);
+  lacking->wait_for_err("\"" + missing + "\" does not exist");
+  lacking->wait_for_err("it joins the job all the same, so that the other nodes hear of it");
+  const auto other = start(missing_rank == "0" ? "1" : "0");
+  for (const auto* node : {&lacking, &other}) {
+    CHECK((*node)->wait() == 127);
+    CHECK_THAT((*node)->err(),
+               Contains(" failed: rank " + missing_rank) && Contains("could not be started: ") &&
+                   Contains("\"" + missing + "\" does not exist") && !Contains("starting all workers again"));
+  }
+  CHECK_THAT(other->err(), Contains(" on node " + missing_rank + " ("));
+}
+
+TEST_CASE("a program that is not there is refused at once where others can go on without this node") {
+  const Cluster cluster{.nnodes = "1:2", .script = "exit 0"};
+  Launched node(ddprun_command({"--nnodes", "1:2", "--rdzv-endpoint", "127.0.0.1:" + free_port(), "--rdzv-id",
+                                "job", "/no/such/train.py"}));
+  CHECK(node.wait() == 127);
+  CHECK_THAT(node.err(), !Contains("joins the job"));
+}
+
 TEST_CASE("a coordinator that is killed and started again counts restarts on") {
   const std::string port = free_port();
   const auto start_coordinator = [&] {
