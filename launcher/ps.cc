@@ -88,11 +88,12 @@ std::string workers_phrase(const JobFacts& job) {
 }
 
 std::string job_line(const JobFacts& job) {
-  std::string text = fmt::format(
-      "{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag.empty() ? "-" : job.tag, job.launcher,
-      format_seconds(job.age_s), "", "", workers_phrase(job),
-      fmt::format("{} of {}", job.restarts_used, job.max_restarts), shorten(job.command_line, 100));
-  if (!job.log_dir.empty()) text += fmt::format("  logs {}\n", job.log_dir);
+  std::string text =
+      fmt::format("{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag.empty() ? "-" : job.tag,
+                  job.launcher, format_seconds(job.age_s), "", "", workers_phrase(job),
+                  fmt::format("{} of {}", job.restarts_used, job.max_restarts),
+                  printable(shorten(job.command_line, 100)));
+  if (!job.log_dir.empty()) text += fmt::format("  logs {}\n", printable(job.log_dir));
   return text;
 }
 

@@ -38,8 +38,7 @@ namespace {
 std::string sender_text(const ReceivedSignal& signal) {
   if (signal.sender == 0) return {};
   const std::optional<ProcessEntry> process = read_process(signal.sender);
-  return process ? fmt::format(" from pid {} ({})", signal.sender, process->command)
-                 : fmt::format(" from pid {}", signal.sender);
+  return process ? " from " + name_of(*process) : fmt::format(" from pid {}", signal.sender);
 }
 
 // Our own decision, on a single node.

@@ -65,7 +65,7 @@ void LeftoverSweep::look() {
     if (is_new) {
       const std::optional<ProcessEntry> process = read_process(pid);
       if (process && !process->has_ended()) {
-        result_.ended.push_back(fmt::format("pid {} ({})", pid, process->command));
+        result_.ended.push_back(name_of(*process));
       }
     }
     if (kills) {

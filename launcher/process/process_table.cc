@@ -1,6 +1,7 @@
 #include "launcher/process/process_table.h"
 
 #include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <dirent.h>
@@ -84,6 +85,10 @@ bool has_signal(pid_t pid, std::string_view field, int signal) {
 }
 
 }  // namespace
+
+std::string name_of(const ProcessEntry& process) {
+  return fmt::format("pid {} ({})", process.pid, printable(process.command, 64));
+}
 
 std::optional<ProcessEntry> parse_stat(std::string_view text) {
   const std::size_t open = text.find('(');

@@ -25,6 +25,9 @@ struct ProcessEntry {
   [[nodiscard]] bool has_ended() const { return state == 'Z' || state == 'X'; }
 };
 
+/// "pid 4712 (python3)"; the name is the process's own choice, and made printable.
+std::string name_of(const ProcessEntry& process);
+
 /// Parses /proc/<pid>/stat; its second field may hold any character. None when it is not such a text.
 std::optional<ProcessEntry> parse_stat(std::string_view text);
 

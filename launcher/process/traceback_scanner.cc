@@ -33,9 +33,9 @@ std::string_view without_escapes(std::string_view line, std::string& storage) {
   if (line.find('\x1B') == std::string_view::npos) return line;
   storage.clear();
   for (std::size_t at = 0; at < line.size(); ++at) {
-    if (line[at] != '\x1B') {
+    if (line.substr(at, 2) != "\x1B[") {
       storage += line[at];
-    } else if (line.substr(at + 1, 1) == "[") {
+    } else {
       at += 2;
       while (at < line.size() && (line[at] < '@' || line[at] > '~')) ++at;
     }

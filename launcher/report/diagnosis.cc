@@ -317,7 +317,7 @@ std::optional<std::string> diagnose(const ExitStatus& status, const LastWords& w
     Answer answer = question(facts);
     if (!answer) continue;
     if (exception && exception->bearing == Bearing::kBeforeKill) *answer += "; " + mention(*exception);
-    return answer;
+    return printable(*answer);
   }
   return std::nullopt;
 }

@@ -175,7 +175,7 @@ std::string root_section(const RootCause& root, const GenerationOutcome* generat
                           : same.size() > 1      ? rank_phrase(same) + ": "
                                                  : std::string();
   std::string text;
-  if (root.diagnosis) text += fmt::format("  {}{}\n", who, printable(*root.diagnosis));
+  if (root.diagnosis) text += fmt::format("  {}{}\n", who, *root.diagnosis);
   if (generation != nullptr) text += symptom_line(root, generation);
   text += stderr_section(root);
   text += error_file_section(root);

@@ -154,10 +154,10 @@ std::string telling_text(const ExitStatus& status, const LastWords& words,
 std::string own_error(const LastWords& words, const std::optional<LastException>& exception) {
   const bool is_certain = exception && exception->bearing == Bearing::kUncaught;
   if (exception && (is_certain || words.error_file == nullptr))
-    return shorten_middle(exception->traceback.exception, kLongestError);
+    return printable(shorten_middle(exception->traceback.exception, kLongestError));
   if (words.error_file == nullptr) return {};
   const std::vector<std::string_view> lines = split_lines(words.error_file->message);
-  return lines.empty() ? std::string() : shorten_middle(lines.front(), kLongestError);
+  return lines.empty() ? std::string() : printable(shorten_middle(lines.front(), kLongestError));
 }
 
 }  // namespace

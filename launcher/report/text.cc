@@ -1,6 +1,7 @@
 #include "launcher/report/text.h"
 
 #include "launcher/number_list.h"
+#include "rendezvous/base/printable.h"
 
 #include <fmt/format.h>
 
@@ -8,24 +9,6 @@
 #include <array>
 
 namespace ddprun::launcher {
-namespace {
-
-/// Length of the valid UTF-8 character at the start of `text`; 0 when there is none.
-std::size_t character_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text.front());
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  if (length == 0 || length > text.size()) return 0;
-  const bool continues = std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length),
-                                     [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; });
-  return continues ? length : 0;
-}
-
-}  // namespace
 
 std::string format_bytes(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
@@ -82,19 +65,13 @@ std::string_view trim_blanks(std::string_view text) {
 
 std::string printable(std::string_view line) {
   std::string shown;
-  while (!line.empty()) {
-    const std::size_t length = character_length(line);
-    const auto first = static_cast<unsigned char>(line.front());
-    if (length == 0) {
-      shown += "\xEF\xBF\xBD";
-    } else if (first == 0x1B) {
-      shown += "^[";
-    } else if ((first >= 0x20 && first != 0x7F) || first == '\t') {
-      shown += line.substr(0, length);
-    }
-    line.remove_prefix(std::max<std::size_t>(length, 1));
+  for (;;) {
+    const std::size_t tab = line.find('\t');
+    shown += ddprun::printable(line.substr(0, tab), std::string::npos);
+    if (tab == std::string_view::npos) return shown;
+    shown += '\t';
+    line.remove_prefix(tab + 1);
   }
-  return shown;
 }
 
 std::string rank_phrase(const std::vector<int>& ranks) {

@@ -26,7 +26,7 @@ std::string shorten_middle(std::string_view text, std::size_t longest);
 
 std::string_view trim_blanks(std::string_view text);
 
-/// What a terminal shows as it is: control characters and invalid UTF-8 are replaced, tabs kept.
+/// rendezvous/base/printable.h, with tabs kept.
 std::string printable(std::string_view line);
 
 /// "rank 3" or "ranks 0-2, 5"; the numbers are ascending.

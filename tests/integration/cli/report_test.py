@@ -57,6 +57,15 @@ class Diagnosis(Case):
                 self.assertIn("killed from outside", done.stderr)
                 self.assertNotIn("Python exception", done.stderr)
 
+    def test_a_text_that_disguises_itself_is_written_out_wherever_it_is_quoted(self):
+        text = "pay\u202egpj\x00\x9b31m\u200b\x1b]0;title\x07"
+        script = self.script("t.py", f"raise ValueError({text!r})\n")
+        done = self.ddprun("--log-dir", self.logs, "--max-restarts", "1", "-r", "3", script)
+        self.assertIn(r"ValueError: pay\u202egpj\x00\x9b31m\u200b\x1b]0;title\x07", done.stderr)
+        self.assertIn("starting all workers again", done.stderr)
+        self.assertEqual([c for c in text if c in done.stderr.replace("\n", "") and not c.isprintable()], [])
+        self.assertIn(r"pay\u202egpj", self.report()["root_cause"]["exception"])
+
     def test_a_module_that_is_not_there(self):
         self.check(1, "Python finds no module named nowhere9; is the right environment active?", "-m", "nowhere9")
 
@@ -166,7 +175,7 @@ class Report(Case):
 
     def test_control_characters_of_a_worker_do_not_reach_the_terminal_through_the_report(self):
         done = self.ddprun("--log-dir", self.logs, "-r", "2", "sh", "-c", r"printf '\033[2J\377\n' >&2; exit 1")
-        self.assertIn("    | ^[[2J\N{REPLACEMENT CHARACTER}\n", done.stderr)
+        self.assertIn("    | \\x1b[2J?\n", done.stderr)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ TEST_CASE("printable: what a terminal would act on is written out, the rest stay
   CHECK(printable("\xe2\x80\xae"
                   "gpj",
                   100) == "\\u202egpj");
+  CHECK(printable("a\u200bb\u200f\u2066\ufeff\u00adc\U000e0041", 100) ==
+        "a\\u200bb\\u200f\\u2066\\ufeff\\xadc\\U000e0041");
+  CHECK(printable(std::string_view("a\0b", 3), 100) == "a\\x00b");
+  CHECK(printable("مرحبا 👍 é ✓", 100) == "مرحبا 👍 é ✓");
   CHECK(printable("a\xff\xc3", 100) == "a??");
   CHECK(printable("\xed\xa0\x80\xc0\x80", 100) == "?????");
 }

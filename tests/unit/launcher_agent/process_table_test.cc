@@ -76,3 +76,8 @@ TEST_CASE("this process is in the table, and in its parent's") {
   CHECK(std::any_of(all.begin(), all.end(),
                     [](const ProcessEntry& process) { return process.pid == ::getpid(); }));
 }
+
+TEST_CASE("a process that calls itself something strange is named with what that is") {
+  CHECK(name_of({.pid = 9, .command = "sleep"}) == "pid 9 (sleep)");
+  CHECK(name_of({.pid = 9, .command = "a\x1b]\u202e)"}) == "pid 9 (a\\x1b]\\u202e))");
+}
