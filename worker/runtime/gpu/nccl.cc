@@ -20,6 +20,8 @@ c10d::Backend* ddprun_make_nccl_backend(const BackendRequest* request, int gpu) 
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(gpu));
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = request->timeout;
+  options->group_name = request->name;
+  options->global_ranks_in_group = request->ranks;
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(request->store, request->rank,
                                                              request->world_size, options);
   return backend.release();

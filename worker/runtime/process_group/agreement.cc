@@ -1,6 +1,6 @@
 #include "worker/runtime/process_group/agreement.h"
 
-#include "worker/runtime/process_group/store_text.h"
+#include "worker/runtime/process_group/roll_call.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,12 +11,7 @@
 namespace ddprun::runtime {
 namespace {
 
-constexpr const char* kGroundKey = "placement/verdict";
-constexpr std::string_view kShared = "ok ";
-constexpr std::string_view kRefused = "no ";
 constexpr std::size_t kMaxNamed = 8;
-
-std::string offer_key(int rank) { return fmt::format("placement/{}", rank); }
 
 std::string offer_text(const Offer& offer) {
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", offer.host, offer.backend, offer.gpu, offer.why_no_gpu,
@@ -50,45 +45,6 @@ std::string name_ranks(const std::vector<Offer>& offers, const std::vector<std::
   std::string text = fmt::format("{}", fmt::join(names, ", "));
   if (ranks.size() > names.size()) text += fmt::format(" and {} more", ranks.size() - names.size());
   return text;
-}
-
-std::string verdict_text(const Result<CommonGround>& ground) {
-  if (!ground)
-    return fmt::format("{}{} {}", kRefused, static_cast<int>(ground.error().code()),
-                       ground.error().message());
-  return fmt::format("{}{} {}", kShared, ground->ranks_per_gpu, ground->nccl_is_built ? 1 : 0);
-}
-
-Result<CommonGround> parse_verdict(const std::string& text) {
-  const std::string rest = text.substr(kShared.size());
-  const std::size_t space = rest.find(' ');
-  const int number = std::stoi(rest);
-  if (text.starts_with(kShared)) return CommonGround{number, rest.substr(space + 1) == "1"};
-  return Error(static_cast<ErrorCode>(number), rest.substr(space + 1));
-}
-
-/// Rank 0's part: everyone's offers, or who did not make one.
-Result<CommonGround> collect_and_judge(c10d::Store& store, int world_size,
-                                       std::chrono::milliseconds timeout) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < world_size; ++rank) keys.push_back(offer_key(rank));
-  try {
-    store.wait(keys, timeout);
-  } catch (const std::exception&) {
-    std::vector<std::string> missing;
-    for (int rank = 0; rank < world_size; ++rank) {
-      if (!store.check({keys[static_cast<std::size_t>(rank)]})) missing.push_back(std::to_string(rank));
-    }
-    if (!missing.empty()) {
-      return Error(ErrorCode::kTimeout,
-                   fmt::format("{} of {} ranks did not come within {:.1f} s: {}; look for their last output",
-                               missing.size(), world_size, std::chrono::duration<double>(timeout).count(),
-                               fmt::join(missing, ", ")));
-    }
-  }
-  std::vector<Offer> offers;
-  for (const std::string& key : keys) offers.push_back(parse_offer(take_text(store, key)));
-  return judge(offers);
 }
 
 }  // namespace
@@ -136,15 +92,18 @@ Result<CommonGround> judge(const std::vector<Offer>& offers) {
 
 Result<CommonGround> agree_on_ground(c10d::Store& store, int rank, int world_size, const Offer& mine,
                                      std::chrono::milliseconds timeout) {
-  if (world_size == 1) return judge({mine});
-  put_text(store, offer_key(rank), offer_text(mine));
-  if (rank == 0) {
-    Result<CommonGround> ground = collect_and_judge(store, world_size, timeout);
-    put_text(store, kGroundKey, verdict_text(ground));
-    return ground;
-  }
-  store.wait({kGroundKey}, timeout);
-  return parse_verdict(take_text(store, kGroundKey));
+  const RollCall call{
+      .store = store, .prefix = "placement", .rank = rank, .size = world_size, .timeout = timeout};
+  const auto answer =
+      call_roll(call, offer_text(mine), [](const std::vector<std::string>& said) -> Result<std::string> {
+        std::vector<Offer> offers;
+        for (const std::string& text : said) offers.push_back(parse_offer(text));
+        const Result<CommonGround> ground = judge(offers);
+        if (!ground) return ground.error();
+        return fmt::format("{} {}", ground->ranks_per_gpu, ground->nccl_is_built ? 1 : 0);
+      });
+  if (!answer) return answer.error();
+  return CommonGround{std::stoi(*answer), answer->ends_with(" 1")};
 }
 
 }  // namespace ddprun::runtime

@@ -4,6 +4,9 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace ddprun::runtime {
 
@@ -15,6 +18,8 @@ struct BackendRequest {
   /// All ranks are on this host.
   bool one_host = true;
   std::chrono::milliseconds timeout{};
+  std::string name = "world";          ///< of the group, unique in the job
+  std::vector<std::uint64_t> ranks{};  ///< the members by their ranks in the world; empty: the same
 };
 
 }  // namespace ddprun::runtime

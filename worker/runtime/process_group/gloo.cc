@@ -23,6 +23,8 @@ std::shared_ptr<::gloo::transport::Device> make_device(bool one_host) {
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& request) {
   auto options = ProcessGroupGloo::Options::create(request.timeout);
+  options->group_name = request.name;
+  options->global_ranks_in_group = request.ranks;
   options->devices.push_back(make_device(request.one_host));
   return c10::make_intrusive<ProcessGroupGloo>(request.store, request.rank, request.world_size, options);
 }

@@ -1,8 +1,6 @@
 #include "worker/runtime/process_group/join_world.h"
 
-#include "worker/runtime/gpu/plugin.h"
-#include "worker/runtime/process_group/gloo.h"
-#include "worker/runtime/shm/make_backend.h"
+#include "worker/runtime/process_group/backends.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -19,40 +17,19 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-c10::intrusive_ptr<c10d::Backend> make_backend(const BackendRequest& request, Placement& placement) {
-  switch (placement.backend) {
-    case BackendKind::kNccl:
-      return make_nccl_backend(request, placement.gpu);
-    case BackendKind::kGloo:
-      return make_gloo_backend(request);
-    case BackendKind::kShm:
-      break;
-  }
+c10::intrusive_ptr<c10d::ProcessGroup> make_or_fall_back(const BackendRequest& request,
+                                                         Placement& placement) {
+  const bool has_gpu = placement.gpu >= 0;
   try {
-    return make_shm_backend({.store = request.store,
-                             .rank = request.rank,
-                             .world_size = request.world_size,
-                             .timeout = request.timeout});
+    return make_group(request, served_by(placement.backend, has_gpu), placement.gpu);
   } catch (const Exception& error) {
     // Every rank gets the same verdict, so all of them turn to gloo together. Whoever named shm wants to know
     // instead.
     if (error.code() != ErrorCode::kUnavailable || !placement.may_fall_back) throw;
     placement.backend = BackendKind::kGloo;
     placement.reason += fmt::format("; not shm: {}", error.what());
-    return make_gloo_backend(request);
+    return make_group(request, served_by(placement.backend, has_gpu), placement.gpu);
   }
-}
-
-c10d::ProcessGroup::BackendType type_of(BackendKind kind) {
-  switch (kind) {
-    case BackendKind::kNccl:
-      return c10d::ProcessGroup::BackendType::NCCL;
-    case BackendKind::kGloo:
-      return c10d::ProcessGroup::BackendType::GLOO;
-    case BackendKind::kShm:
-      return c10d::ProcessGroup::BackendType::CUSTOM;
-  }
-  return c10d::ProcessGroup::BackendType::UNDEFINED;
 }
 
 }  // namespace
@@ -87,29 +64,14 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const c10::intrusive_p
                                .world_size = env.world_size.value(),
                                .one_host = env.local_world_size.value() == env.world_size.value(),
                                .timeout = timeout};
-  c10::intrusive_ptr<c10d::Backend> backend;
   try {
-    backend = make_backend(request, placement);
+    return make_or_fall_back(request, placement);
   } catch (const std::exception& error) {
     throw Exception(ErrorCode::kUnavailable,
                     fmt::format("init: rank {} of {} cannot make its {} process group within {:.1f} s: {}",
                                 env.rank, env.world_size, to_string(placement.backend),
                                 std::chrono::duration<double>(timeout).count(), first_line(error)));
   }
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  const auto type = type_of(placement.backend);
-  // Without it a barrier takes the GPU that the rank's number suggests.
-  if (placement.gpu >= 0) {
-    group->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(placement.gpu)));
-  }
-  group->setBackend(placement.gpu >= 0 ? c10::DeviceType::CUDA : c10::DeviceType::CPU, type, backend);
-  // gloo serves both kinds of tensor at once.
-  if (placement.gpu >= 0 && placement.backend == BackendKind::kGloo) {
-    group->setBackend(c10::DeviceType::CPU, type, backend);
-  }
-  group->setDefaultBackend(type);
-  group->setGroupName("world");
-  return group;
 }
 
 }  // namespace ddprun::runtime

@@ -1,5 +1,7 @@
 #include "worker/runtime/shm/make_backend.h"
 
+#include "worker/runtime/process_group/roll_call.h"
+#include "worker/runtime/process_group/store_text.h"
 #include "worker/runtime/shm/arena_allocator.h"
 #include "worker/runtime/shm/shm_backend.h"
 #include <ddprun/exception.h>
@@ -14,77 +16,66 @@ using shm::Segment;
 using shm::SegmentAddress;
 
 constexpr const char* kAddressKey = "address";
-constexpr const char* kVerdictKey = "verdict";
-constexpr std::string_view kGood = "ok ";
-constexpr std::string_view kBad = "no ";
-
-std::string opened_key(int rank) { return fmt::format("opened/{}", rank); }
-
-void put(const ShmOptions& options, const std::string& key, const std::string& text) {
-  options.store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
-}
+constexpr std::string_view kHas = "ok ";
+constexpr std::string_view kHasNot = "no ";
 
 std::string take(const ShmOptions& options, const std::string& key) {
   options.store->wait({key}, options.timeout);
-  const std::vector<std::uint8_t> bytes = options.store->get(key);
-  return {bytes.begin(), bytes.end()};
+  return take_text(*options.store, key);
 }
 
 /// Written by a rank into the store: that it has what it needs, or why not.
 std::string outcome_text(const Result<std::shared_ptr<Segment>>& segment) {
-  return segment ? std::string(kGood) : std::string(kBad) + segment.error().message();
+  return segment ? std::string(kHas) : std::string(kHasNot) + segment.error().message();
 }
 
 Result<std::shared_ptr<Segment>> create_and_announce(const ShmOptions& options) {
   auto segment = Segment::create({.size = options.world_size});
   if (!segment) {
-    put(options, kAddressKey, outcome_text(segment));
+    put_text(*options.store, kAddressKey, outcome_text(segment));
     return segment;
   }
   const auto address = (*segment)->address();
   if (!address) {
-    put(options, kAddressKey, std::string(kBad) + address.error().message());
+    put_text(*options.store, kAddressKey, std::string(kHasNot) + address.error().message());
     return address.error();
   }
-  put(options, kAddressKey, std::string(kGood) + address->to_text());
+  put_text(*options.store, kAddressKey, std::string(kHas) + address->to_text());
   return segment;
 }
 
 Result<std::shared_ptr<Segment>> open_announced(const ShmOptions& options) {
   const std::string announced = take(options, kAddressKey);
-  if (!announced.starts_with(kGood)) return Error(ErrorCode::kUnavailable, announced.substr(kBad.size()));
-  const auto address = SegmentAddress::parse(announced.substr(kGood.size()));
+  if (!announced.starts_with(kHas)) return Error(ErrorCode::kUnavailable, announced.substr(kHasNot.size()));
+  const auto address = SegmentAddress::parse(announced.substr(kHas.size()));
   if (!address) return address.error();
   return Segment::open(*address);
 }
 
 /// Every rank learns whether all ranks have the segment, in the words of the first one that has not.
-std::string agree(const ShmOptions& options, const Result<std::shared_ptr<Segment>>& segment) {
-  if (options.rank != 0) {
-    put(options, opened_key(options.rank), outcome_text(segment));
-    return take(options, kVerdictKey);
-  }
-  std::string verdict = outcome_text(segment);
-  if (!segment) verdict = fmt::format("{}rank 0: {}", kBad, segment.error().message());
-  for (int rank = 1; rank < options.world_size && segment; ++rank) {
-    const std::string opened = take(options, opened_key(rank));
-    if (opened.starts_with(kGood)) continue;
-    verdict = fmt::format("{}rank {}: {}", kBad, rank, opened.substr(kBad.size()));
-    break;
-  }
-  put(options, kVerdictKey, verdict);
-  return verdict;
+Result<std::string> agree(const ShmOptions& options, const Result<std::shared_ptr<Segment>>& segment) {
+  const RollCall call{.store = *options.store,
+                      .prefix = "opened",
+                      .rank = options.rank,
+                      .size = options.world_size,
+                      .timeout = options.timeout};
+  const auto judge = [](const std::vector<std::string>& said) -> Result<std::string> {
+    for (std::size_t rank = 0; rank < said.size(); ++rank) {
+      if (said[rank].starts_with(kHas)) continue;
+      return Error(ErrorCode::kUnavailable, fmt::format("rank {}: {}", rank, said[rank].substr(kHas.size())));
+    }
+    return std::string();
+  };
+  return call_roll(call, outcome_text(segment), judge);
 }
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_shm_backend(const ShmOptions& options) {
   auto segment = options.rank == 0 ? create_and_announce(options) : open_announced(options);
-  const std::string verdict = agree(options, segment);
-  if (!verdict.starts_with(kGood)) {
-    throw Exception(ErrorCode::kUnavailable,
-                    fmt::format("shared memory between the {} ranks cannot be had: {}", options.world_size,
-                                verdict.substr(kBad.size())));
+  if (const auto agreed = agree(options, segment); !agreed) {
+    throw Exception(agreed.error().code(), fmt::format("shared memory between the {} ranks cannot be had: {}",
+                                                       options.world_size, agreed.error().message()));
   }
   auto group = Group::join(*segment, options.rank, options.timeout);
   if (!group) throw Exception(group.error().code(), group.error().message());
