@@ -1,40 +1,19 @@
+#include "worker/runtime/reduce_op.h"
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 namespace ddprun {
 namespace {
 
-c10d::ReduceOp to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      return c10d::ReduceOp::SUM;  // divided afterwards: not every backend has an average
-    case ReduceOp::kProduct:
-      return c10d::ReduceOp::PRODUCT;
-    case ReduceOp::kMin:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::kMax:
-      return c10d::ReduceOp::MAX;
-  }
-  return c10d::ReduceOp::SUM;
-}
-
-std::function<void()> divide_if_average(const Group& group, const at::Tensor& tensor, ReduceOp op) {
-  if (op != ReduceOp::kAverage) return {};
-  return [tensor, size = group.size()]() mutable { tensor.div_(size); };
-}
-
-void check_rank(const Group& group, int rank, std::string_view what) {
-  if (rank >= 0 && rank < group.size()) return;
-  throw Exception(ErrorCode::kConfig,
-                  fmt::format("{}: rank {} is outside a group of {}", what, rank, group.size()));
-}
+using runtime::check_rank;
+using runtime::scale_in_place;
+using runtime::scaled;
+using runtime::to_c10d;
 
 void check_count(const Group& group, std::size_t count, std::string_view what) {
   if (count == static_cast<std::size_t>(group.size())) return;
@@ -49,21 +28,7 @@ std::vector<at::Tensor> empty_like_each(const Group& group, const at::Tensor& te
   return tensors;
 }
 
-at::Tensor to_tensor(const std::string& bytes, const at::Device& device) {
-  const at::Tensor tensor = torch::empty({static_cast<std::int64_t>(bytes.size())}, torch::kUInt8);
-  if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-  return tensor.to(device);
-}
-
-std::string to_bytes(const at::Tensor& tensor) {
-  const at::Tensor local = tensor.cpu().contiguous();
-  if (local.numel() == 0) return {};
-  return {static_cast<const char*>(local.const_data_ptr()), static_cast<std::size_t>(local.numel())};
-}
-
-Pending pending_of(c10::intrusive_ptr<c10d::Work> work, std::function<void()> finish = {}) {
-  return Pending({std::move(work)}, std::move(finish));
-}
+Pending pending_of(c10::intrusive_ptr<c10d::Work> work) { return Pending({std::move(work)}); }
 
 // gloo alone has no all-to-all of lists. Messages one by one would deadlock on nccl, where a send waits for
 // its receive unless both are of one group call.
@@ -88,8 +53,9 @@ bool Pending::is_done() const {
 Pending async_all_reduce(const Group& group, at::Tensor tensor, ReduceOp op) {
   std::vector<at::Tensor> tensors = {tensor};
   c10d::AllreduceOptions options;
-  options.reduceOp = to_c10d(op);
-  return pending_of(group.process_group()->allreduce(tensors, options), divide_if_average(group, tensor, op));
+  options.reduceOp = to_c10d(group, tensor, op);
+  scale_in_place(group, tensor, op);
+  return pending_of(group.process_group()->allreduce(tensors, options));
 }
 
 void all_reduce(const Group& group, at::Tensor tensor, ReduceOp op) {
@@ -100,9 +66,10 @@ Pending async_reduce(const Group& group, at::Tensor tensor, int to_rank, ReduceO
   check_rank(group, to_rank, "reduce");
   std::vector<at::Tensor> tensors = {tensor};
   c10d::ReduceOptions options;
-  options.reduceOp = to_c10d(op);
+  options.reduceOp = to_c10d(group, tensor, op);
   options.rootRank = to_rank;
-  return pending_of(group.process_group()->reduce(tensors, options), divide_if_average(group, tensor, op));
+  scale_in_place(group, tensor, op);
+  return pending_of(group.process_group()->reduce(tensors, options));
 }
 
 void reduce(const Group& group, at::Tensor tensor, int to_rank, ReduceOp op) {
@@ -212,11 +179,11 @@ Pending async_reduce_scatter(const Group& group, at::Tensor into, const std::vec
                              ReduceOp op) {
   check_count(group, pieces.size(), "reduce_scatter");
   std::vector<at::Tensor> outputs = {into};
-  std::vector<std::vector<at::Tensor>> inputs = {pieces};
+  std::vector<std::vector<at::Tensor>> inputs(1);
+  for (const at::Tensor& piece : pieces) inputs.front().push_back(scaled(group, piece, op));
   c10d::ReduceScatterOptions options;
-  options.reduceOp = to_c10d(op);
-  return pending_of(group.process_group()->reduce_scatter(outputs, inputs, options),
-                    divide_if_average(group, into, op));
+  options.reduceOp = to_c10d(group, into, op);
+  return pending_of(group.process_group()->reduce_scatter(outputs, inputs, options));
 }
 
 void reduce_scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, ReduceOp op) {
@@ -271,28 +238,6 @@ void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag) {
 
 void receive(const Group& group, at::Tensor into, int from_rank, int tag) {
   async_receive(group, std::move(into), from_rank, tag).wait();
-}
-
-std::string broadcast_bytes(const Group& group, const std::string& bytes, int from_rank) {
-  check_rank(group, from_rank, "broadcast_bytes");
-  const at::Device device = collective_device(group);
-  at::Tensor size = torch::full({1}, static_cast<std::int64_t>(bytes.size()), torch::kInt64).to(device);
-  broadcast(group, size, from_rank);
-  const auto count = size.item<std::int64_t>();
-  if (count == 0) return {};
-  at::Tensor data = group.rank() == from_rank
-                        ? to_tensor(bytes, device)
-                        : torch::empty({count}, at::TensorOptions(torch::kUInt8).device(device));
-  broadcast(group, data, from_rank);
-  return to_bytes(data);
-}
-
-std::vector<std::string> all_gather_bytes(const Group& group, const std::string& bytes) {
-  std::vector<std::string> all;
-  for (const at::Tensor& tensor : all_gather_ragged(group, to_tensor(bytes, collective_device(group)))) {
-    all.push_back(to_bytes(tensor));
-  }
-  return all;
 }
 
 void average_parameters(const Group& group, const std::vector<at::Tensor>& parameters) {

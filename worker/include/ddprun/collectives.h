@@ -2,9 +2,12 @@
 
 #include <ddprun/group.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// Collectives with names one can read. All of them
@@ -16,7 +19,29 @@
 ///   passes.
 namespace ddprun {
 
-enum class ReduceOp { kSum, kAverage, kProduct, kMin, kMax };
+/// How the tensors of all ranks become one. Done by the backend: kAverage takes what it takes (gloo: no
+/// integers), the bitwise ones integers and bool.
+class ReduceOp {
+ public:
+  enum Kind { kSum, kAverage, kProduct, kMin, kMax, kBitwiseAnd, kBitwiseOr, kBitwiseXor, kPremulSum };
+
+  ReduceOp(Kind kind) : kind_(kind) {}  // NOLINT: meant to convert
+
+  /// The sum of the tensors, each times `factor`, which may differ between ranks. Floating point. nccl
+  /// multiplies on the way; before gloo and shm the tensor (of reductions in place) or a copy is multiplied.
+  static ReduceOp premul_sum(double factor) {
+    ReduceOp op(kPremulSum);
+    op.factor_ = factor;
+    return op;
+  }
+
+  [[nodiscard]] Kind kind() const { return kind_; }
+  [[nodiscard]] double factor() const { return factor_; }
+
+ private:
+  Kind kind_;
+  double factor_ = 1;
+};
 
 /// A collective under way. The tensors it was given must not be touched before `wait` returns. Dropping it
 /// without waiting leaves the tensors undefined until the next barrier.
@@ -63,6 +88,12 @@ void broadcast(const Group& group, at::Tensor tensor, int from_rank = 0);
 [[nodiscard]] Pending async_gather(const Group& group, const at::Tensor& tensor, std::vector<at::Tensor> into,
                                    int to_rank = 0);
 
+/// All ranks' tensors one after the other, by rank. `output` has as many elements as all of them, in any
+/// shape.
+void all_gather_into_tensor(const Group& group, at::Tensor output, const at::Tensor& input);
+[[nodiscard]] Pending async_all_gather_into_tensor(const Group& group, at::Tensor output,
+                                                   const at::Tensor& input);
+
 /// `into` becomes this rank's entry of `from_rank`'s `pieces` (one per rank; ignored elsewhere).
 void scatter(const Group& group, at::Tensor into, const std::vector<at::Tensor>& pieces, int from_rank = 0);
 [[nodiscard]] Pending async_scatter(const Group& group, at::Tensor into,
@@ -75,6 +106,31 @@ void reduce_scatter(const Group& group, at::Tensor into, const std::vector<at::T
                                            const std::vector<at::Tensor>& pieces,
                                            ReduceOp op = ReduceOp::kSum);
 
+/// `output` becomes this rank's part, by rank, of the reduction of all `input`s. `input` has size() times its
+/// elements, in any shape.
+void reduce_scatter_tensor(const Group& group, at::Tensor output, const at::Tensor& input,
+                           ReduceOp op = ReduceOp::kSum);
+[[nodiscard]] Pending async_reduce_scatter_tensor(const Group& group, at::Tensor output,
+                                                  const at::Tensor& input, ReduceOp op = ReduceOp::kSum);
+
+/// Many tensors of one dtype in one call: what the function without `_coalesced` does to each. Less work per
+/// tensor, and for one rank as for all the same list.
+void all_reduce_coalesced(const Group& group, const std::vector<at::Tensor>& tensors,
+                          ReduceOp op = ReduceOp::kSum);
+[[nodiscard]] Pending async_all_reduce_coalesced(const Group& group, const std::vector<at::Tensor>& tensors,
+                                                 ReduceOp op = ReduceOp::kSum);
+void all_gather_into_tensor_coalesced(const Group& group, const std::vector<at::Tensor>& outputs,
+                                      const std::vector<at::Tensor>& inputs);
+[[nodiscard]] Pending async_all_gather_into_tensor_coalesced(const Group& group,
+                                                             const std::vector<at::Tensor>& outputs,
+                                                             const std::vector<at::Tensor>& inputs);
+void reduce_scatter_tensor_coalesced(const Group& group, const std::vector<at::Tensor>& outputs,
+                                     const std::vector<at::Tensor>& inputs, ReduceOp op = ReduceOp::kSum);
+[[nodiscard]] Pending async_reduce_scatter_tensor_coalesced(const Group& group,
+                                                            const std::vector<at::Tensor>& outputs,
+                                                            const std::vector<at::Tensor>& inputs,
+                                                            ReduceOp op = ReduceOp::kSum);
+
 /// `into[r]` becomes rank r's `pieces[rank()]`. One entry per rank in both; sizes may differ between pairs of
 /// ranks. With empty entries it is a gather or a scatter of differing sizes.
 void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vector<at::Tensor>& pieces);
@@ -85,16 +141,58 @@ void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vec
 void barrier(const Group& group);
 [[nodiscard]] Pending async_barrier(const Group& group);
 
+/// A barrier for those who look for a rank that hangs: when not all ranks have come within `timeout`
+/// (default: the group's), every rank gets kTimeout with the ranks that did not. Goes through the group's
+/// store, on the host alone: it works beside any backend, waits for no GPU, and is slow.
+void monitored_barrier(const Group& group, std::optional<std::chrono::milliseconds> timeout = {});
+
 /// Point to point; a send matches the receive of the same tag and shape.
 void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag = 0);
 void receive(const Group& group, at::Tensor into, int from_rank, int tag = 0);
 [[nodiscard]] Pending async_send(const Group& group, const at::Tensor& tensor, int to_rank, int tag = 0);
 [[nodiscard]] Pending async_receive(const Group& group, at::Tensor into, int from_rank, int tag = 0);
 
-/// `from_rank`'s bytes on every rank: for small objects in any serialisation. Two collectives.
+/// One message of a batch.
+struct P2POp {
+  enum class Kind { kSend, kReceive };
+
+  Kind kind;
+  at::Tensor tensor;
+  int peer;  ///< rank in the group; not this rank
+  int tag = 0;
+
+  static P2POp isend(at::Tensor tensor, int to_rank, int tag = 0) {
+    return {Kind::kSend, std::move(tensor), to_rank, tag};
+  }
+  static P2POp irecv(at::Tensor into, int from_rank, int tag = 0) {
+    return {Kind::kReceive, std::move(into), from_rank, tag};
+  }
+};
+
+/// Begins all messages at once, so that their order cannot deadlock; on nccl they are one group call. All
+/// tensors on one type of device. Messages between the same two ranks stand in the same order on both sides.
+/// On nccl all ranks take part in the first call on a group.
+[[nodiscard]] Pending batch_isend_irecv(const Group& group, const std::vector<P2POp>& ops);
+
+/// What Python's *_object functions do, for bytes: an object in any serialisation. They wait.
+///
+/// `from_rank`'s bytes on every rank. Two collectives.
 [[nodiscard]] std::string broadcast_bytes(const Group& group, const std::string& bytes, int from_rank = 0);
+/// A list of them; the number of entries is the sender's. Two collectives.
+[[nodiscard]] std::vector<std::string> broadcast_bytes_list(const Group& group,
+                                                            const std::vector<std::string>& list,
+                                                            int from_rank = 0);
 /// All ranks' bytes, by rank. Two collectives.
 [[nodiscard]] std::vector<std::string> all_gather_bytes(const Group& group, const std::string& bytes);
+/// All ranks' bytes, by rank, on `to_rank`; an empty vector elsewhere. Two collectives.
+[[nodiscard]] std::vector<std::string> gather_bytes(const Group& group, const std::string& bytes,
+                                                    int to_rank = 0);
+/// This rank's entry of `from_rank`'s list (one per rank; ignored elsewhere). Two collectives.
+[[nodiscard]] std::string scatter_bytes(const Group& group, const std::vector<std::string>& list,
+                                        int from_rank = 0);
+/// From rank to rank. Two messages of the same tag.
+void send_bytes(const Group& group, const std::string& bytes, int to_rank, int tag = 0);
+[[nodiscard]] std::string receive_bytes(const Group& group, int from_rank, int tag = 0);
 
 /// Every parameter becomes its mean over all ranks: parameter averaging in place of gradient averaging. One
 /// all-reduce per dtype and device.

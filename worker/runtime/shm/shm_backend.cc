@@ -4,6 +4,7 @@
 #include "worker/runtime/shm/all_to_all.h"
 #include "worker/runtime/shm/arena_allocator.h"
 #include "worker/runtime/shm/broadcast.h"
+#include "worker/runtime/shm/coalesced_all_reduce.h"
 #include "worker/runtime/shm/gate_only.h"
 #include "worker/runtime/shm/gather.h"
 #include "worker/runtime/shm/reduce_scatter.h"
@@ -180,10 +181,22 @@ Ref<c10d::Work> ShmBackend::allreduce_sparse(std::vector<at::Tensor>& tensors,
 
 Ref<c10d::Work> ShmBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
                                                 const c10d::AllreduceCoalescedOptions& options) {
-  const Call call{c10d::OpType::ALLREDUCE_COALESCED, options.timeout, options.asyncOp};
-  return run_each(call, tensors.size(), [&](std::size_t i) {
-    return run_all_reduce(call, tensors[i], to_reduce_op(options.reduceOp), -1);
-  });
+  if (tensors.empty()) refuse(Kind::kAllReduce, "got no tensors; pass at least one");
+  const ReduceOp op = to_reduce_op(options.reduceOp);
+  std::vector<at::Tensor> flats;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.scalar_type() != tensors.front().scalar_type())
+      refuse(Kind::kAllReduce, "got tensors of several dtypes; pass one dtype per call");
+    bytes_of(Kind::kAllReduce, tensor);
+    flats.push_back(real_numbers(Kind::kAllReduce, tensor, op).reshape({-1}));
+  }
+  const at::Tensor flat = at::cat(flats);
+  Description what = describe(Kind::kAllReduce, flat);
+  what.op = op;
+  auto* const data = static_cast<std::byte*>(flat.data_ptr());
+  const AllReduce::Arguments whole{.in = data, .out = data, .what = what, .kernels = kernels_for(what)};
+  return run({c10d::OpType::ALLREDUCE_COALESCED, options.timeout, options.asyncOp},
+             std::make_unique<CoalescedAllReduce>(flat, tensors, whole), tensors);
 }
 
 Ref<c10d::Work> ShmBackend::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
