@@ -14,7 +14,7 @@ namespace ddprun::launcher {
 /// another one in the middle of a line begins a new one.
 class Console {
  public:
-  Console(boost::asio::io_context& io, FileWriter& files, int fd, std::string name)
+  Console(boost::asio::io_context& io, FileWriters& files, int fd, std::string name)
       : outlet_(io, files, fd, std::move(name)) {}
 
   /// Who wrote last; the launcher itself is kLauncher, streams count from 0.

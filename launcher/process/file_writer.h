@@ -18,8 +18,8 @@
 
 namespace ddprun::launcher {
 
-/// Writes the launcher's files on a thread of its own, so that a file system that hangs (a dead NFS server, a
-/// frozen disk) holds up nothing but itself: never the loop, which keeps the node's lease.
+/// Writes files on a thread of its own, so that a file system that hangs (a dead NFS server, a frozen disk)
+/// never holds up the loop, which keeps the node's lease; see FileWriters for those of several.
 ///
 /// Bounds   `kMostWaiting` bytes wait for all files together; what is beyond is dropped and counted.
 /// Threads  all methods are for the loop's thread. The other one exists from the first write on, has every

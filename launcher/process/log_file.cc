@@ -35,10 +35,11 @@ void set_aside(const std::string& path) {
   }
 }
 
-Result<LogFile> LogFile::open(FileWriter& files, const std::string& path) {
+Result<LogFile> LogFile::open(FileWriters& files, const std::string& path) {
   // Not blocking: a FIFO there would wait for its reader. For workers that write to it themselves it blocks.
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (!fd || ::fcntl(fd.get(), F_SETFL, O_APPEND) != 0) return os_error(fmt::format("cannot write {}", path), errno);
+  if (!fd || ::fcntl(fd.get(), F_SETFL, O_APPEND) != 0)
+    return os_error(fmt::format("cannot write {}", path), errno);
   return LogFile(files.add(std::move(fd), path, FileWriter::Gaps::kMarked), path);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/process/file_writer.h"
+#include "launcher/process/file_writers.h"
 #include "rendezvous/base/result.h"
 
 #include <functional>
@@ -24,7 +24,7 @@ void set_aside(const std::string& path);
 class LogFile {
  public:
   /// Creates it, or appends to what is there: nothing is ever truncated. Errors kOs. `files` outlives it.
-  static Result<LogFile> open(FileWriter& files, const std::string& path);
+  static Result<LogFile> open(FileWriters& files, const std::string& path);
 
   /// Never blocks.
   void write(std::string_view data) { file_.write(data); }

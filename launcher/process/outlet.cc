@@ -31,7 +31,7 @@ bool would_block(int error_number) { return error_number == EAGAIN || error_numb
 
 }  // namespace
 
-Outlet::Outlet(boost::asio::io_context& io, FileWriter& files, int fd, std::string name)
+Outlet::Outlet(boost::asio::io_context& io, FileWriters& files, int fd, std::string name)
     : descriptor_(io), name_(std::move(name)) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/process/file_writer.h"
+#include "launcher/process/file_writers.h"
 #include "launcher/process/lost_output.h"
 #include "launcher/process/spool.h"
 #include "rendezvous/base/gate.h"
@@ -30,7 +30,7 @@ class Outlet {
   static constexpr std::uint64_t kMostWaiting = 64 * 1024 * 1024;
 
   /// `fd` is borrowed; `name` is what losses are told by. `files` outlives it.
-  Outlet(boost::asio::io_context& io, FileWriter& files, int fd, std::string name);
+  Outlet(boost::asio::io_context& io, FileWriters& files, int fd, std::string name);
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 

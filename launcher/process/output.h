@@ -2,7 +2,7 @@
 
 #include "launcher/plan.h"
 #include "launcher/process/console.h"
-#include "launcher/process/file_writer.h"
+#include "launcher/process/file_writers.h"
 #include "launcher/process/line_folder.h"
 #include "launcher/process/pty.h"
 #include "launcher/process/remote_lines.h"
@@ -160,7 +160,7 @@ class JobOutput {
 
   boost::asio::io_context& io_;
   OutputOptions options_;
-  FileWriter files_;
+  FileWriters files_;
   mutable Console stdout_;
   std::unique_ptr<Console> stderr_;  // none when stderr ends where stdout does
   std::array<Channel, 2> channels_;

@@ -291,6 +291,32 @@ class HangingDisk(Output):
         (log,) = disk.glob("*/attempt_0/0/stdout.log")
         self.assertEqual(log.read_text(), "first\n" + "".join(f"{i}\n" for i in range(1, 101)) + "last\n")
 
+    def test_a_disk_that_hangs_under_the_logs_does_not_hold_up_a_console_that_is_a_file(self):
+        disk = self.frozen_disk()
+        for name in ("ready", "go"):
+            os.mkfifo(self.folder / name)
+        with open(self.folder / "out", "wb") as out, open(self.folder / "err", "wb") as err:
+            process = subprocess.Popen(
+                [DDPRUN, "--tee", "3", "--log-dir", disk, "--no-python", "sh", "-c",
+                 "echo first; echo >ready; read x <go; echo last"],
+                cwd=self.folder, env=self.environment(), stdout=out, stderr=err)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(subprocess.run, ["fsfreeze", "--unfreeze", disk], capture_output=True, check=False)
+        (self.folder / "ready").read_text()
+        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+        (self.folder / "go").write_text("\n")
+        until = time.monotonic() + 60
+        said = ""
+        while "bytes for" not in said:  # the last that is said, with the disk still frozen
+            self.assertLess(time.monotonic(), until, said)
+            select.select([], [], [], 0.05)
+            said = (self.folder / "err").read_text()
+        self.assertEqual((self.folder / "out").read_text(), "[default0]:first\n[default0]:last\n")
+        self.assertRegex(said, r"^ddprun: \d+ bytes for .*/stdout.log are lost: its file system did not take it")
+        subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+        self.assertEqual(process.wait(timeout=30), 0)
+
     def test_events_that_nobody_reads_hold_up_nobody_and_are_counted(self):
         os.mkfifo(self.folder / "events")
         reader = os.open(self.folder / "events", os.O_RDWR)

@@ -43,7 +43,7 @@ struct PipeConsole {
   }
 
   boost::asio::io_context io{1};
-  FileWriter files{io};
+  FileWriters files{io};
   UniqueFd reader;
   UniqueFd writer;
   std::optional<Console> console;
