@@ -446,8 +446,9 @@ void Agent::finish(int exit_code) {
   outcome_.signal = supervisor_.stop_signal();
   outcome_.error = supervisor_.error();
   outcome_.restarts_used = round_.restarts_used;
-  const std::string& refusal = supervisor_.decision().why;
-  outcome_.why = refusal.empty() ? supervisor_.why() : refusal;
+  outcome_.refusal = supervisor_.refusal();
+  const std::string& decided = supervisor_.decision().why;
+  outcome_.why = decided.empty() ? supervisor_.why() : decided;
   for (Alarm& timer : timers_) timer.close();
   // Lines of other nodes may come until these have left.
   rounds_->close([this] {

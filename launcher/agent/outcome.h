@@ -127,6 +127,7 @@ struct JobOutcome {
   std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
                     ///< restart", …
   int restarts_used = 0;  ///< of --max-restarts
+  std::string refusal;    ///< why there was no further restart although the budget had one; may be empty
   std::optional<RemoteCause> remote_cause;
   std::optional<Error> error;  ///< kRendezvousFailed: what went wrong
   std::vector<GenerationOutcome>

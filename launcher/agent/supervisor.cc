@@ -545,7 +545,7 @@ Supervisor::Actions Supervisor::stop_for_round(const Event& event, TimePoint now
 
 Supervisor::Actions Supervisor::stop_for_job_end(const Event& event, TimePoint now) {
   set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
-  forbid_restart(event.text);
+  note_end(event.text);
   return stop_group(SIGTERM, now);
 }
 
@@ -610,7 +610,7 @@ Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
 }
 
 Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
-  forbid_restart(event.text);
+  note_end(event.text);
   exit_code_ = event.exit_code;
   story_ = event.text;
   return {};
@@ -709,6 +709,12 @@ void Supervisor::forbid_restart(std::string why) {
   decision_ = {.restart = false, .delay = {}, .why = restart_forbidden_};
 }
 
+// The coordinator's word, in which the reasons of all nodes are.
+void Supervisor::note_end(std::string why) {
+  end_is_told_ = end_is_told_ || restart_forbidden_.empty();
+  forbid_restart(std::move(why));
+}
+
 int Supervisor::code_of_signal(const Event& event) const {
   if (event.exit_code != 0) return event.exit_code;
   return event.signal == SIGTERM ? options_.sigterm_exit_code : exit_code::kSignalBase + event.signal;
@@ -751,6 +757,7 @@ Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint)
   stop_signal_ = event.signal;
   set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
              code_of_signal(event));
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
   return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal},
           {.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
@@ -767,12 +774,14 @@ Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) 
       StopReason::kJobTimeout,
       fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
       exit_code::kTempFail);
+  forbid_restart("--job-timeout is over");
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 
 Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) {
   error_ = event.error;
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  decision_ = {};
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 

@@ -161,6 +161,11 @@ class Supervisor {
   [[nodiscard]] bool blames_symptom() const;
   /// The policy's answer to the failed generation.
   [[nodiscard]] const membership::RestartDecision& decision() const { return decision_; }
+  /// Why this node wants no further generation, whatever the budget; empty: that is up to the budget, or the
+  /// coordinator.
+  [[nodiscard]] const std::string& refusal() const {
+    return end_is_told_ || restart_forbidden_.empty() ? final_because_ : restart_forbidden_;
+  }
   /// Restarts that it has granted.
   [[nodiscard]] int restart_count() const { return policy_.restart_count(); }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
@@ -222,6 +227,7 @@ class Supervisor {
   Actions kill_group(const std::string& cause, TimePoint now);
   Actions sweep(TimePoint now);
   void forbid_restart(std::string why);
+  void note_end(std::string why);
   void call_final(std::string why);
   [[nodiscard]] int code_of_signal(const Event& event) const;
 
@@ -243,6 +249,7 @@ class Supervisor {
                           EventKind::kSignal};  // the last that came while we were stopping, or all was done
   std::string final_because_;      // why a restart would not help, when this generation's failure says so
   std::string restart_forbidden_;  // why, when something forbade it
+  bool end_is_told_ = false;       // by the coordinator, and nothing of ours forbade it before
   membership::RestartDecision decision_;
 };
 

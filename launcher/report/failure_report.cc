@@ -216,9 +216,13 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
 
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
   if (outcome.restarts_used == 0 && context.max_restarts == 0) return {};
-  if (outcome.reason == StopReason::kPeerFailed) return {};  // the first line has said it
-  if (!outcome.why.empty()) return {outcome.why};
-  return {fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts)};
+  // Those that are older than the window cost nothing any more.
+  const std::string used =
+      context.restart_window
+          ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used, context.max_restarts,
+                        format_seconds(to_seconds(*context.restart_window)))
+          : fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts);
+  return {outcome.refusal.empty() ? used : fmt::format("{}; {}", used, outcome.refusal)};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct ReportContext {
   std::string log_root;     ///< empty: no files
   std::string report_file;  ///< where the JSON form lies; empty: nowhere
   int max_restarts = 0;
+  std::optional<Duration> restart_window{};  ///< --max-restarts-window
 };
 
 /// The guilty worker, and all that is known about its end.

@@ -65,7 +65,8 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
                .run_id = plan.run_id,
                .log_root = plan.log_root,
                .report_file = plan.log_root.empty() ? std::string() : plan.log_root + "/report.json",
-               .max_restarts = plan.options.max_restarts} {}
+               .max_restarts = plan.options.max_restarts,
+               .restart_window = plan.options.max_restarts_window} {}
 
 RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) const {
   RootCause root{&worker, std::nullopt, load_error_file(worker)};

@@ -180,7 +180,9 @@ class Story {
     }
     for (const Action& action : step.actions) {
       if (action.kind == ActionKind::kSetDeadline) deadlines_[action.deadline] = action.at;
-      text += fmt::format("  * {}\n", render(action, clock_.now()));
+      const bool is_refused = action.kind == ActionKind::kFinish && !supervisor_->refusal().empty();
+      text += fmt::format("  * {}{}\n", render(action, clock_.now()),
+                          is_refused ? fmt::format("; refused restarts: {}", supervisor_->refusal()) : "");
     }
     return text;
   }

@@ -282,8 +282,8 @@ TEST_CASE("a job that was told to stop has no root cause to look for") {
 
 TEST_CASE("a spent restart budget is part of the report") {
   JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
-  outcome.generations.insert(outcome.generations.begin(), outcome.generations.front());
-  outcome.why = "the restart budget of 1 is spent";
+  outcome.restarts_used = 1;
+  outcome.why = "the restart budget is spent: 1 of 1";
   ReportContext where = context();
   where.max_restarts = 1;
   CHECK(
@@ -292,7 +292,7 @@ TEST_CASE("a spent restart budget is part of the report") {
       "\n"
       "  it wrote nothing to stderr\n"
       "\n"
-      "  restarts  the restart budget of 1 is spent\n");
+      "  restarts  1 of 1 used\n");
 }
 
 TEST_CASE("a failed generation that is restarted takes one line") {
@@ -337,4 +337,20 @@ TEST_CASE("starts that cost no restart are not counted among those that do") {
   const auto json = nlohmann::json::parse(report_json(outcome, std::nullopt, where));
   CHECK(json["restarts"]["used"] == 1);
   CHECK_THAT(render_report(outcome, std::nullopt, where), Catch::Contains("  restarts  1 of 3 used\n"));
+}
+
+TEST_CASE("the line of the restarts tells of restarts only, and why there was none") {
+  JobOutcome outcome{.exit_code = 7, .reason = StopReason::kPeerFailed, .restarts_used = 1};
+  outcome.why = "rank 1 exited with code 7 on node 1 (b); the restart budget is spent: 1 of 1";
+  ReportContext where = context();
+  where.max_restarts = 1;
+  CHECK_THAT(render_report(outcome, std::nullopt, where), Catch::EndsWith("\n  restarts  1 of 1 used\n"));
+  where.max_restarts = 3;
+  outcome.refusal = "the launcher received SIGTERM";
+  CHECK_THAT(render_report(outcome, std::nullopt, where),
+             Catch::EndsWith("\n  restarts  1 of 3 used; the launcher received SIGTERM\n"));
+  where.restart_window = std::chrono::minutes(10);
+  outcome.refusal.clear();
+  CHECK_THAT(render_report(outcome, std::nullopt, where),
+             Catch::EndsWith("\n  restarts  1 used, 3 are allowed within 10 min 0 s\n"));
 }
