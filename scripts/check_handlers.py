@@ -12,6 +12,7 @@ from check_layering import ROOT, listed_files
 CALL = re.compile(r"(?:(?:\.|->)\s*(async_\w+)|\basio::(async_\w+|post|dispatch|defer))\s*\(")
 FORBIDDEN = {
     "steady_timer": "a timer is an Alarm (rendezvous/base/alarm.h)",
+    "basic_waitable_timer": "a timer is an Alarm (rendezvous/base/alarm.h)",
     "system_timer": "a timer is an Alarm (rendezvous/base/alarm.h)",
     "co_spawn": "a coroutine cannot be turned away at a gate: write its steps as handlers",
     "use_awaitable": "a coroutine cannot be turned away at a gate: write its steps as handlers",

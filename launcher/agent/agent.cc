@@ -132,7 +132,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   WorkerOutcome look_at(LocalRank local_rank);
   Ending ending_of(LocalRank local_rank, ExitStatus status);
 
-  [[nodiscard]] bool is_lease_over() const { return clock_.now() >= lease_until_; }
+  [[nodiscard]] bool is_lease_over() const { return BootClock::now() >= lease_until_; }
 
   void on_signal(const ReceivedSignal& signal);
   void drain(const ReceivedSignal& signal);
@@ -157,7 +157,6 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 
   const Plan& plan_;
   const AgentDeps& deps_;
-  SteadyClock clock_;
   boost::asio::io_context& io_;
   JobOutput& output_;
   std::shared_ptr<Logger> logger_;
@@ -186,7 +185,7 @@ Result<JobOutcome> Agent::run() {
     output_.say(fmt::format("{}; it joins the job all the same, so that the other nodes hear of it",
                             plan_.cannot_start->message()));
   }
-  carry_out(supervisor_.start(clock_.now()));
+  carry_out(supervisor_.start(BootClock::now()));
   io_.run();
   DDPRUN_CHECK(is_finished_, "the loop ends when the job has ended");
   return std::move(outcome_);
@@ -231,7 +230,7 @@ void Agent::raise(Event event) {
   while (!events_.empty()) {
     const Event next = std::move(events_.front());
     events_.pop_front();
-    carry_out(supervisor_.handle(next, clock_.now()));
+    carry_out(supervisor_.handle(next, BootClock::now()));
   }
   is_handling_ = false;
 }
@@ -315,7 +314,7 @@ void Agent::start_generation() {
   generation_ = {};
   generation_.generation = round_.generation;
   generation_.restart_count = round_.restart_count;
-  generation_.started_at = clock_.now();
+  generation_.started_at = BootClock::now();
   generation_.log_dir = attempt;
   deps_.observer.generation_started(round_);
   if (!attempt.empty()) {
@@ -425,7 +424,7 @@ void Agent::close_generation(std::vector<std::string> leftovers) {
   if (supervisor_.root_cause()) {
     generation_.root_cause = static_cast<std::size_t>(supervisor_.root_cause()->value());
   }
-  generation_.ended_at = clock_.now();
+  generation_.ended_at = BootClock::now();
   generation_.leftovers = std::move(leftovers);
   orphans_->remove_segments();
   if (plan_.log_root_is_temporary) {

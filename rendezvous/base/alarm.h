@@ -2,9 +2,9 @@
 
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/gate.h"
-#include "rendezvous/base/timer.h"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/io_context.hpp>
 
 #include <utility>
@@ -54,7 +54,7 @@ class Alarm {
   [[nodiscard]] TimePoint time() const { return timer_.expiry(); }
 
  private:
-  Timer timer_;
+  boost::asio::basic_waitable_timer<BootClock> timer_;
   bool is_set_ = false;
   Gate gate_;
 };

@@ -31,7 +31,8 @@ class Clock {
   [[nodiscard]] virtual TimePoint now() const = 0;
 };
 
-class SteadyClock final : public Clock {
+/// BootClock behind that interface.
+class KernelClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return BootClock::now(); }
 };

@@ -260,7 +260,7 @@ class Job {
   std::string config_text_;
   std::string working_directory_;
   Drain& drain_;
-  SteadyClock clock_;
+  KernelClock clock_;
   std::unique_ptr<Console> console_;
 };
 

@@ -3,6 +3,7 @@
 #include "rendezvous/base/alarm.h"
 #include "tests/support/catch.h"
 
+#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
@@ -14,8 +15,8 @@ using namespace std::chrono_literals;
 
 TEST_CASE("asio runs a handler that was queued before its timer was cancelled, and calls that success") {
   boost::asio::io_context io;
-  ddprun::Timer first(io, TimePoint{});
-  ddprun::Timer second(io, TimePoint{});
+  boost::asio::basic_waitable_timer<BootClock> first(io, TimePoint{});
+  boost::asio::basic_waitable_timer<BootClock> second(io, TimePoint{});
   std::string seen;
   first.async_wait([&](boost::system::error_code) { second.cancel(); });
   second.async_wait([&](boost::system::error_code error) { seen = error ? "cancelled" : "success"; });
