@@ -108,8 +108,10 @@ bool close_the_rest(int kept, int also_kept) {
   return ::close_range(next, ~0U, 0) == 0 || errno == ENOSYS;
 }
 
-// Runs in the child: async-signal-safe calls only, no allocation, no exceptions.
-bool run_stages(ChildTask& task) {
+// Runs in the child: async-signal-safe calls only, no allocation, no exceptions. It never returns, and stands
+// on a stack that a sanitizer does not know; so what a sanitizer notes of calls and of ends is not to be
+// noted here.
+[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] bool run_stages(ChildTask& task) {
   task.stage = Stage::kSession;
   if (::setsid() < 0) return false;
   task.stage = Stage::kSignals;
@@ -140,7 +142,7 @@ bool run_stages(ChildTask& task) {
   return false;
 }
 
-int child_main(void* argument) {
+[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] int child_main(void* argument) {
   auto& task = *static_cast<ChildTask*>(argument);
   run_stages(task);
   task.error_number = errno;

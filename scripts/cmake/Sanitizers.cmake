@@ -2,6 +2,11 @@
 if(DDPRUN_SANITIZE)
   add_compile_options(-fsanitize=${DDPRUN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${DDPRUN_SANITIZE})
+  if(DDPRUN_SANITIZE MATCHES undefined)
+    # It asks a pipe whether an object can be read, and takes what it cannot ask about for broken: where no descriptor is
+    # left, which is something that we test.
+    add_compile_options(-fno-sanitize=vptr)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND DDPRUN_SANITIZE MATCHES address)
     # gcc's shared libubsan beside libasan has a report file of its own, to which log_path does not come.
     add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-static-libasan$<SEMICOLON>-static-libubsan>)
@@ -19,3 +24,15 @@ if(DDPRUN_SANITIZE)
   file(WRITE ${PROJECT_BINARY_DIR}/CTestCustom.cmake
        "set(CTEST_CUSTOM_PRE_TEST \"${_check} --clear ${_reports}\")\nset(CTEST_CUSTOM_POST_TEST \"${_check} ${_reports}\")\n")
 endif()
+
+# ddprun_without_sanitizers(target): for programs whose end is the test's subject, and for what is loaded into programs
+# that have no sanitizer.
+function(ddprun_without_sanitizers target)
+  if(DDPRUN_SANITIZE)
+    get_target_property(libraries ${target} LINK_LIBRARIES)
+    list(FILTER libraries EXCLUDE REGEX sanitizer_options)
+    set_target_properties(${target} PROPERTIES LINK_LIBRARIES "${libraries}")
+    target_compile_options(${target} PRIVATE -fno-sanitize=all)
+    target_link_options(${target} PRIVATE -fno-sanitize=all)
+  endif()
+endfunction()

@@ -48,13 +48,18 @@ TEST_CASE("a stuck console blocks no worker, costs no memory, and gets every byt
   const TempDirectory directory;
   const std::string done = directory.path() + "/done";
   constexpr int kMebibytes = 64;
+  const Gate gate;
   Launched job(ddprun_command({"--log-dir", directory.path(), "--no-python", "/bin/sh", "-c",
-                               "dd if=/dev/zero bs=1048576 count=" + std::to_string(kMebibytes) +
+                               "echo ready >&2; read line < " + gate.path() +
+                                   "; dd if=/dev/zero bs=1048576 count=" + std::to_string(kMebibytes) +
                                    " 2>/dev/null; echo > " + done + "; exec sleep 1000"}),
                console.as_stdout());
+  job.wait_for_err("ready");
+  const long before = resident_mib(job.pid());
+  gate.open();
   // The worker has written everything although nobody has read a byte of it.
   REQUIRE(eventually(std::chrono::seconds(20), [&] { return ::access(done.c_str(), F_OK) == 0; }));
-  CHECK(resident_mib(job.pid()) < 16);
+  CHECK(resident_mib(job.pid()) < before + kMebibytes / 2);
   console.write_end.reset();
   std::size_t total = 0;
   std::array<char, 65536> buffer;
