@@ -211,7 +211,7 @@ TEST_CASE("a failed generation is started again, with its count and its own log 
 TEST_CASE("a spent restart budget ends with the last guilty worker's code") {
   Launched job(shell(1, "exit $((10 + TORCHELASTIC_RESTART_COUNT))", {"--max-restarts", "1"}));
   CHECK(job.wait() == 11);
-  CHECK_THAT(job.err(), Contains("restart budget is spent: 1 of 1"));
+  CHECK_THAT(job.err(), Contains("restarts  1 of 1 used"));
 }
 
 TEST_CASE("a crash loop waits before its second restart, and says for how long") {
