@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddprun/exception.h>
+#include <ddprun/lr_scheduler.h>
 #include <ddprun/optim.h>
 #include <ddprun/pt_value.h>
 
@@ -25,10 +26,21 @@ void load_state_dict(torch::nn::Module& module, const PtDict& state);
 /// `optimizer` as Python's `optimizer.state_dict()`: "state" by parameter index, and "param_groups".
 PtDict state_dict(const FusedOptimizer& optimizer);
 
-/// Takes over what `state_dict` gave here or in Python, learning rate included; the other hyperparameters
-/// stay. Errors  Exception kConfig: another number of parameters, unknown entries, other shapes; nothing has
-/// changed then.
+/// Takes over what `state_dict` gave here or in Python, learning rate included, and the momentum where a
+/// schedule moves it; the other hyperparameters stay. Errors  Exception kConfig: another number of groups or
+/// parameters, unknown entries, other shapes; nothing has changed then.
 void load_state_dict(FusedOptimizer& optimizer, const PtDict& state);
+
+/// What moves in `scheduler`, under the names of Python's `scheduler.state_dict()`, which takes it: what it
+/// was constructed with is not in it.
+PtDict state_dict(const LRScheduler& scheduler);
+PtDict state_dict(const ReduceLROnPlateau& scheduler);
+
+/// Takes over what `state_dict` gave here or in Python. The rates themselves are the optimizer's state: load
+/// that as well. Errors  Exception kConfig or kCorrupt: of another scheduler or optimizer; nothing has
+/// changed then.
+void load_state_dict(LRScheduler& scheduler, const PtDict& state);
+void load_state_dict(ReduceLROnPlateau& scheduler, const PtDict& state);
 
 /// A folder of checkpoints named step-<number>.pt, of which the newest `keep` stay.
 ///

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <ddprun/scheduled_groups.h>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,12 +19,26 @@ enum class ZeroGrad {
   kInPlace,  ///< zeros in the same memory: parameters that get no gradient are then updated as well
 };
 
-/// An optimizer whose step is one ATen fused kernel per call: the one Python runs with `fused=True`, so that
-/// both end with the same bits. State and hyperparameters have the names and the order of Python's
-/// `state_dict()`.
+/// Parameters that share hyperparameters: one of Python's param_groups.
+template <class Options>
+struct ParameterGroup {
+  std::vector<at::Tensor> parameters;
+  Options options;
+};
+
+/// What a GradScaler adds to a step: both float32 scalars, or undefined.
+struct StepScale {
+  at::Tensor grad_scale;  ///< gradients are divided by it
+  at::Tensor found_inf;   ///< where it is not 0 the step changes nothing, and no host waits to find out
+};
+
+/// An optimizer whose step is one ATen fused kernel per group, device and dtype (where ATen has one): what
+/// Python runs with `fused=True`, so that both end with the same bits. State and hyperparameters have the
+/// names and the order of Python's `state_dict()`. Schedulers (lr_scheduler.h) take it as it is.
 ///
 /// Not collective: DistributedDataParallel has already averaged the gradients.
-class FusedOptimizer {
+/// Errors  Exception kConfig where a parameter is in more than one group.
+class FusedOptimizer : public ScheduledGroups {
  public:
   /// State of one parameter by Python's names and in its order: "momentum_buffer", or "step" (a float32
   /// scalar), "exp_avg", "exp_avg_sq", "max_exp_avg_sq". Empty before the parameter's first step.
@@ -28,30 +46,100 @@ class FusedOptimizer {
   /// One entry of Python's param_groups, without "params": name and value in Python's order.
   using Hyperparameters = std::vector<std::pair<std::string, c10::IValue>>;
 
-  explicit FusedOptimizer(std::vector<at::Tensor> parameters);
-  virtual ~FusedOptimizer() = default;
-
   /// Updates every parameter that has a gradient.
-  virtual void step() = 0;
+  void step() { step(StepScale{}); }
+  virtual void step(const StepScale& scale);
+  /// Does step() understand a StepScale? If not, a GradScaler waits for the device to learn whether it may
+  /// step.
+  [[nodiscard]] virtual bool supports_scale() const { return true; }
   /// Ends the accumulation of gradients. With either way, gradients that are views into DDP's buckets are
   /// such views again after the next backward.
   void zero_grad(ZeroGrad how = ZeroGrad::kReset);
 
-  [[nodiscard]] virtual std::string name() const = 0;  ///< "SGD", "Adam" or "AdamW", Python's class
-  [[nodiscard]] virtual double learning_rate() const = 0;
-  virtual void set_learning_rate(double learning_rate) = 0;
+  [[nodiscard]] virtual std::string name() const = 0;  ///< Python's class: "SGD", "Adam", "AdamW" …
 
-  [[nodiscard]] virtual Hyperparameters hyperparameters() const = 0;
+  using ScheduledGroups::learning_rate;
+  using ScheduledGroups::set_learning_rate;
+  [[nodiscard]] double learning_rate() const { return learning_rate(0); }  ///< of the first group
+  void set_learning_rate(double learning_rate);                            ///< of all groups
+
+  /// What a scheduler keeps with the group comes last, as in Python.
+  [[nodiscard]] Hyperparameters hyperparameters(std::size_t group = 0) const;
   /// One entry per parameter. Tensors are shared, not copied.
-  [[nodiscard]] virtual std::vector<ParameterState> state() const = 0;
+  [[nodiscard]] virtual std::vector<ParameterState> state() const { return state_; }
   /// Copies what `state()` gave, of this or another process. Throws Exception kConfig, naming parameter
   /// index, entry and shapes, for what does not fit; then nothing has changed.
-  virtual void load_state(const std::vector<ParameterState>& state) = 0;
+  virtual void load_state(const std::vector<ParameterState>& state);
 
+  /// Of all groups, group by group.
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  /// How many parameters each group has.
+  [[nodiscard]] const std::vector<std::size_t>& group_sizes() const { return group_sizes_; }
+  [[nodiscard]] std::size_t group_count() const override { return group_sizes_.size(); }
 
  protected:
+  /// Parameters of one group, device and dtype that have a dense gradient, with their state: state[i] holds
+  /// the i-th entry of every parameter.
+  struct Batch {
+    std::vector<std::size_t> indices;  ///< in parameters()
+    std::vector<at::Tensor> parameters, gradients;
+    std::vector<std::vector<at::Tensor>> state;
+    bool is_first_step = false;  ///< of all these parameters; others are in a batch of their own
+    StepScale scale;             ///< on their device
+  };
+
+  FusedOptimizer() = default;
+  void append_group(std::vector<at::Tensor> parameters);
+  [[nodiscard]] virtual Hyperparameters own_hyperparameters(std::size_t group) const = 0;
+  /// The names of the state that a parameter of `group` may have.
+  [[nodiscard]] virtual std::vector<std::string> state_names(std::size_t group) const = 0;
+  /// An entry before the first step: by default zeros, for "step" a scalar. Undefined: this one has no such
+  /// entry.
+  [[nodiscard]] virtual at::Tensor new_state(std::size_t group, const std::string& name,
+                                             const at::Tensor& parameter) const;
+  virtual void update(std::size_t group, Batch& batch) = 0;
+  /// State for every parameter from the start, where Python's class has it.
+  void make_all_states();
+  /// The next step of these parameters is their first again.
+  void forget(const Batch& batch);
+  /// False where sparse gradients go into a batch like others.
+  virtual bool update_sparse(std::size_t group, const at::Tensor& parameter, const at::Tensor& gradient);
+
+ private:
+  [[nodiscard]] ParameterState make_state(std::size_t group, const at::Tensor& parameter) const;
+  void check_state(const std::vector<ParameterState>& state) const;
+  void step_group(std::size_t group, std::size_t first, const StepScale& scale);
+
   std::vector<at::Tensor> parameters_;
+  std::vector<std::size_t> group_sizes_;
+  std::vector<ParameterState> state_;
+};
+
+/// A FusedOptimizer whose groups each have `Options` of their own.
+template <class Options>
+class GroupedOptimizer : public FusedOptimizer {
+ public:
+  using Groups = std::vector<ParameterGroup<Options>>;
+
+  /// May be changed between two steps.
+  [[nodiscard]] Options& options(std::size_t group = 0) { return options_.at(group); }
+  [[nodiscard]] const Options& options(std::size_t group = 0) const { return options_.at(group); }
+
+  using FusedOptimizer::learning_rate;
+  using FusedOptimizer::set_learning_rate;
+  [[nodiscard]] double learning_rate(std::size_t group) const override { return options(group).lr; }
+  void set_learning_rate(std::size_t group, double rate) override { options(group).lr = rate; }
+
+ protected:
+  explicit GroupedOptimizer(Groups groups) {
+    for (ParameterGroup<Options>& group : groups) {
+      append_group(std::move(group.parameters));
+      options_.push_back(std::move(group.options));
+    }
+  }
+
+ private:
+  std::vector<Options> options_;
 };
 
 struct FusedSgdOptions {
@@ -65,22 +153,25 @@ struct FusedSgdOptions {
 
 /// Stochastic gradient descent, torch.optim.SGD(fused=True). Sparse gradients are subtracted as they are;
 /// momentum and weight decay throw Exception kConfig then.
-class FusedSgd final : public FusedOptimizer {
+class FusedSgd final : public GroupedOptimizer<FusedSgdOptions> {
  public:
-  FusedSgd(std::vector<at::Tensor> parameters, const FusedSgdOptions& options);
+  FusedSgd(std::vector<at::Tensor> parameters, const FusedSgdOptions& options)
+      : FusedSgd(Groups{{std::move(parameters), options}}) {}
+  explicit FusedSgd(Groups groups);
 
-  void step() override;
   [[nodiscard]] std::string name() const override { return "SGD"; }
-  [[nodiscard]] double learning_rate() const override { return options_.lr; }
-  void set_learning_rate(double learning_rate) override { options_.lr = learning_rate; }
-  [[nodiscard]] const FusedSgdOptions& options() const { return options_; }
-  [[nodiscard]] Hyperparameters hyperparameters() const override;
-  [[nodiscard]] std::vector<ParameterState> state() const override;
-  void load_state(const std::vector<ParameterState>& state) override;
+  [[nodiscard]] std::optional<double> momentum(std::size_t group) const override {
+    return options(group).momentum;
+  }
+  void set_momentum(std::size_t group, double momentum) override { options(group).momentum = momentum; }
 
  private:
-  FusedSgdOptions options_;
-  std::vector<at::Tensor> momentum_buffers_;  // undefined until a parameter's first step
+  [[nodiscard]] Hyperparameters own_hyperparameters(std::size_t group) const override;
+  [[nodiscard]] std::vector<std::string> state_names(std::size_t group) const override;
+  [[nodiscard]] at::Tensor new_state(std::size_t group, const std::string& name,
+                                     const at::Tensor& parameter) const override;
+  void update(std::size_t group, Batch& batch) override;
+  bool update_sparse(std::size_t group, const at::Tensor& parameter, const at::Tensor& gradient) override;
 };
 
 struct FusedAdamOptions {
@@ -91,35 +182,30 @@ struct FusedAdamOptions {
   double weight_decay = 0;
   bool amsgrad = false;
   bool maximize = false;
-  /// Decay the weights themselves and not through the gradient: AdamW.
+  /// Decay the weights themselves and not through the gradient: AdamW. One for all groups.
   bool decoupled_weight_decay = false;
 };
 
 /// torch.optim.Adam(fused=True), and with decoupled weight decay torch.optim.AdamW(fused=True).
 /// Errors  c10::Error for sparse gradients, as in Python.
-class FusedAdam final : public FusedOptimizer {
+class FusedAdam final : public GroupedOptimizer<FusedAdamOptions> {
  public:
-  FusedAdam(std::vector<at::Tensor> parameters, const FusedAdamOptions& options);
+  FusedAdam(std::vector<at::Tensor> parameters, const FusedAdamOptions& options)
+      : FusedAdam(Groups{{std::move(parameters), options}}) {}
+  explicit FusedAdam(Groups groups);
 
-  void step() override;
   [[nodiscard]] std::string name() const override {
-    return options_.decoupled_weight_decay ? "AdamW" : "Adam";
+    return options().decoupled_weight_decay ? "AdamW" : "Adam";
   }
-  [[nodiscard]] double learning_rate() const override { return options_.lr; }
-  void set_learning_rate(double learning_rate) override { options_.lr = learning_rate; }
-  [[nodiscard]] const FusedAdamOptions& options() const { return options_; }
-  [[nodiscard]] Hyperparameters hyperparameters() const override;
-  [[nodiscard]] std::vector<ParameterState> state() const override;
-  void load_state(const std::vector<ParameterState>& state) override;
+  [[nodiscard]] std::optional<double> momentum(std::size_t group) const override {
+    return options(group).beta1;
+  }
+  void set_momentum(std::size_t group, double momentum) override { options(group).beta1 = momentum; }
 
  private:
-  struct Moments {  // undefined until the parameter's first step
-    at::Tensor step, exp_avg, exp_avg_sq, max_exp_avg_sq;
-  };
-  void ensure_moments(std::size_t index);
-
-  FusedAdamOptions options_;
-  std::vector<Moments> moments_;
+  [[nodiscard]] Hyperparameters own_hyperparameters(std::size_t group) const override;
+  [[nodiscard]] std::vector<std::string> state_names(std::size_t group) const override;
+  void update(std::size_t group, Batch& batch) override;
 };
 
 }  // namespace ddprun

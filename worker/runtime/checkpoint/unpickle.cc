@@ -312,6 +312,10 @@ class Unpickler {
     const auto arguments = content<Sequence>(pop(), "a call's arguments").items;
     const std::string& name = content<Global>(pop(), "a callable").name;
     if (name == "collections.OrderedDict" && arguments.empty()) return push(Mapping{{}, true});
+    if (name == "collections.Counter" && arguments.size() == 1) {  // MultiStepLR's milestones: a dict
+      content<Mapping>(arguments[0], "a Counter's dict");
+      return stack_.push_back(arguments[0]);
+    }
     if (name == "torch._utils._rebuild_tensor_v2" && arguments.size() >= 4)
       return push(rebuild_tensor(arguments));
     if (name == "torch._utils._rebuild_parameter" && !arguments.empty()) {

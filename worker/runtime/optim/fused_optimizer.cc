@@ -1,0 +1,206 @@
+#include <ddprun/exception.h>
+#include <ddprun/optim.h>
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace ddprun {
+namespace {
+
+using ParameterState = FusedOptimizer::ParameterState;
+
+// A fused kernel takes tensors of one device and dtype. Keyed so, the order of the calls is fixed.
+using BatchKey = std::tuple<c10::DeviceType, c10::DeviceIndex, c10::ScalarType, bool>;
+
+BatchKey key_of(const at::Tensor& tensor, bool is_first_step) {
+  return {tensor.device().type(), tensor.device().index(), tensor.scalar_type(), is_first_step};
+}
+
+[[noreturn]] void refuse_state(const std::string& optimizer, std::size_t index, const std::string& why) {
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("optimizer state: parameter {} of {}: {}; is it of another model or optimizer?",
+                              index, optimizer, why));
+}
+
+bool has_entry(const ParameterState& state, const std::string& name) {
+  return std::any_of(state.begin(), state.end(), [&](const auto& entry) { return entry.first == name; });
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
+}
+
+// The entries of `state` must be exactly `names`, shaped like the parameter ("step" is a scalar).
+void check_entries(const FusedOptimizer& optimizer, std::size_t index, const ParameterState& state,
+                   const std::vector<std::string>& names) {
+  if (state.empty()) return;
+  const at::Tensor& parameter = optimizer.parameters()[index];
+  for (const auto& [name, tensor] : state) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      refuse_state(optimizer.name(), index,
+                   fmt::format("unknown entry \"{}\", expected {}", name, fmt::join(names, ", ")));
+    }
+    if (name == "step" ? tensor.numel() != 1 : tensor.sizes() != parameter.sizes()) {
+      refuse_state(optimizer.name(), index,
+                   fmt::format("\"{}\" has shape {}, the parameter {}", name, shape_text(tensor),
+                               shape_text(parameter)));
+    }
+  }
+  for (const std::string& name : names) {
+    if (!has_entry(state, name))
+      refuse_state(optimizer.name(), index, fmt::format("\"{}\" is missing", name));
+  }
+}
+
+StepScale on_device(const StepScale& scale, const at::Device& device) {
+  const auto moved = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
+  };
+  return {moved(scale.grad_scale), moved(scale.found_inf)};
+}
+
+}  // namespace
+
+void FusedOptimizer::append_group(std::vector<at::Tensor> parameters) {
+  std::set<const void*> others, own;
+  for (const at::Tensor& parameter : parameters_) others.insert(parameter.unsafeGetTensorImpl());
+  for (at::Tensor& parameter : parameters) {
+    const void* identity = parameter.unsafeGetTensorImpl();
+    if (others.contains(identity)) {
+      throw Exception(
+          ErrorCode::kConfig,
+          fmt::format("optimizer: group {} has a parameter of shape {} that is in an earlier group; "
+                      "each may be in one group only",
+                      group_sizes_.size(), shape_text(parameter)));
+    }
+    // Tied weights: libtorch's parameters() has them twice, Python's once.
+    if (own.insert(identity).second) parameters_.push_back(std::move(parameter));
+  }
+  group_sizes_.push_back(own.size());
+  state_.resize(parameters_.size());
+}
+
+void FusedOptimizer::set_learning_rate(double learning_rate) {
+  for (std::size_t group = 0; group < group_count(); ++group) set_learning_rate(group, learning_rate);
+}
+
+FusedOptimizer::Hyperparameters FusedOptimizer::hyperparameters(std::size_t group) const {
+  Hyperparameters hyperparameters = own_hyperparameters(group);
+  for (const auto& [name, value] : entries(group)) hyperparameters.emplace_back(name, value);
+  return hyperparameters;
+}
+
+void FusedOptimizer::zero_grad(ZeroGrad how) {
+  for (at::Tensor& parameter : parameters_) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (!gradient.defined()) continue;
+    if (how == ZeroGrad::kReset) {
+      gradient.reset();
+      continue;
+    }
+    if (gradient.grad_fn()) gradient = gradient.detach();
+    gradient.zero_();
+  }
+}
+
+at::Tensor FusedOptimizer::new_state(std::size_t /*group*/, const std::string& name,
+                                     const at::Tensor& parameter) const {
+  const at::TensorOptions options = parameter.options().requires_grad(false);
+  return name == "step" ? at::zeros({}, options.dtype(at::kFloat)) : at::zeros_like(parameter, options);
+}
+
+ParameterState FusedOptimizer::make_state(std::size_t group, const at::Tensor& parameter) const {
+  ParameterState state;
+  for (std::string& name : state_names(group)) {
+    at::Tensor tensor = new_state(group, name, parameter);
+    if (tensor.defined()) state.emplace_back(std::move(name), std::move(tensor));
+  }
+  return state;
+}
+
+bool FusedOptimizer::update_sparse(std::size_t /*group*/, const at::Tensor& /*parameter*/,
+                                   const at::Tensor& /*gradient*/) {
+  return false;
+}
+
+void FusedOptimizer::step(const StepScale& scale) {
+  const at::NoGradGuard no_grad;
+  std::size_t first = 0;
+  for (std::size_t group = 0; group < group_sizes_.size(); ++group) {
+    step_group(group, first, scale);
+    first += group_sizes_[group];
+  }
+}
+
+void FusedOptimizer::step_group(std::size_t group, std::size_t first, const StepScale& scale) {
+  std::map<BatchKey, Batch> batches;
+  for (std::size_t i = first; i < first + group_sizes_[group]; ++i) {
+    const at::Tensor& parameter = parameters_[i];
+    const at::Tensor& gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    if (gradient.is_sparse() && update_sparse(group, parameter, gradient)) continue;
+    const bool is_first_step = state_[i].empty();
+    if (is_first_step) state_[i] = make_state(group, parameter);
+    Batch& batch = batches[key_of(parameter, is_first_step)];
+    batch.is_first_step = is_first_step;
+    batch.indices.push_back(i);
+    batch.parameters.push_back(parameter);
+    batch.gradients.push_back(gradient);
+    batch.state.resize(state_[i].size());
+    for (std::size_t e = 0; e < state_[i].size(); ++e) batch.state[e].push_back(state_[i][e].second);
+  }
+  for (auto& [key, batch] : batches) {
+    batch.scale = on_device(scale, batch.parameters.front().device());
+    update(group, batch);
+  }
+}
+
+void FusedOptimizer::make_all_states() {
+  std::size_t index = 0;
+  for (std::size_t group = 0; group < group_sizes_.size(); ++group) {
+    for (std::size_t i = 0; i < group_sizes_[group]; ++i, ++index) {
+      state_[index] = make_state(group, parameters_[index]);
+    }
+  }
+}
+
+void FusedOptimizer::forget(const Batch& batch) {
+  for (const std::size_t index : batch.indices) state_[index].clear();
+}
+
+void FusedOptimizer::check_state(const std::vector<ParameterState>& state) const {
+  if (state.size() != parameters_.size()) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("optimizer state: it has {} parameters, {} has {}; is it of another model?",
+                                state.size(), name(), parameters_.size()));
+  }
+  std::size_t index = 0;
+  for (std::size_t group = 0; group < group_sizes_.size(); ++group) {
+    for (std::size_t i = 0; i < group_sizes_[group]; ++i, ++index) {
+      check_entries(*this, index, state[index], state_names(group));
+    }
+  }
+}
+
+void FusedOptimizer::load_state(const std::vector<ParameterState>& state) {
+  check_state(state);
+  const at::NoGradGuard no_grad;
+  std::size_t index = 0;
+  for (std::size_t group = 0; group < group_sizes_.size(); ++group) {
+    for (std::size_t i = 0; i < group_sizes_[group]; ++i, ++index) {
+      state_[index] = state[index].empty() ? ParameterState() : make_state(group, parameters_[index]);
+      for (auto& [name, tensor] : state_[index]) {
+        const auto given = std::find_if(state[index].begin(), state[index].end(),
+                                        [&, &key = name](const auto& entry) { return entry.first == key; });
+        tensor.copy_(given->second.detach().reshape(tensor.sizes()));
+      }
+    }
+  }
+}
+
+}  // namespace ddprun
