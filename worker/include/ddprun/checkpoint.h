@@ -1,6 +1,8 @@
 #pragma once
 
+#include <ddprun/averaged_model.h>
 #include <ddprun/exception.h>
+#include <ddprun/grad_scaler.h>
 #include <ddprun/lr_scheduler.h>
 #include <ddprun/optim.h>
 #include <ddprun/pt_value.h>
@@ -41,6 +43,17 @@ PtDict state_dict(const ReduceLROnPlateau& scheduler);
 /// changed then.
 void load_state_dict(LRScheduler& scheduler, const PtDict& state);
 void load_state_dict(ReduceLROnPlateau& scheduler, const PtDict& state);
+
+/// A GradScaler's state with the entries of Python's; empty of one that is not enabled.
+PtDict state_dict(const GradScaler& scaler);
+/// Errors  Exception kConfig for an empty one, unless this scaler is not enabled either; kCorrupt for what is
+/// missing.
+void load_state_dict(GradScaler& scaler, const PtDict& state);
+
+/// As Python's AveragedModel has it: "n_averaged", then the module's entries with the prefix "module.".
+PtDict state_dict(const AveragedModel& average);
+/// Errors  as for a module.
+void load_state_dict(AveragedModel& average, const PtDict& state);
 
 /// A folder of checkpoints named step-<number>.pt, of which the newest `keep` stay.
 ///

@@ -208,4 +208,71 @@ class FusedAdam final : public GroupedOptimizer<FusedAdamOptions> {
   void update(std::size_t group, Batch& batch) override;
 };
 
+struct FusedAdagradOptions {
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+  bool maximize = false;
+};
+
+/// torch.optim.Adagrad: on the CPU ATen's fused kernel, so fused=True; on other devices, for which there is
+/// none, ATen's list operations, so foreach=True. State: "step" and "sum", from the start. Errors  c10::Error
+/// for sparse gradients, as in Python with fused=True. Source  Duchi et al., "Adaptive Subgradient Methods",
+/// JMLR 2011.
+class FusedAdagrad final : public GroupedOptimizer<FusedAdagradOptions> {
+ public:
+  FusedAdagrad(std::vector<at::Tensor> parameters, const FusedAdagradOptions& options)
+      : FusedAdagrad(Groups{{std::move(parameters), options}}) {}
+  explicit FusedAdagrad(Groups groups);
+
+  [[nodiscard]] std::string name() const override { return "Adagrad"; }
+  [[nodiscard]] bool supports_scale() const override { return false; }  // nor does Python's
+  [[nodiscard]] std::optional<double> momentum(std::size_t /*group*/) const override { return std::nullopt; }
+  void set_momentum(std::size_t /*group*/, double /*momentum*/) override {}
+
+ private:
+  [[nodiscard]] Hyperparameters own_hyperparameters(std::size_t group) const override;
+  [[nodiscard]] std::vector<std::string> state_names(std::size_t group) const override;
+  [[nodiscard]] at::Tensor new_state(std::size_t group, const std::string& name,
+                                     const at::Tensor& parameter) const override;
+  void update(std::size_t group, Batch& batch) override;
+};
+
+struct RmspropOptions {
+  double lr = 1e-2;
+  double momentum = 0;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  bool centered = false;
+  double weight_decay = 0;
+  bool maximize = false;
+};
+
+/// torch.optim.RMSprop, for which ATen has no fused kernel: ATen's list operations (foreach=True), on the CPU
+/// the same bits as Python's default. State: "step", "square_avg", with momentum "momentum_buffer", centered
+/// "grad_avg". Errors  c10::Error for sparse gradients. Source  Hinton, lecture 6e of "Neural Networks for
+/// Machine Learning", 2012.
+class Rmsprop final : public GroupedOptimizer<RmspropOptions> {
+ public:
+  Rmsprop(std::vector<at::Tensor> parameters, const RmspropOptions& options)
+      : Rmsprop(Groups{{std::move(parameters), options}}) {}
+  explicit Rmsprop(Groups groups) : GroupedOptimizer(std::move(groups)) {}
+
+  [[nodiscard]] std::string name() const override { return "RMSprop"; }
+  [[nodiscard]] bool supports_scale() const override { return false; }
+  [[nodiscard]] std::optional<double> momentum(std::size_t group) const override {
+    return options(group).momentum;
+  }
+  void set_momentum(std::size_t group, double momentum) override { options(group).momentum = momentum; }
+
+ private:
+  [[nodiscard]] Hyperparameters own_hyperparameters(std::size_t group) const override;
+  [[nodiscard]] std::vector<std::string> state_names(std::size_t group) const override;
+  [[nodiscard]] at::Tensor new_state(std::size_t group, const std::string& name,
+                                     const at::Tensor& parameter) const override;
+  void update(std::size_t group, Batch& batch) override;
+};
+
 }  // namespace ddprun

@@ -64,4 +64,50 @@ void load_state_dict(ReduceLROnPlateau& scheduler, const PtDict& state) {
   scheduler.load_state(from_dict(state));
 }
 
+PtDict state_dict(const GradScaler& scaler) {
+  PtDict dict;
+  if (!scaler.is_enabled()) return dict;
+  const GradScalerState state = scaler.state();
+  dict.set("scale", state.scale);
+  dict.set("growth_factor", state.growth_factor);
+  dict.set("backoff_factor", state.backoff_factor);
+  dict.set("growth_interval", state.growth_interval);
+  dict.set("_growth_tracker", state.growth_tracker);
+  return dict;
+}
+
+void load_state_dict(GradScaler& scaler, const PtDict& state) {
+  if (!scaler.is_enabled()) return;
+  if (state.entries.empty()) {
+    throw Exception(
+        ErrorCode::kConfig,
+        "GradScaler: the state is empty, as that of a scaler that was not enabled; make this one so, or "
+        "begin without a state");
+  }
+  scaler.load_state({state.at("scale").as_double(), state.at("growth_factor").as_double(),
+                     state.at("backoff_factor").as_double(), state.at("growth_interval").as_int(),
+                     state.at("_growth_tracker").as_int()});
+}
+
+PtDict state_dict(const AveragedModel& average) {
+  PtDict dict;
+  dict.ordered = true;
+  dict.set("n_averaged", at::scalar_tensor(average.n_averaged(), at::kLong));
+  for (auto& [name, tensor] : state_dict(*average.module()).entries)
+    dict.set("module." + name.as_string(), tensor);
+  return dict;
+}
+
+void load_state_dict(AveragedModel& average, const PtDict& state) {
+  constexpr std::string_view kPrefix = "module.";
+  PtDict module;
+  for (const auto& [name, tensor] : state.entries) {
+    const std::string& text = name.as_string();
+    if (text.starts_with(kPrefix)) module.set(text.substr(kPrefix.size()), tensor);
+  }
+  const std::int64_t count = state.at("n_averaged").as_tensor().item<std::int64_t>();
+  load_state_dict(*average.module(), module);
+  average.set_n_averaged(count);
+}
+
 }  // namespace ddprun

@@ -1,0 +1,175 @@
+// What tests/interop/optim cannot ask Python: refusals, and what libtorch's own optimizers and our groups
+// add.
+#include "tests/support/catch.h"
+#include <ddprun/averaged_model.h>
+#include <ddprun/clip_grad.h>
+#include <ddprun/exception.h>
+#include <ddprun/grad_scaler.h>
+#include <ddprun/lr_scheduler.h>
+#include <ddprun/optim.h>
+
+#include <torch/torch.h>
+
+#include <cmath>
+
+using namespace ddprun;
+
+namespace {
+
+at::Tensor a_parameter(double gradient = 1) {
+  at::Tensor parameter = torch::zeros({2}, torch::requires_grad());
+  parameter.mutable_grad() = torch::full({2}, gradient);
+  return parameter;
+}
+
+FusedSgd an_optimizer() { return {{a_parameter()}, {.lr = 0.1, .momentum = 0.9}}; }
+
+}  // namespace
+
+TEST_CASE("a scheduler refuses parameters with its class, name, value and bound") {
+  FusedSgd optimizer = an_optimizer();
+  CHECK_THROWS_WITH(StepLR(optimizer, {.step_size = 0}), "StepLR: step_size is 0; it has to be at least 1");
+  CHECK_THROWS_WITH(ConstantLR(optimizer, {.factor = 2}), "ConstantLR: factor is 2; it has to be in (0, 1]");
+  CHECK_THROWS_WITH(LinearLR(optimizer, {.start_factor = 0}),
+                    "LinearLR: start_factor is 0; it has to be in (0, 1]");
+  CHECK_THROWS_WITH(CosineAnnealingLR(optimizer, {.T_max = 0}),
+                    "CosineAnnealingLR: T_max is 0; it has to be at least 1");
+  CHECK_THROWS_WITH(ReduceLROnPlateau(optimizer, {.factor = 1}),
+                    "ReduceLROnPlateau: factor is 1; it has to be below 1");
+  CHECK_THROWS_WITH(
+      OneCycleLR(optimizer, {.max_lr = {0.1, 0.2}, .total_steps = 10}),
+      "OneCycleLR: max_lr has 2 values for 1 parameter groups; give one value, or one per group");
+}
+
+TEST_CASE("one-cycle ends with its steps") {
+  FusedSgd optimizer = an_optimizer();
+  OneCycleLR scheduler(optimizer, {.max_lr = {0.1}, .total_steps = 10});
+  for (int step = 0; step < 10; ++step) scheduler.step();
+  CHECK_THROWS_WITH(scheduler.step(),
+                    "OneCycleLR: step 11 of a schedule of 10 steps; total_steps is the number of all steps");
+}
+
+TEST_CASE("a sequence says which of its schedulers it cannot take") {
+  FusedSgd optimizer = an_optimizer(), other = an_optimizer();
+  ExponentialLR one(optimizer, {.gamma = 0.5}), two(optimizer, {.gamma = 0.5}),
+      foreign(other, {.gamma = 0.5});
+  ChainedScheduler chained({&two});
+  CHECK_THROWS_WITH(SequentialLR(optimizer, {&one, &two}, {}),
+                    "SequentialLR: 2 schedulers need 1 milestones, not 0");
+  CHECK_THROWS_WITH(
+      SequentialLR(optimizer, {&one, &foreign}, {3}),
+      "SequentialLR: scheduler 1 (ExponentialLR) is of another optimizer; all have to be of the same");
+  CHECK_THROWS_WITH(SequentialLR(optimizer, {&one, &chained}, {3}),
+                    "SequentialLR: scheduler 1 is a ChainedScheduler, which can only be the first");
+}
+
+TEST_CASE("schedulers move the groups of an optimizer of libtorch") {
+  torch::optim::SGD stock({a_parameter()}, torch::optim::SGDOptions(0.5).momentum(0.9));
+  StockGroups groups(stock);
+  ExponentialLR scheduler(groups, {.gamma = 0.5});
+  scheduler.step();
+  CHECK(static_cast<torch::optim::SGDOptions&>(stock.param_groups()[0].options()).lr() == 0.25);
+  CHECK(groups.momentum(0) == 0.9);
+  CHECK(groups.entry(0, "initial_lr") == 0.5);
+}
+
+TEST_CASE("a parameter is in one group only, and a tied one counts once") {
+  const at::Tensor tied = a_parameter(), other = a_parameter();
+  CHECK(FusedSgd({tied, other, tied}, {}).parameters().size() == 2);
+  CHECK_THROWS_WITH(
+      FusedSgd(FusedSgd::Groups{{{tied}, {}}, {{other, tied}, {}}}),
+      "optimizer: group 1 has a parameter of shape [2] that is in an earlier group; each may be in one "
+      "group only");
+}
+
+TEST_CASE("each group is stepped with its own options") {
+  const at::Tensor slow = a_parameter(), fast = a_parameter();
+  FusedSgd optimizer(FusedSgd::Groups{{{slow}, {.lr = 0.25}}, {{fast}, {.lr = 0.5}}});
+  optimizer.step();
+  CHECK(slow[0].item<float>() == -0.25F);
+  CHECK(fast[0].item<float>() == -0.5F);
+}
+
+// Python's fused SGD steps from uninitialised memory here.
+TEST_CASE("an overflow in the first step leaves no trace in the momentum") {
+  const double dampening = GENERATE(0.0, 0.5);
+  const at::Tensor parameter = a_parameter(INFINITY), twin = a_parameter();
+  const FusedSgdOptions options{.lr = 0.5, .momentum = 0.5, .dampening = dampening};
+  FusedSgd scaled({parameter}, options), plain({twin}, options);
+  GradScaler scaler({.init_scale = 2});
+  const auto step = [&] {
+    (void)scaler.scale(torch::ones({}));
+    scaler.step(scaled);
+    scaler.update();
+  };
+  step();
+  CHECK(parameter[0].item<float>() == 0);
+  for (int i = 0; i < 2; ++i) {
+    parameter.mutable_grad() = torch::full({2}, scaler.get_scale());
+    twin.mutable_grad() = torch::ones({2});
+    step();
+    plain.step();
+  }
+  CHECK(torch::equal(parameter, twin));
+}
+
+TEST_CASE("a scaler says what to call first") {
+  FusedSgd optimizer = an_optimizer();
+  GradScaler scaler;
+  CHECK_THROWS_WITH(scaler.step(optimizer),
+                    "GradScaler: step() before anything was scaled; call scale(loss).backward() first");
+  (void)scaler.scale(torch::ones({}));
+  CHECK_THROWS_WITH(scaler.update(), "GradScaler: update() before a step(); call step(optimizer) first");
+  scaler.unscale_(optimizer);
+  CHECK_THROWS_WITH(scaler.unscale_(optimizer),
+                    "GradScaler: unscale_() of this optimizer was called already; call update() first");
+  scaler.step(optimizer);
+  CHECK_THROWS_WITH(scaler.step(optimizer),
+                    "GradScaler: step() of this optimizer was called already; call update() first");
+  optimizer.zero_grad();
+  scaler.update();
+  CHECK_THROWS_WITH(
+      scaler.step(optimizer),
+      "GradScaler: step() of an optimizer without gradients; call scale(loss).backward() first");
+  CHECK_THROWS_WITH(GradScaler({.growth_factor = 1}), "GradScaler: growth_factor is 1; it has to be above 1");
+}
+
+TEST_CASE("a scaler leaves out the step of an optimizer of libtorch") {
+  const at::Tensor parameter = a_parameter(INFINITY);
+  torch::optim::SGD stock({parameter}, torch::optim::SGDOptions(0.5));
+  GradScaler scaler;
+  (void)scaler.scale(torch::ones({}));
+  scaler.step(stock);
+  scaler.update();
+  CHECK(parameter[0].item<float>() == 0);
+  CHECK(scaler.get_scale() == 32768);
+}
+
+TEST_CASE("a scaler that is not enabled does nothing") {
+  const at::Tensor parameter = a_parameter();
+  FusedSgd optimizer({parameter}, {.lr = 0.5});
+  GradScaler scaler({.enabled = false});
+  CHECK(scaler.scale(torch::ones({})).item<float>() == 1);
+  scaler.step(optimizer);
+  scaler.update();
+  CHECK(parameter[0].item<float>() == -0.5F);
+  CHECK(scaler.get_scale() == 1);
+}
+
+TEST_CASE("clipping refuses a bound that is none") {
+  CHECK_THROWS_WITH(clip_grad_norm_({a_parameter()}, -1),
+                    "clip_grad_norm_: max_norm is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(clip_grad_value_({a_parameter()}, NAN),
+                    "clip_grad_value_: clip_value is nan; it has to be at least 0");
+  CHECK(clip_grad_norm_({}, 1).item<float>() == 0);
+}
+
+TEST_CASE("an average is of a model with the same tensors") {
+  AveragedModel average(std::make_shared<torch::nn::LinearImpl>(2, 3));
+  CHECK_THROWS_WITH(
+      average.update_parameters(torch::nn::LinearImpl(2, 4)),
+      "AveragedModel: the model has 2 averaged tensors, the average 2, or they differ in shape; make the "
+      "average of the same class and options");
+  CHECK_THROWS_WITH(AveragedModel(std::make_shared<torch::nn::LinearImpl>(2, 3), {.decay = 1.5}),
+                    "AveragedModel: the decay is 1.5; it has to be in [0, 1]");
+}
