@@ -17,15 +17,57 @@ constexpr std::size_t kLongestEnd = 4096;  // of either end of a line
 constexpr std::string_view kGap = " … ";
 constexpr int kFinalBars = 8;  // states of progress bars that are drawn once more when a program ends
 
-/// The length of "[rank12]: " at the start of `line`, or 0. Source: torch/distributed/distributed_c10d.py,
-/// _distributed_excepthook.
-std::size_t rank_prefix(std::string_view line) {
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The length of "[rank12]:" at the start of `line`, or 0.
+std::size_t rank_size(std::string_view line) {
   constexpr std::string_view kStart = "[rank";
   if (!line.starts_with(kStart)) return 0;
   std::size_t at = kStart.size();
-  while (at < line.size() && line[at] >= '0' && line[at] <= '9') ++at;
-  if (at == kStart.size() || line.substr(at, 2) != "]:") return 0;
-  return line.substr(at + 2, 1) == " " ? at + 3 : at + 2;
+  while (at < line.size() && is_digit(line[at])) ++at;
+  return at > kStart.size() && line.substr(at, 2) == "]:" ? at + 2 : 0;
+}
+
+/// The length of "W1122 00:36:44.057000 26532 torch/x.py:7] [0/0] [__name]" at the start of `line`, or 0.
+/// Source: torch/_logging/_internal.py, TorchLogsFormatter.
+std::size_t log_record_size(std::string_view line) {
+  constexpr std::size_t kLongestRecord = 512;
+  constexpr std::size_t kDate = 5;  // "W1122"
+  if (line.size() <= kDate || std::string_view("VIWEC").find(line[0]) == std::string_view::npos ||
+      !std::all_of(line.begin() + 1, line.begin() + kDate, is_digit) || line[kDate] != ' ')
+    return 0;
+  line = line.substr(0, kLongestRecord);
+  const std::size_t close = line.find(']');
+  if (close == std::string_view::npos) return 0;
+  std::size_t number = close;
+  while (is_digit(line[number - 1])) --number;
+  if (number == close || line[number - 1] != ':') return 0;
+  std::size_t end = close + 1;
+  while (line.substr(end, 2) == " [") {
+    const std::string_view group = line.substr(end + 2, line.find(']', end) - end - 2);
+    const bool is_compile_id = !group.empty() && is_digit(group[0]) && has(group, "/") && !has(group, " ");
+    if (end + 2 + group.size() == line.size() || !(is_compile_id || group.starts_with("__"))) break;
+    end += 2 + group.size() + 1;
+  }
+  return end;
+}
+
+struct Prefix {
+  std::size_t size = 0;  // with the blank after it
+  bool is_hook = false;
+};
+
+/// What torch puts before each line of one text: its excepthook "[rank12]: ", its log a record's place and,
+/// once there is a rank, "[rank12]:" before that; that of its C++ is left standing, for `is_glog`. Source:
+/// torch/distributed/distributed_c10d.py, _distributed_excepthook.
+Prefix prefix_of(std::string_view line) {
+  const std::size_t rank = rank_size(line);
+  const std::size_t record = log_record_size(line.substr(rank));
+  std::size_t size = rank + record;
+  if (size == 0) return {};
+  const bool has_blank = line.substr(size, 1) == " ";
+  const bool is_hook = record == 0 && (has_blank || size == line.size());
+  return {size + (has_blank ? 1 : 0), is_hook};
 }
 
 /// CSI sequences only: colours and cursor movements.
@@ -86,6 +128,12 @@ bool is_exit_noise(std::string_view line) {
          std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view s) { return line.starts_with(s); });
 }
 
+/// Those that come without a header.
+bool is_syntax_error(std::string_view line) {
+  return line.starts_with("SyntaxError") || line.starts_with("IndentationError") ||
+         line.starts_with("TabError");
+}
+
 bool is_indented_or_blank(std::string_view line) {
   return line.empty() || line[0] == ' ' || line[0] == '\t' || line.find_first_not_of(" \t\r") == line.npos;
 }
@@ -104,15 +152,17 @@ PlainLine::PlainLine(std::string_view line) {
   // A progress bar may stand before the header on its line.
   if (const std::size_t header = line.find(kHeader); header != std::string_view::npos) {
     const std::size_t prefix = line.rfind("[rank", header);
-    if (prefix != std::string_view::npos && prefix + rank_prefix(line.substr(prefix)) == header) {
+    if (prefix != std::string_view::npos && prefix + prefix_of(line.substr(prefix)).size == header) {
       line.remove_prefix(prefix);
     } else if (header > 0 && line[header - 1] == ']') {
       line.remove_prefix(header);
     }
   }
-  const std::size_t prefix = rank_prefix(line);
-  has_rank_ = prefix > 0;
-  text_ = line.substr(prefix);
+  const Prefix prefix = prefix_of(line);
+  is_hook_ = prefix.is_hook;
+  prefix_ = line.substr(0, prefix.size);
+  if (prefix_.ends_with(' ')) prefix_.remove_suffix(1);
+  text_ = line.substr(prefix.size);
 }
 
 std::string_view without_margin(std::string_view plain) {
@@ -177,35 +227,46 @@ void TracebackScanner::take_line(std::string_view raw) {
   switch (state_) {
     case State::kOutside:
       // A script that cannot be compiled has no traceback, only the place and the error.
-      if (plain.starts_with(kFrame)) return begin(line);
+      if (plain.starts_with(kFrame) && (line.prefix().empty() || line.is_hook())) return begin(line);
       break;
     case State::kBox:
       keep(plain);
       if (closes_box(plain)) state_ = State::kFrames;
       return;
     case State::kFrames:
-      if (is_prefixed_ && !line.has_rank()) return count(raw, plain);  // somebody else's line
-      keep(plain);
+      if (line.prefix() != prefix_) {
+        // Only the first line of a text had it: it was not torch that printed that.
+        if (!is_header_last_ || !line.prefix().empty() || !plain.starts_with(kFrame))
+          return count(raw, plain);  // somebody else's line
+        prefix_.clear();
+        is_by_hook_ = false;
+      }
+      is_header_last_ = false;
       // loguru marks the frame that caught it with ">".
-      if (inner.empty() || inner[0] == ' ' || inner[0] == '>') return;
+      if (inner.empty() || inner[0] == ' ' || inner[0] == '>') return keep(plain);
+      if (is_syntax_ && !is_syntax_error(inner)) {
+        state_ = State::kOutside;  // somebody has printed a stack
+        break;
+      }
+      keep(plain);
       state_ = State::kMessage;
       return commit();
     case State::kMessage:
+      if (has_chain_mark_ && inner.empty()) return;
+      if (!prefix_.empty() && line.prefix() != prefix_) break;
       if (is_chain_mark(inner)) {
         has_chain_mark_ = true;
         keep("");
         keep(plain);
         return commit();
       }
-      if (has_chain_mark_ && inner.empty()) return;
-      if (is_prefixed_ && !line.has_rank()) break;
       if (has(inner, kOriginal)) {
         state_ = State::kFrames;
         keep(plain);
         return commit();
       }
       if (is_glog(inner) || is_progress_bar(plain) ||
-          !(is_prefixed_ || is_fatal_ || is_indented_or_blank(plain))) {
+          !(!prefix_.empty() || is_fatal_ || (line.prefix().empty() && is_indented_or_blank(plain)))) {
         state_ = State::kOutside;
         break;
       }
@@ -221,16 +282,19 @@ void TracebackScanner::take_line(std::string_view raw) {
 }
 
 void TracebackScanner::begin(const PlainLine& line) {
-  if (state_ == State::kMessage && has_chain_mark_) {
+  if (state_ == State::kMessage && has_chain_mark_ && line.prefix() == prefix_) {
     keep("");
   } else {
     current_.clear();
     kind_ = next_kind_;
-    is_prefixed_ = line.has_rank();
+    prefix_ = line.prefix();
+    is_by_hook_ = line.is_hook();
   }
   next_kind_ = Kind::kMain;
   has_chain_mark_ = false;
   is_aborting_ = false;
+  is_header_last_ = true;
+  is_syntax_ = line.text().starts_with(kFrame);
   keep(line.text());
   state_ = has(line.text(), kHeader) && opens_box(line.text()) && has(line.text(), "─") ? State::kBox
                                                                                         : State::kFrames;
@@ -258,7 +322,7 @@ void TracebackScanner::keep(std::string_view line) {
 void TracebackScanner::commit() {
   if (kind_ == Kind::kNoise) return;
   using By = PrintedTraceback::By;
-  const By by = kind_ == Kind::kThread ? By::kThread : is_prefixed_ ? By::kInterpreter : By::kAnybody;
+  const By by = kind_ == Kind::kThread ? By::kThread : is_by_hook_ ? By::kInterpreter : By::kAnybody;
   Found& found = kind_ == Kind::kMain ? main_ : thread_;
   found = {
       .printed = {.text = current_, .by = by, .at = now_}, .end = position_, .lines = lines_, .bars = bars_};

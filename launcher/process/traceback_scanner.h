@@ -9,8 +9,9 @@
 
 namespace ddprun::launcher {
 
-/// A line as its writer meant it: without colours, without the "[rank1]: " of PyTorch, and only what follows
-/// the last carriage return.
+/// A line as its writer meant it: without colours, without what PyTorch's hook ("[rank1]: ") or log
+/// ("[rank1]:W1122 00:36:44.057000 26532 x.py:7] ") puts before it, and only what follows the last carriage
+/// return.
 class PlainLine {
  public:
   explicit PlainLine(std::string_view line);
@@ -18,12 +19,16 @@ class PlainLine {
   PlainLine& operator=(const PlainLine&) = delete;
 
   [[nodiscard]] std::string_view text() const { return text_; }
-  [[nodiscard]] bool has_rank() const { return has_rank_; }
+  /// What was before it, without the blank at the end; may be empty.
+  [[nodiscard]] std::string_view prefix() const { return prefix_; }
+  /// Whether that is the hook's.
+  [[nodiscard]] bool is_hook() const { return is_hook_; }
 
  private:
   std::string storage_;  // where bytes had to be left out
   std::string_view text_;
-  bool has_rank_ = false;
+  std::string_view prefix_;
+  bool is_hook_ = false;
 };
 
 /// The last whole traceback on a stderr stream, and what followed it there.
@@ -47,10 +52,11 @@ struct PrintedTraceback {
 ///
 /// Knows  Python's tracebacks, plain, of a thread, of an exception group and of a syntax error, chains of
 /// them, the
-///        same behind the `[rank1]: ` that PyTorch puts before each line, Rich's and loguru's, with or
-///        without colours, and what faulthandler prints. What Python only mentions ("Exception ignored in")
-///        is passed over. The text of an exception goes on, where no prefix shows it, for as long as its
-///        lines are indented or blank.
+///        same behind the `[rank1]: ` that PyTorch's hook puts before each line, or behind a record of its
+///        log (printed like any other: the program has caught it), Rich's and loguru's, with or without
+///        colours, and what faulthandler prints. What Python only mentions ("Exception ignored in") is passed
+///        over. The text of an exception goes on, where no prefix shows it, for as long as its lines are
+///        indented or blank.
 class TracebackScanner {
  public:
   static constexpr std::size_t kLongest = 48 * 1024;
@@ -80,7 +86,10 @@ class TracebackScanner {
   State state_ = State::kOutside;
   Kind kind_ = Kind::kMain;       // of the traceback being read
   Kind next_kind_ = Kind::kMain;  // what the line before announces
-  bool is_prefixed_ = false;      // "[rank1]: " before each line
+  std::string prefix_;            // before each of its lines
+  bool is_by_hook_ = false;
+  bool is_header_last_ = false;  // nothing of it has followed its first line
+  bool is_syntax_ = false;       // without a header
   bool has_chain_mark_ = false;
   bool is_fatal_ = false;
   bool is_aborting_ = false;  // "terminate called" was the last that is of interest

@@ -15,6 +15,8 @@ namespace {
 constexpr Duration kRecent = std::chrono::seconds(60);
 // Exit noise that nobody knows, or further lines of the exception's own text.
 constexpr int kFewLines = 20;
+// The same after one that the interpreter printed, as long as it is recent.
+constexpr int kManyLines = 100;
 
 Bearing bearing_of(const ExitStatus& status, const LastWords& words, const Traceback& traceback) {
   using By = PrintedTraceback::By;
@@ -27,13 +29,16 @@ Bearing bearing_of(const ExitStatus& status, const LastWords& words, const Trace
   const bool is_by_hook = printed.by != By::kAnybody;
   const bool is_recent = words.traceback_age <= kRecent;
   const bool is_last = printed.lines_after == 0 && (is_by_hook || is_recent);
+  // A shell, or a thread, may have gone on after it for long.
+  const bool is_leaving_with_it =
+      printed.by == By::kInterpreter && printed.lines_after <= (is_recent ? kManyLines : kFewLines);
   if (is_killed_by_others && !is_abort)
-    return is_last || printed.by == By::kInterpreter ? Bearing::kBeforeKill : Bearing::kEarlier;
+    return is_last || is_leaving_with_it ? Bearing::kBeforeKill : Bearing::kEarlier;
   const bool is_pythons_code = !status.is_killed() && status.code() == 1;
   const bool was_leaving = is_pythons_code || is_abort || words.stopped_with.has_value();
   if (is_last) return is_by_hook || is_pythons_code || is_abort ? Bearing::kUncaught : Bearing::kLastWords;
-  // What follows one that the interpreter printed is noise of any kind, unless a shell went on after it.
-  if (printed.by == By::kInterpreter && was_leaving) return Bearing::kUncaught;
+  // What follows one that the interpreter printed is noise of any kind.
+  if (is_leaving_with_it && was_leaving) return Bearing::kUncaught;
   const bool is_near = printed.lines_after <= kFewLines && is_recent;
   // Who was told to end may have worked until then.
   const bool stopped_itself = is_pythons_code && !words.stopped_with;

@@ -260,6 +260,36 @@ TEST_CASE("noise on the way out does not make an exception an earlier one") {
         "its last words were the Python exception ValueError: nan");
 }
 
+TEST_CASE("what the hooks printed long before the end, and much after it, did not end the program") {
+  std::string went_on;
+  for (int i = 0; i < 200; ++i) went_on += "step\n";
+  const std::string hook =
+      "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1, in f\n"
+      "[rank1]: ValueError: nan\n";
+  const auto bearing = [&](const ExitStatus& status, const std::string& text, std::chrono::seconds age,
+                           std::optional<int> stopped_with) {
+    LastWords words = words_of(text);
+    words.traceback_age = age;
+    words.stopped_with = stopped_with;
+    return last_exception(status, words)->bearing;
+  };
+  using std::chrono::seconds;
+  for (const std::string& printed : {hook, "Exception in thread Thread-1:\n" + printed("ValueError: nan")}) {
+    CHECK(bearing(ExitStatus::exited(1), printed, seconds(0), {}) == Bearing::kUncaught);
+    CHECK(bearing(ExitStatus::exited(1), printed, seconds(3600), {}) == Bearing::kUncaught);
+    CHECK(bearing(ExitStatus::exited(1), printed + went_on, seconds(0), {}) == Bearing::kEarlier);
+    CHECK(bearing(ExitStatus::exited(1), printed + went_on, seconds(3600), {}) == Bearing::kEarlier);
+    CHECK(bearing(ExitStatus::killed(SIGTERM), printed + went_on, seconds(3600), SIGTERM) ==
+          Bearing::kEarlier);
+    CHECK(bearing(ExitStatus::killed(SIGKILL), printed + went_on, seconds(3600), {}) == Bearing::kEarlier);
+  }
+  // Whoever has raised prints for a while on its way out, and may be slow there.
+  const std::string noise = went_on.substr(0, 5 * 60);
+  CHECK(bearing(ExitStatus::exited(1), hook + noise, seconds(30), {}) == Bearing::kUncaught);
+  CHECK(bearing(ExitStatus::exited(1), hook + noise, seconds(3600), {}) == Bearing::kEarlier);
+  CHECK(bearing(ExitStatus::exited(1), hook + "step\n", seconds(3600), {}) == Bearing::kUncaught);
+}
+
 TEST_CASE("a progress bar that went on is no noise") {
   std::string bar = printed("ValueError: nan");
   for (int i = 0; i < 100; ++i) bar += "\r 10%|#         | 1/10 [00:00<?, ?it/s]";

@@ -306,3 +306,53 @@ TEST_CASE("an exception whose text is very long keeps both ends, however it is c
     }
   }
 }
+
+// torch 2.11 after init_process_group: a warning with exc_info, in a compiled frame; only the path is
+// shortened.
+constexpr std::string_view kRecord =
+    "[rank0]:W1122 00:36:44.057000 26532 dyn2.py:7] [0/0] WON'T CONVERT f\n"
+    "[rank0]:W1122 00:36:44.057000 26532 dyn2.py:7] [0/0] Traceback (most recent call last):\n"
+    "[rank0]:W1122 00:36:44.057000 26532 dyn2.py:7] [0/0]   File \"/w/dyn2.py\", line 6, in <module>\n"
+    "[rank0]:W1122 00:36:44.057000 26532 dyn2.py:7] [0/0]     try: 1/0\n"
+    "[rank0]:W1122 00:36:44.057000 26532 dyn2.py:7] [0/0] ZeroDivisionError: division by zero\n"
+    "[rank0]:W1122 00:36:44.057000 26532 dyn2.py:7] [0/0] \n";
+
+PrintedTraceback printed_last(std::string_view stderr_text) {
+  TracebackScanner scanner;
+  scanner.feed(stderr_text);
+  return scanner.last();
+}
+
+TEST_CASE("a record of torch's log is a printed traceback, read without what stands before its lines") {
+  const std::string_view rank = "[rank0]:";
+  std::string without_rank;
+  for (std::string_view rest = kRecord; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1))
+    without_rank += rest.substr(rank.size(), rest.find('\n') + 1 - rank.size());
+  for (const std::string& record : {std::string(kRecord), without_rank}) {
+    const PrintedTraceback found =
+        printed_last(record + "[rank0]:W1122 00:36:45.057000 26532 dyn2.py:9] step 1\n  x\nepoch 2\n");
+    CHECK(found.by == PrintedTraceback::By::kAnybody);
+    CHECK(found.text ==
+          "Traceback (most recent call last):\n  File \"/w/dyn2.py\", line 6, in <module>\n    try: 1/0\n"
+          "ZeroDivisionError: division by zero\n\n");
+    CHECK(found.lines_after == 2);
+  }
+}
+
+TEST_CASE("a record with the lines of a stack and no header is no script that does not compile") {
+  CHECK(printed_last("[rank0]:W1122 00:36:44.057000 26532 x.py:7] from user code:\n"
+                     "[rank0]:W1122 00:36:44.057000 26532 x.py:7]   File \"/w/x.py\", line 6, in f\n"
+                     "[rank0]:W1122 00:36:44.057000 26532 x.py:7] Set TORCH_LOGS for more\n")
+            .text.empty());
+  CHECK(printed_last("  File \"/w/x.py\", line 6, in f\n    g()\nstep 3\n").text.empty());
+}
+
+TEST_CASE("only a prefix with a blank, on each line, is that of PyTorch's hook") {
+  CHECK(printed_last(kRaises).by == PrintedTraceback::By::kInterpreter);
+  const std::string once =
+      "[rank0]: Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nValueError: x\n";
+  const PrintedTraceback found = printed_last(once + "[rank0]: step 1\n");
+  CHECK(found.by == PrintedTraceback::By::kAnybody);
+  CHECK(found.text.ends_with("\nValueError: x\n"));
+  CHECK(found.lines_after == 1);
+}
