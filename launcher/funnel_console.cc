@@ -25,9 +25,10 @@ class FunnelConsole final : public membership::LogConsole {
   }
   void finish(std::function<void()> on_done) override {
     output_.finish_remote();
-    wait_.start([this, on_done = std::move(on_done)] {
+    constexpr auto kPatience = ConsoleWait::Patience::kWhileItTakes;
+    wait_.start(kPatience, [this, on_done = std::move(on_done)] {
       for (const LostOutput& lost : output_.settle()) output_.say(to_string(lost));
-      wait_.start([this, on_done] {
+      wait_.start(kPatience, [this, on_done] {
         output_.close();
         on_done();
       });

@@ -216,12 +216,11 @@ Result<void> place_store(Plan& plan, const std::string& random_suffix) {
   return ok();
 }
 
-/// The job does not begin, or end, without this node.
+}  // namespace
+
 bool is_waited_for(const Options& options) {
   return options.max_nodes > 1 && options.min_nodes == options.max_nodes && !options.dry_run;
 }
-
-}  // namespace
 
 Result<Plan> make_plan(const Options& options, const HostFacts& host, const std::string& random_suffix) {
   Plan plan;

@@ -72,6 +72,9 @@ struct WorkerSpec {
   bool inherit_stdin = false;  ///< otherwise /dev/null
 };
 
+/// A fixed number of nodes waits for this one: if it cannot start, it joins and says so (Plan::cannot_start).
+bool is_waited_for(const Options& options);
+
 /// Resolves options against the host and checks what can be checked before anything starts: the program is
 /// there (kNotFound: exit 127; see Plan::cannot_start), a number of workers that this machine can hold, files
 /// that can be written. `random_suffix` makes the log directory's name and the job tag unique. Errors kUsage,

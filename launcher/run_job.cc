@@ -53,6 +53,15 @@ int fail(const Error& error) {
   return to_exit_code(error.code());
 }
 
+/// Says what keeps this node from starting; the first line of it is what the other nodes will hear.
+Error joins_all_the_same(const Error& error) {
+  print_all(STDERR_FILENO,
+            fmt::format("ddprun: {}\nddprun: it joins the job all the same, so that the other nodes "
+                        "hear of it\n",
+                        error.message()));
+  return {error.code(), error.message().substr(0, error.message().find('\n'))};
+}
+
 /// A job file, checked and completed as the worker will see it.
 Result<config::JobConfig> load_job(const Plan& plan) {
   std::vector<std::string> overrides = plan.options.config_overrides;
@@ -99,10 +108,10 @@ int run_watched(const Plan& plan, Logger& logger) {
     if (!file) return fail(file.error());
     events_file = std::move(*file);
   }
-  // Before anything is made that would be left behind.
+  // Whatever can hang, on a dead file system or a stuck stderr, comes while signals still end this process.
+  if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
   const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
   if (!signals) return fail(signals.error());
-  if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
   JobOutput output(io, output_options(plan));
   Reporter reporter(plan, [&](std::string_view text) { output.write_launcher_line(text); });
   JobStatePublisher state(plan);
@@ -136,7 +145,7 @@ int run_watched(const Plan& plan, Logger& logger) {
     const std::vector<int>& ending = plan.signals_to_handle;
     if (std::find(ending.begin(), ending.end(), signal.number) != ending.end()) wait.end();
   });
-  wait.start([&] {
+  wait.start(ConsoleWait::Patience::kTenSeconds, [&] {
     output.close();
     (*signals)->close();
   });
@@ -150,14 +159,19 @@ int run_watched(const Plan& plan, Logger& logger) {
 int run_job(const Options& options, std::optional<std::string> job_secret, Logger& logger) {
   HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
   host.job_secret = std::move(job_secret);
-  const Result<Plan> plan = make_plan(options, host, random_suffix());
+  Result<Plan> plan = make_plan(options, host, random_suffix());
   if (!plan) return fail(plan.error());
 
+  if (plan->cannot_start) plan->cannot_start = joins_all_the_same(*plan->cannot_start);
   std::string job_text;
   if (entrypoint_kind(options) == EntrypointKind::kJob && !plan->cannot_start) {
     const Result<config::JobConfig> job = load_job(*plan);
-    if (!job) return fail(job.error());
-    if (options.dry_run) job_text = config::describe(*job);
+    if (!job) {
+      if (!is_waited_for(options)) return fail(job.error());
+      plan->cannot_start = joins_all_the_same(job.error());
+    } else if (options.dry_run) {
+      job_text = config::describe(*job);
+    }
   }
   if (options.dry_run) return print_dry_run(*plan, job_text);
 

@@ -132,6 +132,10 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   WorkerOutcome look_at(LocalRank local_rank);
   Ending ending_of(LocalRank local_rank, ExitStatus status);
 
+  [[nodiscard]] ConsoleWait::Patience patience() const {
+    using enum ConsoleWait::Patience;
+    return outcome_.signal != 0 ? kTenSeconds : kWhileItTakes;
+  }
   [[nodiscard]] bool is_lease_over() const { return BootClock::now() >= lease_until_; }
 
   void on_signal(const ReceivedSignal& signal);
@@ -181,10 +185,6 @@ Result<JobOutcome> Agent::run() {
   Result<void> prepared = prepare();
   if (!prepared) return prepared.error();
   deps_.signals.start([this](const ReceivedSignal& signal) { on_signal(signal); });
-  if (plan_.cannot_start) {
-    output_.say(fmt::format("{}; it joins the job all the same, so that the other nodes hear of it",
-                            plan_.cannot_start->message()));
-  }
   carry_out(supervisor_.start(BootClock::now()));
   io_.run();
   DDPRUN_CHECK(is_finished_, "the loop ends when the job has ended");
@@ -453,7 +453,7 @@ void Agent::finish(int exit_code) {
   rounds_->close([this] {
     output_.finish_remote();
     deps_.on_end(outcome_);
-    console_wait_.start([this] { end_output(); });
+    console_wait_.start(patience(), [this] { end_output(); });
   });
 }
 
@@ -461,7 +461,7 @@ void Agent::finish(int exit_code) {
 void Agent::end_output() {
   outcome_.lost_output = output_.settle();
   deps_.on_output_done(outcome_);
-  console_wait_.start([this] { close_all(); });
+  console_wait_.start(patience(), [this] { close_all(); });
 }
 
 // Nothing is pending on the loop after this, so that it returns.

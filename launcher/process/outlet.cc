@@ -134,7 +134,7 @@ void Outlet::drop(std::uint64_t bytes, std::string why) {
   lost_.why = std::move(why);
   if (is_first && on_trouble_) {
     on_trouble_(
-        fmt::format("{} takes nothing, and {} MiB wait already; what comes now is dropped, and counted",
+        fmt::format("{} is read too slowly, and {} MiB wait already; what comes now is dropped, and counted",
                     name_, kMostWaiting >> 20));
   }
 }
@@ -143,7 +143,8 @@ void Outlet::drop(std::uint64_t bytes, std::string why) {
 void Outlet::note_end(int error) {
   is_broken_ = true;
   has_no_reader_ = error == EPIPE || error == ECONNRESET;
-  lost_.why = has_no_reader_ ? "its reader is gone" : std::strerror(error);
+  const std::string why = has_no_reader_ ? "its reader is gone" : std::strerror(error);
+  lost_.why = lost_.bytes == 0 ? why : fmt::format("{}; then: {}", lost_.why, why);
 }
 
 // What waits, and `more`, goes nowhere.

@@ -13,6 +13,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostErrorFileBytes = 4 * 1024 * 1024;
 
+// nlohmann/json writes and copies what is nested by recursion: what is deeper than any error file is left
+// out.
+Json parse_foreign(std::string_view text) {
+  constexpr int kMostLevels = 32;
+  const auto keep = [](int depth, Json::parse_event_t, Json&) { return depth < kMostLevels; };
+  return Json::parse(text, keep, false);
+}
+
 std::string text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return {};
@@ -23,7 +31,7 @@ std::string text_of(const Json& object, const char* key) {
 }  // namespace
 
 std::optional<ErrorFile> parse_error_file(std::string_view text) {
-  const Json document = Json::parse(text, nullptr, false);
+  const Json document = parse_foreign(text);
   if (!document.is_object()) return std::nullopt;
   const auto message = document.find("message");
   if (message == document.end()) return std::nullopt;
@@ -57,7 +65,7 @@ std::optional<ErrorFile> load_error_file(const WorkerOutcome& worker) {
 std::string propagated_error(std::string_view worker_file, const std::string& headline, int error_code,
                              long timestamp_seconds) {
   constexpr auto kReplaceBadUtf8 = Json::error_handler_t::replace;
-  Json document = Json::parse(worker_file, nullptr, false);
+  Json document = parse_foreign(worker_file);
   if (document.is_object() && document.contains("message")) {
     if (document["message"].is_object()) document["message"]["errorCode"] = error_code;
     return document.dump(-1, ' ', false, kReplaceBadUtf8);

@@ -238,6 +238,8 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   for (const auto& [id, other] : nodes_) staying += other.is_leaving() ? 0 : 1;
   if (spec_.is_elastic() && staying < spec_.min_nodes) {
     end.why += fmt::format("; {} of at least {} nodes would stay", staying, spec_.min_nodes);
+  } else if (spec_.is_elastic() && node.last.leaving_ends_job) {
+    end.why += "; the coordinator runs there, and the job ends with it";
   }
   const bool did_its_part = has_succeeded(node) && !node.last.leaving_ends_job;
   const bool is_needed = node.last.leaving_ends_job || signal == SIGINT ||

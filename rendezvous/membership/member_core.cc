@@ -59,9 +59,11 @@ MemberActions MemberCore::order(const Order& order, TimePoint now) {
   if (!is_connected_ || is_over_) return out;
   notice_pause(now);
   seen_generation_ = std::max(seen_generation_, order.generation);
+  // An answer that was read too late comes to nothing: the guards have ended the workers.
+  const bool can_renew = !is_in_round() || now < lease_until_;
   while (!unanswered_.empty() && unanswered_.front().first <= order.acknowledged) {
     if (unanswered_.front().first == order.acknowledged) {
-      lease_until_ = std::max(lease_until_, unanswered_.front().second + timing_.lease());
+      if (can_renew) lease_until_ = std::max(lease_until_, unanswered_.front().second + timing_.lease());
       last_answer_ = now;
     }
     unanswered_.pop_front();

@@ -8,6 +8,7 @@ import pathlib
 import resource
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -152,6 +153,26 @@ class Lost(Output):
         self.assertIn(f"ddprun: {lost['bytes']} bytes for stdout are lost: nobody took it in time\n", done.stderr)
         self.assertEqual(self.report()["lost_output"], [lost])
 
+    def test_a_limit_of_file_sizes_does_not_end_the_launcher(self):
+        done = self.run_with(["--no-python", "sh", "-c", "exit 3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             before_exec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+        self.assertEqual(done.returncode, 3, done.stderr)
+
+    def test_a_job_that_was_told_to_end_does_not_wait_for_a_slow_reader(self):
+        process = subprocess.Popen([DDPRUN, "--no-python", "sh", "-c", "head -c 50000000 /dev/zero; echo done >&2; "
+                                    "exec sleep 1000"], cwd=self.folder, env=self.environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for end in (process.kill, process.wait, process.stdout.close, process.stderr.close):
+            self.addCleanup(end)
+        self.assertEqual(process.stderr.readline(), b"done\n")
+        process.send_signal(signal.SIGTERM)
+        ended = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < ended:
+            os.read(process.stdout.fileno(), 4096)  # something within any ten seconds, and never all of it
+            select.select([], [], [], 0.05)
+        self.assertEqual(process.returncode, 143)
+        self.assertIn(b"bytes for stdout are lost: nobody took it in time", process.stderr.read())
+
     def test_what_waits_for_a_stuck_console_is_bounded_and_the_rest_counted(self):
         read_end, write_end = os.pipe()
         self.addCleanup(os.close, read_end)
@@ -162,7 +183,7 @@ class Lost(Output):
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.assertEqual({process.stderr.readline(), process.stderr.readline()},
-                         {"ddprun: stdout takes nothing, and 64 MiB wait already; what comes now is dropped, and "
+                         {"ddprun: stdout is read too slowly, and 64 MiB wait already; what comes now is dropped, and "
                           "counted\n", "done\n"})
         read = 0
         while piece := os.read(read_end, 1 << 20):
@@ -313,7 +334,7 @@ class HangingDisk(Output):
             select.select([], [], [], 0.05)
             said = (self.folder / "err").read_text()
         self.assertEqual((self.folder / "out").read_text(), "[default0]:first\n[default0]:last\n")
-        self.assertRegex(said, r"^ddprun: \d+ bytes for .*/stdout.log are lost: its file system did not take it")
+        self.assertRegex(said, r"(?m)^ddprun: \d+ bytes for .*/stdout.log are lost: its file system did not take it")
         subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
         self.assertEqual(process.wait(timeout=30), 0)
 

@@ -200,6 +200,32 @@ TEST_CASE("a program that is not there on one of a fixed number of nodes ends al
   CHECK_THAT(other->err(), Contains(" on node " + missing_rank + " ("));
 }
 
+TEST_CASE("a job file with an error on one of a fixed number of nodes ends all, with that node and why") {
+  const TempDirectory folder;
+  const std::string job = folder.path() + "/train.json";
+  std::ofstream(job) << "{";
+  // Where a ddprun-worker is beside it, whatever was built.
+  const std::string ddprun = folder.path() + "/ddprun";
+  std::filesystem::copy_file(ddprun_command({}).front(), ddprun);
+  std::filesystem::copy_file("/bin/true", folder.path() + "/ddprun-worker");
+  const std::string port = free_port();
+  const auto start = [&](const std::string& rank, std::vector<std::string> program) {
+    std::vector<std::string> command{"--nnodes",      "2",         "--node-rank",   rank,
+                                     "--master-addr", "127.0.0.1", "--master-port", port};
+    command.insert(command.end(), program.begin(), program.end());
+    command = ddprun_command(std::move(command));
+    command.front() = ddprun;
+    return std::make_unique<Launched>(std::move(command));
+  };
+  const auto wrong = start("0", {job});
+  const auto right = start("1", {"--no-python", "/bin/sleep", "100"});
+  CHECK(wrong->wait() == 78);
+  CHECK(right->wait() == 78);
+  CHECK_THAT(wrong->err(), Contains("^ here\n"));
+  CHECK_THAT(right->err(), Contains("train.json:1:2: expected a key in double quotes") &&
+                               Contains(" on node 0 (") && !Contains("\\x0a"));
+}
+
 TEST_CASE("a program that is not there is refused at once where others can go on without this node") {
   const Cluster cluster{.nnodes = "1:2", .script = "exit 0"};
   Launched node(ddprun_command({"--nnodes", "1:2", "--rdzv-endpoint", "127.0.0.1:" + free_port(), "--rdzv-id",

@@ -54,6 +54,16 @@ TEST_CASE("an outer scheduler gets the worker's file with the exit code in it") 
   CHECK(json["x"] == 1);
 }
 
+TEST_CASE("what is nested a million levels deep in a worker's file is left out") {
+  const std::string deep(1'000'000, '[');
+  const std::string text =
+      R"({"message": {"message": "m", "x": )" + deep + std::string(deep.size(), ']') + "}}";
+  const auto json = nlohmann::json::parse(propagated_error(text, "headline", 7, 5));
+  CHECK(json["message"]["message"] == "m");
+  CHECK(json["message"]["errorCode"] == 7);
+  CHECK(parse_error_file(text)->message == "m");
+}
+
 TEST_CASE("where the worker wrote no file, an outer scheduler gets our headline") {
   const auto json = nlohmann::json::parse(propagated_error("", "rank 1 was killed", -9, 5));
   CHECK(json["message"]["message"] == "rank 1 was killed");

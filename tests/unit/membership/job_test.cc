@@ -420,6 +420,18 @@ TEST_CASE("a node told to stop leaves an elastic job, the rest go on") {
   CHECK(story.last('b').seat->nodes == 1);
 }
 
+TEST_CASE("the node of the coordinator that is told to stop says why the job ends with it") {
+  Story story = running(elastic(1, 2), "ab");
+  story.tell('a', Status{.generation = Generation(1),
+                         .phase = Phase::kIdle,
+                         .leaving_signal = SIGTERM,
+                         .leaving_ends_job = true});
+  story.tell('b', Phase::kIdle);
+  REQUIRE(story.last('b').end);
+  CHECK(story.last('b').end->why ==
+        "node 0 (a, 10.0.0.1) was told to stop by SIGTERM; the coordinator runs there, and the job ends with it");
+}
+
 TEST_CASE(
     "a node told to stop by SIGTERM ends a job of fixed size everywhere, with the code that says: requeue "
     "me") {

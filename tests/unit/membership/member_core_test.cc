@@ -70,6 +70,16 @@ TEST_CASE("a lease that runs out while the node stands still is told from one th
   }
 }
 
+// The answer may have lain in the socket while the node stood still; its guards looked at the lease alone.
+TEST_CASE("a lease that was over is not renewed by an answer read too late") {
+  const TimePoint start{};
+  MemberCore member = running_member(start);
+  member.tick(start + 1s);
+  CHECK(member.order({.kind = OrderKind::kRun, .acknowledged = 3, .generation = Generation(1)}, start + 4s)
+            .empty());
+  CHECK(std::holds_alternative<KillWorkers>(member.tick(start + 4s).front()));
+}
+
 // Its clock may have stood still with it.
 TEST_CASE("a node that is told that it was given up kills its workers, and remembers why until it is back") {
   const TimePoint now{};
