@@ -42,12 +42,8 @@ int open_keyboard() {
 bool is_shown(const WorkerSpec& spec) { return spec.out.to_console || spec.err.to_console; }
 
 // None of what is in a file was written later.
-TimePoint last_written(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return BootClock::now();
-  const auto written =
-      std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
-  const Duration age = std::chrono::system_clock::now().time_since_epoch() - written;
+TimePoint last_written(std::chrono::nanoseconds modified) {
+  const Duration age = std::chrono::system_clock::now().time_since_epoch() - modified;
   return BootClock::now() - std::max(age, Duration::zero());
 }
 
@@ -107,9 +103,16 @@ void WorkerStreams::finish() {
 
 PrintedTraceback WorkerStreams::last_traceback() const {
   if (!tail_is_in_file_) return scanner_.last();
-  TracebackScanner scanner;
-  scanner.feed(read_tail(stderr_path_, kSearchedFileBytes), last_written(stderr_path_));
-  return scanner.last();
+  struct stat status {};
+  if (::stat(stderr_path_.c_str(), &status) != 0) return {};
+  const auto modified =
+      std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  if (!searched_ || searched_->size != status.st_size || searched_->modified != modified) {
+    TracebackScanner scanner;
+    scanner.feed(read_tail(stderr_path_, kSearchedFileBytes), last_written(modified));
+    searched_ = {status.st_size, modified, scanner.last()};
+  }
+  return searched_->traceback;
 }
 
 std::string WorkerStreams::stderr_tail() const {

@@ -14,6 +14,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -81,6 +82,12 @@ class WorkerStreams {
   TailBuffer tail_{8192};
   TracebackScanner scanner_;
   bool tail_is_in_file_ = false;
+  struct Searched {
+    std::int64_t size = 0;
+    std::chrono::nanoseconds modified{};
+    PrintedTraceback traceback;
+  };
+  mutable std::optional<Searched> searched_;  // the file as it was; it is asked for several times
   std::vector<std::unique_ptr<StreamPump>> pumps_;
 };
 

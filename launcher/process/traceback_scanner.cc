@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <utility>
 
 namespace ddprun::launcher {
 namespace {
@@ -15,6 +17,11 @@ constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kFrame = "  File \"";
 constexpr std::size_t kLongestEnd = 4096;  // of either end of a line
 constexpr std::string_view kGap = " … ";
+// The text of an exception, as far as it is kept; with the longest line before it, it is in the kept end.
+constexpr int kMostMessageLines = 256;
+constexpr std::size_t kLongestMessage = 8 * 1024;
+// Longer than it takes to write a text: what comes later is another.
+constexpr Duration kWriting = std::chrono::seconds(5);
 constexpr int kFinalBars = 8;  // states of progress bars that are drawn once more when a program ends
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -128,14 +135,24 @@ bool is_exit_noise(std::string_view line) {
          std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view s) { return line.starts_with(s); });
 }
 
+bool is_indented_or_blank(std::string_view line) {
+  return line.empty() || line[0] == ' ' || line[0] == '\t' || line.find_first_not_of(" \t\r") == line.npos;
+}
+
+constexpr std::string_view kModules = "Extension modules: ";  // the last line
+
+/// Further lines of a fatal error. Source: Python/traceback.c, Python/pylifecycle.c.
+bool is_of_fault(std::string_view line) {
+  constexpr std::array<std::string_view, 6> kStarts{"Thread 0x", "Current thread", "Stack (most recent", "<",
+                                                    "...",       kModules};
+  return is_indented_or_blank(line) ||
+         std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view s) { return line.starts_with(s); });
+}
+
 /// Those that come without a header.
 bool is_syntax_error(std::string_view line) {
   return line.starts_with("SyntaxError") || line.starts_with("IndentationError") ||
          line.starts_with("TabError");
-}
-
-bool is_indented_or_blank(std::string_view line) {
-  return line.empty() || line[0] == ' ' || line[0] == '\t' || line.find_first_not_of(" \t\r") == line.npos;
 }
 
 /// tqdm's, Lightning's.
@@ -198,9 +215,11 @@ void TracebackScanner::feed(std::string_view bytes, TimePoint now) {
       }
     }
     partial_ += piece;
+    copied_ += piece.size();
     // Both ends matter: an exception with a long text, and a progress bar that a traceback follows.
     if (partial_.size() > 3 * kLongestEnd) {
       partial_.replace(kLongestEnd, partial_.size() - 2 * kLongestEnd, kGap);
+      copied_ += kLongestEnd;
     }
     if (is_whole) {
       take_line(partial_);
@@ -230,7 +249,7 @@ void TracebackScanner::take_line(std::string_view raw) {
       if (plain.starts_with(kFrame) && (line.prefix().empty() || line.is_hook())) return begin(line);
       break;
     case State::kBox:
-      keep(plain);
+      pending_.add_line(plain);
       if (closes_box(plain)) state_ = State::kFrames;
       return;
     case State::kFrames:
@@ -243,35 +262,37 @@ void TracebackScanner::take_line(std::string_view raw) {
       }
       is_header_last_ = false;
       // loguru marks the frame that caught it with ">".
-      if (inner.empty() || inner[0] == ' ' || inner[0] == '>') return keep(plain);
+      if (inner.empty() || inner[0] == ' ' || inner[0] == '>') return pending_.add_line(plain);
       if (is_syntax_ && !is_syntax_error(inner)) {
         state_ = State::kOutside;  // somebody has printed a stack
         break;
       }
-      keep(plain);
-      state_ = State::kMessage;
+      pending_.add_line(plain);
       return commit();
     case State::kMessage:
       if (has_chain_mark_ && inner.empty()) return;
       if (!prefix_.empty() && line.prefix() != prefix_) break;
       if (is_chain_mark(inner)) {
         has_chain_mark_ = true;
-        keep("");
-        keep(plain);
-        return commit();
+        message_lines_ = 0;
+        message_bytes_ = 0;
+        add_to_message("");
+        return add_to_message(plain);
       }
-      if (has(inner, kOriginal)) {
-        state_ = State::kFrames;
-        keep(plain);
-        return commit();
-      }
-      if (is_glog(inner) || is_progress_bar(plain) ||
-          !(!prefix_.empty() || is_fatal_ || (line.prefix().empty() && is_indented_or_blank(plain)))) {
+      if (now_ - found().at > kWriting || !(has(inner, kOriginal) || is_message(line))) {
         state_ = State::kOutside;
         break;
       }
-      keep(plain);
-      return commit();
+      if (has(inner, kOriginal)) {
+        pending_.clear();
+        continues_ = true;
+        state_ = State::kFrames;
+        message_lines_ = 0;
+        message_bytes_ = 0;
+      }
+      add_to_message(plain);
+      if (is_fatal_ && plain.starts_with(kModules)) state_ = State::kOutside;
+      return;
   }
   count(raw, plain);
   next_kind_ = plain.starts_with("Exception in thread") ? Kind::kThread
@@ -281,11 +302,22 @@ void TracebackScanner::take_line(std::string_view raw) {
                    : Kind::kMain;
 }
 
+bool TracebackScanner::is_message(const PlainLine& line) const {
+  const std::string_view plain = line.text();
+  if (is_glog(without_margin(plain)) || is_progress_bar(plain)) return false;
+  if (!prefix_.empty()) return true;
+  if (!line.prefix().empty()) return false;
+  // The first lines may tell of Python's state and of an exception.
+  if (is_fatal_) return message_lines_ < 3 || is_of_fault(plain);
+  return is_indented_or_blank(plain);
+}
+
 void TracebackScanner::begin(const PlainLine& line) {
-  if (state_ == State::kMessage && has_chain_mark_ && line.prefix() == prefix_) {
-    keep("");
+  continues_ = state_ == State::kMessage && has_chain_mark_ && line.prefix() == prefix_;
+  pending_.clear();
+  if (continues_) {
+    pending_.add_line("");
   } else {
-    current_.clear();
     kind_ = next_kind_;
     prefix_ = line.prefix();
     is_by_hook_ = line.is_hook();
@@ -295,41 +327,77 @@ void TracebackScanner::begin(const PlainLine& line) {
   is_aborting_ = false;
   is_header_last_ = true;
   is_syntax_ = line.text().starts_with(kFrame);
-  keep(line.text());
+  pending_.add_line(line.text());
   state_ = has(line.text(), kHeader) && opens_box(line.text()) && has(line.text(), "─") ? State::kBox
                                                                                         : State::kFrames;
   is_fatal_ = line.text().starts_with(kFatal);
-  if (!is_fatal_) return;
-  state_ = State::kMessage;
-  commit();
-}
-
-void TracebackScanner::keep(std::string_view line) {
-  current_ += line;
-  current_ += '\n';
-  if (current_.size() <= kLongest) return;
-  // The outermost frames and the end: what lies between is a recursion or a very deep library.
-  constexpr std::string_view kLinesGap = "\n  ...\n";
-  const std::size_t head_end = current_.rfind('\n', kLongest / 4);
-  const std::size_t tail_begin = current_.find('\n', current_.size() - kLongest / 2);
-  if (head_end == std::string::npos || tail_begin == std::string::npos) {
-    current_.erase(0, current_.size() - kLongest / 2);
-  } else {
-    current_.replace(head_end, tail_begin + 1 - head_end, kLinesGap);
-  }
+  if (is_fatal_) commit();
 }
 
 void TracebackScanner::commit() {
-  if (kind_ == Kind::kNoise) return;
   using By = PrintedTraceback::By;
-  const By by = kind_ == Kind::kThread ? By::kThread : is_by_hook_ ? By::kInterpreter : By::kAnybody;
-  Found& found = kind_ == Kind::kMain ? main_ : thread_;
-  found = {
-      .printed = {.text = current_, .by = by, .at = now_}, .end = position_, .lines = lines_, .bars = bars_};
+  state_ = State::kMessage;
+  message_lines_ = 0;
+  message_bytes_ = 0;
+  Found& whole = found();
+  if (continues_) {
+    whole.text.add(pending_);
+  } else {
+    std::swap(whole.text, pending_);
+  }
+  pending_.clear();
+  whole.by = kind_ == Kind::kThread ? By::kThread : is_by_hook_ ? By::kInterpreter : By::kAnybody;
+  whole.at = now_;
+  reach(whole);
+}
+
+// The rest of a text that is too long still belongs to it.
+void TracebackScanner::add_to_message(std::string_view line) {
+  Found& whole = found();
+  ++message_lines_;
+  message_bytes_ += line.size() + 1;
+  if (message_lines_ <= kMostMessageLines && message_bytes_ <= kLongestMessage) whole.text.add_line(line);
+  reach(whole);
+}
+
+void TracebackScanner::reach(Found& whole) const {
+  whole.end = position_;
+  whole.lines = lines_;
+  whole.bars = bars_;
+}
+
+TracebackScanner::Found& TracebackScanner::found() { return found_[static_cast<std::size_t>(kind_)]; }
+
+std::uint64_t TracebackScanner::copied_bytes() const {
+  std::uint64_t bytes = copied_ + pending_.copied_bytes();
+  for (const Found& one : found_) bytes += one.text.copied_bytes();
+  return bytes;
+}
+
+void KeptText::add(std::string_view text) {
+  copied_ += text.size();
+  text_ += text;
+  if (text_.size() <= kLongest) return;
+  // The outermost frames and the end: what lies between is a recursion or a very deep library. A quarter is
+  // left out at least, so that a byte is moved few times.
+  constexpr std::string_view kLinesGap = "\n  ...\n";
+  const std::size_t head_end = text_.rfind('\n', kLongest / 4);
+  const std::size_t tail_begin = text_.find('\n', text_.size() - kLongest / 2);
+  if (head_end == std::string::npos || tail_begin == std::string::npos) {
+    text_.erase(0, text_.size() - kLongest / 2);
+  } else {
+    text_.replace(head_end, tail_begin + 1 - head_end, kLinesGap);
+  }
+  copied_ += text_.size();
+}
+
+void KeptText::add_line(std::string_view line) {
+  add(line);
+  add("\n");
 }
 
 void TracebackScanner::count(std::string_view raw, std::string_view plain) {
-  if (main_.printed.text.empty() && thread_.printed.text.empty()) return;
+  if (found_[0].text.is_empty() && found_[1].text.is_empty()) return;
   is_aborting_ = is_aborting_ || plain.starts_with("terminate called");
   if (is_progress_bar(plain)) {
     bars_ += 1 + static_cast<int>(std::count(raw.begin(), raw.end(), '\r'));
@@ -344,8 +412,9 @@ PrintedTraceback TracebackScanner::last() const {
     whole.feed("\n", now_);
     return whole.last();
   }
-  const Found& best = main_.printed.text.empty() ? thread_ : main_;
-  PrintedTraceback last = best.printed;
+  const Found& main = found_[static_cast<std::size_t>(Kind::kMain)];
+  const Found& best = main.text.is_empty() ? found_[static_cast<std::size_t>(Kind::kThread)] : main;
+  PrintedTraceback last{.text = best.text.text(), .by = best.by, .at = best.at};
   last.bytes_after = position_ - best.end;
   last.lines_after = lines_ - best.lines + std::max(0, bars_ - best.bars - kFinalBars);
   return last;

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/clock.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -43,34 +44,59 @@ struct PrintedTraceback {
   std::uint64_t bytes_after = 0;
   /// Of what followed, the lines that a program on its way out does not print.
   int lines_after = 0;
-  TimePoint at{};  ///< when its end was read
+  TimePoint at{};  ///< when its exception was read
+};
+
+/// Text that loses its middle when it becomes too long. Takes only as long as what is added to it.
+class KeptText {
+ public:
+  static constexpr std::size_t kLongest = 48 * 1024;
+
+  void add_line(std::string_view line);
+  void add(const KeptText& other) { add(std::string_view(other.text_)); }
+  void clear() { text_.clear(); }
+  [[nodiscard]] bool is_empty() const { return text_.empty(); }
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] std::uint64_t copied_bytes() const { return copied_; }
+
+ private:
+  void add(std::string_view text);
+
+  std::string text_;
+  std::uint64_t copied_ = 0;
 };
 
 /// Keeps the last whole traceback of a stderr stream while it passes, so that nothing printed afterwards
-/// pushes it out. Pure; takes no memory until there is one, and then at most kLongest bytes for each of two;
-/// of a longer line than 12 KiB both ends.
+/// pushes it out. Pure; takes no memory until there is one, and then at most kLongest bytes for each of four;
+/// of a longer line than 12 KiB both ends. Its time is that of the bytes, whatever they are: nothing that was
+/// kept is copied again because more has come.
 ///
 /// Knows  Python's tracebacks, plain, of a thread, of an exception group and of a syntax error, chains of
 /// them, the
 ///        same behind the `[rank1]: ` that PyTorch's hook puts before each line, or behind a record of its
 ///        log (printed like any other: the program has caught it), Rich's and loguru's, with or without
 ///        colours, and what faulthandler prints. What Python only mentions ("Exception ignored in") is passed
-///        over. The text of an exception goes on, where no prefix shows it, for as long as its lines are
-///        indented or blank.
+///        over. The text of an exception goes on for some seconds: where no prefix shows it,
+///        for as long as its lines are indented or blank.
 class TracebackScanner {
  public:
-  static constexpr std::size_t kLongest = 48 * 1024;
+  static constexpr std::size_t kLongest = KeptText::kLongest;
 
   void feed(std::string_view bytes, TimePoint now = {});
 
   /// The last whole traceback so far. One of a thread is given only where no other is.
   [[nodiscard]] PrintedTraceback last() const;
 
+  /// How many bytes were moved for all that was fed: a few times as many at most.
+  [[nodiscard]] std::uint64_t copied_bytes() const;
+
  private:
   enum class State { kOutside, kFrames, kBox, kMessage };
   enum class Kind { kMain, kThread, kNoise };
   struct Found {
-    PrintedTraceback printed;
+    KeptText text;
+    PrintedTraceback::By by = PrintedTraceback::By::kAnybody;
+    TimePoint at{};         // when its exception was read
     std::uint64_t end = 0;  // the stream's position behind its last line
     int lines = 0;          // counted so far
     int bars = 0;
@@ -78,8 +104,11 @@ class TracebackScanner {
 
   void take_line(std::string_view raw);
   void begin(const PlainLine& line);
-  void keep(std::string_view line);
+  [[nodiscard]] bool is_message(const PlainLine& line) const;
   void commit();
+  void add_to_message(std::string_view line);
+  void reach(Found& whole) const;
+  [[nodiscard]] Found& found();
   void count(std::string_view raw, std::string_view plain);
 
   std::string partial_;  // the line being written
@@ -93,13 +122,16 @@ class TracebackScanner {
   bool has_chain_mark_ = false;
   bool is_fatal_ = false;
   bool is_aborting_ = false;  // "terminate called" was the last that is of interest
-  std::string current_;
+  bool continues_ = false;    // the one found: a chain
+  KeptText pending_;          // of the one being read, until its exception makes it whole
+  int message_lines_ = 0;
+  std::size_t message_bytes_ = 0;
+  std::uint64_t copied_ = 0;
   std::uint64_t position_ = 0;
   TimePoint now_{};
-  int lines_ = 0;  // since the first traceback: those of a program that goes on
-  int bars_ = 0;   // the states of progress bars
-  Found main_;
-  Found thread_;
+  int lines_ = 0;               // since the first traceback: those of a program that goes on
+  int bars_ = 0;                // the states of progress bars
+  std::array<Found, 3> found_;  // the last of each kind
 };
 
 /// The same without the margins of exception groups ("  | ", "+ ") and of Rich's boxes. Pure.

@@ -18,16 +18,25 @@ constexpr int kFewLines = 20;
 // The same after one that the interpreter printed, as long as it is recent.
 constexpr int kManyLines = 100;
 
+/// By faulthandler; Python's own fatal errors end with SIGABRT.
+bool is_handled(int signal) {
+  return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
+}
+
 Bearing bearing_of(const ExitStatus& status, const LastWords& words, const Traceback& traceback) {
   using By = PrintedTraceback::By;
   const PrintedTraceback& printed = words.traceback;
   // Python that leaves with an exception may be ended by abort() in a destructor of C++.
   const bool is_abort = status.is_killed() && status.signal() == SIGABRT;
   const bool is_killed_by_others = status.is_killed() && words.stopped_with != status.signal();
-  if (traceback.is_fatal) return is_killed_by_others ? Bearing::kUncaught : Bearing::kEarlier;
-
-  const bool is_by_hook = printed.by != By::kAnybody;
   const bool is_recent = words.traceback_age <= kRecent;
+  if (traceback.is_fatal) {
+    // It may be a data loader's, of long ago.
+    const bool is_near = is_recent && printed.lines_after <= kFewLines;
+    return is_killed_by_others && is_near && is_handled(status.signal()) ? Bearing::kUncaught
+                                                                         : Bearing::kEarlier;
+  }
+  const bool is_by_hook = printed.by != By::kAnybody;
   const bool is_last = printed.lines_after == 0 && (is_by_hook || is_recent);
   // A shell, or a thread, may have gone on after it for long.
   const bool is_leaving_with_it =

@@ -290,6 +290,22 @@ TEST_CASE("what the hooks printed long before the end, and much after it, did no
   CHECK(bearing(ExitStatus::exited(1), hook + "step\n", seconds(3600), {}) == Bearing::kUncaught);
 }
 
+TEST_CASE("a fault handler tells of the end only where it is the last, and of the signals that it handles") {
+  const std::string fault =
+      "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007fd830e6eb80 (most recent call "
+      "first):\n"
+      "  File \"/w/faults.py\", line 189 in f\n\nExtension modules: torch._C (total: 1)\n";
+  std::string went_on;
+  for (int i = 0; i < 200; ++i) went_on += "step\n";
+  const auto bearing = [&](int signal, const std::string& text) {
+    return last_exception(ExitStatus::killed(signal), words_of(text))->bearing;
+  };
+  CHECK(bearing(SIGSEGV, fault) == Bearing::kUncaught);
+  CHECK(bearing(SIGSEGV, fault + "wandb: done\nstep\n") == Bearing::kUncaught);
+  CHECK(bearing(SIGSEGV, fault + went_on) == Bearing::kEarlier);  // a data loader's
+  CHECK(bearing(SIGKILL, fault) == Bearing::kEarlier);
+}
+
 TEST_CASE("a progress bar that went on is no noise") {
   std::string bar = printed("ValueError: nan");
   for (int i = 0; i < 100; ++i) bar += "\r 10%|#         | 1/10 [00:00<?, ?it/s]";

@@ -5,6 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <string>
+#include <vector>
+
 using namespace ddprun::launcher;
 
 // The samples are what programs of tests/fault/blame/faults.py printed with Python 3.11, torch 2.11, rich 14
@@ -355,4 +359,96 @@ TEST_CASE("only a prefix with a blank, on each line, is that of PyTorch's hook")
   CHECK(found.by == PrintedTraceback::By::kAnybody);
   CHECK(found.text.ends_with("\nValueError: x\n"));
   CHECK(found.lines_after == 1);
+}
+
+TEST_CASE("no stream costs more than a few copies of each of its bytes, however it is cut into pieces") {
+  const std::string header = "Traceback (most recent call last):\n";
+  const std::string hooked = "[rank0]: " + header + "[rank0]:   File \"t.py\", line 1, in f\n[rank0]: E: x\n";
+  const std::string plain = header + "  File \"t.py\", line 1, in f\nE: x\n";
+  const std::string chain =
+      "\nDuring handling of the above exception, another exception occurred:\n\n" + plain;
+  const std::string frames(60'000, ' ');
+  struct Stream {
+    std::string first;
+    std::string repeated;
+  };
+  const std::vector<Stream> streams{
+      {"Fatal Python error: x\n", "\n"},
+      {"Fatal Python error: x\n", "  File \"t.py\", line 1 in f\n"},
+      {hooked, "\n"},
+      {hooked, "[rank0]: \n"},
+      {hooked, "[rank0]: " + std::string(5000, 'x') + "\n"},
+      {hooked, "[rank1]: x\n[rank0]: x\n"},
+      {plain, "\n"},
+      {plain, " x\n"},
+      {plain, "x"},
+      {plain, "\r 10%|# | 1/10"},
+      {plain, chain},
+      {plain + frames + "\n", chain},
+      {"", header},
+      {"", header + "[rank0]: " + header},
+      {"", "Fatal Python error: x\n"},
+      {"", plain},
+      {"", plain + hooked},
+      {header, "  File \"t.py\", line 1, in f\n"},
+      {hooked, "[rank0]: E: x\n[rank0]: Original Traceback (most recent call last):\n"},
+      {"╭─ " + header, "x\n"},
+      {"", "\x1b[31m \x1b[0m"},
+      {"", "\x1b[31m \x1b[0m\n"},
+      {"[rank0]:W1122 00:36:44.057000 1 x.py:7] " + header, "[rank0]:W1122 00:36:44.057000 1 x.py:7] x\n"},
+      {"", "[rank0]:W1122 00:36:44.057000 1 x.py:7] " + plain},
+  };
+  for (const Stream& stream : streams) {
+    std::string text = stream.first;
+    while (text.size() < 1'000'000) text += stream.repeated;
+    for (const std::size_t piece : {std::size_t{7}, std::size_t{65536}, text.size()}) {
+      INFO("stream " << &stream - streams.data() << " in pieces of " << piece);
+      TracebackScanner scanner;
+      for (std::size_t at = 0; at < text.size(); at += piece)
+        scanner.feed(std::string_view(text).substr(at, piece));
+      CHECK(scanner.copied_bytes() <= 8 * text.size());
+      CHECK(scanner.last().text.size() <= TracebackScanner::kLongest + 100);
+    }
+  }
+}
+
+TEST_CASE(
+    "the text of an exception ends after so many lines and bytes, and belongs to it as far as it goes") {
+  std::string text(kRaises.substr(0, kRaises.rfind("terminate")));
+  const std::size_t size = printed_last(text).text.size();
+  for (int i = 0; i < 100'000; ++i) text += fmt::format("[rank1]: line {}\n", i);
+  const PrintedTraceback found = printed_last(text);
+  CHECK(found.text.size() < size + 8 * 1024);
+  CHECK(read_traceback(found.text)->exception == "ValueError: loss is nan at step 5");
+  CHECK(found.lines_after == 0);
+  CHECK(found.bytes_after == 0);
+}
+
+TEST_CASE("what comes later behind the same prefix is none of the exception's text") {
+  TracebackScanner scanner;
+  const ddprun::TimePoint start{};
+  scanner.feed(kRaises.substr(0, kRaises.rfind("terminate")), start);
+  scanner.feed("[rank1]: more of it\n", start + std::chrono::seconds(1));
+  CHECK(scanner.last().lines_after == 0);
+  for (int i = 0; i < 3; ++i) scanner.feed("[rank1]: step\n", start + std::chrono::seconds(60 + i));
+  CHECK(scanner.last().lines_after == 3);
+  CHECK(scanner.last().text.ends_with("more of it\n"));
+}
+
+TEST_CASE("a fault handler's text ends where the program goes on") {
+  const std::string threads =
+      "Thread 0x00007fd830e6eb80 [loader] (most recent call first):\n  <no Python frame>\n\n";
+  const std::string fault(kFault);
+  const std::string all =
+      fault.substr(0, fault.find("Current")) + threads + fault.substr(fault.find("Current"));
+  const std::string without_modules = all.substr(0, all.find("\nExtension"));
+  for (const std::string& text : {all, without_modules}) {
+    const PrintedTraceback found = printed_last(text + "step 1\n" + "[rank0]: step 2\n\n  step 3\nstep 4\n");
+    CHECK(found.text == text);
+    CHECK(found.lines_after == 3);
+  }
+  CHECK(printed_last("Fatal Python error: init: cannot start\nPython runtime state: core initialized\n"
+                     "ModuleNotFoundError: No module named 'encodings'\n\n" +
+                     threads)
+            .lines_after == 0);
 }
