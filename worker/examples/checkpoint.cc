@@ -3,8 +3,8 @@
 #include <ddprun/checkpoint.h>
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
-#include <ddprun/everywhere.h>
 #include <ddprun/pt_file.h>
+#include <ddprun/rank_zero.h>
 #include <ddprun/record.h>
 
 #include <torch/torch.h>
@@ -31,8 +31,8 @@ int run() {
   ddprun::barrier(context);  // nobody removes before all have read
   if (context.rank() == 0) std::filesystem::remove(path);
 
-  ddprun::rank0(context) << (is_equal ? "every rank loaded what rank 0 saved\n"
-                                      : "the loaded weights differ\n");
+  ddprun::rank_zero_out(context) << (is_equal ? "every rank loaded what rank 0 saved\n"
+                                              : "the loaded weights differ\n");
   context.shutdown();
   return is_equal ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 // A communication hook of one's own: every bucket is clipped to a norm of 1 before it is averaged.
 #include <ddprun/comm_hooks.h>
-#include <ddprun/everywhere.h>
 #include <ddprun/optim.h>
+#include <ddprun/rank_zero.h>
 #include <ddprun/record.h>
 
 #include <torch/torch.h>
@@ -30,7 +30,7 @@ int train() {
     optimizer.step();
     last = loss.item<double>();
   }
-  ddprun::rank0(context) << "loss after 50 clipped steps: " << last << "\n";
+  ddprun::rank_zero_out(context) << "loss after 50 clipped steps: " << last << "\n";
   context.shutdown();
   return 0;
 }

@@ -2,9 +2,9 @@
 // the other. With two GPUs per worker they are two GPUs; without, both are the CPU and the program is the
 // same.
 #include <ddprun/distributed_data_parallel.h>
-#include <ddprun/everywhere.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
+#include <ddprun/rank_zero.h>
 #include <ddprun/record.h>
 
 #include <torch/torch.h>
@@ -44,8 +44,8 @@ int train() {
     optimizer.step();
     last = loss.item<double>();
   }
-  ddprun::rank0(context) << "loss after 20 steps on " << device0.str() << " and " << device1.str() << ": "
-                         << last << "\n";
+  ddprun::rank_zero_out(context) << "loss after 20 steps on " << device0.str() << " and " << device1.str()
+                                 << ": " << last << "\n";
   context.shutdown();
   return 0;
 }

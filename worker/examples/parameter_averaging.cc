@@ -1,15 +1,16 @@
 // Each rank trains on its own for ten steps, then all take the mean of their parameters: less to send than
 // gradients in every step, at the price of replicas that drift apart in between.
 #include <ddprun/collectives.h>
-#include <ddprun/everywhere.h>
 #include <ddprun/optim.h>
+#include <ddprun/rank_zero.h>
 #include <ddprun/record.h>
+#include <ddprun/seed.h>
 
 #include <torch/torch.h>
 
 int train() {
   ddprun::Context context = ddprun::init();
-  ddprun::seed_everything(7);
+  ddprun::seed_all_devices(7);
   torch::nn::Linear model(4, 1);
   model->to(context.device());
   const auto truth = torch::ones({4, 1}, context.device());
@@ -24,7 +25,7 @@ int train() {
     if (step % 10 == 0) ddprun::average_parameters(context, model->parameters());
   }
   const auto error = (model->weight.detach().t() - truth).abs().max();
-  ddprun::rank0(context) << "largest error of a weight: " << error.item<float>() << "\n";
+  ddprun::rank_zero_out(context) << "largest error of a weight: " << error.item<float>() << "\n";
   context.shutdown();
   return error.item<float>() < 0.01 ? 0 : 1;
 }

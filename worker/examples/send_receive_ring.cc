@@ -1,6 +1,6 @@
 // A token goes once around the ring of ranks; each adds its rank.
 #include <ddprun/collectives.h>
-#include <ddprun/everywhere.h>
+#include <ddprun/rank_zero.h>
 #include <ddprun/record.h>
 
 #include <torch/torch.h>
@@ -10,7 +10,7 @@ int run() {
   const int rank = context.rank();
   const int world = context.world_size();
   if (world == 1) {
-    ddprun::rank0(context) << "a ring needs two ranks: start me with ddprun --nproc-per-node 2\n";
+    ddprun::rank_zero_out(context) << "a ring needs two ranks: start me with ddprun --nproc-per-node 2\n";
     return 0;
   }
   auto token = torch::zeros({1}, torch::kInt64);
@@ -22,7 +22,7 @@ int run() {
     token += rank;
     ddprun::send(context, token, (rank + 1) % world);
   }
-  ddprun::rank0(context) << "the token came back with " << token.item<std::int64_t>() << "\n";
+  ddprun::rank_zero_out(context) << "the token came back with " << token.item<std::int64_t>() << "\n";
   context.shutdown();
   return 0;
 }

@@ -1,16 +1,17 @@
 // The smallest training loop: a line is fitted by all ranks together.
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/distributed_sampler.h>
-#include <ddprun/everywhere.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
+#include <ddprun/rank_zero.h>
 #include <ddprun/record.h>
+#include <ddprun/seed.h>
 
 #include <torch/torch.h>
 
 int train() {
   ddprun::Context context = ddprun::init();
-  ddprun::seed_everything(1);
+  ddprun::seed_all_devices(1);
   const auto inputs = torch::rand({256, 1});
   const auto targets = 3 * inputs + 1;
 
@@ -29,8 +30,8 @@ int train() {
     loss.backward();
     optimizer.step();
   }
-  ddprun::rank0(context) << "y = " << model->weight.item<float>() << " x + " << model->bias.item<float>()
-                         << "\n";
+  ddprun::rank_zero_out(context) << "y = " << model->weight.item<float>() << " x + "
+                                 << model->bias.item<float>() << "\n";
   context.shutdown();
   return 0;
 }

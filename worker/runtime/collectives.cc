@@ -41,7 +41,6 @@ bool has_list_all_to_all(const Group& group, const at::Device& device) {
 void Pending::wait() {
   if (waited_) return;
   for (const auto& work : work_) work->wait();
-  if (finish_) finish_();
   waited_ = true;
 }
 

@@ -7,12 +7,8 @@
 #include <ddprun/group.h>
 
 #include <functional>
-#include <vector>
 
 namespace ddprun::training {
-
-/// The samples of rank `rank` in an evaluation: a block of 0…count-1, every sample on exactly one rank.
-std::vector<std::int64_t> evaluation_shard(std::int64_t count, int rank, int world_size);
 
 /// Sums `sum` over all ranks, exactly as far as doubles are. Collective.
 LossSum sum_over_ranks(const Group& group, const LossSum& sum);

@@ -3,12 +3,12 @@
 #include "rendezvous/base/exit_codes.h"
 #include "worker/data/mnist.h"
 #include "worker/data/synthetic.h"
-#include "worker/training/agree.h"
 #include "worker/training/first_failure.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/resume.h"
 #include "worker/training/text.h"
 #include "worker/training/trainer.h"
+#include <ddprun/fail_together.h>
 #include <ddprun/init.h>
 #include <ddprun/record.h>
 
@@ -64,6 +64,11 @@ Result<void> prepare_output(const std::string& folder, const std::string& config
 
 Error to_error(const Exception& exception) { return {exception.code(), exception.what()}; }
 
+std::optional<Exception> to_exception(const std::optional<Error>& error) {
+  if (!error) return std::nullopt;
+  return Exception(error->code(), error->message());
+}
+
 /// What rank 0 does for the whole job before it starts.
 struct Preparation {
   MetricsLog metrics;
@@ -107,7 +112,7 @@ class Job {
     if (!splits) trouble = splits.error();
     Preparation preparation;
     if (!trouble && context.rank() == 0) trouble = prepare(context, preparation);
-    if (const auto verdict = agree(context, trouble)) return refuse(*verdict);
+    if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared);
 
     preparation.resume = share_resume_point(context, std::move(preparation.resume));
     greet(context, backend_line, *splits);
@@ -166,7 +171,7 @@ class Job {
       if (checkpoint == nullptr) throw;
       trouble = to_error(exception).with("cannot resume from " + shown(preparation.resume->path));
     }
-    if (const auto verdict = agree(context, trouble)) return refuse(*verdict);
+    if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared);
     if (preparation.resume) tell_resumed(*trainer, preparation.resume->path);
     preparation.metrics.write("start", {{"world_size", context.world_size()},
                                         {"backend", context.backend()},
@@ -186,13 +191,13 @@ class Job {
     return {.exit_code = exit_code::kSignalBase + drain_.signal()};
   }
 
-  static Outcome refuse(const Verdict& verdict) {
-    const std::string who = verdict.rank == 0 ? "" : fmt::format("rank {}: ", verdict.rank);
-    const ErrorCode code = verdict.error.code();
+  static Outcome refuse(const SharedError& shared) {
+    const std::string who = shared.rank == 0 ? "" : fmt::format("rank {}: ", shared.rank);
+    const ErrorCode code = shared.code;
     const bool is_input = code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
     return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : code),
-            .error = who + verdict.error.message(),
-            .speaks = verdict.is_mine};
+            .error = who + shared.message,
+            .speaks = shared.is_mine};
   }
 
   void greet(const Context& context, const std::string& backend_line, const data::DataSplits& splits) {

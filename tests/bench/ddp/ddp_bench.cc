@@ -7,9 +7,9 @@
 #include "worker/runtime/shm/make_backend.h"
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
-#include <ddprun/everywhere.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
+#include <ddprun/seed.h>
 
 #include <algorithm>
 #include <array>
@@ -101,7 +101,7 @@ int run(const char* commands_path) {
     const Turn turn = Turn::parse(line);
     Step& step = prepared[turn.workload + " " + std::to_string(turn.batch) + " " + turn.how];
     if (!step) {
-      seed_everything(1);
+      seed_all_devices(1);
       const Workload workload = make_workload(turn.workload, turn.batch);
       step = turn.how == "bare" ? make_bare_step(context, workload) : make_wrapped_step(context, workload);
       milliseconds_per_step(step, std::max(2, turn.steps));  // buckets are rebuilt, caches are warm

@@ -1,8 +1,9 @@
 #include "tests/support/catch.h"
 #include "worker/runtime/process_group/join_world.h"
 #include <ddprun/collectives.h>
-#include <ddprun/everywhere.h>
 #include <ddprun/init.h>
+#include <ddprun/rank_zero.h>
+#include <ddprun/seed.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -135,20 +136,20 @@ TEST_CASE("a group on a GPU knows which one") {
   CHECK(group->getBackend(c10::DeviceType::CUDA)->getBoundDeviceId() == at::Device(at::kCUDA, 3));
 }
 
-TEST_CASE("seed_everything makes random numbers repeat") {
-  seed_everything(11);
+TEST_CASE("seed_all_devices makes random numbers repeat") {
+  seed_all_devices(11);
   const auto first = torch::rand({5});
   CHECK(!torch::rand({5}).equal(first));
-  seed_everything(11);
+  seed_all_devices(11);
   CHECK(torch::rand({5}).equal(first));
 }
 
 TEST_CASE("only rank 0 prints") {
   std::ostringstream text;
   std::streambuf* const before = std::cout.rdbuf(text.rdbuf());
-  Rank0Out(true) << "loss " << 0.5 << "\n";
-  Rank0Out(false) << "loss " << 0.7 << "\n";
-  rank0(init({.device = "cpu"})) << "alone\n";
+  RankZeroOut(true) << "loss " << 0.5 << "\n";
+  RankZeroOut(false) << "loss " << 0.7 << "\n";
+  rank_zero_out(init({.device = "cpu"})) << "alone\n";
   std::cout.rdbuf(before);
   CHECK(text.str() == "loss 0.5\nalone\n");
 }

@@ -1,10 +1,7 @@
-#include "worker/training/evaluate.h"
-
 #include "tests/support/catch.h"
+#include <ddprun/sharded_evaluation.h>
 
-#include <algorithm>
-
-using namespace ddprun::training;
+using ddprun::evaluation_shard;
 
 TEST_CASE("every held-out sample is evaluated on exactly one rank") {
   for (const int world : {1, 2, 3, 7}) {

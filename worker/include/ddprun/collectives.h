@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,11 +11,13 @@
 
 /// Collectives with names one can read. All of them
 ///   are collective: every rank of the group calls the same ones in the same order, with tensors of the same
-///   dtype and
-///     (unless said otherwise) the same shape;
+///     dtype and (unless said otherwise) the same shape; ranks are counted within the group;
 ///   take contiguous tensors on the device that the backend serves (gloo and shm: CPU, nccl: this rank's
-///   GPU); throw what the backend throws (c10::Error, std::runtime_error) when a peer leaves or the time-out
-///   passes.
+///   GPU); throw Exception kConfig for what this rank can see to be wrong (a rank that is not in the group,
+///   counts
+///     that do not fit), before anything is sent; and what the backend throws (Exception, c10::Error,
+///     std::runtime_error) when a peer leaves or the time-out passes;
+///   may be called from any thread, from one at a time for a group.
 namespace ddprun {
 
 /// How the tensors of all ranks become one. Done by the backend: kAverage takes what it takes (gloo: no
@@ -47,8 +48,7 @@ class ReduceOp {
 /// without waiting leaves the tensors undefined until the next barrier.
 class Pending {
  public:
-  explicit Pending(std::vector<c10::intrusive_ptr<c10d::Work>> work, std::function<void()> finish = {})
-      : work_(std::move(work)), finish_(std::move(finish)) {}
+  explicit Pending(std::vector<c10::intrusive_ptr<c10d::Work>> work) : work_(std::move(work)) {}
 
   /// Blocks until the result is there (on a GPU: until the current stream may use it). Idempotent.
   void wait();
@@ -56,7 +56,6 @@ class Pending {
 
  private:
   std::vector<c10::intrusive_ptr<c10d::Work>> work_;
-  std::function<void()> finish_;
   bool waited_ = false;
 };
 
