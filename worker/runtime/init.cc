@@ -129,7 +129,7 @@ Context init(const InitOptions& options) {
   }
   state->process_group =
       runtime::make_process_group(state->store, state->env, state->placement, options.timeout);
-  state->backend = std::string(to_string(state->placement.backend));
+  state->backend = to_string(backends_at(state->placement));
   report(*state, options);
   return Context(std::move(state));
 }

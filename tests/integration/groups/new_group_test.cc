@@ -146,10 +146,11 @@ TEST_CASE("ranks that make no group are refused, on every rank with the same wor
                   }),
                   "config: new_group: rank 2 is named twice in [2, 2]");
     require_equal(refusal([&] { (void)new_group(world, {}, {.backend = "mpi"}); }),
-                  "config: new_group: backend \"mpi\": expected \"nccl\", \"gloo\" or \"shm\"");
+                  "config: new_group: backend \"mpi\": expected \"nccl\", \"gloo\", \"shm\" or the form "
+                  "\"cpu:gloo,cuda:nccl\"");
     require_equal(
         refusal([&] { (void)new_group(world, {}, {.backend = "nccl"}); }),
-        "config: new_group: backend nccl: it needs a GPU, and this rank was given none by init; use "
+        "config: new_group: backend \"nccl\": it needs a GPU, and this rank was given none by init; use "
         "gloo or shm");
     require(sum_of_ranks(new_group(world), 1) == 3, "the parent is as good as before");
   }));
@@ -182,5 +183,23 @@ TEST_CASE("a rank that does not come to a new group is named to the others") {
         refusal([&] { (void)new_group(world, {}, {.timeout = std::chrono::milliseconds(300)}); }),
         "timeout: new_group: 1 of 3 ranks did not come within 0.3 s: 1; look for their last output");
     if (world.rank() != 1) send(world, late, 1);
+  }));
+}
+
+TEST_CASE("a group may have a backend for each kind of device") {
+  CHECK(ddprun::testing::in_processes(2, [](int rank, const c10::intrusive_ptr<c10d::Store>& store) {
+    const runtime::BackendRequest request{
+        .store = store, .rank = rank, .world_size = 2, .timeout = std::chrono::seconds(60)};
+    const Group world(
+        runtime::make_group(request, runtime::parse_backends("cpu:shm,cuda:gloo", true).value(), 0));
+    const auto name = [](const Group& group, c10::DeviceType device) {
+      return group.process_group()->getBackend(device)->getBackendName();
+    };
+    for (const Group& group :
+         {world, new_group(world), new_group(world, {}, {.backend = "cuda:gloo,cpu:gloo"})}) {
+      require(name(group, c10::DeviceType::CUDA) == "gloo", "GPUs");
+      require(sum_of_ranks(group, 1) == 2, "sum on the CPU");
+    }
+    require(name(new_group(world), c10::DeviceType::CPU) == "shm", "CPU, also of a group made from it");
   }));
 }

@@ -102,7 +102,7 @@ TEST_CASE("what cannot work is refused with its reason") {
   CHECK(refused({.backend = "shm", .device = "cuda"}, facts(1, 1, 1)) ==
         "backend shm: it serves CPU tensors, and a GPU was asked for; use nccl or gloo");
   CHECK(refused({.backend = "mpi"}, facts(0, 1, 1)) ==
-        "backend \"mpi\": expected \"auto\", \"nccl\", \"gloo\" or \"shm\"");
+        "backend \"mpi\": expected \"auto\", \"nccl\", \"gloo\", \"shm\" or the form \"cpu:gloo,cuda:nccl\"");
   CHECK(refused({.device = "tpu"}, facts(0, 1, 1)) ==
         "device \"tpu\": expected \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"");
   CHECK(refused({.device = "cuda"}, facts(0, 1, 1)) ==
@@ -115,6 +115,45 @@ TEST_CASE("what cannot work is refused with its reason") {
         "backend nccl: left out of this build, because libtorch's CUDA and NCCL headers were not there; "
         "install torch "
         "with its CUDA packages and build again, or use backend gloo");
+}
+
+TEST_CASE("one backend for each kind of device may be asked for") {
+  const Placement placement = placed({.backend = "cpu:gloo,cuda:nccl"}, facts(2, 2, 2, 1));
+  CHECK(placement.backend == BackendKind::kNccl);
+  CHECK(placement.gpu == 1);
+  CHECK(to_string(backends_at(placement)) == "cpu:gloo,cuda:nccl");
+  CHECK(to_string(backends_at(placed({.backend = "cuda:nccl,cpu:shm"}, facts(2, 2, 2)))) ==
+        "cpu:shm,cuda:nccl");
+  CHECK(to_string(backends_at(placed({.backend = "cpu:gloo,cuda:gloo"}, facts(1, 2, 2)))) == "gloo");
+  CHECK(to_string(backends_at(placed({.backend = "cuda:nccl"}, facts(2, 2, 2)))) == "nccl");
+  const Placement on_cpu = placed({.backend = "cpu:shm"}, facts(2, 2, 2));
+  CHECK(on_cpu.backend == BackendKind::kShm);
+  CHECK(on_cpu.gpu == -1);
+  CHECK(wants_no_gpu({.backend = "cpu:gloo"}));
+  CHECK_FALSE(wants_no_gpu({.backend = "cpu:gloo,cuda:nccl"}));
+  CHECK(to_string(backends_at(placed({.backend = "gloo"}, facts(1, 2, 2)))) == "gloo");
+}
+
+TEST_CASE("backends for devices that cannot work are refused with their reason") {
+  const auto why = [](const std::string& backend, int gpus) {
+    return refused({.backend = backend}, facts(gpus, 1, 1));
+  };
+  const std::string form =
+      "expected the form \"cpu:gloo,cuda:nccl\", with gloo or shm for the CPU and nccl or gloo for GPUs";
+  CHECK(why("cpu:gloo,cuda:", 1) == "backend \"cpu:gloo,cuda:\": " + form);
+  CHECK(why("tpu:gloo", 1) == "backend \"tpu:gloo\": " + form);
+  CHECK(why("cpu:gloo,nccl", 1) == "backend \"cpu:gloo,nccl\": " + form);
+  CHECK(why("cpu:nccl", 1) == "backend \"cpu:nccl\": nccl serves GPUs alone");
+  CHECK(why("cuda:shm", 1) == "backend \"cuda:shm\": shm serves the CPU alone");
+  CHECK(why("cpu:gloo,cpu:shm", 1) == "backend \"cpu:gloo,cpu:shm\": cpu is named twice");
+  CHECK(why("cpu:gloo,cuda:nccl", 0) ==
+        "backend \"cpu:gloo,cuda:nccl\": it serves GPUs as well, and this machine has none that libtorch can "
+        "use; "
+        "use backend gloo or auto");
+  CHECK(refused({.backend = "cpu:shm", .device = "cuda"}, facts(1, 1, 1)) ==
+        "backend \"cpu:shm\": it serves CPU tensors, and a GPU was asked for");
+  CHECK(refused({.backend = "cpu:shm,cuda:nccl"}, facts(4, 2, 4)) ==
+        "backend shm: it needs all workers on one host, and 2 of 4 are on this one; use gloo");
 }
 
 }  // namespace

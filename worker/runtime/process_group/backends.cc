@@ -12,13 +12,6 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-std::optional<BackendKind> find_kind(std::string_view name) {
-  for (const BackendKind kind : {BackendKind::kNccl, BackendKind::kGloo, BackendKind::kShm}) {
-    if (to_string(kind) == name) return kind;
-  }
-  return std::nullopt;
-}
-
 BackendType type_of(BackendKind kind) {
   switch (kind) {
     case BackendKind::kNccl:
@@ -55,41 +48,11 @@ BackendRequest under(const BackendRequest& request, const char* prefix) {
 
 }  // namespace
 
-Backends served_by(BackendKind kind, bool has_gpu) {
-  switch (kind) {
-    case BackendKind::kNccl:
-      return {.cpu = std::nullopt, .gpu = kind};
-    case BackendKind::kGloo:
-      return {.cpu = kind, .gpu = has_gpu ? std::optional(kind) : std::nullopt};
-    case BackendKind::kShm:
-      break;
-  }
-  return {.cpu = kind, .gpu = std::nullopt};
-}
-
-Result<Backends> parse_backends(const std::string& text, bool has_gpu) {
-  const std::optional<BackendKind> kind = find_kind(text);
-  if (!kind)
-    return Error(ErrorCode::kConfig,
-                 fmt::format("backend \"{}\": expected \"nccl\", \"gloo\" or \"shm\"", text));
-  if (kind == BackendKind::kNccl && !has_gpu) {
-    return Error(ErrorCode::kConfig,
-                 "backend nccl: it needs a GPU, and this rank was given none by init; use gloo or shm");
-  }
-  return served_by(*kind, has_gpu);
-}
-
-std::string to_string(const Backends& backends) {
-  if (!backends.gpu) return std::string(to_string(*backends.cpu));
-  if (!backends.cpu || backends.cpu == backends.gpu) return std::string(to_string(*backends.gpu));
-  return fmt::format("cpu:{},cuda:{}", to_string(*backends.cpu), to_string(*backends.gpu));
-}
-
 Result<Backends> backends_of(c10d::ProcessGroup& group) {
   Backends backends;
   for (const at::Device& device : group.getDeviceTypes()) {
     const std::string name = group.getBackend(device.type())->getBackendName();
-    const std::optional<BackendKind> kind = find_kind(name);
+    const std::optional<BackendKind> kind = find_backend_kind(name);
     if (!kind) {
       return Error(
           ErrorCode::kConfig,

@@ -19,16 +19,15 @@ std::string first_line(const std::exception& error) {
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_or_fall_back(const BackendRequest& request,
                                                          Placement& placement) {
-  const bool has_gpu = placement.gpu >= 0;
   try {
-    return make_group(request, served_by(placement.backend, has_gpu), placement.gpu);
+    return make_group(request, backends_at(placement), placement.gpu);
   } catch (const Exception& error) {
     // Every rank gets the same verdict, so all of them turn to gloo together. Whoever named shm wants to know
     // instead.
     if (error.code() != ErrorCode::kUnavailable || !placement.may_fall_back) throw;
     placement.backend = BackendKind::kGloo;
     placement.reason += fmt::format("; not shm: {}", error.what());
-    return make_group(request, served_by(placement.backend, has_gpu), placement.gpu);
+    return make_group(request, backends_at(placement), placement.gpu);
   }
 }
 
@@ -69,7 +68,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const c10::intrusive_p
   } catch (const std::exception& error) {
     throw Exception(ErrorCode::kUnavailable,
                     fmt::format("init: rank {} of {} cannot make its {} process group within {:.1f} s: {}",
-                                env.rank, env.world_size, to_string(placement.backend),
+                                env.rank, env.world_size, to_string(backends_at(placement)),
                                 std::chrono::duration<double>(timeout).count(), first_line(error)));
   }
 }

@@ -81,6 +81,30 @@ Result<Placement> place_shm(const DeviceWish& wish, const PlacementFacts& facts)
   return Placement{.backend = BackendKind::kShm, .gpu = -1, .reason = "asked for"};
 }
 
+/// A backend for each kind of device.
+Result<Placement> place_devices(const std::string& text, const DeviceWish& wish,
+                                const PlacementFacts& facts) {
+  const Result<Backends> backends = parse_devices(text);
+  if (!backends) return backends.error();
+  if (!backends->gpu && wish.gpu)
+    return refuse(fmt::format("backend \"{}\": it serves CPU tensors, and a GPU was asked for", text));
+  if (backends->cpu == BackendKind::kShm) {
+    const Result<Placement> on_cpu = place_shm({.cpu = true}, facts);
+    if (!on_cpu || !backends->gpu) return on_cpu;
+  }
+  if (!backends->gpu) return place_gloo({.cpu = true}, facts);
+  if (facts.gpu_count == 0 || wish.cpu) {
+    return refuse(
+        fmt::format("backend \"{}\": it serves GPUs as well, and {}; use backend {} or auto", text,
+                    wish.cpu ? "device \"cpu\" was asked for" : "this machine has none that libtorch can use",
+                    backends->cpu ? to_string(*backends->cpu) : "gloo"));
+  }
+  Result<Placement> placement =
+      backends->gpu == BackendKind::kNccl ? place_nccl(wish, facts) : place_gloo(wish, facts);
+  if (placement && backends->cpu != backends->gpu) placement->cpu_backend = backends->cpu;
+  return placement;
+}
+
 Placement place_auto(const DeviceWish& wish, const PlacementFacts& facts) {
   if (!wish.cpu && facts.gpu_count > 0) {
     const int gpu = gpu_of(wish, facts);
@@ -112,25 +136,21 @@ Placement place_auto(const DeviceWish& wish, const PlacementFacts& facts) {
 
 }  // namespace
 
-std::string_view to_string(BackendKind kind) {
-  switch (kind) {
-    case BackendKind::kNccl:
-      return "nccl";
-    case BackendKind::kGloo:
-      return "gloo";
-    case BackendKind::kShm:
-      return "shm";
-  }
-  return "unknown";
+Backends backends_at(const Placement& placement) {
+  Backends backends = served_by(placement.backend, placement.gpu >= 0);
+  if (placement.cpu_backend) backends.cpu = placement.cpu_backend;
+  return backends;
 }
 
 bool wants_no_gpu(const PlacementRequest& request) {
-  return request.device == "cpu" || request.backend == "shm";
+  const bool is_for_cpu =
+      names_devices(request.backend) && request.backend.find("cuda:") == std::string::npos;
+  return request.device == "cpu" || request.backend == "shm" || is_for_cpu;
 }
 
 int gpu_for(const PlacementRequest& request, const PlacementFacts& facts) {
   const Result<DeviceWish> wish = parse_device(request.device);
-  if (!wish || wish->cpu || request.backend == "shm" || facts.gpu_count == 0) return -1;
+  if (!wish || wants_no_gpu(request) || facts.gpu_count == 0) return -1;
   return gpu_of(*wish, facts);
 }
 
@@ -150,8 +170,10 @@ Result<Placement> choose_placement(const PlacementRequest& request, const Placem
   if (request.backend == "gloo") return place_gloo(*wish, facts);
   if (request.backend == "shm") return place_shm(*wish, facts);
   if (request.backend == "auto") return place_auto(*wish, facts);
-  return refuse(
-      fmt::format("backend \"{}\": expected \"auto\", \"nccl\", \"gloo\" or \"shm\"", request.backend));
+  if (names_devices(request.backend)) return place_devices(request.backend, *wish, facts);
+  return refuse(fmt::format(
+      "backend \"{}\": expected \"auto\", \"nccl\", \"gloo\", \"shm\" or the form \"cpu:gloo,cuda:nccl\"",
+      request.backend));
 }
 
 }  // namespace ddprun::runtime

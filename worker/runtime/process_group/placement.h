@@ -1,18 +1,14 @@
 #pragma once
 
-#include "rendezvous/base/result.h"
+#include "worker/runtime/process_group/backend_kind.h"
 
 #include <string>
 #include <string_view>
 
 namespace ddprun::runtime {
 
-enum class BackendKind { kNccl, kGloo, kShm };
-
-std::string_view to_string(BackendKind kind);
-
 struct PlacementRequest {
-  std::string backend = "auto";  ///< "auto", "nccl", "gloo", "shm"
+  std::string backend = "auto";  ///< "auto", "nccl", "gloo", "shm", or "cpu:gloo,cuda:nccl" and its like
   std::string device = "auto";   ///< "auto", "cpu", "cuda", "cuda:N"
 };
 
@@ -29,11 +25,16 @@ struct PlacementFacts {
 
 struct Placement {
   BackendKind backend = BackendKind::kGloo;
+  /// Another one for CPU tensors, beside `backend` for those of the GPU.
+  std::optional<BackendKind> cpu_backend{};
   int gpu = -1;        ///< index of the GPU, -1 for the CPU
   std::string reason;  ///< a sentence: why this backend
   /// gloo will do where this backend cannot be had.
   bool may_fall_back = false;
 };
+
+/// What serves which tensors there. Pure.
+Backends backends_at(const Placement& placement);
 
 /// Chooses backend and device. Pure. The same request gives every rank of a job the same backend where the
 /// ranks have agreed on their ground (agreement.h). Errors  kConfig: an unknown word, nccl without a GPU or
