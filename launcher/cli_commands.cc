@@ -192,6 +192,9 @@ Result<CommandLine> parse_drain(std::span<const std::string> args) {
   }
   if (line.drain.host.empty()) {
     if (!parsed->flags.empty()) return usage_error(fmt::format("drain: where is the coordinator? {}", kHow));
+    if (!parsed->rest.empty() && parsed->rest.front().empty()) {
+      return usage_error(fmt::format("drain: \"\" is no job: is a variable unset? {}", kHow));
+    }
     line.drain_here = parsed->rest.empty() ? std::string() : parsed->rest.front();
   } else if (!parsed->rest.empty()) {
     return usage_error(

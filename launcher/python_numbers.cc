@@ -1,5 +1,7 @@
 #include "launcher/python_numbers.h"
 
+#include "launcher/process/text_search.h"
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -10,8 +12,6 @@
 
 namespace ddprun::launcher {
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Digits with single underscores between them, appended to `plain` without these; false where none stands.
 bool take_digits(std::string_view& text, std::string& plain) {

@@ -24,8 +24,6 @@ constexpr std::size_t kLongestMessage = 8 * 1024;
 constexpr Duration kWriting = std::chrono::seconds(5);
 constexpr int kFinalBars = 8;  // states of progress bars that are drawn once more when a program ends
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// The length of "[rank12]:" at the start of `line`, or 0.
 std::size_t rank_size(std::string_view line) {
   constexpr std::string_view kStart = "[rank";
@@ -121,15 +119,17 @@ bool is_glog(std::string_view line) {
 /// Lines that are written after an exception and are none of its text: by Python, C++, PyTorch and wandb on
 /// their way out.
 bool is_exit_noise(std::string_view line) {
-  constexpr std::array<std::string_view, 9> kStarts{"terminate called",
-                                                    "Exception ignored in",
-                                                    "Error in atexit",
-                                                    "Error in sys.excepthook",
-                                                    "wandb:",
-                                                    "frame #",
-                                                    "Exception raised from ",
-                                                    "C++ CapturedTraceback:",
-                                                    "Exception in thread"};
+  constexpr std::array<std::string_view, 11> kStarts{"terminate called",
+                                                     "Task exception was never retrieved",
+                                                     "future: <",
+                                                     "Exception ignored in",
+                                                     "Error in atexit",
+                                                     "Error in sys.excepthook",
+                                                     "wandb:",
+                                                     "frame #",
+                                                     "Exception raised from ",
+                                                     "C++ CapturedTraceback:",
+                                                     "Exception in thread"};
   const bool is_warning = has(line, ".py:") && has(line, "Warning: ");
   return is_glog(line) || is_warning ||
          std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view s) { return line.starts_with(s); });
@@ -153,6 +153,23 @@ bool is_of_fault(std::string_view line) {
 bool is_syntax_error(std::string_view line) {
   return line.starts_with("SyntaxError") || line.starts_with("IndentationError") ||
          line.starts_with("TabError");
+}
+
+/// The line of a log, as logging, loguru and asyncio write it before the traceback of what was caught.
+bool is_log_line(std::string_view line) {
+  constexpr std::array<std::string_view, 4> kAsyncio{"Task exception was never retrieved", "future: <",
+                                                     "task: <", "Unhandled exception in event loop"};
+  constexpr std::array<std::string_view, 4> kLevels{"ERROR", "WARNING", "CRITICAL", "INFO"};
+  const auto is_level = [&](std::string_view level) {
+    const std::size_t at = line.find(level);
+    if (at == std::string_view::npos) return false;
+    const char before = at == 0 ? ' ' : line[at - 1];
+    const char after = at + level.size() < line.size() ? line[at + level.size()] : ' ';
+    return has(" [|:", {&before, 1}) && has(" ]|:", {&after, 1});
+  };
+  return std::any_of(kAsyncio.begin(), kAsyncio.end(),
+                     [&](std::string_view s) { return line.starts_with(s); }) ||
+         std::any_of(kLevels.begin(), kLevels.end(), is_level);
 }
 
 /// tqdm's, Lightning's.
@@ -258,7 +275,7 @@ void TracebackScanner::take_line(std::string_view raw) {
         if (!is_header_last_ || !line.prefix().empty() || !plain.starts_with(kFrame))
           return count(raw, plain);  // somebody else's line
         prefix_.clear();
-        is_by_hook_ = false;
+        kind_ = Kind::kMain;
       }
       is_header_last_ = false;
       // loguru marks the frame that caught it with ">".
@@ -318,9 +335,11 @@ void TracebackScanner::begin(const PlainLine& line) {
   if (continues_) {
     pending_.add_line("");
   } else {
-    kind_ = next_kind_;
+    kind_ = next_kind_ != Kind::kMain ? next_kind_
+            : line.is_hook()          ? Kind::kHook
+            : is_log_line(before_)    ? Kind::kLogged
+                                      : Kind::kMain;
     prefix_ = line.prefix();
-    is_by_hook_ = line.is_hook();
   }
   next_kind_ = Kind::kMain;
   has_chain_mark_ = false;
@@ -346,7 +365,8 @@ void TracebackScanner::commit() {
     std::swap(whole.text, pending_);
   }
   pending_.clear();
-  whole.by = kind_ == Kind::kThread ? By::kThread : is_by_hook_ ? By::kInterpreter : By::kAnybody;
+  before_.clear();
+  whole.by = kind_ == Kind::kThread ? By::kThread : kind_ == Kind::kHook ? By::kInterpreter : By::kAnybody;
   whole.at = now_;
   reach(whole);
 }
@@ -397,7 +417,10 @@ void KeptText::add_line(std::string_view line) {
 }
 
 void TracebackScanner::count(std::string_view raw, std::string_view plain) {
-  if (found_[0].text.is_empty() && found_[1].text.is_empty()) return;
+  constexpr std::size_t kEnough = 160;
+  before_.assign(plain.substr(0, kEnough));
+  copied_ += before_.size();
+  if (best().text.is_empty()) return;
   is_aborting_ = is_aborting_ || plain.starts_with("terminate called");
   if (is_progress_bar(plain)) {
     bars_ += 1 + static_cast<int>(std::count(raw.begin(), raw.end(), '\r'));
@@ -406,14 +429,29 @@ void TracebackScanner::count(std::string_view raw, std::string_view plain) {
   }
 }
 
+const TracebackScanner::Found& TracebackScanner::best() const {
+  // A program on its way out prints little in little time.
+  constexpr int kFewLines = 20;
+  constexpr Duration kSoon = std::chrono::seconds(60);
+  const auto later = [](const Found& a, const Found& b) -> const Found& { return a.end > b.end ? a : b; };
+  const auto is_on_way_out = [&](const Found& leaving, const Found& after) {
+    return !leaving.text.is_empty() && after.end > leaving.end && after.lines - leaving.lines <= kFewLines &&
+           after.at - leaving.at <= kSoon;
+  };
+  const Found& hook = of(Kind::kHook);
+  const Found& main = is_on_way_out(hook, of(Kind::kMain)) ? hook : later(hook, of(Kind::kMain));
+  const Found& logged = of(Kind::kLogged);
+  const Found& any = is_on_way_out(main, logged) ? main : later(main, logged);
+  return any.text.is_empty() ? of(Kind::kThread) : any;
+}
+
 PrintedTraceback TracebackScanner::last() const {
   if (!partial_.empty()) {
     TracebackScanner whole = *this;
     whole.feed("\n", now_);
     return whole.last();
   }
-  const Found& main = found_[static_cast<std::size_t>(Kind::kMain)];
-  const Found& best = main.text.is_empty() ? found_[static_cast<std::size_t>(Kind::kThread)] : main;
+  const Found& best = this->best();
   PrintedTraceback last{.text = best.text.text(), .by = best.by, .at = best.at};
   last.bytes_after = position_ - best.end;
   last.lines_after = lines_ - best.lines + std::max(0, bars_ - best.bars - kFinalBars);

@@ -67,7 +67,7 @@ class KeptText {
 };
 
 /// Keeps the last whole traceback of a stderr stream while it passes, so that nothing printed afterwards
-/// pushes it out. Pure; takes no memory until there is one, and then at most kLongest bytes for each of four;
+/// pushes it out. Pure; takes no memory until there is one, and then at most kLongest bytes for each of six;
 /// of a longer line than 12 KiB both ends. Its time is that of the bytes, whatever they are: nothing that was
 /// kept is copied again because more has come.
 ///
@@ -84,7 +84,8 @@ class TracebackScanner {
 
   void feed(std::string_view bytes, TimePoint now = {});
 
-  /// The last whole traceback so far. One of a thread is given only where no other is.
+  /// The last whole traceback so far. One of a thread is given only where no other is; and one that a program
+  /// on its way out has logged, or printed after the hook, does not take the place of what it leaves with.
   [[nodiscard]] PrintedTraceback last() const;
 
   /// How many bytes were moved for all that was fed: a few times as many at most.
@@ -92,7 +93,8 @@ class TracebackScanner {
 
  private:
   enum class State { kOutside, kFrames, kBox, kMessage };
-  enum class Kind { kMain, kThread, kNoise };
+  /// kHook: by PyTorch's excepthook; kLogged: behind the line of a log; kNoise: only mentioned.
+  enum class Kind { kMain, kHook, kLogged, kThread, kNoise };
   struct Found {
     KeptText text;
     PrintedTraceback::By by = PrintedTraceback::By::kAnybody;
@@ -109,6 +111,8 @@ class TracebackScanner {
   void add_to_message(std::string_view line);
   void reach(Found& whole) const;
   [[nodiscard]] Found& found();
+  [[nodiscard]] const Found& of(Kind kind) const { return found_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] const Found& best() const;
   void count(std::string_view raw, std::string_view plain);
 
   std::string partial_;  // the line being written
@@ -131,7 +135,8 @@ class TracebackScanner {
   TimePoint now_{};
   int lines_ = 0;               // since the first traceback: those of a program that goes on
   int bars_ = 0;                // the states of progress bars
-  std::array<Found, 3> found_;  // the last of each kind
+  std::string before_;          // the beginning of the last line that was counted
+  std::array<Found, 5> found_;  // the last of each kind
 };
 
 /// The same without the margins of exception groups ("  | ", "+ ") and of Rich's boxes. Pure.

@@ -18,21 +18,32 @@
 namespace ddprun::launcher {
 namespace {
 
-bool write_file(const std::string& path, const std::string& text) {
-  // The agent has removed a temporary log directory that held nothing.
-  [[maybe_unused]] const Result<void> made =
-      make_directories(std::filesystem::path(path).parent_path().string());
+Result<void> write_file(const std::string& path, const std::string& text) {
   // Not blocking: it may have become a FIFO.
   const UniqueFd file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  if (!file) return os_error("cannot write " + path, errno);
   std::size_t done = 0;
-  while (file && done < text.size()) {
+  while (done < text.size()) {
     const ssize_t count = ::write(file.get(), text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
+    if (count <= 0) return os_error("cannot write " + path, errno);
     done += static_cast<std::size_t>(count);
   }
-  return static_cast<bool>(file);
+  return ok();
+}
+
+/// Whole or not at all.
+Result<void> replace_file(const std::string& path, const std::string& text) {
+  // The agent has removed a temporary log directory that held nothing.
+  if (Result<void> made = make_directories(std::filesystem::path(path).parent_path().string()); !made)
+    return made;
+  const std::string unfinished = path + ".new";
+  Result<void> written = write_file(unfinished, text);
+  if (written && ::rename(unfinished.c_str(), path.c_str()) != 0)
+    written = os_error("cannot write " + path, errno);
+  if (!written) ::unlink(unfinished.c_str());
+  return written;
 }
 
 RootCause root_cause_elsewhere(const RemoteCause& cause) {
@@ -137,8 +148,9 @@ void Reporter::finish(const JobOutcome& outcome) {
   }
   // Who pressed Ctrl-C knows why the job ended, and asked for no files.
   if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
-  write_report(outcome);
+  // The words first: the file may be on a disk that hangs.
   print_(render_report(outcome, root_, context_));
+  write_report(outcome);
   if (root_ && root_->host.empty()) propagate_error_file(*root_, outcome.exit_code);
 }
 
@@ -157,8 +169,12 @@ void Reporter::write_report(const JobOutcome& outcome) {
   if (plan_.log_root_is_temporary) {
     prune_old_reports(plan_.host.temporary_directory, std::chrono::system_clock::now());
   }
-  if (!write_file(context_.report_file, report_json(outcome, root_, context_))) context_.report_file.clear();
-  written_report_ = context_.report_file;
+  const Result<void> written = replace_file(context_.report_file, report_json(outcome, root_, context_));
+  if (written) {
+    written_report_ = context_.report_file;
+  } else {
+    print_(fmt::format("ddprun: {}\n", written.error().message()));
+  }
 }
 
 void Reporter::finish_output(const JobOutcome& outcome) {
@@ -179,8 +195,8 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) const 
   const int code = status && status->is_killed() ? -status->signal() : exit_code;
   const std::string written = root.worker->error_file_is_old ? "" : error_file_text(root.worker->error_file);
   const std::string text = propagated_error(written, headline(*root.worker, context_.hostname), code, now);
-  if (!write_file(path, text)) {
-    print_(fmt::format("ddprun: cannot write {}, which {} names\n", path, env_name::kErrorFile));
+  if (Result<void> made = write_file(path, text); !made) {
+    print_(fmt::format("ddprun: {}, which {} names\n", made.error().message(), env_name::kErrorFile));
   }
 }
 

@@ -12,6 +12,11 @@ namespace {
 
 using nlohmann::json;
 
+bool is_utf8(const std::string& text) {
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::ignore)).get<std::string>() ==
+         text;
+}
+
 json value_for(const json& schema, const std::string& text) {
   json parsed = json::parse(text, nullptr, false);
   if (!parsed.is_discarded() && has_allowed_type(schema, parsed)) return parsed;
@@ -41,6 +46,10 @@ Result<Override> parse_override(const std::string& assignment) {
   if (equals == std::string::npos || equals < 2 || assignment[0] != '/') {
     return Error(ErrorCode::kConfig,
                  fmt::format("{}: expected /json/pointer=value, for example --set /train/epochs=3", flag));
+  }
+  if (!is_utf8(assignment)) {
+    return Error(ErrorCode::kConfig,
+                 "--set " + assignment.substr(0, equals) + ": the value is not valid UTF-8");
   }
   return Override{
       .pointer = assignment.substr(0, equals), .text = assignment.substr(equals + 1), .flag = flag};

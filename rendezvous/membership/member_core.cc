@@ -62,8 +62,8 @@ MemberActions MemberCore::order(const Order& order, TimePoint now) {
   // An answer that was read too late comes to nothing: the guards have ended the workers.
   const bool can_renew = !is_in_round() || now < lease_until_;
   while (!unanswered_.empty() && unanswered_.front().first <= order.acknowledged) {
-    if (unanswered_.front().first == order.acknowledged) {
-      if (can_renew) lease_until_ = std::max(lease_until_, unanswered_.front().second + timing_.lease());
+    if (can_renew && unanswered_.front().first == order.acknowledged) {
+      lease_until_ = std::max(lease_until_, unanswered_.front().second + timing_.lease());
       last_answer_ = now;
     }
     unanswered_.pop_front();

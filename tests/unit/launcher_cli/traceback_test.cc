@@ -216,6 +216,32 @@ TEST_CASE("one of a thread is taken only where the program itself has raised not
   CHECK(last_in(kIgnored).exception.empty());
 }
 
+TEST_CASE("what a program logs or prints on its way out does not take the place of what it leaves with") {
+  const std::string cause =
+      "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nValueError: cause\n";
+  const std::string other =
+      "Traceback (most recent call last):\n  File \"t.py\", line 9, in g\nKeyError: 'other'\n";
+  const std::string of_hook =
+      "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"t.py\", line 3, in f\n[rank0]: "
+      "ValueError: cause\n";
+  for (const std::string header :
+       {"Task exception was never retrieved\nfuture: <Task finished name='Task-2' coro=<bad()>>\n",
+        "ERROR:root:could not flush metrics\n", "WARNING:root:could not flush\n",
+        "2026-11-21 20:00:00,420 - train - ERROR - could not flush\n",
+        "2026-11-21 | ERROR    | m:f:1 - caught\n"}) {
+    CAPTURE(header);
+    CHECK(last_in(cause + header + other).exception == "ValueError: cause");
+    CHECK(last_in(header + other + cause).exception == "ValueError: cause");
+    CHECK(last_in(header + other).exception == "KeyError: 'other'");
+  }
+  CHECK(last_in(of_hook + other).exception == "ValueError: cause");
+  CHECK(last_in(other + of_hook).exception == "ValueError: cause");
+  CHECK(last_in(cause + other).exception == "KeyError: 'other'");
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += "step\n";
+  CHECK(last_in(cause + lines + "ERROR:root:x\n" + other).exception == "KeyError: 'other'");
+}
+
 TEST_CASE("a progress bar before it, a missing newline after it and lines of others in between do no harm") {
   CHECK(last_in("  0%|          | 0/10 [00:00<?, ?it/s]Traceback (most recent call last):\n  File \"t.py\", "
                 "line 1, in f\n"

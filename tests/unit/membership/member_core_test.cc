@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 
+#include <string>
 #include <vector>
 
 namespace ddprun::membership {
@@ -77,7 +78,7 @@ TEST_CASE("a lease that was over is not renewed by an answer read too late") {
   member.tick(start + 1s);
   CHECK(member.order({.kind = OrderKind::kRun, .acknowledged = 3, .generation = Generation(1)}, start + 4s)
             .empty());
-  CHECK(std::holds_alternative<KillWorkers>(member.tick(start + 4s).front()));
+  CHECK(std::get<KillWorkers>(member.tick(start + 4s).front()).reason.find(" 0.00 s") == std::string::npos);
 }
 
 // Its clock may have stood still with it.
