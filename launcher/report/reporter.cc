@@ -196,7 +196,7 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) const 
   const std::string written = root.worker->error_file_is_old ? "" : error_file_text(root.worker->error_file);
   const std::string text = propagated_error(written, headline(*root.worker, context_.hostname), code, now);
   if (Result<void> made = write_file(path, text); !made) {
-    print_(fmt::format("ddprun: {}, which {} names\n", made.error().message(), env_name::kErrorFile));
+    print_(fmt::format("ddprun: {}\n", made.error().with(env_name::kErrorFile).message()));
   }
 }
 
