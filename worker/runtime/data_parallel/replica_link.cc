@@ -1,5 +1,7 @@
 #include <ddprun/replicas.h>
 
+#include "worker/runtime/libtorch/autograd_node.h"
+
 #include <fmt/format.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -125,9 +127,9 @@ void refresh(torch::nn::Module& original, const std::vector<ReplicaLink*>& links
   const std::vector<NamedTensor> tensors = tensors_of(original);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& source = tensors[i].second;
-    std::shared_ptr<SumOverReplicas> sum;
+    NodePtr sum;
     if (with_gradients && source.requires_grad()) {
-      sum = std::make_shared<SumOverReplicas>(torch::autograd::impl::gradient_edge(source), source.device());
+      sum = make_node<SumOverReplicas>(torch::autograd::impl::gradient_edge(source), source.device());
     }
     for (const ReplicaLink* link : links) {
       at::Tensor& copy = link->state_->tensors[i].second;

@@ -1,5 +1,7 @@
 #include "worker/runtime/ddp/bypass_watch.h"
 
+#include "worker/runtime/libtorch/autograd_node.h"
+
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -12,7 +14,7 @@ namespace ddprun::runtime {
 
 struct BypassWatch::Watched {
   std::string name;
-  std::shared_ptr<torch::autograd::Node> accumulator;
+  NodePtr accumulator;
   std::uintptr_t hook = 0;
   int accumulated = 0;
 };
