@@ -240,7 +240,8 @@ TEST_CASE("what stood on stderr before the exception that ended the program is n
 
 TEST_CASE("an error file tells of the end where stderr does not") {
   const ErrorFile file{"KeyError: 'x'\nmore", {}, {}};
-  LastWords words = words_of(printed("ValueError: bad sample") + "step 1\n");
+  const std::string text = printed("ValueError: bad sample") + "step 1\n";
+  LastWords words = words_of(text);
   words.error_file = &file;
   CHECK(diagnose(ExitStatus::exited(3), words, {}) == "its error file tells of KeyError: 'x'");
 }
