@@ -8,6 +8,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from owned import own  # noqa: E402
+
 DDPRUN, PROGRAMS = sys.argv[1:3]
 del sys.argv[1:3]
 
@@ -47,8 +51,7 @@ class Lease(unittest.TestCase):
     def start(self, *arguments, **environment):
         process = subprocess.Popen([DDPRUN, *arguments], env=self.environment | environment, text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
-        for end in (process.kill, process.wait, process.stdout.close, process.stderr.close):
-            self.addCleanup(end)
+        own(self, process)
         return process
 
     def start_coordinator(self):

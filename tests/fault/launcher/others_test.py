@@ -8,6 +8,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from owned import own  # noqa: E402
+
 DDPRUN = sys.argv[1]
 del sys.argv[1]
 
@@ -66,8 +70,7 @@ class Others(unittest.TestCase):
         job = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", DDPRUN, "--max-restarts", "1",
                                 "--no-python", "/bin/sh", "-c", worker], env=self.environment, cwd=self.folder,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
-            self.addCleanup(end)
+        own(self, job)
         up.read_text()
         children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
         subprocess.run(["nsenter", "-t", children[0], "-p", "-m", "/bin/sh", "-c",

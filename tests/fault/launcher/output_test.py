@@ -19,6 +19,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration" / "cli"))
 
 from harness import DDPRUN, Case, skip  # noqa: E402
+from owned import own  # noqa: E402
 
 
 class Output(Case):
@@ -162,8 +163,7 @@ class Lost(Output):
         process = subprocess.Popen([DDPRUN, "--no-python", "sh", "-c", "head -c 50000000 /dev/zero; echo done >&2; "
                                     "exec sleep 1000"], cwd=self.folder, env=self.environment(),
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for end in (process.kill, process.wait, process.stdout.close, process.stderr.close):
-            self.addCleanup(end)
+        own(self, process)
         self.assertEqual(process.stderr.readline(), b"done\n")
         process.send_signal(signal.SIGTERM)
         ended = time.monotonic() + 60
@@ -180,8 +180,7 @@ class Lost(Output):
                                    cwd=self.folder, env=self.environment(), stdout=write_end, stderr=subprocess.PIPE,
                                    text=True)
         os.close(write_end)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
+        own(self, process)
         self.assertEqual({process.stderr.readline(), process.stderr.readline()},
                          {"ddprun: stdout is read too slowly, and 64 MiB wait already; what comes now is dropped, and "
                           "counted\n", "done\n"})
@@ -234,8 +233,7 @@ class StuckStderr(Output):
                 stuck_node = subprocess.Popen([DDPRUN, "--node-rank", "1", *flags], cwd=self.folder,
                                               env=self.environment(), stdin=subprocess.DEVNULL,
                                               stdout=subprocess.DEVNULL, stderr=stuck)
-                self.addCleanup(stuck_node.wait)
-                self.addCleanup(stuck_node.kill)
+                own(self, stuck_node)
                 node = self.ddprun("--node-rank", 0, *flags)
                 self.assertEqual(node.returncode, 0, node.stderr)
                 self.assertEqual(stuck_node.wait(timeout=30), 0)
@@ -246,9 +244,7 @@ class StuckStderr(Output):
                                         "--max-restarts", "1"], cwd=self.folder,
                                        env=self.environment(LOGLEVEL="debug"), stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, stderr=stuck, text=True)
-        self.addCleanup(coordinator.wait)
-        self.addCleanup(coordinator.kill)
-        self.addCleanup(coordinator.stdout.close)
+        own(self, coordinator)
         port = coordinator.stdout.readline().strip()
         flags = ["--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{port}", "--max-restarts", 1, "--no-python", "sh", "-c",
                  "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3"]
@@ -321,8 +317,7 @@ class HangingDisk(Output):
                 [DDPRUN, "--tee", "3", "--log-dir", disk, "--no-python", "sh", "-c",
                  "echo first; echo >ready; read x <go; echo last"],
                 cwd=self.folder, env=self.environment(), stdout=out, stderr=err)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
+        own(self, process)
         self.addCleanup(subprocess.run, ["fsfreeze", "--unfreeze", disk], capture_output=True, check=False)
         (self.folder / "ready").read_text()
         subprocess.run(["fsfreeze", "--freeze", disk], check=True)

@@ -9,6 +9,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from owned import own  # noqa: E402
+
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
 HERE = pathlib.Path(__file__).resolve().parent
@@ -31,8 +35,7 @@ class Save(unittest.TestCase):
         environment = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         job = subprocess.Popen([DDPRUN, "--nproc-per-node", "2", *GRACE, "--no-python", *map(str, command)],
                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
-            self.addCleanup(end)
+        own(self, job)
         while ready > 0:
             line = job.stdout.readline()
             if not line:

@@ -10,6 +10,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from owned import own  # noqa: E402
+
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
 WORKER = pathlib.Path(__file__).with_name("shm_worker.py")
@@ -26,7 +30,10 @@ def held_by(pids):
             if " /dev/shm/" in line and not line.endswith(" (deleted)"):
                 names.add(line.partition(" /dev/shm/")[2])
         for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            target = os.readlink(link)
+            try:
+                target = os.readlink(link)
+            except FileNotFoundError:  # it closes files as it starts
+                continue
             if target.startswith("/dev/shm/") and not target.endswith(" (deleted)"):
                 names.add(target.removeprefix("/dev/shm/"))
     return names
@@ -52,8 +59,7 @@ class Shm(unittest.TestCase):
     def start(self, *command):
         job = subprocess.Popen([DDPRUN, "--no-python", *map(str, command)], env=self.environment,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
-            self.addCleanup(end)
+        own(self, job)
         return job
 
     def assert_gone(self, names):
@@ -107,8 +113,7 @@ class Shm(unittest.TestCase):
         """A job of one shell, whose first line this waits for; it may be ended by closing its stdin."""
         job = subprocess.Popen([*prefix, DDPRUN, "--no-python", "/bin/sh", "-c", script.replace("$", "$$")],
                                env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for end in (job.kill, job.wait, job.stdin.close, job.stdout.close):
-            self.addCleanup(end)
+        own(self, job)
         return job, job.stdout.readline().split()
 
     def test_a_file_that_a_worker_merely_opened_is_kept(self):
@@ -163,8 +168,7 @@ class Shm(unittest.TestCase):
                                   f"echo {int(worker) - 1} >/proc/sys/kernel/ns_last_pid; "
                                   "sh -c ': >/dev/shm/torch_$$_1_0; echo $$; read end'; true"],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for end in (other.kill, other.wait, other.stdin.close, other.stdout.close):
-            self.addCleanup(end)
+        own(self, other)
         self.assertEqual(other.stdout.readline().strip(), worker)
         self.end(job, signal.SIGTERM)
         self.assertTrue(path.exists())

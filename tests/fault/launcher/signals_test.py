@@ -10,6 +10,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from owned import own  # noqa: E402
+
 DDPRUN, PROGRAMS = sys.argv[1:3]
 del sys.argv[1:3]
 LISTENER = "trap 'echo heard; exit 0' USR1; echo began; while :; do read -t 1000 <>\"$1\"; done"
@@ -31,8 +35,7 @@ class Signals(unittest.TestCase):
     def start(self, *arguments, **environment):
         job = subprocess.Popen([DDPRUN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=os.environ | {"TMPDIR": str(self.folder)} | environment)
-        for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
-            self.addCleanup(end)
+        own(self, job)
         return job
 
     def node(self, rank, port, run_id):

@@ -10,6 +10,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from owned import own  # noqa: E402
+
 DDPRUN = sys.argv[1]
 del sys.argv[1:2]
 WORKERS = 4
@@ -36,8 +40,7 @@ class Strangers(unittest.TestCase):
              "--no-python", "/bin/bash", "-c", WORKER, "bash", str(self.fifo)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=os.environ | {"TMPDIR": str(self.folder)})
-        for end in (job.kill, job.wait, job.stdout.close, job.stderr.close):
-            self.addCleanup(end)
+        own(self, job)
         return job
 
     def besiege(self, job, greeting):

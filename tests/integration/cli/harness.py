@@ -8,6 +8,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from owned import own  # noqa: E402
+
 DDPRUN, PROGRAMS = sys.argv[1], pathlib.Path(sys.argv[2])
 del sys.argv[1:3]
 BOUND_S = 60
@@ -37,11 +41,7 @@ class Case(unittest.TestCase):
         """Starts ddprun; the test waits for it."""
         process = subprocess.Popen([DDPRUN, *map(str, arguments)], cwd=self.folder, env=self.environment(**changes),
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
+        return own(self, process)
 
     def script(self, name, text, mode=0o755):
         path = self.folder / name

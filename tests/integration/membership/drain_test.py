@@ -11,8 +11,10 @@ import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "training"))
 from jobs import BOUND_S, JobTest  # noqa: E402
+from owned import own  # noqa: E402
 
 REQUEUE = 75
 LONG_JOB = {"data": {"train_samples": 20000}, "train": {"epochs": 1000, "batch_size": 8}, "checkpoint": {"keep": 3}}
@@ -50,9 +52,7 @@ class DrainTest(JobTest):
                    "--rdzv-id", self.id(), "--rdzv-conf", "last_call_timeout=60", *flags, *map(str, program)]
         node = subprocess.Popen(command, cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE,
                                 stderr=errors)
-        self.addCleanup(node.stdout.close)
-        self.addCleanup(lambda: node.poll() is None and (node.kill(), node.wait()))
-        return node
+        return own(self, node)
 
     def start_nodes(self, count, nodes, program, *flags):
         self.port = free_port()

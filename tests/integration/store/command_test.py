@@ -1,12 +1,16 @@
 """`ddprun store`: serves alone, tells its port, ends in order. Usage: command_test.py path/to/ddprun"""
 
 import os
+import pathlib
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from owned import own  # noqa: E402
 
 DDPRUN = sys.argv.pop(1)
 VALIDATE = b"\0" + struct.pack("<I", 0x3C85F7CE)
@@ -26,12 +30,7 @@ def ping(port, host="127.0.0.1"):
 
 class StoreCommand(unittest.TestCase):
     def serve(self, *arguments, **options):
-        store = start(*arguments, **options)
-        self.addCleanup(store.wait)
-        self.addCleanup(store.kill)
-        self.addCleanup(store.stdout.close)
-        self.addCleanup(store.stderr.close)
-        return store
+        return own(self, start(*arguments, **options))
 
     def end(self, store, with_signal=signal.SIGTERM):
         store.send_signal(with_signal)
