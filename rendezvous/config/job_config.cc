@@ -6,6 +6,7 @@
 #include "rendezvous/config/json_scanner.h"
 #include "rendezvous/config/json_text.h"
 #include "rendezvous/config/override.h"
+#include "rendezvous/config/position.h"
 #include "rendezvous/config/rules.h"
 #include "rendezvous/config/schema_check.h"
 #include "rendezvous/config/schema_words.h"
@@ -19,6 +20,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace ddprun::config {
@@ -27,6 +29,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLongestFile = 1 << 20;
+constexpr std::size_t kMostShown = 20;  ///< problems of one file
 
 /// Reads one job: holds what the steps share.
 class Reader {
@@ -52,8 +55,8 @@ class Reader {
  private:
   /// A problem and where to look for it.
   struct Located {
-    Position place;    ///< in the file
-    std::string flag;  ///< or the flag that made it
+    std::size_t offset = 0;  ///< in the file
+    std::string flag;        ///< or the flag that made it
     Problem problem;
   };
 
@@ -63,7 +66,7 @@ class Reader {
       if (!change) return change.error();
       flags_[change->pointer] = change->flag;
       if (auto problem = apply_override(schema_, *change, values_)) {
-        problems_.push_back({.place = {}, .flag = change->flag, .problem = std::move(*problem)});
+        problems_.push_back({.offset = 0, .flag = change->flag, .problem = std::move(*problem)});
       }
     }
     return ok();
@@ -80,45 +83,51 @@ class Reader {
     return "";
   }
 
-  /// The place of the key or value in the file, or of the nearest thing around it.
-  [[nodiscard]] Position place_of(const Problem& problem) const {
+  /// Where the key or value begins in the file, or the nearest thing around it.
+  [[nodiscard]] std::size_t offset_of(const Problem& problem) const {
     const bool about_key =
         problem.message.starts_with("unknown key") || problem.message.starts_with("no use");
-    const auto& places = about_key ? text_.keys : text_.values;
-    if (const auto place = places.find(problem.pointer); place != places.end()) return place->second;
     std::string up = problem.pointer;
-    while (!text_.values.contains(up)) up = parent_pointer(up);
-    return text_.values.at(up);
+    auto place = text_.offsets.find(up);
+    if (place && about_key && place->key) return *place->key;
+    while (!place) {
+      up = parent_pointer(up);
+      place = text_.offsets.find(up);
+    }
+    return place->value;
   }
 
   void add(std::vector<Problem> problems) {
     for (Problem& problem : problems) {
-      problems_.push_back({place_of(problem), flag_of(problem.pointer), std::move(problem)});
+      problems_.push_back({offset_of(problem), flag_of(problem.pointer), std::move(problem)});
     }
+  }
+
+  [[nodiscard]] std::string in_file(const Position& place) const {
+    return fmt::format("{}:{}:{}", source_.path, place.line, place.column);
   }
 
   [[nodiscard]] Error report() {
     std::stable_sort(problems_.begin(), problems_.end(), [](const Located& a, const Located& b) {
-      return std::pair(!a.flag.empty(), a.place) < std::pair(!b.flag.empty(), b.place);
+      return std::pair(!a.flag.empty(), a.offset) < std::pair(!b.flag.empty(), b.offset);
     });
     std::string text =
         fmt::format("{}: {} problem{}", source_.path, problems_.size(), problems_.size() == 1 ? "" : "s");
-    for (const Located& located : problems_) {
-      const std::string place = located.flag.empty() ? fmt::format("{}:{}:{}", source_.path,
-                                                                   located.place.line, located.place.column)
-                                                     : located.flag;
+    PositionWalk walk(text_.text);
+    for (const Located& located : std::span(problems_).first(std::min(problems_.size(), kMostShown))) {
+      const std::string place = located.flag.empty() ? in_file(walk.advance_to(located.offset)) : located.flag;
       const std::string& pointer = located.problem.pointer;
       text += fmt::format("\n  {}: {}: {}", place, pointer.empty() ? "/" : pointer, located.problem.message);
     }
+    if (problems_.size() > kMostShown) text += fmt::format("\n  and {} more", problems_.size() - kMostShown);
     return {ErrorCode::kConfig, std::move(text)};
   }
 
   [[nodiscard]] Origin origin_of(const std::string& pointer) const {
     if (std::string flag = flag_of(pointer); !flag.empty()) return {OriginKind::kFlag, std::move(flag)};
-    const auto place = text_.values.find(pointer);
-    if (place == text_.values.end()) return {OriginKind::kDefault, "default"};
-    return {OriginKind::kFile,
-            fmt::format("{}:{}:{}", source_.path, place->second.line, place->second.column)};
+    const auto place = text_.offsets.find(pointer);
+    if (!place) return {OriginKind::kDefault, "default"};
+    return {OriginKind::kFile, in_file(position_of(text_.text, place->value))};
   }
 
   void merge_defaults(const json& schema, json& object, const std::string& pointer) {

@@ -1,9 +1,12 @@
 #include "rendezvous/config/json_scanner.h"
 
+#include "rendezvous/config/problem.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
@@ -24,7 +27,9 @@ class Scanner {
   Scanner(std::string_view text, JsonOffsets& offsets) : text_(text), offsets_(offsets) {}
 
   std::optional<SyntaxProblem> run() {
-    if (value("", 0)) {
+    skip_space();
+    offsets_.set_root(at_);
+    if (value(0)) {
       skip_space();
       if (at_ < text_.size())
         fail(fmt::format("expected the end of the file after the value, found {}", found()));
@@ -71,15 +76,14 @@ class Scanner {
     return fmt::format("'{}'", token());
   }
 
-  bool value(const std::string& pointer, int depth) {
-    skip_space();
-    offsets_.values[pointer] = at_;
+  /// The value at the cursor.
+  bool value(int depth) {
     if (depth > kMaxDepth) return fail(fmt::format("nested deeper than {} levels", kMaxDepth));
     switch (peek()) {
       case '{':
-        return object(pointer, depth);
+        return object(depth);
       case '[':
-        return array(pointer, depth);
+        return array(depth);
       case '"':
         return string(nullptr);
       default:
@@ -87,12 +91,12 @@ class Scanner {
     }
   }
 
-  bool object(const std::string& pointer, int depth) {
-    ++at_;
+  bool object(int depth) {
+    const std::size_t begin = at_++;
     skip_space();
     if (peek() == '}') return ++at_, true;
     while (true) {
-      if (!member(pointer, depth)) return false;
+      if (!member(begin, depth)) return false;
       skip_space();
       if (peek() == '}') return ++at_, true;
       if (peek() != ',') return fail(fmt::format("expected ',' or '}}' after a value, found {}", found()));
@@ -103,27 +107,29 @@ class Scanner {
     }
   }
 
-  bool member(const std::string& pointer, int depth) {
+  bool member(std::size_t object, int depth) {
     const std::size_t key_at = at_;
     if (peek() != '"') return fail(fmt::format("expected a key in double quotes, found {}", found()));
     std::string key;
     if (!string(&key)) return false;
-    const std::string inner = pointer + "/" + escape_token(key);
-    if (offsets_.keys.contains(inner))
+    JsonOffsets::Place* const place = offsets_.add_member(object, key);
+    if (place == nullptr)
       return fail_at(key_at, fmt::format("the key \"{}\" stands twice in this object", key));
-    offsets_.keys[inner] = key_at;
     skip_space();
     if (peek() != ':') return fail(fmt::format("expected ':' after the key \"{}\", found {}", key, found()));
     ++at_;
-    return value(inner, depth + 1);
+    skip_space();
+    *place = {.value = at_, .key = key_at};
+    return value(depth + 1);
   }
 
-  bool array(const std::string& pointer, int depth) {
-    ++at_;
+  bool array(int depth) {
+    const std::size_t begin = at_++;
     skip_space();
     if (peek() == ']') return ++at_, true;
-    for (std::size_t index = 0;; ++index) {
-      if (!value(fmt::format("{}/{}", pointer, index), depth + 1)) return false;
+    while (true) {
+      offsets_.add_element(begin, at_);
+      if (!value(depth + 1)) return false;
       skip_space();
       if (peek() == ']') return ++at_, true;
       if (peek() != ',') return fail(fmt::format("expected ',' or ']' after a value, found {}", found()));
@@ -229,7 +235,36 @@ class Scanner {
   std::optional<SyntaxProblem> problem_;
 };
 
+/// A token as the index of a list.
+std::optional<std::size_t> index_of(const std::string& token) {
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+  if (error != std::errc() || end != token.data() + token.size()) return std::nullopt;
+  return index;
+}
+
 }  // namespace
+
+JsonOffsets::Place* JsonOffsets::add_member(std::size_t object, std::string key) {
+  const auto [member, is_new] = members_.try_emplace({object, std::move(key)});
+  return is_new ? &member->second : nullptr;
+}
+
+std::optional<JsonOffsets::Place> JsonOffsets::find(std::string_view pointer) const {
+  Place place{.value = root_, .key = std::nullopt};
+  for (std::string& token : pointer_tokens(pointer)) {
+    if (const auto array = elements_.find(place.value); array != elements_.end()) {
+      const auto index = index_of(token);
+      if (!index || *index >= array->second.size()) return std::nullopt;
+      place = {.value = array->second[*index], .key = std::nullopt};
+    } else {
+      const auto member = members_.find({place.value, std::move(token)});
+      if (member == members_.end()) return std::nullopt;
+      place = member->second;
+    }
+  }
+  return place;
+}
 
 std::optional<SyntaxProblem> scan_json(std::string_view text, JsonOffsets& offsets) {
   return Scanner(text, offsets).run();

@@ -1,12 +1,11 @@
 #include "rendezvous/config/json_text.h"
 
-#include "rendezvous/config/json_scanner.h"
+#include "rendezvous/config/position.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
-#include <vector>
+#include <string>
 
 namespace ddprun::config {
 namespace {
@@ -36,18 +35,6 @@ Error syntax_error(std::string_view text, std::string_view name, std::size_t off
           fmt::format("{}:{}:{}: {}\n{}", name, place.line, place.column, message, with_caret(text, offset))};
 }
 
-std::map<std::string, Position> positions(std::string_view text,
-                                          const std::map<std::string, std::size_t>& offsets) {
-  std::vector<std::pair<std::size_t, const std::string*>> by_offset;
-  by_offset.reserve(offsets.size());
-  for (const auto& [pointer, offset] : offsets) by_offset.emplace_back(offset, &pointer);
-  std::sort(by_offset.begin(), by_offset.end());
-  std::map<std::string, Position> places;
-  PositionWalk walk(text);
-  for (const auto& [offset, pointer] : by_offset) places[*pointer] = walk.advance_to(offset);
-  return places;
-}
-
 /// What Windows editors call "Unicode": every other byte of a JSON text is 0, with or without a mark in
 /// front.
 bool is_utf16(std::string_view text) {
@@ -66,18 +53,15 @@ Result<JsonText> parse_json_text(std::string_view text, std::string_view name) {
   }
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  JsonOffsets offsets;
-  if (const auto problem = scan_json(text, offsets))
+  JsonText parsed{.text = text, .value = {}, .offsets = {}};
+  if (const auto problem = scan_json(text, parsed.offsets))
     return syntax_error(text, name, problem->offset, problem->message);
-  JsonText parsed;
   try {
     parsed.value = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     // The scanner leaves only what it does not look at: bytes that are not UTF-8.
     return syntax_error(text, name, error.byte > 0 ? error.byte - 1 : 0, "this is not valid UTF-8");
   }
-  parsed.values = positions(text, offsets.values);
-  parsed.keys = positions(text, offsets.keys);
   return parsed;
 }
 

@@ -1,21 +1,19 @@
 #pragma once
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/config/position.h"
+#include "rendezvous/config/json_scanner.h"
 
 #include <nlohmann/json.hpp>
 
-#include <map>
-#include <string>
 #include <string_view>
 
 namespace ddprun::config {
 
-/// A JSON text with the place of everything in it, by JSON pointer.
+/// A JSON text with the place of everything in it.
 struct JsonText {
+  std::string_view text;  ///< what was parsed, less a byte order mark; the caller's
   nlohmann::json value;
-  std::map<std::string, Position> values;  ///< where each value begins
-  std::map<std::string, Position> keys;    ///< where each key begins
+  JsonOffsets offsets;  ///< in `text`
 };
 
 /// Parses `text`, which messages call `name`. A syntax error is kConfig and shows the place, the line and a
