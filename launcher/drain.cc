@@ -25,8 +25,7 @@ bool is_meant(const JobFacts& job, const std::string& wanted) {
 std::string list(const std::vector<JobFacts>& jobs) {
   std::string text;
   for (const JobFacts& job : jobs) {
-    text += fmt::format("\n  pid {:<8} job {:<20} {}", job.launcher, job.tag.empty() ? "-" : job.tag,
-                        shorten(job.command_line, 80));
+    text += fmt::format("\n  pid {:<8} job {:<20} {}", job.launcher, job.tag, shorten(job.command_line, 80));
   }
   return text;
 }
@@ -70,15 +69,14 @@ Result<pid_t> launcher_to_drain(const std::vector<JobFacts>& jobs, const std::st
 }
 
 int drain_local_job(const std::string& wanted) {
-  const Result<pid_t> launcher = launcher_to_drain(find_jobs(read_own_processes(), ::getpid()), wanted);
+  const Result<pid_t> launcher = launcher_to_drain(find_jobs(read_own_processes()), wanted);
   if (!launcher) {
     const bool is_missing = launcher.error().code() == ErrorCode::kNotFound;
     return fail(is_missing ? exit_code::kUnavailable : exit_code::kUsage, launcher.error().message());
   }
   // Looked for again with the pidfd in hand: now the pid cannot become somebody else's.
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, *launcher, 0)));
-  const Result<pid_t> again =
-      launcher_to_drain(find_jobs(read_own_processes(), ::getpid()), std::to_string(*launcher));
+  const Result<pid_t> again = launcher_to_drain(find_jobs(read_own_processes()), std::to_string(*launcher));
   if (!pidfd || !again)
     return fail(exit_code::kUnavailable, fmt::format("the job of pid {} has just ended", *launcher));
   if (!ask(pidfd.get())) {

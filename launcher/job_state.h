@@ -9,12 +9,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::launcher {
 
 /// What a launcher says of its job to `ddprun ps` and `ddprun drain`, whether it has workers at the moment or
 /// not.
 struct JobState {
+  pid_t launcher = 0;  ///< as the launcher itself knows it, like those of the workers (pid namespaces)
   std::string tag;
   std::string run_id;
   std::string phase;  ///< "starting", "running", "stopping", "restarting", "ending"
@@ -23,9 +25,12 @@ struct JobState {
   int restart_count = 0;
   int restarts_used = 0;
   int max_restarts = 0;
+  int base_rank = 0;
   std::string log_dir;  ///< <log_dir>/attempt_N of this generation; empty: none
+  std::vector<pid_t> workers;  ///< by local rank; 0: not started, or ended
 };
 
+/// The workers' pids in columns of one width, so that one can be changed in its place, and then JSON.
 std::string to_text(const JobState& state);
 
 /// Nullopt: it is something else, or was read while it was being written.
@@ -38,19 +43,22 @@ class JobStatePublisher final : public Observer {
   explicit JobStatePublisher(const Plan& plan);
 
   void generation_started(const RoundInfo& round) override;
+  void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override;
+  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
   void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(const membership::Restart& restart) override;
 
  private:
   void publish(std::string phase);
+  void publish_worker(LocalRank local_rank, pid_t pid);
 
   const Plan& plan_;
   JobState state_;
   UniqueFd file_;
 };
 
-/// The text that the launcher `pid` publishes; empty if there is none, or it may not be read.
+/// The text that the process `pid` publishes; empty if there is none, or it may not be read.
 std::string read_job_state(pid_t pid);
 
 }  // namespace ddprun::launcher

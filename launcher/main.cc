@@ -46,7 +46,7 @@ int serve_store(const StoreOptions& options) {
 }
 
 int list_jobs(bool as_json) {
-  std::vector<JobFacts> jobs = find_jobs(read_own_processes(), getpid());
+  std::vector<JobFacts> jobs = find_jobs(read_own_processes());
   read_last_output(jobs);
   return print(as_json ? jobs_json(jobs) : render_jobs(jobs));
 }

@@ -1,34 +1,19 @@
 #include "launcher/ps.h"
 
-#include "launcher/cli_commands.h"
 #include "launcher/job_state.h"
 #include "launcher/report/lost_output_json.h"
 #include "launcher/report/text.h"
 #include "launcher/shell_quote.h"
-#include "rendezvous/base/env_contract.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
 #include <string_view>
 
 namespace ddprun::launcher {
 namespace {
-
-std::string variable(const ProcessFacts& process, std::string_view name) {
-  for (const std::string& line : process.environment) {
-    if (line.size() > name.size() && line[name.size()] == '=' && line.compare(0, name.size(), name) == 0) {
-      return line.substr(name.size() + 1);
-    }
-  }
-  return {};
-}
-
-int number(const ProcessFacts& process, std::string_view name) {
-  return std::atoi(variable(process, name).c_str());
-}
 
 std::string_view worker_state(char state) {
   switch (state) {
@@ -50,26 +35,9 @@ std::string_view worker_state(char state) {
   }
 }
 
-/// A `ddprun` that runs a job, as far as its own command line tells.
-bool is_launcher(const ProcessFacts& process) {
-  if (process.command != "ddprun" || process.arguments.empty() || process.state == 'Z') return false;
-  const std::string first = process.arguments.size() > 1 ? process.arguments[1] : std::string();
-  return !is_command(first);
-}
-
-/// The launcher's guard carries the launcher's environment, so within a job of another ddprun it looks like a
-/// worker.
-bool is_worker_of(const ProcessFacts& process, pid_t launcher) {
-  return process.parent == launcher && process.command != "job-guard" &&
-         !variable(process, env_name::kJobTag).empty() && !variable(process, env_name::kRank).empty();
-}
-
-/// Of a job within a job the tag is "outer:inner".
-std::string own_tag(const std::string& tags) { return tags.substr(tags.rfind(':') + 1); }
-
-WorkerFacts worker_facts(const ProcessFacts& process) {
-  return {.rank = number(process, env_name::kRank),
-          .local_rank = number(process, env_name::kLocalRank),
+WorkerFacts worker_facts(const ProcessFacts& process, int rank, int local_rank) {
+  return {.rank = rank,
+          .local_rank = local_rank,
           .pid = process.pid,
           .state = std::string(worker_state(process.state)),
           .age_s = process.age_s,
@@ -82,17 +50,15 @@ WorkerFacts worker_facts(const ProcessFacts& process) {
 /// "2 of 3"; where that is not all there is to say, what the launcher does: "restarting", "stopping, 1 of 3".
 std::string workers_phrase(const JobFacts& job) {
   const std::string count = fmt::format("{} of {}", job.workers.size(), job.local_world_size);
-  if (job.phase.empty()) return job.workers.empty() ? "no worker now" : count;
   if (job.phase == "running") return count;
   return job.workers.empty() ? job.phase : fmt::format("{}, {}", job.phase, count);
 }
 
 std::string job_line(const JobFacts& job) {
-  std::string text =
-      fmt::format("{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag.empty() ? "-" : job.tag,
-                  job.launcher, format_seconds(job.age_s), "", "", workers_phrase(job),
-                  fmt::format("{} of {}", job.restarts_used, job.max_restarts),
-                  printable(shorten(job.command_line, 100)));
+  std::string text = fmt::format("{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag, job.launcher,
+                                 format_seconds(job.age_s), "", "", workers_phrase(job),
+                                 fmt::format("{} of {}", job.restarts_used, job.max_restarts),
+                                 printable(shorten(job.command_line, 100)));
   if (!job.log_dir.empty()) text += fmt::format("  logs {}\n", printable(job.log_dir));
   return text;
 }
@@ -105,47 +71,38 @@ std::string worker_line(const WorkerFacts& worker) {
                      worker.state, output);
 }
 
-/// What the launcher says of its job, where its workers do not say otherwise.
-void take_published(JobFacts& job, const ProcessFacts& launcher) {
-  const std::optional<JobState> state = parse_job_state(launcher.job_state);
-  if (!state) return;
-  job.tag = state->tag;
-  job.run_id = state->run_id;
-  job.phase = state->phase;
-  job.log_dir = state->log_dir;
-  job.local_world_size = state->local_world_size;
-  job.world_size = state->world_size;
-  job.restart_count = state->restart_count;
-  job.restarts_used = state->restarts_used;
-  job.max_restarts = state->max_restarts;
-}
-
-void take_from_worker(JobFacts& job, const ProcessFacts& process) {
-  job.tag = own_tag(variable(process, env_name::kJobTag));
-  job.run_id = variable(process, env_name::kRunId);
-  job.log_dir = variable(process, env_name::kLogDir);
-  job.local_world_size = number(process, env_name::kLocalWorldSize);
-  job.world_size = number(process, env_name::kWorldSize);
-  job.restart_count = number(process, env_name::kRestartCount);
-  job.restarts_used = job.restart_count;
-  job.max_restarts = number(process, env_name::kMaxRestarts);
+JobFacts job_facts(const JobState& state, const ProcessFacts& launcher) {
+  return {.tag = state.tag,
+          .run_id = state.run_id,
+          .launcher = launcher.pid,
+          .command_line = shell_quote(launcher.arguments),
+          .phase = state.phase,
+          .log_dir = state.log_dir,
+          .age_s = launcher.age_s,
+          .local_world_size = state.local_world_size,
+          .world_size = state.world_size,
+          .restart_count = state.restart_count,
+          .restarts_used = state.restarts_used,
+          .max_restarts = state.max_restarts,
+          .workers = {}};
 }
 
 }  // namespace
 
-std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes, pid_t self) {
+std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes) {
   std::vector<JobFacts> jobs;
   for (const ProcessFacts& launcher : processes) {
-    if (!is_launcher(launcher) || launcher.pid == self) continue;
-    JobFacts job;
-    job.launcher = launcher.pid;
-    job.command_line = shell_quote(launcher.arguments);
-    job.age_s = launcher.age_s;
-    take_published(job, launcher);
+    if (launcher.job_state.empty() || launcher.state == 'Z') continue;
+    const std::optional<JobState> state = parse_job_state(launcher.job_state);
+    // Between fork and exec a worker has its launcher's descriptors.
+    if (!state || state->launcher != launcher.own_pid) continue;
+    JobFacts job = job_facts(*state, launcher);
     for (const ProcessFacts& process : processes) {
-      if (!is_worker_of(process, launcher.pid)) continue;
-      if (job.phase.empty()) take_from_worker(job, process);
-      job.workers.push_back(worker_facts(process));
+      if (process.parent != launcher.pid) continue;
+      const auto pid = std::find(state->workers.begin(), state->workers.end(), process.own_pid);
+      if (pid == state->workers.end()) continue;
+      const int local_rank = static_cast<int>(pid - state->workers.begin());
+      job.workers.push_back(worker_facts(process, state->base_rank + local_rank, local_rank));
       WorkerFacts& worker = job.workers.back();
       if (!job.log_dir.empty()) worker.log_dir = fmt::format("{}/{}", job.log_dir, worker.local_rank);
     }

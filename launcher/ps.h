@@ -12,15 +12,14 @@ namespace ddprun::launcher {
 /// What /proc says about a process of this user.
 struct ProcessFacts {
   pid_t pid = 0;
+  pid_t own_pid = 0;  ///< as the process itself knows it: another one in a pid namespace of its own
   pid_t parent = 0;
-  char state = '?';     ///< R, S, D, T, t, Z
-  std::string command;  ///< short name, as in comm
+  char state = '?';  ///< R, S, D, T, t, Z
   double age_s = 0;
-  double cpu_s = 0;                      ///< user and system time so far
-  std::uint64_t memory = 0;              ///< resident bytes
-  std::vector<std::string> arguments;    ///< argv
-  std::vector<std::string> environment;  ///< as the process was started with
-  std::string job_state;                 ///< what a launcher publishes, job_state.h; empty: nothing
+  double cpu_s = 0;                    ///< user and system time so far
+  std::uint64_t memory = 0;            ///< resident bytes
+  std::vector<std::string> arguments;  ///< argv
+  std::string job_state;               ///< what a launcher publishes, job_state.h; empty: nothing
 };
 
 struct WorkerFacts {
@@ -35,14 +34,14 @@ struct WorkerFacts {
   std::optional<double> last_output_s;  ///< since its log files grew; none where its output goes to no file
 };
 
-/// A job of this user on this host, put together from what its processes show and what its launcher
-/// publishes: nothing is written to disk for it, so nothing can be stale.
+/// A job of this user on this host: what its launcher publishes, by which it is known, and what /proc shows
+/// of its workers. Nothing is written to disk for it, so nothing can be stale.
 struct JobFacts {
-  std::string tag;  ///< empty only where the launcher publishes nothing and has no worker
+  std::string tag;
   std::string run_id;
   pid_t launcher = 0;
   std::string command_line;
-  std::string phase;    ///< starting, running, stopping, restarting, ending; empty: unknown
+  std::string phase;    ///< starting, running, stopping, restarting, ending
   std::string log_dir;  ///< of this generation; empty: none
   double age_s = 0;
   int local_world_size = 0;
@@ -53,8 +52,8 @@ struct JobFacts {
   std::vector<WorkerFacts> workers;  ///< by rank; those that have ended are not among them
 };
 
-/// The jobs among `processes`, the oldest first. Pure. `self` (this `ddprun ps`) is no job.
-std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes, pid_t self);
+/// The jobs among `processes`, the oldest first. Pure.
+std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes);
 
 /// A table for a person; says so when there is no job.
 std::string render_jobs(const std::vector<JobFacts>& jobs);

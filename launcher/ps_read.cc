@@ -12,12 +12,13 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::launcher {
 namespace {
 
-/// The parts of /proc/<pid>/cmdline and environ.
+/// The parts of /proc/<pid>/cmdline.
 std::vector<std::string> split_at_zeros(const std::string& text) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -45,6 +46,16 @@ std::uint64_t resident_bytes(const std::string& directory) {
   if (space == std::string::npos) return 0;
   return std::strtoull(statm.c_str() + space, nullptr, 10) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// The last number of "NSpid:", which is of the innermost pid namespace.
+pid_t own_pid(const std::string& directory, pid_t pid) {
+  constexpr std::string_view kField = "\nNSpid:";
+  const std::string status = read_text(directory + "/status");
+  const std::size_t at = status.find(kField);
+  if (at == std::string::npos) return pid;
+  const std::string line = status.substr(at + kField.size(), status.find('\n', at + 1) - at - kField.size());
+  return std::atoi(line.c_str() + line.find_last_of(" \t") + 1);
 }
 
 bool is_own(const std::string& directory) {
@@ -83,15 +94,14 @@ std::vector<ProcessFacts> read_own_processes() {
     if (!is_own(directory)) continue;
     const std::string stat = read_text(directory + "/stat");
     processes.push_back({.pid = entry.pid,
+                         .own_pid = own_pid(directory, entry.pid),
                          .parent = entry.parent,
                          .state = entry.state,
-                         .command = entry.command,
                          .age_s = std::max(0.0, uptime - seconds_of_field(stat, 22)),
                          .cpu_s = seconds_of_field(stat, 14) + seconds_of_field(stat, 15),
                          .memory = resident_bytes(directory),
                          .arguments = split_at_zeros(read_text(directory + "/cmdline")),
-                         .environment = split_at_zeros(read_text(directory + "/environ")),
-                         .job_state = entry.command == "ddprun" ? read_job_state(entry.pid) : std::string()});
+                         .job_state = read_job_state(entry.pid)});
   }
   return processes;
 }

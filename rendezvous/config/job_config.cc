@@ -115,7 +115,8 @@ class Reader {
         fmt::format("{}: {} problem{}", source_.path, problems_.size(), problems_.size() == 1 ? "" : "s");
     PositionWalk walk(text_.text);
     for (const Located& located : std::span(problems_).first(std::min(problems_.size(), kMostShown))) {
-      const std::string place = located.flag.empty() ? in_file(walk.advance_to(located.offset)) : located.flag;
+      const std::string place =
+          located.flag.empty() ? in_file(walk.advance_to(located.offset)) : located.flag;
       const std::string& pointer = located.problem.pointer;
       text += fmt::format("\n  {}: {}: {}", place, pointer.empty() ? "/" : pointer, located.problem.message);
     }

@@ -37,8 +37,8 @@ struct JobSource {
 
 /// Checks a job against train.schema.json and completes it.
 ///
-/// Errors   kConfig, and all problems at once (the first twenty, and how many more), each with file, line, column and JSON pointer (or the flag
-/// that made
+/// Errors   kConfig, and all problems at once (the first twenty, and how many more), each with file, line,
+/// column and JSON pointer (or the flag that made
 ///          it), what was expected, what was found and the nearest key. Only a syntax error stands alone.
 /// Paths    a relative path in the file counts from the file's folder, one of an override or default from the
 /// working

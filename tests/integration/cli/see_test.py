@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import unittest
 
 from harness import Case
@@ -29,6 +30,28 @@ class Ps(Case):
         job.wait(20)
         self.assertNotIn(f" {job.pid} ", self.ddprun("ps").stdout)
 
+    def test_what_a_worker_left_behind_is_no_worker(self):
+        job = self.start("sh", "-c", "sh -c 'setsid sleep 60 & echo $!'; exec sleep 60")
+        orphan = job.stdout.readline().strip()
+        while pathlib.Path(f"/proc/{orphan}/stat").read_text().rpartition(")")[2].split()[1] != str(job.pid):
+            pass  # then it is the launcher's child, with the environment of a worker
+        (listed,) = [entry for entry in json.loads(self.ddprun("ps", "--json").stdout) if entry["launcher_pid"] == job.pid]
+        self.assertNotIn(int(orphan), [worker["pid"] for worker in listed["workers"]])
+        self.assertEqual(len(listed["workers"]), 1)
+
+    def test_a_script_called_ddprun_is_no_job(self):
+        script = self.folder / "ddprun"
+        script.write_text("#!/bin/sh\necho ready\nread x\n")
+        script.chmod(0o755)
+        wrapper = subprocess.Popen([script, "--nproc-per-node", "2", "train.py"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        with wrapper:
+            self.assertEqual(wrapper.stdout.readline(), "ready\n")
+            self.assertNotIn(f" {wrapper.pid} ", self.ddprun("ps").stdout)
+            drained = self.ddprun("drain", wrapper.pid)
+            wrapper.stdin.close()
+        self.assertEqual(drained.returncode, 69, drained.stderr)
+        self.assertEqual(wrapper.returncode, 1)  # of `read`, and not of a signal
 
     def test_a_job_between_two_generations_is_restarting(self):
         gate = self.folder / "gate"

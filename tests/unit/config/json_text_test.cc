@@ -37,7 +37,8 @@ TEST_CASE("keys and values are found again by their pointer") {
   CHECK(value_place(text, "/a/1") == Position{3, 5});
   CHECK(value_place(text, "/a/1/b~1c") == Position{3, 13});
   CHECK(value_place(text, "") == Position{1, 1});
-  for (const char* nowhere : {"/b", "/a/2", "/a/x", "/a/0/b", "/a/1/b"}) CHECK_FALSE(text.offsets.find(nowhere));
+  for (const char* nowhere : {"/b", "/a/2", "/a/x", "/a/0/b", "/a/1/b"})
+    CHECK_FALSE(text.offsets.find(nowhere));
 }
 
 TEST_CASE("a long key above many values takes no more memory than it has letters") {

@@ -8,41 +8,54 @@
 
 #include <algorithm>
 
+using namespace ddprun;
 using namespace ddprun::launcher;
 
 namespace {
 
-ProcessFacts launcher_of(pid_t pid, std::vector<std::string> arguments) {
-  return {.pid = pid,
-          .parent = 1,
-          .state = 'S',
-          .command = "ddprun",
-          .age_s = 75,
-          .arguments = std::move(arguments)};
+JobState state_of(pid_t launcher, std::vector<pid_t> workers) {
+  return {.launcher = launcher,
+          .tag = "ddprun-a",
+          .run_id = "cifar",
+          .phase = "running",
+          .local_world_size = 3,
+          .world_size = 6,
+          .restart_count = 1,
+          .restarts_used = 1,
+          .max_restarts = 2,
+          .log_dir = {},
+          .workers = std::move(workers)};
 }
 
-ProcessFacts worker(pid_t pid, pid_t parent, int rank, char state = 'S',
-                    const std::string& tag = "ddprun-a") {
+ProcessFacts launcher_of(const JobState& state, std::vector<std::string> arguments) {
+  return {.pid = state.launcher,
+          .own_pid = state.launcher,
+          .parent = 1,
+          .state = 'S',
+          .age_s = 75,
+          .arguments = std::move(arguments),
+          .job_state = to_text(state)};
+}
+
+ProcessFacts child_of(pid_t parent, pid_t pid, char state = 'S') {
   return {.pid = pid,
+          .own_pid = pid,
           .parent = parent,
           .state = state,
-          .command = "python3",
           .age_s = 70,
           .cpu_s = 12.5,
           .memory = 3 << 20,
           .arguments = {"python3"},
-          .environment = {"DDPRUN_JOB_TAG=" + tag, "RANK=" + std::to_string(rank),
-                          "LOCAL_RANK=" + std::to_string(rank), "LOCAL_WORLD_SIZE=3", "WORLD_SIZE=3",
-                          "TORCHELASTIC_RESTART_COUNT=1", "TORCHELASTIC_MAX_RESTARTS=2",
-                          "TORCHELASTIC_RUN_ID=cifar"}};
+          .job_state = {}};
 }
 
 }  // namespace
 
 TEST_CASE("ps shows a job with its ranks, states, generation and age") {
-  const std::vector<ProcessFacts> processes{launcher_of(10, {"ddprun", "--nproc-per-node", "3", "train.py"}),
-                                            worker(12, 10, 1, 'T'), worker(11, 10, 0)};
-  CHECK(render_jobs(find_jobs(processes, 99)) ==
+  const std::vector<ProcessFacts> processes{
+      launcher_of(state_of(10, {11, 12, 0}), {"ddprun", "--nproc-per-node", "3", "train.py"}),
+      child_of(10, 12, 'T'), child_of(10, 11)};
+  CHECK(render_jobs(find_jobs(processes)) ==
         "JOB                PID       AGE       CPU       MEMORY   WORKERS          RESTARTS  COMMAND\n"
         "ddprun-a           10        75.0 s                       2 of 3           1 of 2    ddprun "
         "--nproc-per-node 3 "
@@ -52,20 +65,13 @@ TEST_CASE("ps shows a job with its ranks, states, generation and age") {
 }
 
 TEST_CASE("between two generations ps shows what the launcher says of its job") {
-  ProcessFacts waiting = launcher_of(10, {"ddprun", "x"});
-  waiting.job_state = to_text({.tag = "ddprun-a",
-                               .run_id = "cifar",
-                               .phase = "restarting",
-                               .local_world_size = 3,
-                               .world_size = 6,
-                               .restart_count = 3,
-                               .restarts_used = 2,
-                               .max_restarts = 4,
-                               .log_dir = "/logs/attempt_1"});
-  const std::vector<JobFacts> jobs = find_jobs({waiting}, 99);
+  JobState waiting = state_of(10, {0, 0, 0});
+  waiting.phase = "restarting";
+  waiting.log_dir = "/logs/attempt_1";
+  const std::vector<JobFacts> jobs = find_jobs({launcher_of(waiting, {"ddprun", "x"})});
   CHECK(render_jobs(jobs) ==
         "JOB                PID       AGE       CPU       MEMORY   WORKERS          RESTARTS  COMMAND\n"
-        "ddprun-a           10        75.0 s                       restarting       2 of 4    ddprun x\n"
+        "ddprun-a           10        75.0 s                       restarting       1 of 2    ddprun x\n"
         "  logs /logs/attempt_1\n");
   const auto json = nlohmann::json::parse(jobs_json(jobs));
   CHECK(json[0]["phase"] == "restarting");
@@ -74,8 +80,10 @@ TEST_CASE("between two generations ps shows what the launcher says of its job") 
 }
 
 TEST_CASE("a job's state survives being written and read, and nothing else is taken for one") {
-  const JobState state{.tag = "t", .run_id = "r \xff", .phase = "running", .log_dir = "/l"};
+  JobState state = state_of(4194304, {0, 12, 4194303});
+  state.run_id = "r \xff";
   CHECK(parse_job_state(to_text(state)).value().phase == "running");
+  CHECK(parse_job_state(to_text(state)).value().workers == state.workers);
   for (const char* wrong : {"", "{", "{}", "[]", R"({"job": 3})"})
     CHECK_FALSE(parse_job_state(wrong).has_value());
 }
@@ -83,11 +91,16 @@ TEST_CASE("a job's state survives being written and read, and nothing else is ta
 TEST_CASE("what a launcher publishes is read through its descriptors, also when it grows shorter") {
   Plan plan;
   plan.job_tag = "ddprun-a";
+  plan.local_world_size = LocalWorldSize(2);
   plan.log_root = "/a/long/path/that/is/left/out/later";
   JobStatePublisher publisher(plan);
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "starting");
   publisher.generation_started(RoundInfo{.restart_count = 1});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir == plan.log_root + "/attempt_1");
+  publisher.worker_spawned({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
+  CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 4711});
+  publisher.worker_exited({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
+  CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 0});
   plan.log_root.clear();
   publisher.generation_started(RoundInfo{.restart_count = 2});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir.empty());
@@ -95,27 +108,48 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "restarting");
 }
 
-TEST_CASE("ps counts neither itself nor a store, a guard or a worker's child") {
-  ProcessFacts guard = worker(13, 10, 0, 'S', "ddprun-outer");
-  guard.command = "job-guard";
-  const std::vector<ProcessFacts> processes{launcher_of(10, {"ddprun", "x"}),
-                                            launcher_of(20, {"ddprun", "store"}),
-                                            launcher_of(21, {"ddprun", "ps"}), guard, worker(14, 77, 0)};
-  const std::vector<JobFacts> jobs = find_jobs(processes, 21);
+TEST_CASE("ps counts neither an orphan that the launcher got, nor a guard, nor a worker's child") {
+  const std::vector<ProcessFacts> processes{launcher_of(state_of(10, {11, 0, 0}), {"ddprun", "x"}),
+                                            child_of(10, 13), child_of(11, 14), child_of(77, 11)};
+  const std::vector<JobFacts> jobs = find_jobs(processes);
   REQUIRE(jobs.size() == 1);
   CHECK(jobs[0].workers.empty());
 }
 
-TEST_CASE("a job within a job is known by its own tag, and the oldest job comes first") {
-  ProcessFacts inner = worker(11, 10, 0, 'S', "ddprun-a");
-  inner.command = "ddprun";
-  inner.arguments = {"ddprun", "inner.py"};
-  const std::vector<ProcessFacts> processes{worker(12, 11, 0, 'S', "ddprun-a:ddprun-b"), inner,
-                                            launcher_of(10, {"ddprun", "x"})};
-  const std::vector<JobFacts> jobs = find_jobs(processes, 99);
+TEST_CASE("a job is known by what its launcher publishes, and neither by its name nor a fork of it") {
+  ProcessFacts wrapper = child_of(1, 20);
+  wrapper.arguments = {"/bin/bash", "./ddprun", "x"};
+  ProcessFacts fork = launcher_of(state_of(10, {}), {"ddprun", "x"});
+  fork.pid = fork.own_pid = 21;
+  CHECK(find_jobs({wrapper, fork}).empty());
+}
+
+TEST_CASE("a job in a pid namespace of its own is listed by the pids of the one who asks") {
+  ProcessFacts launcher = launcher_of(state_of(1, {2, 3, 4}), {"ddprun", "x"});
+  launcher.pid = 1001;
+  ProcessFacts worker = child_of(1001, 1003);
+  worker.own_pid = 3;
+  const std::vector<JobFacts> jobs = find_jobs({launcher, worker});
+  REQUIRE(jobs.size() == 1);
+  REQUIRE(jobs[0].workers.size() == 1);
+  CHECK(jobs[0].launcher == 1001);
+  CHECK(jobs[0].workers[0].pid == 1003);
+  CHECK(jobs[0].workers[0].rank == 1);
+}
+
+TEST_CASE("a job within a job is another one, and the oldest job comes first") {
+  JobState state = state_of(11, {12});
+  state.tag = "ddprun-b";
+  ProcessFacts inner = launcher_of(state, {"ddprun", "inner.py"});
+  inner.parent = 10;
+  inner.age_s = 70;
+  const std::vector<ProcessFacts> processes{child_of(11, 12), inner,
+                                            launcher_of(state_of(10, {11}), {"ddprun", "x"})};
+  const std::vector<JobFacts> jobs = find_jobs(processes);
   REQUIRE(jobs.size() == 2);
   CHECK(jobs[0].launcher == 10);
   CHECK(jobs[0].tag == "ddprun-a");
+  CHECK(jobs[0].workers.at(0).pid == 11);
   CHECK(jobs[1].tag == "ddprun-b");
 }
 
@@ -124,8 +158,8 @@ TEST_CASE("ps says so when there is nothing") {
 }
 
 TEST_CASE("ps in JSON is for programs") {
-  const auto json =
-      nlohmann::json::parse(jobs_json(find_jobs({launcher_of(10, {"ddprun", "x"}), worker(11, 10, 2)}, 99)));
+  const auto json = nlohmann::json::parse(
+      jobs_json(find_jobs({launcher_of(state_of(10, {0, 0, 11}), {"ddprun", "x"}), child_of(10, 11)})));
   CHECK(json[0]["job"] == "ddprun-a");
   CHECK(json[0]["run_id"] == "cifar");
   CHECK(json[0]["workers"][0]["rank"] == 2);
@@ -137,6 +171,7 @@ TEST_CASE("our own process is among this user's") {
   const auto self =
       std::find_if(processes.begin(), processes.end(), [](const auto& p) { return p.pid == getpid(); });
   REQUIRE(self != processes.end());
+  CHECK(self->own_pid == getpid());
   CHECK(self->parent == getppid());
   CHECK(self->memory > 0);
   CHECK(self->age_s < 3600);
