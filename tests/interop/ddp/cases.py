@@ -55,6 +55,19 @@ CASES = {
     "bf16 hook": case("transformer", MOMENTUM, hook="bf16"),
     "PowerSGD hook, rank 1": case("mlp", MOMENTUM, hook="power_sgd"),
     "PowerSGD hook, rank 4 (QR)": case("transformer", MOMENTUM, hook="power_sgd_4"),
+    "builtin all-reduce hook": case("mlp", MOMENTUM, hook="builtin_allreduce"),
+    "builtin fp16 hook": case("transformer", MOMENTUM, hook="builtin_fp16"),
+    "noop hook": case("mlp", MOMENTUM, hook="noop"),
+    "quantization hook, per tensor": case("transformer", ADAMW, hook="per_tensor"),
+    "quantization hook, per tensor, small buckets": case(
+        "mlp", MOMENTUM, hook="per_tensor", ddp={"bucket_cap_mb": 0.001}),
+    "quantization hook, per channel": case("transformer", ADAMW, hook="per_channel"),
+    "quantization hook, per channel, bucket views": case(
+        "mlp", MOMENTUM, hook="per_channel", ddp={"gradient_as_bucket_view": True}),
+    "batched PowerSGD hook": case("mlp", MOMENTUM, hook="batched_power_sgd"),
+    "batched PowerSGD hook, small buckets": case(
+        "transformer", MOMENTUM, hook="batched_power_sgd", ddp={"bucket_cap_mb": 0.01}),
+    "batched PowerSGD hook, rank 4 (QR), cold": case("transformer", MOMENTUM, hook="batched_power_sgd_cold"),
     "join, uneven inputs": case("conv_bn", MOMENTUM, uneven=True),
     "join, uneven inputs, find_unused": case("unused", MOMENTUM, uneven=True, ddp={"find_unused_parameters": True}),
     "halves of a batch against the whole": case(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import (
+    debugging_hooks, default_hooks, powerSGD_hook, quantization_hooks)
 from torch.nn.parallel import DistributedDataParallel
 
 from models import MODELS
@@ -45,18 +46,59 @@ def bf16_hook(group, bucket):
     return default_hooks._compress_hook(torch.bfloat16, group, bucket)
 
 
+class NcclLikeGather:
+    """What the quantization hooks gather with. Their callbacks index one stacked tensor, as nccl's future holds; gloo's
+    holds a list, and they fail."""
+
+    def __init__(self, into, tensor, group, async_op):
+        dist.all_gather(into, tensor, group=group)
+        self.future = torch.futures.Future()
+        self.future.set_result([torch.stack(into)])
+
+    def get_future(self):
+        return self.future
+
+
+class NcclLikeDist:
+    all_gather = NcclLikeGather
+    ProcessGroup, GradBucket = dist.ProcessGroup, dist.GradBucket
+
+
+quantization_hooks.dist = NcclLikeDist
+
+
+def batched_power_sgd(state, bucket):
+    # Torch's hook hands matrices to a function that wants batches of them, and fails in its assertion.
+    original = powerSGD_hook._orthogonalize
+    powerSGD_hook._orthogonalize = lambda m, epsilon=0: original(m.unsqueeze(0) if m.dim() == 2 else m, epsilon)
+    return powerSGD_hook.batched_powerSGD_hook(state, bucket)
+
+
+def power_sgd_state(group, rank, **options):
+    return powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=rank, start_powerSGD_iter=3, **options)
+
+
 def register_hook(ddp, name):
     group = dist.group.WORLD
-    if name == "allreduce":
-        ddp.register_comm_hook(group, default_hooks.allreduce_hook)
-    elif name == "fp16":
-        ddp.register_comm_hook(group, default_hooks.fp16_compress_hook)
-    elif name == "bf16":
-        ddp.register_comm_hook(group, bf16_hook)
-    elif name is not None:
-        state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=4 if name.endswith("4") else 1,
-                                            start_powerSGD_iter=3)
-        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    if name is None:
+        return
+    if name.startswith("builtin_"):
+        types = dist.BuiltinCommHookType
+        ddp._register_builtin_comm_hook(types.ALLREDUCE if name.endswith("allreduce") else types.FP16_COMPRESS)
+        return
+    ddp.register_comm_hook(*{
+        "allreduce": lambda: (group, default_hooks.allreduce_hook),
+        "fp16": lambda: (group, default_hooks.fp16_compress_hook),
+        "bf16": lambda: (group, bf16_hook),
+        "noop": lambda: (None, debugging_hooks.noop_hook),
+        "power_sgd": lambda: (power_sgd_state(group, 1), powerSGD_hook.powerSGD_hook),
+        "power_sgd_4": lambda: (power_sgd_state(group, 4), powerSGD_hook.powerSGD_hook),
+        "batched_power_sgd": lambda: (power_sgd_state(group, 1), batched_power_sgd),
+        "batched_power_sgd_cold": lambda: (
+            power_sgd_state(group, 4, use_error_feedback=False, warm_start=False), batched_power_sgd),
+        "per_tensor": lambda: (group, quantization_hooks.quantization_pertensor_hook),
+        "per_channel": lambda: (group, quantization_hooks.quantization_perchannel_hook),
+    }[name]())
 
 
 def run_case(folder):

@@ -43,6 +43,17 @@ void register_hook(Ddp& ddp, const nlohmann::json& name, const Context& context)
   if (name == "bf16") ddp.register_comm_hook(bf16_compress_hook(context));
   if (name == "power_sgd") ddp.register_comm_hook(power_sgd(1));
   if (name == "power_sgd_4") ddp.register_comm_hook(power_sgd(4));
+  if (name == "builtin_allreduce") ddp.register_builtin_comm_hook(BuiltinCommHookType::ALLREDUCE);
+  if (name == "builtin_fp16") ddp.register_builtin_comm_hook(BuiltinCommHookType::FP16_COMPRESS);
+  if (name == "noop") ddp.register_comm_hook(noop_hook());
+  if (name == "per_tensor") ddp.register_comm_hook(quantization_per_tensor_hook(context));
+  if (name == "per_channel") ddp.register_comm_hook(quantization_per_channel_hook(context));
+  if (name == "batched_power_sgd") ddp.register_comm_hook(batched_power_sgd_hook(context, {.start_step = 3}));
+  if (name == "batched_power_sgd_cold") {
+    ddp.register_comm_hook(batched_power_sgd_hook(
+        context,
+        {.matrix_approximation_rank = 4, .start_step = 3, .use_error_feedback = false, .warm_start = false}));
+  }
 }
 
 void run_case(const Context& context, const std::string& folder) {

@@ -8,12 +8,17 @@
 /// Communication hooks for `DistributedDataParallel::register_comm_hook`: Python's, with its arithmetic and
 /// defaults. A hook is called on every rank for the same buckets in the same order, on a thread of
 /// autograd's. The bucket is one flat tensor of gradients of one dtype and device, not yet divided by the
-/// world size: each of these divides. The future holds a tensor of the same shape and dtype; what a hook
-/// throws comes out of backward.
+/// world size: each of these divides, but for noop_hook. The future holds a tensor of the same shape and
+/// dtype; what a hook throws comes out of backward.
+/// Source  torch/distributed/algorithms/ddp_comm_hooks/ of torch 2.11.
 namespace ddprun {
 
 /// What happens without a hook: a place to start from for one's own.
 CommHook allreduce_hook(const Group& group);
+
+/// Sends nothing: each rank goes on with its own gradients, undivided. To see what communication costs, not
+/// to train.
+CommHook noop_hook();
 
 /// Reduces in float16 or bfloat16: half the bytes, less precision. Gradients keep their dtype.
 CommHook fp16_compress_hook(const Group& group);
@@ -38,6 +43,18 @@ struct PowerSgdOptions {
 /// Source  Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
 /// 2019.
 CommHook power_sgd_hook(const Group& group, const PowerSgdOptions& options = {});
+
+/// The same on all gradients of a bucket at once, seen as one square matrix: faster, less accurate.
+/// min_compression_rate is not asked. Tensors that are no multiple of a square are padded with zeros, and the
+/// rank is at most the square's side.
+CommHook batched_power_sgd_hook(const Group& group, const PowerSgdOptions& options = {});
+
+/// Sends each gradient as one of 256 steps between the least and the greatest of its bucket, or of each
+/// `channel_size` gradients in it, by all-gathers: a quarter of the bytes for two ranks, as many as without
+/// for eight. Computes in float32, and waits for its collectives before the backward goes on.
+/// Errors  Exception kConfig for a channel_size below 1.
+CommHook quantization_per_tensor_hook(const Group& group);
+CommHook quantization_per_channel_hook(const Group& group, std::int64_t channel_size = 512);
 
 struct PostLocalSgdOptions {
   /// Steps of all-reduce over the whole group; afterwards gradients are averaged over the subgroup only.

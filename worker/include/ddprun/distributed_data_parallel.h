@@ -7,6 +7,7 @@
 
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/default_comm_hooks.hpp>
 
 #include <functional>
 #include <memory>
@@ -63,6 +64,9 @@ struct JoinOptions {
 /// tensor.
 using CommHook = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket& bucket)>;
 
+/// The hooks that c10d itself brings: ALLREDUCE and FP16_COMPRESS.
+using c10d::BuiltinCommHookType;
+
 namespace runtime {
 
 /// Everything of DistributedDataParallel that does not depend on the model's type.
@@ -84,6 +88,7 @@ class ReplicaSync {
   void join(const std::function<void()>& body, const JoinOptions& options);
   void register_comm_hook(CommHook hook);
   void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook);
+  void register_builtin_comm_hook(BuiltinCommHookType type);
   void check_finished();
   void sync_buffers();
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
@@ -180,6 +185,9 @@ class DistributedDataParallel {
   void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
     sync_->register_comm_hook(std::move(hook));
   }
+
+  /// The same with one of c10d's own hooks, which are C++ in Python, too: `_register_builtin_comm_hook`.
+  void register_builtin_comm_hook(BuiltinCommHookType type) { sync_->register_builtin_comm_hook(type); }
 
   /// Throws, naming them, if parameters of the last step got no gradient; the next forward does the same.
   void check_finished() { sync_->check_finished(); }

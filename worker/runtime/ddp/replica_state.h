@@ -29,7 +29,8 @@ struct ReplicaSync::State {
   [[nodiscard]] bool is_ignored(const std::string& name) const;
   [[nodiscard]] bool will_sync_buffers() const;
   void sync_buffers(int from_rank);
-  void register_hook(std::unique_ptr<c10d::CommHookInterface> hook, const std::string& name);
+  /// Notes that a hook of that name is registered; throws if there cannot be one.
+  void claim_hook(const std::string& name);
   /// Before every forward that computes gradients, as Python does: throws if the last reduction is
   /// unfinished, since this rank's gradients would be its own from here on; rebuilds the buckets when that is
   /// due. Collective in that one step.

@@ -121,12 +121,10 @@ bool ReplicaSync::State::will_sync_buffers() const {
   return forward_sync && options.broadcast_buffers && !buffers.empty();
 }
 
-void ReplicaSync::State::register_hook(std::unique_ptr<c10d::CommHookInterface> hook,
-                                       const std::string& name) {
+void ReplicaSync::State::claim_hook(const std::string& name) {
   if (reducer == nullptr)
     refuse("a communication hook has nothing to do: every parameter's reduction is delayed");
   if (has_comm_hook) refuse("a communication hook is registered already; there can be one");
-  reducer->register_comm_hook(std::move(hook));
   logger->set_comm_hook(name);
   has_comm_hook = true;
 }
@@ -280,14 +278,20 @@ bool ReplicaSync::gradient_sync() const { return state_->gradient_sync; }
 void ReplicaSync::set_gradient_sync(bool on) { state_->gradient_sync = on; }
 
 void ReplicaSync::register_comm_hook(CommHook hook) {
-  const std::string name = c10::demangle(hook.target_type().name());
-  state_->register_hook(std::make_unique<FunctionHook>(std::move(hook)), name);
+  state_->claim_hook(c10::demangle(hook.target_type().name()));
+  state_->reducer->register_comm_hook(std::make_unique<FunctionHook>(std::move(hook)));
 }
 
 void ReplicaSync::register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
   const c10d::CommHookInterface& given = *hook;
-  const std::string name = c10::demangle(typeid(given).name());
-  state_->register_hook(std::move(hook), name);
+  state_->claim_hook(c10::demangle(typeid(given).name()));
+  state_->reducer->register_comm_hook(std::move(hook));
+}
+
+void ReplicaSync::register_builtin_comm_hook(BuiltinCommHookType type) {
+  const bool is_plain = type == BuiltinCommHookType::ALLREDUCE;
+  state_->claim_hook(is_plain ? "BuiltinCommHookType.ALLREDUCE" : "BuiltinCommHookType.FP16_COMPRESS");
+  state_->reducer->register_builtin_comm_hook(type);
 }
 
 c10::DDPLoggingData ReplicaSync::logging_data() const {

@@ -1,54 +1,16 @@
 #include "worker/runtime/hooks/average_future.h"
+#include "worker/runtime/hooks/low_rank.h"
 #include <ddprun/collectives.h>
-#include <ddprun/comm_hooks.h>
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <map>
-#include <random>
 
 namespace ddprun {
 namespace {
 
 using at::Tensor;
-
-// Makes the columns of each matrix of a batch orthonormal, in place.
-void orthogonalize(const Tensor& matrices, double epsilon) {
-  const std::int64_t columns = matrices.size(2);
-  const bool is_half = matrices.scalar_type() == at::kHalf || matrices.scalar_type() == at::kBFloat16;
-  if (columns > 2 && !is_half) {
-    matrices.copy_(std::get<0>(at::linalg_qr(matrices)));
-    return;
-  }
-  for (std::int64_t i = 0; i < columns; ++i) {
-    Tensor column = matrices.narrow(2, i, 1);
-    Tensor norm = at::norm(column, 2, std::vector<std::int64_t>{1}, /*keepdim=*/true);
-    column.div_(epsilon == 0 ? norm : norm.add_(epsilon));
-    if (i + 1 == columns) continue;
-    Tensor rest = matrices.narrow(2, i + 1, columns - i - 1);
-    rest.sub_(at::sum(column * rest, std::vector<std::int64_t>{1}, /*keepdim=*/true) * column);
-  }
-}
-
-// numpy's RandomState(seed).randint(1000000000), which Python's hook draws its seeds from: a masked 32-bit
-// Mersenne twister with rejection.
-class SeedSource {
- public:
-  explicit SeedSource(std::uint32_t seed) : twister_(seed) {}
-  std::uint64_t next() {
-    constexpr std::uint32_t kMask = (1U << 30) - 1;
-    constexpr std::uint32_t kLargest = 999'999'999;
-    for (;;) {
-      const auto drawn = static_cast<std::uint32_t>(twister_()) & kMask;
-      if (drawn <= kLargest) return drawn;
-    }
-  }
-
- private:
-  std::mt19937 twister_;
-};
+using runtime::orthogonalize;
 
 struct Factors {
   Tensor matrix, p, q;  // batches of one: matrix ≈ p qᵀ
@@ -57,7 +19,7 @@ struct Factors {
 class PowerSgd {
  public:
   PowerSgd(Group group, const PowerSgdOptions& options)
-      : group_(std::move(group)), options_(options), seeds_(options.seed) {}
+      : group_(std::move(group)), options_(options), noise_(options.seed) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket) {
     const Tensor buffer = bucket.getBuffer();
@@ -114,14 +76,6 @@ class PowerSgd {
     memory.q = at::empty({q_size}, like.options());
   }
 
-  // The same random Q on every rank, another one at each draw; the global generator is left alone.
-  void randomize(const std::vector<Factors>& factors) {
-    at::Generator generator = at::detail::createCPUGenerator(seeds_.next());
-    for (const Factors& factor : factors) {
-      factor.q.copy_(at::randn(factor.q.sizes(), generator, at::TensorOptions(factor.q.scalar_type())));
-    }
-  }
-
   void compress_and_reduce(c10d::GradBucket& bucket, const Tensor& buffer) {
     Memory& memory = memory_[bucket.getIndex()];
     Tensor original;
@@ -139,7 +93,11 @@ class PowerSgd {
     const bool is_cold = !options_.warm_start || !memory.q.defined();
     if (is_cold) allocate(matrices, buffer, memory);
     const std::vector<Factors> factors = cut(matrices, memory);
-    if (is_cold) randomize(factors);
+    if (is_cold) {
+      std::vector<Tensor> all_q;
+      for (const Factors& factor : factors) all_q.push_back(factor.q);
+      noise_.fill(all_q);
+    }
     for (const Factors& factor : factors) orthogonalize(factor.q, options_.orthogonalization_epsilon);
 
     Tensor plain_memory = flatten(plain, buffer);
@@ -176,7 +134,7 @@ class PowerSgd {
 
   Group group_;
   PowerSgdOptions options_;
-  SeedSource seeds_;
+  runtime::SharedNoise noise_;
   std::map<std::size_t, Memory> memory_;
   std::int64_t step_ = 0;
 };
@@ -184,14 +142,7 @@ class PowerSgd {
 }  // namespace
 
 CommHook power_sgd_hook(const Group& group, const PowerSgdOptions& options) {
-  if ((options.use_error_feedback || options.warm_start) && options.start_step <= 1) {
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format(
-            "PowerSGD: start_step is {}; with error feedback or warm start it must be above 1, because "
-            "DDP rebuilds its buckets after the first step",
-            options.start_step));
-  }
+  runtime::check_start_step(options);
   auto state = std::make_shared<PowerSgd>(group, options);
   return [state](c10d::GradBucket& bucket) { return state->reduce(bucket); };
 }

@@ -47,6 +47,10 @@ CommHook allreduce_hook(const Group& group) {
   return [group](c10d::GradBucket& bucket) { return runtime::average_async(group, bucket.getBuffer()); };
 }
 
+CommHook noop_hook() {
+  return [](c10d::GradBucket& bucket) { return runtime::completed(bucket.getBuffer()); };
+}
+
 CommHook fp16_compress_hook(const Group& group) { return compress_hook(group, at::kHalf); }
 
 CommHook bf16_compress_hook(const Group& group) { return compress_hook(group, at::kBFloat16); }

@@ -11,7 +11,6 @@
 namespace ddprun::runtime {
 namespace {
 
-using shm::Group;
 using shm::Segment;
 using shm::SegmentAddress;
 
@@ -77,7 +76,7 @@ c10::intrusive_ptr<c10d::Backend> make_shm_backend(const ShmOptions& options) {
     throw Exception(agreed.error().code(), fmt::format("shared memory between the {} ranks cannot be had: {}",
                                                        options.world_size, agreed.error().message()));
   }
-  auto group = Group::join(*segment, options.rank, options.timeout);
+  auto group = shm::Group::join(*segment, options.rank, options.timeout);
   if (!group) throw Exception(group.error().code(), group.error().message());
   return c10::make_intrusive<shm::ShmBackend>(std::move(*segment), std::move(*group), options.timeout);
 }
