@@ -119,7 +119,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   }
   void worker_exited(LocalRank local_rank, ExitStatus status) override {
     // Then a guard has killed it, and it is no cause of anything.
-    if (is_lease_over()) {
+    if (is_lease_over() && status.is_killed() && status.signal() == SIGKILL) {
       raise({.kind = EventKind::kLeaseLost,
              .exit_code = exit_code::kTempFail,
              .text = "this launcher stood still until its lease was over"});
@@ -286,7 +286,8 @@ void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
 
 WorkerOutcome Agent::look_at(LocalRank local_rank) {
   WorkerOutcome worker = workers_->look_at(local_rank);
-  worker.stopped_with = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())].stopped_with;
+  const SupervisedWorker& seen = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())];
+  worker.stopped_with = worker.status ? signal_before(seen, *worker.status) : seen.stopped_with;
   return worker;
 }
 

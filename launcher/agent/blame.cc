@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -76,6 +77,11 @@ std::string describe_end(const SupervisedWorker& ended) {
   const std::string symptom = ended.ending.symptom.empty() ? std::string() : ": " + ended.ending.symptom;
   return fmt::format("{} {} after {:.1f} s{}", name_of(ended), to_string(*ended.status),
                      to_seconds(ended.ended_at - ended.started_at), symptom);
+}
+
+std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status) {
+  const bool ends_by_it = status.is_killed() && status.signal() == SIGKILL;
+  return worker.stopped_with == SIGKILL && !ends_by_it ? worker.asked_with : worker.stopped_with;
 }
 
 Blame blame(Workers workers) {

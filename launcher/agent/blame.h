@@ -23,7 +23,8 @@ struct SupervisedWorker {
   Ending ending;
   std::optional<Error> spawn_error;
   Verdict verdict = Verdict::kNotStarted;
-  std::optional<int> stopped_with;
+  std::optional<int> stopped_with;  ///< the last signal we sent it
+  std::optional<int> asked_with;    ///< the one before SIGKILL
   TimePoint started_at{};
   TimePoint ended_at{};
 };
@@ -33,6 +34,10 @@ std::string name_of(const SupervisedWorker& worker);
 
 /// "rank 2 (pid 4711) exited with code 1 after 3.2 s: lost a peer (…)" of one that has ended.
 std::string describe_end(const SupervisedWorker& ended);
+
+/// The last of our signals that can have come before it ended like that: who gets SIGKILL ends by nothing
+/// else.
+std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status);
 
 /// Whom of a generation's workers to blame for its end, and what for.
 struct Blame {

@@ -389,6 +389,7 @@ void Supervisor::record_exit(const Event& event, TimePoint now) {
   ended.status = event.status;
   ended.ending = event.ending;
   ended.ended_at = now;
+  ended.stopped_with = signal_before(ended, event.status);
   const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
   ended.verdict = event.status.is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
   story_ = describe_end(ended);
@@ -412,7 +413,8 @@ void Supervisor::accuse(Blame blame) {
   const std::vector<int>& finals = options_.no_restart_exit_codes;
   const int code = guilty.status->code();
   if (std::find(finals.begin(), finals.end(), code) != finals.end()) {
-    call_final(fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)", code));
+    call_final(
+        fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)", code));
   }
 }
 
@@ -420,7 +422,9 @@ void Supervisor::accuse(Blame blame) {
 Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
   const SupervisedWorker& failed = worker(ended);
   if (reason_ == StopReason::kPeerFailed && is_own_cause(failed)) {
-    // The other node's failure may be a symptom of ours; who has seen both decides.
+    // The other node's failure may be a symptom of ours; who has seen both decides. Where none of our signals
+    // can be behind it, this node has failed by itself, whoever hears of it.
+    if (!failed.stopped_with) accuse({ended, describe_end(failed), failed.status->exit_code()});
     return {{.kind = ActionKind::kPublishFailure,
              .worker = ended,
              .exit_code = std::max(1, failed.status->exit_code()),
@@ -502,9 +506,10 @@ Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now
   worker(event.local_rank).spawn_error = event.error;
   worker(event.local_rank).verdict = Verdict::kRootCause;
   root_cause_ = event.local_rank;
-  set_reason(StopReason::kSpawnFailed,
-             fmt::format("{} could not be started: {}", name_of(worker(event.local_rank)), event.error.message()),
-             to_exit_code(event.error.code()));
+  set_reason(
+      StopReason::kSpawnFailed,
+      fmt::format("{} could not be started: {}", name_of(worker(event.local_rank)), event.error.message()),
+      to_exit_code(event.error.code()));
   // What the machine had not enough of this time it may have the next time.
   const ErrorCode code = event.error.code();
   if (code == ErrorCode::kNotFound || code == ErrorCode::kCannotExecute) {
@@ -662,7 +667,7 @@ Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint n
   const std::vector<LocalRank> targets = alive();
   std::string names;
   for (const LocalRank target : targets) {
-    worker(target).stopped_with = SIGKILL;
+    worker(target).asked_with = std::exchange(worker(target).stopped_with, SIGKILL);
     names += fmt::format(" {}", worker(target).rank);
   }
   story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
@@ -778,8 +783,20 @@ Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) 
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 
+// What this node's last generation ended of.
+bool Supervisor::failed_by_itself() const {
+  return reason_ == StopReason::kSpawnFailed || reason_ == StopReason::kJobTimeout ||
+         (reason_ == StopReason::kWorkerFailed && !blames_symptom());
+}
+
+// Whoever is to be asked what follows cannot be found: that is no other end than the one it has come to.
 Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) {
   error_ = event.error;
+  if (failed_by_itself()) {
+    story_ = event.error.message();
+    forbid_restart(event.error.message());
+    return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  }
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
   decision_ = {};
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};

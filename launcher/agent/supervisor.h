@@ -221,6 +221,7 @@ class Supervisor {
   void record_exit(const Event& event, TimePoint now);
   void accuse(Blame blame);
   Actions reconsider(LocalRank ended);
+  [[nodiscard]] bool failed_by_itself() const;
   void set_reason(StopReason reason, std::string why, int exit_code);
   void set_peer_reason(const Event& event);
   Actions stop_group(int signal, TimePoint now);

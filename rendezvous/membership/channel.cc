@@ -12,7 +12,8 @@
 namespace ddprun::membership {
 namespace {
 
-constexpr std::size_t kReadBytes = 1024;
+constexpr std::size_t kReadBytes = 4096;
+constexpr std::size_t kMostAtOnce = 256 * 1024;  // of one that never stops; the others want to be heard, too
 constexpr auto kFarewell = std::chrono::seconds(10);
 constexpr auto kLongestFarewell = std::chrono::seconds(30);
 constexpr auto kLinger = std::chrono::seconds(1);
@@ -41,29 +42,44 @@ Channel::Channel(boost::asio::ip::tcp::socket socket, std::string received)
   boost::system::error_code ignored;
   remote_ = plain_address(socket_.remote_endpoint(ignored).address());
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
 }
 
 void Channel::start(OnMessage on_message, OnClosed on_closed) {
   on_message_ = std::move(on_message);
   on_closed_ = std::move(on_closed);
   boost::asio::post(socket_.get_executor(), gate_.pass([self = shared_from_this()] {
-    if (self->take_frames()) self->read_some();
+    if (self->take_what_waits()) self->read_when_ready();
   }));
 }
 
-void Channel::read_some() {
-  chunk_.resize(kReadBytes);
-  socket_.async_read_some(
-      boost::asio::buffer(chunk_),
-      gate_.pass([self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
-        if (error == boost::asio::error::eof) {
-          return self->end(Loss::kClosed, "the other side closed the connection");
-        }
-        if (error) return self->end(loss_of(error), error.message());
-        if (self->closes_after_sending_) return self->read_some();
-        self->received_.append(self->chunk_, 0, bytes);
-        if (self->take_frames()) self->read_some();
-      }));
+void Channel::read_when_ready() {
+  socket_.async_wait(boost::asio::ip::tcp::socket::wait_read,
+                     gate_.pass([self = shared_from_this()](boost::system::error_code error) {
+                       if (error) return self->end(loss_of(error), error.message());
+                       if (self->take_what_waits()) self->read_when_ready();
+                     }));
+}
+
+// All of it at once: what has come by now is older than whatever happens next. After a pause of this process
+// that is much, and then the order of what is taken must not depend on the pieces in which it is read. False
+// when the channel was closed meanwhile.
+bool Channel::take_what_waits() {
+  char chunk[kReadBytes];
+  for (std::size_t taken = 0; take_frames() && taken < kMostAtOnce;) {
+    boost::system::error_code error;
+    const std::size_t bytes = socket_.read_some(boost::asio::buffer(chunk), error);
+    if (error == boost::asio::error::would_block) return true;
+    if (error) return ended(write_error_ ? write_error_ : error), false;
+    if (!closes_after_sending_) received_.append(chunk, bytes);
+    taken += bytes;
+  }
+  return gate_.is_open();
+}
+
+void Channel::ended(boost::system::error_code error) {
+  end(loss_of(error),
+      error == boost::asio::error::eof ? "the other side closed the connection" : error.message());
 }
 
 // False when the channel was closed meanwhile.
@@ -83,7 +99,7 @@ bool Channel::take_frames() {
 }
 
 void Channel::send_bytes(std::string bytes) {
-  if (!gate_.is_open() || closes_after_sending_) return;
+  if (!gate_.is_open() || closes_after_sending_ || write_error_) return;
   bytes_to_send_ += bytes.size();
   to_send_.push_back(std::move(bytes));
   if (bytes_to_send_ > kMaxBacklogBytes) {
@@ -100,7 +116,7 @@ void Channel::write_next() {
   boost::asio::async_write(
       socket_, boost::asio::buffer(to_send_.front()),
       gate_.pass([self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
-        if (error) return self->end(loss_of(error), error.message());
+        if (error) return self->send_no_more(error);
         self->bytes_to_send_ -= bytes;
         self->to_send_.pop_front();
         self->is_writing_ = false;
@@ -110,8 +126,21 @@ void Channel::write_next() {
       }));
 }
 
+// Its last words may lie here unread, and end with the end of the connection.
+void Channel::send_no_more(boost::system::error_code error) {
+  write_error_ = error;
+  if (closes_after_sending_) return end(loss_of(error), error.message());
+}
+
+void Channel::read_out_and_close() {
+  const auto self = shared_from_this();
+  take_what_waits();
+  close();
+}
+
 void Channel::close_after_sending() {
   if (!gate_.is_open()) return;
+  if (write_error_) return close();
   if (std::exchange(closes_after_sending_, true)) return;
   if (to_send_.empty()) return linger();
   wait_for_farewell(BootClock::now() + kLongestFarewell);

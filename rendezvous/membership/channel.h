@@ -17,7 +17,7 @@ namespace ddprun::membership {
 /// Messages over one TCP connection, both ways.
 ///
 /// Callbacks  `on_message` for each message; `on_closed` once, with how it ended, unless `close()` was called
-/// first.
+/// first; what the other side said before it ended comes before that.
 ///            Neither is called from inside `start`, `send`, `close_after_sending` or `close`.
 /// Limits     a peer that does not read is given up when 4 MiB wait for it.
 /// Lifetime   shared: pending operations keep it alive until they end; `close()` ends them. After
@@ -38,6 +38,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// nothing for ten seconds, has not taken all after thirty, or then does not close for one. What still
   /// comes is not read as messages.
   void close_after_sending();
+  /// Takes what has come and waits to be read, as messages, from inside this call; then closes.
+  void read_out_and_close();
   void close();
 
   /// What was sent and is not with the kernel yet.
@@ -49,9 +51,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   Channel(boost::asio::ip::tcp::socket socket, std::string received);
-  void read_some();
+  void read_when_ready();
+  bool take_what_waits();
   bool take_frames();
   void write_next();
+  void send_no_more(boost::system::error_code error);
+  void ended(boost::system::error_code error);
   void end(Loss loss, const std::string& why);
   void wait_for_farewell(TimePoint last);
   void linger();
@@ -59,10 +64,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   boost::asio::ip::tcp::socket socket_;
   boost::asio::ip::address remote_;
   std::string received_;
-  std::string chunk_;
   std::deque<std::string> to_send_;
   std::size_t bytes_to_send_ = 0;
   bool is_writing_ = false;
+  boost::system::error_code write_error_;  ///< nothing is sent any more; how it ends is read
   bool closes_after_sending_ = false;
   Alarm farewell_;
   OnMessage on_message_;

@@ -207,21 +207,25 @@ class Coordinator::Impl {
     if (!peer.has_joined) {
       if (members_.contains(id)) return refuse(number, "another connection has joined under its number");
       guests_.leave(number);
-      if (peer.node().replaces) close_replaced(*peer.node().replaces);
       members_[id] = number;
       peer.has_joined = true;
+      if (peer.node().replaces) close_replaced(*peer.node().replaces);
       perform(job_.joined(peer.node(), now()));
       if (peer.is_leaving) return;
     }
     perform(job_.status(id, status, now()));
   }
 
-  // Nobody reads there any more, and its end may never come: a proxy can hold it open.
+  // Nobody reads there any more, and its end may never come: a proxy can hold it open. What was said before
+  // counts.
   void close_replaced(MemberId who) {
     const auto found = members_.find(who);
     if (found == members_.end()) return;
-    close_peer(found->second);
-    members_.erase(found);
+    const Number number = found->second;
+    const auto channel = peers_.at(number).channel;
+    channel->read_out_and_close();
+    peers_.erase(number);
+    members_.erase(who);
   }
 
   void refuse(Number number, const std::string& reason, bool may_return = false) {

@@ -195,8 +195,12 @@ void Job::absorb_pause(TimePoint now) {
   paused_until_ = now;
 }
 
+bool Job::was_paused(TimePoint now) const {
+  return pause_ != Duration::zero() && now - paused_until_ < timing_.liveness();
+}
+
 std::string Job::because_of_pause(TimePoint now) const {
-  if (pause_ == Duration::zero() || now - paused_until_ >= timing_.liveness()) return {};
+  if (!was_paused(now)) return {};
   return fmt::format(", because the coordinator stood still for {:.2f} s, longer than the lease of {:.2f} s",
                      to_seconds(pause_), to_seconds(timing_.lease()));
 }
@@ -205,9 +209,7 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   node.last = status;
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
   if (!node.seat || status.generation != generation_) return;
-  const bool is_better = state_ == JobState::kStopping && status.failure && !status.failure->is_symptom &&
-                         first_failure_ && first_failure_->is_symptom;
-  if (is_better) {
+  if (state_ == JobState::kStopping && status.failure && explains_more(*status.failure)) {
     blame(node, *status.failure);
     out.push_back(Note{fmt::format("the cause was another: {}", stop_why_)});
   }
@@ -217,11 +219,16 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
     const std::string what =
         fmt::format("{} was cut off and stopped its workers{}", name_of(node), because_of_pause(now));
-    losses_.add_cut_off({what, node.seat->node_rank});
+    losses_.add_cut_off({what, node.seat->node_rank, was_paused(now)});
     begin_stop(what, now, out);
   } else if (everyone_succeeded()) {
     finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
   }
+}
+
+bool Job::explains_more(const NodeFailure& failure) const {
+  if (failure.is_symptom) return false;
+  return first_failure_ ? first_failure_->is_symptom : losses_.are_by_pause();
 }
 
 const std::string& Job::blame(const Node& node, const NodeFailure& failure) {
@@ -277,7 +284,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   }
   if (node.is_leaving()) return;
   const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
-  losses_.add_gone({what, node.seat->node_rank}, !failed_before);
+  losses_.add_gone({what, node.seat->node_rank, was_paused(now)}, !failed_before);
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
 }
 
@@ -323,14 +330,19 @@ void Job::conclude(TimePoint now, JobActions& out) {
     node.seat.reset();
     if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
   }
+  const bool lost_by_pause = losses_.are_by_pause();
   const std::vector<LostNode> lost = losses_.take();
   const auto failure = std::exchange(first_failure_, std::nullopt);
+  const bool failed_by_itself = failure && !failure->is_symptom;
   if (ending_) {
     finish(*ending_, now, out);
-  } else if (!lost.empty()) {
-    if (spec_.is_elastic()) return restart_for_nothing(lost.front().what);
-    spend_restart_or_finish(
-        {.exit_code = exit_code::kTempFail, .why = lost.front().what, .root_cause = failure}, now, out);
+  } else if (!lost.empty() && !(failed_by_itself && lost_by_pause)) {
+    const auto cause =
+        std::find_if(lost.begin(), lost.end(), [](const LostNode& node) { return !node.is_by_pause; });
+    const std::string& what = cause == lost.end() ? lost.front().what : cause->what;
+    if (spec_.is_elastic()) return restart_for_nothing(what);
+    spend_restart_or_finish({.exit_code = exit_code::kTempFail, .why = what, .root_cause = failure}, now,
+                            out);
   } else if (failure) {
     JobEnd end{.exit_code = failure->exit_code, .why = stop_why_, .root_cause = failure};
     if (failure->final_because.empty()) return spend_restart_or_finish(end, now, out);

@@ -56,7 +56,8 @@ std::string_view to_string(JobState state);
 /// else the
 ///           first node lost (its loss explains the workers that failed elsewhere meanwhile); else the first
 ///           failed worker, by order of receipt, a cause before a symptom of one; else a change of
-///           membership.
+///           membership. A pause of the coordinator costs nodes their leases, but makes no worker fail by
+///           itself: so one that did is the cause, whether that was heard before the losses or after.
 /// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`, under the
 ///           policy of one node (RestartPolicy). In an elastic job nodes come and go for nothing.
 /// History   agents say which generation they were part of, so that a coordinator that is new counts on from
@@ -101,8 +102,12 @@ class Job {
   [[nodiscard]] static std::string name_of(const Node& node);
   [[nodiscard]] static JobEnd ended_by_leaving(const Node& node);
   void absorb_pause(TimePoint now);
+  /// Whether leases have just run out because the coordinator stood still.
+  [[nodiscard]] bool was_paused(TimePoint now) const;
   /// ", because the coordinator stood still …", where that has cut nodes off; else nothing.
   [[nodiscard]] std::string because_of_pause(TimePoint now) const;
+  /// A better cause than what the generation is being stopped for.
+  [[nodiscard]] bool explains_more(const NodeFailure& failure) const;
   void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
   /// Makes it the failure of the generation; returns the sentence.
   const std::string& blame(const Node& node, const NodeFailure& failure);

@@ -25,6 +25,11 @@ TimePoint Losses::fenced_until() const {
   return last;
 }
 
+bool Losses::are_by_pause() const {
+  return !lost_.empty() &&
+         std::all_of(lost_.begin(), lost_.end(), [](const LostNode& lost) { return lost.is_by_pause; });
+}
+
 void Losses::expel(MemberId who, std::string why) {
   if (expelled_.size() >= kRememberedExpulsions) expelled_.erase(expelled_.begin());
   expelled_[who] = std::move(why);

@@ -12,6 +12,7 @@ namespace ddprun::membership {
 struct LostNode {
   std::string what;  ///< "node b (10.0.0.2) was lost: it was silent for 5.00 s"
   NodeRank rank;
+  bool is_by_pause = false;  ///< the coordinator stood still: nobody's fault, and no worker fails of it
 };
 
 /// What a job remembers of the nodes it has lost: which of them stopped the generation, whose seats are still
@@ -38,6 +39,8 @@ class Losses {
   std::vector<LostNode> take();
 
   [[nodiscard]] bool empty() const { return lost_.empty(); }
+  /// There are some, and a pause of the coordinator is behind all of them.
+  [[nodiscard]] bool are_by_pause() const;
   [[nodiscard]] const std::vector<LostNode>& holes() const { return holes_; }
   /// Until when workers may run whose agent is not heard; long ago: there are none.
   [[nodiscard]] TimePoint fenced_until() const;

@@ -111,6 +111,7 @@ void MemberCore::obey_stop(const Order& order, TimePoint now, MemberActions& out
     stop_round(order.text, out);
   } else if (order.generation > status_.generation) {
     status_.generation = order.generation;
+    status_.failure.reset();  // it was of the one before
     send(now, out);
   }
 }

@@ -62,7 +62,7 @@ class Schedule {
 
  public:
   Schedule(std::uint64_t seed, Defect defect, ScheduleStats& stats)
-      : dice_(seed), defect_(defect), stats_(stats) {
+      : dice_(seed), coordinators_dice_(seed ^ 0x5eed), defect_(defect), stats_(stats) {
     set_the_stage();
   }
 
@@ -343,8 +343,7 @@ class Schedule {
         host.clock_ahead += dice_.up_to(700ms);
         return;
       case 7:
-        job_pauses_until_ = now_ + dice_.up_to(1000ms);
-        return;
+        return pause_coordinator(host, dice_.up_to(1000ms));
       case 8:
         return tell_to_leave(i);
       case 9:
@@ -358,6 +357,13 @@ class Schedule {
       case 12:
         return restart_coordinator();
     }
+  }
+
+  /// Where it runs in a launcher, the node of that stands still with it, and both read late what has come.
+  /// Its own dice, so that the schedules of old seeds stay what they were.
+  void pause_coordinator(const Host& host, Duration time) {
+    job_pauses_until_ = now_ + time;
+    if (coordinators_dice_.chance(60) && host.is_up()) host.agent->stand_still(time);
   }
 
   void power_off_and_replace(int i, bool kernel_closes) {
@@ -392,6 +398,7 @@ class Schedule {
   /// Another one takes its place, which knows nothing.
   void restart_coordinator() {
     if (job_->state() == JobState::kEnded) return;
+    failures_told_.clear();
     job_.emplace(spec_, timing_, job_clock());
     promises_->coordinator_is_new();
     strangers_come_at_ = now_ + 2 * timing_.liveness();
@@ -437,8 +444,8 @@ class Schedule {
     for (const Host& host : hosts_) alive += host.is_up() ? 1 : 0;
     if (job_->state() == JobState::kGathering && alive < spec_.min_nodes) return;
     broke(fmt::format("{} in generation {}, and no {} nodes have worked for {} ms, with {} alive: {}",
-                      to_string(job_->state()), job_->generation(), spec_.min_nodes, (now_ - last_work_) / 1ms,
-                      alive, job_->describe(job_clock())));
+                      to_string(job_->state()), job_->generation(), spec_.min_nodes,
+                      (now_ - last_work_) / 1ms, alive, job_->describe(job_clock())));
   }
 
   // Every agent ends when the job has, and says what it was told.
@@ -458,10 +465,27 @@ class Schedule {
     if (*agent.exit_code() != job_->end().exit_code) broke("a node exits with another code than the job's");
   }
 
-  // The cause of a failed job is a worker that failed by itself in its last generation.
+  void take_status(MemberId sender, const Status& status) {
+    const JobState state = job_->state();
+    const JobActions actions = job_->status(sender, status, job_clock());
+    const bool is_in_time = state == JobState::kRunning || state == JobState::kStopping;
+    const bool is_heard = std::none_of(actions.begin(), actions.end(), [](const JobAction& action) {
+      return std::holds_alternative<Expel>(action);
+    });
+    if (is_in_time && is_heard && status.failure && !status.failure->is_symptom)
+      failures_told_.insert(status.generation);
+    perform(actions);
+  }
+
+  // The cause of a failed job is a worker that failed by itself in its last generation. A coordinator that
+  // stood still makes no worker do so.
   void check_cause() {
     const JobEnd& end = job_->end();
     if (end.exit_code != 0 && end.why.empty()) return broke("a job failed without a word");
+    const bool is_of_a_node = end.why.starts_with("node ");  // and not of those who did not come
+    const bool blames_pause = is_of_a_node && end.why.find("coordinator stood still") != std::string::npos;
+    if (blames_pause && failures_told_.contains(job_->generation()))
+      broke("a pause of the coordinator is blamed, where a worker had failed by itself: " + end.why);
     if (!end.root_cause) return;
     const bool is_right = std::any_of(agents_.begin(), agents_.end(), [&](const auto& agent) {
       return agent->host() == end.root_cause->host && agent->failed_in(job_->generation());
@@ -499,6 +523,7 @@ class Schedule {
   static constexpr Duration kPatience = 3s;  ///< stopping, a back-off, and a start take less
 
   Dice dice_;
+  Dice coordinators_dice_;
   Defect defect_;
   ScheduleStats& stats_;
   std::optional<Promises> promises_;
@@ -510,6 +535,7 @@ class Schedule {
   std::map<int, NodeRank> pins_;
   std::set<MemberId> known_;
   std::map<MemberId, Expel> refused_;
+  std::set<Generation> failures_told_;  ///< in which a worker failed by itself, and the coordinator heard it
   std::set<std::pair<MemberId, Generation>> told_;  ///< who was sent its seat
   std::vector<int> owners_{0};                      ///< which host a member id belongs to
   std::vector<Event> events_;                       ///< a heap
@@ -540,9 +566,8 @@ Duration Host::until(TimePoint at) const {
   return ahead <= Duration::zero() ? Duration::zero() : Duration(ahead / clock_permille * 1000 + 1us);
 }
 void Host::send(const Status& status) {
-  schedule_.to_job(number_, [&schedule = schedule_, sender = id, status] {
-    schedule.perform(schedule.job_->status(sender, status, schedule.job_clock()));
-  });
+  schedule_.to_job(number_,
+                   [&schedule = schedule_, sender = id, status] { schedule.take_status(sender, status); });
 }
 void Host::connect() { schedule_.connect(number_); }
 void Host::hang_up() { schedule_.hang_up(number_); }

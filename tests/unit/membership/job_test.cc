@@ -317,6 +317,47 @@ TEST_CASE("when the coordinator stood still for longer than the lease, that is w
         "6.00 s, longer than the lease of 4.00 s");
 }
 
+TEST_CASE("a pause of the coordinator explains no worker that failed by itself, whatever is heard first") {
+  Story story = running(fixed(2), "ab");
+  story.now += 60s;
+  const auto failure_is_read = [&] {
+    story.fail('b', 7);
+    story.tell('b', Phase::kIdle);
+  };
+  const auto says_why = [&] {
+    REQUIRE(story.last('b').end);
+    return std::pair(story.last('b').end->exit_code, story.last('b').end->why);
+  };
+  const std::pair<int, std::string> right{7, "rank 0 exited with code 7 on node 1 (b, 10.0.0.2)"};
+  SECTION("the failure, then that the coordinator's own node is cut off") {
+    failure_is_read();
+    story.tell('a', Phase::kIdle);
+    CHECK(says_why() == right);
+  }
+  SECTION("that it is cut off, then the failure") {
+    story.tell('a', Phase::kStopping);
+    failure_is_read();
+    story.tell('a', Phase::kIdle);
+    CHECK(says_why() == right);
+  }
+  SECTION("the failure, then that its own node comes back") {
+    failure_is_read();
+    story.lose('a');
+    story.join('c', std::nullopt, 'a');
+    CHECK(says_why() == right);
+  }
+  SECTION("a symptom is explained by it") {
+    story.fail('b', 7, false, true);
+    story.tell('b', Phase::kIdle);
+    story.lose('a');
+    story.join('c', std::nullopt, 'a');
+    CHECK(says_why().first == 75);
+    CHECK_THAT(says_why().second,
+               Catch::StartsWith("node 0 (a, 10.0.0.1) was lost: its connection was closed, "
+                                 "because the coordinator stood still for 60.00 s"));
+  }
+}
+
 TEST_CASE("a pause of the coordinator explains nothing that happens long after") {
   Story story = running(fixed(2), "ab");
   story.now += 6s;
@@ -429,7 +470,8 @@ TEST_CASE("the node of the coordinator that is told to stop says why the job end
   story.tell('b', Phase::kIdle);
   REQUIRE(story.last('b').end);
   CHECK(story.last('b').end->why ==
-        "node 0 (a, 10.0.0.1) was told to stop by SIGTERM; the coordinator runs there, and the job ends with it");
+        "node 0 (a, 10.0.0.1) was told to stop by SIGTERM; the coordinator runs there, and the job ends with "
+        "it");
 }
 
 TEST_CASE(

@@ -94,4 +94,17 @@ TEST_CASE("a node that is told that it was given up kills its workers, and remem
   CHECK_FALSE(member.why_given_up());
 }
 
+// It sits in a round that was stopped before it heard of it.
+TEST_CASE("a failure is told of its own generation alone") {
+  const TimePoint now{};
+  MemberCore member = running_member(now);
+  member.workers_failed({.what = "rank 0 exited with code 7"}, now);
+  member.workers_stopped(now);
+  const MemberActions obeyed =
+      member.order({.kind = OrderKind::kStop, .generation = Generation(2), .text = "rank 1 failed"}, now);
+  REQUIRE(obeyed.size() == 1);
+  CHECK(std::get<SendStatus>(obeyed[0]).status.generation == Generation(2));
+  CHECK_FALSE(std::get<SendStatus>(obeyed[0]).status.failure);
+}
+
 }  // namespace ddprun::membership

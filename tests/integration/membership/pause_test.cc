@@ -1,0 +1,102 @@
+#include "tests/integration/membership/cluster.h"
+#include "tests/support/catch.h"
+
+#include <chrono>
+#include <csignal>
+#include <string>
+
+// A launcher that stands still (SIGSTOP) past its lease: what its workers and those of the others come to in
+// the meantime is theirs.
+
+using namespace ddprun;
+using namespace ddprun::testing;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// The workers of the node that is asked to say their pid, and wait for the gate; then they end with their
+/// code. Of each node: "up" once all can be stopped.
+struct Pause {
+  ddprun::testing::Gate gate;
+  Cluster cluster;
+
+  explicit Pause(const std::string& at_the_gate, std::string nproc = "1", const std::string& restarts = "0")
+      : cluster{
+            .nnodes = "2",
+            .script = "echo up $$$$; read x < " + gate.path() + "; " + at_the_gate,
+            .flags = {"--rdzv-conf", "keep_alive_interval=0.6,rejoin_timeout=2", "--max-restarts", restarts},
+            .nproc = std::move(nproc)} {}
+};
+
+std::string pid_of(const std::string& up) { return up.substr(up.find(' ') + 1); }
+
+/// Ended, and not waited for by its launcher, which stands still.
+bool is_zombie(const std::string& pid) {
+  return read_file("/proc/" + pid + "/stat").find(") Z ") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a worker that fails while the coordinator's launcher stands still is the cause, on all nodes") {
+  const Pause pause("[ $GROUP_RANK = 0 ] && exec sleep 100; exit 7");
+  const auto first = pause.cluster.start_static(0);
+  const auto second = pause.cluster.start_static(1);
+  for (const auto* node : {&first, &second}) (*node)->read_line();
+  first->signal(SIGSTOP);
+  pause.gate.open();
+  second->wait_for_err("the coordinator has not answered for ");
+  first->signal(SIGCONT);
+  CHECK(second->wait() == 7);
+  CHECK(first->wait() == 7);
+  CHECK_THAT(first->err(),
+             Contains("/bin/sh failed: rank 1 (pid ") && Contains(") exited with code 7 after "));
+  CHECK_THAT(second->err(), Contains("/bin/sh failed: rank 1 (local rank 0, pid "));
+}
+
+TEST_CASE(
+    "a node whose worker failed by itself ends with that code, also when no coordinator answers any more") {
+  const Pause pause("[ $GROUP_RANK = 0 ] && exec sleep 100; exit 7");
+  const auto first = pause.cluster.start_static(0);
+  const auto second = pause.cluster.start_static(1);
+  for (const auto* node : {&first, &second}) (*node)->read_line();
+  first->signal(SIGSTOP);
+  pause.gate.open();
+  CHECK(second->wait() == 7);
+  CHECK_THAT(second->err(), Contains("no coordinator at 127.0.0.1:") &&
+                                Contains("/bin/sh failed: rank 1 (local rank 0, pid "));
+  first->signal(SIGKILL);
+  first->wait();
+}
+
+TEST_CASE(
+    "a worker that fails while its own launcher stands still has failed, and was not ended by anybody") {
+  const Pause pause("[ $GROUP_RANK = 0 ] && exec sleep 100; exit 7");
+  const auto first = pause.cluster.start_static(0);
+  const auto second = pause.cluster.start_static(1);
+  first->read_line();
+  const std::string pid = pid_of(second->read_line());
+  second->signal(SIGSTOP);
+  pause.gate.open();
+  CHECK(eventually(10s, [&] { return is_zombie(pid); }));
+  CHECK(first->wait() == 75);
+  second->signal(SIGCONT);
+  CHECK(second->wait() == 7);
+  CHECK_THAT(second->err(), Contains("/bin/sh failed: rank 1 (local rank 0, pid " + pid) &&
+                                Contains("exited with code 7") && !Contains("SIGKILL"));
+}
+
+TEST_CASE("a worker that succeeded while its launcher stood still has succeeded") {
+  const Pause pause("[ $RANK = 2 ] && exit 0; exec sleep 100", "2");
+  const auto first = pause.cluster.start_static(0);
+  const auto second = pause.cluster.start_static(1);
+  for (int i = 0; i < 2; ++i) first->read_line();
+  const std::string pids[] = {pid_of(second->read_line()), pid_of(second->read_line())};
+  second->signal(SIGSTOP);
+  for (int i = 0; i < 4; ++i) pause.gate.open();
+  for (const std::string& pid : pids) CHECK(eventually(10s, [&] { return is_zombie(pid); }));
+  second->signal(SIGCONT);
+  CHECK(second->wait() == 75);
+  CHECK(first->wait() == 75);
+  CHECK_THAT(second->err(), Contains("rank 2 had succeeded") && Contains("rank 3 ended by SIGKILL"));
+}
