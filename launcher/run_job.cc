@@ -113,7 +113,8 @@ int run_watched(const Plan& plan, Logger& logger) {
   const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
   if (!signals) return fail(signals.error());
   JobOutput output(io, output_options(plan));
-  Reporter reporter(plan, [&](std::string_view text) { output.write_launcher_line(text); });
+  Reporter reporter(
+      plan, [&](std::string_view text) { output.write_launcher_line(text); }, output.files_beside());
   JobStatePublisher state(plan);
   std::vector<Observer*> watchers{&reporter, &state};
   std::optional<EventLog> events;

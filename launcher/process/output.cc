@@ -123,6 +123,7 @@ JobOutput::JobOutput(boost::asio::io_context& io, OutputOptions options)
     : io_(io),
       options_(std::move(options)),
       files_(io),
+      beside_(io),
       stdout_(io, files_, STDOUT_FILENO,
               Console::is_same_target(STDOUT_FILENO, STDERR_FILENO) ? "stdout and stderr" : "stdout"),
       stderr_(Console::is_same_target(STDOUT_FILENO, STDERR_FILENO)
@@ -396,7 +397,7 @@ std::vector<Outlet*> JobOutput::outlets() const {
 }
 
 bool JobOutput::has_backlog() const {
-  if (files_.waiting_bytes() > abandoned_bytes_) return true;
+  if (files_.waiting_bytes() > abandoned_bytes_ || beside_.is_waiting()) return true;
   const std::vector<Outlet*> all = outlets();
   return std::any_of(all.begin(), all.end(), [](const Outlet* outlet) { return outlet->has_backlog(); });
 }
@@ -409,6 +410,7 @@ std::uint64_t JobOutput::taken_bytes() const {
 
 void JobOutput::set_on_empty(const std::function<void()>& on_empty) {
   files_.set_on_empty(on_empty);
+  beside_.set_on_empty(on_empty);
   for (Outlet* outlet : outlets()) outlet->set_on_empty(on_empty);
 }
 
@@ -420,6 +422,7 @@ std::vector<LostOutput> JobOutput::settle() {
     if (outlet->has_backlog()) outlet->abandon();
     if (std::optional<LostOutput> lost = outlet->loss()) all.push_back(std::move(*lost));
   }
+  for (LostOutput& lost : beside_.abandon()) all.push_back(std::move(lost));
   return all;
 }
 
@@ -429,6 +432,7 @@ void JobOutput::close() {
   stdin_relay_.reset();
   for (Outlet* outlet : outlets()) outlet->close();
   files_.close();
+  beside_.close();
 }
 
 }  // namespace ddprun::launcher

@@ -3,6 +3,7 @@
 #include "launcher/plan.h"
 #include "launcher/process/console.h"
 #include "launcher/process/file_writers.h"
+#include "launcher/process/files_beside.h"
 #include "launcher/process/line_folder.h"
 #include "launcher/process/pty.h"
 #include "launcher/process/remote_lines.h"
@@ -135,6 +136,9 @@ class JobOutput {
   /// One more place for bytes (--events), waited for at the end like the consoles.
   Outlet& add_outlet(const UniqueFd& fd, const std::string& name);
 
+  /// Files of the launcher's own, for the end of the job; waited for and told as lost like output.
+  FilesBeside& files_beside() { return beside_; }
+
   [[nodiscard]] bool has_backlog() const;
   [[nodiscard]] std::uint64_t taken_bytes() const;
   /// Called each time something's backlog has become empty.
@@ -168,6 +172,7 @@ class JobOutput {
   boost::asio::io_context& io_;
   OutputOptions options_;
   FileWriters files_;
+  FilesBeside beside_;
   mutable Console stdout_;
   std::unique_ptr<Console> stderr_;  // none when stderr ends where stdout does
   std::array<Channel, 2> channels_;

@@ -68,9 +68,10 @@ const WorkerOutcome* first_victim(const GenerationOutcome& generation) {
 
 }  // namespace
 
-Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> print)
+Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> print, FilesBeside& files)
     : plan_(plan),
       print_(std::move(print)),
+      files_(files),
       context_{.title = plan.title,
                .hostname = plan.host.hostname,
                .run_id = plan.run_id,
@@ -148,7 +149,6 @@ void Reporter::finish(const JobOutcome& outcome) {
   }
   // Who pressed Ctrl-C knows why the job ended, and asked for no files.
   if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
-  // The words first: the file may be on a disk that hangs.
   print_(render_report(outcome, root_, context_));
   write_report(outcome);
   if (root_ && root_->host.empty()) propagate_error_file(*root_, outcome.exit_code);
@@ -166,15 +166,22 @@ void Reporter::report_recovery(const JobOutcome& outcome) {
 
 void Reporter::write_report(const JobOutcome& outcome) {
   if (context_.report_file.empty()) return;
-  if (plan_.log_root_is_temporary) {
-    prune_old_reports(plan_.host.temporary_directory, std::chrono::system_clock::now());
-  }
-  const Result<void> written = replace_file(context_.report_file, report_json(outcome, root_, context_));
-  if (written) {
-    written_report_ = context_.report_file;
-  } else {
-    print_(fmt::format("ddprun: {}\n", written.error().message()));
-  }
+  std::string text = report_json(outcome, root_, context_);
+  const std::size_t bytes = text.size();
+  const std::string pruned = plan_.log_root_is_temporary ? plan_.host.temporary_directory : "";
+  files_.make(
+      context_.report_file, bytes,
+      [path = context_.report_file, pruned, text = std::move(text)] {
+        if (!pruned.empty()) prune_old_reports(pruned, std::chrono::system_clock::now());
+        return replace_file(path, text);
+      },
+      [this](const Result<void>& written) {
+        if (written) {
+          written_report_ = context_.report_file;
+        } else {
+          print_(fmt::format("ddprun: {}\n", written.error().message()));
+        }
+      });
 }
 
 void Reporter::finish_output(const JobOutcome& outcome) {
@@ -185,7 +192,7 @@ void Reporter::finish_output(const JobOutcome& outcome) {
   if (!written_report_.empty()) write_report(outcome);
 }
 
-void Reporter::propagate_error_file(const RootCause& root, int exit_code) const {
+void Reporter::propagate_error_file(const RootCause& root, int exit_code) {
   const std::string path = plan_.host.env(env_name::kErrorFile).value_or("");
   if (path.empty()) return;
   const long now =
@@ -194,10 +201,13 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) const 
   const auto& status = root.worker->status;
   const int code = status && status->is_killed() ? -status->signal() : exit_code;
   const std::string written = root.worker->error_file_is_old ? "" : error_file_text(root.worker->error_file);
-  const std::string text = propagated_error(written, headline(*root.worker, context_.hostname), code, now);
-  if (Result<void> made = write_file(path, text); !made) {
-    print_(fmt::format("ddprun: {}\n", made.error().with(env_name::kErrorFile).message()));
-  }
+  std::string text = propagated_error(written, headline(*root.worker, context_.hostname), code, now);
+  const std::size_t bytes = text.size();
+  files_.make(
+      path, bytes, [path, text = std::move(text)] { return write_file(path, text); },
+      [this](const Result<void>& made) {
+        if (!made) print_(fmt::format("ddprun: {}\n", made.error().with(env_name::kErrorFile).message()));
+      });
 }
 
 }  // namespace ddprun::launcher

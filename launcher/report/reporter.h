@@ -2,6 +2,7 @@
 
 #include "launcher/agent/observer.h"
 #include "launcher/plan.h"
+#include "launcher/process/files_beside.h"
 #include "launcher/report/evidence.h"
 #include "launcher/report/failure_report.h"
 
@@ -18,8 +19,8 @@ namespace ddprun::launcher {
 /// the machine's state of then.
 class Reporter final : public Observer {
  public:
-  /// `print` takes text for stderr.
-  Reporter(const Plan& plan, std::function<void(std::string_view text)> print);
+  /// `print` takes text for stderr; `files` makes the files.
+  Reporter(const Plan& plan, std::function<void(std::string_view text)> print, FilesBeside& files);
 
   void generation_started(const RoundInfo& round) override;
   void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
@@ -32,22 +33,23 @@ class Reporter final : public Observer {
   /// Reports the end of the job; silent when it succeeded, but for report.json in a log directory that was
   /// asked for when a generation failed before.
   void finish(const JobOutcome& outcome);
-  /// Says what output was lost, if any, and adds it to report.json.
+  /// Says what output was lost, if any, and adds it to report.json, if that is there by now.
   void finish_output(const JobOutcome& outcome);
-  /// The path of report.json; empty when there is none.
+  /// The path of report.json; empty when there is none, or none yet.
   [[nodiscard]] const std::string& report_file() const { return written_report_; }
 
  private:
   /// `victim` speaks for a worker that left with 0.
   [[nodiscard]] RootCause examine(const WorkerOutcome& worker, const WorkerOutcome* victim) const;
   [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation) const;
-  void propagate_error_file(const RootCause& root, int exit_code) const;
+  void propagate_error_file(const RootCause& root, int exit_code);
 
   void report_recovery(const JobOutcome& outcome);
   void write_report(const JobOutcome& outcome);
 
   const Plan& plan_;
   std::function<void(std::string_view text)> print_;
+  FilesBeside& files_;
   ReportContext context_;
   OomWatch oom_;
   std::optional<Evidence> space_;  ///< at the first failure of the generation

@@ -333,6 +333,29 @@ class HangingDisk(Output):
         subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
         self.assertEqual(process.wait(timeout=30), 0)
 
+    def test_a_disk_that_hangs_under_the_report_holds_up_no_end(self):
+        disk = self.frozen_disk()
+        for name in ("ready", "go"):
+            os.mkfifo(self.folder / name)
+        process = self.start("--log-dir", disk, "--events", "events", "--no-python", "sh", "-c",
+                             "echo >ready; read x <go; exit 3", TORCHELASTIC_ERROR_FILE=str(disk / "outer.json"))
+        self.addCleanup(subprocess.run, ["fsfreeze", "--unfreeze", disk], capture_output=True, check=False)
+        (self.folder / "ready").read_text()
+        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+        (self.folder / "go").write_text("\n")
+        until = time.monotonic() + 60
+        while "job_ended" not in (self.folder / "events").read_text():  # with the disk still frozen
+            self.assertLess(time.monotonic(), until)
+            select.select([], [], [], 0.05)
+        ended = self.events()[-1]
+        self.assertEqual((ended["exit_code"], ended["report"]), (3, None))
+        self.assertEqual({pathlib.Path(lost["where"]).name for lost in ended["lost_output"]},
+                         {"report.json", "outer.json"})
+        subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+        said = process.communicate(timeout=30)[1]
+        self.assertEqual(process.returncode, 3)
+        self.assertRegex(said, r"(?m)^ddprun: \d+ bytes for .*/report.json are lost: its file system did not take it")
+
     def test_events_that_nobody_reads_hold_up_nobody_and_are_counted(self):
         os.mkfifo(self.folder / "events")
         reader = os.open(self.folder / "events", os.O_RDWR)
