@@ -232,17 +232,19 @@ void FileWriter::push(File& file, std::string_view bytes) {
       file.skipped_here += bytes.size();
       file.error = no_thread;
       sentence =
-          is_full ? fmt::format(
-                        "{} takes nothing, and {} MiB wait already; what comes now is dropped, and counted",
-                        file.name, kMostWaiting >> 20)
-                  : fmt::format("cannot write {}: its thread cannot be started: {}", file.name,
-                                std::strerror(no_thread));
+          is_full
+              ? fmt::format(
+                    "{} is written too slowly, and {} MiB wait already for its file system; what comes now "
+                    "is dropped, and counted",
+                    file.name, kMostWaiting >> 20)
+              : fmt::format("cannot write {}: its thread cannot be started: {}", file.name,
+                            std::strerror(no_thread));
     } else {
       const std::size_t before = file.queued.size();
       if (file.skipped_here > 0 && file.gaps == Gaps::kMarked) {
-        file.queued +=
-            fmt::format("\n[ddprun: {} bytes are missing here: {}]\n", file.skipped_here,
-                        file.error == 0 ? "the file system took nothing" : std::strerror(file.error));
+        file.queued += fmt::format(
+            "\n[ddprun: {} bytes are missing here: {}]\n", file.skipped_here,
+            file.error == 0 ? "the file system did not take them in time" : std::strerror(file.error));
       }
       file.skipped_here = 0;
       file.queued += bytes;

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/open_file.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <utility>
@@ -60,6 +61,16 @@ std::optional<ErrorFile> load_error_file(const std::string& path) {
 
 std::optional<ErrorFile> load_error_file(const WorkerOutcome& worker) {
   return worker.error_file_is_old ? std::nullopt : load_error_file(worker.error_file);
+}
+
+std::string why_unreadable(const WorkerOutcome& worker) {
+  if (worker.error_file.empty() || worker.error_file_is_old) return {};
+  const Result<std::string> text = load_foreign_file(worker.error_file, kMostErrorFileBytes);
+  if (!text) return text.error().code() == ErrorCode::kNotFound ? std::string() : text.error().message();
+  if (parse_error_file(*text)) return {};
+  if (text->empty()) return "it is empty";
+  if (!Json::accept(*text)) return fmt::format("its {} bytes are no whole JSON text", text->size());
+  return "it is JSON, but has no \"message\" as torch writes it";
 }
 
 std::string propagated_error(std::string_view worker_file, const std::string& headline, int error_code,

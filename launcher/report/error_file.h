@@ -29,6 +29,9 @@ std::optional<ErrorFile> load_error_file(const std::string& path);
 /// What the worker itself wrote there; not what lay there before it was started.
 std::optional<ErrorFile> load_error_file(const WorkerOutcome& worker);
 
+/// Why what the worker wrote there tells nothing; empty where it does, or nothing is there.
+std::string why_unreadable(const WorkerOutcome& worker);
+
 /// What goes into our own TORCHELASTIC_ERROR_FILE, which an outer scheduler reads: the root cause's file with
 /// the worker's exit code (-9 for SIGKILL) added as `errorCode`, as torchrun does; or, where the worker wrote
 /// none, `headline` in that form.

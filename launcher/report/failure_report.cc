@@ -157,7 +157,12 @@ std::string symptom_line(const RootCause& root, const GenerationOutcome* generat
 
 /// The error file, without what stderr has just shown.
 std::string error_file_section(const RootCause& root) {
-  if (!root.error_file) return {};
+  if (!root.error_file) {
+    return root.unread_error_file.empty()
+               ? std::string()
+               : fmt::format("\n  its error file ({}) cannot be read: {}\n", root.worker->error_file,
+                             printable(root.unread_error_file));
+  }
   const std::string message = shorten(root.error_file->message, kLongestMessage);
   const std::vector<std::string_view> message_lines = split_lines(message);
   const bool is_shown =

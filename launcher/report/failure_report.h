@@ -30,7 +30,8 @@ struct RootCause {
   std::optional<LastException> exception{};  ///< the last on stderr
   /// Who lost it as a peer, where it left with 0 and so said nothing itself.
   const WorkerOutcome* victim = nullptr;
-  std::string host{};  ///< of another node's worker; empty: it was one of ours
+  std::string unread_error_file{};  ///< why_unreadable
+  std::string host{};               ///< of another node's worker; empty: it was one of ours
 };
 
 /// One screen for a person: root cause first, its last words, consequences folded, where the logs are. Ends

@@ -82,6 +82,7 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
 
 RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) const {
   RootCause root{&worker, std::nullopt, load_error_file(worker)};
+  root.unread_error_file = why_unreadable(worker);
   if (!worker.status) return root;
   const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
   root.victim = victim;

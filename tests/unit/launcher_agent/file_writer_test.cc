@@ -80,7 +80,9 @@ TEST_CASE("a file that hangs holds up nobody, and gets a mark where bytes are mi
   FileWriter::Handle handle = loop.files.add(std::move(file.write_end), "f", FileWriter::Gaps::kMarked);
   handle.set_on_trouble([&](const std::string& sentence) { said += sentence + "\n"; });
   for (int i = 0; i < 70; ++i) handle.write(kMebibyte);
-  CHECK(said == "f takes nothing, and 64 MiB wait already; what comes now is dropped, and counted\n");
+  CHECK(said ==
+        "f is written too slowly, and 64 MiB wait already for its file system; what comes now is dropped, "
+        "and counted\n");
   const std::vector<LostOutput> before = loop.files.losses();
   REQUIRE(before.size() == 1);
   CHECK(before[0].bytes >= (70 << 20) - 65536);  // what waits, too
@@ -96,7 +98,7 @@ TEST_CASE("a file that hangs holds up nobody, and gets a mark where bytes are mi
   handle.write("again\n");
   handle = FileWriter::Handle();
   read += file.read_all();
-  CHECK_THAT(read, Contains(" bytes are missing here: the file system took nothing]\nagain\n"));
+  CHECK_THAT(read, Contains(" bytes are missing here: the file system did not take them in time]\nagain\n"));
 }
 
 TEST_CASE("a writer whose file hangs for ever is left behind") {

@@ -46,6 +46,33 @@ TEST_CASE("a file that lay there before the worker was started says nothing abou
   std::filesystem::remove(path);
 }
 
+TEST_CASE("a file that was cut, or is none, is told with the reason, and one that is not there is not") {
+  const std::string path =
+      std::filesystem::temp_directory_path() / fmt::format("ddprun-error-{}.json", ::getpid());
+  WorkerOutcome worker;
+  CHECK(why_unreadable(worker).empty());
+  worker.error_file = path;
+  CHECK(why_unreadable(worker).empty());
+  const auto why = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return why_unreadable(worker);
+  };
+  CHECK(why(R"({"message": "m"})").empty());
+  CHECK(why("") == "it is empty");
+  CHECK(why(R"({"message": {"mess)") == "its 18 bytes are no whole JSON text");
+  CHECK(why(R"({"error": 3})") == "it is JSON, but has no \"message\" as torch writes it");
+  CHECK(why(std::string(1'000'000, '[')) == "its 1000000 bytes are no whole JSON text");
+  std::filesystem::resize_file(path, 5 << 20);
+  CHECK(why_unreadable(worker) == path + " has 5242880 bytes; at most 4194304 are read");
+  worker.error_file_is_old = true;
+  CHECK(why_unreadable(worker).empty());
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  worker.error_file_is_old = false;
+  CHECK(why_unreadable(worker) == path + " is not a regular file");
+  std::filesystem::remove(path);
+}
+
 TEST_CASE("an outer scheduler gets the worker's file with the exit code in it") {
   const auto json = nlohmann::json::parse(propagated_error(
       R"({"message": {"message": "m", "extraInfo": {"timestamp": "1"}}, "x": 1})", "headline", 7, 5));
