@@ -59,7 +59,8 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
     losses_.lift_fence(*facts.replaces);
     if (const auto old = nodes_.find(*facts.replaces); old != nodes_.end()) {
       previous = old->second.seat ? std::optional(old->second.seat->node_rank) : old->second.previous;
-      drop(old->first, "was cut off, stopped its workers and came back", now, out);
+      const std::string& why = facts.cut_off.empty() ? "it was cut off" : facts.cut_off;
+      drop(old->first, why + "; it stopped its workers and came back", now, out);
     }
   }
   if (const auto why_not = refuse(facts, now)) {
@@ -201,7 +202,7 @@ bool Job::was_paused(TimePoint now) const {
 
 std::string Job::because_of_pause(TimePoint now) const {
   if (!was_paused(now)) return {};
-  return fmt::format(", because the coordinator stood still for {:.2f} s, longer than the lease of {:.2f} s",
+  return fmt::format(" because the coordinator stood still for {:.2f} s, longer than the lease of {:.2f} s",
                      to_seconds(pause_), to_seconds(timing_.lease()));
 }
 
@@ -217,8 +218,9 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   if (status.failure) {
     begin_stop(blame(node, *status.failure), now, out);
   } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
-    const std::string what =
-        fmt::format("{} was cut off and stopped its workers{}", name_of(node), because_of_pause(now));
+    const std::string why = status.cut_off.empty() ? std::string() : ": " + status.cut_off;
+    const std::string what = fmt::format("{} was cut off and stopped its workers{}", name_of(node),
+                                         was_paused(now) ? because_of_pause(now) : why);
     losses_.add_cut_off({what, node.seat->node_rank, was_paused(now)});
     begin_stop(what, now, out);
   } else if (everyone_succeeded()) {
@@ -234,7 +236,7 @@ bool Job::explains_more(const NodeFailure& failure) const {
 const std::string& Job::blame(const Node& node, const NodeFailure& failure) {
   first_failure_ = failure;
   first_failure_->node_rank = node.seat->node_rank;
-  stop_why_ = fmt::format("{} on {}", failure.what, name_of(node));
+  stop_why_ = placed(failure.what, node);
   return stop_why_;
 }
 
@@ -270,7 +272,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   DDPRUN_CHECK(found != nodes_.end(), "only a node that is here can be dropped");
   const Node node = std::move(found->second);
   nodes_.erase(found);
-  const std::string what = fmt::format("{} was lost: {}{}", name_of(node), why, because_of_pause(now));
+  const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
   if (state_ == JobState::kEnded) return;
   if (!node.is_leaving()) out.push_back(Note{what});

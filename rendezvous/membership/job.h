@@ -104,11 +104,13 @@ class Job {
   void absorb_pause(TimePoint now);
   /// Whether leases have just run out because the coordinator stood still.
   [[nodiscard]] bool was_paused(TimePoint now) const;
-  /// ", because the coordinator stood still …", where that has cut nodes off; else nothing.
+  /// " because the coordinator stood still …", where that has cut nodes off; else nothing.
   [[nodiscard]] std::string because_of_pause(TimePoint now) const;
   /// A better cause than what the generation is being stopped for.
   [[nodiscard]] bool explains_more(const NodeFailure& failure) const;
   void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
+  /// "rank 2 exited with code 7 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (…)"
+  [[nodiscard]] static std::string placed(const std::string& what, const Node& node);
   /// Makes it the failure of the generation; returns the sentence.
   const std::string& blame(const Node& node, const NodeFailure& failure);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <set>
 #include <utility>
@@ -40,6 +41,12 @@ std::string signal_text(int signal) {
 std::string Job::name_of(const Node& node) {
   if (!node.seat) return membership::name_of(node.facts);
   return fmt::format("node {} ({}, {})", node.seat->node_rank, node.facts.host, node.facts.address);
+}
+
+// Where it happened belongs to what happened, not to what follows it.
+std::string Job::placed(const std::string& what, const Node& node) {
+  const std::size_t clause = std::min(what.find_first_of(":,;"), what.size());
+  return fmt::format("{} on {}{}", what.substr(0, clause), name_of(node), what.substr(clause));
 }
 
 JobEnd Job::ended_by_leaving(const Node& node) {

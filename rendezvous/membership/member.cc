@@ -159,7 +159,10 @@ class Member::Impl {
     node_ = options_.node;
     node_.id = draw_id();
     node_.replaces = admitted_as_;
-    if (core_) node_.last_generation = core_->seen_generation();
+    if (core_) {
+      node_.last_generation = core_->seen_generation();
+      node_.cut_off = core_->why_cut_off();
+    }
     node_.restarts_used = restarts_used_;
     handshake_.emplace(Hello{.run_id = options_.spec.run_id,
                              .min_nodes = options_.spec.min_nodes,

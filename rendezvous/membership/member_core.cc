@@ -31,6 +31,7 @@ MemberActions MemberCore::disconnected(const std::string& why, TimePoint now) {
   notice_pause(now);
   is_connected_ = false;
   cut_off_ = why_given_up_.value_or(why);
+  if (!why_given_up_) status_.cut_off = "it " + why;
   if (is_in_round()) {
     stop_round(*cut_off_, out);
   } else {
@@ -132,12 +133,11 @@ MemberActions MemberCore::tick(TimePoint now) {
   if (is_over_) return out;
   notice_pause(now);
   if (is_in_round() && now >= lease_until_) {
-    cut_off_ = why_given_up_.value_or(
-        fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_)));
+    const std::string unanswered = not_answered(now);
+    cut_off_ = why_given_up_.value_or(unanswered);
     kill(*cut_off_ + "; the others may go on without this node", out);
   } else if (is_connected_ && !is_in_round() && now - last_answer_ >= timing_.liveness()) {
-    come_back(fmt::format("the coordinator has not answered for {:.2f} s", to_seconds(now - last_answer_)),
-              out);
+    come_back(not_answered(now), out);
   }
   if (is_connected_ && now >= next_heartbeat_) send(now, out);
   return out;
@@ -203,8 +203,17 @@ void MemberCore::notice_pause(TimePoint now) {
   if (!is_in_round() || was_killed_ || now < lease_until_) return;
   const Duration late = now - next_wake();
   if (late < timing_.heartbeat) return;
-  why_given_up_ = fmt::format("this node stood still for {:.2f} s, and its lease of {:.2f} s was over",
-                              to_seconds(late), to_seconds(timing_.lease()));
+  const std::string how =
+      fmt::format("stood still and had no answer for {:.2f} s, longer than its lease of {:.2f} s",
+                  to_seconds(now - lease_until_ + timing_.lease()), to_seconds(timing_.lease()));
+  why_given_up_ = "this node " + how;
+  status_.cut_off = "it " + how;
+}
+
+std::string MemberCore::not_answered(TimePoint now) {
+  const std::string time = fmt::format("for {:.2f} s", to_seconds(now - last_answer_));
+  if (!why_given_up_) status_.cut_off = "it was not answered " + time;
+  return "the coordinator has not answered " + time;
 }
 
 void MemberCore::send(TimePoint now, MemberActions& out) {

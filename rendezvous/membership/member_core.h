@@ -89,12 +89,16 @@ class MemberCore {
   }
   /// Its workers run, are being stopped, or succeeded and wait for those of the others.
   [[nodiscard]] bool is_in_round() const { return status_.phase != Phase::kIdle; }
+  /// Why this node was cut off, if it was, in the others' words: "it was not answered for 4.00 s". Until it
+  /// is connected again.
+  [[nodiscard]] const std::string& why_cut_off() const { return status_.cut_off; }
   /// Why the others went on without this node, if they did: for how long it stood still, or the
   /// coordinator's words. Until it is connected again.
   [[nodiscard]] const std::optional<std::string>& why_given_up() const { return why_given_up_; }
 
  private:
   void notice_pause(TimePoint now);
+  [[nodiscard]] std::string not_answered(TimePoint now);
   void send(TimePoint now, MemberActions& out);
   void obey_run(const Order& order, TimePoint now, MemberActions& out);
   void obey_stop(const Order& order, TimePoint now, MemberActions& out);

@@ -79,21 +79,23 @@ Json to_json(const JobEnd& end) {
 }
 
 Json body(const Hello& hello) {
-  return {{"version", hello.version},
-          {"run_id", hello.run_id},
-          {"min", hello.min_nodes},
-          {"max", hello.max_nodes},
-          {"member", hello.node.id.value()},
-          {"host", shown_name(hello.node.host)},
-          {"nproc", hello.node.local_world_size.value()},
-          {"node_rank", to_json(hello.node.pinned)},
-          {"role", shown_name(hello.node.role)},
-          {"replaces", to_json(hello.node.replaces)},
-          {"generation", hello.node.last_generation.value()},
-          {"restarts", hello.node.restarts_used},
-          {"secret", hello.has_secret},
-          {"nonce", hello.nonce},
-          {"control", hello.is_control}};
+  Json json{{"version", hello.version},
+            {"run_id", hello.run_id},
+            {"min", hello.min_nodes},
+            {"max", hello.max_nodes},
+            {"member", hello.node.id.value()},
+            {"host", shown_name(hello.node.host)},
+            {"nproc", hello.node.local_world_size.value()},
+            {"node_rank", to_json(hello.node.pinned)},
+            {"role", shown_name(hello.node.role)},
+            {"replaces", to_json(hello.node.replaces)},
+            {"generation", hello.node.last_generation.value()},
+            {"restarts", hello.node.restarts_used},
+            {"secret", hello.has_secret},
+            {"nonce", hello.nonce},
+            {"control", hello.is_control}};
+  if (!hello.node.cut_off.empty()) json["cut_off"] = shown_sentence(hello.node.cut_off);
+  return json;
 }
 Json body(const Challenge& challenge) { return {{"nonce", challenge.nonce}, {"proof", challenge.proof}}; }
 Json body(const Proof& proof) { return Json::object({{"proof", proof.proof}}); }
@@ -114,6 +116,7 @@ Json body(const Status& status) {
   if (status.failure) json["failure"] = to_json(*status.failure);
   if (status.leaving_signal != 0) json["leaving"] = status.leaving_signal;
   if (status.leaving_ends_job) json["ends_job"] = true;
+  if (!status.cut_off.empty()) json["cut_off"] = shown_sentence(status.cut_off);
   return json;
 }
 Json body(const Order& order) {
@@ -276,6 +279,7 @@ Hello parse_hello(Fields& fields) {
   hello.has_secret = fields.flag("secret");
   hello.nonce = fields.text("nonce");
   hello.is_control = fields.flag("control");
+  if (fields.has("cut_off")) hello.node.cut_off = fields.sentence("cut_off");
   return hello;
 }
 
@@ -303,6 +307,7 @@ Status parse_status(Fields& fields) {
   if (fields.has("failure")) status.failure = parse_failure(fields, fields.object("failure"));
   if (fields.has("leaving")) status.leaving_signal = fields.number<int>("leaving", 1, 64);
   if (fields.has("ends_job")) status.leaving_ends_job = fields.flag("ends_job");
+  if (fields.has("cut_off")) status.cut_off = fields.sentence("cut_off");
   return status;
 }
 

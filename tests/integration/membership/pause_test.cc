@@ -99,4 +99,6 @@ TEST_CASE("a worker that succeeded while its launcher stood still has succeeded"
   CHECK(second->wait() == 75);
   CHECK(first->wait() == 75);
   CHECK_THAT(second->err(), Contains("rank 2 had succeeded") && Contains("rank 3 ended by SIGKILL"));
+  CHECK_THAT(first->err(), Contains("node 1 (") && (Contains(": it stood still and had no answer for ") ||
+                                                    Contains(" was lost: it was silent for ")));
 }

@@ -169,6 +169,7 @@ void World::act(Agent& agent, const ShowRestart& show) {
 void World::act(Agent& agent, const ComeBack& back) {
   say(fmt::format("{} comes back as a new member: {}", agent.name, back.reason));
   agent.facts.replaces = std::exchange(agent.facts.id, MemberId(0));
+  if (agent.core) agent.facts.cut_off = agent.core->why_cut_off();
   agent.is_connected = false;
   agent.unsent.clear();
 }

@@ -18,12 +18,13 @@ class Story {
   explicit Story(WorldSpec spec, Timing timing = {}) : job(std::move(spec), timing, now) {}
 
   void join(char name, std::optional<int> pin = std::nullopt, std::optional<char> was = std::nullopt,
-            std::uint32_t heard_of = 0) {
+            std::uint32_t heard_of = 0, std::string cut_off = {}) {
     NodeFacts facts{
         .id = id(name), .host = std::string(1, name), .address = "10.0.0." + std::to_string(name - 'a' + 1)};
     if (pin) facts.pinned = NodeRank(*pin);
     if (was) facts.replaces = id(*was);
     facts.last_generation = Generation(heard_of);
+    facts.cut_off = std::move(cut_off);
     take(job.joined(facts, now));
   }
   void tell(char name, Status status) {
@@ -313,8 +314,8 @@ TEST_CASE("when the coordinator stood still for longer than the lease, that is w
   story.wait_out_the_lease("a");
   const Order& last = story.last('a');
   CHECK((is_restarted ? last.restart->why : last.end->why) ==
-        "node 1 (b, 10.0.0.2) was lost: its connection was closed, because the coordinator stood still for "
-        "6.00 s, longer than the lease of 4.00 s");
+        "node 1 (b, 10.0.0.2) was lost because the coordinator stood still for 6.00 s, longer than the lease "
+        "of 4.00 s: its connection was closed");
 }
 
 TEST_CASE("a pause of the coordinator explains no worker that failed by itself, whatever is heard first") {
@@ -353,8 +354,46 @@ TEST_CASE("a pause of the coordinator explains no worker that failed by itself, 
     story.join('c', std::nullopt, 'a');
     CHECK(says_why().first == 75);
     CHECK_THAT(says_why().second,
-               Catch::StartsWith("node 0 (a, 10.0.0.1) was lost: its connection was closed, "
-                                 "because the coordinator stood still for 60.00 s"));
+               Catch::StartsWith("node 0 (a, 10.0.0.1) was lost because the coordinator stood still for "
+                                 "60.00 s, longer than the lease of 4.00 s: its connection was closed"));
+  }
+}
+
+TEST_CASE("why a node was cut off is told, as it says") {
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Status{.generation = Generation(1),
+                         .phase = Phase::kStopping,
+                         .cut_off = "it was not answered for 4.00 s"});
+  CHECK(story.last('a').text ==
+        "node 1 (b, 10.0.0.2) was cut off and stopped its workers: it was not answered for 4.00 s");
+}
+
+TEST_CASE("why a node that comes back was cut off is told, as it says") {
+  Story story = running(fixed(2), "ab");
+  story.join('c', std::nullopt, 'b', 0, "it was not answered for 4.00 s");
+  CHECK(
+      story.last('a').text ==
+      "node 1 (b, 10.0.0.2) was lost: it was not answered for 4.00 s; it stopped its workers and came back");
+}
+
+TEST_CASE("the node of a failure is named where it happened, not after what followed") {
+  Story story = running(fixed(2), "ab");
+  const auto said = [&](const std::string& what) {
+    story.tell(
+        'b',
+        Status{.generation = Generation(1), .phase = Phase::kStopping, .failure = NodeFailure{.what = what}});
+    return story.last('a').text;
+  };
+  SECTION("a symptom") {
+    CHECK(said("rank 1 exited with code 1 after 3.2 s: lost a peer (Connection closed by peer)") ==
+          "rank 1 exited with code 1 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (Connection closed by "
+          "peer)");
+  }
+  SECTION("who left") {
+    CHECK(said("rank 1 left with exit code 0 after 3.2 s, while others waited for it: rank 2 failed") ==
+          "rank 1 left with exit code 0 after 3.2 s on node 1 (b, 10.0.0.2), while others waited for it: "
+          "rank 2 "
+          "failed");
   }
 }
 

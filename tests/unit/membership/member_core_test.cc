@@ -58,16 +58,20 @@ TEST_CASE("a lease that runs out while the node stands still is told from one th
   const TimePoint start{};
   MemberCore member = running_member(start);
   SECTION("it stood still") {
-    CHECK(std::get<KillWorkers>(member.tick(start + 6s).front()).reason ==
-          "this node stood still for 5.00 s, and its lease of 4.00 s was over; the others may go on without "
-          "this node");
+    CHECK(
+        std::get<KillWorkers>(member.tick(start + 6s).front()).reason ==
+        "this node stood still and had no answer for 6.00 s, longer than its lease of 4.00 s; the others may "
+        "go on without this node");
     CHECK(member.why_given_up());
+    CHECK(member.why_cut_off() ==
+          "it stood still and had no answer for 6.00 s, longer than its lease of 4.00 s");
   }
   SECTION("nobody answered") {
     for (const auto after : {1s, 2s, 3s}) member.tick(start + after);
     CHECK(std::get<KillWorkers>(member.tick(start + 4s).front()).reason ==
           "the coordinator has not answered for 4.00 s; the others may go on without this node");
     CHECK_FALSE(member.why_given_up());
+    CHECK(member.why_cut_off() == "it was not answered for 4.00 s");
   }
 }
 

@@ -44,7 +44,8 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
                       .phase = Phase::kStopping,
                       .failure = failure,
                       .leaving_signal = 15,
-                      .leaving_ends_job = true};
+                      .leaving_ends_job = true,
+                      .cut_off = "it was not answered for 4.00 s"};
   CHECK(there_and_back(status) == status);
 }
 
