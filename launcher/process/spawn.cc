@@ -182,6 +182,14 @@ void reap(pid_t pid) {
   }
 }
 
+// ThreadSanitizer's clone takes the child for one with memory of its own and stops watching it; with shared
+// memory it is the parent that is not watched any more, and every lock it takes from then on goes unseen.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kSharesMemory = false;
+#else
+constexpr bool kSharesMemory = true;
+#endif
+
 // The usual way: the child shares our memory and we sleep until it has called execve.
 Result<SpawnedProcess> clone_sharing_memory(ChildTask& task) {
   constexpr std::size_t kStackBytes = 64 * 1024;
@@ -196,8 +204,8 @@ Result<SpawnedProcess> clone_sharing_memory(ChildTask& task) {
 
 // Born inside a cgroup: moving a process there later would cost milliseconds. The kernel has this for clone3
 // only, which glibc does not wrap, and sharing memory needs a stack switch that C++ cannot express; so memory
-// is copied.
-Result<SpawnedProcess> clone_into_cgroup(ChildTask& task, int cgroup_fd) {
+// is copied. Without a cgroup too where `kSharesMemory` is false.
+Result<SpawnedProcess> clone_copying_memory(ChildTask& task, int cgroup_fd) {
   std::array<int, 2> report{};
   if (::pipe2(report.data(), O_CLOEXEC) != 0) return os_error("pipe", errno);
   UniqueFd read_end(report[0]);
@@ -205,13 +213,16 @@ Result<SpawnedProcess> clone_into_cgroup(ChildTask& task, int cgroup_fd) {
   task.report_fd = write_end.get();
   int pidfd = -1;
   clone_args arguments{};
-  arguments.flags = CLONE_VFORK | CLONE_PIDFD | CLONE_INTO_CGROUP;
+  arguments.flags = CLONE_VFORK | CLONE_PIDFD;
   arguments.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
   arguments.exit_signal = SIGCHLD;
-  arguments.cgroup = static_cast<std::uint64_t>(cgroup_fd);
+  if (cgroup_fd >= 0) {
+    arguments.flags |= CLONE_INTO_CGROUP;
+    arguments.cgroup = static_cast<std::uint64_t>(cgroup_fd);
+  }
   const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid == 0) child_main(&task);
-  if (pid < 0) return os_error("clone3 into the job's cgroup", errno);
+  if (pid < 0) return os_error(cgroup_fd >= 0 ? "clone3 into the job's cgroup" : "clone3", errno);
   write_end.reset();
   std::array<int, 2> answer{};
   if (::read(read_end.get(), answer.data(), sizeof answer) == sizeof answer) {
@@ -239,8 +250,9 @@ Result<SpawnedProcess> spawn(const SpawnRequest& request) {
   task.session = request.session;
   task.lifeline_fd = request.lifeline_fd;
   task.parent = ::getpid();
-  Result<SpawnedProcess> process =
-      request.cgroup_fd < 0 ? clone_sharing_memory(task) : clone_into_cgroup(task, request.cgroup_fd);
+  Result<SpawnedProcess> process = kSharesMemory && request.cgroup_fd < 0
+                                       ? clone_sharing_memory(task)
+                                       : clone_copying_memory(task, request.cgroup_fd);
   if (!process || task.error_number == 0) return process;
   if (task.session != nullptr) *task.session = 0;
   reap(process->pid);
