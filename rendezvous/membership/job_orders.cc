@@ -81,19 +81,19 @@ Order Job::order_for(const Node& node, TimePoint now) const {
 }
 
 std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) const {
-  if (state_ == JobState::kEnded) {
-    if (facts.replaces) return std::nullopt;  // it took part, and is told the end
-    return fmt::format("job {} has ended", spec_.run_id);
-  }
-  if (nodes_.contains(facts.id)) return std::string("this agent has joined already");
-  if (const std::string* why = losses_.why_expelled(facts.id)) return *why;
-  if (!facts.pinned) return std::nullopt;
-  if (facts.pinned->value() < 0 || facts.pinned->value() >= spec_.max_nodes) {
+  if (facts.pinned && (facts.pinned->value() < 0 || facts.pinned->value() >= spec_.max_nodes)) {
     return fmt::format(
         "{} asks for node rank {}, but the ranks of at most {} nodes are 0 to {}; check --node-rank and "
         "--nnodes",
         membership::name_of(facts), facts.pinned->value(), spec_.max_nodes, spec_.max_nodes - 1);
   }
+  if (nodes_.contains(facts.id)) return std::string("this agent has joined already");
+  if (state_ == JobState::kEnded) {
+    if (facts.replaces) return std::nullopt;  // it took part, and is told the end
+    return fmt::format("job {} has ended", spec_.run_id);
+  }
+  if (const std::string* why = losses_.why_expelled(facts.id)) return *why;
+  if (!facts.pinned) return std::nullopt;
   for (const auto& [id, other] : nodes_) {
     const bool holds_it =
         other.facts.pinned == facts.pinned || (other.seat && other.seat->node_rank == *facts.pinned);
@@ -132,20 +132,20 @@ std::vector<std::string> Job::missing() const {
   std::vector<std::string> names;
   if (state_ == JobState::kRunning || static_cast<int>(nodes_.size()) >= spec_.max_nodes) return names;
   bool everyone_is_pinned = !nodes_.empty();
-  std::vector<bool> is_here(static_cast<std::size_t>(spec_.max_nodes));
+  std::set<int> here;
   for (const auto& [id, node] : nodes_) {
-    if (!node.facts.pinned) {
-      everyone_is_pinned = false;
+    if (node.facts.pinned) {
+      here.insert(node.facts.pinned->value());
     } else {
-      is_here[static_cast<std::size_t>(node.facts.pinned->value())] = true;
+      everyone_is_pinned = false;
     }
   }
   for (const LostNode& hole : losses_.holes()) {
     names.push_back(fmt::format("node rank {} ({})", hole.rank, hole.what));
   }
   if (names.empty() && everyone_is_pinned) {
-    for (std::size_t rank = 0; rank < is_here.size(); ++rank) {
-      if (!is_here[rank]) names.push_back(fmt::format("node rank {}", rank));
+    for (int rank = 0; rank < spec_.max_nodes; ++rank) {
+      if (!here.contains(rank)) names.push_back(fmt::format("node rank {}", rank));
     }
   }
   return names;

@@ -136,6 +136,20 @@ TEST_CASE("after the end a new node is sent away, and one that was cut off is to
   CHECK(story.last('d').end == story.last('a').end);
 }
 
+TEST_CASE("a --node-rank outside the world is refused after the end, too") {
+  Story story = running(elastic(1, 3), "abc");
+  for (const char name : {'a', 'b', 'c'}) story.tell(name, Phase::kSucceeded);
+  REQUIRE(story.job.state() == JobState::kEnded);
+  story.lose('b');
+  story.lose('c');
+  story.heartbeats = {'a'};
+  story.phases['a'] = Phase::kSucceeded;
+  story.join('x', 2'000'000'000, 'q');
+  CHECK_THAT(story.expelled('x'), Catch::Matchers::Contains("asks for node rank 2000000000"));
+  story.pass(2s);
+  CHECK(story.last('a').kind == OrderKind::kEnd);
+}
+
 TEST_CASE("two nodes with one --node-rank: the second is refused, both are named") {
   Story story(fixed(2));
   story.join('a', 0);
