@@ -10,6 +10,7 @@
 #include "launcher/meeting.h"
 #include "launcher/observer_list.h"
 #include "launcher/plan.h"
+#include "launcher/process/log_file.h"
 #include "launcher/process/output.h"
 #include "launcher/process/signals.h"
 #include "launcher/report/reporter.h"
@@ -99,6 +100,18 @@ int print_dry_run(const Plan& plan, const std::string& job_text) {
   return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
 }
 
+/// Directories of ours that nobody wrote into are not left behind in /tmp.
+void remove_empty_logs(const Plan& plan, JobOutput& output) {
+  if (!plan.log_root_is_temporary) return;
+  output.files_beside().make(
+      plan.log_root, 0,
+      [root = plan.log_root] {
+        remove_empty_log_directories(root);
+        return ok();
+      },
+      [](const Result<void>&) {});
+}
+
 /// Runs the plan with everything that watches it.
 int run_watched(const Plan& plan, Logger& logger) {
   boost::asio::io_context io(1);
@@ -136,11 +149,13 @@ int run_watched(const Plan& plan, Logger& logger) {
                       .on_end = [&](const JobOutcome& end) { reporter.finish(end); },
                       .on_output_done =
                           [&](const JobOutcome& end) {
+                            remove_empty_logs(plan, output);
                             reporter.finish_output(end);
                             if (events) events->job_ended(end, reporter.report_file());
                           }});
   if (outcome) return outcome->exit_code;
   output.say(outcome.error().message());
+  remove_empty_logs(plan, output);
   ConsoleWait wait(io, output);
   (*signals)->start([&](const ReceivedSignal& signal) {
     const std::vector<int>& ending = plan.signals_to_handle;

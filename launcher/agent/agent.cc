@@ -195,8 +195,7 @@ Result<JobOutcome> Agent::run() {
 // the store is open before any worker can ask for it.
 Result<void> Agent::prepare() {
   const rlimit open_files = raise_open_files();
-  Result<std::unique_ptr<OrphanWatch>> orphans =
-      OrphanWatch::start(io_, plan_.job_tag, plan_.local_world_size, output_, *logger_);
+  Result<std::unique_ptr<OrphanWatch>> orphans = OrphanWatch::start(io_, plan_, output_, *logger_);
   if (!orphans) return orphans.error();
   orphans_ = std::move(*orphans);
   if (!plan_.options.keep_detached) orphans_->tie_workers();
@@ -428,12 +427,6 @@ void Agent::close_generation(std::vector<std::string> leftovers) {
   generation_.ended_at = BootClock::now();
   generation_.leftovers = std::move(leftovers);
   orphans_->remove_segments();
-  if (plan_.log_root_is_temporary) {
-    // A directory of ours that nobody wrote into is not left behind in /tmp; rmdir spares the others.
-    workers_->remove_empty_directories();
-    const std::string& attempt = generation_.log_dir;
-    if (!attempt.empty() && ::rmdir(attempt.c_str()) == 0) ::rmdir(plan_.log_root.c_str());
-  }
   deps_.observer.generation_ended(generation_);
   outcome_.generations.push_back(std::move(generation_));
   generation_ = {};

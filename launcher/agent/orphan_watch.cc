@@ -13,21 +13,21 @@
 
 namespace ddprun::launcher {
 
-Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context& io,
-                                                        const std::string& job_tag, LocalWorldSize workers,
+Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context& io, const Plan& plan,
                                                         JobOutput& output, Logger& logger) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::unique_ptr<OrphanWatch> watch(new OrphanWatch(io, output, logger));
-  watch->cgroup_ = JobCgroup::create(job_tag);
-  watch->marks_.tag = job_tag;
+  watch->cgroup_ = JobCgroup::create(plan.job_tag);
+  watch->marks_.tag = plan.job_tag;
+  if (plan.log_root_is_temporary) watch->marks_.temporary_logs = plan.log_root;
   watch->marks_.started = file_clock_now();
   watch->marks_.born = BootClock::now();
   rlimit locks{};
   ::getrlimit(RLIMIT_LOCKS, &locks);
-  watch->lock_limit_ = tag_limit(job_tag, locks);
+  watch->lock_limit_ = tag_limit(plan.job_tag, locks);
   if (watch->lock_limit_) watch->marks_.lock_limit = watch->lock_limit_->rlim_cur;
   if (watch->cgroup_) watch->marks_.cgroup = watch->cgroup_->path();
-  Result<GuardBoard> board = GuardBoard::make(static_cast<std::size_t>(workers.value()));
+  Result<GuardBoard> board = GuardBoard::make(static_cast<std::size_t>(plan.local_world_size.value()));
   if (!board) return board.error();
   Result<GuardPair> guards = GuardPair::start(std::move(*board), watch->marks_);
   if (!guards) return guards.error();

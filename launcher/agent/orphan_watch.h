@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/plan.h"
 #include "launcher/process/guard.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/job_sweep.h"
@@ -31,10 +32,8 @@ class OrphanWatch {
  public:
   /// Makes this process a subreaper and starts the guards: before any descriptor is open that they should
   /// not hold, and before the first worker. Errors kOs. `output` and `logger` outlive it.
-  /// `workers` is how many there are at most at a time.
-  static Result<std::unique_ptr<OrphanWatch>> start(boost::asio::io_context& io, const std::string& job_tag,
-                                                    LocalWorldSize workers, JobOutput& output,
-                                                    Logger& logger);
+  static Result<std::unique_ptr<OrphanWatch>> start(boost::asio::io_context& io, const Plan& plan,
+                                                    JobOutput& output, Logger& logger);
 
   /// From now on the kernel kills the workers' OS process groups when this process dies (lifeline.h).
   void tie_workers() { lifeline_ = Lifeline::make(); }

@@ -292,10 +292,4 @@ std::vector<WorkerOutcome> WorkerGroup::close(const std::vector<SupervisedWorker
   return outcomes;
 }
 
-void WorkerGroup::remove_empty_directories() {
-  for (const auto& worker : workers_) {
-    if (!worker->spec.log_dir.empty()) ::rmdir(worker->spec.log_dir.c_str());
-  }
-}
-
 }  // namespace ddprun::launcher

@@ -91,8 +91,6 @@ class WorkerGroup {
   void drain();
   /// Everything the workers wrote is out, and the facts are final.
   std::vector<WorkerOutcome> close(const std::vector<SupervisedWorker>& seen);
-  /// Removes the workers' directories that nobody wrote into.
-  void remove_empty_directories();
   void clear() {
     gate_.turn_away();
     groups_alarm_.cancel();

@@ -3,6 +3,7 @@
 #include "launcher/process/cleaner.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/limit_tag.h"
+#include "launcher/process/log_file.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/shm_files.h"
 #include "rendezvous/base/clock.h"
@@ -105,6 +106,7 @@ void sweep_job(JobMarks marks) {
   }
   remove_torch_segments(marks.seen, marks.started);
   if (!marks.cgroup.empty()) remove_cgroup(marks.cgroup);
+  if (!marks.temporary_logs.empty()) remove_empty_log_directories(marks.temporary_logs);
 }
 
 }  // namespace ddprun::launcher

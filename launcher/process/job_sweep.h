@@ -18,6 +18,7 @@ struct JobMarks {
   std::string tag;           ///< in their environment
   rlim_t lock_limit = 0;     ///< the soft or hard limit of file locks (limit_tag.h); 0: none
   std::string cgroup;        ///< path of the job's own control group; empty: none
+  std::string temporary_logs;  ///< its log directory in /tmp; empty: it has none there
   std::set<pid_t> sessions;  ///< those that workers began
   TimePoint sessions_as_of = TimePoint::max();  ///< a leader that was born later has only got the same number
   std::set<pid_t> seen;  ///< pids that its processes have had: they may be in names in /dev/shm
@@ -39,8 +40,8 @@ bool has_cleaner(const std::string& cgroup);
 
 /// For a job whose launcher is gone: sends SIGKILL to its processes but this one, cleaners last, again and
 /// again until nothing has been found for a while, for a process may fork while it is looked for; then
-/// removes what PyTorch left in /dev/shm. Blocks   up to ten seconds; half a second when there is nothing to
-/// do.
+/// removes what PyTorch left in /dev/shm, and temporary log directories with nothing in them. Blocks   up to
+/// ten seconds; half a second when there is nothing to do.
 void sweep_job(JobMarks marks);
 
 }  // namespace ddprun::launcher

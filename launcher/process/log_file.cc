@@ -10,9 +10,30 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 namespace ddprun::launcher {
+namespace {
+
+void remove_empty(const std::string& folder, int levels) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (levels > 0) {
+    std::vector<std::string> inner;
+    fs::directory_iterator entries(folder, error);
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+      std::error_code gone;
+      if (fs::is_directory(entries->symlink_status(gone))) inner.push_back(entries->path().string());
+    }
+    for (const std::string& path : inner) remove_empty(path, levels - 1);
+  }
+  ::rmdir(folder.c_str());
+}
+
+}  // namespace
 
 Result<void> make_directories(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return ok();
@@ -24,6 +45,11 @@ Result<void> make_directories(const std::string& path) {
   if (!parent) return parent;
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return ok();
   return os_error(fmt::format("cannot make the directory {}", path), errno);
+}
+
+void remove_empty_log_directories(const std::string& log_root) {
+  constexpr int kMostLevels = 2;  // attempt_N/local_rank
+  remove_empty(log_root, kMostLevels);
 }
 
 void set_aside(const std::string& path) {

@@ -14,6 +14,10 @@ namespace ddprun::launcher {
 /// made.
 Result<void> make_directories(const std::string& path);
 
+/// Removes a job's log directory, those of its attempts and those of their workers, as far as nothing is in
+/// them.
+void remove_empty_log_directories(const std::string& log_root);
+
 /// Gives a file that an earlier run left another name (error.json.1, .2, …), so that it is neither lost nor
 /// taken for new.
 void set_aside(const std::string& path);

@@ -397,6 +397,32 @@ class Kept(Output):
         self.assertEqual(self.ddprun("--max-restarts", 1, "--no-python", "sh", "-c", script).returncode, 0)
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])
 
+    def test_a_node_that_never_had_workers_leaves_no_directory(self):
+        temporary = self.folder / "tmp"
+        refused = self.ddprun("--rdzv-endpoint", "nowhere.invalid:1", "--rdzv-backend", "c10d", "sh", "-c", "exit 3")
+        self.assertEqual(refused.returncode, 69, refused.stderr)
+        self.assertEqual(list(temporary.iterdir()), [])
+        waiting = self.start("--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1", "--master-port",
+                             free_port(), "-v", "sh", "-c", "exit 3")
+        while not list(temporary.glob("*/attempt_0")):
+            self.assertIsNone(waiting.poll())
+        waiting.send_signal(signal.SIGTERM)
+        self.assertEqual(waiting.wait(30), 75)
+        self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_a_killed_launcher_leaves_no_empty_directory(self):
+        temporary = self.folder / "tmp"
+        for text, left in (("", 0), ("echo kept >$TORCHELASTIC_ERROR_FILE;", 1)):
+            job = self.start("sh", "-c", f"{text} echo ready; exec sleep 1000")
+            self.assertEqual(job.stdout.readline(), "ready\n")
+            job.kill()
+            job.wait()
+            until = time.monotonic() + 30
+            while len(list(temporary.glob("*/attempt_0/0"))) != left or len(list(temporary.iterdir())) != left:
+                self.assertLess(time.monotonic(), until, list(temporary.rglob("*")))
+                select.select([], [], [], 0.05)
+        self.assertEqual([file.read_text() for file in temporary.rglob("error.json")], ["kept\n"])
+
     def test_old_reports_are_pruned_after_a_week_and_nothing_else_is(self):
         temporary = self.folder / "tmp"
         old, young = time.time() - 8 * 86400, time.time() - 6 * 86400

@@ -166,7 +166,9 @@ class Report(Case):
 
     def test_a_broken_error_file_is_no_reason_to_fail(self):
         worker = self.script("t.sh", '#!/bin/sh\nprintf "{" > "$TORCHELASTIC_ERROR_FILE"\nexit 6\n')
-        self.assertEqual(self.ddprun(worker).returncode, 6)
+        done = self.ddprun(worker)
+        self.assertEqual(done.returncode, 6)
+        self.assertRegex(done.stderr, r"\n  its error file \(.*/error.json\) cannot be read: its 1 bytes are no whole JSON")
 
     def test_a_restart_says_why_in_one_line(self):
         done = self.ddprun("--max-restarts", 1, "sh", "-c", "exit $((TORCHELASTIC_RESTART_COUNT == 0))")
