@@ -17,6 +17,21 @@
 namespace ddprun::launcher {
 namespace {
 
+constexpr std::array kStoreFlags{FlagSyntax{"host", '\0', "ADDR"}, FlagSyntax{"port", '\0', "N"},
+                                 FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
+constexpr std::array kPsFlags{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
+constexpr std::array kCoordinatorFlags{FlagSyntax{"bind", '\0', "[HOST:]PORT"},
+                                       FlagSyntax{"nnodes", '\0', "N|MIN:MAX"},
+                                       FlagSyntax{"rdzv-id", '\0', "ID"},
+                                       FlagSyntax{"max-restarts", '\0', "N"},
+                                       FlagSyntax{"max-restarts-window", '\0', "TIME"},
+                                       FlagSyntax{"rdzv-conf", '\0', "K=V,..."},
+                                       FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
+                                       FlagSyntax{"help", 'h', ""}};
+constexpr std::array kDrainFlags{FlagSyntax{"rdzv-endpoint", '\0', "HOST:PORT"},
+                                 FlagSyntax{"rdzv-id", '\0', "ID"}, FlagSyntax{"node-rank", '\0', "R"},
+                                 FlagSyntax{"rdzv-secret-file", '\0', "FILE"}, FlagSyntax{"help", 'h', ""}};
+
 /// Flags of a command without a program of its own behind them.
 Result<ParsedArgs> split_command(std::span<const FlagSyntax> table, std::span<const std::string> args,
                                  std::size_t most_words, std::string_view how) {
@@ -28,16 +43,14 @@ Result<ParsedArgs> split_command(std::span<const FlagSyntax> table, std::span<co
 }
 
 Result<CommandLine> parse_store(std::span<const std::string> args) {
-  static constexpr std::array kTable{FlagSyntax{"host", '\0', "ADDR"}, FlagSyntax{"port", '\0', "N"},
-                                     FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
   Result<ParsedArgs> parsed = split_command(
-      kTable, args, 0, "write ddprun store [--host ADDR] [--port N | --fd N], or ./store for a program");
+      kStoreFlags, args, 0, "write ddprun store [--host ADDR] [--port N | --fd N], or ./store for a program");
   if (!parsed) return parsed.error().with("store");
 
   CommandLine line;
   line.command = Command::kStore;
   for (const FlagUse& use : parsed->flags) {
-    const std::string_view name = kTable[use.flag].name;
+    const std::string_view name = kStoreFlags[use.flag].name;
     if (name == "help") return CommandLine{.command = Command::kHelp};
     if (name == "host") {
       line.store.host = use.values[0];
@@ -52,14 +65,13 @@ Result<CommandLine> parse_store(std::span<const std::string> args) {
 }
 
 Result<CommandLine> parse_ps(std::span<const std::string> args) {
-  static constexpr std::array kTable{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
   Result<ParsedArgs> parsed =
-      split_command(kTable, args, 0, "write ddprun ps [--json], or ddprun -- ps … for the program ps");
+      split_command(kPsFlags, args, 0, "write ddprun ps [--json], or ddprun -- ps … for the program ps");
   if (!parsed) return parsed.error().with("ps");
   CommandLine line;
   line.command = Command::kPs;
   for (const FlagUse& use : parsed->flags) {
-    if (kTable[use.flag].name == "help") return CommandLine{.command = Command::kHelp};
+    if (kPsFlags[use.flag].name == "help") return CommandLine{.command = Command::kHelp};
     line.ps_json = true;
   }
   return line;
@@ -131,21 +143,13 @@ Result<void> set_coordinator_flag(membership::CoordinatorCommandOptions& options
 }
 
 Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
-  static constexpr std::array kTable{FlagSyntax{"bind", '\0', "[HOST:]PORT"},
-                                     FlagSyntax{"nnodes", '\0', "N|MIN:MAX"},
-                                     FlagSyntax{"rdzv-id", '\0', "ID"},
-                                     FlagSyntax{"max-restarts", '\0', "N"},
-                                     FlagSyntax{"max-restarts-window", '\0', "TIME"},
-                                     FlagSyntax{"rdzv-conf", '\0', "K=V,..."},
-                                     FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
-                                     FlagSyntax{"help", 'h', ""}};
-  Result<ParsedArgs> parsed =
-      split_command(kTable, args, 0, "write ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID");
+  Result<ParsedArgs> parsed = split_command(
+      kCoordinatorFlags, args, 0, "write ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID");
   if (!parsed) return parsed.error().with("coordinator");
   CommandLine line;
   line.command = Command::kCoordinator;
   for (const FlagUse& use : parsed->flags) {
-    const std::string_view name = kTable[use.flag].name;
+    const std::string_view name = kCoordinatorFlags[use.flag].name;
     if (name == "help") return CommandLine{.command = Command::kHelp};
     if (Result<void> set = set_coordinator_flag(line.coordinator, name, use.values[0]); !set) {
       return set.error().with(fmt::format("coordinator: --{}", name));
@@ -173,18 +177,14 @@ Result<void> set_drain_flag(membership::DrainCommandOptions& options, std::strin
 }
 
 Result<CommandLine> parse_drain(std::span<const std::string> args) {
-  static constexpr std::array kTable{FlagSyntax{"rdzv-endpoint", '\0', "HOST:PORT"},
-                                     FlagSyntax{"rdzv-id", '\0', "ID"}, FlagSyntax{"node-rank", '\0', "R"},
-                                     FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
-                                     FlagSyntax{"help", 'h', ""}};
   constexpr std::string_view kHow =
       "write ddprun drain [JOB|PID], or ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]";
-  Result<ParsedArgs> parsed = split_command(kTable, args, 1, kHow);
+  Result<ParsedArgs> parsed = split_command(kDrainFlags, args, 1, kHow);
   if (!parsed) return parsed.error().with("drain");
   CommandLine line;
   line.command = Command::kDrain;
   for (const FlagUse& use : parsed->flags) {
-    const std::string_view name = kTable[use.flag].name;
+    const std::string_view name = kDrainFlags[use.flag].name;
     if (name == "help") return CommandLine{.command = Command::kHelp};
     if (Result<void> set = set_drain_flag(line.drain, name, use.values[0]); !set) {
       return set.error().with(fmt::format("drain: --{}", name));
@@ -215,30 +215,43 @@ Result<CommandLine> parse_completions(std::span<const std::string> args) {
 
 using Parser = Result<CommandLine> (*)(std::span<const std::string>);
 
-constexpr std::array<std::pair<std::string_view, Parser>, 5> kCommands{{{"store", parse_store},
-                                                                        {"ps", parse_ps},
-                                                                        {"completions", parse_completions},
-                                                                        {"coordinator", parse_coordinator},
-                                                                        {"drain", parse_drain}}};
+struct CommandEntry {
+  std::string_view name;
+  Parser parse;
+  std::span<const FlagSyntax> flags;
+};
+
+constexpr std::array<CommandEntry, 5> kCommands{{{"store", parse_store, kStoreFlags},
+                                                 {"ps", parse_ps, kPsFlags},
+                                                 {"completions", parse_completions, {}},
+                                                 {"coordinator", parse_coordinator, kCoordinatorFlags},
+                                                 {"drain", parse_drain, kDrainFlags}}};
+
+const CommandEntry* find_command(std::string_view name) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [&](const CommandEntry& entry) { return entry.name == name; });
+  return found == kCommands.end() ? nullptr : &*found;
+}
 
 }  // namespace
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
-  for (const auto& [name, parser] : kCommands) names.emplace_back(name);
+  for (const CommandEntry& entry : kCommands) names.emplace_back(entry.name);
   return names;
 }
 
-bool is_command(const std::string& word) {
-  return std::any_of(kCommands.begin(), kCommands.end(),
-                     [&](const auto& entry) { return entry.first == word; });
+bool is_command(const std::string& word) { return find_command(word) != nullptr; }
+
+std::span<const FlagSyntax> command_flags(std::string_view command) {
+  const CommandEntry* const found = find_command(command);
+  return found == nullptr ? std::span<const FlagSyntax>() : found->flags;
 }
 
 Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args) {
-  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
-                                  [&](const auto& entry) { return entry.first == command; });
-  if (found == kCommands.end()) return usage_error(fmt::format("\"{}\" is no command", command));
-  return found->second(args);
+  const CommandEntry* const found = find_command(command);
+  if (found == nullptr) return usage_error(fmt::format("\"{}\" is no command", command));
+  return found->parse(args);
 }
 
 }  // namespace ddprun::launcher

@@ -1,10 +1,12 @@
 #pragma once
 
 #include "launcher/cli.h"
+#include "launcher/cli_syntax.h"
 #include "rendezvous/base/result.h"
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -14,6 +16,9 @@ std::vector<std::string> command_names();
 
 /// Whether `word`, standing first, is a command of ddprun's own and no program to run.
 bool is_command(const std::string& word);
+
+/// Its flags, for completions; none for a word that is no command.
+std::span<const FlagSyntax> command_flags(std::string_view command);
 
 /// The arguments behind that command. Errors kUsage, beginning with the command.
 Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args);

@@ -1,16 +1,19 @@
 #include "launcher/cli.h"
+#include "launcher/cli_commands.h"
 #include "launcher/cli_flags.h"
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace ddprun::launcher {
 namespace {
 
 constexpr std::string_view kBashTail = R"(  esac
   if (( COMP_CWORD == 1 )) && [[ $word != -* ]]; then
-    COMPREPLY=($(compgen -W "store ps completions coordinator drain" -- "$word"))
+    COMPREPLY=($(compgen -W "$commands" -- "$word"))
   elif [[ $word == -* ]]; then
     COMPREPLY=($(compgen -W "$flags" -- "$word"))
     return
@@ -23,6 +26,36 @@ complete -o filenames -F _ddprun ddprun
 std::string spelled(const FlagSyntax& flag, std::string_view separator) {
   if (flag.short_name == '\0') return fmt::format("--{}", flag.name);
   return fmt::format("--{}{}-{}", flag.name, separator, flag.short_name);
+}
+
+std::string joined(std::span<const FlagSyntax> flags, std::string_view dashes) {
+  std::string names;
+  for (const FlagSyntax& flag : flags) {
+    names += fmt::format("{}{}{}", names.empty() ? "" : " ", dashes, flag.name);
+  }
+  return names;
+}
+
+std::string shells() { return fmt::format("{}", fmt::join(completion_shells(), " ")); }
+
+bool takes_file(const FlagSyntax& flag) { return flag.metavar == "FILE"; }
+
+/// What stands behind a command: its own flags and nothing else.
+std::string bash_commands() {
+  std::string cases;
+  for (const std::string& command : command_names()) {
+    std::string values;
+    for (const FlagSyntax& flag : command_flags(command)) {
+      if (flag.metavar.empty()) continue;
+      const char* const words = takes_file(flag) ? "COMPREPLY=($(compgen -f -- \"$word\")); " : "";
+      values += fmt::format("--{}) {}return ;; ", flag.name, words);
+    }
+    const std::string words = command == "completions" ? shells() : joined(command_flags(command), "--");
+    cases += fmt::format("      {})\n", command);
+    if (!values.empty()) cases += fmt::format("        case $previous in {}esac\n", values);
+    cases += fmt::format("        COMPREPLY=($(compgen -W \"{}\" -- \"$word\")); return ;;\n", words);
+  }
+  return cases;
 }
 
 std::string bash_script() {
@@ -45,9 +78,14 @@ std::string bash_script() {
       "# bash completion for ddprun; load it with: source <(ddprun completions bash)\n"
       "_ddprun() {{\n"
       "  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}\n"
-      "  local flags=\"{}\"\n"
+      "  local flags=\"{}\" commands=\"{}\"\n"
+      "  COMPREPLY=()\n"
+      "  if (( COMP_CWORD > 1 )); then\n"
+      "    case ${{COMP_WORDS[1]}} in\n{}"
+      "    esac\n"
+      "  fi\n"
       "  case $previous in\n{}{}",
-      names, cases, kBashTail);
+      names, fmt::join(command_names(), " "), bash_commands(), cases, kBashTail);
 }
 
 /// A help sentence inside zsh's '…[…]:…' specification.
@@ -72,6 +110,22 @@ std::string zsh_action(const RunFlag& flag) {
   return fmt::format(":{}:({})", zsh_quoted(flag.syntax.metavar), flag.choices);
 }
 
+std::string zsh_commands() {
+  std::string cases;
+  for (const std::string& command : command_names()) {
+    std::string specs = command == "completions" ? fmt::format(" '1:shell:({})'", shells()) : std::string();
+    for (const FlagSyntax& flag : command_flags(command)) {
+      const std::string value = flag.metavar.empty() ? std::string()
+                                                     : fmt::format(":{}:{}", zsh_quoted(flag.metavar),
+                                                                   takes_file(flag) ? "_files" : " ");
+      specs += fmt::format(" '--{}{}'", flag.name, value);
+    }
+    cases +=
+        fmt::format("      {}) shift words; (( CURRENT-- )); _arguments -S{}; return ;;\n", command, specs);
+  }
+  return cases;
+}
+
 std::string zsh_script() {
   std::string specs;
   for (const RunFlag& flag : run_flags()) {
@@ -84,14 +138,17 @@ std::string zsh_script() {
       "#compdef ddprun\n"
       "# zsh completion for ddprun; load it with: source <(ddprun completions zsh)\n"
       "_ddprun() {{\n"
+      "  if (( CURRENT > 2 )); then\n"
+      "    case $words[2] in\n{}"
+      "    esac\n"
+      "  fi\n"
       "  _arguments -S \\\n{}"
-      "    '1:job, script, program or command:_alternative \"commands:command:(store ps completions "
-      "coordinator drain)\" "
+      "    '1:job, script, program or command:_alternative \"commands:command:({})\" "
       "\"files:file:_files\" \"programs:program:_command_names -e\"' \\\n"
       "    '*::argument:_files'\n"
       "}}\n"
       "if [ \"$funcstack[1]\" = _ddprun ]; then _ddprun \"$@\"; else compdef _ddprun ddprun; fi\n",
-      specs);
+      zsh_commands(), specs, fmt::join(command_names(), " "));
 }
 
 /// tcsh tries the patterns in order; `@` parts them, which no flag, value or sentence has.
@@ -99,6 +156,18 @@ std::string tcsh_action(const RunFlag& flag) {
   if (flag.choices == "<file>") return "f";
   if (flag.choices == "<dir>") return "d";
   return flag.choices.empty() ? fmt::format("x:{}", flag.syntax.metavar) : fmt::format("({})", flag.choices);
+}
+
+/// tcsh's patterns see the two words before: further on all flags are offered.
+std::string tcsh_commands() {
+  std::string rules;
+  for (const std::string& command : command_names()) {
+    const std::string flags = joined(command_flags(command), "--");
+    if (flags.empty()) continue;
+    for (const char* const place : {"n", "N"})
+      rules += fmt::format("  '{}@{}@({})@' \\\n", place, command, flags);
+  }
+  return rules;
 }
 
 std::string tcsh_script() {
@@ -114,8 +183,8 @@ std::string tcsh_script() {
   return fmt::format(
       "# tcsh completion for ddprun; load it with: ddprun completions tcsh >~/.ddprun.tcsh; source "
       "~/.ddprun.tcsh\n"
-      "complete ddprun \\\n{}  'n@completions@(bash zsh tcsh)@' \\\n  'c@--@({})@' \\\n  'n@*@f@'\n",
-      rules, names);
+      "complete ddprun \\\n{}{}  'n@completions@(bash zsh tcsh)@' \\\n  'c@--@({})@' \\\n  'n@*@f@'\n",
+      rules, tcsh_commands(), names);
 }
 
 }  // namespace

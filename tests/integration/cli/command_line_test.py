@@ -168,6 +168,13 @@ class Accepted(Case):
         self.assertEqual(complete("--max"), ["--max-restarts", "--max-restarts-window"])
         self.assertEqual(complete("--backend g"), ["gloo"])
         self.assertEqual(complete("sto"), ["store"])
+        self.assertEqual(complete("drain --"), ["--rdzv-endpoint", "--rdzv-id", "--node-rank", "--rdzv-secret-file",
+                                                "--help"])
+        self.assertEqual(complete("coordinator --rdzv-id x --max"), ["--max-restarts", "--max-restarts-window"])
+        self.assertEqual(complete("completions t"), ["tcsh"])
+        (self.folder / "secret").touch()
+        self.assertEqual(complete("drain --rdzv-secret-file se"), ["secret"])
+        self.assertEqual(complete("drain --rdzv-id se"), [])
 
     def complete(self, shell, terminal, setup, line, before, after):
         """What the line becomes at Tab, in a shell of our own on a terminal of our own."""
@@ -197,6 +204,11 @@ class Accepted(Case):
         self.assertEqual(complete("ddprun --max-restarts-w"), "ddprun --max-restarts-window")
         self.assertEqual(complete("ddprun --backend gl"), "ddprun --backend gloo")
         self.assertEqual(complete("ddprun coordina"), "ddprun coordinator")
+        self.assertEqual(complete("ddprun drain --rdzv-s"), "ddprun drain --rdzv-secret-file")
+        self.assertEqual(complete("ddprun drain --max-restarts-w"), "ddprun drain --max-restarts-w")
+        self.assertEqual(complete("ddprun coordinator --rdzv-id x --max-restarts-w"),
+                         "ddprun coordinator --rdzv-id x --max-restarts-window")
+        self.assertEqual(complete("ddprun completions t"), "ddprun completions tcsh")
 
     def test_tcsh_completes_flags_and_values(self):
         if not shutil.which("tcsh"):
@@ -211,6 +223,11 @@ class Accepted(Case):
         self.assertEqual(complete("ddprun --max-restarts-w"), "ddprun --max-restarts-window")
         self.assertEqual(complete("ddprun --backend gl"), "ddprun --backend gloo")
         self.assertEqual(complete("ddprun --nproc-per-node 2 tra"), "ddprun --nproc-per-node 2 train.py")
+        self.assertEqual(complete("ddprun drain --rdzv-s"), "ddprun drain --rdzv-secret-file")
+        self.assertEqual(complete("ddprun drain --max-restarts-w"), "ddprun drain --max-restarts-w")
+        self.assertEqual(complete("ddprun coordinator --nnodes 2 --max-restarts-w"),
+                         "ddprun coordinator --nnodes 2 --max-restarts-window")
+        self.assertEqual(complete("ddprun ps --js"), "ddprun ps --json")
 
 
 class ExitCode(Case):
