@@ -442,7 +442,11 @@ const TracebackScanner::Found& TracebackScanner::best() const {
   const Found& main = is_on_way_out(hook, of(Kind::kMain)) ? hook : later(hook, of(Kind::kMain));
   const Found& logged = of(Kind::kLogged);
   const Found& any = is_on_way_out(main, logged) ? main : later(main, logged);
-  return any.text.is_empty() ? of(Kind::kThread) : any;
+  const Found& thread = of(Kind::kThread);
+  // Of threads that the end of the program ends as well, or that died long after it had caught another.
+  const bool is_of_thread = any.text.is_empty() || (any.by == PrintedTraceback::By::kAnybody &&
+                                                    thread.end > any.end && !is_on_way_out(any, thread));
+  return is_of_thread ? thread : any;
 }
 
 PrintedTraceback TracebackScanner::last() const {

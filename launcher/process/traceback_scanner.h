@@ -84,7 +84,8 @@ class TracebackScanner {
 
   void feed(std::string_view bytes, TimePoint now = {});
 
-  /// The last whole traceback so far. One of a thread is given only where no other is; and one that a program
+  /// The last whole traceback so far. One of a thread is given only where no other is, or
+  /// where a program has gone on for long after what it has printed of another; and one that a program
   /// on its way out has logged, or printed after the hook, does not take the place of what it leaves with.
   [[nodiscard]] PrintedTraceback last() const;
 

@@ -216,6 +216,21 @@ TEST_CASE("one of a thread is taken only where the program itself has raised not
   CHECK(last_in(kIgnored).exception.empty());
 }
 
+TEST_CASE("one of a thread is taken where the program has gone on for long after one that it has caught") {
+  const std::string caught =
+      "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nKeyError: 'caught'\n";
+  const std::string by_hook =
+      "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"t.py\", line 3, in f\n[rank0]: "
+      "KeyError: 'caught'\n";
+  std::string few;
+  for (int epoch = 0; epoch < 15; ++epoch) few += "epoch " + std::to_string(epoch) + "\n";
+  const std::string many = few + few;
+  CHECK(last_in(caught + many + std::string(kThread)).exception == "ValueError: loss is nan at step 5");
+  CHECK(last_in(caught + few + std::string(kThread)).exception == "KeyError: 'caught'");
+  CHECK(last_in(std::string(kThread) + many + caught).exception == "KeyError: 'caught'");
+  CHECK(last_in(by_hook + many + std::string(kThread)).exception == "KeyError: 'caught'");
+}
+
 TEST_CASE("what a program logs or prints on its way out does not take the place of what it leaves with") {
   const std::string cause =
       "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nValueError: cause\n";
