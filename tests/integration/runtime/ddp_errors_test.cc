@@ -259,6 +259,14 @@ TEST_CASE("options that cannot be are refused by name") {
   };
   CHECK(message({.bucket_cap_mb = 0.0}) ==
         "DistributedDataParallel: bucket_cap_mb is 0; expected a number above 0 (MiB)");
+  CHECK(message({.bucket_cap_mb_list = {1.0, -2.0}}) ==
+        "DistributedDataParallel: bucket_cap_mb_list is [1, -2]; expected numbers above 0 (MiB)");
+  CHECK(message({.device_ids = {0}}) ==
+        "DistributedDataParallel: device_ids [0] and output_device unset are for a module on one GPU, and go "
+        "together; the parameters are on cpu");
+  CHECK(message({.output_device = 0}) ==
+        "DistributedDataParallel: device_ids [] and output_device 0 are for a module on one GPU, and go "
+        "together; the parameters are on cpu");
   CHECK(message({.ignored = {"wieght"}}) ==
         "DistributedDataParallel: option ignored names \"wieght\", and the model has no parameter of that "
         "name");

@@ -124,6 +124,45 @@ TEST_CASE("a module on meta goes through forward, backward and the reduction") {
   });
 }
 
+// Takes what a model may: a tensor, tensors in containers, what is no tensor, and what cannot be copied.
+struct ManyInputs : torch::nn::Module {
+  ManyInputs() { weight = register_parameter("weight", torch::ones({2}, at::kMeta)); }
+  using Named = std::map<std::string, std::vector<Tensor>>;
+  Tensor forward(const Tensor& tensor, Named named, int factor, std::unique_ptr<int>& kept) {
+    seen = {tensor.device(), named["a"][0].device()};
+    *kept += factor;
+    return weight * tensor * named["a"][0];
+  }
+  Tensor weight;
+  std::vector<at::Device> seen;
+};
+
+TEST_CASE("with device_ids the tensors of all arguments are moved to the module's device") {
+  run_ranks_to_success(1, [](const Group& group) {
+    const auto model = std::make_shared<ManyInputs>();
+    DistributedDataParallel ddp(model, group.process_group(), {.device_ids = {0}, .init_sync = false});
+    const ManyInputs::Named named = {{"a", {torch::ones({2})}}};
+    auto kept = std::make_unique<int>(1);
+    const Tensor input = torch::ones({2});
+    CHECK_IN_RANK(ddp(input, named, 2, kept).is_meta());
+    CHECK_IN_RANK(model->seen == std::vector<at::Device>(2, at::kMeta));
+    CHECK_IN_RANK(*kept == 3);
+    CHECK_IN_RANK(input.is_cpu() && named.at("a")[0].is_cpu());  // the caller keeps its own
+    CHECK_IN_RANK(ddp.logging_data().strs_map["device_ids"] == "0");
+    CHECK_IN_RANK(ddp.logging_data().ints_map["output_device"] == 0);
+  });
+}
+
+TEST_CASE("device_ids name the one device of the parameters") {
+  const auto failures = run_ranks(1, [](const Group& group) {
+    DistributedDataParallel ddp(std::make_shared<ManyInputs>(), group.process_group(),
+                                {.device_ids = {0, 1}, .init_sync = false});
+  });
+  CHECK(message_of(failures[0]) ==
+        "DistributedDataParallel: device_ids is [0, 1]; expected the index of the one device of the "
+        "parameters, meta");
+}
+
 // An nccl group serves GPUs alone, and has nothing for the CPU. A backend that moves nothing stands for it.
 class ServesNoCpu final : public c10d::Backend {
  public:

@@ -42,6 +42,12 @@ CASES = {
     "transformer, sgd with momentum": case("transformer", MOMENTUM),
     "accumulation of 4 under no_sync": case("mlp", MOMENTUM, accumulate=4),
     "many buckets (1 KiB)": case("transformer", MOMENTUM, ddp={"bucket_cap_mb": 0.001}),
+    "buckets of listed sizes": case("transformer", MOMENTUM, ddp={"bucket_cap_mb_list": [0.001, 0.004, 0.002]}),
+    "buckets of listed sizes, find_unused": case(
+        "unused", MOMENTUM, ddp={"bucket_cap_mb_list": [0.0005, 0.001], "find_unused_parameters": True}),
+    # As one square matrix each, so that the bytes depend on what is in which bucket.
+    "buckets of listed sizes, batched PowerSGD hook": case(
+        "transformer", MOMENTUM, hook="batched_power_sgd", ddp={"bucket_cap_mb_list": [0.001, 0.004, 0.002]}),
     "gradients as bucket views": case("transformer", ADAMW, ddp={"gradient_as_bucket_view": True}),
     "gradients as bucket views, zeroed in place": case(
         "transformer", ADAMW, ddp={"gradient_as_bucket_view": True}, set_to_none=False),

@@ -71,7 +71,9 @@ def batched_power_sgd(state, bucket):
     # Torch's hook hands matrices to a function that wants batches of them, and fails in its assertion.
     original = powerSGD_hook._orthogonalize
     powerSGD_hook._orthogonalize = lambda m, epsilon=0: original(m.unsqueeze(0) if m.dim() == 2 else m, epsilon)
-    return powerSGD_hook.batched_powerSGD_hook(state, bucket)
+    future = powerSGD_hook.batched_powerSGD_hook(state, bucket)
+    future.wait()  # its callbacks begin collectives: with several buckets under way, in another order on each rank
+    return future
 
 
 def power_sgd_state(group, rank, **options):

@@ -30,6 +30,7 @@ std::vector<std::int64_t> with_rows(std::int64_t rows, const nlohmann::json& sha
 DistributedDataParallelOptions options_of(const nlohmann::json& json) {
   DistributedDataParallelOptions options;
   if (json.contains("bucket_cap_mb")) options.bucket_cap_mb = json.at("bucket_cap_mb").get<double>();
+  options.bucket_cap_mb_list = json.value("bucket_cap_mb_list", std::vector<double>{});
   options.find_unused_parameters = json.value("find_unused_parameters", false);
   options.skip_all_reduce_unused_params = json.value("skip_all_reduce_unused_params", false);
   options.static_graph = json.value("static_graph", false);

@@ -4,6 +4,7 @@
 #include <ddprun/init.h>
 #include <ddprun/module_view.h>
 #include <ddprun/visit_tensors.h>
+#include <ddprun/with_placed_inputs.h>
 
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -28,6 +29,16 @@ enum class BypassPolicy {
 struct DistributedDataParallelOptions {
   /// Gradients are reduced in buckets of at most so many MiB. Unset: 25, and a first bucket of 1.
   std::optional<double> bucket_cap_mb;
+  /// One limit after the other, for buckets in the order in which gradients become ready (before the first
+  /// backward: of the parameters); the last one holds for all that follow. Goes before bucket_cap_mb.
+  std::vector<double> bucket_cap_mb_list;
+  /// The index of the GPU that the whole module is on: tensors in forward's arguments are moved there, on a
+  /// stream of their own, as far as `visit_tensors` knows their types. Empty: they are there already. For
+  /// modules on the CPU or on several GPUs it stays empty.
+  std::vector<c10::DeviceIndex> device_ids;
+  /// Only noted in logging_data(), as in Python: outputs stay where the module puts them. Default:
+  /// device_ids.
+  std::optional<c10::DeviceIndex> output_device;
   /// Rank 0's buffers (running statistics …) replace everyone's before each forward.
   bool broadcast_buffers = true;
   /// Search each graph for parameters that got no part in the outputs. Costs a traversal per step.
@@ -79,6 +90,9 @@ class ReplicaSync {
   ReplicaSync& operator=(const ReplicaSync&) = delete;
 
   void before_forward();
+  /// Does forward take its arguments as place_input() makes them?
+  [[nodiscard]] bool places_inputs() const;
+  at::Tensor place_input(const at::Tensor& tensor);
   [[nodiscard]] bool wants_outputs() const;
   /// `outputs` are the tensors in what forward gave; some may be replaced by a pass-through of themselves.
   void after_forward(const std::vector<at::Tensor*>& outputs);
@@ -113,9 +127,9 @@ class ReplicaSync {
 /// calls
 ///         forward and backward equally often. Parameters and buffers of rank 0 replace those of the others.
 /// Device  all parameters on one type of device; several devices of it in one replica are allowed.
-/// Errors  Exception kConfig: nothing to train, mixed device types, parameters that differ between ranks, and
-/// at the
-///         forward after it, parameters that got no gradient, by name.
+/// Errors  Exception kConfig: nothing to train, mixed device types, device_ids that are not where the
+///         parameters are, parameters that differ between ranks, and at the forward after it, parameters that
+///         got no gradient, by name.
 /// Threads one thread calls forward; gradient hooks run on autograd's threads.
 /// Source  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
 template <class Module>
@@ -143,7 +157,7 @@ class DistributedDataParallel {
   template <class... Args>
   auto forward(Args&&... args) {
     sync_->before_forward();
-    auto output = runtime::call_forward(module_, std::forward<Args>(args)...);
+    auto output = call_module(std::forward<Args>(args)...);
     std::vector<at::Tensor*> tensors;
     if (sync_->wants_outputs())
       visit_tensors(output, [&](at::Tensor& tensor) { tensors.push_back(&tensor); });
@@ -208,6 +222,16 @@ class DistributedDataParallel {
   [[nodiscard]] const Module& module() const { return module_; }
 
  private:
+  template <class... Args>
+  auto call_module(Args&&... args) {
+    const auto call = [&](auto&&... values) {
+      return runtime::call_forward(module_, std::forward<decltype(values)>(values)...);
+    };
+    if (!sync_->places_inputs()) return call(std::forward<Args>(args)...);
+    const auto place = [&](const at::Tensor& tensor) { return sync_->place_input(tensor); };
+    return runtime::with_placed_inputs(place, call, std::forward<Args>(args)...);
+  }
+
   Module module_;
   std::unique_ptr<runtime::ReplicaSync> sync_;
 };

@@ -2,6 +2,7 @@
 
 #include "worker/runtime/ddp/bypass_watch.h"
 #include "worker/runtime/ddp/delayed_reduction.h"
+#include "worker/runtime/ddp/input_placement.h"
 #include <ddprun/distributed_data_parallel.h>
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
@@ -15,6 +16,7 @@ struct ReplicaSync::State {
   std::vector<ModuleView::Parameter> reduced;  ///< those whose gradients the reducer averages
   std::vector<NamedTensor> buffers;            ///< as they were at the last synchronisation
   at::Device device{at::kCPU};
+  std::optional<InputPlacement> inputs;  ///< unset when they are where they belong
   std::unique_ptr<DelayedReduction> delayed;
   std::unique_ptr<BypassWatch> watch;      ///< null when bypassing is allowed
   std::shared_ptr<c10d::Reducer> reducer;  ///< null when every reduction is delayed

@@ -50,21 +50,43 @@ void check_names(const ModuleView& view, const DistributedDataParallelOptions& o
 }
 
 // All on one type of device; returns the device of the first.
-at::Device common_device(const std::vector<ModuleView::Parameter>& parameters) {
+at::Device common_device(const std::vector<ModuleView::Parameter>& parameters,
+                         const DistributedDataParallelOptions& options) {
   std::set<std::string> types;
-  for (const auto& parameter : parameters)
+  std::set<std::string> devices;
+  for (const auto& parameter : parameters) {
     types.insert(c10::DeviceTypeName(parameter.tensor.device().type(), true));
+    devices.insert(parameter.tensor.device().str());
+  }
   if (types.size() > 1) {
     refuse(fmt::format(
         "the parameters are on devices of several types ({}); move the module to one type of device",
         fmt::join(types, ", ")));
   }
-  return parameters.front().tensor.device();
+  const at::Device device = parameters.front().tensor.device();
+  if (options.device_ids.empty() && !options.output_device) return device;
+  if (device.is_cpu() || devices.size() > 1 || options.device_ids.empty()) {
+    refuse(fmt::format(
+        "device_ids [{}] and output_device {} are for a module on one GPU, and go together; the "
+        "parameters are on {}",
+        fmt::join(options.device_ids, ", "),
+        options.output_device ? std::to_string(*options.output_device) : "unset", fmt::join(devices, ", ")));
+  }
+  if (options.device_ids.size() > 1 || (device.has_index() && device.index() != options.device_ids.front())) {
+    refuse(fmt::format("device_ids is [{}]; expected the index of the one device of the parameters, {}",
+                       fmt::join(options.device_ids, ", "), device.str()));
+  }
+  return device;
 }
 
-void check_bucket_cap(const DistributedDataParallelOptions& options) {
+void check_bucket_caps(const DistributedDataParallelOptions& options) {
   if (options.bucket_cap_mb && *options.bucket_cap_mb <= 0) {
     refuse(fmt::format("bucket_cap_mb is {}; expected a number above 0 (MiB)", *options.bucket_cap_mb));
+  }
+  for (const double cap : options.bucket_cap_mb_list) {
+    if (cap > 0) continue;
+    refuse(fmt::format("bucket_cap_mb_list is [{}]; expected numbers above 0 (MiB)",
+                       fmt::join(options.bucket_cap_mb_list, ", ")));
   }
 }
 
@@ -180,7 +202,7 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
                                            .group = Group(std::move(process_group)),
                                            .options = std::move(options)})) {
   State& state = *state_;
-  check_bucket_cap(state.options);
+  check_bucket_caps(state.options);
   check_names(state.view, state.options);
   std::vector<ModuleView::Parameter> delayed;
   for (const auto& parameter : state.view.parameters) {
@@ -196,7 +218,8 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
         "none of the model's {} parameters requires a gradient; there is nothing to train in parallel",
         state.view.parameters.size()));
   }
-  state.device = common_device(state.reduced.empty() ? delayed : state.reduced);
+  state.device = common_device(state.reduced.empty() ? delayed : state.reduced, state.options);
+  if (!state.options.device_ids.empty()) state.inputs.emplace(state.device);
   state.buffers = synced_buffers(state);
   if (!delayed.empty()) {
     const at::Tensor& trigger = find_parameter(state.view, *state.options.reduce_delayed_when_ready,
@@ -236,6 +259,10 @@ void ReplicaSync::before_forward() {
   if (state.will_sync_buffers()) state.sync_buffers(state.join ? state.agree_on_rank(true) : 0);
   if (state.join) state.tell_joined_ranks_about_sync();
 }
+
+bool ReplicaSync::places_inputs() const { return state_->inputs.has_value(); }
+
+at::Tensor ReplicaSync::place_input(const at::Tensor& tensor) { return state_->inputs->place(tensor); }
 
 bool ReplicaSync::wants_outputs() const {
   const State& state = *state_;
