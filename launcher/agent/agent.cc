@@ -134,11 +134,12 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 
   [[nodiscard]] ConsoleWait::Patience patience() const {
     using enum ConsoleWait::Patience;
-    return outcome_.signal != 0 ? kTenSeconds : kWhileItTakes;
+    return outcome_.signal != 0 || was_hurried_ ? kTenSeconds : kWhileItTakes;
   }
   [[nodiscard]] bool is_lease_over() const { return BootClock::now() >= lease_until_; }
 
   void on_signal(const ReceivedSignal& signal);
+  void hurry();
   void drain(const ReceivedSignal& signal);
   void suspend();
 
@@ -174,6 +175,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   TimePoint lease_until_ = TimePoint::max();
   bool is_handling_ = false;
   bool is_finished_ = false;
+  bool was_hurried_ = false;
   int sweeps_ = 0;
   RoundInfo round_;
   GenerationOutcome generation_;
@@ -355,9 +357,15 @@ void Agent::on_signal(const ReceivedSignal& signal) {
     }
     return;
   }
-  if (is_finished_) return console_wait_.end();
+  if (is_finished_) return hurry();
   if (signal.number == SIGTERM && signal.value == kDrainValue) return drain(signal);
   raise({.kind = EventKind::kSignal, .signal = signal.number, .text = sender_text(signal)});
+}
+
+// The job is over for this node: what it still waits for is other nodes, and then its console.
+void Agent::hurry() {
+  was_hurried_ = true;
+  if (!rounds_->hurry()) console_wait_.end();
 }
 
 // `ddprun drain` means the whole job: where others have to be asked, the order to stop comes back from them.

@@ -34,6 +34,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
   void close(std::function<void()> on_closed) override;
+  bool hurry() override { return rendezvous_->hurry(); }
 
  private:
   CoordinatedRounds(const Plan& plan, RoundSource::Listener& listener) : plan_(plan), listener_(listener) {}

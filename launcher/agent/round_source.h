@@ -78,6 +78,8 @@ class RoundSource {
   /// Ends our part; nothing is pending on the io_context once `on_closed` is called, which may be from
   /// within.
   virtual void close(std::function<void()> on_closed) = 0;
+  /// While `close` waits for others: shortens that. False: it waits for nobody.
+  virtual bool hurry() { return false; }
 };
 
 }  // namespace ddprun::launcher

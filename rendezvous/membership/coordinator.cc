@@ -8,6 +8,7 @@
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/handshake.h"
 #include "rendezvous/membership/own_addresses.h"
+#include "rendezvous/membership/roll_call.h"
 #include "rendezvous/store/server.h"
 
 #include <boost/asio/ip/tcp.hpp>
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace ddprun::membership {
 namespace {
@@ -92,6 +94,15 @@ class Coordinator::Impl {
     return job_.state() == JobState::kEnded &&
            std::none_of(peers_.begin(), peers_.end(),
                         [](const auto& peer) { return peer.second.has_joined; });
+  }
+  void end_at_once() { perform(job_.end_at_once(now())); }
+  [[nodiscard]] std::string awaited() const {
+    std::vector<std::string> names = job_.awaited();
+    for (const auto& [number, peer] : peers_) {
+      if (peer.has_joined && peer.is_leaving)
+        names.push_back(name_of(peer.node()));  // given up, and still here
+    }
+    return names.empty() ? "what is left of a lost node" : join_names(std::move(names));
   }
   void set_log_sink(LogSink sink) { log_sink_ = std::move(sink); }
   void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
@@ -335,6 +346,8 @@ bool Coordinator::is_done() const { return impl_->is_done(); }
 void Coordinator::set_on_done(std::function<void()> on_done) { impl_->set_on_done(std::move(on_done)); }
 void Coordinator::set_log_sink(LogSink sink) { impl_->set_log_sink(std::move(sink)); }
 void Coordinator::end_for_all(const JobEnd& end) { impl_->end_for_all(end); }
+void Coordinator::end_at_once() { impl_->end_at_once(); }
+std::string Coordinator::awaited() const { return impl_->awaited(); }
 void Coordinator::close() { impl_->close(); }
 
 }  // namespace ddprun::membership

@@ -54,6 +54,10 @@ class Coordinator {
 
   /// Ends the job on all nodes, as Job::end_for_all does.
   void end_for_all(const JobEnd& end);
+  /// Tells the end to nodes whose workers live, too, as Job::end_at_once does.
+  void end_at_once();
+  /// For whom it is not done yet, for people: "node 1 (b, 10.0.0.2)".
+  [[nodiscard]] std::string awaited() const;
   /// Stops listening and closes every connection.
   void close();
 

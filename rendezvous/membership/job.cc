@@ -148,6 +148,13 @@ JobActions Job::end_for_all(const JobEnd& end, TimePoint now) {
   return out;
 }
 
+JobActions Job::end_at_once(TimePoint now) {
+  absorb_pause(now);
+  JobActions out;
+  if (state_ != JobState::kEnded && ending_) finish(*ending_, now, out);
+  return out;
+}
+
 JobActions Job::tick(TimePoint now) {
   absorb_pause(now);
   JobActions out;

@@ -76,6 +76,8 @@ class Job {
   [[nodiscard]] std::optional<std::string> why_not_drained(std::optional<NodeRank> node) const;
   /// Ends the job on all nodes: at once while nodes gather, else when every worker is gone.
   JobActions end_for_all(const JobEnd& end, TimePoint now);
+  /// After end_for_all: waits no longer for workers that live. Their nodes know the end, and stop them still.
+  JobActions end_at_once(TimePoint now);
   /// To be called at `next_wake()`, or oftener.
   JobActions tick(TimePoint now);
 
@@ -85,6 +87,8 @@ class Job {
   [[nodiscard]] const JobEnd& end() const { return end_; }
   /// Who is here and who is missing, for people; `now` for "not heard from for …".
   [[nodiscard]] std::string describe(TimePoint now) const;
+  /// Whose workers an end waits for, and who has not left after it, for people.
+  [[nodiscard]] std::vector<std::string> awaited() const;
 
  private:
   struct Node {

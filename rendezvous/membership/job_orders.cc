@@ -128,6 +128,14 @@ std::string Job::describe(TimePoint now) const {
   return to_sentence(std::move(roll));
 }
 
+std::vector<std::string> Job::awaited() const {
+  std::vector<std::string> names;
+  for (const auto& [id, node] : nodes_) {
+    if (state_ == JobState::kEnded || (node.seat && !is_quiet(node))) names.push_back(name_of(node));
+  }
+  return names;
+}
+
 std::vector<std::string> Job::missing() const {
   std::vector<std::string> names;
   if (state_ == JobState::kRunning || static_cast<int>(nodes_.size()) >= spec_.max_nodes) return names;

@@ -4,13 +4,21 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 namespace ddprun::membership {
+namespace {
+
+constexpr Duration kNoticeAfter = std::chrono::milliseconds(1200);
+constexpr Duration kHurry = std::chrono::seconds(1);  // to hear the end
+
+}  // namespace
+
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io,
                                                      const RendezvousOptions& options, Listener& listener,
                                                      Logger& logger) {
-  std::unique_ptr<Rendezvous> rendezvous(new Rendezvous(io));
+  std::unique_ptr<Rendezvous> rendezvous(new Rendezvous(io, listener));
   const bool is_ours = options.place == CoordinatorPlace::kHere ||
                        (options.place == CoordinatorPlace::kIfOurs && is_this_machine(options.host));
   rendezvous->port_ = options.port;
@@ -54,12 +62,34 @@ void Rendezvous::close(const JobEnd& end, Duration patience, std::function<void(
   on_closed_ = std::move(on_closed);
   coordinator_->end_for_all(end);
   if (coordinator_->is_done()) return close_coordinator();
-  timer_.set_after(patience, [this] { close_coordinator(); });
   coordinator_->set_on_done([this] { close_coordinator(); });
+  timer_.set_after(patience, [this] { close_anyway(); });
+  notice_.set_after(kNoticeAfter, [this, patience] {
+    listener_.on_waiting(
+        fmt::format("waiting up to {:.0f} s for {} to end; Ctrl-C or SIGTERM ends this node "
+                    "without it",
+                    to_seconds(patience), coordinator_->awaited()));
+  });
+}
+
+bool Rendezvous::hurry() {
+  if (!on_closed_) return false;
+  notice_.cancel();
+  if (std::exchange(has_hurried_, true)) return close_anyway(), true;
+  timer_.set_after(kHurry, [this] { close_anyway(); });
+  coordinator_->end_at_once();
+  return true;
+}
+
+void Rendezvous::close_anyway() {
+  listener_.on_waiting(
+      fmt::format("this node ends without waiting any longer for {}", coordinator_->awaited()));
+  close_coordinator();
 }
 
 void Rendezvous::close_coordinator() {
   timer_.cancel();
+  notice_.cancel();
   coordinator_->close();
   if (on_closed_) std::exchange(on_closed_, nullptr)();
 }

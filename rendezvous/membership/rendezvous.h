@@ -56,16 +56,24 @@ class Rendezvous {
   [[nodiscard]] bool has_coordinator() const { return coordinator_ != nullptr; }
   /// Ends this node's part; none of its workers is alive. Where the coordinator is here, the job ends for all
   /// as `end` says (unless it has ended already), and the coordinator goes on until the other agents have
-  /// heard it and left, at most for `patience`. Then nothing is pending on the io_context, and `on_closed` is
-  /// called.
+  /// heard it and left, at most for `patience`; for whom, `on_waiting` is told after a moment. Then nothing
+  /// is pending on the io_context, and `on_closed` is called.
   void close(const JobEnd& end, Duration patience, std::function<void()> on_closed);
+  /// While it closes: every agent is told the end now, and has a second to leave; asked again, it has none.
+  /// False: it does not close, or has closed.
+  bool hurry();
 
  private:
-  explicit Rendezvous(boost::asio::io_context& io) : timer_(io) {}
+  Rendezvous(boost::asio::io_context& io, Listener& listener)
+      : listener_(listener), timer_(io), notice_(io) {}
 
+  void close_anyway();
   void close_coordinator();
 
+  Listener& listener_;
   Alarm timer_;
+  Alarm notice_;
+  bool has_hurried_ = false;
   Port port_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Member> member_;

@@ -1,4 +1,6 @@
+#include "rendezvous/membership/messages.h"
 #include "tests/integration/membership/cluster.h"
+#include "tests/integration/membership/wire.h"
 #include "tests/support/catch.h"
 
 #include <sys/stat.h>
@@ -6,15 +8,19 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 // Several ddprun processes on one machine, as several nodes of a job.
 
+using namespace ddprun;
+using namespace ddprun::membership;
 using namespace ddprun::testing;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
@@ -335,6 +341,60 @@ TEST_CASE("Ctrl-C on the node of the coordinator ends the job on all") {
   first->signal(SIGINT);
   CHECK(first->wait() == 128 + SIGINT);
   CHECK(second->wait() == 128 + SIGINT);
+}
+
+// The node of the coordinator has nothing left to do but to wait for the others.
+TEST_CASE("the node of the coordinator says for whom it waits, and a signal ends that") {
+  const int signal = GENERATE(SIGINT, SIGTERM);
+  const Gate gate;
+  const Cluster cluster{
+      .nnodes = "2",
+      .script = "echo up; [ $RANK = 0 ] && exec sleep 100; trap '' TERM; read x < " + gate.path(),
+      .flags = {"--shutdown-timeout", "100s"},
+      .nproc = "1"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  first->read_line();
+  second->read_line();
+  first->signal(SIGINT);
+  first->wait_for_err("waiting up to 105 s for node 1 (");
+  first->wait_for_err("to end; Ctrl-C or SIGTERM ends this node without it\n");
+  first->signal(signal);
+  CHECK(first->wait(10s) == 128 + SIGINT);
+  CHECK_THAT(first->err(), Contains("ends without waiting any longer for node 1 ("));
+  gate.open();
+  CHECK(second->wait() == 128 + SIGINT);
+}
+
+TEST_CASE("a node that stays when the job has succeeded holds up the others only until a signal") {
+  const Cluster cluster{.nnodes = "2",
+                        .script = "exit 0",
+                        .flags = {"--rdzv-conf", "keep_alive_interval=60", "--shutdown-timeout", "100s"},
+                        .nproc = "1"};
+  const auto node = cluster.start_static(0);
+  wait_until_served(cluster.port);
+  const Wire deaf(cluster.port);
+  const auto say = [&](Phase phase, std::uint32_t generation, std::uint64_t sequence) {
+    deaf.send(encode(Status{.sequence = sequence, .generation = Generation(generation), .phase = phase}));
+  };
+  Hello hello{.run_id = "none", .min_nodes = 2, .max_nodes = 2};
+  hello.node = {.id = MemberId(7), .host = "deaf", .address = {}, .local_world_size = LocalWorldSize(1)};
+  hello.node.pinned = NodeRank(1);
+  deaf.send(std::string(kGreeting) + encode(hello));
+  REQUIRE(std::holds_alternative<Welcome>(deaf.receive_message()));
+  say(Phase::kIdle, 0, 1);
+  for (;;) {
+    const Message message = deaf.receive_message();
+    const auto* order = std::get_if<Order>(&message);
+    REQUIRE(order != nullptr);
+    if (order->kind == OrderKind::kRun) break;
+  }
+  say(Phase::kRunning, 1, 2);
+  say(Phase::kSucceeded, 1, 3);
+  node->wait_for_err("waiting up to 105 s for node 1 (deaf, 127.0.0.1) to end; ");
+  node->signal(SIGTERM);
+  CHECK(node->wait(10s) == 0);
+  CHECK_THAT(node->err(), Contains("ends without waiting any longer for node 1 (deaf, 127.0.0.1)"));
 }
 
 TEST_CASE("what a worker wrote into its error file is in the report of every node, with its host") {

@@ -40,6 +40,8 @@ class Story {
     tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});
   }
   void lose(char name, Loss loss = Loss::kClosed) { take(job.lost(id(name), loss, now)); }
+  void end_for_all(const JobEnd& end) { take(job.end_for_all(end, now)); }
+  void end_at_once() { take(job.end_at_once(now)); }
   /// Until workers of a lost node are certain to be gone; `names` have stopped theirs.
   void wait_out_the_lease(const std::string& names) {
     heartbeats.assign(names.begin(), names.end());
@@ -580,6 +582,25 @@ TEST_CASE("drain ends the job with the code that says: requeue me") {
   story.tell('a', Phase::kIdle);
   story.tell('b', Phase::kIdle);
   CHECK(story.last('a').end->exit_code == 75);
+}
+
+TEST_CASE("an end that waits for workers says whose, and can be told without waiting for them") {
+  Story story = running(fixed(2), "ab");
+  story.end_for_all({.exit_code = 130, .why = "enough"});
+  CHECK(story.last('b').kind == OrderKind::kStop);
+  story.tell('a', Phase::kIdle);
+  CHECK(story.job.awaited() == std::vector<std::string>{"node 1 (b, 10.0.0.2)"});
+  story.end_at_once();
+  CHECK(story.job.state() == JobState::kEnded);
+  CHECK(story.last('b').end->exit_code == 130);
+  story.lose('a');
+  CHECK(story.job.awaited() == std::vector<std::string>{"node 1 (b, 10.0.0.2)"});
+}
+
+TEST_CASE("a job that nobody has ended does not end at once") {
+  Story story = running(fixed(2), "ab");
+  story.end_at_once();
+  CHECK(story.job.state() == JobState::kRunning);
 }
 
 TEST_CASE("SIGINT ends a job with its own code, and not with a request to run again") {
