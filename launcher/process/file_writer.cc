@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
@@ -43,6 +45,8 @@ struct FileWriter::File {
 struct FileWriter::Shared {
   std::mutex mutex;
   std::condition_variable has_work;
+  std::condition_variable has_written;
+  std::atomic<bool> is_abandoned{false};  // the write that is going on ends with its piece
   File* first_work = nullptr;
   File* last_work = nullptr;
   File* news = nullptr;
@@ -89,11 +93,18 @@ struct FileWriter::News {
 
 namespace {
 
-// How much was written; errno tells why not all.
-std::size_t write_some(int fd, std::string_view data) {
+constexpr std::size_t kPiece = 256 * 1024;
+constexpr auto kForAPiece = std::chrono::milliseconds(200);
+
+// How much was written; errno tells why not all, 0 where it was told to stop.
+std::size_t write_some(int fd, std::string_view data, const std::atomic<bool>& is_to_stop) {
   std::size_t done = 0;
   while (done < data.size()) {
-    const ssize_t written = ::write(fd, data.data() + done, data.size() - done);
+    if (is_to_stop) {
+      errno = 0;
+      break;
+    }
+    const ssize_t written = ::write(fd, data.data() + done, std::min(kPiece, data.size() - done));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) break;
     done += static_cast<std::size_t>(written);
@@ -101,13 +112,13 @@ std::size_t write_some(int fd, std::string_view data) {
   return done;
 }
 
-bool write_mark(int fd, std::uint64_t missing) {
+bool write_mark(int fd, std::uint64_t missing, const std::atomic<bool>& is_to_stop) {
   std::array<char, 80> mark;
   const auto end = fmt::format_to_n(mark.data(), mark.size(),
                                     "\n[ddprun: {} bytes are missing here: the disk was full]\n", missing)
                        .out;
   const auto size = static_cast<std::size_t>(end - mark.data());
-  return write_some(fd, {mark.data(), size}) == size;
+  return write_some(fd, {mark.data(), size}, is_to_stop) == size;
 }
 
 std::string reason(int error) {
@@ -195,11 +206,11 @@ void FileWriter::run(const std::shared_ptr<Shared>& shared) {
     lock.unlock();
     std::size_t done = 0;
     int error = 0;
-    const bool is_marked = unmarked == 0 || closes || write_mark(fd, unmarked);
+    const bool is_marked = unmarked == 0 || closes || write_mark(fd, unmarked, shared->is_abandoned);
     if (closes) {
       file->fd.reset();
     } else if (is_marked) {
-      done = write_some(fd, file->writing);
+      done = write_some(fd, file->writing, shared->is_abandoned);
       error = errno;
     } else {
       error = errno;
@@ -208,13 +219,14 @@ void FileWriter::run(const std::shared_ptr<Shared>& shared) {
     const std::size_t missing = file->writing.size() - done;
     if (is_marked) file->unmarked = 0;
     if (missing > 0) file->error = error;
-    file->unmarked += missing;
+    (error == 0 ? file->skipped_here : file->unmarked) += missing;
     file->lost += missing;
     file->written += done;
     shared->written += done;
     shared->waiting -= file->writing.size();
     file->writing.clear();
-    file->is_busy = shared->is_writing = false;
+    file->is_busy = shared->is_writing = shared->is_abandoned = false;
+    shared->has_written.notify_one();
     if (!file->queued.empty() || (file->is_released && !closes)) shared->add_work(*file);
     shared->tell(*file);
   }
@@ -343,6 +355,19 @@ std::uint64_t FileWriter::waiting_bytes() const {
 std::uint64_t FileWriter::written_bytes() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->written;
+}
+
+void FileWriter::abandon() {
+  std::unique_lock lock(shared_->mutex);
+  for (const std::shared_ptr<File>& file : files_) {
+    shared_->waiting -= file->queued.size();
+    file->lost += file->queued.size();
+    file->skipped_here += file->queued.size();
+    file->queued.clear();
+  }
+  if (!shared_->is_writing) return;
+  shared_->is_abandoned = true;
+  shared_->has_written.wait_for(lock, kForAPiece, [this] { return !shared_->is_writing; });
 }
 
 std::vector<LostOutput> FileWriter::losses() const {

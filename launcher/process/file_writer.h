@@ -70,6 +70,9 @@ class FileWriter {
   [[nodiscard]] std::uint64_t written_bytes() const;
   /// What was lost so far, by file; what waits now counts as well.
   [[nodiscard]] std::vector<LostOutput> losses() const;
+  /// What waits now is lost and not written any more: `losses` is exact then, unless a write hangs, which is
+  /// waited for for a fifth of a second.
+  void abandon();
   /// Passes on at once what the loop would hear of later.
   void take_news();
   /// Called each time nothing waits any more.

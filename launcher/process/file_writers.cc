@@ -39,6 +39,10 @@ std::vector<LostOutput> FileWriters::losses() const {
   return all;
 }
 
+void FileWriters::abandon() {
+  for (const auto& [device, writer] : writers_) writer->abandon();
+}
+
 void FileWriters::take_news() {
   for (const auto& [device, writer] : writers_) writer->take_news();
 }

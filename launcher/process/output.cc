@@ -415,6 +415,7 @@ void JobOutput::set_on_empty(const std::function<void()>& on_empty) {
 }
 
 std::vector<LostOutput> JobOutput::settle() {
+  files_.abandon();
   files_.take_news();  // what is said about a loss comes before its sum
   std::vector<LostOutput> all = files_.losses();
   abandoned_bytes_ = files_.waiting_bytes();

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 using namespace ddprun;
 using namespace ddprun::launcher;
@@ -171,4 +172,22 @@ TEST_CASE("a process forked while the thread writes can allocate and end") {
     REQUIRE(status == 0);
     [[maybe_unused]] const ssize_t count = ::read(file.read_end.get(), buffer.data(), buffer.size());
   }
+}
+
+TEST_CASE("what is told as lost when nobody waits any longer is not written after all") {
+  Loop loop;
+  HangingFile file;
+  FileWriter::Handle handle = loop.files.add(std::move(file.write_end), "f", FileWriter::Gaps::kUnmarked);
+  for (int i = 0; i < 60; ++i) handle.write(kMebibyte);
+  std::string read;
+  std::thread reader([&] { read = file.read_all(); });
+  loop.files.abandon();
+  std::uint64_t lost = 0;
+  for (const LostOutput& one : loop.files.losses()) lost += one.bytes;
+  handle.write("and more\n");  // what comes afterwards is
+  handle = FileWriter::Handle();
+  reader.join();
+  CHECK(lost > 0);
+  CHECK(read.size() + lost == 60 * kMebibyte.size() + 9);
+  CHECK_THAT(read, Catch::EndsWith("and more\n"));
 }
