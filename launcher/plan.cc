@@ -103,6 +103,15 @@ Result<void> check_combinations(const Options& options, int workers) {
   return ok();
 }
 
+/// A relative path counts from the working directory, and that may have been removed.
+Result<void> check_has_place(std::string_view flag, const std::string& typed, const HostFacts& host) {
+  if (fs::path(typed).is_absolute() || !host.working_directory.empty()) return ok();
+  return usage_error(
+      fmt::format("{} \"{}\": the working directory has been removed; change into one that is there, or name "
+                  "an absolute path",
+                  flag, typed));
+}
+
 /// Whether `path` can be made and written below the nearest directory that exists.
 Result<void> check_can_create(const fs::path& path, std::string_view flag, std::string_view typed) {
   std::error_code ignored;
@@ -120,6 +129,7 @@ Result<void> check_can_create(const fs::path& path, std::string_view flag, std::
 
 Result<void> check_events_file(const Options& options, const HostFacts& host) {
   if (options.events_file.empty()) return ok();
+  if (Result<void> place = check_has_place("--events", options.events_file, host); !place) return place;
   const fs::path path = fs::path(host.working_directory) / options.events_file;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
@@ -147,6 +157,9 @@ Result<void> place_logs(Plan& plan, const std::string& random_suffix) {
   const std::string& typed = plan.options.log_dir;
   if (typed == "/dev/null") return ok();
   plan.log_root_is_temporary = typed.empty();
+  if (!typed.empty()) {
+    if (Result<void> place = check_has_place("--log-dir", typed, plan.host); !place) return place;
+  }
   const std::string name = fmt::format("{}_{}", as_file_name(plan.run_id), random_suffix);
   const fs::path root = typed.empty() ? fs::path(plan.host.temporary_directory) / ("ddprun_" + name)
                                       : fs::path(plan.host.working_directory) / typed / name;

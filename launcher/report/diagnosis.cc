@@ -80,9 +80,15 @@ Answer out_of_memory(const Facts& facts) {
   if (facts.evidence.oom_kill_in_cgroup) {
     return fmt::format("out of memory: the kernel killed a process of this cgroup{}", limit);
   }
-  return "killed from outside: by kill -9, a scheduler, or the kernel when memory ran out (look at dmesg; "
-         "its log cannot "
-         "be read from here or does not mention it)";
+  const std::string cpu =
+      facts.evidence.cpu_limit == 0
+          ? std::string()
+          : fmt::format("its limit of CPU time (ulimit -t: {} s), ", facts.evidence.cpu_limit);
+  return fmt::format(
+      "killed from outside: by kill -9, a scheduler, {}or the kernel when memory ran out (look at dmesg; its "
+      "log "
+      "cannot be read from here or does not mention it)",
+      cpu);
 }
 
 Answer cuda_out_of_memory(const Facts& facts) {
@@ -243,6 +249,19 @@ Answer killed_loader(const Facts& facts) {
   return is_sigkill ? death + "; most often by the kernel, when memory ran out" : death;
 }
 
+/// What reading from such a process raises where torch has not seen yet that it is gone.
+Answer lost_loader(const Facts& facts) {
+  const std::optional<LastException>& exception = facts.exception;
+  if (!exception || !exception->is_of_this_end()) return {};
+  const std::string& name = exception->traceback.exception;
+  const bool is_connection =
+      name.starts_with("Connection") || name.starts_with("EOFError") || name.starts_with("BrokenPipeError");
+  if (!is_connection || facts.words.traceback.text.find("in _try_get_data\n") == std::string::npos) return {};
+  return fmt::format(
+      "lost the connection to one of its data loader processes, which has ended or been killed: {}",
+      shorten(name, 200));
+}
+
 Answer module_not_found(const Facts& facts) {
   if (facts.status.is_killed()) return {};
   const std::string_view line = from_mark(facts.tail, "No module named ");
@@ -265,7 +284,7 @@ constexpr std::array kSignalTexts{
                "illegal instruction: the program was built for another CPU, or a compiler trap was hit"},
     SignalText{SIGFPE, "arithmetic fault: most often an integer division by zero"},
     SignalText{SIGPIPE, "wrote into a pipe or socket that nobody reads any more"},
-    SignalText{SIGXCPU, "CPU time limit exceeded (ulimit -t)"},
+    SignalText{SIGXCPU, "its limit of CPU time (ulimit -t) ended it"},
     SignalText{SIGXFSZ, "file size limit exceeded (ulimit -f)"},
     SignalText{SIGSYS, "forbidden system call: a seccomp filter (container, sandbox) stopped it"},
     SignalText{SIGTRAP, "trace trap: a breakpoint or a compiler trap without a debugger"},
@@ -300,15 +319,25 @@ std::optional<std::string> diagnose(const ExitStatus& status, const LastWords& w
                                     const Evidence& evidence) {
   // The most telling first: what ends a process says more than what it printed before, except for its own
   // last words.
-  constexpr std::array kQuestions{missing_library,  missing_interpreter,
-                                  bus_error,        segmentation_fault,
-                                  out_of_memory,    cuda_out_of_memory,
-                                  loader_bus_error, killed_loader,
-                                  full_disk,        python_exception_at_abort,
-                                  cpp_exception,    aborted,
-                                  other_signal,     address_in_use,
-                                  python_exception, recorded_exception,
-                                  module_not_found, exit_code_convention,
+  constexpr std::array kQuestions{missing_library,
+                                  missing_interpreter,
+                                  bus_error,
+                                  segmentation_fault,
+                                  out_of_memory,
+                                  cuda_out_of_memory,
+                                  loader_bus_error,
+                                  killed_loader,
+                                  lost_loader,
+                                  full_disk,
+                                  python_exception_at_abort,
+                                  cpp_exception,
+                                  aborted,
+                                  other_signal,
+                                  address_in_use,
+                                  python_exception,
+                                  recorded_exception,
+                                  module_not_found,
+                                  exit_code_convention,
                                   earlier_exception};
   if (status.is_success()) return std::nullopt;
   const std::optional<LastException> exception = last_exception(status, words);

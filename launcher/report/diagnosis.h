@@ -14,6 +14,7 @@ struct Evidence {
   std::string oom_kernel_line;      ///< the kernel log's line about this pid, where it can be read
   bool oom_kill_in_cgroup = false;  ///< our cgroup counted an out-of-memory kill since the job started
   std::uint64_t memory_limit = 0;   ///< of the cgroup, in bytes; 0: none
+  std::uint64_t cpu_limit = 0;      ///< seconds of CPU time, at whose end the kernel sends SIGKILL; 0: none
   std::uint64_t shm_size = 0;       ///< of /dev/shm
   std::uint64_t shm_free = 0;
   std::string full_disk;     ///< "/data (200 GiB)": a file system of the job without a free byte

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -140,6 +141,9 @@ Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oo
     evidence.oom_kernel_line = find_oom_kill(kernel_log(), pid);
     evidence.oom_kill_in_cgroup = oom.has_killed();
     evidence.memory_limit = memory_limit();
+    rlimit cpu{};  // workers have ours
+    if (::getrlimit(RLIMIT_CPU, &cpu) == 0 && cpu.rlim_max != RLIM_INFINITY)
+      evidence.cpu_limit = cpu.rlim_max;
   }
   evidence.core_pattern = read_text("/proc/sys/kernel/core_pattern");
   while (!evidence.core_pattern.empty() && evidence.core_pattern.back() == '\n')

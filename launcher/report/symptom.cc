@@ -126,6 +126,21 @@ Loss find_loss(std::string_view text) {
   return {};
 }
 
+/// The phrase, with its sentence from the beginning where it is the end of one: "Timed out waiting 5000ms for
+/// recv operation to complete".
+std::string_view sentence_to(std::string_view text, std::string_view phrase) {
+  if (!phrase.starts_with("ms ")) return phrase;
+  constexpr std::size_t kLongest = 120;
+  const std::size_t at = text.find(phrase);
+  std::string_view before = text.substr(0, at);
+  std::size_t begin = 0;
+  for (const std::string_view mark : {"\n", "] ", ": "}) {
+    const std::size_t found = before.rfind(mark);
+    if (found != std::string_view::npos) begin = std::max(begin, found + mark.size());
+  }
+  return at - begin > kLongest ? phrase : text.substr(begin, at - begin + phrase.size());
+}
+
 bool is_killed_by(const ExitStatus& status, int signal) {
   return status.is_killed() && status.signal() == signal;
 }
@@ -182,7 +197,7 @@ Ending judge_end(const ExitStatus& status, const LastWords& words) {
     ending.symptom = "lost a data loader process";
   } else if (const Loss loss = find_loss(text); !loss.phrase.empty()) {
     ending.weight = loss.weight;
-    ending.symptom = fmt::format("{} ({})", loss.meaning, loss.phrase);
+    ending.symptom = fmt::format("{} ({})", loss.meaning, sentence_to(text, loss.phrase));
   } else if (!status.is_killed() && status.code() == exit_code::kTempFail) {
     // rendezvous/base/exit_codes.h: our own worker says so with its code.
     ending.weight = Weight::kSymptom;
@@ -210,17 +225,26 @@ Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>&
 }
 
 std::string loader_death(std::string_view text) {
-  constexpr std::string_view kStart = "DataLoader worker (pid ";
+  constexpr std::string_view kStart = "DataLoader worker (pid";
   const std::size_t at = text.find(kStart);
   if (at == std::string_view::npos) return {};
-  const std::string_view rest = text.substr(at + kStart.size());
-  const std::string_view pid = rest.substr(0, rest.find(')'));
-  constexpr std::string_view kBy = "is killed by signal: ";
-  const std::size_t by = rest.find(kBy);
-  if (by == std::string_view::npos) return {};
-  const std::string_view signal = rest.substr(by + kBy.size());
-  const std::string_view name = signal.substr(0, signal.find_first_of(".\n"));
-  return fmt::format("one of its data loader processes (pid {}) was killed: {}", pid, name);
+  std::string_view rest = text.substr(at + kStart.size());
+  rest = rest.substr(0, rest.find('\n'));
+  if (rest.starts_with("(s)")) rest.remove_prefix(3);
+  const std::string_view pid = trim_blanks(rest.substr(0, rest.find(')')));
+  const auto what_follows = [&](std::string_view mark) {
+    const std::size_t found = rest.find(mark);
+    if (found == std::string_view::npos) return std::string_view();
+    const std::string_view value = rest.substr(found + mark.size());
+    return value.substr(0, value.find('.'));
+  };
+  if (const std::string_view name = what_follows("is killed by signal: "); !name.empty())
+    return fmt::format("one of its data loader processes (pid {}) was killed: {}", pid, name);
+  if (const std::string_view code = what_follows("exited unexpectedly with exit code "); !code.empty())
+    return fmt::format("one of its data loader processes (pid {}) exited with code {}", pid, code);
+  if (has(rest, "exited unexpectedly"))
+    return fmt::format("one of its data loader processes (pid {}) exited unexpectedly", pid);
+  return {};
 }
 
 }  // namespace ddprun::launcher

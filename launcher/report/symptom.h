@@ -18,8 +18,8 @@ Ending judge_end(const ExitStatus& status, const LastWords& words);
 /// The same of a worker that has ended, with when it failed by its error file.
 Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>& error_file);
 
-/// "DataLoader worker (pid 4711) is killed by signal: Killed" in `text` as a sentence for people; empty if
-/// not there.
+/// "DataLoader worker (pid 4711) is killed by signal: Killed", or "exited unexpectedly", in `text` as a
+/// sentence for people; empty if not there.
 std::string loader_death(std::string_view text);
 
 }  // namespace ddprun::launcher

@@ -149,6 +149,16 @@ class Accepted(Case):
         self.assertIn("rank 0\n", done.stdout)
         self.assertIn("(Pdb) 42", done.stdout.replace("\r", ""))
 
+    def test_a_relative_path_in_a_working_directory_that_was_removed(self):
+        gone = self.folder / "gone"
+        for flag in ("--log-dir", "--events"):
+            gone.mkdir()
+            done = subprocess.run(["sh", "-c", 'cd gone; rmdir ../gone; exec "$@"', "-", DDPRUN, flag, "here", "true"],
+                                  cwd=self.folder, env=self.environment(), capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr),
+                             (64, f'ddprun: {flag} "here": the working directory has been removed; change into one '
+                              'that is there, or name an absolute path\n'))
+
     def test_completions_come_by_torchruns_flag_as_well(self):
         for shell in ("bash", "zsh", "tcsh"):
             by_flag = self.ddprun("--print-completion", shell)

@@ -155,6 +155,37 @@ TEST_CASE("a killed data loader process is named as such") {
         "memory ran out");
 }
 
+TEST_CASE("a data loader process that left is named as such, with its code where that is told") {
+  CHECK(said(ExitStatus::exited(1),
+             printed("RuntimeError: DataLoader worker (pid 9237) exited unexpectedly with "
+                     "exit code 9. Details are lost due to multiprocessing.")) ==
+        "one of its data loader processes (pid 9237) exited with code 9");
+  CHECK(said(ExitStatus::exited(1), printed("ConnectionResetError: [Errno 104] Connection reset by peer") +
+                                        "\nThe above exception was the direct cause of the following "
+                                        "exception:\n\n" +
+                                        printed("RuntimeError: DataLoader worker (pid(s) 9237) exited "
+                                                "unexpectedly")) ==
+        "one of its data loader processes (pid 9237) exited unexpectedly");
+  CHECK(said(ExitStatus::exited(1),
+             "Traceback (most recent call last):\n"
+             "  File \"/p/torch/utils/data/dataloader.py\", line 1310, in _try_get_data\n"
+             "    data = self._data_queue.get(timeout=timeout)\n"
+             "  File \"/p/multiprocessing/connection.py\", line 395, in _recv\n"
+             "ConnectionResetError: [Errno 104] Connection reset by peer\n") ==
+        "lost the connection to one of its data loader processes, which has ended or been killed: "
+        "ConnectionResetError: [Errno 104] Connection reset by peer");
+}
+
+TEST_CASE("a limit of CPU time is named, as the cause of SIGXCPU and as a possible one of SIGKILL") {
+  CHECK(said(ExitStatus::killed(SIGXCPU), "") == "its limit of CPU time (ulimit -t) ended it");
+  Evidence evidence;
+  evidence.cpu_limit = 60;
+  CHECK_THAT(
+      said(ExitStatus::killed(SIGKILL), "", evidence),
+      Catch::StartsWith("killed from outside: by kill -9, a scheduler, its limit of CPU time (ulimit -t: 60 "
+                        "s), or the kernel when memory ran out"));
+}
+
 TEST_CASE("a C++ exception is named without any code of the user's") {
   CHECK(said(ExitStatus::killed(SIGABRT),
              "terminate called after throwing an instance of 'std::runtime_error'\n  what():  boom\n") ==

@@ -129,6 +129,22 @@ TEST_CASE("what a chain began with decides, either way round") {
         Weight::kCause);
 }
 
+TEST_CASE("a symptom is quoted with its sentence from the beginning") {
+  const std::string text =
+      "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting "
+      "20000ms "
+      "for recv operation to complete";
+  CHECK(ending(ExitStatus::exited(1), {raised(text)}).symptom ==
+        "waited in vain for a peer (Timed out waiting 20000ms for recv operation to complete)");
+}
+
+TEST_CASE("a connection to a data loader process that was lost is no peer's") {
+  const std::string chain = raised("ConnectionResetError: [Errno 104] Connection reset by peer") +
+                            "\nThe above exception was the direct cause of the following exception:\n\n" +
+                            raised("RuntimeError: DataLoader worker (pid(s) 9237) exited unexpectedly");
+  CHECK(ending(ExitStatus::exited(1), {chain}).symptom == "lost a data loader process");
+}
+
 TEST_CASE("an old symptom that was overcome explains nothing") {
   const std::string log = "urllib3: Connection reset by peer; trying again\n";
   CHECK(ending(ExitStatus::exited(1), {log + raised("ValueError: nan")}).weight == Weight::kCause);
