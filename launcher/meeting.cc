@@ -54,6 +54,15 @@ Meeting meeting_of(const Plan& plan) {
   return meeting;
 }
 
+Result<HostAddresses> look_up_meeting(const Plan& plan) {
+  const bool is_alone = plan.options.max_nodes == 1;
+  const CoordinatorPlace place = is_alone ? CoordinatorPlace::kHere : place_of(plan.options);
+  if (!is_alone && !membership::needs_addresses(place, plan.master_addr)) return HostAddresses();
+  Result<HostAddresses> found = look_up(plan.master_addr);
+  if (found || place == CoordinatorPlace::kHere) return found;
+  return HostAddresses();  // not ours, then; the look-ups that follow say what is wrong
+}
+
 RoundInfo expected_round(const Plan& plan) {
   RoundInfo round = single_node_round(plan, plan.master_port);
   const int nodes = plan.options.max_nodes;

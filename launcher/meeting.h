@@ -2,6 +2,7 @@
 
 #include "launcher/plan.h"
 #include "rendezvous/base/ids.h"
+#include "rendezvous/base/name_lookup.h"
 #include "rendezvous/membership/rendezvous.h"
 
 #include <optional>
@@ -25,6 +26,11 @@ Port usual_port(const Options& options);
 /// to which the endpoint's host belongs runs it, if any. `is_host` of --rdzv-conf settles it. Pure. Needs  a
 /// plan that make_plan made: its --rdzv-conf has been checked.
 Meeting meeting_of(const Plan& plan);
+
+/// The addresses of the host where the nodes meet, or where the store of one node listens; none where this
+/// node has no use for them. Blocks as look_up() does, so that it has its place before signals wait for the
+/// loop. Errors kUnavailable: this node must listen there, and the name is unknown.
+Result<HostAddresses> look_up_meeting(const Plan& plan);
 
 /// The first round as far as it is known before it: with a fixed rank and as many workers on each node as
 /// here; else as node 0 of the most nodes. For one node, single_node_round.

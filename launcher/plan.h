@@ -4,6 +4,7 @@
 #include "launcher/options.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"
+#include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/result.h"
 
 #include <optional>
@@ -24,8 +25,10 @@ struct Plan {
   std::string title;        ///< what reports call the job: the entry point as typed
   std::string run_id;       ///< --rdzv-id, or a random one for --standalone
   std::string master_addr;  ///< where workers find the store; RoundInfo repeats it
-  Port master_port;         ///< port the store is served on; 0 lets the kernel choose
-  std::string log_root;     ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
+  HostAddresses
+      master_addresses;  ///< of master_addr, from look_up_meeting(); none where this node needs none
+  Port master_port;      ///< port the store is served on; 0 lets the kernel choose
+  std::string log_root;  ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
   bool log_root_is_temporary =
       false;            ///< no --log-dir: the agent removes what is empty in it when the job succeeds
   std::string job_tag;  ///< unique to this invocation, in every worker's environment

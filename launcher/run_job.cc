@@ -113,7 +113,7 @@ void remove_empty_logs(const Plan& plan, JobOutput& output) {
 }
 
 /// Runs the plan with everything that watches it.
-int run_watched(const Plan& plan, Logger& logger) {
+int run_watched(Plan plan, Logger& logger) {
   boost::asio::io_context io(1);
   std::optional<UniqueFd> events_file;
   if (!plan.options.events_file.empty()) {
@@ -121,7 +121,11 @@ int run_watched(const Plan& plan, Logger& logger) {
     if (!file) return fail(file.error());
     events_file = std::move(*file);
   }
-  // Whatever can hang, on a dead file system or a stuck stderr, comes while signals still end this process.
+  // Whatever can hang, on a dead file system, a silent name server or a stuck stderr, comes while signals
+  // still end this process.
+  Result<HostAddresses> addresses = look_up_meeting(plan);
+  if (!addresses) return fail(addresses.error());
+  plan.master_addresses = std::move(*addresses);
   if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
   const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
   if (!signals) return fail(signals.error());
@@ -191,7 +195,7 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
   }
   if (options.dry_run) return print_dry_run(*plan, job_text);
 
-  return run_watched(*plan, logger);
+  return run_watched(std::move(*plan), logger);
 }
 
 }  // namespace ddprun::launcher

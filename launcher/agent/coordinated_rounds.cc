@@ -28,6 +28,7 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Meeting meeting = meeting_of(plan);
   result.place = meeting.coordinator;
   result.host = meeting.host;
+  result.addresses = plan.master_addresses;
   result.port = meeting.port;
   result.spec = {.run_id = plan.run_id,
                  .min_nodes = options.min_nodes,

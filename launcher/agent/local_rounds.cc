@@ -10,6 +10,7 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
                                                        Listener& listener, Logger& logger) {
   store::StoreServerOptions options;
   options.host = plan.master_addr;
+  options.addresses = plan.master_addresses;
   options.port = plan.master_port;
   options.reserved_descriptors = reserved_descriptors(plan);
   Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io, options, logger);

@@ -1,5 +1,7 @@
 #include "launcher/process/file_writer.h"
 
+#include "rendezvous/base/quiet_thread.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
@@ -11,10 +13,8 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <cstring>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -172,18 +172,7 @@ int FileWriter::start_thread() {
   if (refused) return refused.value();
   static_cast<void>(heard.release());
   shared_->bell = std::move(bell);
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = 0;
-  try {
-    thread_ = std::thread([shared = shared_] { run(shared); });
-  } catch (const std::system_error& limit) {
-    error = limit.code().value();
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) {
+  if (const int error = start_quietly(thread_, [shared = shared_] { run(shared); }); error != 0) {
     news_.close(refused);
     return error;
   }

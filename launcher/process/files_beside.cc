@@ -1,13 +1,12 @@
 #include "launcher/process/files_beside.h"
 
 #include "rendezvous/base/gate.h"
+#include "rendezvous/base/quiet_thread.h"
 
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
-#include <csignal>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -26,23 +25,15 @@ void FilesBeside::make(std::string name, std::size_t bytes, std::function<Result
                        std::function<void(const Result<void>&)> on_done) {
   const std::size_t number = ++count_;
   waiting_.push_back({number, std::move(name), bytes, std::move(on_done)});
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool has_thread = true;
-  try {
-    std::thread([this, number, work, door = door_] {
-      const Result<void> result = work();
-      const std::lock_guard lock(door->mutex);
-      if (door->io == nullptr) return;  // and `this` may be gone
-      boost::asio::post(*door->io, door->gate.pass([this, number, result] { take(number, result); }));
-    }).detach();
-  } catch (const std::system_error&) {  // a limit
-    has_thread = false;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!has_thread) take(number, work());
+  std::thread thread;
+  const int no_thread = start_quietly(thread, [this, number, work, door = door_] {
+    const Result<void> result = work();
+    const std::lock_guard lock(door->mutex);
+    if (door->io == nullptr) return;  // and `this` may be gone
+    boost::asio::post(*door->io, door->gate.pass([this, number, result] { take(number, result); }));
+  });
+  if (no_thread != 0) return take(number, work());
+  thread.detach();
 }
 
 void FilesBeside::take(std::size_t number, const Result<void>& result) {

@@ -107,7 +107,6 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
   Result<std::string> secret = load_secret(options.secret_file, options.secret);
   if (!secret) return fail(secret.error());
   boost::asio::io_context io(1);
-  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
   const std::unique_ptr<LogConsole> console = make_console(io);
   const auto opened = Coordinator::open(io,
                                         {.host = options.host,
@@ -118,6 +117,8 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
                                         console->logger());
   if (!opened) return fail(opened.error());
   Coordinator& coordinator = **opened;
+  // Not before: a signal ends the process while a name is looked up.
+  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
   print_all(STDOUT_FILENO, fmt::format("{}\n", coordinator.port()));
   coordinator.set_log_sink([&](std::uint64_t number, const std::string& node, const LogLines& lines) {
     console->show(number, node, lines);

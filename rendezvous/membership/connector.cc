@@ -31,7 +31,7 @@ Connector::Connector(boost::asio::io_context& io, std::string host, Port port,
       host_(std::move(host)),
       port_(port),
       also_try_(std::move(also_try)),
-      resolver_(io),
+      lookup_(io),
       limit_(io),
       socket_(io) {}
 
@@ -41,26 +41,24 @@ void Connector::start(OnDone on_done) {
   const auto numeric = boost::asio::ip::make_address(host_, not_numeric);
   if (not_numeric) return resolve();
   add(numeric);
-  add_others();
+  add_all(also_try_);
   boost::asio::post(io_, gate_.pass([this] { try_next(); }));
 }
 
 void Connector::resolve() {
-  resolver_.async_resolve(
-      host_, "", tcp::resolver::numeric_service,
-      gate_.pass([this](boost::system::error_code error, const tcp::resolver::results_type& found) {
-        if (error) {
-          tried_ = fmt::format("the name {} cannot be resolved ({})", host_, plain_reason(error));
-        } else {
-          for (const auto& entry : found) add(entry.endpoint().address());
-        }
-        add_others();
-        try_next();
-      }));
+  lookup_.start(host_, [this](const Result<HostAddresses>& found) {
+    if (found) {
+      add_all(*found);
+    } else {
+      tried_ = found.error().message();
+    }
+    add_all(also_try_);
+    try_next();
+  });
 }
 
-void Connector::add_others() {
-  for (const std::string& address : also_try_) {
+void Connector::add_all(const HostAddresses& addresses) {
+  for (const std::string& address : addresses) {
     boost::system::error_code bad;
     const auto more = boost::asio::ip::make_address(address, bad);
     if (!bad) add(more);

@@ -55,6 +55,7 @@ class Coordinator::Impl {
   Result<void> open(boost::asio::io_context& io) {
     store::StoreServerOptions store_options;
     store_options.host = options_.host;
+    store_options.addresses = options_.addresses;
     store_options.port = options_.port;
     store_options.reserved_descriptors = options_.reserved_descriptors;
     auto store = store::StoreServer::open(io, store_options, logger_);

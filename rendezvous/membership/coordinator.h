@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/log.h"
+#include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/membership/job.h"
 #include "rendezvous/membership/messages.h"
@@ -19,8 +20,9 @@ namespace ddprun::membership {
 using LogSink = std::function<void(std::uint64_t number, const std::string& node, const LogLines& lines)>;
 
 struct CoordinatorOptions {
-  std::string host;  ///< address to listen on; empty: every address of this machine
-  Port port;         ///< 0 lets the kernel choose
+  std::string host;         ///< address to listen on; empty: every address of this machine
+  HostAddresses addresses;  ///< as of StoreServerOptions
+  Port port;                ///< 0 lets the kernel choose
   WorldSpec spec;
   Timing timing;
   std::string secret;                    ///< empty: none

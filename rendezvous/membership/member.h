@@ -66,7 +66,7 @@ struct MemberOptions {
 /// after a partition, and stops this node's workers in time when it is cut off. A thin shell around
 /// MemberCore.
 ///
-/// Threads   none of its own, except that a host *name* is resolved on asio's resolver thread.
+/// Threads   none of its own, but for a NameLookup's where the host is a name.
 /// Lifetime  io_context and listener outlive it. The destructor calls `close()`.
 class Member final : public MemberWords {
  public:

@@ -67,15 +67,17 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || (!not_numeric && address.is_loopback());
 }
 
-bool is_this_machine(const std::string& host) {
-  if (is_loopback(host) || host == own_name()) return true;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
-  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
-    if (is_of_an_interface(each->ai_addr) || is_routed_to_us(*each)) return true;
+bool is_own_name(const std::string& host) { return host == own_name(); }
+
+bool is_this_machine(const HostAddresses& addresses) {
+  for (const std::string& address : addresses) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICHOST;
+    addrinfo* found = nullptr;
+    if (::getaddrinfo(address.c_str(), nullptr, &hints, &found) != 0) continue;
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, ::freeaddrinfo);
+    if (is_of_an_interface(found->ai_addr) || is_routed_to_us(*found)) return true;
   }
   return false;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "rendezvous/base/name_lookup.h"
+
 #include <string>
 
 namespace ddprun::membership {
@@ -7,8 +9,10 @@ namespace ddprun::membership {
 /// "localhost", or an address of 127.0.0.0/8 or ::1: nobody else reaches it.
 bool is_loopback(const std::string& host);
 
-/// Whether packets to an address of `host` end at this machine, or `host` is its name. A name that is not
-/// this machine's own is looked up, which may block.
-bool is_this_machine(const std::string& host);
+/// The name that this machine has given itself.
+bool is_own_name(const std::string& host);
+
+/// Whether packets to one of the addresses end at this machine.
+bool is_this_machine(const HostAddresses& addresses);
 
 }  // namespace ddprun::membership

@@ -15,15 +15,23 @@ constexpr Duration kHurry = std::chrono::seconds(1);  // to hear the end
 
 }  // namespace
 
+bool needs_addresses(CoordinatorPlace place, const std::string& host) {
+  if (place == CoordinatorPlace::kElsewhere) return false;
+  return is_loopback(host) || (place == CoordinatorPlace::kIfOurs && !is_own_name(host));
+}
+
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io,
                                                      const RendezvousOptions& options, Listener& listener,
                                                      Logger& logger) {
   std::unique_ptr<Rendezvous> rendezvous(new Rendezvous(io, listener));
+  const bool is_local = is_loopback(options.host);
   const bool is_ours = options.place == CoordinatorPlace::kHere ||
-                       (options.place == CoordinatorPlace::kIfOurs && is_this_machine(options.host));
+                       (options.place == CoordinatorPlace::kIfOurs &&
+                        (is_local || is_own_name(options.host) || is_this_machine(options.addresses)));
   rendezvous->port_ = options.port;
   if (is_ours) {
-    const CoordinatorOptions coordinator{.host = is_loopback(options.host) ? options.host : std::string(),
+    const CoordinatorOptions coordinator{.host = is_local ? options.host : std::string(),
+                                         .addresses = is_local ? options.addresses : HostAddresses(),
                                          .port = options.port,
                                          .spec = options.spec,
                                          .timing = options.timing,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/alarm.h"
+#include "rendezvous/base/name_lookup.h"
 #include "rendezvous/membership/coordinator.h"
 #include "rendezvous/membership/member.h"
 
@@ -24,6 +25,8 @@ enum class CoordinatorPlace {
 struct RendezvousOptions {
   CoordinatorPlace place = CoordinatorPlace::kIfOurs;
   std::string host;
+  HostAddresses
+      addresses;  ///< of `host`, looked up, where this node may run the coordinator; see needs_addresses()
   Port port;
   WorldSpec spec;
   Timing timing;  ///< of the coordinator, where this node runs it; join and rejoin time-outs here too
@@ -31,6 +34,9 @@ struct RendezvousOptions {
   std::string secret;                    ///< empty: none
   std::size_t reserved_descriptors = 0;  ///< that the coordinator here leaves to this process
 };
+
+/// Whether a node needs the addresses of the host: to tell whether one is its own, or to listen there.
+bool needs_addresses(CoordinatorPlace place, const std::string& host);
 
 /// One node's part in a job of several nodes: the member, and where the endpoint is here, the coordinator
 /// with the store.
@@ -40,8 +46,7 @@ class Rendezvous {
  public:
   /// Errors  kUnavailable: the coordinator's port is taken (by something that is no coordinator of this job,
   /// as the
-  ///         listener's on_failed says a moment later, where the place is kIfOurs). A host name is looked up,
-  ///         which may block, only where the place is kIfOurs and the name is not this machine's own.
+  ///         listener's on_failed says a moment later, where the place is kIfOurs).
   static Result<std::unique_ptr<Rendezvous>> open(boost::asio::io_context& io,
                                                   const RendezvousOptions& options, Listener& listener,
                                                   Logger& logger);

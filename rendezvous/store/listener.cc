@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 namespace ddprun::store {
 namespace {
@@ -55,6 +56,30 @@ Result<Listener> describe(UniqueFd fd) {
   return listener;
 }
 
+Result<Listener> listen_on_first(const HostAddresses& addresses, Port port, bool* is_in_use = nullptr) {
+  std::string tried;
+  bool is_taken = false;
+  for (const std::string& text : addresses) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV;
+    addrinfo* found = nullptr;
+    if (::getaddrinfo(text.c_str(), to_string(port).c_str(), &hints, &found) != 0) continue;
+    const AddressList address(found, &::freeaddrinfo);
+    UniqueFd fd;
+    const int error = open_at(*address, fd);
+    if (error == 0) return describe(std::move(fd));
+    is_taken = is_taken || error == EADDRINUSE;
+    tried += fmt::format("{}{}:{}: {}", tried.empty() ? "" : "; ",
+                         printable(address->ai_addr, address->ai_addrlen), port, std::strerror(error));
+  }
+  if (is_in_use != nullptr) *is_in_use = is_taken;
+  return Error(
+      ErrorCode::kUnavailable,
+      fmt::format("cannot listen on {}{}", tried,
+                  is_taken ? "; end the program that holds the port, or choose another (0 takes any)" : ""));
+}
+
 Error not_adoptable(int fd, std::string_view why) {
   return Error(ErrorCode::kUsage,
                fmt::format("cannot serve on inherited descriptor {}: {}; pass a bound TCP socket", fd, why));
@@ -63,36 +88,18 @@ Error not_adoptable(int fd, std::string_view why) {
 }  // namespace
 
 Result<Listener> listen_on(const std::string& host, Port port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  // "::" takes IPv4 connections too; "0.0.0.0" is for machines without IPv6.
-  const char* everywhere = "::";
-  const int lookup =
-      ::getaddrinfo(host.empty() ? everywhere : host.c_str(), to_string(port).c_str(), &hints, &found);
-  if (lookup != 0 && host.empty()) return listen_on("0.0.0.0", port);
-  if (lookup != 0) {
-    return Error(ErrorCode::kUnavailable,
-                 fmt::format("cannot listen on {}:{}: {}", host, port, ::gai_strerror(lookup)));
-  }
-  const AddressList addresses(found, &::freeaddrinfo);
+  if (host.empty()) return listen_on(HostAddresses(), port);
+  const Result<HostAddresses> addresses = look_up(host);
+  if (!addresses) return addresses.error().with(fmt::format("cannot listen on {}:{}", host, port));
+  return listen_on(*addresses, port);
+}
 
-  std::string tried;
+Result<Listener> listen_on(const HostAddresses& addresses, Port port) {
+  if (!addresses.empty()) return listen_on_first(addresses, port);
+  // "::" takes IPv4 connections too; "0.0.0.0" is for machines without IPv6.
   bool is_in_use = false;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    UniqueFd fd;
-    const int error = open_at(*address, fd);
-    if (error == 0) return describe(std::move(fd));
-    is_in_use = is_in_use || error == EADDRINUSE;
-    tried += fmt::format("{}{}:{}: {}", tried.empty() ? "" : "; ",
-                         printable(address->ai_addr, address->ai_addrlen), port, std::strerror(error));
-  }
-  if (host.empty() && !is_in_use) return listen_on("0.0.0.0", port);
-  return Error(
-      ErrorCode::kUnavailable,
-      fmt::format("cannot listen on {}{}", tried,
-                  is_in_use ? "; end the program that holds the port, or choose another (0 takes any)" : ""));
+  Result<Listener> everywhere = listen_on_first({"::"}, port, &is_in_use);
+  return everywhere || is_in_use ? std::move(everywhere) : listen_on_first({"0.0.0.0"}, port);
 }
 
 Result<Listener> adopt_listener(int fd) {

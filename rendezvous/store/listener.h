@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/ids.h"
+#include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -17,8 +18,11 @@ struct Listener {
 
 /// Listens on `host` (a name or an address; empty: every address, IPv6 and IPv4 on one socket where the
 /// machine has both). Port 0 lets the kernel choose. Errors   kUnavailable, naming every address that was
-/// tried and why it failed; the host's name lookup may block.
+/// tried and why it failed. Blocks   as look_up() does, where the host is a name.
 Result<Listener> listen_on(const std::string& host, Port port);
+
+/// The same for addresses that have been looked up: on the first that can be had; none: every address.
+Result<Listener> listen_on(const HostAddresses& addresses, Port port);
 
 /// Takes over a TCP socket that this process inherited; begins to listen on it if its maker has not.
 /// Errors   kUsage when `fd` is not open or no TCP socket. The descriptor is then left as it was.

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/log.h"
+#include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/store/limits.h"
 
@@ -20,6 +21,8 @@ namespace ddprun::store {
 struct StoreServerOptions {
   /// Address or name to listen on; empty: every address of this machine, IPv6 and IPv4.
   std::string host;
+  /// The host's, where they have been looked up; else `open` looks a name up, which blocks.
+  HostAddresses addresses;
   /// 0 lets the kernel choose; `StoreServer::port()` tells.
   Port port;
   /// A bound (or listening) TCP socket inherited from the parent process; the server owns it from then on,

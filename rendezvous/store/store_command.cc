@@ -13,7 +13,6 @@ namespace ddprun::store {
 
 int run_store_command(const StoreCommandOptions& options, Logger& logger) {
   boost::asio::io_context io(1);
-  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
   StoreServerOptions server_options;
   server_options.host = options.host;
   server_options.port = options.port;
@@ -23,6 +22,8 @@ int run_store_command(const StoreCommandOptions& options, Logger& logger) {
     print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", server.error().message()));
     return to_exit_code(server.error().code());
   }
+  // Not before: a signal ends the process while a name is looked up.
+  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
   print_all(STDOUT_FILENO, fmt::format("{}\n", (*server)->port()));
   const Gate gate;
   signals.async_wait(gate.pass([&](const boost::system::error_code&, int signal) {
