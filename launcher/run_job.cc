@@ -12,10 +12,10 @@
 #include "launcher/plan.h"
 #include "launcher/process/log_file.h"
 #include "launcher/process/output.h"
-#include "launcher/process/signals.h"
 #include "launcher/report/reporter.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/signals.h"
 #include "rendezvous/config/job_config.h"
 
 #include <boost/asio/io_context.hpp>

@@ -12,12 +12,12 @@
 #include "launcher/drain.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/process/process_table.h"
-#include "launcher/process/signals.h"
 #include "launcher/report/symptom.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/gate.h"
+#include "rendezvous/base/signals.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>

@@ -4,8 +4,8 @@
 #include "launcher/agent/outcome.h"
 #include "launcher/plan.h"
 #include "launcher/process/output.h"
-#include "launcher/process/signals.h"
 #include "rendezvous/base/log.h"
+#include "rendezvous/base/signals.h"
 
 #include <boost/asio/io_context.hpp>
 

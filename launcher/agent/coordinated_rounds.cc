@@ -93,7 +93,7 @@ void CoordinatedRounds::tell(const Action& action, const NodeFailure& failure) {
   if (action.kind == ActionKind::kPublishLeaving) signal_ = action.signal;
   membership::NodeFailure report = to_membership(failure);
   report.host = plan_.host.hostname;
-  tell_member(rendezvous_->member(), action, report, rendezvous_->has_coordinator());
+  tell_member(rendezvous_->member(), action, report);
 }
 
 void CoordinatedRounds::close(std::function<void()> on_closed) {

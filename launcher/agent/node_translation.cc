@@ -40,7 +40,7 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
 
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.
 void tell_member(membership::MemberWords& member, const Action& action,
-                 const membership::NodeFailure& failure, bool ends_job) {
+                 const membership::NodeFailure& failure) {
   switch (action.kind) {
     case ActionKind::kJoinRound:
     case ActionKind::kFinish:
@@ -48,7 +48,7 @@ void tell_member(membership::MemberWords& member, const Action& action,
     case ActionKind::kPublishFailure:
       return member.workers_failed(failure);
     case ActionKind::kPublishLeaving:
-      return member.leave(action.signal, ends_job);
+      return member.leave(action.signal);
     case ActionKind::kPublishSuccess:
       return member.workers_succeeded();
     case ActionKind::kSpawn:

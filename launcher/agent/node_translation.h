@@ -17,10 +17,9 @@ NodeFailure failure_of(const Action& action, const Supervisor& supervisor);
 /// The same for the other nodes.
 membership::NodeFailure to_membership(const NodeFailure& failure);
 
-/// Says the supervisor's action to the member, where it concerns it. `failure` belongs to kPublishFailure,
-/// `ends_job` to kPublishLeaving: the others cannot go on without this node.
+/// Says the supervisor's action to the member, where it concerns it. `failure` belongs to kPublishFailure.
 void tell_member(membership::MemberWords& member, const Action& action,
-                 const membership::NodeFailure& failure, bool ends_job);
+                 const membership::NodeFailure& failure);
 
 /// The member's words, as events of the supervisor.
 Event round_closed_event(int restart_count, Rank base_rank, TimePoint valid_until);

@@ -4,16 +4,17 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/signals.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/connector.h"
 #include "rendezvous/membership/coordinator.h"
 #include "rendezvous/membership/handshake.h"
 
-#include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -118,35 +119,29 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
   if (!opened) return fail(opened.error());
   Coordinator& coordinator = **opened;
   // Not before: a signal ends the process while a name is looked up.
-  boost::asio::signal_set signals(io, SIGINT, SIGTERM);
+  const auto signals = SignalSource::open(io, {SIGINT, SIGTERM});
+  if (!signals) return fail(signals.error());
   print_all(STDOUT_FILENO, fmt::format("{}\n", coordinator.port()));
   coordinator.set_log_sink([&](std::uint64_t number, const std::string& node, const LogLines& lines) {
     console->show(number, node, lines);
   });
-  Gate gate;
   bool is_closing = false;
   const auto close = [&] {
     if (std::exchange(is_closing, true)) return;
     coordinator.close();
     if (coordinator.job().end().exit_code != 0) console->say(coordinator.job().end().why);
-    console->finish([&] {
-      gate.close();
-      signals.cancel();
-    });
+    console->finish([&] { (*signals)->close(); });
   };
   coordinator.set_on_done(close);
   int heard = 0;
-  const std::function<void()> listen = [&] {
-    signals.async_wait(gate.pass([&](const boost::system::error_code& error, int signal) {
-      if (error) return;
-      listen();
-      if (is_closing) return console->leave();
-      if (heard++ > 0) return close();
-      coordinator.end_for_all({.exit_code = exit_code::kSignalBase + signal,
-                               .why = fmt::format("the coordinator was told to stop by signal {}", signal)});
-    }));
-  };
-  listen();
+  (*signals)->start([&](const ReceivedSignal& signal) {
+    if (is_closing) return console->leave();
+    if (heard++ > 0) return close();
+    const std::string sender = signal.sender == 0 ? "" : fmt::format(" from pid {}", signal.sender);
+    coordinator.end_for_all(
+        {.exit_code = exit_code::kSignalBase + signal.number,
+         .why = fmt::format("the coordinator was told to stop by {}{}", signal_text(signal.number), sender)});
+  });
   io.run();
   return coordinator.job().end().exit_code;
 }

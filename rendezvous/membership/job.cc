@@ -254,19 +254,19 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   for (const auto& [id, other] : nodes_) staying += other.is_leaving() ? 0 : 1;
   if (spec_.is_elastic() && staying < spec_.min_nodes) {
     end.why += fmt::format("; {} of at least {} nodes would stay", staying, spec_.min_nodes);
-  } else if (spec_.is_elastic() && node.last.leaving_ends_job) {
+  } else if (spec_.is_elastic() && node.facts.hosts_coordinator) {
     end.why += "; the coordinator runs there, and the job ends with it";
   }
-  const bool did_its_part = has_succeeded(node) && !node.last.leaving_ends_job;
-  const bool is_needed = node.last.leaving_ends_job || signal == SIGINT ||
+  const bool did_its_part = has_succeeded(node) && !node.facts.hosts_coordinator;
+  const bool is_needed = node.facts.hosts_coordinator || signal == SIGINT ||
                          (node.seat && (!spec_.is_elastic() || staying < spec_.min_nodes));
   if (state_ == JobState::kEnded) return;
   if (state_ == JobState::kGathering) {
-    if (node.last.leaving_ends_job) finish(end, now, out);
+    if (node.facts.hosts_coordinator) finish(end, now, out);
     return;
   }
   if (did_its_part) return;
-  if (is_needed && (node.seat || node.last.leaving_ends_job)) {
+  if (is_needed && (node.seat || node.facts.hosts_coordinator)) {
     if (!ending_) ending_ = end;
     begin_stop(end.why, now, out);
   } else if (node.seat) {

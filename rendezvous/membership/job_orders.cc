@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <set>
 #include <utility>
 
@@ -15,25 +14,6 @@ namespace {
 
 constexpr Duration kQuietWait =
     std::chrono::milliseconds(1500);  // nodes that come this soon are not worth a line
-
-std::string signal_text(int signal) {
-  switch (signal) {
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGQUIT:
-      return "SIGQUIT";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    default:
-      return fmt::format("signal {}", signal);
-  }
-}
 
 }  // namespace
 

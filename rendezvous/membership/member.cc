@@ -67,9 +67,9 @@ class Member::Impl {
   void workers_stopped() {
     if (core_) perform(core_->workers_stopped(now()));
   }
-  void leave(int signal, bool ends_job) {
+  void leave(int signal) {
     leaving_signal_ = signal;
-    if (core_ && is_joined_) return perform(core_->leave(signal, ends_job, now()));
+    if (core_ && is_joined_) return perform(core_->leave(signal, now()));
     if (core_ && core_->has_workers()) return;  // cut off: it ends when they are gone
     end_for_signal();
   }
@@ -215,7 +215,7 @@ class Member::Impl {
     }));
     if (!core_) core_.emplace(welcome.timing, now());
     perform(core_->connected(now()));
-    if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, false, now()));
+    if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, now()));
   }
 
   void take_refusal(const Refused& refused) {
@@ -323,7 +323,8 @@ class Member::Impl {
 
   void end_for_signal() {
     end({.exit_code = exit_code_of_leaving(leaving_signal_),
-         .why = fmt::format("node {} was told to stop by signal {}", options_.node.host, leaving_signal_)});
+         .why = fmt::format("node {} was told to stop by {}", options_.node.host,
+                            signal_text(leaving_signal_))});
   }
 
   void fail(const Error& error) {
@@ -370,7 +371,7 @@ Member::~Member() { close(); }
 void Member::workers_failed(const NodeFailure& failure) { impl_->workers_failed(failure); }
 void Member::workers_succeeded() { impl_->workers_succeeded(); }
 void Member::workers_stopped() { impl_->workers_stopped(); }
-void Member::leave(int signal, bool ends_job) { impl_->leave(signal, ends_job); }
+void Member::leave(int signal) { impl_->leave(signal); }
 void Member::send_lines(bool is_stderr, std::string_view block) { impl_->send_lines(is_stderr, block); }
 bool Member::drain() { return impl_->drain(); }
 void Member::close() { impl_->close(); }

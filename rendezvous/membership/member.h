@@ -78,7 +78,7 @@ class Member final : public MemberWords {
   void workers_failed(const NodeFailure& failure) override;
   void workers_succeeded() override;
   void workers_stopped() override;
-  void leave(int signal, bool ends_job) override;
+  void leave(int signal) override;
   /// Asks the coordinator to drain the whole job. False: there is none now.
   bool drain();
   /// Workers' output for the coordinator's console. Never blocks; see LogFunnel.

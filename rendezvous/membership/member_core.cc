@@ -13,8 +13,7 @@ MemberCore::MemberCore(Timing timing, TimePoint now)
 MemberActions MemberCore::connected(TimePoint now) {
   MemberActions out;
   const int signal = status_.leaving_signal;
-  const bool ends_job = status_.leaving_ends_job;
-  status_ = Status{.leaving_signal = signal, .leaving_ends_job = ends_job};
+  status_ = Status{.leaving_signal = signal};
   is_connected_ = true;
   was_killed_ = false;
   cut_off_.reset();
@@ -179,11 +178,10 @@ MemberActions MemberCore::workers_stopped(TimePoint now) {
   return out;
 }
 
-MemberActions MemberCore::leave(int signal, bool ends_job, TimePoint now) {
+MemberActions MemberCore::leave(int signal, TimePoint now) {
   MemberActions out;
   if (is_over_) return out;
   status_.leaving_signal = signal;
-  status_.leaving_ends_job = ends_job;
   if (status_.phase == Phase::kRunning) status_.phase = Phase::kStopping;
   send(now, out);
   return out;

@@ -71,7 +71,7 @@ class MemberCore {
   /// None is alive any more, after StopWorkers, KillWorkers, a failure or a signal.
   MemberActions workers_stopped(TimePoint now);
   /// This node was told to stop; the caller stops its workers by itself.
-  MemberActions leave(int signal, bool ends_job, TimePoint now);
+  MemberActions leave(int signal, TimePoint now);
 
   [[nodiscard]] TimePoint next_wake() const;
   [[nodiscard]] Phase phase() const { return status_.phase; }

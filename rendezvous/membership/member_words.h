@@ -16,9 +16,8 @@ class MemberWords {
   virtual void workers_succeeded() = 0;
   /// No worker of the generation is alive any more: ready for the next one.
   virtual void workers_stopped() = 0;
-  /// This node was told to stop by `signal`; the caller stops its workers by itself. `ends_job`: the others
-  /// cannot go on without it.
-  virtual void leave(int signal, bool ends_job) = 0;
+  /// This node was told to stop by `signal`; the caller stops its workers by itself.
+  virtual void leave(int signal) = 0;
 };
 
 }  // namespace ddprun::membership

@@ -94,6 +94,7 @@ Json body(const Hello& hello) {
             {"secret", hello.has_secret},
             {"nonce", hello.nonce},
             {"control", hello.is_control}};
+  if (hello.node.hosts_coordinator) json["coordinator"] = true;
   if (!hello.node.cut_off.empty()) json["cut_off"] = shown_sentence(hello.node.cut_off);
   return json;
 }
@@ -115,7 +116,6 @@ Json body(const Status& status) {
   Json json{{"seq", status.sequence}, {"gen", status.generation.value()}, {"phase", to_string(status.phase)}};
   if (status.failure) json["failure"] = to_json(*status.failure);
   if (status.leaving_signal != 0) json["leaving"] = status.leaving_signal;
-  if (status.leaving_ends_job) json["ends_job"] = true;
   if (!status.cut_off.empty()) json["cut_off"] = shown_sentence(status.cut_off);
   return json;
 }
@@ -279,6 +279,7 @@ Hello parse_hello(Fields& fields) {
   hello.has_secret = fields.flag("secret");
   hello.nonce = fields.text("nonce");
   hello.is_control = fields.flag("control");
+  if (fields.has("coordinator")) hello.node.hosts_coordinator = fields.flag("coordinator");
   if (fields.has("cut_off")) hello.node.cut_off = fields.sentence("cut_off");
   return hello;
 }
@@ -306,7 +307,6 @@ Status parse_status(Fields& fields) {
                 .phase = parse_phase(fields)};
   if (fields.has("failure")) status.failure = parse_failure(fields, fields.object("failure"));
   if (fields.has("leaving")) status.leaving_signal = fields.number<int>("leaving", 1, 64);
-  if (fields.has("ends_job")) status.leaving_ends_job = fields.flag("ends_job");
   if (fields.has("cut_off")) status.cut_off = fields.sentence("cut_off");
   return status;
 }

@@ -59,6 +59,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
                        .secret = options.secret,
                        .join_timeout = options.timing.join_timeout,
                        .rejoin_timeout = options.timing.rejoin_timeout};
+  member.node.hosts_coordinator = rendezvous->has_coordinator();
   if (rendezvous->has_coordinator()) member.also_try = {"127.0.0.1", "::1"};
   rendezvous->member_ = Member::open(io, std::move(member), listener);
   return rendezvous;

@@ -36,7 +36,8 @@ struct NodeFacts {
       replaces;                ///< who this agent was before it was cut off; none of its workers is alive
   Generation last_generation;  ///< that it has heard of; 0: none. A coordinator that is new goes on from it
   int restarts_used = 0;       ///< of the budget, as that told it
-  std::string cut_off;         ///< why, with `replaces`: "it was not answered for 4.00 s"; may be empty
+  bool hosts_coordinator = false;  ///< the job ends when this node leaves it
+  std::string cut_off;             ///< why, with `replaces`: "it was not answered for 4.00 s"; may be empty
 };
 
 /// One node's place in a generation, and where its workers find the store.
@@ -86,6 +87,9 @@ struct NodeFailure {
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };
 
+/// "SIGTERM", of those that people send to stop a program.
+std::string signal_text(int signal);
+
 /// The exit code of a node that was told to stop by `signal`, and of a job that ends because of it: SIGTERM
 /// is how nodes are preempted, so it says "requeue me" (75); else 128 + signal.
 int exit_code_of_leaving(int signal);
@@ -118,7 +122,6 @@ struct Status {
   Phase phase = Phase::kIdle;
   std::optional<NodeFailure> failure;  ///< of `generation`
   int leaving_signal = 0;              ///< not 0: this node was told to stop by this signal
-  bool leaving_ends_job = false;       ///< the others cannot go on without this node
   std::string cut_off;  ///< why its workers are ended although nobody told it to: "it was not answered for …"
 
   friend bool operator==(const Status&, const Status&) = default;

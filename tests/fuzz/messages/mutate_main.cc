@@ -42,7 +42,7 @@ std::vector<std::string> seeds() {
       DrainRequest{.node = NodeRank(0)},
       Status{.sequence = 1, .generation = Generation(1), .phase = Phase::kRunning},
       Status{.sequence = 2, .generation = Generation(1), .phase = Phase::kStopping, .failure = failure},
-      Status{.sequence = 3, .generation = Generation(1), .leaving_signal = 15, .leaving_ends_job = true},
+      Status{.sequence = 3, .generation = Generation(1), .leaving_signal = 15, .cut_off = "it stood still"},
       Order{.text = "waiting"},
       Order{.kind = OrderKind::kRun, .generation = Generation(1), .seat = seat},
       Order{.kind = OrderKind::kEnd, .end = JobEnd{.exit_code = 1, .why = "x", .root_cause = failure}},

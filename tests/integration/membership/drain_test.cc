@@ -1,6 +1,8 @@
 #include "tests/integration/membership/cluster.h"
 #include "tests/support/catch.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -148,6 +150,44 @@ TEST_CASE("ddprun drain by endpoint and node rank: that node leaves, the rest go
   CHECK(drain({where[0], where[1], where[2], where[3], "--node-rank", "1"})->wait() == 0);
   CHECK(leaves->wait() == kRequeue);
   CHECK(stays->wait() == 0);
+}
+
+TEST_CASE("ddprun drain of the node that runs the coordinator: the job ends with it, and says so") {
+  const Cluster cluster{
+      .nnodes = "1:2", .script = kPolite, .flags = {"--rdzv-conf", "last_call_timeout=60"}, .nproc = "1"};
+  const auto hosts = cluster.start_dynamic();
+  wait_until_served(cluster.port);
+  const auto other = cluster.start_dynamic();
+  for (const auto* node : {&hosts, &other}) wait_until_up(**node, 1);
+  const std::string where = "127.0.0.1:" + cluster.port;
+  CHECK(drain({"--rdzv-endpoint", where, "--rdzv-id", "job", "--node-rank", "0"})->wait() == 0);
+  CHECK(hosts->wait() == kRequeue);
+  CHECK(other->wait() == kRequeue);
+  CHECK_THAT(other->err(),
+             Contains("; the coordinator runs there, and the job ends with it") && !Contains(" stay"));
+}
+
+TEST_CASE("SIGTERM to ddprun coordinator: all nodes hear who was told to stop, and by whom") {
+  Launched coordinator(
+      ddprun_command({"coordinator", "--bind", "127.0.0.1:0", "--nnodes", "2", "--rdzv-id", "job"}));
+  const std::string printed = coordinator.read_line();
+  const Cluster cluster{.nnodes = "2",
+                        .script = kPolite,
+                        .port = printed.substr(printed.rfind(':') + 1),
+                        .flags = {"--rdzv-conf", "is_host=false"},
+                        .nproc = "1"};
+  const auto a = cluster.start_dynamic();
+  const auto b = cluster.start_dynamic();
+  for (const auto* node : {&a, &b}) wait_until_up(**node, 1);
+  coordinator.signal(SIGTERM);
+  const std::string sentence =
+      "the coordinator was told to stop by SIGTERM from pid " + std::to_string(::getpid());
+  for (const auto* node : {&a, &b}) {
+    CHECK((*node)->wait() == 128 + SIGTERM);
+    CHECK_THAT((*node)->err(), Contains(sentence));
+  }
+  CHECK(coordinator.wait() == 128 + SIGTERM);
+  CHECK_THAT(coordinator.err(), Contains(sentence));
 }
 
 TEST_CASE("ddprun drain says so when there is no such job, or more than one") {

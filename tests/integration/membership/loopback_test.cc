@@ -224,7 +224,7 @@ TEST_CASE("a node told to stop leaves, and the others are told why") {
   LoopbackNode& a = world.join("a");
   LoopbackNode& b = world.join("b");
   REQUIRE(world.run_until([&] { return !a.rounds.empty() && !b.rounds.empty(); }));
-  b.member->leave(SIGTERM, false);
+  b.member->leave(SIGTERM);
   b.member->workers_stopped();
   REQUIRE(world.run_until([&] { return a.end && b.end; }));
   CHECK(a.end->exit_code == 75);

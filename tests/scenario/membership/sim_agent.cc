@@ -125,7 +125,7 @@ void SimAgent::carry_out(const Action& action) {
   }
   NodeFailure failure = launcher::to_membership(launcher::failure_of(action, supervisor_));
   failure.host = host_;
-  launcher::tell_member(*this, action, failure, false);
+  launcher::tell_member(*this, action, failure);
 }
 
 void SimAgent::set_deadline(const Action& action) {
@@ -137,7 +137,7 @@ void SimAgent::set_deadline(const Action& action) {
 
 void SimAgent::finish(int exit_code) {
   if (running_) world_.promises().broke(fmt::format("{} left while processes of it ran", host_));
-  launcher::tell_member(*this, {.kind = ActionKind::kFinish}, {}, false);
+  launcher::tell_member(*this, {.kind = ActionKind::kFinish}, {});
   leave_connection();
   exit_code_ = exit_code;
   is_alive_ = false;
@@ -281,9 +281,9 @@ void SimAgent::workers_stopped() {
   if (core_) perform(core_->workers_stopped(world_.clock()));
 }
 
-void SimAgent::leave(int signal, bool ends_job) {
+void SimAgent::leave(int signal) {
   leaving_signal_ = signal;
-  if (core_ && is_joined_) return perform(core_->leave(signal, ends_job, world_.clock()));
+  if (core_ && is_joined_) return perform(core_->leave(signal, world_.clock()));
   if (core_ && core_->has_workers()) return;
   end_for_signal();
 }
@@ -301,7 +301,7 @@ void SimAgent::welcome() {
     is_joined_ = true;
     if (!core_) core_.emplace(timing_, world_.clock());
     perform(core_->connected(world_.clock()));
-    if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, false, world_.clock()));
+    if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, world_.clock()));
   });
 }
 

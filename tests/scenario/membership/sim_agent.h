@@ -111,7 +111,7 @@ class SimAgent final : private MemberWords {
   void workers_failed(const NodeFailure& failure) override;
   void workers_succeeded() override;
   void workers_stopped() override;
-  void leave(int signal, bool ends_job) override;
+  void leave(int signal) override;
   void perform(const MemberActions& actions);
   void when_read(const std::function<void()>& act);
   void wake();

@@ -44,7 +44,7 @@ void World::workers_stopped(const std::string& node) {
 
 void World::told_to_stop(const std::string& node, int signal) {
   Agent& leaving = agent(node);
-  perform(leaving, leaving.core->leave(signal, false, now_));
+  perform(leaving, leaving.core->leave(signal, now_));
   if (!leaving.is_slow) workers_stopped(node);
 }
 

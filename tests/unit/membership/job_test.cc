@@ -25,6 +25,7 @@ class Story {
     if (was) facts.replaces = id(*was);
     facts.last_generation = Generation(heard_of);
     facts.cut_off = std::move(cut_off);
+    facts.hosts_coordinator = host_of_coordinator == name;
     take(job.joined(facts, now));
   }
   void tell(char name, Status status) {
@@ -39,6 +40,7 @@ class Story {
     failure.is_symptom = is_symptom;
     tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});
   }
+  void drain(int rank) { take(job.drain(NodeRank(rank), now)); }
   void lose(char name, Loss loss = Loss::kClosed) { take(job.lost(id(name), loss, now)); }
   void end_for_all(const JobEnd& end) { take(job.end_for_all(end, now)); }
   void end_at_once() { take(job.end_at_once(now)); }
@@ -62,6 +64,7 @@ class Story {
   Job job;
   std::vector<char> heartbeats;  ///< who speaks while time passes
   std::map<char, Phase> phases;
+  std::optional<char> host_of_coordinator;
 
  private:
   static MemberId id(char name) { return MemberId(static_cast<std::uint64_t>(name)); }
@@ -517,11 +520,18 @@ TEST_CASE("a node told to stop leaves an elastic job, the rest go on") {
 }
 
 TEST_CASE("the node of the coordinator that is told to stop says why the job ends with it") {
-  Story story = running(elastic(1, 2), "ab");
-  story.tell('a', Status{.generation = Generation(1),
-                         .phase = Phase::kIdle,
-                         .leaving_signal = SIGTERM,
-                         .leaving_ends_job = true});
+  Story story(elastic(1, 2), {.debounce = 2s});
+  story.host_of_coordinator = 'a';
+  for (const char name : {'a', 'b'}) story.join(name);
+  for (const char name : {'a', 'b'}) story.tell(name, Phase::kRunning);
+  SECTION("by a signal") {
+    story.tell('a', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  }
+  SECTION("by ddprun drain") {
+    story.drain(0);
+    CHECK(story.last('b').text.find("stay") == std::string::npos);
+    story.tell('a', Phase::kIdle);
+  }
   story.tell('b', Phase::kIdle);
   REQUIRE(story.last('b').end);
   CHECK(story.last('b').end->why ==

@@ -44,7 +44,6 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
                       .phase = Phase::kStopping,
                       .failure = failure,
                       .leaving_signal = 15,
-                      .leaving_ends_job = true,
                       .cut_off = "it was not answered for 4.00 s"};
   CHECK(there_and_back(status) == status);
 }
@@ -129,6 +128,15 @@ TEST_CASE("messages that are no messages are named") {
 TEST_CASE("a frame that is too long is refused by its header") {
   const unsigned char header[kFrameHeaderBytes] = {0x7f, 0, 0, 0};
   CHECK(parse_frame_length(header).error().message() == "a frame of 2130706432 bytes, more than 65536");
+}
+
+TEST_CASE("a hello tells who hosts the coordinator, and why a node that comes back was cut off") {
+  Hello hello = hello_of("b");
+  CHECK_FALSE(there_and_back(hello).node.hosts_coordinator);
+  hello.node.hosts_coordinator = true;
+  hello.node.cut_off = "it was not answered for 4.00 s";
+  CHECK(there_and_back(hello).node.hosts_coordinator);
+  CHECK(there_and_back(hello).node.cut_off == hello.node.cut_off);
 }
 
 TEST_CASE("an agent of another version is told so, whatever else its hello holds") {

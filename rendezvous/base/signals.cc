@@ -1,11 +1,11 @@
-#include "launcher/process/signals.h"
+#include "rendezvous/base/signals.h"
 
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-namespace ddprun::launcher {
+namespace ddprun {
 namespace {
 
 bool is_ignored(int signal) {
@@ -73,4 +73,4 @@ void SignalSource::read_all() {
   }
 }
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-namespace ddprun::launcher {
+namespace ddprun {
 
 /// A signal as a value.
 struct ReceivedSignal {
@@ -53,4 +53,4 @@ class SignalSource {
   Gate gate_;
 };
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun
