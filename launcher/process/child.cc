@@ -1,9 +1,8 @@
 #include "launcher/process/child.h"
 
+#include "launcher/process/process_table.h"
 #include "rendezvous/base/check.h"
-#include "rendezvous/base/unique_fd.h"
 
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,10 +56,7 @@ bool ChildProcess::signal_group(int signal) const {
 }
 
 void ChildProcess::signal_member(pid_t member, int signal) const {
-  // Opened first: what is looked at is then what is signalled, whoever has the number later.
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, member, 0)));
-  if (!pidfd || ::getpgid(member) != pid_) return;
-  ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0);
+  signal_process(member, signal, [this](const ProcessEntry& process) { return process.group == pid_; });
 }
 
 bool ChildProcess::left_group() const {

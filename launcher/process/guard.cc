@@ -136,6 +136,7 @@ class GuardProcess {
   }
 
   [[noreturn]] void end_job() {
+    launcher_ended_ = BootClock::now();
     if (!board_.is_over()) {
       leave_deputy(0);
       sweep();
@@ -158,6 +159,7 @@ class GuardProcess {
     while (::poll(&launcher, 1, kDeputyLooksMs) == 0) {
       if (board_.guard(other_) != missed) ::_exit(0);
     }
+    launcher_ended_ = std::min(launcher_ended_, BootClock::now());
     pollfd parent{self.get(), POLLIN, 0};
     ::poll(&parent, 1, -1);
     if (!board_.is_over() && !board_.is_swept()) sweep();
@@ -166,8 +168,8 @@ class GuardProcess {
 
   [[nodiscard]] JobMarks with_sessions() const {
     JobMarks marks = marks_;
+    marks.sessions_as_of = std::min(launcher_ended_, BootClock::now());
     marks.sessions = board_.sessions();
-    marks.sessions_as_of = BootClock::now();
     marks.seen.insert(marks.sessions.begin(), marks.sessions.end());
     return marks;
   }
@@ -180,6 +182,8 @@ class GuardProcess {
   UniqueFd timer_;
   UniqueFd partner_;
   pid_t partner_pid_ = 0;
+  TimePoint launcher_ended_ =
+      TimePoint::max();  ///< as far as we know: it holds its workers' numbers until then
 };
 
 }  // namespace

@@ -20,17 +20,11 @@
 namespace ddprun::launcher {
 namespace {
 
-bool is_in_session(const ProcessEntry& process, const JobMarks& marks) {
-  if (!marks.sessions.contains(process.session)) return false;
-  const std::optional<ProcessEntry> leader = read_process(process.session);
-  return !leader || leader->started <= marks.sessions_as_of;
-}
-
-std::vector<pid_t> job_processes(const JobMarks& marks) {
-  std::vector<pid_t> found;
-  for (const ProcessEntry& process : read_processes()) {
+std::vector<ProcessEntry> job_processes(const JobMarks& marks) {
+  std::vector<ProcessEntry> found;
+  for (ProcessEntry& process : read_processes()) {
     if (process.has_ended() || process.pid == ::getpid()) continue;
-    if (is_of_job(process, marks)) found.push_back(process.pid);
+    if (is_of_job(process, marks)) found.push_back(std::move(process));
   }
   return found;
 }
@@ -42,14 +36,14 @@ enum class Cleaners { kSpared, kKilled };
 
 // Returns how many were found, those spared included.
 int kill_job_processes(JobMarks& marks, Cleaners cleaners) {
-  const std::vector<pid_t> found = job_processes(marks);
-  marks.seen.insert(found.begin(), found.end());
+  const std::vector<ProcessEntry> found = job_processes(marks);
   bool spared = false;
-  for (const pid_t pid : found) {
-    if (cleaners == Cleaners::kSpared && is_cleaner(pid)) {
+  for (const ProcessEntry& process : found) {
+    marks.seen.insert(process.pid);
+    if (cleaners == Cleaners::kSpared && is_cleaner(process.pid)) {
       spared = true;
     } else {
-      ::kill(pid, SIGKILL);
+      kill_found(process, marks);
     }
   }
   if (!marks.cgroup.empty() && !spared) kill_cgroup(marks.cgroup);
@@ -58,21 +52,35 @@ int kill_job_processes(JobMarks& marks, Cleaners cleaners) {
 
 }  // namespace
 
+bool is_in_session(const ProcessEntry& process, const std::optional<ProcessEntry>& leader,
+                   const JobMarks& marks) {
+  if (!marks.sessions.contains(process.session)) return false;
+  if (leader) return leader->started <= marks.sessions_as_of;
+  return process.started <= marks.sessions_as_of || marks.lock_limit == 0;
+}
+
 bool is_of_job(const ProcessEntry& process, const JobMarks& marks) {
   // Both stamps are cut to the tick of a clock; and it spares reading much about most of a machine.
   constexpr std::chrono::milliseconds kTicks(40);
   if (process.started + kTicks < marks.born) return false;
-  return is_in_session(process, marks) ||
-         (marks.lock_limit != 0 && has_limit_tag(process.pid, marks.lock_limit)) ||
+  const bool is_of_session = marks.sessions.contains(process.session) &&
+                             is_in_session(process, read_process(process.session), marks);
+  return is_of_session || (marks.lock_limit != 0 && has_limit_tag(process.pid, marks.lock_limit)) ||
          has_tag(process.pid, marks.tag) ||
          (!marks.cgroup.empty() && is_in_cgroup(process.pid, marks.cgroup));
 }
 
+bool kill_found(const ProcessEntry& found, const JobMarks& marks) {
+  return signal_process(found.pid, SIGKILL, [&](const ProcessEntry& process) {
+    return process.started == found.started && is_of_job(process, marks);
+  });
+}
+
 void kill_job(const JobMarks& marks, const std::function<bool()>& may_go) {
   for (int look = 0; look < kMostLooks; ++look) {
-    const std::vector<pid_t> found = job_processes(marks);
+    const std::vector<ProcessEntry> found = job_processes(marks);
     if (found.empty() || !may_go()) return;
-    for (const pid_t pid : found) ::kill(pid, SIGKILL);
+    for (const ProcessEntry& process : found) kill_found(process, marks);
     std::this_thread::sleep_for(kPause);
   }
 }

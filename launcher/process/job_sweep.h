@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -15,12 +16,12 @@ namespace ddprun::launcher {
 
 /// By what the processes of a job, and what they left in /dev/shm, are found.
 struct JobMarks {
-  std::string tag;           ///< in their environment
-  rlim_t lock_limit = 0;     ///< the soft or hard limit of file locks (limit_tag.h); 0: none
-  std::string cgroup;        ///< path of the job's own control group; empty: none
+  std::string tag;             ///< in their environment
+  rlim_t lock_limit = 0;       ///< the soft or hard limit of file locks (limit_tag.h); 0: none
+  std::string cgroup;          ///< path of the job's own control group; empty: none
   std::string temporary_logs;  ///< its log directory in /tmp; empty: it has none there
-  std::set<pid_t> sessions;  ///< those that workers began
-  TimePoint sessions_as_of = TimePoint::max();  ///< a leader that was born later has only got the same number
+  std::set<pid_t> sessions;    ///< those that workers began
+  TimePoint sessions_as_of = TimePoint::max();  ///< until then, their numbers were certain to be theirs
   std::set<pid_t> seen;  ///< pids that its processes have had: they may be in names in /dev/shm
   std::chrono::system_clock::time_point started;
   TimePoint born{};  ///< the same moment by our clock: an older process is none of the job
@@ -30,6 +31,16 @@ struct JobMarks {
 /// environment or its limits, the job's control group. Whose child it is says nothing: a launcher inherits
 /// children from the shell that became it, and, as the first process of a container, everybody's orphans.
 bool is_of_job(const ProcessEntry& process, const JobMarks& marks);
+
+/// Whether a process is in a session that a worker began; `leader` is who has its number now. Where no worker
+/// holds that any more, an empty session's may be a stranger's: what was born later, and may carry a better
+/// mark, counts by that one alone. Pure.
+bool is_in_session(const ProcessEntry& process, const std::optional<ProcessEntry>& leader,
+                   const JobMarks& marks);
+
+/// SIGKILL to a process that was `found` to be of the job, if it still is that process: it may have ended
+/// meanwhile, and its number be a stranger's. True: sent.
+bool kill_found(const ProcessEntry& found, const JobMarks& marks);
 
 /// SIGKILL to the job's processes but this one, again and again until none is found. Before each round, with
 /// all of them found, it asks whether they `may_go`; it ends when they may not.

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -191,6 +192,14 @@ bool has_tag(pid_t pid, std::string_view tag) {
 bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn:", signal); }
 
 bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt:", signal); }
+
+bool signal_process(pid_t pid, int signal, const std::function<bool(const ProcessEntry&)>& is_meant) {
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd) return false;
+  const std::optional<ProcessEntry> process = read_process(pid);
+  return process && is_meant(*process) &&
+         ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
 
 std::string describe_stuck(pid_t pid) {
   const std::optional<ProcessEntry> process = read_process(pid);

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,6 +60,11 @@ bool has_tag(pid_t pid, std::string_view tag);
 bool ignores_signal(pid_t pid, int signal);
 /// Whether it has a handler for `signal`.
 bool catches_signal(pid_t pid, int signal);
+
+/// Sends `signal` to the process that has this number, if it is the one that is meant; true: sent. A pidfd is
+/// opened before the process is looked at: what was looked at is then what is signalled, whoever has the
+/// number by then.
+bool signal_process(pid_t pid, int signal, const std::function<bool(const ProcessEntry&)>& is_meant);
 
 /// "D (disk sleep) in nfs_wait_bit_killable": for a process that does not end.
 std::string describe_stuck(pid_t pid);
