@@ -38,6 +38,7 @@ spdlog::level::level_enum log_level(const Options& options) {
 }
 
 int serve_store(const StoreOptions& options) {
+  raise_open_files();
   const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);
   return store::run_store_command({.host = options.host,
                                    .port = Port(static_cast<std::uint16_t>(options.port)),
@@ -75,6 +76,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
     case Command::kPs:
       return list_jobs(line->ps_json);
     case Command::kCoordinator:
+      raise_open_files();
       return membership::run_coordinator_command(line->coordinator, [](boost::asio::io_context& io) {
         return make_funnel_console(io, log_level({}));
       });

@@ -10,8 +10,8 @@ namespace ddprun::launcher {
 /// default back.
 void own_standard_streams();
 
-/// Raises the soft limit of open files to the hard one, for three descriptors a worker; returns what it was,
-/// which the workers get back.
+/// Raises the soft limit of open files to the hard one, for three descriptors a worker and one a connection;
+/// returns what it was, which the workers get back.
 rlimit raise_open_files();
 
 }  // namespace ddprun::launcher

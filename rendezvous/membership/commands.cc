@@ -10,6 +10,7 @@
 #include "rendezvous/membership/connector.h"
 #include "rendezvous/membership/coordinator.h"
 #include "rendezvous/membership/handshake.h"
+#include "rendezvous/store/server.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -114,7 +115,8 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
                                          .port = options.port,
                                          .spec = options.spec,
                                          .timing = options.timing,
-                                         .secret = std::move(*secret)},
+                                         .secret = std::move(*secret),
+                                         .reserved_descriptors = store::kServersOwnDescriptors},
                                         console->logger());
   if (!opened) return fail(opened.error());
   Coordinator& coordinator = **opened;

@@ -50,7 +50,9 @@ class DescriptorReserve {
     is_lowered_ = ::setrlimit(RLIMIT_NOFILE, &lowered) == 0;
   }
   ~DescriptorReserve() {
+    const int error = errno;
     if (is_lowered_) ::setrlimit(RLIMIT_NOFILE, &whole_);
+    errno = error;
   }
   DescriptorReserve(const DescriptorReserve&) = delete;
   DescriptorReserve& operator=(const DescriptorReserve&) = delete;
@@ -196,9 +198,8 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   void on_ready(std::uint32_t) override { accept_waiting(kAcceptsInARow); }
 
   void accept_waiting(int most) {
-    const DescriptorReserve reserve(options_.reserved_descriptors);
     for (int i = 0; i < most; ++i) {
-      UniqueFd connection = accept_connection(listener_.fd.get());
+      UniqueFd connection = accept_one();
       if (connection) {
         welcome(std::move(connection));
       } else if (is_out_of_resources(errno)) {
@@ -207,6 +208,12 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
         return;
       }
     }
+  }
+
+  // The reserve is for everything else, also for what saying that there is no room may open.
+  UniqueFd accept_one() {
+    const DescriptorReserve reserve(options_.reserved_descriptors);
+    return accept_connection(listener_.fd.get());
   }
 
   void pause_accepting(int error) {

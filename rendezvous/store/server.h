@@ -18,6 +18,10 @@
 
 namespace ddprun::store {
 
+/// What a process that does nothing but serve connections keeps for itself: its console, its threads' bells,
+/// and all that is opened for a moment.
+inline constexpr std::size_t kServersOwnDescriptors = 32;
+
 struct StoreServerOptions {
   /// Address or name to listen on; empty: every address of this machine, IPv6 and IPv4.
   std::string host;

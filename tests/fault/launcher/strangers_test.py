@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
@@ -82,6 +83,46 @@ class Strangers(unittest.TestCase):
                          "--rdzv-conf", "last_call_timeout=0")
         self.besiege(job, b"DDPR")
         self.check_restart(job)
+
+
+class Servers(unittest.TestCase):
+    """`ddprun coordinator` and `ddprun store`, which have no workers to keep descriptors for."""
+
+    def start(self, limits, *words, stderr=subprocess.PIPE):
+        server = subprocess.Popen(["/bin/bash", "-c", f'{limits}; exec "$@"', "bash", DDPRUN, *words], text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
+        return own(self, server), int(server.stdout.readline())
+
+    def connect(self, port):
+        client = socket.create_connection(("127.0.0.1", port))
+        self.addCleanup(client.close)
+        client.settimeout(30)
+        client.sendall(INTRODUCTION)
+        return client
+
+    def check_serves(self, *words):
+        """More clients than the soft limit allows; each is answered, that is, it was let in."""
+        _, port = self.start("ulimit -Sn 64; ulimit -Hn 256", *words)
+        for nonce in range(128):
+            client = self.connect(port)
+            client.sendall(struct.pack("=BI", 13, nonce))
+            self.assertEqual(client.recv(4), struct.pack("=I", nonce))
+
+    def test_the_store_takes_what_the_hard_limit_allows(self):
+        self.check_serves("store", "--host", "127.0.0.1", "--port", "0")
+
+    def test_the_coordinator_takes_what_the_hard_limit_allows(self):
+        self.check_serves("coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1")
+
+    def test_a_full_coordinator_says_so_also_in_a_file(self):
+        with tempfile.NamedTemporaryFile("r+") as said:
+            _, port = self.start("ulimit -n 64", "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1", stderr=said)
+            clients = [self.connect(port) for _ in range(64)]
+            end = time.monotonic() + 20
+            while "Too many open files" not in pathlib.Path(said.name).read_text():
+                self.assertLess(time.monotonic(), end, "nothing is said")
+                time.sleep(0.05)
+            self.assertEqual(len(clients), 64)
 
 
 if __name__ == "__main__":
