@@ -95,6 +95,12 @@ struct SupervisorTable {
   static bool well_but_leaving(const Supervisor& s, const Event& event, TimePoint now) {
     return all_well(s, event, now) && s.options_.joins_after_failure && s.signals_received_ > 0;
   }
+  // The report that follows begins with this very sentence, unless it has a failure of this node to tell.
+  static bool report_says_why(const Supervisor& s, const Event& event, TimePoint) {
+    if (event.kind == EventKind::kRoundFailed) return !s.failed_by_itself();
+    const bool is_of_others = s.reason_ == StopReason::kSucceeded || s.reason_ == StopReason::kPeerFailed;
+    return event.exit_code != 0 && is_of_others;
+  }
   static bool restarts_now(const Supervisor& s, const Event&, TimePoint) {
     return s.decision_.restart && s.decision_.delay == Duration::zero();
   }
@@ -118,7 +124,9 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     // state                       event              guard                  next           does                         shown
     {S::kRendezvous,               E::kRoundClosed,   T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
     {S::kRendezvous,               E::kRoundClosed,   kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
+    {{S::kRendezvous, S::kWaiting, S::kRestarting}, E::kRoundFailed, T::report_says_why, S::kDone, &Do::finish_for_round, Volume::kQuiet},
     {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
+    {{S::kRendezvous, S::kRestarting}, E::kJobEnded,  T::report_says_why,    S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
     {S::kRendezvous,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kRendezvous,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
     {S::kRendezvous,               E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kLoud},

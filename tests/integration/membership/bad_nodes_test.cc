@@ -87,6 +87,8 @@ TEST_CASE("a port where something else listens is no coordinator") {
       .nnodes = "2", .script = "exit 0", .port = mute.port(), .flags = {"--rdzv-conf", "join_timeout=3"}};
   const auto node = cluster.start_dynamic();
   CHECK(node->wait() == 69);
+  const std::string nobody = "no coordinator at 127.0.0.1:" + cluster.port + " within ";
+  CHECK(node->err().find(nobody) == node->err().rfind(nobody));
   CHECK_THAT(node->err(), Contains("no coordinator at 127.0.0.1:" + cluster.port) &&
                               Contains("it does not answer an agent's hello: its ddprun stands still, or "
                                        "another program (torchrun?) uses this port"));

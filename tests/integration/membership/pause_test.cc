@@ -31,6 +31,12 @@ struct Pause {
 
 std::string pid_of(const std::string& up) { return up.substr(up.find(' ') + 1); }
 
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
 /// Ended, and not waited for by its launcher, which stands still.
 bool is_zombie(const std::string& pid) {
   return read_file("/proc/" + pid + "/stat").find(") Z ") != std::string::npos;
@@ -51,6 +57,7 @@ TEST_CASE("a worker that fails while the coordinator's launcher stands still is 
   CHECK(first->wait() == 7);
   CHECK_THAT(first->err(),
              Contains("/bin/sh failed: rank 1 (pid ") && Contains(") exited with code 7 after "));
+  CHECK(count(first->err(), " exited with code 7 after ") == 1);
   CHECK_THAT(second->err(), Contains("/bin/sh failed: rank 1 (local rank 0, pid "));
 }
 
