@@ -13,6 +13,7 @@
 #include "launcher/process/log_file.h"
 #include "launcher/process/output.h"
 #include "launcher/report/reporter.h"
+#include "launcher/report/text.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/signals.h"
@@ -54,13 +55,26 @@ int fail(const Error& error) {
   return to_exit_code(error.code());
 }
 
-/// Says what keeps this node from starting; the first line of it is what the other nodes will hear.
+/// "train.json: 2 problems: train.json:3:5: /train/epochz: unknown key; …". A place in the file that is shown
+/// with a caret stays here: on one line it shows nothing.
+std::string in_one_line(const std::string& message) {
+  const std::vector<std::string_view> lines = split_lines(message);
+  std::string text(lines.front());
+  if (message.find("^ here") != std::string::npos) return text;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::size_t begin = std::min(lines[i].find_first_not_of(' '), lines[i].size());
+    text += fmt::format("{}{}", i == 1 ? ": " : "; ", lines[i].substr(begin));
+  }
+  return text;
+}
+
+/// Says what keeps this node from starting; the other nodes hear it in one line.
 Error joins_all_the_same(const Error& error) {
   print_all(STDERR_FILENO,
             fmt::format("ddprun: {}\nddprun: it joins the job all the same, so that the other nodes "
                         "hear of it\n",
                         error.message()));
-  return {error.code(), error.message().substr(0, error.message().find('\n'))};
+  return {error.code(), in_one_line(error.message())};
 }
 
 /// A job file, checked and completed as the worker will see it.
