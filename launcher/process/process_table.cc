@@ -131,6 +131,14 @@ std::optional<ProcessEntry> read_process(pid_t pid) {
   return parse_stat(read_proc_file(fmt::format("/proc/{}/stat", pid)));
 }
 
+// The first pid namespace of the machine always has this inode.
+bool sees_all_processes() {
+  std::array<char, 32> target{};
+  const ssize_t length = ::readlink("/proc/self/ns/pid", target.data(), target.size());
+  return length > 0 &&
+         std::string_view(target.data(), static_cast<std::size_t>(length)) == "pid:[4026531836]";
+}
+
 std::vector<ProcessEntry> read_processes() {
   std::vector<ProcessEntry> processes;
   for_each_pid([&](pid_t pid) {

@@ -41,6 +41,9 @@ std::optional<ProcessEntry> read_process(pid_t pid);
 /// Every process of this machine (or container).
 std::vector<ProcessEntry> read_processes();
 
+/// Whether those are all that the machine has, by the numbers that its kernel calls them: not in a container.
+bool sees_all_processes();
+
 /// The living processes of an OS process group whose leader is gone, less those whose parent is one of them.
 /// Empty: none lives, or the number is a stranger's by now, who leads a group himself. Pure.
 std::vector<pid_t> heads_of_group(const std::vector<ProcessEntry>& processes, pid_t group);

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <ctime>
@@ -42,14 +41,6 @@ std::optional<Number> take_field(std::string_view& text) {
   if (error != std::errc{} || text[1] == '-') return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
-}
-
-// The first pid namespace of the machine always has this inode; its processes see those of all others.
-bool sees_all_processes() {
-  std::array<char, 32> target{};
-  const ssize_t length = ::readlink("/proc/self/ns/pid", target.data(), target.size());
-  return length > 0 &&
-         std::string_view(target.data(), static_cast<std::size_t>(length)) == "pid:[4026531836]";
 }
 
 std::set<pid_t> living_pids() {

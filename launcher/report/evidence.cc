@@ -1,8 +1,8 @@
 #include "launcher/report/evidence.h"
 
+#include "launcher/process/process_table.h"
 #include "launcher/report/text.h"
 #include "rendezvous/base/read_text.h"
-#include "rendezvous/base/unique_fd.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <utility>
 
@@ -70,19 +71,6 @@ std::uint64_t memory_limit() {
   return limit < kUnlimited ? limit : 0;
 }
 
-/// Everything the kernel log holds, or nothing where it may not be read.
-std::string kernel_log() {
-  const UniqueFd log(open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  std::string text;
-  if (!log) return text;
-  std::array<char, 8192> record{};
-  while (true) {
-    const ssize_t size = read(log.get(), record.data(), record.size());
-    if (size <= 0 && !(size < 0 && errno == EPIPE)) return text;  // EPIPE: records were overwritten, go on
-    if (size > 0) text.append(record.data(), static_cast<std::size_t>(size));
-  }
-}
-
 bool is_full(const std::string& directory, std::uint64_t& size) {
   struct statvfs disk {};
   if (statvfs(directory.c_str(), &disk) != 0 || disk.f_blocks == 0) return false;
@@ -111,12 +99,33 @@ std::string find_oom_kill(std::string_view kernel_log, pid_t pid) {
   return shorten(line.substr(begin == std::string_view::npos ? 0 : begin + 1), 200);
 }
 
-OomWatch::OomWatch()
+std::string kernel_log_file() { return sees_all_processes() ? "/dev/kmsg" : ""; }
+
+OomWatch::OomWatch(std::string log_file)
     : counter_file_(memory_files().events),
-      kills_at_start_(counter_named(read_text(counter_file_), "oom_kill")) {}
+      log_(log_file.empty() ? -1 : open(log_file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  begin_generation();
+}
+
+// By place and not by time: the clock of the records goes its own way.
+void OomWatch::begin_generation() {
+  kills_before_ = counter_named(read_text(counter_file_), "oom_kill");
+  log_so_far_.clear();
+  if (log_) lseek(log_.get(), 0, SEEK_END);
+}
 
 bool OomWatch::has_killed() const {
-  return !counter_file_.empty() && counter_named(read_text(counter_file_), "oom_kill") > kills_at_start_;
+  return !counter_file_.empty() && counter_named(read_text(counter_file_), "oom_kill") > kills_before_;
+}
+
+std::string OomWatch::sentence_about(pid_t pid) {
+  std::array<char, 8192> record{};
+  while (log_) {
+    const ssize_t size = read(log_.get(), record.data(), record.size());
+    if (size <= 0 && !(size < 0 && errno == EPIPE)) break;  // EPIPE: records were overwritten, go on
+    if (size > 0) log_so_far_.append(record.data(), static_cast<std::size_t>(size));
+  }
+  return find_oom_kill(log_so_far_, pid);
 }
 
 Evidence look_at_space(const std::vector<std::string>& job_directories) {
@@ -135,10 +144,10 @@ Evidence look_at_space(const std::vector<std::string>& job_directories) {
   return evidence;
 }
 
-Evidence gather_evidence(const ExitStatus& status, pid_t pid, const OomWatch& oom, Evidence space) {
+Evidence gather_evidence(const ExitStatus& status, pid_t pid, OomWatch& oom, Evidence space) {
   Evidence evidence = std::move(space);
   if (status.is_killed() && status.signal() == SIGKILL) {
-    evidence.oom_kernel_line = find_oom_kill(kernel_log(), pid);
+    evidence.oom_kernel_line = oom.sentence_about(pid);
     evidence.oom_kill_in_cgroup = oom.has_killed();
     evidence.memory_limit = memory_limit();
     rlimit cpu{};  // workers have ours

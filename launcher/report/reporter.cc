@@ -80,7 +80,7 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
                .max_restarts = plan.options.max_restarts,
                .restart_window = plan.options.max_restarts_window} {}
 
-RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) const {
+RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) {
   RootCause root{&worker, std::nullopt, load_error_file(worker)};
   root.unread_error_file = why_unreadable(worker);
   if (!worker.status) return root;
@@ -94,14 +94,14 @@ RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* vi
   return root;
 }
 
-std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& generation) const {
+std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& generation) {
   if (!generation.root_cause) return std::nullopt;
   const WorkerOutcome& worker = generation.workers[*generation.root_cause];
   const bool has_left = worker.status && worker.status->is_success();
   return examine(worker, has_left ? first_victim(generation) : nullptr);
 }
 
-Account Reporter::account_of(const WorkerOutcome& worker) const {
+Account Reporter::account_of(const WorkerOutcome& worker) {
   const RootCause root = examine(worker, nullptr);
   Account account{.diagnosis = root.diagnosis.value_or("")};
   if (root.error_file) {
@@ -116,7 +116,10 @@ Account Reporter::account_of(const WorkerOutcome& worker) const {
   return account;
 }
 
-void Reporter::generation_started(const RoundInfo&) { space_.reset(); }
+void Reporter::generation_started(const RoundInfo&) {
+  space_.reset();
+  oom_.begin_generation();
+}
 
 void Reporter::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {
   if (space_ || !worker.status || worker.status->is_success()) return;

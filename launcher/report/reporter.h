@@ -28,7 +28,7 @@ class Reporter final : public Observer {
   void restarting(const membership::Restart& restart) override;
 
   /// What is known of a worker that failed in this generation.
-  [[nodiscard]] Account account_of(const WorkerOutcome& worker) const;
+  [[nodiscard]] Account account_of(const WorkerOutcome& worker);
 
   /// Reports the end of the job; silent when it succeeded, but for report.json in a log directory that was
   /// asked for when a generation failed before.
@@ -40,8 +40,8 @@ class Reporter final : public Observer {
 
  private:
   /// `victim` speaks for a worker that left with 0.
-  [[nodiscard]] RootCause examine(const WorkerOutcome& worker, const WorkerOutcome* victim) const;
-  [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation) const;
+  [[nodiscard]] RootCause examine(const WorkerOutcome& worker, const WorkerOutcome* victim);
+  [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation);
   void propagate_error_file(const RootCause& root, int exit_code);
 
   void report_recovery(const JobOutcome& outcome);

@@ -1,13 +1,18 @@
 #include "launcher/report/diagnosis.h"
 
+#include "launcher/process/process_table.h"
 #include "launcher/process/traceback_scanner.h"
 #include "launcher/report/evidence.h"
 #include "launcher/report/symptom.h"
 #include "tests/support/catch.h"
+#include "tests/unit/launcher_cli/temporary_directory.h"
 
 #include <csignal>
+#include <fstream>
+#include <string>
 
 using namespace ddprun::launcher;
+using ddprun::testing::TemporaryDirectory;
 
 namespace {
 
@@ -51,6 +56,30 @@ TEST_CASE("the kernel log is searched for this pid and no other") {
   CHECK(find_oom_kill(log, 8).empty());
   CHECK(counter_named("low 1\noom 4\noom_kill 3\n", "oom_kill") == 3);
   CHECK(counter_named("oom_kill_disable 0\nunder_oom 0\n", "oom_kill") == 0);
+}
+
+TEST_CASE("an out-of-memory kill before a generation is nothing to its workers, whoever had their pid") {
+  const TemporaryDirectory folder;
+  const std::string log = folder.path() + "/kmsg";
+  const auto record = [&](const std::string& text) {
+    std::ofstream(log, std::ios::app) << "6,1,1,-;" << text << "\n";
+  };
+  record("Out of memory: Killed process 7 (notepad) total-vm:1kB");
+  OomWatch oom(log);
+  CHECK(oom.sentence_about(7).empty());
+  record("Out of memory: Killed process 7 (python3) total-vm:9kB");
+  record("Out of memory: Killed process 8 (python3) total-vm:9kB");
+  for (const int pid : {8, 7}) {
+    CHECK(gather_evidence(ExitStatus::killed(SIGKILL), pid, oom, {}).oom_kernel_line ==
+          "Out of memory: Killed process " + std::to_string(pid) + " (python3) total-vm:9kB");
+  }
+  oom.begin_generation();
+  CHECK(oom.sentence_about(7).empty());
+  CHECK(OomWatch("").sentence_about(7).empty());
+}
+
+TEST_CASE("the kernel's log is no witness where its pids are not ours") {
+  CHECK(kernel_log_file() == (sees_all_processes() ? "/dev/kmsg" : ""));
 }
 
 TEST_CASE("faults are named, with the core where there is one") {
