@@ -149,11 +149,14 @@ class Shm(unittest.TestCase):
         """Those of a worker, and of a process that it left behind."""
         for how in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(how):
+                # Once the outer shell has closed 8, the inner one alone can write: its end ends the wait for its word.
                 job, words = self.start_shell(
-                    "mkfifo $TMPDIR/up; "
-                    "setsid sh -c ': >/dev/shm/torch_$$_3_3; echo $$ >$TMPDIR/up; exec sleep 1000' & "
-                    "read child <$TMPDIR/up; rm $TMPDIR/up; "
+                    "mkfifo $TMPDIR/up; exec 8<>$TMPDIR/up 7<$TMPDIR/up; rm $TMPDIR/up; "
+                    "setsid sh -c ': >/dev/shm/torch_$$_3_3; echo $$ >&8; exec sleep 1000 7<&- 8>&-' & "
+                    "exec 8>&-; read child <&7 || { wait $!; child=ended:$?; }; "
                     ": >/dev/shm/torch_$$_4294967295_1; echo $$ $child; exec sleep 1000")
+                self.assertEqual(len(words), 2, "the worker ended, or was ended, before it said a word")
+                self.assertTrue(words[1].isdigit(), f"what the worker left behind has ended before it said a word: {words[1]}")
                 paths = [self.file(f"torch_{words[0]}_4294967295_1"), self.file(f"torch_{words[1]}_3_3")]
                 self.assertTrue(all(path.exists() for path in paths))
                 self.end(job, how)

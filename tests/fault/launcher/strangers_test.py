@@ -59,9 +59,10 @@ class Strangers(unittest.TestCase):
         self.fail("the launcher took them all")
 
     def check_restart(self, job):
-        for _ in range(WORKERS):
-            with open(self.fifo, "w", encoding="ascii") as gate:
-                gate.write("\n")
+        # Read-write: with the first that reads, the others are stopped, and nobody may read any more.
+        gate = os.open(self.fifo, os.O_RDWR)
+        self.addCleanup(os.close, gate)
+        os.write(gate, b"\n" * WORKERS)
         out, err = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 0, err)
         self.assertEqual(out.count("generation 1 "), WORKERS, out)
