@@ -286,8 +286,8 @@ Hello parse_hello(Fields& fields) {
 
 Welcome parse_welcome(Fields& fields) {
   Welcome welcome;
-  constexpr std::int64_t kDay = 86'400'000'000'000;
-  welcome.timing.heartbeat = Duration(fields.number<std::int64_t>("heartbeat_ns", 1'000'000, kDay));
+  welcome.timing.heartbeat = Duration(
+      fields.number<std::int64_t>("heartbeat_ns", kShortestHeartbeat.count(), kLongestHeartbeat.count()));
   welcome.timing.missed_heartbeats = fields.number<int>("missed", 2, 1000);
   return welcome;
 }

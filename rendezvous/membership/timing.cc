@@ -59,6 +59,10 @@ Result<RdzvConf> parse_rdzv_conf(const std::map<std::string, std::string>& conf)
         return refuse_value(key, text, may_be_zero ? "seconds, 0 or more" : "seconds, at least 0.001");
       }
       *duration = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*number));
+      if (duration == &timing.heartbeat && *duration > kLongestHeartbeat) {
+        return refuse_value(key, text,
+                            fmt::format("seconds, 0.001 to {:.0f} (a day)", to_seconds(kLongestHeartbeat)));
+      }
     } else if (key == "keep_alive_max_attempt") {
       if (!number || *number < 2 || *number > 1000 || *number != std::floor(*number)) {
         return refuse_value(key, text, "a whole number from 2 to 1000");

@@ -25,6 +25,10 @@ struct Timing {
   [[nodiscard]] Duration lease() const { return liveness() * 4 / 5; }
 };
 
+/// What a coordinator may set, and an agent takes from it.
+inline constexpr Duration kShortestHeartbeat = std::chrono::milliseconds(1);
+inline constexpr Duration kLongestHeartbeat = std::chrono::hours(24);
+
 /// What --rdzv-conf says.
 struct RdzvConf {
   Timing timing;

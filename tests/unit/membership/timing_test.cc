@@ -33,6 +33,8 @@ TEST_CASE("bad --rdzv-conf is refused with the key, the value and what is wanted
         "keep_alive_max_attempt, rejoin_timeout, is_host; did you mean \"join_timeout\"?");
   CHECK(message("join_timeout", "soon") == "join_timeout must be seconds, at least 0.001, got \"soon\"");
   CHECK(message("last_call_timeout", "-1") == "last_call_timeout must be seconds, 0 or more, got \"-1\"");
+  CHECK(message("keep_alive_interval", "100000") ==
+        "keep_alive_interval must be seconds, 0.001 to 86400 (a day), got \"100000\"");
   CHECK(message("keep_alive_max_attempt", "1") ==
         "keep_alive_max_attempt must be a whole number from 2 to 1000, got \"1\"");
 }
