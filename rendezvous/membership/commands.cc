@@ -138,7 +138,10 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
   int heard = 0;
   (*signals)->start([&](const ReceivedSignal& signal) {
     if (is_closing) return console->leave();
-    if (heard++ > 0) return close();
+    if (heard++ > 0 || coordinator.job().state() == JobState::kEnded) {
+      coordinator.end_at_once();
+      return close();
+    }
     const std::string sender = signal.sender == 0 ? "" : fmt::format(" from pid {}", signal.sender);
     coordinator.end_for_all(
         {.exit_code = exit_code::kSignalBase + signal.number,

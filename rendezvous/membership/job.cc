@@ -13,6 +13,8 @@
 namespace ddprun::membership {
 namespace {
 
+constexpr Duration kFarewellTime = std::chrono::seconds(10);
+
 /// For people: what failed, and of what.
 std::string explain(const JobEnd& end) {
   const bool knows = end.root_cause && !end.root_cause->diagnosis.empty();
@@ -74,6 +76,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
                                 .last = {},
                                 .seat = std::nullopt,
                                 .previous = previous});
+  if (state_ == JobState::kEnded) expect_leave(nodes_.at(facts.id), now);
   last_arrival_ = now;
   take_history(facts, now);
   advance(now, out);
@@ -167,8 +170,27 @@ JobActions Job::tick(TimePoint now) {
     drop(id, why, now, out);
     out.push_back(Expel{id, *losses_.why_expelled(id)});
   }
+  send_away_who_stays(now, out);
   advance(now, out);
   return out;
+}
+
+// Whoever goes on talking after the end would keep the coordinator for ever.
+void Job::send_away_who_stays(TimePoint now, JobActions& out) {
+  for (auto node = nodes_.begin(); node != nodes_.end();) {
+    if (!node->second.leaves_by || now < *node->second.leaves_by) {
+      ++node;
+      continue;
+    }
+    out.push_back(Note{fmt::format("{} did not leave when the job had ended", name_of(node->second))});
+    losses_.expel(node->first, "the job has ended, and this node did not leave");
+    out.push_back(Expel{node->first, *losses_.why_expelled(node->first), false});
+    node = nodes_.erase(node);
+  }
+}
+
+void Job::expect_leave(Node& node, TimePoint now) const {
+  node.leaves_by = now + std::max(kFarewellTime, timing_.liveness());
 }
 
 TimePoint Job::next_wake(TimePoint now) const {
@@ -195,7 +217,10 @@ void Job::absorb_pause(TimePoint now) {
   last_event_ = std::max(last_event_, now);
   if (gap <= timing_.heartbeat / 2) return;
   const Duration pause = gap - timing_.heartbeat / 4;
-  for (auto& [id, node] : nodes_) node.last_heard += pause;
+  for (auto& [id, node] : nodes_) {
+    node.last_heard += pause;
+    if (node.leaves_by) *node.leaves_by += pause;
+  }
   losses_.shift(pause);
   opened_at_ += pause;
   if (gap < timing_.lease()) return;
@@ -455,6 +480,7 @@ void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
   end.restarts_used = restarts_.restart_count();
   end_ = std::move(end);
   state_ = JobState::kEnded;
+  for (auto& [id, node] : nodes_) expect_leave(node, now);
   out.push_back(Note{end_.exit_code == 0 ? std::string("the job succeeded")
                                          : fmt::format("the job ends: {}", end_.why)});
   send_to_all(now, out);

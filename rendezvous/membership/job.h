@@ -98,7 +98,8 @@ class Job {
     Status last;
     std::optional<Seat> seat;  ///< in generation_
     std::optional<NodeRank> previous;
-    int leaving_signal = 0;  ///< not 0: it was told to stop, by this signal or as if by it
+    std::optional<TimePoint> leaves_by;  ///< it has been told the end of the job
+    int leaving_signal = 0;              ///< not 0: it was told to stop, by this signal or as if by it
 
     [[nodiscard]] bool is_leaving() const { return leaving_signal != 0; }
   };
@@ -106,6 +107,8 @@ class Job {
   [[nodiscard]] static std::string name_of(const Node& node);
   [[nodiscard]] static JobEnd ended_by_leaving(const Node& node);
   void absorb_pause(TimePoint now);
+  void send_away_who_stays(TimePoint now, JobActions& out);
+  void expect_leave(Node& node, TimePoint now) const;
   /// Whether leases have just run out because the coordinator stood still.
   [[nodiscard]] bool was_paused(TimePoint now) const;
   /// " because the coordinator stood still …", where that has cut nodes off; else nothing.

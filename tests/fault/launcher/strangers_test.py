@@ -1,8 +1,10 @@
 """Strangers who take every descriptor that the launcher's port can give: strangers_test.py DDPRUN."""
 
+import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -124,6 +126,56 @@ class Servers(unittest.TestCase):
                 self.assertLess(time.monotonic(), end, "nothing is said")
                 time.sleep(0.05)
             self.assertEqual(len(clients), 64)
+
+
+class LastMember(unittest.TestCase):
+    """`ddprun coordinator` and a member that does not do what it is told."""
+
+    def setUp(self):
+        self.coordinator = own(self, subprocess.Popen(
+            [DDPRUN, "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1", "--rdzv-conf", "keep_alive_interval=60"],
+            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        self.socket = socket.create_connection(("127.0.0.1", int(self.coordinator.stdout.readline())))
+        self.addCleanup(self.socket.close)
+        self.socket.settimeout(60)
+        self.sequence = 0
+        self.socket.sendall(b"DDPR")
+        self.say(type="hello", version=2, run_id="none", min=1, max=1, member=7, host="x", nproc=1, node_rank=None,
+                 role="default", replaces=None, generation=0, restarts=0, secret=False, nonce="00", control=False)
+        self.assertEqual(self.hear()["type"], "welcome")
+        self.tell("idle", 0, "run")
+        self.tell("running", 1, "run")
+
+    def say(self, **message):
+        body = json.dumps(message).encode()
+        self.socket.sendall(struct.pack(">I", len(body)) + body)
+
+    def hear(self):
+        (size,) = struct.unpack(">I", self.socket.recv(4, socket.MSG_WAITALL))
+        return json.loads(self.socket.recv(size, socket.MSG_WAITALL))
+
+    def tell(self, phase, generation, awaited):
+        """Tells a status, and waits for an order of that kind."""
+        self.sequence += 1
+        self.say(type="status", seq=self.sequence, gen=generation, phase=phase)
+        self.await_order(awaited)
+
+    def await_order(self, kind):
+        while self.hear().get("kind") != kind:
+            pass
+
+    def test_a_signal_ends_the_wait_for_one_that_ignores_the_end(self):
+        self.tell("succeeded", 1, "end")
+        self.coordinator.send_signal(signal.SIGTERM)
+        self.assertEqual(self.coordinator.wait(timeout=30), 0)
+
+    def test_a_second_signal_ends_the_job_with_its_code(self):
+        self.coordinator.send_signal(signal.SIGTERM)
+        self.await_order("stop")
+        self.coordinator.send_signal(signal.SIGTERM)
+        _, err = self.coordinator.communicate(timeout=30)
+        self.assertEqual(self.coordinator.returncode, 143, err)
+        self.assertIn("the coordinator was told to stop by SIGTERM", err)
 
 
 if __name__ == "__main__":

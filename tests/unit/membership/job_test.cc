@@ -141,6 +141,18 @@ TEST_CASE("after the end a new node is sent away, and one that was cut off is to
   CHECK(story.last('d').end == story.last('a').end);
 }
 
+TEST_CASE("after the end, who goes on talking and does not leave is sent away") {
+  Story story = running(fixed(1), "a");
+  story.tell('a', Phase::kSucceeded);
+  REQUIRE(story.job.state() == JobState::kEnded);
+  story.heartbeats = {'a'};
+  story.phases['a'] = Phase::kSucceeded;
+  story.pass(9s);
+  CHECK(story.expelled('a').empty());
+  story.pass(2s);
+  CHECK(story.expelled('a') == "the job has ended, and this node did not leave");
+}
+
 TEST_CASE("a --node-rank outside the world is refused after the end, too") {
   Story story = running(elastic(1, 3), "abc");
   for (const char name : {'a', 'b', 'c'}) story.tell(name, Phase::kSucceeded);
