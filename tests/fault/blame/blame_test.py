@@ -92,11 +92,12 @@ def blame_of_ddprun(options, fault, folder, python):
     return (root["rank"] if root else None), done.stderr, took
 
 
-def blame_of_torchrun(options, fault, folder, _):
+def blame_of_torchrun(options, fault, folder, python):
     command = [options.torchrun, "--standalone", "--nproc-per-node", str(fault.ranks), "--log-dir", str(folder), "-r", "3",
                *program_of(fault)]
     began = time.monotonic()
-    done = subprocess.run(command, env=environment_of(fault, folder), capture_output=True, text=True, timeout=BOUND_S, check=False)
+    done = subprocess.run(command, env=environment_of(fault, folder) | {"PYTHON_EXEC": python}, capture_output=True, text=True,
+                          timeout=BOUND_S, check=False)
     took = time.monotonic() - began
     found = re.search(r"Root Cause.*?rank\s*:\s*(\d+)", done.stderr, re.DOTALL)
     return (int(found.group(1)) if found else None), done.stderr, took
