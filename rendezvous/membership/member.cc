@@ -131,7 +131,10 @@ class Member::Impl {
 
   void try_again(const std::string& tried) {
     const std::string job =
-        fmt::format("is ddprun running there with the same endpoint and --rdzv-id {}?", options_.spec.run_id);
+        options_.why_not_here.empty()
+            ? fmt::format("is ddprun running there with the same endpoint and --rdzv-id {}?",
+                          options_.spec.run_id)
+            : fmt::format("that address is this node's own, but here: {}", options_.why_not_here);
     if (deadline_.is_expired(now())) {
       const std::string nobody =
           fmt::format("no coordinator at {} within {:.1f} s ({} attempts): {}", endpoint(),
@@ -145,8 +148,9 @@ class Member::Impl {
     }
     if (!has_said_ && now() - seeking_since_ >= kSaySomethingAfter) {
       has_said_ = true;
-      tell([text = fmt::format("no coordinator at {} yet: {}; {} Trying for {:.0f} s more", endpoint(), tried,
-                               job, to_seconds(deadline_.remaining(now())))](Listener& listener) {
+      tell([text = fmt::format("no coordinator at {} yet: {}; {}{} Trying for {:.0f} s more", endpoint(),
+                               tried, job, job.ends_with('?') ? "" : ".",
+                               to_seconds(deadline_.remaining(now())))](Listener& listener) {
         listener.on_waiting(text);
       });
     }

@@ -56,8 +56,9 @@ struct MemberOptions {
   Port port;
   std::vector<std::string> also_try{};  ///< further addresses, after those of `host`
   WorldSpec spec;
-  NodeFacts node;                                      ///< `id` is drawn here
-  std::string secret;                                  ///< empty: none
+  NodeFacts node;              ///< `id` is drawn here
+  std::string secret;          ///< empty: none
+  std::string why_not_here{};  ///< why this node does not host the coordinator, though it could
   Duration join_timeout = std::chrono::seconds(600);   ///< to find a coordinator
   Duration rejoin_timeout = std::chrono::seconds(10);  ///< to find it again after it was lost
 };

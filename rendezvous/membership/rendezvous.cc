@@ -29,6 +29,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
                        (options.place == CoordinatorPlace::kIfOurs &&
                         (is_local || is_own_name(options.host) || is_this_machine(options.addresses)));
   rendezvous->port_ = options.port;
+  std::string why_not_here;
   if (is_ours) {
     const CoordinatorOptions coordinator{.host = is_local ? options.host : std::string(),
                                          .addresses = is_local ? options.addresses : HostAddresses(),
@@ -43,6 +44,9 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
       rendezvous->port_ = rendezvous->coordinator_->port();
     } else if (options.place == CoordinatorPlace::kHere) {
       return opened.error().with("rendezvous");
+    } else {
+      why_not_here =
+          opened.error().message();  // another agent of this machine may be there; if none is, it is said
     }
   }
   if (rendezvous->port_.value() == 0) {
@@ -57,6 +61,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
                        .spec = options.spec,
                        .node = options.node,
                        .secret = options.secret,
+                       .why_not_here = std::move(why_not_here),
                        .join_timeout = options.timing.join_timeout,
                        .rejoin_timeout = options.timing.rejoin_timeout};
   member.node.hosts_coordinator = rendezvous->has_coordinator();

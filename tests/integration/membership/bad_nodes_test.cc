@@ -1,9 +1,12 @@
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/membership/messages.h"
 #include "tests/integration/membership/cluster.h"
 #include "tests/integration/membership/wire.h"
 #include "tests/support/catch.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <csignal>
@@ -36,6 +39,26 @@ TEST_CASE("an endpoint that nobody owns: the address tried, why not, and for how
   const auto node = cluster.start_static(1);
   node->wait_for_err("no coordinator at 127.0.0.1:" + cluster.port + " yet: [127.0.0.1] connection refused");
   check_says_soon(*node, "is ddprun running there with the same endpoint and --rdzv-id none? Trying for ");
+}
+
+TEST_CASE("a node that cannot serve at its own address says why, when nobody else does") {
+  // Bound and not listening: as an outgoing connection holds a port.
+  const UniqueFd holder(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(holder.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(holder.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const Cluster cluster{.nnodes = "1:2",
+                        .script = "exit 0",
+                        .port = std::to_string(ntohs(address.sin_port)),
+                        .flags = {"--rdzv-conf", "join_timeout=2"}};
+  const auto node = cluster.start_dynamic();
+  CHECK(node->wait() == 69);
+  CHECK_THAT(node->err(),
+             Contains("that address is this node's own, but here: store: cannot listen on 127.0.0.1:" +
+                      cluster.port + ": Address already in use"));
 }
 
 TEST_CASE("a name that does not resolve is named") {
