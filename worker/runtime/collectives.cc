@@ -241,15 +241,14 @@ void receive(const Group& group, at::Tensor into, int from_rank, int tag) {
 
 void average_parameters(const Group& group, const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
-  std::map<std::pair<std::string, c10::ScalarType>, std::vector<at::Tensor>> by_kind;
-  for (const at::Tensor& parameter : parameters) {
-    by_kind[{parameter.device().str(), parameter.scalar_type()}].push_back(parameter.detach());
-  }
-  for (auto& [kind, tensors] : by_kind) {
+  std::map<std::string, std::vector<at::Tensor>> by_device;
+  for (const at::Tensor& parameter : parameters)
+    by_device[parameter.device().str()].push_back(parameter.detach());
+  for (auto& [device, tensors] : by_device) {
     std::vector<at::Tensor> flat;
     for (const at::Tensor& tensor : tensors) flat.push_back(tensor.reshape({-1}));
-    const at::Tensor all = torch::cat(flat);
-    all_reduce(group, all, ReduceOp::kAverage);
+    const at::Tensor all = torch::cat(flat).div_(group.size());
+    all_reduce(group, all);
     std::int64_t offset = 0;
     for (at::Tensor& tensor : tensors) {
       tensor.copy_(all.narrow(0, offset, tensor.numel()).view(tensor.sizes()));

@@ -2,6 +2,7 @@
 #include "tests/support/catch.h"
 #include <ddprun/collectives.h>
 #include <ddprun/comm_hooks.h>
+#include <ddprun/model_averager.h>
 
 namespace ddprun {
 namespace {
@@ -199,7 +200,7 @@ TEST_CASE("bytes of any kind are broadcast and gathered") {
   });
 }
 
-TEST_CASE("average_parameters takes means per dtype") {
+TEST_CASE("average_parameters takes means, of several dtypes at once") {
   run_ranks_to_success(2, [](const Group& group) {
     const auto rank = static_cast<double>(group.rank());
     const auto a = torch::full({2, 3}, rank, torch::requires_grad());
@@ -223,7 +224,7 @@ TEST_CASE("post-local SGD stops reducing and the averager brings replicas togeth
     DistributedDataParallel ddp(model, group.process_group());
     ddp.register_comm_hook(
         post_local_sgd_hook(group, group, {.start_step = 1, .reduce_over_subgroup = false}));
-    PeriodicAverager averager(group, 2, 1);
+    PeriodicModelAverager averager(group, {.period = 2, .warmup_steps = 1});
     const auto gradient = [&] {
       model->zero_grad();
       (static_cast<double>(group.rank()) * ddp(torch::ones({1, 1}))).sum().backward();
@@ -232,9 +233,9 @@ TEST_CASE("post-local SGD stops reducing and the averager brings replicas togeth
     CHECK_IN_RANK(gradient() == 0.5F);
     CHECK_IN_RANK(gradient() == static_cast<float>(group.rank()));
     torch::NoGradGuard no_grad;
-    averager.average(model->parameters());
+    averager.average_parameters(model->parameters());
     model->bias.fill_(group.rank());
-    averager.average(model->parameters());
+    averager.average_parameters(model->parameters());
     CHECK_IN_RANK(model->bias.item<float>() == 0.5F);
   });
 }

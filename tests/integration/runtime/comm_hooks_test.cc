@@ -1,6 +1,8 @@
 #include "tests/integration/runtime/in_threads.h"
 #include "tests/support/catch.h"
+#include <ddprun/checkpoint.h>
 #include <ddprun/comm_hooks.h>
+#include <ddprun/model_averager.h>
 
 namespace ddprun {
 namespace {
@@ -53,6 +55,55 @@ TEST_CASE("a quantization hook wants channels of some size") {
   run_ranks_to_success(1, [](const Group& group) {
     CHECK_THROWS_WITH(quantization_per_channel_hook(group, 0),
                       "quantization hook: channel_size is 0; expected at least 1");
+  });
+}
+
+TEST_CASE("an averager counts steps, also over a checkpoint, and leaves out what has no gradient") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto trained = torch::full({2}, static_cast<double>(group.rank()), torch::requires_grad());
+    const auto frozen = torch::full({2}, static_cast<double>(group.rank()), torch::requires_grad());
+    trained.mutable_grad() = torch::zeros({2});
+    FusedSgd local({trained, frozen}, {.lr = 0.1});
+    PeriodicModelAverager averager(group, {.period = 3, .warmup_steps = 1});
+    PostLocalSgdOptimizer optimizer(local, averager);
+    optimizer.step();
+    CHECK_IN_RANK(trained[0].item<float>() == static_cast<float>(group.rank()));
+    const PtDict saved = state_dict(optimizer);
+    CHECK_IN_RANK(saved.at("step").as_int() == 1);
+    optimizer.step();
+    CHECK_IN_RANK(trained[0].item<float>() == 0.5F);
+    CHECK_IN_RANK(frozen[0].item<float>() == static_cast<float>(group.rank()));
+    averager.set_step(7);
+    load_state_dict(optimizer, saved);
+    CHECK_IN_RANK(averager.step() == 1);
+    load_state_dict(optimizer, state_dict(local));
+    CHECK_IN_RANK(averager.step() == 0);
+  });
+}
+
+TEST_CASE("averagers refuse periods and levels that cannot be") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto message = [&](const std::vector<HierarchicalModelAverager::Level>& levels) -> std::string {
+      try {
+        HierarchicalModelAverager averager(group, levels);
+        return {};
+      } catch (const Exception& error) {
+        return error.what();
+      }
+    };
+    CHECK_IN_RANK(message({}) == "model averager: no levels are given; expected at least the whole group");
+    CHECK_IN_RANK(message({{2, 1}, {2, 2}}) ==
+                  "model averager: a level of period 2 follows one of 2; expected rising periods from 1 on");
+    CHECK_IN_RANK(message({{2, 3}, {4, 2}}) ==
+                  "model averager: a level has groups of 3 ranks; expected a divisor of all 2");
+    CHECK_IN_RANK(message({{2, 1}}) ==
+                  "model averager: the last level has groups of 1 ranks; expected all 2");
+    try {
+      PeriodicModelAverager averager(group, {.period = 0});
+      CHECK_IN_RANK(!"a period of 0 was taken");
+    } catch (const Exception& error) {
+      CHECK_IN_RANK(std::string(error.what()) == "model averager: the period is 0; expected at least 1");
+    }
   });
 }
 

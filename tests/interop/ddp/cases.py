@@ -1,12 +1,12 @@
 """What the matrix trains. A case with a tolerance says why it cannot be equal."""
 
 
-def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False,
+def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False, averager=None,
          set_to_none=True, worlds=(1, 2, 3, 4), tolerance=0.0, why=""):
     """`whole_batch`: the Python side is one process that trains the plain module on the batches of all ranks together."""
     return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "hook": hook, "steps": steps, "batch": batch,
             "accumulate": accumulate, "uneven": uneven, "whole_batch": whole_batch,
-            "set_to_none": set_to_none, "worlds": worlds,
+            "set_to_none": set_to_none, "averager": averager, "worlds": worlds,
             "tolerance": tolerance, "why": why}
 
 
@@ -74,6 +74,11 @@ CASES = {
     "batched PowerSGD hook, small buckets": case(
         "transformer", MOMENTUM, hook="batched_power_sgd", ddp={"bucket_cap_mb": 0.01}),
     "batched PowerSGD hook, rank 4 (QR), cold": case("transformer", MOMENTUM, hook="batched_power_sgd_cold"),
+    "post-local SGD, averaged every third step": case(
+        "transformer", ADAMW, hook="post_local_sgd", averager={"period": 3, "warmup": 4}),
+    # A period, and of how many groups of that level the world is made.
+    "post-local SGD, hierarchical": case(
+        "mlp", MOMENTUM, hook="post_local_sgd", averager={"levels": [[2, 2], [3, 1]], "warmup": 5}, worlds=(2, 4)),
     "join, uneven inputs": case("conv_bn", MOMENTUM, uneven=True),
     "join, uneven inputs, find_unused": case("unused", MOMENTUM, uneven=True, ddp={"find_unused_parameters": True}),
     "halves of a batch against the whole": case(

@@ -4,12 +4,16 @@ import contextlib
 import datetime
 import json
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import (
-    debugging_hooks, default_hooks, powerSGD_hook, quantization_hooks)
+    debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook, quantization_hooks)
+from torch.distributed.algorithms.model_averaging import averagers
+from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import HierarchicalModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from models import MODELS
@@ -98,9 +102,27 @@ def register_hook(ddp, name):
         "batched_power_sgd": lambda: (power_sgd_state(group, 1), batched_power_sgd),
         "batched_power_sgd_cold": lambda: (
             power_sgd_state(group, 4, use_error_feedback=False, warm_start=False), batched_power_sgd),
+        "post_local_sgd": lambda: (post_local_sgd_state(group), post_localSGD_hook.post_localSGD_hook),
         "per_tensor": lambda: (group, quantization_hooks.quantization_pertensor_hook),
         "per_channel": lambda: (group, quantization_hooks.quantization_perchannel_hook),
     }[name]())
+
+
+def with_averager(optimizer, spec):
+    if spec is None:
+        return optimizer
+    if "period" in spec:
+        averager = averagers.PeriodicModelAverager(period=spec["period"], warmup_steps=spec["warmup"])
+    else:
+        sizes = OrderedDict((period, dist.get_world_size() // parts) for period, parts in spec["levels"])
+        averager = HierarchicalModelAverager(period_group_size_dict=sizes, warmup_steps=spec["warmup"])
+    return PostLocalSGDOptimizer(optim=optimizer, averager=averager)
+
+
+def post_local_sgd_state(group):
+    world = dist.get_world_size()
+    subgroup, _ = dist.new_subgroups(group_size=world // 2 if world % 2 == 0 else world)
+    return post_localSGD_hook.PostLocalSGDState(group, subgroup, start_localSGD_iter=4)
 
 
 def run_case(folder):
@@ -115,6 +137,7 @@ def run_case(folder):
     ddp = model if case["whole_batch"] else DistributedDataParallel(model, **case["ddp"])
     register_hook(ddp, case["hook"])
     optimizer = make_optimizer(case["optimizer"], [p for p in model.parameters() if p.requires_grad])
+    optimizer = with_averager(optimizer, case["averager"])
     dtype = torch.float32 if case["words"] is None else torch.int64
     inputs = torch.frombuffer(bytearray((folder / "inputs.bin").read_bytes()), dtype=dtype)
     inputs = inputs.view(case["rows"], *case["shape"])

@@ -112,6 +112,23 @@ Stepper::Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters)
   }
 }
 
+void Stepper::average_with(const Recipe& recipe, const Group& group) {
+  const auto& json = recipe.json.at("averager");
+  if (json.is_null()) return;
+  const std::int64_t warmup = json.at("warmup");
+  if (json.contains("period")) {
+    averager_ = std::make_unique<PeriodicModelAverager>(
+        group, PeriodicModelAveragerOptions{.period = json.at("period"), .warmup_steps = warmup});
+  } else {
+    std::vector<HierarchicalModelAverager::Level> levels;
+    for (const auto& level : json.at("levels"))
+      levels.push_back({level.at(0), group.size() / level.at(1).get<int>()});
+    averager_ = std::make_unique<HierarchicalModelAverager>(group, levels, warmup);
+  }
+  local_ = std::move(fused_);
+  fused_ = std::make_unique<PostLocalSgdOptimizer>(*local_, *averager_);
+}
+
 void Stepper::step() {
   if (fused_) {
     fused_->step();

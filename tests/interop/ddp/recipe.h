@@ -2,6 +2,7 @@
 
 #include "tests/interop/ddp/models.h"
 #include <ddprun/distributed_data_parallel.h>
+#include <ddprun/model_averager.h>
 #include <ddprun/optim.h>
 
 #include <nlohmann/json.hpp>
@@ -45,12 +46,15 @@ class Batches {
 class Stepper {
  public:
   Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters);
+  /// From now on a PostLocalSgdOptimizer with the recipe's averager, if it has one. Collective.
+  void average_with(const Recipe& recipe, const Group& group);
   void step();
   void zero_grad();
 
  private:
   bool set_to_none_;
-  std::unique_ptr<FusedOptimizer> fused_;
+  std::unique_ptr<FusedOptimizer> fused_, local_;
+  std::unique_ptr<ModelAverager> averager_;
   std::unique_ptr<torch::optim::SGD> stock_;
 };
 

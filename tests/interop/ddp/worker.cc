@@ -38,6 +38,13 @@ void register_hook(Ddp& ddp, const nlohmann::json& name, const Context& context)
   const auto power_sgd = [&](std::int64_t rank) {
     return power_sgd_hook(context, {.matrix_approximation_rank = rank, .start_step = 3});
   };
+  if (name == "post_local_sgd") {
+    const int half = context.world_size() % 2 == 0 ? context.world_size() / 2 : context.world_size();
+    std::vector<std::vector<int>> halves(static_cast<std::size_t>(context.world_size() / half));
+    for (int rank = 0; rank < context.world_size(); ++rank)
+      halves[static_cast<std::size_t>(rank / half)].push_back(rank);
+    ddp.register_comm_hook(post_local_sgd_hook(context, split_group(context, halves), {.start_step = 4}));
+  }
   if (name == "allreduce") ddp.register_comm_hook(allreduce_hook(context));
   if (name == "fp16") ddp.register_comm_hook(fp16_compress_hook(context));
   if (name == "bf16") ddp.register_comm_hook(bf16_compress_hook(context));
@@ -63,6 +70,7 @@ void run_case(const Context& context, const std::string& folder) {
   Ddp ddp(model, context, recipe.options);
   register_hook(ddp, recipe.json.at("hook"), context);
   Stepper optimizer(recipe, ddp.parameters());
+  optimizer.average_with(recipe, context);
   const Batches batches(folder, recipe, context.rank(), context.world_size());
   const std::int64_t steps = recipe.steps - (recipe.uneven ? context.rank() : 0);
   const auto loop = [&] {

@@ -194,7 +194,7 @@ void send_bytes(const Group& group, const std::string& bytes, int to_rank, int t
 [[nodiscard]] std::string receive_bytes(const Group& group, int from_rank, int tag = 0);
 
 /// Every parameter becomes its mean over all ranks: parameter averaging in place of gradient averaging. One
-/// all-reduce per dtype and device.
+/// all-reduce per device, in the dtype that all of them fit into. Python's, of model_averaging/utils.py.
 void average_parameters(const Group& group, const std::vector<at::Tensor>& parameters);
 
 /// Where the backend of `group` wants small helper tensors: the CPU if it serves it, else the current GPU.

@@ -63,21 +63,9 @@ struct PostLocalSgdOptions {
   bool reduce_over_subgroup = true;
 };
 
-/// Post-local SGD: to be used with a PeriodicAverager that averages parameters over the whole group.
-/// `subgroup` may be `group` itself in a job on one host. Source  Lin et al., "Don't Use Large Mini-Batches,
-/// Use Local SGD", 2018.
+/// Post-local SGD: to be used with a ModelAverager (model_averager.h), which averages parameters over the
+/// whole group. `subgroup` may be `group` itself in a job on one host. Source  Lin et al., "Don't Use Large
+/// Mini-Batches, Use Local SGD", 2018.
 CommHook post_local_sgd_hook(const Group& group, const Group& subgroup, const PostLocalSgdOptions& options);
-
-/// Averages parameters over the group in every `period`-th step from `start_step` on.
-class PeriodicAverager {
- public:
-  PeriodicAverager(Group group, std::int64_t period, std::int64_t start_step);
-  /// After each optimizer step, on every rank.
-  void average(const std::vector<at::Tensor>& parameters);
-
- private:
-  Group group_;
-  std::int64_t period_, start_step_, step_ = 0;
-};
 
 }  // namespace ddprun

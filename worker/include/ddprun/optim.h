@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -45,6 +46,8 @@ class FusedOptimizer : public ScheduledGroups {
   using ParameterState = std::vector<std::pair<std::string, at::Tensor>>;
   /// One entry of Python's param_groups, without "params": name and value in Python's order.
   using Hyperparameters = std::vector<std::pair<std::string, c10::IValue>>;
+  /// Whole numbers that Python's state_dict() has beside "state" and "param_groups".
+  using Counters = std::vector<std::pair<std::string, std::int64_t>>;
 
   /// Updates every parameter that has a gradient.
   void step() { step(StepScale{}); }
@@ -70,6 +73,10 @@ class FusedOptimizer : public ScheduledGroups {
   /// Copies what `state()` gave, of this or another process. Throws Exception kConfig, naming parameter
   /// index, entry and shapes, for what does not fit; then nothing has changed.
   virtual void load_state(const std::vector<ParameterState>& state);
+
+  [[nodiscard]] virtual Counters counters() const { return {}; }
+  /// Those of a state_dict(), as far as counters() names them.
+  virtual void load_counters(const Counters& /*counters*/) {}
 
   /// Of all groups, group by group.
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const { return parameters_; }

@@ -2,7 +2,6 @@
 #include <ddprun/collectives.h>
 #include <ddprun/comm_hooks.h>
 
-#include <fmt/format.h>
 #include <torch/torch.h>
 
 namespace ddprun {
@@ -63,21 +62,6 @@ CommHook post_local_sgd_hook(const Group& group, const Group& subgroup, const Po
     if (!options.reduce_over_subgroup) return runtime::completed(bucket.getBuffer());
     return runtime::average_async(subgroup, bucket.getBuffer());
   };
-}
-
-PeriodicAverager::PeriodicAverager(Group group, std::int64_t period, std::int64_t start_step)
-    : group_(std::move(group)), period_(period), start_step_(start_step) {
-  if (period < 1 || start_step < 0) {
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("periodic averager: period {} and start_step {}; expected a period of "
-                                "at least 1 and a start of at least 0",
-                                period, start_step));
-  }
-}
-
-void PeriodicAverager::average(const std::vector<at::Tensor>& parameters) {
-  if (step_ >= start_step_ && (step_ - start_step_) % period_ == 0) average_parameters(group_, parameters);
-  ++step_;
 }
 
 }  // namespace ddprun

@@ -63,6 +63,7 @@ PtDict state_dict(const FusedOptimizer& optimizer) {
   PtDict whole;
   whole.set("state", std::move(state));
   whole.set("param_groups", std::move(groups));
+  for (const auto& [name, value] : optimizer.counters()) whole.set(name, value);
   return whole;
 }
 
@@ -91,7 +92,12 @@ void load_state_dict(FusedOptimizer& optimizer, const PtDict& state) {
   }
   std::vector<double> rates;
   for (const PtValue& group : groups) rates.push_back(group.as_dict().at("lr").as_double());
+  FusedOptimizer::Counters counters;
+  for (const auto& [name, value] : optimizer.counters()) {
+    if (const PtValue* given = state.find(name)) counters.emplace_back(name, given->as_int());
+  }
   optimizer.load_state(parameters);
+  optimizer.load_counters(counters);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     optimizer.set_learning_rate(i, rates[i]);
     load_schedule(optimizer, i, groups[i].as_dict());
