@@ -1,12 +1,13 @@
 """What the matrix trains. A case with a tolerance says why it cannot be equal."""
 
 
-def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False, averager=None,
+def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False, averager=None, in_backward=False,
          set_to_none=True, worlds=(1, 2, 3, 4), tolerance=0.0, why=""):
     """`whole_batch`: the Python side is one process that trains the plain module on the batches of all ranks together."""
     return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "hook": hook, "steps": steps, "batch": batch,
             "accumulate": accumulate, "uneven": uneven, "whole_batch": whole_batch,
-            "set_to_none": set_to_none, "averager": averager, "worlds": worlds,
+            "set_to_none": set_to_none, "averager": averager,
+            "in_backward": in_backward, "worlds": worlds,
             "tolerance": tolerance, "why": why}
 
 
@@ -79,6 +80,13 @@ CASES = {
     # A period, and of how many groups of that level the world is made.
     "post-local SGD, hierarchical": case(
         "mlp", MOMENTUM, hook="post_local_sgd", averager={"levels": [[2, 2], [3, 1]], "warmup": 5}, worlds=(2, 4)),
+    "optimizer in backward, sgd with momentum": case("transformer", MOMENTUM, in_backward=True),
+    "optimizer in backward, adamw, small buckets": case(
+        "transformer", ADAMW, in_backward=True, ddp={"bucket_cap_mb": 0.001}),
+    "optimizer in backward, bucket views, accumulation of 2": case(
+        "mlp", ADAM, in_backward=True, accumulate=2, ddp={"gradient_as_bucket_view": True}),
+    "optimizer in backward, find_unused": case(
+        "layer_drop", ADAMW, in_backward=True, ddp={"find_unused_parameters": True}),
     "join, uneven inputs": case("conv_bn", MOMENTUM, uneven=True),
     "join, uneven inputs, find_unused": case("unused", MOMENTUM, uneven=True, ddp={"find_unused_parameters": True}),
     "halves of a batch against the whole": case(

@@ -13,7 +13,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import (
     debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook, quantization_hooks)
 from torch.distributed.algorithms.model_averaging import averagers
 from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import HierarchicalModelAverager
-from torch.distributed.optim import PostLocalSGDOptimizer
+from torch.distributed.optim import PostLocalSGDOptimizer, _apply_optimizer_in_backward
 from torch.nn.parallel import DistributedDataParallel
 
 from models import MODELS
@@ -108,6 +108,26 @@ def register_hook(ddp, name):
     }[name]())
 
 
+class NoStream:
+    """What the optimizer in the backward runs on: torch's hook wants a stream of an accelerator, also on the CPU."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def wait_stream(self, _):
+        pass
+
+
+def put_in_backward(optimizer, spec, parameters):
+    torch.Stream = NoStream
+    torch.accelerator.current_stream = NoStream
+    options = {k: v for k, v in spec.items() if k != "kind"}
+    _apply_optimizer_in_backward(type(optimizer), parameters, {**options, "fused": True})
+
+
 def with_averager(optimizer, spec):
     if spec is None:
         return optimizer
@@ -137,6 +157,8 @@ def run_case(folder):
     ddp = model if case["whole_batch"] else DistributedDataParallel(model, **case["ddp"])
     register_hook(ddp, case["hook"])
     optimizer = make_optimizer(case["optimizer"], [p for p in model.parameters() if p.requires_grad])
+    if case["in_backward"]:
+        put_in_backward(optimizer, case["optimizer"], model.parameters())
     optimizer = with_averager(optimizer, case["averager"])
     dtype = torch.float32 if case["words"] is None else torch.int64
     inputs = torch.frombuffer(bytearray((folder / "inputs.bin").read_bytes()), dtype=dtype)
@@ -150,8 +172,9 @@ def run_case(folder):
                 with ddp.no_sync() if micro + 1 < accumulate else contextlib.nullcontext():
                     loss = torch.nn.functional.cross_entropy(ddp(inputs[first:first + batch]), targets[first:first + batch])
                     (loss / accumulate).backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=case["set_to_none"])
+            if not case["in_backward"]:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=case["set_to_none"])
     for r in range(dist.get_world_size()) if case["whole_batch"] else [rank]:
         (folder / f"python_{r}.bin").write_bytes(to_bytes(model))
 

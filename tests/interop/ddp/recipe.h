@@ -50,6 +50,7 @@ class Stepper {
   void average_with(const Recipe& recipe, const Group& group);
   void step();
   void zero_grad();
+  [[nodiscard]] FusedOptimizer& fused() { return *fused_; }
 
  private:
   bool set_to_none_;

@@ -29,6 +29,7 @@ void train_one_step(Ddp& ddp, Stepper& optimizer, const Recipe& recipe, const Ba
       forward_backward();
     }
   }
+  if (recipe.json.at("in_backward")) return;
   optimizer.step();
   optimizer.zero_grad();
 }
@@ -71,6 +72,7 @@ void run_case(const Context& context, const std::string& folder) {
   register_hook(ddp, recipe.json.at("hook"), context);
   Stepper optimizer(recipe, ddp.parameters());
   optimizer.average_with(recipe, context);
+  if (recipe.json.at("in_backward")) ddp.apply_optimizer_in_backward(optimizer.fused());
   const Batches batches(folder, recipe, context.rank(), context.world_size());
   const std::int64_t steps = recipe.steps - (recipe.uneven ? context.rank() : 0);
   const auto loop = [&] {

@@ -19,6 +19,8 @@
 
 namespace ddprun {
 
+class FusedOptimizer;
+
 /// What to do when a backward reaches parameters without a forward through the wrapper since the last one.
 enum class BypassPolicy {
   kThrow,  ///< an Exception that names the parameter comes out of backward()
@@ -103,6 +105,7 @@ class ReplicaSync {
   void register_comm_hook(CommHook hook);
   void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook);
   void register_builtin_comm_hook(BuiltinCommHookType type);
+  void apply_optimizer_in_backward(FusedOptimizer& optimizer);
   void check_finished();
   void sync_buffers();
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
@@ -202,6 +205,21 @@ class DistributedDataParallel {
 
   /// The same with one of c10d's own hooks, which are C++ in Python, too: `_register_builtin_comm_hook`.
   void register_builtin_comm_hook(BuiltinCommHookType type) { sync_->register_builtin_comm_hook(type); }
+
+  /// The backward updates the parameters: as soon as a bucket is reduced, `optimizer` steps with its
+  /// gradients, and they are reset. Do not call its step() and zero_grad(); schedulers and state_dict() are
+  /// used as ever. Python's _apply_optimizer_in_backward, with one optimizer for all parameters (of optim.h,
+  /// with groups as you like) where Python makes one for each.
+  ///
+  /// Before the first forward, in place of a communication hook; `optimizer` outlives this. Backward waits
+  /// for each bucket's all-reduce. A parameter that no rank used is updated with a gradient of zero. Under
+  /// no_sync gradients accumulate, and the backward that reduces them updates. Errors  Exception kConfig:
+  /// parameters that are the optimizer's or reduced here, and not both; sparse
+  ///         gradients; a ZeroRedundancyOptimizer or PostLocalSgdOptimizer; a hook is registered already.
+  /// Source  torch/distributed/algorithms/ddp_comm_hooks/optimizer_overlap_hooks.py of torch 2.11
+  void apply_optimizer_in_backward(FusedOptimizer& optimizer) {
+    sync_->apply_optimizer_in_backward(optimizer);
+  }
 
   /// Throws, naming them, if parameters of the last step got no gradient; the next forward does the same.
   void check_finished() { sync_->check_finished(); }

@@ -105,6 +105,7 @@ class PostLocalSgdOptimizer final : public FusedOptimizer {
   void step(const StepScale& scale) override;
 
   [[nodiscard]] std::string name() const override { return local_.name(); }
+  [[nodiscard]] bool can_step_in_parts() const override { return false; }
   [[nodiscard]] bool supports_scale() const override { return local_.supports_scale(); }
   using FusedOptimizer::learning_rate;
   using FusedOptimizer::set_learning_rate;

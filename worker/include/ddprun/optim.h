@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,10 @@ class FusedOptimizer : public ScheduledGroups {
   /// Updates every parameter that has a gradient.
   void step() { step(StepScale{}); }
   virtual void step(const StepScale& scale);
+  /// step() for those of `parameters` alone that are this optimizer's: the updates of all parts are together
+  /// those of one step(). Errors  Exception kConfig where can_step_in_parts() is false.
+  void step_some(const std::vector<at::Tensor>& parameters);
+  [[nodiscard]] virtual bool can_step_in_parts() const { return true; }
   /// Does step() understand a StepScale? If not, a GradScaler waits for the device to learn whether it may
   /// step.
   [[nodiscard]] virtual bool supports_scale() const { return true; }
@@ -115,7 +120,9 @@ class FusedOptimizer : public ScheduledGroups {
  private:
   [[nodiscard]] ParameterState make_state(std::size_t group, const at::Tensor& parameter) const;
   void check_state(const std::vector<ParameterState>& state) const;
-  void step_group(std::size_t group, std::size_t first, const StepScale& scale);
+  void step_groups(const StepScale& scale, const std::set<const void*>* only);
+  void step_group(std::size_t group, std::size_t first, const StepScale& scale,
+                  const std::set<const void*>* only);
 
   std::vector<at::Tensor> parameters_;
   std::vector<std::size_t> group_sizes_;

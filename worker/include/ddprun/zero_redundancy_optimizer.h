@@ -57,6 +57,7 @@ class ZeroRedundancyOptimizer final : public FusedOptimizer {
   [[nodiscard]] FusedOptimizer& local() { return *local_; }
 
   [[nodiscard]] std::string name() const override { return local_->name(); }
+  [[nodiscard]] bool can_step_in_parts() const override { return false; }
   [[nodiscard]] bool supports_scale() const override { return local_->supports_scale(); }
   using FusedOptimizer::learning_rate;
   using FusedOptimizer::set_learning_rate;

@@ -1,5 +1,6 @@
 #include "worker/runtime/ddp/broadcast_bytes.h"
 #include "worker/runtime/ddp/make_reducer.h"
+#include "worker/runtime/ddp/optimizer_in_backward.h"
 #include "worker/runtime/ddp/output_sink.h"
 #include "worker/runtime/ddp/replica_check.h"
 #include "worker/runtime/ddp/replica_state.h"
@@ -319,6 +320,15 @@ void ReplicaSync::register_builtin_comm_hook(BuiltinCommHookType type) {
   const bool is_plain = type == BuiltinCommHookType::ALLREDUCE;
   state_->claim_hook(is_plain ? "BuiltinCommHookType.ALLREDUCE" : "BuiltinCommHookType.FP16_COMPRESS");
   state_->reducer->register_builtin_comm_hook(type);
+}
+
+void ReplicaSync::apply_optimizer_in_backward(FusedOptimizer& optimizer) {
+  check_in_backward(optimizer, state_->reduced);
+  state_->claim_hook("optimizer in backward");
+  c10d::Reducer& reducer = *state_->reducer;
+  reducer.register_comm_hook(
+      std::make_unique<FunctionHook>(optimizer_in_backward(reducer, state_->group, optimizer)));
+  reducer.set_optimizer_in_backward();
 }
 
 c10::DDPLoggingData ReplicaSync::logging_data() const {

@@ -128,19 +128,34 @@ bool FusedOptimizer::update_sparse(std::size_t /*group*/, const at::Tensor& /*pa
   return false;
 }
 
-void FusedOptimizer::step(const StepScale& scale) {
+void FusedOptimizer::step(const StepScale& scale) { step_groups(scale, nullptr); }
+
+void FusedOptimizer::step_some(const std::vector<at::Tensor>& parameters) {
+  if (!can_step_in_parts()) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("optimizer: this {} steps all its parameters at once, not some", name()));
+  }
+  std::set<const void*> only;
+  for (const at::Tensor& parameter : parameters) only.insert(parameter.unsafeGetTensorImpl());
+  step_groups({}, &only);
+}
+
+// `only`: these tensors; null: all.
+void FusedOptimizer::step_groups(const StepScale& scale, const std::set<const void*>* only) {
   const at::NoGradGuard no_grad;
   std::size_t first = 0;
   for (std::size_t group = 0; group < group_sizes_.size(); ++group) {
-    step_group(group, first, scale);
+    step_group(group, first, scale, only);
     first += group_sizes_[group];
   }
 }
 
-void FusedOptimizer::step_group(std::size_t group, std::size_t first, const StepScale& scale) {
+void FusedOptimizer::step_group(std::size_t group, std::size_t first, const StepScale& scale,
+                                const std::set<const void*>* only) {
   std::map<BatchKey, Batch> batches;
   for (std::size_t i = first; i < first + group_sizes_[group]; ++i) {
     const at::Tensor& parameter = parameters_[i];
+    if (only != nullptr && !only->contains(parameter.unsafeGetTensorImpl())) continue;
     const at::Tensor& gradient = parameter.grad();
     if (!gradient.defined()) continue;
     if (gradient.is_sparse() && update_sparse(group, parameter, gradient)) continue;
