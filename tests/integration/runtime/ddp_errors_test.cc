@@ -309,11 +309,9 @@ TEST_CASE("join can end the loop everywhere when the first rank has no more inpu
         },
         {.throw_on_early_termination = true});
   });
-  CHECK(texts[0] == "DistributedDataParallel: rank 0 has no more input, and join was asked to throw then");
+  CHECK(texts[0] == "join: rank 0 has no more input, and was asked to throw then");
   CHECK(texts[1] ==
-        "DistributedDataParallel: at least one rank has no more input, and join was asked to throw then; "
-        "rank 1 still "
-        "had some");
+        "join: at least one rank has no more input, and was asked to throw then; rank 1 still had some");
 }
 
 TEST_CASE("join divides by the ranks that still have input where asked") {

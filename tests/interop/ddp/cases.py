@@ -1,13 +1,13 @@
 """What the matrix trains. A case with a tolerance says why it cannot be equal."""
 
 
-def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False, averager=None, in_backward=False,
+def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False, averager=None, in_backward=False, leaves_after=None, zero=False,
          set_to_none=True, worlds=(1, 2, 3, 4), tolerance=0.0, why=""):
     """`whole_batch`: the Python side is one process that trains the plain module on the batches of all ranks together."""
     return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "hook": hook, "steps": steps, "batch": batch,
             "accumulate": accumulate, "uneven": uneven, "whole_batch": whole_batch,
             "set_to_none": set_to_none, "averager": averager,
-            "in_backward": in_backward, "worlds": worlds,
+            "in_backward": in_backward, "leaves_after": leaves_after, "zero": zero, "worlds": worlds,
             "tolerance": tolerance, "why": why}
 
 
@@ -89,6 +89,13 @@ CASES = {
         "layer_drop", ADAMW, in_backward=True, ddp={"find_unused_parameters": True}),
     "join, uneven inputs": case("conv_bn", MOMENTUM, uneven=True),
     "join, uneven inputs, find_unused": case("unused", MOMENTUM, uneven=True, ddp={"find_unused_parameters": True}),
+    # Each rank updates its share; a joined one with the gradients it was left with.
+    "join of DDP and ZeRO, uneven inputs": case("conv_bn", ADAMW, uneven=True, zero=True),
+    "join of DDP and ZeRO, gradients zeroed in place": case("mlp", ADAMW, uneven=True, zero=True, set_to_none=False),
+    # The last rank leaves, and the others go on.
+    "update_process_group": case("conv_bn", ADAMW, leaves_after=10, worlds=(2, 3, 4)),
+    "update_process_group, find_unused": case(
+        "layer_drop", ADAMW, leaves_after=10, worlds=(2, 3, 4), ddp={"find_unused_parameters": True}),
     "halves of a batch against the whole": case(
         "mlp", MOMENTUM, whole_batch=True, tolerance=2e-6, why="sums over half batches round differently"),
     "SyncBatchNorm against the whole batch": case(

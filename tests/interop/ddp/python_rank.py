@@ -13,7 +13,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import (
     debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook, quantization_hooks)
 from torch.distributed.algorithms.model_averaging import averagers
 from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import HierarchicalModelAverager
-from torch.distributed.optim import PostLocalSGDOptimizer, _apply_optimizer_in_backward
+from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer, _apply_optimizer_in_backward
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from models import MODELS
@@ -165,8 +166,17 @@ def run_case(folder):
     inputs = inputs.view(case["rows"], *case["shape"])
     targets = torch.frombuffer(bytearray((folder / "targets.bin").read_bytes()), dtype=torch.int64)
     batch, accumulate = case["batch"], case["accumulate"]
-    with ddp.join() if case["uneven"] else contextlib.nullcontext():
+    if case["zero"]:
+        options = {k: v for k, v in case["optimizer"].items() if k != "kind"}
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=type(optimizer), fused=True, **options)
+    joinables = [ddp, optimizer] if case["zero"] else [ddp]
+    remaining = dist.new_group(list(range(world - 1))) if case["leaves_after"] else None
+    with Join(joinables) if case["uneven"] else contextlib.nullcontext():
         for step in range(case["steps"] - (rank if case["uneven"] else 0)):
+            if step == case["leaves_after"]:
+                ddp._update_process_group(remaining)
+                if rank == world - 1:
+                    break
             for micro in range(accumulate):
                 first = ((step * accumulate + micro) * world + rank) * batch
                 with ddp.no_sync() if micro + 1 < accumulate else contextlib.nullcontext():

@@ -129,6 +129,17 @@ void Stepper::average_with(const Recipe& recipe, const Group& group) {
   fused_ = std::make_unique<PostLocalSgdOptimizer>(*local_, *averager_);
 }
 
+Joinable& Stepper::spread(const Recipe& recipe, const Group& group) {
+  const auto& json = recipe.json.at("optimizer");
+  auto zero = zero_redundancy_optimizer<FusedAdam>(
+      group, fused_->parameters(),
+      FusedAdamOptions{
+          .lr = json.at("lr"), .weight_decay = json.at("weight_decay"), .decoupled_weight_decay = true});
+  Joinable& joinable = *zero;
+  fused_ = std::move(zero);
+  return joinable;
+}
+
 void Stepper::step() {
   if (fused_) {
     fused_->step();

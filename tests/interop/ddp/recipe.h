@@ -4,6 +4,7 @@
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/model_averager.h>
 #include <ddprun/optim.h>
+#include <ddprun/zero_redundancy_optimizer.h>
 
 #include <nlohmann/json.hpp>
 
@@ -48,6 +49,8 @@ class Stepper {
   Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters);
   /// From now on a PostLocalSgdOptimizer with the recipe's averager, if it has one. Collective.
   void average_with(const Recipe& recipe, const Group& group);
+  /// From now on with its state spread over the ranks. For adamw. Collective.
+  Joinable& spread(const Recipe& recipe, const Group& group);
   void step();
   void zero_grad();
   [[nodiscard]] FusedOptimizer& fused() { return *fused_; }

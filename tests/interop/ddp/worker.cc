@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <numeric>
 
 namespace ddprun::interop {
 namespace {
@@ -64,6 +65,15 @@ void register_hook(Ddp& ddp, const nlohmann::json& name, const Context& context)
   }
 }
 
+// False on the last rank, which leaves.
+bool go_on_without_last(Ddp& ddp, const Context& context) {
+  std::vector<int> ranks(static_cast<std::size_t>(context.world_size() - 1));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const Group remaining = new_group(context, ranks);
+  ddp.update_process_group(remaining);
+  return remaining.is_member();
+}
+
 void run_case(const Context& context, const std::string& folder) {
   const Recipe recipe = load_recipe(folder);
   const auto model = make_model(recipe.model, context);
@@ -75,10 +85,17 @@ void run_case(const Context& context, const std::string& folder) {
   if (recipe.json.at("in_backward")) ddp.apply_optimizer_in_backward(optimizer.fused());
   const Batches batches(folder, recipe, context.rank(), context.world_size());
   const std::int64_t steps = recipe.steps - (recipe.uneven ? context.rank() : 0);
+  const std::int64_t leaves_after =
+      recipe.json.at("leaves_after").is_null() ? steps : recipe.json.at("leaves_after").get<std::int64_t>();
   const auto loop = [&] {
-    for (std::int64_t step = 0; step < steps; ++step) train_one_step(ddp, optimizer, recipe, batches, step);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      if (step == leaves_after && !go_on_without_last(ddp, context)) return;
+      train_one_step(ddp, optimizer, recipe, batches, step);
+    }
   };
-  if (recipe.uneven) {
+  if (recipe.json.at("zero")) {
+    join({ddp, optimizer.spread(recipe, context)}, loop);
+  } else if (recipe.uneven) {
     ddp.join(loop);
   } else {
     loop();

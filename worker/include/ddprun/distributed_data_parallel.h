@@ -2,6 +2,7 @@
 
 #include <ddprun/call_forward.h>
 #include <ddprun/init.h>
+#include <ddprun/join.h>
 #include <ddprun/module_view.h>
 #include <ddprun/visit_tensors.h>
 #include <ddprun/with_placed_inputs.h>
@@ -64,15 +65,6 @@ struct DistributedDataParallelOptions {
   BypassPolicy on_bypassed_forward = BypassPolicy::kThrow;
 };
 
-struct JoinOptions {
-  /// Divide gradients by the world size the job began with; otherwise by the number of ranks that still have
-  /// input.
-  bool divide_by_initial_world_size = true;
-  bool enable = true;
-  /// The first rank without input ends the loop on every rank with an Exception.
-  bool throw_on_early_termination = false;
-};
-
 /// A communication hook: reduces one bucket in place of the default all-reduce and promises the averaged
 /// tensor.
 using CommHook = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket& bucket)>;
@@ -83,11 +75,11 @@ using c10d::BuiltinCommHookType;
 namespace runtime {
 
 /// Everything of DistributedDataParallel that does not depend on the model's type.
-class ReplicaSync {
+class ReplicaSync final : public Joinable {
  public:
   ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
               DistributedDataParallelOptions options);
-  ~ReplicaSync();
+  ~ReplicaSync() override;
   ReplicaSync(const ReplicaSync&) = delete;
   ReplicaSync& operator=(const ReplicaSync&) = delete;
 
@@ -101,7 +93,12 @@ class ReplicaSync {
 
   [[nodiscard]] bool gradient_sync() const;
   void set_gradient_sync(bool on);
-  void join(const std::function<void()>& body, const JoinOptions& options);
+  [[nodiscard]] Group join_group() const override;
+  [[nodiscard]] at::Device join_device() const override;
+  void join_begins(const JoinOptions& options) override;
+  void shadow_step() override;
+  void all_joined(bool is_last) override;
+  void update_process_group(const Group& group);
   void register_comm_hook(CommHook hook);
   void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook);
   void register_builtin_comm_hook(BuiltinCommHookType type);
@@ -192,10 +189,20 @@ class DistributedDataParallel {
 
   /// Runs `body`, this rank's training loop, where ranks may have different numbers of steps: a rank whose
   /// body has returned shadows the collectives of the others until all are done; then all take over the last
-  /// one's model.
+  /// one's model. ddprun::join (join.h) with this alone; that one takes several, of which this can be one.
   void join(const std::function<void()>& body, const JoinOptions& options = {}) {
-    sync_->join(body, options);
+    ddprun::join({*sync_}, body, options);
   }
+
+  operator Joinable&() { return *sync_; }  // NOLINT: for join({ddp, …})
+
+  /// From the next forward on the gradients are averaged over `group`: the job goes on with other ranks, and
+  /// this replica, its optimizer and its state as they are. Buckets are rebuilt after the next backward; a
+  /// backward that failed because a rank was lost is forgotten. On a rank that is not in the group it forgets
+  /// that backward only. Nothing is sent: the members are to have equal parameters, and those that are new to
+  /// it are constructed with `init_sync` off. Communication hooks keep the groups that they were made with.
+  /// Python's _update_process_group.
+  void update_process_group(const Group& group) { sync_->update_process_group(group); }
 
   /// Replaces the all-reduce of each bucket. At most one, before the first backward. See ddprun/comm_hooks.h.
   void register_comm_hook(CommHook hook) { sync_->register_comm_hook(std::move(hook)); }

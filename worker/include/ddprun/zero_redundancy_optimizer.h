@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddprun/group.h>
+#include <ddprun/join.h>
 #include <ddprun/optim.h>
 
 #include <ATen/core/Tensor.h>
@@ -34,7 +35,7 @@ namespace ddprun {
 /// Errors   Exception kConfig for no parameters at all.
 /// Source   Rajbhandari et al., "ZeRO", SC 2020 (stage 1);
 /// torch/distributed/optim/zero_redundancy_optimizer.py
-class ZeroRedundancyOptimizer final : public FusedOptimizer {
+class ZeroRedundancyOptimizer final : public FusedOptimizer, public Joinable {
  public:
   /// Makes the local optimizer: of these groups, some of which may be empty.
   using MakeLocal =
@@ -45,6 +46,11 @@ class ZeroRedundancyOptimizer final : public FusedOptimizer {
 
   using FusedOptimizer::step;
   void step(const StepScale& scale) override;
+
+  [[nodiscard]] Group join_group() const override { return group_; }
+  [[nodiscard]] at::Device join_device() const override { return parameters().front().device(); }
+  /// Updates this rank's share with the gradients that are there, and sends it.
+  void shadow_step() override { update_share({}); }
 
   /// Collects the state of all ranks on `to`, in memory of the CPU.
   void consolidate_state(int to = 0);
@@ -77,6 +83,7 @@ class ZeroRedundancyOptimizer final : public FusedOptimizer {
   [[nodiscard]] std::vector<std::string> state_names(std::size_t /*group*/) const override { return {}; }
   void update(std::size_t /*group*/, Batch& /*batch*/) override {}
   [[nodiscard]] std::vector<at::Tensor> owned_by(int rank) const;
+  void update_share(const StepScale& scale);
   void send_parameters();
 
   Group group_;

@@ -21,6 +21,7 @@ class DelayedReduction {
   /// Points `grad()` of every delayed parameter into the buffer; zeroes those that were reset. After each
   /// forward.
   void attach_gradients();
+  void set_group(Group group) { group_ = std::move(group); }
 
  private:
   void reduce();

@@ -1,6 +1,6 @@
-// Uneven inputs. A rank whose input ended shadows every collective that the others still make, with zeros,
-// until all have ended; the protocol is that of Python's Join, so that its order of collectives is written
-// down once here:
+// Uneven inputs (ddprun/join.h). A rank whose input ended shadows every collective that the others still
+// make, with zeros, until all have ended; the protocol is that of Python's Join, so that its order of
+// collectives is written down once here:
 //
 //   active rank, each forward                         joined rank, each round
 //   1  all-reduce a one ("I am active")               the same with a zero: 0 in all = everyone joined
@@ -14,35 +14,9 @@
 #include "worker/runtime/ddp/replica_state.h"
 #include <ddprun/collectives.h>
 
-#include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <cstdio>
-
 namespace ddprun::runtime {
-namespace {
-
-constexpr int kSkewWorthAWarning = 1000;
-
-double sum_over_ranks(const Group& group, const at::Device& device, double mine) {
-  const at::Tensor value = torch::full({1}, mine, at::TensorOptions(device));
-  all_reduce(group, value);
-  return value.item<double>();
-}
-
-}  // namespace
-
-void ReplicaSync::State::notify_joined_ranks() {
-  std::vector<at::Tensor> ones = {torch::ones({1}, at::TensorOptions(device))};
-  auto work = group.process_group()->allreduce(ones);
-  if (join->throw_on_early_termination && sum_over_ranks(group, device, 0) != 0) {
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("DistributedDataParallel: at least one rank has no more input, and join "
-                                "was asked to throw then; rank {} still had some",
-                                group.rank()));
-  }
-  reducer->set_forward_pass_work_handle(std::move(work), join->divide_by_initial_world_size);
-}
 
 void ReplicaSync::State::tell_joined_ranks_about_sync() {
   std::vector<at::Tensor> flag = {torch::full({1}, gradient_sync ? 1.0 : 0.0, at::TensorOptions(device))};
@@ -59,7 +33,9 @@ int ReplicaSync::State::agree_on_rank(bool is_candidate) const {
 void ReplicaSync::State::shadow_one_step() {
   begin_step();
   if (will_sync_buffers()) sync_buffers(agree_on_rank(false));
-  forward_sync = sum_over_ranks(group, device, 0) != 0;
+  const at::Tensor reducing = torch::zeros({1}, at::TensorOptions(device));
+  all_reduce(group, reducing);
+  forward_sync = reducing.item<double>() != 0;
   if (!forward_sync) return;
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> reductions;
   for (c10d::GradBucket& bucket : reducer->get_grad_buckets(/*return_zero_tensors=*/true)) {
@@ -74,25 +50,7 @@ void ReplicaSync::State::shadow_one_step() {
   reducer->push_rebuilt_params_for_all_indices();
 }
 
-void ReplicaSync::State::shadow_until_all_joined() {
-  bool is_last = true;
-  for (int steps = 0; sum_over_ranks(group, device, 0) != 0; ++steps) {
-    if (join->throw_on_early_termination) {
-      sum_over_ranks(group, device, 1);
-      throw Exception(
-          ErrorCode::kConfig,
-          fmt::format("DistributedDataParallel: rank {} has no more input, and join was asked to throw then",
-                      group.rank()));
-    }
-    if (steps == kSkewWorthAWarning) {
-      fmt::print(stderr,
-                 "ddprun: rank {} ran out of input {} steps before the others; a better sharding would train "
-                 "faster\n",
-                 group.rank(), steps);
-    }
-    shadow_one_step();
-    is_last = false;
-  }
+void ReplicaSync::State::take_over_last_model(bool is_last) {
   const int source = agree_on_rank(is_last);
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : view.parameters) {
@@ -104,18 +62,21 @@ void ReplicaSync::State::shadow_until_all_joined() {
   c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes, source);
 }
 
-void ReplicaSync::join(const std::function<void()>& body, const JoinOptions& join_options) {
-  if (!join_options.enable || state_->reducer == nullptr) return body();
-  state_->join = join_options;
-  state_->logger->set_uneven_input_join();
-  try {
-    body();
-    state_->shadow_until_all_joined();
-  } catch (...) {
-    state_->join.reset();
-    throw;
+Group ReplicaSync::join_group() const { return state_->group; }
+
+at::Device ReplicaSync::join_device() const { return state_->device; }
+
+void ReplicaSync::join_begins(const JoinOptions& /*options*/) {
+  if (state_->delayed) {
+    throw Exception(ErrorCode::kConfig,
+                    "DistributedDataParallel: join cannot shadow reductions that are delayed; leave out "
+                    "option delay_all_reduce");
   }
-  state_->join.reset();
+  state_->logger->set_uneven_input_join();
 }
+
+void ReplicaSync::shadow_step() { state_->shadow_one_step(); }
+
+void ReplicaSync::all_joined(bool is_last) { state_->take_over_last_model(is_last); }
 
 }  // namespace ddprun::runtime

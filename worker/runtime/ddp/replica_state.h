@@ -26,7 +26,6 @@ struct ReplicaSync::State {
   bool forward_sync = true;
   bool has_queued_static_reduction = false;
   bool has_comm_hook = false;
-  std::optional<JoinOptions> join;  ///< inside join()
 
   [[nodiscard]] bool is_ignored(const std::string& name) const;
   [[nodiscard]] bool will_sync_buffers() const;
@@ -43,11 +42,10 @@ struct ReplicaSync::State {
   [[noreturn]] void complain_about_missing_gradients(const std::vector<std::string>& names) const;
 
   // join(), in join.cc
-  void notify_joined_ranks();
   void tell_joined_ranks_about_sync();
   [[nodiscard]] int agree_on_rank(bool is_candidate) const;
   void shadow_one_step();
-  void shadow_until_all_joined();
+  void take_over_last_model(bool is_last);
 };
 
 }  // namespace ddprun::runtime

@@ -255,10 +255,13 @@ void ReplicaSync::before_forward() {
     state.logger->set_runtime_stats_and_log();
     state.reducer->prepare_for_forward();
   }
-  if (state.join) state.notify_joined_ranks();
+  if (auto work = notify_join())
+    state.reducer->set_forward_pass_work_handle(std::move(work),
+                                                join_options()->divide_by_initial_world_size);
   if (with_gradients) state.begin_step();
-  if (state.will_sync_buffers()) state.sync_buffers(state.join ? state.agree_on_rank(true) : 0);
-  if (state.join) state.tell_joined_ranks_about_sync();
+  const bool is_in_join = join_options() != nullptr;
+  if (state.will_sync_buffers()) state.sync_buffers(is_in_join ? state.agree_on_rank(true) : 0);
+  if (is_in_join) state.tell_joined_ranks_about_sync();
 }
 
 bool ReplicaSync::places_inputs() const { return state_->inputs.has_value(); }
@@ -341,6 +344,15 @@ void ReplicaSync::check_finished() {
 }
 
 void ReplicaSync::sync_buffers() { state_->sync_buffers(0); }
+
+void ReplicaSync::update_process_group(const Group& group) {
+  State& state = *state_;
+  if (state.reducer) state.reducer->reset_state();
+  if (!group.is_member()) return;
+  state.group = group;
+  if (state.reducer) state.reducer->update_process_group(group.process_group());
+  if (state.delayed) state.delayed->set_group(group);
+}
 
 std::vector<at::Tensor> ReplicaSync::parameters() const {
   std::vector<at::Tensor> tensors;

@@ -91,6 +91,11 @@ std::vector<at::Tensor> ZeroRedundancyOptimizer::owned_by(int rank) const {
 }
 
 void ZeroRedundancyOptimizer::step(const StepScale& scale) {
+  notify_join();
+  update_share(scale);
+}
+
+void ZeroRedundancyOptimizer::update_share(const StepScale& scale) {
   is_consolidated_ = false;
   consolidated_.clear();
   local_->step(scale);

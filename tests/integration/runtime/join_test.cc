@@ -1,0 +1,111 @@
+#include "tests/integration/runtime/in_threads.h"
+#include "tests/support/catch.h"
+#include <ddprun/collectives.h>
+#include <ddprun/distributed_data_parallel.h>
+#include <ddprun/join.h>
+#include <ddprun/optim.h>
+#include <ddprun/zero_redundancy_optimizer.h>
+
+namespace ddprun {
+namespace {
+
+using testing::message_of;
+using testing::run_ranks;
+using testing::run_ranks_to_success;
+
+// Sums a number over the ranks in each step.
+struct Counter final : Joinable {
+  explicit Counter(Group given) : group(std::move(given)) {}
+  [[nodiscard]] Group join_group() const override { return group; }
+  [[nodiscard]] at::Device join_device() const override { return at::kCPU; }
+  double step() {
+    notify_join();
+    return sum(1);
+  }
+  void shadow_step() override { sum(0); }
+  void all_joined(bool last) override { is_last = last; }
+  double sum(double mine) const {
+    const auto value = torch::full({1}, mine);
+    all_reduce(group, value);
+    return value.item<double>();
+  }
+  Group group;
+  bool is_last = false;
+};
+
+TEST_CASE("joinables of one's own are shadowed, in order, until all ranks are done") {
+  run_ranks_to_success(3, [](const Group& group) {
+    Counter first(group), second(group);
+    join({first, second}, [&] {
+      for (int step = 0; step <= group.rank(); ++step) {
+        CHECK_IN_RANK(first.step() == 3 - step);
+        CHECK_IN_RANK(second.step() == 3 - step);
+      }
+    });
+    CHECK_IN_RANK(first.is_last == (group.rank() == 2));
+    CHECK_IN_RANK(second.is_last == (group.rank() == 2));
+  });
+}
+
+TEST_CASE("join takes a DistributedDataParallel and a ZeroRedundancyOptimizer together") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    auto optimizer = zero_redundancy_optimizer<FusedSgd>(group, ddp.parameters(), FusedSgdOptions{.lr = 1});
+    int steps = 0;
+    join({ddp, *optimizer}, [&] {
+      for (; steps <= group.rank(); ++steps) {
+        optimizer->zero_grad();
+        ddp(torch::ones({1, 1})).sum().backward();
+        optimizer->step();
+      }
+    });
+    CHECK_IN_RANK(steps == group.rank() + 1);
+    const std::vector<at::Tensor> all = all_gather(group, model->bias.detach());
+    CHECK_IN_RANK(all[0].equal(all[1]));
+  });
+}
+
+TEST_CASE("join refuses nothing, and joinables of several groups") {
+  const auto nothing = run_ranks(1, [](const Group&) { join({}, [] {}); });
+  CHECK(message_of(nothing[0]) == "join: nothing to join is given");
+  const auto two = run_ranks(1, [](const Group& group) {
+    Counter first(group), second(new_group(group));
+    join({first, second}, [] {});
+  });
+  CHECK(message_of(two[0]) == "join: the joinables have different groups; give all of them one");
+}
+
+TEST_CASE("join refuses delayed reductions, which it could not shadow") {
+  const auto failures = run_ranks(1, [](const Group& group) {
+    DistributedDataParallel ddp(torch::nn::Linear(1, 1), group.process_group(),
+                                {.delay_all_reduce = {"bias"}, .reduce_delayed_when_ready = "weight"});
+    ddp.join([] {});
+  });
+  CHECK(message_of(failures[0]) ==
+        "DistributedDataParallel: join cannot shadow reductions that are delayed; leave out option "
+        "delay_all_reduce");
+}
+
+TEST_CASE("after update_process_group the remaining ranks train on, also after a backward that failed") {
+  run_ranks_to_success(3, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    const auto gradient = [&] {
+      model->zero_grad();
+      (ddp(torch::ones({1, 1})) * (group.rank() + 1)).sum().backward();
+      return model->bias.grad().item<float>();
+    };
+    CHECK_IN_RANK(gradient() == 2);
+    CHECK_IN_RANK(gradient() == 2);
+    ddp(torch::ones({1, 1}));  // and no backward: a reduction that never ended
+    const Group two = new_group(group, {0, 1});
+    ddp.update_process_group(two);
+    if (!two.is_member()) return;
+    CHECK_IN_RANK(gradient() == 1.5F);
+    CHECK_IN_RANK(gradient() == 1.5F);
+  });
+}
+
+}  // namespace
+}  // namespace ddprun
