@@ -223,7 +223,8 @@ void Job::absorb_pause(TimePoint now) {
   }
   losses_.shift(pause);
   opened_at_ += pause;
-  if (gap < timing_.lease()) return;
+  // A node counts its lease from when it sent what was answered last: up to a heartbeat before this began.
+  if (gap < timing_.lease() - timing_.heartbeat) return;
   pause_ = gap;
   paused_until_ = now;
 }
@@ -234,7 +235,7 @@ bool Job::was_paused(TimePoint now) const {
 
 std::string Job::because_of_pause(TimePoint now) const {
   if (!was_paused(now)) return {};
-  return fmt::format(" because the coordinator stood still for {:.2f} s, longer than the lease of {:.2f} s",
+  return fmt::format(" because the coordinator stood still for {:.2f} s, and the lease is {:.2f} s",
                      to_seconds(pause_), to_seconds(timing_.lease()));
 }
 

@@ -345,13 +345,14 @@ TEST_CASE("when the coordinator stood still for longer than the lease, that is w
   story.wait_out_the_lease("a");
   const Order& last = story.last('a');
   CHECK((is_restarted ? last.restart->why : last.end->why) ==
-        "node 1 (b, 10.0.0.2) was lost because the coordinator stood still for 6.00 s, longer than the lease "
-        "of 4.00 s: its connection was closed");
+        "node 1 (b, 10.0.0.2) was lost because the coordinator stood still for 6.00 s, and the lease is "
+        "4.00 s: its connection was closed");
 }
 
 TEST_CASE("a pause of the coordinator explains no worker that failed by itself, whatever is heard first") {
   Story story = running(fixed(2), "ab");
-  story.now += 60s;
+  // A lease of 4 s was counted from up to a second before the pause.
+  story.now += GENERATE(as<Duration>{}, 60s, 3100ms);
   const auto failure_is_read = [&] {
     story.fail('b', 7);
     story.tell('b', Phase::kIdle);
@@ -385,8 +386,8 @@ TEST_CASE("a pause of the coordinator explains no worker that failed by itself, 
     story.join('c', std::nullopt, 'a');
     CHECK(says_why().first == 75);
     CHECK_THAT(says_why().second,
-               Catch::StartsWith("node 0 (a, 10.0.0.1) was lost because the coordinator stood still for "
-                                 "60.00 s, longer than the lease of 4.00 s: its connection was closed"));
+               Catch::StartsWith("node 0 (a, 10.0.0.1) was lost because the coordinator stood still for ") &&
+                   Catch::Contains(" s, and the lease is 4.00 s: its connection was closed"));
   }
 }
 
