@@ -72,7 +72,7 @@ std::optional<std::string> process_env(std::string_view name) {
 }
 
 std::optional<std::string> take_process_env(std::string_view name) {
-  const std::optional<std::string> value = process_env(name);
+  std::optional<std::string> value = process_env(name);
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string_view text(*each);
     if (text.size() > name.size() && text.substr(0, name.size()) == name && text[name.size()] == '=')
