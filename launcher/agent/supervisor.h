@@ -181,7 +181,7 @@ class Supervisor {
   [[nodiscard]] std::vector<LocalRank> alive() const;
   SupervisedWorker& worker(LocalRank local_rank);
 
-  // What a row does.
+  // What a row does: supervisor_acts.cc.
   Actions begin_generation(const Event& event, TimePoint now);
   Actions note_spawned(const Event& event, TimePoint now);
   Actions note_exit(const Event& event, TimePoint now);

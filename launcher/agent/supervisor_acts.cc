@@ -1,0 +1,505 @@
+#include "launcher/agent/supervisor.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/exit_codes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+// What the rows of the table in supervisor.cc do, and the facts that their guards ask for.
+
+namespace ddprun::launcher {
+namespace {
+
+std::string count_workers(std::size_t count) {
+  return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+int Supervisor::alive_count() const {
+  return static_cast<int>(
+      std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w.is_alive; }));
+}
+
+bool Supervisor::is_last_alive(LocalRank worker) const {
+  const auto index = static_cast<std::size_t>(worker.value());
+  return alive_count() == 1 && workers_[index].is_alive;
+}
+
+std::vector<LocalRank> Supervisor::alive() const {
+  std::vector<LocalRank> result;
+  for (std::size_t index = 0; index < workers_.size(); ++index) {
+    if (workers_[index].is_alive) result.emplace_back(static_cast<int>(index));
+  }
+  return result;
+}
+
+SupervisedWorker& Supervisor::worker(LocalRank local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank.value());
+  DDPRUN_CHECK(index < workers_.size(), "a local rank is below the local world size");
+  return workers_[index];
+}
+
+Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint now) {
+  workers_.assign(static_cast<std::size_t>(options_.local_world_size.value()), SupervisedWorker{});
+  int rank = event.base_rank.value();
+  for (SupervisedWorker& fresh : workers_) fresh.rank = Rank(rank++);
+  restart_count_ = event.restart_count;
+  generation_started_ = now;
+  reason_ = StopReason::kSucceeded;
+  why_.clear();
+  root_cause_.reset();
+  error_.reset();
+  exit_code_ = exit_code::kOk;
+  final_because_.clear();
+  decision_ = {};
+  story_ = "starting " + count_workers(workers_.size());
+  return {{.kind = ActionKind::kSpawn}};
+}
+
+Supervisor::Actions Supervisor::note_spawned(const Event& event, TimePoint now) {
+  SupervisedWorker& spawned = worker(event.local_rank);
+  spawned.pid = event.pid;
+  spawned.is_alive = true;
+  spawned.started_at = now;
+  if (state_ == State::kRunning) story_ = count_workers(workers_.size()) + " running";
+  return {};
+}
+
+void Supervisor::record_exit(const Event& event, TimePoint now) {
+  SupervisedWorker& ended = worker(event.local_rank);
+  ended.is_alive = false;
+  ended.status = event.status;
+  ended.ending = event.ending;
+  ended.ended_at = now;
+  ended.stopped_with = signal_before(ended, event.status);
+  const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
+  ended.verdict = event.status.is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
+  story_ = describe_end(ended);
+  if (was_stopped && !event.status.is_success()) story_ += " (consequence)";
+}
+
+bool Supervisor::blames_symptom() const {
+  if (!root_cause_) return false;
+  const SupervisedWorker& guilty = workers_[static_cast<std::size_t>(root_cause_->value())];
+  return guilty.ending.weight != Weight::kCause;
+}
+
+void Supervisor::accuse(Blame blame) {
+  if (root_cause_) worker(*root_cause_).verdict = Verdict::kConsequence;
+  root_cause_ = blame.guilty;
+  SupervisedWorker& guilty = worker(blame.guilty);
+  guilty.verdict = Verdict::kRootCause;
+  set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
+  if (!blame.exit_code) return;
+  final_because_.clear();
+  const std::vector<int>& finals = options_.no_restart_exit_codes;
+  const int code = guilty.status->code();
+  if (std::find(finals.begin(), finals.end(), code) != finals.end()) {
+    call_final(
+        fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)", code));
+  }
+}
+
+// The group is being stopped, and one more has ended.
+Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
+  const SupervisedWorker& failed = worker(ended);
+  if (reason_ == StopReason::kPeerFailed && is_own_cause(failed)) {
+    // The other node's failure may be a symptom of ours; who has seen both decides. Where none of our signals
+    // can be behind it, this node has failed by itself, whoever hears of it.
+    if (!failed.stopped_with) accuse({ended, describe_end(failed), failed.status->exit_code()});
+    return {{.kind = ActionKind::kPublishFailure,
+             .worker = ended,
+             .exit_code = std::max(1, failed.status->exit_code()),
+             .text = describe_end(failed)}};
+  }
+  if (reason_ != StopReason::kWorkerFailed || !root_cause_) return {};
+  std::optional<Blame> better = launcher::reconsider(workers_, *root_cause_, ended);
+  if (!better) return {};
+  accuse(std::move(*better));
+  story_ += "; it had failed before";
+  return {{.kind = ActionKind::kPublishFailure,
+           .worker = ended,
+           .exit_code = exit_code_,
+           .text = why_,
+           .final_because = final_because_}};
+}
+
+Supervisor::Actions Supervisor::note_exit(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  return {};
+}
+
+Supervisor::Actions Supervisor::note_last_success(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  story_ += "; all workers succeeded";
+  return sweep(now);
+}
+
+void Supervisor::set_reason(StopReason reason, std::string why, int exit_code) {
+  reason_ = reason;
+  why_ = std::move(why);
+  exit_code_ = exit_code;
+  story_ = why_;
+}
+
+// Another node ended the round when nothing of ours was left to be stopped.
+void Supervisor::set_peer_reason(const Event& event) {
+  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  if (restart_forbidden_.empty())
+    decision_ = {.restart = true, .delay = {}, .why = "the coordinator decides"};
+}
+
+Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  accuse(blame(workers_));
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::wait_for_cause(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  story_ += fmt::format("; waiting up to {:.1f} s for the cause", to_seconds(options_.blame_window));
+  return {{.kind = ActionKind::kSetDeadline,
+           .deadline = DeadlineKind::kBlame,
+           .at = now + options_.blame_window}};
+}
+
+Supervisor::Actions Supervisor::note_symptom(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  return {};
+}
+
+Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now) {
+  accuse(blame(workers_));
+  Actions actions;
+  if (event.kind == EventKind::kSignal) {
+    ++signals_received_;
+    noted_signal_ = event;
+    forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
+  } else if (event.kind == EventKind::kJobTimeOver) {
+    call_final("--job-timeout is over");
+  }
+  const Actions stopping = stop_group(SIGTERM, now);
+  actions.insert(actions.end(), stopping.begin(), stopping.end());
+  return actions;
+}
+
+Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now) {
+  worker(event.local_rank).spawn_error = event.error;
+  worker(event.local_rank).verdict = Verdict::kRootCause;
+  root_cause_ = event.local_rank;
+  set_reason(
+      StopReason::kSpawnFailed,
+      fmt::format("{} could not be started: {}", name_of(worker(event.local_rank)), event.error.message()),
+      to_exit_code(event.error.code()));
+  // What the machine had not enough of this time it may have the next time.
+  const ErrorCode code = event.error.code();
+  if (code == ErrorCode::kNotFound || code == ErrorCode::kCannotExecute) {
+    call_final("a program that cannot be started will not start the next time");
+  }
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_signal(const Event& event, TimePoint now) {
+  ++signals_received_;
+  stop_signal_ = event.signal;
+  set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
+             code_of_signal(event));
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  return stop_group(event.signal, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now) {
+  set_reason(
+      StopReason::kJobTimeout,
+      fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
+      exit_code::kTempFail);
+  call_final("--job-timeout is over");
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_peer(const Event& event, TimePoint now) {
+  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_round(const Event& event, TimePoint now) {
+  error_ = event.error;
+  set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  forbid_restart("the rendezvous is lost");
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_job_end(const Event& event, TimePoint now) {
+  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  note_end(event.text);
+  return stop_group(SIGTERM, now);
+}
+
+// The common part of every stop: tell the other nodes, ask our workers to end, and give them until the
+// deadline.
+Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
+  Actions actions;
+  if (reason_ == StopReason::kSignal) {
+    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = stop_signal_});
+  } else if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
+    actions.push_back({.kind = ActionKind::kPublishFailure,
+                       .exit_code = exit_code_,
+                       .text = why_,
+                       .final_because = final_because_});
+  }
+  const std::vector<LocalRank> targets = alive();
+  if (targets.empty()) {
+    const Actions last = sweep(now);
+    actions.insert(actions.end(), last.begin(), last.end());
+    return actions;
+  }
+  for (const LocalRank target : targets) worker(target).stopped_with = signal;
+  story_ += fmt::format("; sending {} to {}, {:.1f} s of grace", signal_name(signal),
+                        count_workers(targets.size()), to_seconds(options_.grace));
+  actions.push_back({.kind = ActionKind::kSignalGroups, .workers = targets, .signal = signal});
+  actions.push_back(
+      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kGrace, .at = now + options_.grace});
+  return actions;
+}
+
+Supervisor::Actions Supervisor::note_consequence(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  return reconsider(event.local_rank);
+}
+
+Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePoint now) {
+  record_exit(event, now);
+  Actions actions = reconsider(event.local_rank);
+  const Actions last = sweep(now);
+  actions.insert(actions.end(), last.begin(), last.end());
+  return actions;
+}
+
+Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
+  ++signals_received_;
+  noted_signal_ = event;
+  if (reason_ == StopReason::kSucceeded) {
+    story_ = fmt::format("received {}{} when all was done", signal_name(event.signal), event.text);
+    return {};
+  }
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  if (reason_ == StopReason::kPeerFailed) exit_code_ = code_of_signal(event);
+  story_ = fmt::format("received {}{} while stopping: there will be no restart{}", signal_name(event.signal),
+                       event.text, state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
+  return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal}};
+}
+
+Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
+  forbid_restart("--job-timeout is over");
+  story_ = "the job's time is over while it is being stopped: there will be no restart";
+  return {};
+}
+
+Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
+  note_end(event.text);
+  exit_code_ = event.exit_code;
+  story_ = event.text;
+  return {};
+}
+
+// What our workers reached counts no more: the others start again, and so do we. When the lease is lost, what
+// the workers left behind gets no time.
+Supervisor::Actions Supervisor::note_peer(const Event& event, TimePoint) {
+  if (reason_ != StopReason::kSucceeded) {
+    story_ = "nothing of ours goes on as it is";
+    return {};
+  }
+  set_peer_reason(event);
+  Actions actions;
+  if (signals_received_ > 0) {
+    forbid_restart(fmt::format("the launcher received {}", signal_name(noted_signal_.signal)));
+    exit_code_ = code_of_signal(noted_signal_);
+    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = noted_signal_.signal});
+  }
+  if (event.kind == EventKind::kLeaseLost) actions.push_back({.kind = ActionKind::kSweep});
+  return actions;
+}
+
+Supervisor::Actions Supervisor::note_round_failed(const Event& event, TimePoint) {
+  error_ = event.error;
+  if (reason_ == StopReason::kSucceeded || reason_ == StopReason::kPeerFailed) {
+    set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  }
+  forbid_restart("the rendezvous is lost");
+  story_ = event.error.message();
+  return {};
+}
+
+Supervisor::Actions Supervisor::kill(const Event& event, TimePoint now) {
+  if (event.kind != EventKind::kSignal) {
+    return kill_group(fmt::format("{:.1f} s of grace are over", to_seconds(options_.grace)), now);
+  }
+  ++signals_received_;
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  return kill_group(fmt::format("received {}{} a second time", signal_name(event.signal), event.text), now);
+}
+
+Supervisor::Actions Supervisor::kill_for_lease(const Event& event, TimePoint now) {
+  if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+  return kill_group(event.text, now);
+}
+
+Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint now) {
+  const std::vector<LocalRank> targets = alive();
+  std::string names;
+  for (const LocalRank target : targets) {
+    worker(target).asked_with = std::exchange(worker(target).stopped_with, SIGKILL);
+    names += fmt::format(" {}", worker(target).rank);
+  }
+  story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
+  return {
+      {.kind = ActionKind::kSignalGroups, .workers = targets, .signal = SIGKILL},
+      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kReap, .at = now + options_.reap_limit}};
+}
+
+Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
+  const std::vector<LocalRank> stuck = alive();
+  std::string names;
+  for (const LocalRank target : stuck) {
+    worker(target).is_alive = false;
+    worker(target).verdict = Verdict::kNotEnded;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(worker(target)));
+  }
+  forbid_restart(fmt::format("{} did not end on SIGKILL", names));
+  story_ =
+      fmt::format("{} did not end within {:.1f} s of SIGKILL: stuck in the kernel; leaving without waiting",
+                  names, to_seconds(options_.reap_limit));
+  Actions actions{{.kind = ActionKind::kNameStuck, .workers = stuck}};
+  const Actions last = sweep(now);
+  actions.insert(actions.end(), last.begin(), last.end());
+  return actions;
+}
+
+Supervisor::Actions Supervisor::sweep(TimePoint now) {
+  if (reason_ != StopReason::kSucceeded && restart_forbidden_.empty()) {
+    decision_ = options_.joins_after_failure
+                    ? membership::RestartDecision{.restart = true, .why = "the coordinator decides"}
+                    : policy_.decide(now - generation_started_, now);
+  }
+  return {{.kind = ActionKind::kSweep}};
+}
+
+// Of several nodes the coordinator ends the job, on all of them.
+void Supervisor::call_final(std::string why) {
+  final_because_ = std::move(why);
+  if (!options_.joins_after_failure) forbid_restart(final_because_);
+}
+
+void Supervisor::forbid_restart(std::string why) {
+  if (restart_forbidden_.empty()) restart_forbidden_ = std::move(why);
+  decision_ = {.restart = false, .delay = {}, .why = restart_forbidden_};
+}
+
+// The coordinator's word, in which the reasons of all nodes are.
+void Supervisor::note_end(std::string why) {
+  end_is_told_ = end_is_told_ || restart_forbidden_.empty();
+  forbid_restart(std::move(why));
+}
+
+int Supervisor::code_of_signal(const Event& event) const {
+  if (event.exit_code != 0) return event.exit_code;
+  return event.signal == SIGTERM ? options_.sigterm_exit_code : exit_code::kSignalBase + event.signal;
+}
+
+Supervisor::Actions Supervisor::publish_success(const Event&, TimePoint) {
+  story_ = "nothing is left of our workers";
+  return {{.kind = ActionKind::kPublishSuccess}};
+}
+
+Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
+  story_ = "starting again: " + decision_.why;
+  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+}
+
+// We stood still, or were busy, since it was agreed on.
+Supervisor::Actions Supervisor::decline_round(const Event&, TimePoint) {
+  story_ = "the round was agreed on too long ago: the others may have gone on; joining again";
+  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+}
+
+Supervisor::Actions Supervisor::join_after_success(const Event& event, TimePoint) {
+  set_peer_reason(event);
+  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+}
+
+Supervisor::Actions Supervisor::wait_before_restart(const Event&, TimePoint now) {
+  story_ = decision_.why;
+  return {
+      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kBackoff, .at = now + decision_.delay}};
+}
+
+Supervisor::Actions Supervisor::finish(const Event&, TimePoint) {
+  story_ = decision_.why;
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint) {
+  ++signals_received_;
+  stop_signal_ = event.signal;
+  set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
+             code_of_signal(event));
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal},
+          {.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_noted_signal(const Event&, TimePoint now) {
+  const Actions leaving = finish_for_signal(noted_signal_, now);
+  Actions actions{{.kind = ActionKind::kPublishSuccess}};
+  actions.insert(actions.end(), leaving.begin(), leaving.end());
+  return actions;
+}
+
+Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
+  set_reason(
+      StopReason::kJobTimeout,
+      fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
+      exit_code::kTempFail);
+  forbid_restart("--job-timeout is over");
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+// What this node's last generation ended of.
+bool Supervisor::failed_by_itself() const {
+  return reason_ == StopReason::kSpawnFailed || reason_ == StopReason::kJobTimeout ||
+         (reason_ == StopReason::kWorkerFailed && !blames_symptom());
+}
+
+// Whoever is to be asked what follows cannot be found: that is no other end than the one it has come to.
+Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) {
+  error_ = event.error;
+  if (failed_by_itself()) {
+    story_ = event.error.message();
+    forbid_restart(event.error.message());
+    return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  }
+  set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
+  decision_ = {};
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint) {
+  if (event.exit_code == 0) {
+    set_reason(StopReason::kSucceeded, {},
+               exit_code::kOk);  // also when the others succeeded without us at last
+    decision_ = {};
+  } else {
+    if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+    exit_code_ = event.exit_code;
+    decision_.why = event.text;
+  }
+  story_ = event.exit_code == 0 ? "the job succeeded" : event.text;
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+}  // namespace ddprun::launcher
