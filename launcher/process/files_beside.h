@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/process/lost_output.h"
+#include "rendezvous/base/beside_loop.h"
 #include "rendezvous/base/result.h"
 
 #include <boost/asio/io_context.hpp>
@@ -17,17 +18,15 @@ namespace ddprun::launcher {
 /// and removing can hang with their file system as writing can, and then nothing must wait for them for ever.
 ///
 /// Threads  methods are for the loop's thread. Those of the files may do anything, so that the loop's may not
-///          fork while one is there; they have every signal blocked. Where none can be started, the loop does
-///          the work.
-/// End      what still hangs is left to the end of the process. Call `close` first.
+///          fork while one is there. Where none can be started, the loop does the work.
+/// End      what still hangs is left to the end of the process.
 class FilesBeside {
  public:
-  explicit FilesBeside(boost::asio::io_context& io);
-  ~FilesBeside() { close(); }
+  explicit FilesBeside(boost::asio::io_context& io) : io_(io) {}
 
   /// Makes the file `name` of so many bytes by `work`, which holds no references; `on_done` gets what became
-  /// of it, unless it was abandoned.
-  void make(std::string name, std::size_t bytes, std::function<Result<void>()> work,
+  /// of it, unless it was abandoned, and never from inside this.
+  void make(std::string name, std::size_t bytes, const BesideLoop<Result<void>>::Work& work,
             std::function<void(const Result<void>&)> on_done);
   [[nodiscard]] bool is_waiting() const { return !waiting_.empty(); }
   /// Called each time nothing is waited for any more.
@@ -35,21 +34,16 @@ class FilesBeside {
   /// Waits no longer; returns what was waited for.
   std::vector<LostOutput> abandon();
   /// Lets go of the loop.
-  void close();
+  void close() { waiting_.clear(); }
 
  private:
-  struct Door;
-  void take(std::size_t number, const Result<void>& result);
-
   struct File {
-    std::size_t number = 0;
     std::string name;
     std::size_t bytes = 0;
-    std::function<void(const Result<void>&)> on_done;
+    std::unique_ptr<BesideLoop<Result<void>>> work;
   };
-  std::shared_ptr<Door> door_;
+  boost::asio::io_context& io_;
   std::vector<File> waiting_;
-  std::size_t count_ = 0;
   std::function<void()> on_empty_;
 };
 
