@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <string>
 
 // A launcher that stands still (SIGSTOP) past its lease: what its workers and those of the others come to in
@@ -27,6 +28,13 @@ struct Pause {
             .script = "echo up $$$$; read x < " + gate.path() + "; " + at_the_gate,
             .flags = {"--rdzv-conf", "keep_alive_interval=0.6,rejoin_timeout=2", "--max-restarts", restarts},
             .nproc = std::move(nproc)} {}
+
+  /// The launchers of both nodes.
+  struct Nodes {
+    std::unique_ptr<Launched> first;
+    std::unique_ptr<Launched> second;
+  };
+  [[nodiscard]] Nodes start() const { return {cluster.start_static(0), cluster.start_static(1)}; }
 };
 
 std::string pid_of(const std::string& up) { return up.substr(up.find(' ') + 1); }
@@ -46,8 +54,7 @@ bool is_zombie(const std::string& pid) {
 
 TEST_CASE("a worker that fails while the coordinator's launcher stands still is the cause, on all nodes") {
   const Pause pause("[ $GROUP_RANK = 0 ] && exec sleep 100; exit 7");
-  const auto first = pause.cluster.start_static(0);
-  const auto second = pause.cluster.start_static(1);
+  const auto [first, second] = pause.start();
   for (const auto* node : {&first, &second}) (*node)->read_line();
   first->signal(SIGSTOP);
   pause.gate.open();
@@ -64,8 +71,7 @@ TEST_CASE("a worker that fails while the coordinator's launcher stands still is 
 TEST_CASE(
     "a node whose worker failed by itself ends with that code, also when no coordinator answers any more") {
   const Pause pause("[ $GROUP_RANK = 0 ] && exec sleep 100; exit 7");
-  const auto first = pause.cluster.start_static(0);
-  const auto second = pause.cluster.start_static(1);
+  const auto [first, second] = pause.start();
   for (const auto* node : {&first, &second}) (*node)->read_line();
   first->signal(SIGSTOP);
   pause.gate.open();
@@ -79,8 +85,7 @@ TEST_CASE(
 TEST_CASE(
     "a worker that fails while its own launcher stands still has failed, and was not ended by anybody") {
   const Pause pause("[ $GROUP_RANK = 0 ] && exec sleep 100; exit 7");
-  const auto first = pause.cluster.start_static(0);
-  const auto second = pause.cluster.start_static(1);
+  const auto [first, second] = pause.start();
   first->read_line();
   const std::string pid = pid_of(second->read_line());
   second->signal(SIGSTOP);
@@ -95,8 +100,7 @@ TEST_CASE(
 
 TEST_CASE("a worker that succeeded while its launcher stood still has succeeded") {
   const Pause pause("[ $RANK = 2 ] && exit 0; exec sleep 100", "2");
-  const auto first = pause.cluster.start_static(0);
-  const auto second = pause.cluster.start_static(1);
+  const auto [first, second] = pause.start();
   for (int i = 0; i < 2; ++i) first->read_line();
   const std::string pids[] = {pid_of(second->read_line()), pid_of(second->read_line())};
   second->signal(SIGSTOP);
