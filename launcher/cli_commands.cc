@@ -237,6 +237,7 @@ const CommandEntry* find_command(std::string_view name) {
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
+  names.reserve(kCommands.size());
   for (const CommandEntry& entry : kCommands) names.emplace_back(entry.name);
   return names;
 }

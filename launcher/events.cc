@@ -52,7 +52,7 @@ EventLog::EventLog(const Plan& plan, std::function<void(std::string_view line)> 
                         {"log_dir", or_null(plan.log_root)}});
 }
 
-void EventLog::write(const char* event, Json fields) {
+void EventLog::write(const char* event, const Json& fields) {
   Json line{{"version", 1},
             {"time", format_wall_time(std::chrono::system_clock::now())},
             {"event", event},
@@ -69,7 +69,7 @@ void EventLog::generation_started(const RoundInfo& round) {
   fields["world_size"] = round.world_size.value();
   fields["master_addr"] = round.master_addr;
   fields["master_port"] = round.master_port.value();
-  write("generation_started", std::move(fields));
+  write("generation_started", fields);
 }
 
 void EventLog::worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) {
@@ -82,14 +82,14 @@ void EventLog::worker_exited(const RoundInfo& round, const WorkerOutcome& worker
   fields["exit_code"] = worker.status && !is_killed ? Json(worker.status->code()) : Json();
   fields["signal"] = is_killed ? Json(signal_name(worker.status->signal())) : Json();
   fields["duration_ns"] = (worker.ended_at - worker.started_at).count();
-  write("worker_exited", std::move(fields));
+  write("worker_exited", fields);
 }
 
 void EventLog::stopping(const RoundInfo& round, StopReason reason, const std::string& why) {
   Json fields = round_fields(round);
   fields["reason"] = to_string(reason);
   fields["why"] = why;
-  write("stopping", std::move(fields));
+  write("stopping", fields);
 }
 
 void EventLog::generation_ended(const GenerationOutcome& outcome) {

@@ -36,7 +36,7 @@ class EventLog final : public Observer {
   void job_ended(const JobOutcome& outcome, const std::string& report_file);
 
  private:
-  void write(const char* event, nlohmann::ordered_json fields);
+  void write(const char* event, const nlohmann::ordered_json& fields);
 
   std::function<void(std::string_view line)> write_;
   std::string job_;

@@ -140,7 +140,7 @@ std::string read_job_state(pid_t pid) {
     if (fs::read_symlink(files->path(), unreadable) != wanted) continue;
     // Twice, because the launcher may be writing.
     for (int attempt = 0; attempt < 2; ++attempt) {
-      const std::string text = read_text(files->path());
+      std::string text = read_text(files->path());
       if (parse_job_state(text)) return text;
     }
   }

@@ -49,7 +49,7 @@ WorkerFacts worker_facts(const ProcessFacts& process, int rank, int local_rank) 
 
 /// "2 of 3"; where that is not all there is to say, what the launcher does: "restarting", "stopping, 1 of 3".
 std::string workers_phrase(const JobFacts& job) {
-  const std::string count = fmt::format("{} of {}", job.workers.size(), job.local_world_size);
+  std::string count = fmt::format("{} of {}", job.workers.size(), job.local_world_size);
   if (job.phase == "running") return count;
   return job.workers.empty() ? job.phase : fmt::format("{}, {}", job.phase, count);
 }

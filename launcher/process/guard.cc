@@ -20,6 +20,7 @@
 #include <cstring>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,12 +44,14 @@ void set_command_line() {
   for (std::string word; fields >> word;) words.push_back(word);
   constexpr std::size_t kArgStart = 48 - 3;
   if (words.size() <= kArgStart + 1) return;
+  // NOLINTBEGIN(performance-no-int-to-ptr): the kernel names the addresses as numbers
   auto* const start = reinterpret_cast<char*>(std::strtoull(words[kArgStart].c_str(), nullptr, 10));
   auto* const end = reinterpret_cast<char*>(std::strtoull(words[kArgStart + 1].c_str(), nullptr, 10));
+  // NOLINTEND(performance-no-int-to-ptr)
   if (start == nullptr || end <= start) return;
   const auto size = static_cast<std::size_t>(end - start);
   std::memset(start, 0, size);
-  std::memcpy(start, kTitle, std::min(std::strlen(kTitle), size - 1));
+  std::string_view(kTitle).copy(start, size - 1);
 }
 
 /// The process of one guard: waits on what it watches, for ever.

@@ -194,10 +194,10 @@ constexpr bool kSharesMemory = true;
 Result<SpawnedProcess> clone_sharing_memory(ChildTask& task) {
   constexpr std::size_t kStackBytes = 64 * 1024;
   const auto stack = std::make_unique<std::byte[]>(kStackBytes);
-  auto top = reinterpret_cast<std::uintptr_t>(stack.get() + kStackBytes) & ~std::uintptr_t{15};
+  std::byte* top = stack.get() + kStackBytes;
+  top -= reinterpret_cast<std::uintptr_t>(top) % 16;
   int pidfd = -1;
-  const pid_t pid = ::clone(child_main, reinterpret_cast<void*>(top),
-                            CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &task, &pidfd);
+  const pid_t pid = ::clone(child_main, top, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &task, &pidfd);
   if (pid < 0) return os_error("clone", errno);
   return SpawnedProcess{pid, UniqueFd(pidfd)};
 }

@@ -101,7 +101,7 @@ std::string find_oom_kill(std::string_view kernel_log, pid_t pid) {
 
 std::string kernel_log_file() { return sees_all_processes() ? "/dev/kmsg" : ""; }
 
-OomWatch::OomWatch(std::string log_file)
+OomWatch::OomWatch(const std::string& log_file)
     : counter_file_(memory_files().events),
       log_(log_file.empty() ? -1 : open(log_file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
   begin_generation();

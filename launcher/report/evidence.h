@@ -21,7 +21,7 @@ std::string kernel_log_file();
 class OomWatch {
  public:
   /// `log_file` is as of /dev/kmsg; empty: none.
-  explicit OomWatch(std::string log_file = kernel_log_file());
+  explicit OomWatch(const std::string& log_file = kernel_log_file());
 
   /// What has happened so far concerns nobody.
   void begin_generation();

@@ -123,9 +123,8 @@ std::string stderr_section(const RootCause& root) {
                             : last.bearing == Bearing::kBeforeKill ? "the traceback it had printed before"
                             : earlier.empty()                      ? "its traceback"
                                               : fmt::format("the last traceback it printed, {}", earlier);
-  const std::string traceback =
-      fmt::format("\n  {}{}:\n{}", whose, in_file(speaker.stderr_path),
-                  quote({last.traceback.shown.begin(), last.traceback.shown.end()}));
+  std::string traceback = fmt::format("\n  {}{}:\n{}", whose, in_file(speaker.stderr_path),
+                                      quote({last.traceback.shown.begin(), last.traceback.shown.end()}));
   if (is_known || last.lines_after == 0) return traceback;
   const LastWords words = last_words(speaker, std::nullopt);
   return traceback + last_lines_section(speaker, words.after_traceback());
@@ -255,12 +254,13 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
     const auto group =
         std::find_if(groups.begin(), groups.end(), [&](const auto& entry) { return entry.first == text; });
     if (group == groups.end()) {
-      groups.push_back({std::move(text), {worker.rank.value()}});
+      groups.emplace_back(std::move(text), std::vector<int>{worker.rank.value()});
     } else {
       group->second.push_back(worker.rank.value());
     }
   }
   std::vector<std::string> lines;
+  lines.reserve(groups.size() + generation.leftovers.size());
   for (const auto& [text, ranks] : groups) lines.push_back(fmt::format("{} {}", rank_phrase(ranks), text));
   for (const std::string& process : generation.leftovers) {
     lines.push_back(fmt::format("a process that a worker had left behind was ended: {}", process));

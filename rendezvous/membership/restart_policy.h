@@ -34,7 +34,7 @@ struct RestartDecision {
 /// Back-off  the first restart is immediate; while generations keep dying young, the delay doubles.
 class RestartPolicy {
  public:
-  explicit RestartPolicy(RestartPolicyOptions options) : options_(std::move(options)) {}
+  explicit RestartPolicy(RestartPolicyOptions options) : options_(options) {}
 
   /// Decides after a generation that lived for `life`, and books the restart if it grants one.
   RestartDecision decide(Duration life, TimePoint now);

@@ -26,6 +26,7 @@ std::string name_ranks(const std::vector<int>& ranks) {
 
 std::string name_processes(const std::vector<int>& ranks, const Segment& segment) {
   std::vector<std::string> names;
+  names.reserve(ranks.size());
   for (const int rank : ranks)
     names.push_back(fmt::format("rank {} (pid {})", rank, segment.rank_state(rank).pid));
   return fmt::format("{}", fmt::join(names, ", "));

@@ -194,6 +194,8 @@ const Kernels* find_op(ReduceOp op) {
       return &kKernels<Type, Min>;
     case ReduceOp::kMax:
       return &kKernels<Type, Max>;
+    // A break for each operation that floating-point types do not have.
+    // NOLINTBEGIN(bugprone-branch-clone)
     case ReduceOp::kAnd:
       if constexpr (is_integer) return &kKernels<Type, And>;
       break;
@@ -203,6 +205,7 @@ const Kernels* find_op(ReduceOp op) {
     case ReduceOp::kXor:
       if constexpr (is_integer) return &kKernels<Type, Xor>;
       break;
+      // NOLINTEND(bugprone-branch-clone)
   }
   return nullptr;
 }

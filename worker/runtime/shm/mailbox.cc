@@ -298,6 +298,7 @@ Result<void> Mailbox::check_fits(const Letter& letter, const Envelope& envelope,
 
 void Mailbox::expire(TimePoint time) {
   std::vector<bool> gone;
+  gone.reserve(static_cast<std::size_t>(size_));
   for (int peer = 0; peer < size_; ++peer) gone.push_back(peer != rank_ && is_gone(peer));
   progress();  // once more: what a rank has sent before it ended counts
   for (int peer = 0; peer < size_; ++peer) expire_sends(peer, gone, time);

@@ -35,6 +35,7 @@ Result<void> ReduceScatter::complete(Group& group) {
       if (auto met = group.barrier(); !met) return met;
     }
     std::vector<const std::byte*> sources;
+    sources.reserve(static_cast<std::size_t>(group.size()));
     for (int rank = 0; rank < group.size(); ++rank) {
       sources.push_back(rank == group.rank() ? ins_[me] + begin : group.slot(rank) + me * chunk);
     }
