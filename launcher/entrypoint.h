@@ -21,8 +21,8 @@ enum class EntrypointKind {
 EntrypointKind entrypoint_kind(const Options& options);
 
 /// The argv of a worker (template variables not yet filled in), its program found and looked at: argv[0] is
-/// absolute or has a slash. Errors  kNotFound (127) or kCannotExecute (126), before anything has been
-/// started.
+/// absolute or has a slash.
+/// Errors  kNotFound (127) or kCannotExecute (126), before anything has been started.
 Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host);
 
 /// The debugger of --debug-rank is there; its own errors, as above.

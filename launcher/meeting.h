@@ -23,8 +23,8 @@ struct Meeting {
 Port usual_port(const Options& options);
 
 /// static (--node-rank, --master-addr): node 0 runs the coordinator, and ranks are fixed. Otherwise the node
-/// to which the endpoint's host belongs runs it, if any. `is_host` of --rdzv-conf settles it. Pure. Needs  a
-/// plan that make_plan made: its --rdzv-conf has been checked.
+/// to which the endpoint's host belongs runs it, if any. `is_host` of --rdzv-conf settles it. Pure.
+/// Needs  a plan that make_plan made: its --rdzv-conf has been checked.
 Meeting meeting_of(const Plan& plan);
 
 /// The addresses of the host where the nodes meet, or where the store of one node listens; none where this

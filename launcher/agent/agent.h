@@ -37,9 +37,8 @@ struct AgentDeps {
 /// Process  makes it a subreaper. Call it once, from a process without other threads or children.
 /// Output   all through `output`: never blocks on a console or a file; of `logger` only the level is used.
 /// Errors   only what prevents a job from being attempted at all: the store's port is taken (kUnavailable),
-/// the log
-///          directory cannot be made (kConfig), no guard can be started (kOs). Everything after that is an
-///          outcome.
+///          the log directory cannot be made (kConfig), no guard can be started (kOs). Everything after that
+///          is an outcome.
 Result<JobOutcome> run_agent(const Plan& plan, const AgentDeps& deps);
 
 }  // namespace ddprun::launcher

@@ -14,9 +14,10 @@ namespace ddprun::launcher {
 
 /// A running child, leader of its own session and OS process group.
 ///
-/// Owns      its pid and pidfd. Only this object reaps it, so its pid cannot be reused while signals may be
-/// sent. Threads   none: the io_context's one thread. Destroyed while running: the OS process group is sent
-/// SIGKILL and the child is left for init to reap.
+/// Owns     its pid and pidfd. Only this object reaps it, so its pid cannot be reused while signals may be
+///          sent.
+/// Threads  none: the io_context's one thread. Destroyed while running: the OS process group is sent SIGKILL
+///          and the child is left for init to reap.
 class ChildProcess {
  public:
   ChildProcess(boost::asio::io_context& io, SpawnedProcess process);

@@ -26,11 +26,9 @@ namespace ddprun::launcher {
 ///          signal blocked, and does nothing but write(2) and close(2). Where it cannot be started (a limit
 ///          of processes or descriptors), bytes are lost and counted.
 /// Fork     that thread allocates nothing and holds no lock but the one in here, so that a process that the
-/// loop
-///          forks (guard.h) finds everything it uses as if there were one thread.
+///          loop forks (guard.h) finds everything it uses as if there were one thread.
 /// End      the destructor waits for a thread that works, and leaves one behind that hangs in the kernel; it
-/// ends
-///          with the process. Call `close` first, or the loop does not end.
+///          ends with the process. Call `close` first, or the loop does not end.
 class FileWriter {
  public:
   static constexpr std::size_t kMostWaiting = 64 * 1024 * 1024;

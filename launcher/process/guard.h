@@ -19,15 +19,15 @@ namespace ddprun::launcher {
 /// by CLOCK_BOOTTIME, it kills what belongs to the job, again and again until the launcher has said something
 /// new.
 ///
-/// Process   a fork of the launcher in a session of its own, with no descriptor but those to watch by; no
-/// signal
-///           but SIGKILL ends it. It is called "job-guard" everywhere, so that what kills ddprun, the job or
-///           its program by name does not kill it.
-/// Deputy    when the launcher or the other guard is killed, whoever does that may have a list of us: before
-///           anything else a guard leaves a copy of itself behind, which takes over if the guard is killed
-///           next.
-/// Owner     `Guard` kills and reaps it; the owner starts another one when it finds it dead (`pid` was
-/// reaped). Limits    it kills what it may: processes of another user are left to init.
+/// Process  a fork of the launcher in a session of its own, with no descriptor but those to watch by; no
+///          signal but SIGKILL ends it. It is called "job-guard" everywhere, so that what kills ddprun, the
+///          job or its program by name does not kill it.
+/// Deputy   when the launcher or the other guard is killed, whoever does that may have a list of us: before
+///          anything else a guard leaves a copy of itself behind, which takes over if the guard is killed
+///          next.
+/// Owner    `Guard` kills and reaps it; the owner starts another one when it finds it dead (`pid` was
+///          reaped).
+/// Limits   it kills what it may: processes of another user are left to init.
 class Guard {
  public:
   /// Guard number `index` of those on the board, which outlives this object. Errors kOs.

@@ -51,8 +51,8 @@ bool has_cleaner(const std::string& cgroup);
 
 /// For a job whose launcher is gone: sends SIGKILL to its processes but this one, cleaners last, again and
 /// again until nothing has been found for a while, for a process may fork while it is looked for; then
-/// removes what PyTorch left in /dev/shm, and temporary log directories with nothing in them. Blocks   up to
-/// ten seconds; half a second when there is nothing to do.
+/// removes what PyTorch left in /dev/shm, and temporary log directories with nothing in them.
+/// Blocks  up to ten seconds; half a second when there is nothing to do.
 void sweep_job(JobMarks marks);
 
 }  // namespace ddprun::launcher

@@ -15,8 +15,7 @@ namespace ddprun::launcher {
 /// Signal  SIGTERM and not SIGKILL: Python's resource tracker, which removes what a dead worker has left in
 ///         /dev/shm, is in the group and ignores it. Workers themselves get SIGKILL by PDEATHSIG in any case.
 /// Limits  who leaves the group, or ignores SIGTERM, is left to the guards. A worker that closes all its
-/// descriptors gives its own
-///         protection up, and loses nothing else.
+///         descriptors gives its own protection up, and loses nothing else.
 class Lifeline {
  public:
   /// None where there are no descriptors left: the guards are still there.

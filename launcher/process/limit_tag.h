@@ -14,9 +14,10 @@ namespace ddprun::launcher {
 /// environment, session and parent, and /proc/<pid>/limits shows it.
 ///
 /// Value   the soft limit is a number made from the job's tag, so large and so odd that no one would choose
-///         it. Nested  the launcher inside a worker keeps the hard limit, which is the outer job's number,
-///         and chooses a smaller soft one for its own workers: either job finds them.
-/// None when the hard limit leaves no room for such a number; processes are then found by other marks alone.
+///         it.
+/// Nested  the launcher inside a worker keeps the hard limit, which is the outer job's number, and chooses a
+///         smaller soft one for its own workers: either job finds them. None when the hard limit leaves no
+///         room for such a number; processes are then found by other marks alone.
 std::optional<rlimit> tag_limit(std::string_view tag, rlimit inherited);
 
 /// Whether `limits`, the text of /proc/<pid>/limits, has `value` as soft or hard limit of file locks.

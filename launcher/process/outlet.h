@@ -19,12 +19,12 @@ namespace ddprun::launcher {
 /// A descriptor of whatever kind that takes bytes without ever holding up the loop.
 ///
 /// Blocking  never. What a terminal, pipe or socket does not take (Ctrl-S, a reader that sleeps) waits, a
-/// mebibyte in
-///           our memory and the rest in a Spool, and follows when it is ready again. Files of a file system
-///           are written by the FileWriter's thread.
+///           mebibyte in our memory and the rest in a Spool, and follows when it is ready again. Files of a
+///           file system are written by the FileWriter's thread.
 /// Bounds    `kMostWaiting` bytes wait; what comes then is dropped, whole writes, until half of them have
-/// gone. Loss      is counted and never silent: see `set_on_trouble` and `loss`. Flags     the descriptor's
-/// own are left alone: our shell shares them. Pipes and terminals are opened anew.
+///           gone.
+/// Loss      is counted and never silent: see `set_on_trouble` and `loss`.
+/// Flags     the descriptor's own are left alone: our shell shares them. Pipes and terminals are opened anew.
 class Outlet {
  public:
   static constexpr std::uint64_t kMostWaiting = 64 * 1024 * 1024;

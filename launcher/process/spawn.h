@@ -41,11 +41,11 @@ struct SpawnedProcess {
 /// one from 100 on.
 ///
 /// Blocks   until the child has called execve or failed to: the child borrows this process's memory until
-/// then
-///          (CLONE_VM | CLONE_VFORK), which is what makes it cost microseconds and lets a failure be reported
-///          exactly.
+///          then (CLONE_VM | CLONE_VFORK), which is what makes it cost microseconds and lets a failure be
+///          reported exactly.
 /// Threads  call it from one thread only, the one whose end shall kill the child, in a process without signal
-/// handlers. Errors   explain_exec_failure's for the last step; kOs naming the step for the others.
+///          handlers.
+/// Errors   explain_exec_failure's for the last step; kOs naming the step for the others.
 Result<SpawnedProcess> spawn(const SpawnRequest& request);
 
 }  // namespace ddprun::launcher

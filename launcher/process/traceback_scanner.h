@@ -72,12 +72,11 @@ class KeptText {
 /// kept is copied again because more has come.
 ///
 /// Knows  Python's tracebacks, plain, of a thread, of an exception group and of a syntax error, chains of
-/// them, the
-///        same behind the `[rank1]: ` that PyTorch's hook puts before each line, or behind a record of its
-///        log (printed like any other: the program has caught it), Rich's and loguru's, with or without
-///        colours, and what faulthandler prints. What Python only mentions ("Exception ignored in") is passed
-///        over. The text of an exception goes on for some seconds: where no prefix shows it,
-///        for as long as its lines are indented or blank.
+///        them, the same behind the `[rank1]: ` that PyTorch's hook puts before each line, or behind a record
+///        of its log (printed like any other: the program has caught it), Rich's and loguru's, with or
+///        without colours, and what faulthandler prints. What Python only mentions ("Exception ignored in")
+///        is passed over. The text of an exception goes on for some seconds: where no prefix shows it, for as
+///        long as its lines are indented or blank.
 class TracebackScanner {
  public:
   static constexpr std::size_t kLongest = KeptText::kLongest;
@@ -121,7 +120,6 @@ class TracebackScanner {
   Kind kind_ = Kind::kMain;       // of the traceback being read
   Kind next_kind_ = Kind::kMain;  // what the line before announces
   std::string prefix_;            // before each of its lines
-  bool is_by_hook_ = false;
   bool is_header_last_ = false;  // nothing of it has followed its first line
   bool is_syntax_ = false;       // without a header
   bool has_chain_mark_ = false;

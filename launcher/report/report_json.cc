@@ -86,9 +86,7 @@ std::string report_json(const JobOutcome& outcome, const std::optional<RootCause
                       {"signal", outcome.signal == 0 ? Json() : Json(signal_name(outcome.signal))},
                       {"why", outcome.why},
                       {"error", outcome.error ? Json(outcome.error->message()) : Json()},
-                      {"restarts",
-                       {{"used", outcome.restarts_used},
-                        {"allowed", context.max_restarts}}},
+                      {"restarts", {{"used", outcome.restarts_used}, {"allowed", context.max_restarts}}},
                       {"root_cause", root ? root_json(*root, context) : Json()},
                       {"lost_output", lost_output_json(outcome.lost_output)},
                       {"generations", std::move(generations)}};

@@ -17,12 +17,11 @@ namespace ddprun {
 ///     descriptor_.async_wait(wait_read, gate_.pass([this](error_code error) { … }));
 ///
 /// Rule      every handler given to asio in launcher/ and rendezvous/ goes through a gate
-/// (scripts/check_handlers.py
-///           holds every call against it); timers are Alarms, which do it by themselves. Callbacks that an
-///           object hands to another one which may outlive it go through its gate as well.
+///           (scripts/check_handlers.py holds every call against it); timers are Alarms, which do it by
+///           themselves. Callbacks that an object hands to another one which may outlive it go through its
+///           gate as well.
 /// Lifetime  the gate is a member of the owner, and its last one: then it closes first. A handler that was
-/// let
-///           through may close the gate; one that destroys the owner must not touch it afterwards.
+///           let through may close the gate; one that destroys the owner must not touch it afterwards.
 /// Cost      one shared number for each owner, one pointer and one comparison for each handler.
 /// Threads   none: the owner's.
 class Gate {

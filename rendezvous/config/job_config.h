@@ -37,12 +37,11 @@ struct JobSource {
 
 /// Checks a job against train.schema.json and completes it.
 ///
-/// Errors   kConfig, and all problems at once (the first twenty, and how many more), each with file, line,
-/// column and JSON pointer (or the flag that made
-///          it), what was expected, what was found and the nearest key. Only a syntax error stands alone.
-/// Paths    a relative path in the file counts from the file's folder, one of an override or default from the
-/// working
-///          directory; `output_dir` null becomes runs/<name of the job file> there.
+/// Errors  kConfig, and all problems at once (the first twenty, and how many more), each with file, line,
+///         column and JSON pointer (or the flag that made it), what was expected, what was found and the
+///         nearest key. Only a syntax error stands alone.
+/// Paths   a relative path in the file counts from the file's folder, one of an override or default from the
+///         working directory; `output_dir` null becomes runs/<name of the job file> there.
 Result<JobConfig> read_job_config(const JobSource& source);
 
 /// Reads the file at `path` and checks it; overrides as with --set. A file that cannot be read is kConfig,

@@ -24,8 +24,9 @@ std::string make_proof(std::string_view secret, Side side, std::string_view hell
 bool is_same_proof(std::string_view a, std::string_view b);
 
 /// The secret in a file, or, `path` empty, that of DDPRUN_SECRET; without the line end in either place. Empty
-/// where neither is given: no secret. Errors  kUsage: it is given and empty; the file cannot be read, or may
-/// be read or written by others than its owner.
+/// where neither is given: no secret.
+/// Errors  kUsage: it is given and empty; the file cannot be read, or may be read or written by others than
+///         its owner.
 Result<std::string> load_secret(const std::string& path, const std::optional<std::string>& from_environment);
 
 }  // namespace ddprun::membership

@@ -17,8 +17,8 @@ namespace ddprun::membership {
 /// Messages over one TCP connection, both ways.
 ///
 /// Callbacks  `on_message` for each message; `on_closed` once, with how it ended, unless `close()` was called
-/// first; what the other side said before it ended comes before that.
-///            Neither is called from inside `start`, `send`, `close_after_sending` or `close`.
+///            first; what the other side said before it ended comes before that. Neither is called from
+///            inside `start`, `send`, `close_after_sending` or `close`.
 /// Limits     a peer that does not read is given up when 4 MiB wait for it.
 /// Lifetime   shared: pending operations keep it alive until they end; `close()` ends them. After
 ///            `close_after_sending()` it may outlive its owner: what the owner gives it goes through the

@@ -48,14 +48,12 @@ std::string_view to_string(JobState state);
 /// Pure: events with `now` in, actions out. No socket, no clock.
 ///
 /// Safety    the next generation begins only when every node of the last one has said that none of its
-/// workers
-///           is alive, or has been silent for `Timing::liveness()`, which is longer than the lease after
-///           which its workers are killed. The end of its connection is no such word: workers' children
+///           workers is alive, or has been silent for `Timing::liveness()`, which is longer than the lease
+///           after which its workers are killed. The end of its connection is no such word: workers' children
 ///           outlive their agent for a moment, and a proxy ends connections for reasons of its own.
 /// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without;
-/// else the
-///           first node lost (its loss explains the workers that failed elsewhere meanwhile); else the first
-///           failed worker, by order of receipt, a cause before a symptom of one; else a change of
+///           else the first node lost (its loss explains the workers that failed elsewhere meanwhile); else
+///           the first failed worker, by order of receipt, a cause before a symptom of one; else a change of
 ///           membership. A pause of the coordinator costs nodes their leases, but makes no worker fail by
 ///           itself: so one that did is the cause, whether that was heard before the losses or after.
 /// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`, under the

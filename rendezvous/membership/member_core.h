@@ -49,9 +49,8 @@ using MemberActions = std::vector<MemberAction>;
 /// Pure: events with `now` in, actions out.
 ///
 /// Lease  the coordinator's answer to a status proves that it heard this node when that status was *sent*;
-/// for
-///        `Timing::lease()` after that moment workers may run. Then they are killed, answered or not, because
-///        soon after the others may start the next generation.
+///        for `Timing::lease()` after that moment workers may run. Then they are killed, answered or not,
+///        because soon after the others may start the next generation.
 class MemberCore {
  public:
   MemberCore(Timing timing, TimePoint now);

@@ -90,7 +90,8 @@ std::string encode(const Message& message);
 /// Errors  kCorrupt: no JSON, an unknown type, a field that is missing or of another kind or range; names it.
 Result<Message> parse_message(std::string_view json);
 
-/// The length in a frame's header. Errors  kCorrupt above kMaxFrameBytes.
+/// The length in a frame's header.
+/// Errors  kCorrupt above kMaxFrameBytes.
 Result<std::size_t> parse_frame_length(const unsigned char (&header)[kFrameHeaderBytes]);
 
 }  // namespace ddprun::membership

@@ -26,10 +26,9 @@ struct Seating {
 ///
 /// Seats   survivors of the last generation first, then pinned nodes, then the others as they came.
 /// Ranks   a survivor keeps its rank and a pinned node gets its own wherever that rank exists in this world;
-/// the rest
-///         fill the holes, survivors first, then by host name in natural order, then as they came. So the
-///         first world of node1…node10 is in that order, and a replacement takes the place of the node it
-///         replaces.
+///         the rest fill the holes, survivors first, then by host name in natural order, then as they came.
+///         So the first world of node1…node10 is in that order, and a replacement takes the place of the node
+///         it replaces.
 Seating assign_ranks(std::span<const Candidate> candidates, int max_nodes);
 
 /// The seats of a generation: ranks are contiguous per node in node-rank order, role ranks count nodes of one

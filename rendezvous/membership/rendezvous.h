@@ -45,8 +45,7 @@ bool needs_addresses(CoordinatorPlace place, const std::string& host);
 class Rendezvous {
  public:
   /// Errors  kUnavailable: the coordinator's port is taken (by something that is no coordinator of this job,
-  /// as the
-  ///         listener's on_failed says a moment later, where the place is kIfOurs).
+  ///         as the listener's on_failed says a moment later, where the place is kIfOurs).
   static Result<std::unique_ptr<Rendezvous>> open(boost::asio::io_context& io,
                                                   const RendezvousOptions& options, Listener& listener,
                                                   Logger& logger);

@@ -21,8 +21,7 @@ struct SchedulerWorld {
 /// Looks for one ddprun per node under `srun` (SLURM_JOB_ID, SLURM_STEP_NODELIST, SLURM_NODEID, SLURM_NNODES
 /// with one task per node) or `mpirun` (OMPI_COMM_WORLD_RANK and _SIZE). nullopt: neither, or one node only.
 /// Errors  kUsage: several tasks on a node (the numbers are named, and `--ntasks-per-node=1`), a node list
-/// that cannot
-///         be read.
+///         that cannot be read.
 Result<std::optional<SchedulerWorld>> recognise_scheduler(const EnvLookup& lookup);
 
 /// The first host of a Slurm node list: "n[3-5,9],m1" is n3, "rack-[007-010]-a" is rack-007-a. Empty: it

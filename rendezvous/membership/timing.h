@@ -39,8 +39,7 @@ struct RdzvConf {
 /// Reads --rdzv-conf over the defaults.
 ///
 /// Keys      those of Timing, and is_host; torchrun's others (close_timeout, heartbeat_timeout, read_timeout,
-/// store_type,
-///           timeout, use_libuv, use_agent_store, rank) are accepted and have no meaning here.
+///           store_type, timeout, use_libuv, use_agent_store, rank) are accepted and have no meaning here.
 /// Errors    kUsage: an unknown key (with the nearest name), a value that is no number, is not above 0, or a
 ///           keep_alive_max_attempt below 2.
 Result<RdzvConf> parse_rdzv_conf(const std::map<std::string, std::string>& conf);

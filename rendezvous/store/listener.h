@@ -17,8 +17,9 @@ struct Listener {
 };
 
 /// Listens on `host` (a name or an address; empty: every address, IPv6 and IPv4 on one socket where the
-/// machine has both). Port 0 lets the kernel choose. Errors   kUnavailable, naming every address that was
-/// tried and why it failed. Blocks   as look_up() does, where the host is a name.
+/// machine has both). Port 0 lets the kernel choose.
+/// Errors  kUnavailable, naming every address that was tried and why it failed.
+/// Blocks  as look_up() does, where the host is a name.
 Result<Listener> listen_on(const std::string& host, Port port);
 
 /// The same for addresses that have been looked up: on the first that can be had; none: every address.

@@ -44,21 +44,18 @@ struct StoreServerOptions {
 
 /// PyTorch's TCPStore protocol on one TCP port: stock libtorch and Python clients are its clients.
 ///
-/// Keys      live in a key space. A connection belongs to the key space that was current when it was made,
-/// so no
-///           key of one generation is ever seen by the next.
+/// Keys      live in a key space. A connection belongs to the key space that was current when it was made, so
+///           no key of one generation is ever seen by the next.
 /// Failures  a connection that breaks the protocol or a limit is closed with a logged reason; no other
-/// connection
-///           notices. A client that does not read its replies is not read from either, so memory stays
-///           bounded.
+///           connection notices. A client that does not read its replies is not read from either, so memory
+///           stays bounded.
 /// Threads   none of its own: everything happens on the io_context's one thread.
 /// Lifetime  the io_context and the logger must outlive it. The destructor calls `close()`.
 class StoreServer {
  public:
   /// Binds and listens; serving begins when the io_context runs.
   /// Errors   kUnavailable when the port is in use or the host has no usable address (the message names
-  /// them);
-  ///          kUsage when `inherited_fd` is not a stream socket.
+  ///          them); kUsage when `inherited_fd` is not a stream socket.
   static Result<std::unique_ptr<StoreServer>> open(boost::asio::io_context& io,
                                                    const StoreServerOptions& options, Logger& logger);
   ~StoreServer();

@@ -45,10 +45,10 @@ class SessionHost {
 
 /// One connection of the store: reads requests, has the core serve them, writes the replies.
 ///
-/// Order    while a WAIT or BARRIER of this client is unanswered only CANCEL_WAIT is served; what else was
-/// sent waits. Memory   at most kMaxUnsent bytes of replies and kMaxUnserved bytes of requests are held (or
-/// one request or reply,
-///          if that is larger); beyond that the client is not read from.
+/// Order   while a WAIT or BARRIER of this client is unanswered only CANCEL_WAIT is served; what else was
+///         sent waits.
+/// Memory  at most kMaxUnsent bytes of replies and kMaxUnserved bytes of requests are held (or one request or
+///         reply, if that is larger); beyond that the client is not read from.
 class Session final : public StoreClient, public Poller::Handler {
  public:
   Session(SessionHost& host, UniqueFd connection, std::shared_ptr<StoreCore> core, const Limits& limits);

@@ -76,9 +76,8 @@ class StoreClient {
 /// One key space: keys, queues, barriers, and who waits for them. Pure: no socket, no clock.
 ///
 /// Presence   a key is present when it has a value or its queue has an item. WAIT is answered when all its
-/// keys are
-///            present at the same time. A value wakes everybody who waits for it, an item of a queue one
-///            waiter; if that one does not fetch it, the next is woken.
+///            keys are present at the same time. A value wakes everybody who waits for it, an item of a queue
+///            one waiter; if that one does not fetch it, the next is woken.
 /// Barriers   a participant that cancels or disconnects while it waits is no longer counted.
 class StoreCore {
  public:

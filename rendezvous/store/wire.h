@@ -96,8 +96,8 @@ class RequestParser {
   explicit RequestParser(const Limits& limits) : limits_(limits) {}
 
   /// True when `bytes` begins with a whole request; false when more bytes are needed. Until `next()`, every
-  /// call must be given the bytes of the call before and possibly more. Errors   kCorrupt, for bytes that are
-  /// no request or break a limit; the parser is useless afterwards.
+  /// call must be given the bytes of the call before and possibly more.
+  /// Errors  kCorrupt, for bytes that are no request or break a limit; the parser is useless afterwards.
   Result<bool> parse(std::string_view bytes);
 
   /// The request that `parse` found; its views point into the bytes of that call.

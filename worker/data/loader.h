@@ -24,8 +24,9 @@ struct LoaderOptions {
 
 /// The batches of `indices`, in their order whatever the number of threads; the last one may be smaller.
 ///
-/// Threads  `next` is called by one thread. The loader's own threads end with it, also in the middle of an
-/// epoch. Lifetime  `set` outlives the loader.
+/// Threads   `next` is called by one thread. The loader's own threads end with it, also in the middle of an
+///           epoch.
+/// Lifetime  `set` outlives the loader.
 class BatchLoader {
  public:
   BatchLoader(const Dataset& set, std::vector<std::int64_t> indices, const LoaderOptions& options);

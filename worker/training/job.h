@@ -18,7 +18,8 @@ struct Outcome {
 ///
 /// SIGTERM or SIGINT ends it between two steps with a checkpoint, and with 128 + signal. What is wrong with
 /// data, checkpoint or output folder is an Outcome: every rank ends with the error and exit code of the
-/// lowest rank that met one. Errors  exceptions of the process group and of libtorch pass through.
+/// lowest rank that met one.
+/// Errors  exceptions of the process group and of libtorch pass through.
 Outcome run_job(const config::JobConfig& job, Drain& drain);
 
 }  // namespace ddprun::training

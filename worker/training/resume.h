@@ -26,8 +26,8 @@ struct ResumePoint {
 ///
 /// A damaged newest checkpoint is passed over with a warning. When the job starts anew although checkpoints
 /// lie in `folder`, or goes on from one elsewhere, `folder` is renamed to <folder>.old-N first, so that no
-/// later resume mixes the two; nothing is deleted. Errors  Exception: the named checkpoint cannot be read;
-/// all in the folder are damaged; the rename fails.
+/// later resume mixes the two; nothing is deleted.
+/// Errors  Exception: the named checkpoint cannot be read; all in the folder are damaged; the rename fails.
 std::optional<ResumePoint> find_resume_point(const ResumeOptions& options, Console& console);
 
 /// Rank 0's resume point on every rank, from rank 0's disk alone. `point` is looked at on rank 0. Collective.

@@ -17,8 +17,8 @@ namespace ddprun {
 ///     scaler.scale(loss).backward();
 ///
 /// Without a dtype it is the device's own: float16 on CUDA, bfloat16 on the CPU. Guards nest; what was before
-/// comes back at the end of the scope. Casts of weights are kept until the outermost one ends. Threads  this
-/// thread only: a model that runs on threads of its own (DataParallel) needs a guard on each.
+/// comes back at the end of the scope. Casts of weights are kept until the outermost one ends.
+/// Threads  this thread only: a model that runs on threads of its own (DataParallel) needs a guard on each.
 class AutocastGuard {
  public:
   enum class Mode { kEnabled, kDisabled };

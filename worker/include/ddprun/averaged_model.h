@@ -29,10 +29,10 @@ struct AveragedModelOptions {
 ///
 /// The first update copies the model. With a decay the bits are those of Python's
 /// get_ema_multi_avg_fn(decay), without one those of its default on the CPU. Not collective: ranks whose
-/// models are equal have equal averages. Device   the averages stay on the device of `average`, to which the
-/// model's tensors are copied. Errors   Exception kConfig for a decay outside [0, 1], and where the two
-/// models differ in their tensors. Source   Izmailov et al., "Averaging Weights Leads to Wider Optima and
-/// Better Generalization", 2018.
+/// models are equal have equal averages.
+/// Device  the averages stay on the device of `average`, to which the model's tensors are copied.
+/// Errors  Exception kConfig for a decay outside [0, 1], and where the two models differ in their tensors.
+/// Source  Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018.
 class AveragedModel {
  public:
   /// `average` has the tensors of the model in training, with any values.

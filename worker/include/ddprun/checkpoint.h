@@ -29,8 +29,9 @@ void load_state_dict(torch::nn::Module& module, const PtDict& state);
 PtDict state_dict(const FusedOptimizer& optimizer);
 
 /// Takes over what `state_dict` gave here or in Python, learning rate included, and the momentum where a
-/// schedule moves it; the other hyperparameters stay. Errors  Exception kConfig: another number of groups or
-/// parameters, unknown entries, other shapes; nothing has changed then.
+/// schedule moves it; the other hyperparameters stay.
+/// Errors  Exception kConfig: another number of groups or parameters, unknown entries, other shapes; nothing
+///         has changed then.
 void load_state_dict(FusedOptimizer& optimizer, const PtDict& state);
 
 /// What moves in `scheduler`, under the names of Python's `scheduler.state_dict()`, which takes it: what it
@@ -39,8 +40,8 @@ PtDict state_dict(const LRScheduler& scheduler);
 PtDict state_dict(const ReduceLROnPlateau& scheduler);
 
 /// Takes over what `state_dict` gave here or in Python. The rates themselves are the optimizer's state: load
-/// that as well. Errors  Exception kConfig or kCorrupt: of another scheduler or optimizer; nothing has
-/// changed then.
+/// that as well.
+/// Errors  Exception kConfig or kCorrupt: of another scheduler or optimizer; nothing has changed then.
 void load_state_dict(LRScheduler& scheduler, const PtDict& state);
 void load_state_dict(ReduceLROnPlateau& scheduler, const PtDict& state);
 

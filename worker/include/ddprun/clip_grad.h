@@ -9,8 +9,10 @@
 ///
 /// Parameters without a gradient are passed over; the others may be of several dtypes and devices, and dense.
 /// Not collective: after DistributedDataParallel's backward every rank has the same gradients, so the same
-/// norm. With a GradScaler call its unscale_() first. Errors   Exception kConfig for a negative or NaN bound.
-/// Threads  the caller's; gradients are changed in place. Source   torch/nn/utils/clip_grad.py
+/// norm. With a GradScaler call its unscale_() first.
+/// Errors   Exception kConfig for a negative or NaN bound.
+/// Threads  the caller's; gradients are changed in place.
+/// Source   torch/nn/utils/clip_grad.py
 namespace ddprun {
 
 /// Scales all gradients so that the norm of them together is at most `max_norm`. Returns the norm before: a

@@ -64,8 +64,8 @@ struct PostLocalSgdOptions {
 };
 
 /// Post-local SGD: to be used with a ModelAverager (model_averager.h), which averages parameters over the
-/// whole group. `subgroup` may be `group` itself in a job on one host. Source  Lin et al., "Don't Use Large
-/// Mini-Batches, Use Local SGD", 2018.
+/// whole group. `subgroup` may be `group` itself in a job on one host.
+/// Source  Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", 2018.
 CommHook post_local_sgd_hook(const Group& group, const Group& subgroup, const PostLocalSgdOptions& options);
 
 }  // namespace ddprun

@@ -30,8 +30,7 @@ struct DataParallelCriterionOptions {
 ///            several threads call at once.
 /// Shapes     targets are cut as DataParallel cuts inputs and must be as long. The loss has no dimensions.
 /// Errors     Exception kConfig: targets that do not fit the outputs, a loss with dimensions. What a
-/// criterion
-///            throws comes out as in DataParallel.
+///            criterion throws comes out as in DataParallel.
 template <class Criterion>
 class DataParallelCriterion {
  public:

@@ -124,8 +124,8 @@ class ReplicaSync final : public Joinable {
 ///   AnyModule loss(ddp(input), target).backward();                   // call ddp, not model
 ///
 /// Order   collective: every rank constructs it with the same parameters in the same order (verified), and
-/// calls
-///         forward and backward equally often. Parameters and buffers of rank 0 replace those of the others.
+///         calls forward and backward equally often. Parameters and buffers of rank 0 replace those of the
+///         others.
 /// Device  all parameters on one type of device; several devices of it in one replica are allowed.
 /// Errors  Exception kConfig: nothing to train, mixed device types, device_ids that are not where the
 ///         parameters are, parameters that differ between ranks, and at the forward after it, parameters that
@@ -220,8 +220,8 @@ class DistributedDataParallel {
   ///
   /// Before the first forward, in place of a communication hook; `optimizer` outlives this. Backward waits
   /// for each bucket's all-reduce. A parameter that no rank used is updated with a gradient of zero. Under
-  /// no_sync gradients accumulate, and the backward that reduces them updates. Errors  Exception kConfig:
-  /// parameters that are the optimizer's or reduced here, and not both; sparse
+  /// no_sync gradients accumulate, and the backward that reduces them updates.
+  /// Errors  Exception kConfig: parameters that are the optimizer's or reduced here, and not both; sparse
   ///         gradients; a ZeroRedundancyOptimizer or PostLocalSgdOptimizer; a hook is registered already.
   /// Source  torch/distributed/algorithms/ddp_comm_hooks/optimizer_overlap_hooks.py of torch 2.11
   void apply_optimizer_in_backward(FusedOptimizer& optimizer) {

@@ -19,7 +19,8 @@ struct SharedError {
 
 /// Every rank says what keeps it from going on, or nothing; all learn the same answer, so that none is left
 /// waiting in the next collective for one that gave up. nullopt: all go on. Collective over `group`; on the
-/// host but for the group's tensors of bytes (two all-gathers). Errors  of the group itself: a peer is lost.
+/// host but for the group's tensors of bytes (two all-gathers).
+/// Errors  of the group itself: a peer is lost.
 [[nodiscard]] std::optional<SharedError> agree_on_error(const Group& group,
                                                         const std::optional<Exception>& mine);
 

@@ -41,15 +41,14 @@ struct GradScalerState {
 ///     scaler.update();
 ///
 /// Device   the scale is a float32 scalar on the device of the first tensor that is scaled. Nothing waits for
-/// a device
-///          but get_scale(), state(), and step() of an optimizer that cannot leave out a step itself
+///          a device but get_scale(), state(), and step() of an optimizer that cannot leave out a step itself
 ///          (supports_scale() false, and libtorch's own).
 /// Order    not collective: after DistributedDataParallel's all-reduce an overflow of one rank is
-/// everybody's, so all
-///          ranks leave out the same steps and have the same scale.
+///          everybody's, so all ranks leave out the same steps and have the same scale.
 /// Errors   Exception kConfig, and what to call first, for calls in the wrong order and for float16
-/// parameters. Threads  none: one thread at a time. Source   Micikevicius et al., "Mixed Precision Training",
-/// ICLR 2018; torch/amp/grad_scaler.py
+///          parameters.
+/// Threads  none: one thread at a time.
+/// Source   Micikevicius et al., "Mixed Precision Training", ICLR 2018; torch/amp/grad_scaler.py
 class GradScaler {
  public:
   explicit GradScaler(const GradScalerOptions& options = {});

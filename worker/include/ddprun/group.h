@@ -32,11 +32,13 @@ class Group {
   /// The members by their ranks in the world, in the order of their ranks here: get_process_group_ranks. A
   /// c10d group that was not made by new_group or split_group counts as a world.
   [[nodiscard]] std::vector<int> ranks() const;
-  /// Python's get_global_rank and get_group_rank. Errors  kConfig: there is no such member.
+  /// Python's get_global_rank and get_group_rank.
+  /// Errors  kConfig: there is no such member.
   [[nodiscard]] int global_rank(int group_rank) const;
   [[nodiscard]] int group_rank(int global_rank) const;
 
-  /// What DistributedDataParallel and c10d take. Never null. Errors  kConfig on a rank that is no member.
+  /// What DistributedDataParallel and c10d take. Never null.
+  /// Errors  kConfig on a rank that is no member.
   [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
 
  private:

@@ -292,7 +292,8 @@ struct OneCycleLROptions {
 };
 
 /// Up to max_lr and down below the first rate, once; step it once a batch. It sets "initial_lr" and the
-/// momentum itself. Source  Smith and Topin, "Super-Convergence", 2017.
+/// momentum itself.
+/// Source  Smith and Topin, "Super-Convergence", 2017.
 class OneCycleLR final : public LRScheduler {
  public:
   OneCycleLR(ScheduledGroups& optimizer, const OneCycleLROptions& options);

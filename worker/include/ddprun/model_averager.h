@@ -78,7 +78,8 @@ class HierarchicalModelAverager final : public ModelAverager {
   };
 
   /// Cuts `group` into those of each level (split_group): collective. `levels` by rising period; the last one
-  /// is the whole group. Errors  Exception kConfig for levels that are not so, and for warmup_steps below 0.
+  /// is the whole group.
+  /// Errors  Exception kConfig for levels that are not so, and for warmup_steps below 0.
   HierarchicalModelAverager(const Group& group, const std::vector<Level>& levels,
                             std::int64_t warmup_steps = 0);
 
@@ -92,9 +93,8 @@ class HierarchicalModelAverager final : public ModelAverager {
 /// An optimizer that lets an averager follow each of its steps. Both are the caller's, and outlive this.
 ///
 /// Scaling  with a GradScaler, a rank that leaves out its update because of an overflow averages all the
-/// same,
-///          so that all ranks stay in step: gradients, and so overflows, are each rank's own. That needs a
-///          local optimizer that supports_scale().
+///          same, so that all ranks stay in step: gradients, and so overflows, are each rank's own. That
+///          needs a local optimizer that supports_scale().
 /// State    the local optimizer's, and the averager's step under "step"; where that is missing it begins at
 /// 0.
 class PostLocalSgdOptimizer final : public FusedOptimizer {

@@ -54,7 +54,8 @@ class FusedOptimizer : public ScheduledGroups {
   void step() { step(StepScale{}); }
   virtual void step(const StepScale& scale);
   /// step() for those of `parameters` alone that are this optimizer's: the updates of all parts are together
-  /// those of one step(). Errors  Exception kConfig where can_step_in_parts() is false.
+  /// those of one step().
+  /// Errors  Exception kConfig where can_step_in_parts() is false.
   void step_some(const std::vector<at::Tensor>& parameters);
   [[nodiscard]] virtual bool can_step_in_parts() const { return true; }
   /// Does step() understand a StepScale? If not, a GradScaler waits for the device to learn whether it may
@@ -232,9 +233,9 @@ struct FusedAdagradOptions {
 };
 
 /// torch.optim.Adagrad: on the CPU ATen's fused kernel, so fused=True; on other devices, for which there is
-/// none, ATen's list operations, so foreach=True. State: "step" and "sum", from the start. Errors  c10::Error
-/// for sparse gradients, as in Python with fused=True. Source  Duchi et al., "Adaptive Subgradient Methods",
-/// JMLR 2011.
+/// none, ATen's list operations, so foreach=True. State: "step" and "sum", from the start.
+/// Errors  c10::Error for sparse gradients, as in Python with fused=True.
+/// Source  Duchi et al., "Adaptive Subgradient Methods", JMLR 2011.
 class FusedAdagrad final : public GroupedOptimizer<FusedAdagradOptions> {
  public:
   FusedAdagrad(std::vector<at::Tensor> parameters, const FusedAdagradOptions& options)
@@ -266,8 +267,9 @@ struct RmspropOptions {
 
 /// torch.optim.RMSprop, for which ATen has no fused kernel: ATen's list operations (foreach=True), on the CPU
 /// the same bits as Python's default. State: "step", "square_avg", with momentum "momentum_buffer", centered
-/// "grad_avg". Errors  c10::Error for sparse gradients. Source  Hinton, lecture 6e of "Neural Networks for
-/// Machine Learning", 2012.
+/// "grad_avg".
+/// Errors  c10::Error for sparse gradients.
+/// Source  Hinton, lecture 6e of "Neural Networks for Machine Learning", 2012.
 class Rmsprop final : public GroupedOptimizer<RmspropOptions> {
  public:
   Rmsprop(std::vector<at::Tensor> parameters, const RmspropOptions& options)

@@ -14,7 +14,8 @@ namespace ddprun {
 ///
 /// The file is whole or not there: it is written beside `path` under a temporary name, synced to disk, and
 /// renamed. Tensors are stored contiguous, from any device as CPU tensors; a tensor that occurs twice is
-/// stored once. Errors  Exception kOs: the disk refuses (full, read-only, no such folder).
+/// stored once.
+/// Errors  Exception kOs: the disk refuses (full, read-only, no such folder).
 void save_pt(const std::string& path, const PtValue& value);
 
 /// Reads a file written by `save_pt` or by Python's torch.save: dicts, OrderedDicts, lists, tuples, None,

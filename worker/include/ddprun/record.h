@@ -17,8 +17,8 @@ namespace ddprun {
 /// of libtorch's own threads throws it, else with 1; a crash with its own signal.
 ///
 /// The stack is that of the throw, if nothing between it and `record` catches. Link with -rdynamic
-/// (find_package(ddprun) does) to see the names of the program's own functions. Threads  handlers serve all
-/// threads of the process. Call once, from main.
+/// (find_package(ddprun) does) to see the names of the program's own functions.
+/// Threads  handlers serve all threads of the process. Call once, from main.
 int record(const std::function<int()>& main);
 
 /// Writes the error file (type, message, time, the stack of this call) for an exception that a program caught

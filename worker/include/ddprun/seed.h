@@ -11,7 +11,8 @@ namespace ddprun {
 void seed_all_devices(std::uint64_t seed);
 
 /// The same with `seed` plus this rank: for what should differ between ranks, such as dropout and
-/// augmentation. Not collective. Errors  kConfig: this rank is not in `group`.
+/// augmentation. Not collective.
+/// Errors  kConfig: this rank is not in `group`.
 void seed_each_rank(const Group& group, std::uint64_t seed);
 
 }  // namespace ddprun

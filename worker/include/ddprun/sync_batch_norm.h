@@ -20,10 +20,10 @@ namespace ddprun {
 ///
 /// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel.
 /// Device      CPU or GPU, wherever the group's backend is at home. float, or half types with float
-/// statistics. Collective  in training mode: forward gathers 2C+1 numbers per rank, backward reduces 2C. All
-/// ranks call both equally
-///             often. In evaluation mode it is a plain batch norm, of the batch's own statistics where it
-///             keeps no running ones.
+///             statistics.
+/// Collective  in training mode: forward gathers 2C+1 numbers per rank, backward reduces 2C. All ranks call
+///             both equally often. In evaluation mode it is a plain batch norm, of the batch's own statistics
+///             where it keeps no running ones.
 /// Gradients   of weight and bias stay local: DistributedDataParallel averages them like any other.
 class SyncBatchNormImpl final : public torch::nn::Cloneable<SyncBatchNormImpl> {
  public:
@@ -68,8 +68,7 @@ SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm3d& norm, const G
 /// would go on calling the old one. Declare it as ddprun::SyncBatchNorm, or put it into a Sequential.
 ///
 /// Order   after model->to(device) or before, but before DistributedDataParallel is made. Parameters stay the
-/// same
-///         tensors.
+///         same tensors.
 /// Errors  Exception kConfig that names every batch norm that cannot be exchanged; then nothing has changed.
 void convert_sync_batchnorm(torch::nn::Module& model, const Group& group);
 

@@ -23,15 +23,13 @@ namespace ddprun {
 ///     = 1e-3}); optimizer->step();
 ///
 /// Memory   a rank's state is about 1 / size of what the optimizer alone would need. A step sends each rank's
-/// parameters
-///          in one flat copy per device and dtype, which is there for the time of the step.
+///          parameters in one flat copy per device and dtype, which is there for the time of the step.
 /// Order    collective: construction, step() and consolidate_state(), by all ranks of the group, with the
-/// same
-///          parameters and gradients. A GradScaler sees all gradients on every rank, so all leave out the
-///          same steps.
+///          same parameters and gradients. A GradScaler sees all gradients on every rank, so all leave out
+///          the same steps.
 /// State    state() is whole on the rank that consolidate_state() has last collected it on, and throws
-/// Exception kConfig
-///          elsewhere; load_state() takes a whole one on every rank and keeps this rank's share.
+///          Exception kConfig elsewhere; load_state() takes a whole one on every rank and keeps this rank's
+///          share.
 /// Errors   Exception kConfig for no parameters at all.
 /// Source   Rajbhandari et al., "ZeRO", SC 2020 (stage 1);
 /// torch/distributed/optim/zero_redundancy_optimizer.py

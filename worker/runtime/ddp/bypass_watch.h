@@ -13,9 +13,9 @@ namespace ddprun::runtime {
 /// the wrapper, after which gradients silently stay local.
 ///
 /// Counts, for each parameter, how often its gradient was accumulated since the last synchronising forward;
-/// it permits one accumulation, which is reduced. After a forward under no_sync there may be any number:
-/// the next reduction includes them. Threads  `forward_ran` on the training thread; the hooks on
-/// autograd's, of which each device has its own.
+/// it permits one accumulation, which is reduced. After a forward under no_sync there may be any number: the
+/// next reduction includes them.
+/// Threads  `forward_ran` on the training thread; the hooks on autograd's, of which each device has its own.
 class BypassWatch {
  public:
   enum class Repeats { kForbidden, kAllowed };  ///< may one forward be followed by several accumulations?

@@ -32,11 +32,12 @@ Backends served_by(BackendKind kind, bool has_gpu);
 /// True for "cpu:gloo,cuda:nccl" and its like, which name a backend for each kind of device.
 bool names_devices(std::string_view text);
 
-/// Reads those. Pure. Errors  kConfig: not of this form, a device twice, nccl for the CPU, shm for GPUs.
+/// Reads those. Pure.
+/// Errors  kConfig: not of this form, a device twice, nccl for the CPU, shm for GPUs.
 Result<Backends> parse_devices(const std::string& text);
 
-/// Reads them or a single name, for a rank with or without a GPU. Pure. Errors  kConfig: these, an unknown
-/// name, a backend for GPUs without one.
+/// Reads them or a single name, for a rank with or without a GPU. Pure.
+/// Errors  kConfig: these, an unknown name, a backend for GPUs without one.
 Result<Backends> parse_backends(const std::string& text, bool has_gpu);
 
 }  // namespace ddprun::runtime

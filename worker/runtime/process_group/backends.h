@@ -7,7 +7,8 @@
 
 namespace ddprun::runtime {
 
-/// Those of a group that is there. Errors  kConfig: it has one that is none of ours.
+/// Those of a group that is there.
+/// Errors  kConfig: it has one that is none of ours.
 Result<Backends> backends_of(c10d::ProcessGroup& group);
 
 /// A group of `request`'s ranks. `gpu` is the index of this rank's GPU, -1 without one. Collective. Throws

@@ -37,9 +37,9 @@ struct Placement {
 Backends backends_at(const Placement& placement);
 
 /// Chooses backend and device. Pure. The same request gives every rank of a job the same backend where the
-/// ranks have agreed on their ground (agreement.h). Errors  kConfig: an unknown word, nccl without a GPU or
-/// left out of this build, more nccl ranks than GPUs, a GPU
-///         that is not there, shm across hosts or on a GPU.
+/// ranks have agreed on their ground (agreement.h).
+/// Errors  kConfig: an unknown word, nccl without a GPU or left out of this build, more nccl ranks than GPUs,
+///         a GPU that is not there, shm across hosts or on a GPU.
 Result<Placement> choose_placement(const PlacementRequest& request, const PlacementFacts& facts);
 
 /// Index of the GPU that this rank would use, -1 for none: the one asked for, else by local rank.

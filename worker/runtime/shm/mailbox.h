@@ -22,9 +22,10 @@ namespace ddprun::runtime::shm {
 /// two ranks and with the same tag they keep their order. A send has ended when the message is in the
 /// channel, of which the reader may not have taken anything yet; a message longer than the channel flows as
 /// it is taken. What cannot be done at once is done by a background thread, so that neither side ever blocks
-/// the caller. Errors   of a send or receive do not touch others: kPeerLost when the other rank has ended,
-/// kTimeout, kConfig when
-///          a message is not of the length and dtype that the receive expects (the message is then lost).
+/// the caller.
+/// Errors   of a send or receive do not touch others: kPeerLost when the other rank has ended, kTimeout,
+///          kConfig when a message is not of the length and dtype that the receive expects (the message is
+///          then lost).
 /// Threads  any.
 class Mailbox {
  public:
