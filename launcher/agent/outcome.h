@@ -42,7 +42,7 @@ struct Ending {
   Weight weight = Weight::kCause;
   std::string symptom{};  ///< for people, not kCause: "lost a peer (Connection closed by peer)"
   std::string error{};  ///< "ValueError: loss is nan": its own last exception, from stderr or its error file
-  /// It had failed before the signal that we sent it could matter.
+  /// It had failed before the signal that we sent it, or of what that signal cannot have brought about.
   bool is_own_failure = false;
   /// When it failed, where it says so itself and that was before it ended.
   std::optional<TimePoint> failed_at{};
@@ -70,6 +70,9 @@ struct WorkerOutcome {
   std::string stderr_tail;  ///< its last bytes on stderr, at most kStderrTailBytes, cut at a line start where
                             ///< possible
   PrintedTraceback traceback;  ///< the last whole one on stderr; may be none
+  /// Written after our signal, which the worker did not ignore: what it came to because of us.
+  bool error_file_is_late = false;
+  bool traceback_is_late = false;
   std::string
       stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"
 };

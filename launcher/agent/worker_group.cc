@@ -199,6 +199,7 @@ void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) 
   for (const LocalRank local_rank : workers) {
     Worker& asked = worker(local_rank);
     asked.asked_with = signal;
+    note_words_before(asked, signal);
     asked.child->signal(signal);
     asked.child->signal_group(SIGCONT);  // a stopped one hears nothing else
   }
@@ -266,6 +267,18 @@ void WorkerGroup::note_last_words(Worker& worker) {
   worker.outcome.traceback = worker.streams->last_traceback();
   worker.outcome.error_file_is_old =
       worker.error_file_before != FileMark{} && worker.error_file_before == mark_of(worker.spec.error_file);
+  if (!worker.before_signal) return;
+  const Words& before = *worker.before_signal;
+  worker.outcome.error_file_is_late = before.error_file != mark_of(worker.spec.error_file);
+  // Further lines of its text may have followed.
+  worker.outcome.traceback_is_late =
+      before.traceback.empty() || !worker.outcome.traceback.text.starts_with(before.traceback);
+}
+
+void WorkerGroup::note_words_before(Worker& worker, int signal) {
+  if (worker.before_signal || !worker.streams || ignores_signal(worker.outcome.pid, signal)) return;
+  worker.streams->drain();
+  worker.before_signal = {worker.streams->last_traceback().text, mark_of(worker.spec.error_file)};
 }
 
 void WorkerGroup::drain() {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -99,15 +100,20 @@ class WorkerGroup {
   }
 
  private:
+  struct Words {
+    std::string traceback;
+    FileMark error_file;
+  };
   struct Worker {
     WorkerSpec spec;
     std::unique_ptr<WorkerStreams> streams;
     std::unique_ptr<ChildProcess> child;
     WorkerOutcome outcome;
-    int asked_with = 0;          ///< the signal it was asked to end with
-    bool awaits_group = false;   ///< it has ended, and its exit will be told when its group is gone
-    std::set<int> kept;          ///< signals of the time before it, for when it listens
-    FileMark error_file_before;  ///< what lies there when it is started
+    int asked_with = 0;                  ///< the signal it was asked to end with
+    bool awaits_group = false;           ///< it has ended, and its exit will be told when its group is gone
+    std::set<int> kept;                  ///< signals of the time before it, for when it listens
+    FileMark error_file_before;          ///< what lies there when it is started
+    std::optional<Words> before_signal;  ///< ours, the first that it does not ignore and can answer
   };
 
   void spawn_some();
@@ -116,6 +122,7 @@ class WorkerGroup {
   Result<SpawnedProcess> spawn_process(Worker& worker);
   void on_exit(Worker& worker, ExitStatus status);
   static void note_last_words(Worker& worker);
+  static void note_words_before(Worker& worker, int signal);
   void look_soon();
   static void ask_member(const Worker& worker, pid_t pid, int signal);
   void deliver_kept();

@@ -67,7 +67,9 @@ LastWords last_words(const WorkerOutcome& worker, const std::optional<ErrorFile>
           .traceback = worker.traceback,
           .traceback_age = std::max(worker.ended_at - worker.traceback.at, Duration::zero()),
           .error_file = error_file ? &*error_file : nullptr,
-          .stopped_with = worker.stopped_with};
+          .stopped_with = worker.stopped_with,
+          .traceback_is_late = worker.traceback_is_late,
+          .error_file_is_late = worker.error_file_is_late};
 }
 
 std::optional<LastException> last_exception(const ExitStatus& status, const LastWords& words) {

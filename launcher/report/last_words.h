@@ -19,6 +19,8 @@ struct LastWords {
   Duration traceback_age{};               ///< how long before its end it was printed, at least
   const ErrorFile* error_file = nullptr;  ///< written in this life of the worker
   std::optional<int> stopped_with{};      ///< the signal we had sent it
+  bool traceback_is_late = false;         ///< as in WorkerOutcome
+  bool error_file_is_late = false;
 
   /// The part of `stderr_tail` that was written after the traceback; all of it where there is none.
   [[nodiscard]] std::string_view after_traceback() const;

@@ -177,9 +177,16 @@ std::string own_error(const LastWords& words, const std::optional<LastException>
 
 }  // namespace
 
-Ending judge_end(const ExitStatus& status, const LastWords& words) {
+Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
+  LastWords words = all_words;
   std::optional<LastException> exception = last_exception(status, words);
   if (exception && !exception->is_of_this_end()) exception.reset();
+  // Of the two, what it said before our signal is what it failed of.
+  if (exception && words.error_file != nullptr && words.traceback_is_late != words.error_file_is_late) {
+    if (words.traceback_is_late) exception.reset();
+    if (words.error_file_is_late) words.error_file = nullptr;
+  }
+  const bool is_late = exception ? words.traceback_is_late : words.error_file_is_late;
   Ending ending;
   ending.is_own_failure = true;
   ending.error = own_error(words, exception);
@@ -187,7 +194,7 @@ Ending judge_end(const ExitStatus& status, const LastWords& words) {
 
   if (words.stopped_with) {
     const bool is_by_signal = is_killed_by(status, *words.stopped_with) || status.is_success();
-    const bool has_failed = !ending.error.empty() && !has_one_of(text, kSignalPhrases) &&
+    const bool has_failed = !ending.error.empty() && !is_late && !has_one_of(text, kSignalPhrases) &&
                             !(exception && exception->traceback.is_fatal);
     ending.is_own_failure = has_failed || (!is_by_signal && status.is_killed());
     if (!ending.is_own_failure && ending.error.empty()) return ending;

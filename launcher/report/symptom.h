@@ -11,8 +11,8 @@
 
 namespace ddprun::launcher {
 
-/// Tells a cause from a symptom by how a worker ended and what it said. Pure; the phrases and where each is
-/// from stand in symptom.cc.
+/// Tells a cause from a symptom by how a worker ended and what it said. What it said after our signal is what
+/// it came to because of us. Pure; the phrases and where each is from stand in symptom.cc.
 Ending judge_end(const ExitStatus& status, const LastWords& words);
 
 /// The same of a worker that has ended, with when it failed by its error file.

@@ -42,7 +42,7 @@ class Fault:
 
 
 def all_faults():
-    """207, every kind of end with every kind of symptom, and each rank guilty in turn."""
+    """213, every kind of end with every kind of symptom, and each rank guilty in turn."""
     faults = []
     for turn, fault in enumerate(AT_ONCE):
         for offset in range(4):
@@ -59,6 +59,8 @@ def all_faults():
             faults.append(Fault(fault, (turn + offset) % 3, around=around))
     for culprit in range(3):
         faults.append(Fault("loses_its_data_server", culprit, around="one_has_left"))
+        faults.append(Fault("loses_its_data_server", culprit, around="peers_fail_to_save"))
+        faults.append(Fault("loader_worker_killed", culprit, around="peers_fail_to_save"))
         faults.append(Fault("thread_raises_and_hangs", culprit, BLAME_GLOO_TIMEOUT="6"))
         faults.append(Fault("cleans_up_at_exit", culprit, around="recorded_inside", nap=5))
     return faults
@@ -67,7 +69,8 @@ def all_faults():
 def few_faults():
     return [Fault("raises", 1), Fault("cleans_up", 0, nap=1), Fault("kills_itself", 1, "barrier", ranks=2),
             Fault("leaves_early_and_cleans_up", 1), Fault("loader_worker_killed", 1),
-            Fault("raises", 1, around="recorded_inside"), Fault("loses_its_data_server", 1, around="one_has_left", ranks=2)]
+            Fault("raises", 1, around="recorded_inside"), Fault("loses_its_data_server", 1, around="one_has_left", ranks=2),
+            Fault("loader_worker_killed", 1, around="peers_fail_to_save", ranks=2)]
 
 
 def environment_of(fault, folder):
@@ -131,7 +134,7 @@ def main():
         return 77
 
     other = os.environ.get("DDPRUN_BLAME_PYTHON", options.python)
-    pythons = {around: options.python for around in ("plain", "one_has_left", *AROUND)}
+    pythons = {around: options.python for around in ("plain", "one_has_left", "peers_fail_to_save", *AROUND)}
     for around, module in NEEDS.items():
         pythons[around] = other if imports(other, module) else None
         if options.all and pythons[around] is None:

@@ -335,17 +335,32 @@ def plain(*arguments):
     train(*arguments)
 
 
-def one_has_left(act, culprit, *_):
-    """Ranks that share no collective: one has succeeded when the culprit fails, any other goes on."""
-    path = os.path.join(os.environ["TMPDIR"], "has_left")
+def meet_next_of(culprit, leave=lambda: None):
+    """For ranks that share no collective: the culprit goes on when the rank after it is there, or has left."""
+    path = os.path.join(os.environ["TMPDIR"], "meeting")
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path)
     if RANK == (culprit + 1) % WORLD:
         with open(path, "w"):
-            os._exit(0)
+            leave()
     if RANK == culprit:
-        with open(path) as left:
-            left.read()
+        with open(path) as other:
+            other.read()
+
+
+def one_has_left(act, culprit, *_):
+    """One has succeeded when the culprit fails, any other goes on."""
+    meet_next_of(culprit, lambda: os._exit(0))
+    if RANK == culprit:
+        act(0)
+    time.sleep(600)
+
+
+def peers_fail_to_save(act, culprit, *_):
+    """The others save at SIGTERM, to where nothing can be written."""
+    signal.signal(signal.SIGTERM, lambda *_: torch.save({}, "/nonexistent/checkpoint.pt"))
+    meet_next_of(culprit)
+    if RANK == culprit:
         act(0)
     time.sleep(600)
 

@@ -15,6 +15,8 @@ struct Said {
   std::optional<ErrorFile> error_file{};
   std::string after{};  // noise on its way out
   std::chrono::seconds age{};
+  bool traceback_is_late = false;
+  bool error_file_is_late = false;
 };
 
 Ending ending(const ExitStatus& status, const Said& said) {
@@ -25,7 +27,9 @@ Ending ending(const ExitStatus& status, const Said& said) {
                             .traceback = scanner.last(),
                             .traceback_age = said.age,
                             .error_file = said.error_file ? &*said.error_file : nullptr,
-                            .stopped_with = said.stopped_with});
+                            .stopped_with = said.stopped_with,
+                            .traceback_is_late = said.traceback_is_late,
+                            .error_file_is_late = said.error_file_is_late});
 }
 
 /// As a program prints what it has caught, and Python what nobody has where torch.distributed is not used.
@@ -170,6 +174,34 @@ TEST_CASE("who had raised before our signal came failed by itself, who ended of 
   CHECK_FALSE(ending(ExitStatus::exited(1), {raised("lightning.SIGTERMException"), SIGTERM}).is_own_failure);
   CHECK_FALSE(ending(ExitStatus::exited(143), {"", SIGTERM}).is_own_failure);
   CHECK(ending(ExitStatus::exited(1), {raised(kClosed), SIGTERM}).weight == Weight::kSymptom);
+}
+
+TEST_CASE("who raised when our signal had come did so because of it") {
+  const Said handler{.on_stderr = raised("FileNotFoundError: '/nonexistent/ckpt.pt'"),
+                     .stopped_with = SIGTERM,
+                     .traceback_is_late = true};
+  CHECK_FALSE(ending(ExitStatus::exited(1), handler).is_own_failure);
+  CHECK(ending(ExitStatus::exited(1), handler).error == "FileNotFoundError: '/nonexistent/ckpt.pt'");
+  CHECK_FALSE(ending(ExitStatus::exited(1), {.on_stderr = "",
+                                             .stopped_with = SIGTERM,
+                                             .error_file = ErrorFile{"Preempted: got signal 15", {}, {}},
+                                             .error_file_is_late = true})
+                  .is_own_failure);
+}
+
+TEST_CASE("who said why before our signal had failed of that, whatever it said afterwards") {
+  const Ending recorded = ending(ExitStatus::exited(1), {.on_stderr = raised("Preempted: got signal 15"),
+                                                         .stopped_with = SIGTERM,
+                                                         .error_file = ErrorFile{"ValueError: nan", {}, {}},
+                                                         .traceback_is_late = true});
+  CHECK(recorded.is_own_failure);
+  CHECK(recorded.error == "ValueError: nan");
+  const Ending printed = ending(ExitStatus::exited(1), {.on_stderr = raised("ValueError: nan"),
+                                                        .stopped_with = SIGTERM,
+                                                        .error_file = ErrorFile{"Preempted", {}, {}},
+                                                        .error_file_is_late = true});
+  CHECK(printed.is_own_failure);
+  CHECK(printed.error == "ValueError: nan");
 }
 
 TEST_CASE("who went on after an exception that it printed did not fail of it") {
