@@ -300,8 +300,7 @@ Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
 
 void Agent::publish_failure(const Action& action) {
   NodeFailure failure = failure_of(action, supervisor_);
-  const std::optional<LocalRank> guilty = action.worker ? action.worker : supervisor_.root_cause();
-  if (guilty) {
+  if (const std::optional<LocalRank> guilty = supervisor_.root_cause()) {
     failure.worker = look_at(*guilty);
     failure.account = deps_.account_of(failure.worker);
   }

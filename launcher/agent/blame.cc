@@ -53,6 +53,11 @@ std::optional<LocalRank> who_left(Workers workers, const SupervisedWorker& first
   return before ? before : after;
 }
 
+/// Whether `ended` failed of its own doing, although the group was being stopped by then.
+bool is_own_cause(const SupervisedWorker& ended) {
+  return has_failed(ended) && ended.ending.is_own_failure && ended.ending.weight == Weight::kCause;
+}
+
 Blame blame_for_failing(Workers workers, LocalRank guilty, bool first_was_a_cause) {
   const SupervisedWorker& failed = at(workers, guilty);
   // What a traceback or an error file says came before our signal, which then ended it.
@@ -96,14 +101,11 @@ Blame blame(Workers workers) {
           victim.status->exit_code()};
 }
 
-bool is_own_cause(const SupervisedWorker& ended) {
-  return has_failed(ended) && ended.ending.is_own_failure && ended.ending.weight == Weight::kCause;
-}
-
-std::optional<Blame> reconsider(Workers workers, LocalRank root, LocalRank ended) {
-  const SupervisedWorker& guilty = at(workers, root);
+std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, LocalRank ended) {
   const SupervisedWorker& candidate = at(workers, ended);
   if (root == ended || !is_own_cause(candidate)) return std::nullopt;
+  if (!root) return blame_for_failing(workers, ended, false);
+  const SupervisedWorker& guilty = at(workers, *root);
   if (!has_left(guilty) && !explains_more(candidate, guilty)) return std::nullopt;
   return blame_for_failing(workers, ended, guilty.ending.weight == Weight::kCause);
 }

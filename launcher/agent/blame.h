@@ -55,10 +55,10 @@ struct Blame {
 /// The first judgement, made before any worker is stopped. At least one has failed.
 Blame blame(std::span<const SupervisedWorker> workers);
 
-/// Whether `ended` failed of its own doing, although the group was being stopped by then.
-bool is_own_cause(const SupervisedWorker& ended);
-
 /// The judgement after `ended`, one more, while the group is being stopped; nullopt where it stays as it was.
-std::optional<Blame> reconsider(std::span<const SupervisedWorker> workers, LocalRank root, LocalRank ended);
+/// No `root`: another node's failure stopped the group. That may be a symptom of ours; who has seen both
+/// decides.
+std::optional<Blame> reconsider(std::span<const SupervisedWorker> workers, std::optional<LocalRank> root,
+                                LocalRank ended);
 
 }  // namespace ddprun::launcher

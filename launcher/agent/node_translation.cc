@@ -10,11 +10,11 @@ namespace ddprun::launcher {
 
 NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   NodeFailure failure;
-  failure.reason = action.worker ? StopReason::kWorkerFailed : supervisor.reason();
+  failure.reason = supervisor.reason();
   failure.why = action.text;
   failure.exit_code = action.exit_code;
   failure.final_because = action.final_because;
-  failure.is_symptom = !action.worker && supervisor.blames_symptom();
+  failure.is_symptom = supervisor.blames_symptom();
   return failure;
 }
 

@@ -87,7 +87,7 @@ enum class ActionKind {
   kSpawn,           ///< start all workers, one event for each
   kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
-  kPublishFailure,  ///< tell the other nodes: text, exit_code, final_because, `worker` if not the root cause
+  kPublishFailure,  ///< tell the other nodes of the root cause: text, exit_code, final_because
   kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
   kPublishSuccess,  ///< tell the other nodes
   kSweep,           ///< end what the workers left behind, then report kSwept
@@ -98,7 +98,6 @@ enum class ActionKind {
 struct Action {
   ActionKind kind;
   std::vector<LocalRank> workers{};
-  std::optional<LocalRank> worker{};
   int signal = 0;
   DeadlineKind deadline = DeadlineKind::kGrace;
   TimePoint at{};

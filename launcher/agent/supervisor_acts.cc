@@ -106,23 +106,13 @@ void Supervisor::accuse(Blame blame) {
 
 // The group is being stopped, and one more has ended.
 Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
-  const SupervisedWorker& failed = worker(ended);
-  if (reason_ == StopReason::kPeerFailed && is_own_cause(failed)) {
-    // The other node's failure may be a symptom of ours; who has seen both decides. Where none of our signals
-    // can be behind it, this node has failed by itself, whoever hears of it.
-    if (!failed.stopped_with) accuse({ended, describe_end(failed), failed.status->exit_code()});
-    return {{.kind = ActionKind::kPublishFailure,
-             .worker = ended,
-             .exit_code = std::max(1, failed.status->exit_code()),
-             .text = describe_end(failed)}};
-  }
-  if (reason_ != StopReason::kWorkerFailed || !root_cause_) return {};
-  std::optional<Blame> better = launcher::reconsider(workers_, *root_cause_, ended);
+  const bool is_by_worker = reason_ == StopReason::kWorkerFailed && root_cause_;
+  if (!is_by_worker && reason_ != StopReason::kPeerFailed) return {};
+  std::optional<Blame> better = launcher::reconsider(workers_, root_cause_, ended);
   if (!better) return {};
   accuse(std::move(*better));
-  story_ += "; it had failed before";
+  if (is_by_worker) story_ += "; it had failed before";
   return {{.kind = ActionKind::kPublishFailure,
-           .worker = ended,
            .exit_code = exit_code_,
            .text = why_,
            .final_because = final_because_}};

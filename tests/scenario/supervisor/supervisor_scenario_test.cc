@@ -36,7 +36,8 @@ std::string render(const Action& action, TimePoint now) {
     case ActionKind::kSetDeadline:
       return fmt::format("{} deadline in {:.1f} s", to_string(action.deadline), to_seconds(action.at - now));
     case ActionKind::kPublishFailure:
-      return fmt::format("publish failure: {}", action.text);
+      return fmt::format("publish failure: {}{}", action.text,
+                         action.final_because.empty() ? "" : "; no restart will help");
     case ActionKind::kPublishLeaving:
       return fmt::format("publish leaving: {}", signal_name(action.signal));
     case ActionKind::kPublishSuccess:

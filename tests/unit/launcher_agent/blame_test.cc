@@ -126,6 +126,20 @@ TEST_CASE("while the group is stopped, only an own and earlier cause takes over"
   CHECK_FALSE(reconsider(again.all, LocalRank(0), LocalRank(0)));
 }
 
+TEST_CASE("what another node is stopped for gives way to a cause of ours, judged in the same way") {
+  const Workers cut_short = Workers().ends(3s, kTerminated, own("ValueError: x")).stopped_with(SIGTERM);
+  const std::optional<Blame> found = reconsider(cut_short.all, std::nullopt, LocalRank(0));
+  REQUIRE(found);
+  CHECK(found->why == "rank 4 (pid 700) failed after 3.0 s: ValueError: x");
+  CHECK(found->exit_code == 1);
+  const Workers final =
+      Workers().ends(3s, ExitStatus::exited(93), own("ValueError: x")).stopped_with(SIGTERM);
+  CHECK(reconsider(final.all, std::nullopt, LocalRank(0))->exit_code == 93);
+  CHECK_FALSE(reconsider(Workers().ends(3s, kOne, symptom()).all, std::nullopt, LocalRank(0)));
+  const Workers by_us = Workers().ends(3s, kOne, {.error = "Preempted"}).stopped_with(SIGTERM);
+  CHECK_FALSE(reconsider(by_us.all, std::nullopt, LocalRank(0)));
+}
+
 TEST_CASE("a worker that was never spawned has no pid in its name") {
   CHECK(name_of({.rank = Rank(3)}) == "rank 3");
 }
