@@ -91,6 +91,9 @@ constexpr std::array<std::string_view, 3> kLoaderPhrases{
 constexpr std::array<std::string_view, 5> kSignalPhrases{"SIGTERM", "SIGINT", "KeyboardInterrupt",
                                                          "SignalException", "signal: Terminated"};
 
+// worker/main.cc and worker/runtime/record: how our own worker says why it leaves.
+constexpr std::array<std::string_view, 2> kOwnWords{"ddprun-worker: ", "ddprun: uncaught "};
+
 bool has_one_of(std::string_view text, std::span<const std::string_view> parts) {
   return std::ranges::any_of(parts, [&](std::string_view part) { return has(text, part); });
 }
@@ -151,6 +154,24 @@ std::string last_of_tail(std::string_view tail) {
   return text;
 }
 
+/// "[W1122 06:29:46.948235015 socket.cpp:207] [c10d] …", also without the bracket, and behind "[rank1]:".
+bool is_warning_of_torch(std::string_view line) {
+  if (line.starts_with("[rank")) line.remove_prefix(std::min(line.find(':') + 1, line.size()));
+  if (line.starts_with('[')) line.remove_prefix(1);
+  constexpr std::size_t kDate = 4;
+  if (line.size() < kDate + 2 || (line[0] != 'W' && line[0] != 'I') || line[kDate + 1] != ' ') return false;
+  return line.substr(1, kDate).find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// What torch only warned of, the program has survived.
+std::string without_warnings(const std::string& text) {
+  std::string rest;
+  for (const std::string_view line : split_lines(text)) {
+    if (!is_warning_of_torch(line)) rest += std::string(line) + "\n";
+  }
+  return rest;
+}
+
 /// The text that says why it ended: an exception with which a chain began, an error file, or the last lines.
 std::string telling_text(const ExitStatus& status, const LastWords& words,
                          const std::optional<LastException>& exception) {
@@ -190,7 +211,7 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
   Ending ending;
   ending.is_own_failure = true;
   ending.error = own_error(words, exception);
-  const std::string text = telling_text(status, words, exception);
+  const std::string text = without_warnings(telling_text(status, words, exception));
 
   if (words.stopped_with) {
     const bool is_by_signal = is_killed_by(status, *words.stopped_with) || status.is_success();
@@ -206,9 +227,12 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
     ending.weight = loss.weight;
     ending.symptom = fmt::format("{} ({})", loss.meaning, sentence_to(text, loss.phrase));
   } else if (!status.is_killed() && status.code() == exit_code::kTempFail) {
-    // rendezvous/base/exit_codes.h: our own worker says so with its code.
-    ending.weight = Weight::kSymptom;
-    ending.symptom = fmt::format("lost a peer or timed out (exit code {})", exit_code::kTempFail);
+    // rendezvous/base/exit_codes.h: what our own worker means by it. Others ask for another time.
+    const bool is_our_worker = has_one_of(last_of_tail(words.stderr_tail), kOwnWords);
+    ending.weight = is_our_worker ? Weight::kSymptom : Weight::kDoubtful;
+    ending.symptom = fmt::format("{} (exit code {})",
+                                 is_our_worker ? "lost a peer or timed out" : "asked to be tried again",
+                                 exit_code::kTempFail);
   } else if (!words.stopped_with && (is_killed_by(status, SIGTERM) || is_killed_by(status, SIGPIPE))) {
     ending.weight = Weight::kDoubtful;
     ending.symptom = is_killed_by(status, SIGTERM) ? "was ended by somebody else (SIGTERM)"

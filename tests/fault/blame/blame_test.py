@@ -42,7 +42,7 @@ class Fault:
 
 
 def all_faults():
-    """213, every kind of end with every kind of symptom, and each rank guilty in turn."""
+    """219, every kind of end with every kind of symptom, and each rank guilty in turn."""
     faults = []
     for turn, fault in enumerate(AT_ONCE):
         for offset in range(4):
@@ -58,7 +58,8 @@ def all_faults():
         for offset, fault in enumerate(("raises", "cleans_up_at_exit", "kills_itself", "sys_exit", "torch_shapes", "os_exit")):
             faults.append(Fault(fault, (turn + offset) % 3, around=around))
     for culprit in range(3):
-        faults.append(Fault("loses_its_data_server", culprit, around="one_has_left"))
+        for fault in ("loses_its_data_server", "logs_a_lost_data_server", "asks_for_another_time"):
+            faults.append(Fault(fault, culprit, around="one_has_left"))
         faults.append(Fault("loses_its_data_server", culprit, around="peers_fail_to_save"))
         faults.append(Fault("loader_worker_killed", culprit, around="peers_fail_to_save"))
         faults.append(Fault("thread_raises_and_hangs", culprit, BLAME_GLOO_TIMEOUT="6"))

@@ -319,6 +319,21 @@ def loses_its_data_server(_):
         ours.recv(1)
 
 
+@fault
+def logs_a_lost_data_server(_):
+    """Where the host's name cannot be looked up, the warning of torch stands before whatever fails later."""
+    print("[W1122 06:29:46.948235015 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3",
+          file=sys.stderr)
+    logging.error("data server: [Errno 104] Connection reset by peer")
+    sys.exit(3)
+
+
+@fault
+def asks_for_another_time(_):
+    logging.error("quota service says: try again later")
+    sys.exit(75)
+
+
 # ---- and around it
 
 

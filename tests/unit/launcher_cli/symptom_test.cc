@@ -112,7 +112,34 @@ TEST_CASE("a symptom is known without a traceback, by an error file, and through
                 "match expected "
                 "size. Is there a distributed collective mismatch in your code?\n"})
             .weight == Weight::kSymptom);
-  CHECK(ending(ExitStatus::exited(75), {""}).weight == Weight::kSymptom);
+}
+
+TEST_CASE("exit code 75 is a lost peer's only where our own worker says so") {
+  for (const std::string& text : {std::string("ddprun-worker: all_reduce: rank 1 (pid 4711) has ended\n"),
+                                  std::string("ddprun: uncaught ddprun::Exception: timed out\n")}) {
+    CHECK(ending(ExitStatus::exited(75), {text}).weight == Weight::kSymptom);
+  }
+  const Ending of_anybody = ending(ExitStatus::exited(75), {"quota service says: try again later\n"});
+  CHECK(of_anybody.weight == Weight::kDoubtful);
+  CHECK(of_anybody.symptom == "asked to be tried again (exit code 75)");
+}
+
+TEST_CASE("what torch only warned of explains no end") {
+  const std::string reset = "ERROR data server: [Errno 104] Connection reset by peer\n";
+  for (const std::string& warning :
+       {std::string(
+            "[W1122 06:29:46.948235015 socket.cpp:207] [c10d] The hostname of the client socket cannot "
+            "be retrieved. err=-3\n"),
+        std::string(
+            "[rank1]:[W1122 06:29:46.948235015 socket.cpp:697] [c10d] The client socket has failed to "
+            "connect to [::]:29500\n"),
+        std::string("[rank1]:W1122 00:36:44.057000 26532 c10d_logger.py:83] c10d is slow\n")}) {
+    CHECK(ending(ExitStatus::exited(3), {warning + reset}).weight == Weight::kDoubtful);
+    CHECK(ending(ExitStatus::exited(3), {warning}).weight == Weight::kCause);
+  }
+  CHECK(ending(ExitStatus::exited(3), {"[E1122 06:29:46.948235015 ProcessGroupNCCL.cpp:629] Watchdog caught "
+                                       "collective operation timeout\n"})
+            .weight == Weight::kSymptom);
 }
 
 TEST_CASE("whatever a program does by itself is a cause") {
