@@ -9,8 +9,10 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/store/server.h"
 #include "rendezvous/store/store_command.h"
 
+#include <boost/system/system_error.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -37,13 +39,32 @@ spdlog::level::level_enum log_level(const Options& options) {
   return level ? *level : spdlog::level::warn;
 }
 
+int refuse(const Error& error) {
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", error.message()));
+  return to_exit_code(error.code());
+}
+
 int serve_store(const StoreOptions& options) {
-  raise_open_files();
+  if (const auto raised = raise_open_files("ddprun store", store::kServersOwnDescriptors); !raised)
+    return refuse(raised.error());
   const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);
   return store::run_store_command({.host = options.host,
                                    .port = Port(static_cast<std::uint16_t>(options.port)),
                                    .inherited_fd = options.inherited_fd},
                                   *logger);
+}
+
+int coordinate(const membership::CoordinatorCommandOptions& options) {
+  if (const auto raised = raise_open_files("ddprun coordinator", store::kServersOwnDescriptors); !raised)
+    return refuse(raised.error());
+  return membership::run_coordinator_command(
+      options, [](boost::asio::io_context& io) { return make_funnel_console(io, log_level({})); });
+}
+
+int drain(const CommandLine& line) {
+  constexpr std::size_t kNeeded = 16;  // a loop, its bells, a look-up and a connection
+  if (const auto raised = raise_open_files("ddprun drain", kNeeded); !raised) return refuse(raised.error());
+  return line.drain_here ? drain_local_job(*line.drain_here) : membership::run_drain_command(line.drain);
 }
 
 int list_jobs(bool as_json) {
@@ -58,10 +79,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
     return exit_code::kUsage;
   }
   Result<CommandLine> line = parse_command_line(args, process_env);
-  if (!line) {
-    print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", line.error().message()));
-    return to_exit_code(line.error().code());
-  }
+  if (!line) return refuse(line.error());
   line->coordinator.secret = secret;
   line->drain.secret = secret;
   switch (line->command) {
@@ -76,13 +94,9 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
     case Command::kPs:
       return list_jobs(line->ps_json);
     case Command::kCoordinator:
-      raise_open_files();
-      return membership::run_coordinator_command(line->coordinator, [](boost::asio::io_context& io) {
-        return make_funnel_console(io, log_level({}));
-      });
+      return coordinate(line->coordinator);
     case Command::kDrain:
-      return line->drain_here ? drain_local_job(*line->drain_here)
-                              : membership::run_drain_command(line->drain);
+      return drain(*line);
     case Command::kRun:
       break;
   }
@@ -97,6 +111,9 @@ int main(int argc, char** argv) {
   try {
     const std::optional<std::string> secret = take_process_env(env_name::kSecret);
     return run(std::vector<std::string>(argv + 1, argv + argc), secret);
+  } catch (const boost::system::system_error& refused) {  // asio's, of what it cannot open
+    print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", refused.what()));
+    return exit_code::kOs;
   } catch (const std::exception& problem) {
     print_all(STDERR_FILENO, fmt::format("ddprun: bug: {}\n", problem.what()));
     return exit_code::kInternal;

@@ -12,6 +12,7 @@
 #include "launcher/plan.h"
 #include "launcher/process/log_file.h"
 #include "launcher/process/output.h"
+#include "launcher/process/own_descriptors.h"
 #include "launcher/report/reporter.h"
 #include "launcher/report/text.h"
 #include "rendezvous/base/exit_codes.h"
@@ -127,7 +128,7 @@ void remove_empty_logs(const Plan& plan, JobOutput& output) {
 }
 
 /// Runs the plan with everything that watches it.
-int run_watched(Plan plan, Logger& logger) {
+int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
   boost::asio::io_context io(1);
   std::optional<UniqueFd> events_file;
   if (!plan.options.events_file.empty()) {
@@ -161,6 +162,7 @@ int run_watched(Plan plan, Logger& logger) {
                       .signals = **signals,
                       .output = output,
                       .logger = logger,
+                      .open_files = open_files,
                       .observer = observer,
                       .worker_specs = worker_specs,
                       .account_of = [&](const WorkerOutcome& worker) { return reporter.account_of(worker); },
@@ -209,7 +211,12 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
   }
   if (options.dry_run) return print_dry_run(*plan, job_text);
 
-  return run_watched(std::move(*plan), logger);
+  const int workers = plan->local_world_size.value();
+  const Result<rlimit> open_files =
+      raise_open_files(fmt::format("a job of {} worker{} here", workers, workers == 1 ? "" : "s"),
+                       reserved_descriptors(*plan));
+  if (!open_files) return fail(open_files.error());
+  return run_watched(std::move(*plan), *open_files, logger);
 }
 
 }  // namespace ddprun::launcher

@@ -10,7 +10,6 @@
 #include "launcher/agent/supervisor.h"
 #include "launcher/agent/worker_group.h"
 #include "launcher/drain.h"
-#include "launcher/process/own_descriptors.h"
 #include "launcher/process/process_table.h"
 #include "launcher/report/symptom.h"
 #include "rendezvous/base/alarm.h"
@@ -196,7 +195,6 @@ Result<JobOutcome> Agent::run() {
 // In this order: orphans are ours from the first worker on, the guard holds no descriptor of the store, and
 // the store is open before any worker can ask for it.
 Result<void> Agent::prepare() {
-  const rlimit open_files = raise_open_files();
   Result<std::unique_ptr<OrphanWatch>> orphans = OrphanWatch::start(io_, plan_, output_, *logger_);
   if (!orphans) return orphans.error();
   orphans_ = std::move(*orphans);
@@ -206,7 +204,7 @@ Result<void> Agent::prepare() {
                                       .orphans = *orphans_,
                                       .observer = deps_.observer,
                                       .listener = *this,
-                                      .open_files = open_files});
+                                      .open_files = deps_.open_files});
   orphans_->set_on_reaped([this] { workers_->look_at_groups(); });
   if (!plan_.log_root.empty()) {
     Result<void> made = make_directories(attempt_directory(plan_, 0));

@@ -8,6 +8,7 @@
 #include "rendezvous/base/signals.h"
 
 #include <boost/asio/io_context.hpp>
+#include <sys/resource.h>
 
 #include <functional>
 
@@ -19,6 +20,7 @@ struct AgentDeps {
   SignalSource& signals;  ///< of agent_signals; started and, unless there is an error, closed by the agent
   JobOutput& output;
   Logger& logger;
+  rlimit open_files;  ///< RLIMIT_NOFILE of the workers: what it was before it was raised for us
   Observer& observer;
   /// Makes the workers of a generation; `worker_specs` of plan.h, or a test's own.
   std::function<std::vector<WorkerSpec>(const Plan&, const RoundInfo&)> worker_specs;

@@ -1,6 +1,7 @@
 #include "launcher/process/own_descriptors.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,9 +18,17 @@ void own_standard_streams() {
   }
 }
 
-rlimit raise_open_files() {
+Result<rlimit> raise_open_files(std::string_view who, std::size_t needed) {
   rlimit before{};
   ::getrlimit(RLIMIT_NOFILE, &before);
+  if (before.rlim_max < needed) {
+    return Error(
+        ErrorCode::kOs,
+        fmt::format("{} needs up to {} descriptors, and this process may have {} (ulimit -Hn); raise "
+                    "the limit where it was set: ulimit -n, limits.conf, LimitNOFILE= of a service, "
+                    "--ulimit nofile of a container",
+                    who, needed, before.rlim_max));
+  }
   rlimit raised = before;
   raised.rlim_cur = raised.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &raised);

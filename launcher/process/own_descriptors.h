@@ -1,6 +1,11 @@
 #pragma once
 
+#include "rendezvous/base/result.h"
+
 #include <sys/resource.h>
+
+#include <cstddef>
+#include <string_view>
 
 namespace ddprun::launcher {
 
@@ -11,7 +16,7 @@ namespace ddprun::launcher {
 void own_standard_streams();
 
 /// Raises the soft limit of open files to the hard one, for three descriptors a worker and one a connection;
-/// returns what it was, which the workers get back.
-rlimit raise_open_files();
+/// returns what it was, which the workers get back. kOs, naming `who`, where not even `needed` can be open.
+Result<rlimit> raise_open_files(std::string_view who, std::size_t needed);
 
 }  // namespace ddprun::launcher

@@ -91,6 +91,21 @@ class Refused(Case):
         self.check(64, '--set /a=1: "sh" is no .json job, so there is nothing to set; pass it as an argument after the program',
                    "--set", "/a=1", *SENTINEL)
 
+    def test_too_few_descriptors(self):
+        remedy = ("raise the limit where it was set: ulimit -n, limits.conf, LimitNOFILE= of a service, "
+                  "--ulimit nofile of a container")
+        for limit in 5, 20, 41:
+            for who, needed, words in (("a job of 2 workers here", 42, ("--nproc-per-node", 2, *SENTINEL)),
+                                       ("ddprun store", 32, ("store",)),
+                                       ("ddprun coordinator", 32, ("coordinator", "--bind", ":0", "--rdzv-id", "job")),
+                                       ("ddprun drain", 16, ("drain", "--rdzv-endpoint", ":1", "--rdzv-id", "job"))):
+                if needed <= limit:
+                    continue
+                with self.subTest(limit=limit, who=who):
+                    self.check(71, f"{who} needs up to {needed} descriptors, and this process may have {limit} "
+                               f"(ulimit -Hn); {remedy}", *words,
+                               before=("sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"'))
+
     def test_a_port_in_use(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
