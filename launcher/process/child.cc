@@ -3,6 +3,7 @@
 #include "launcher/process/process_table.h"
 #include "rendezvous/base/check.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +14,13 @@
 namespace ddprun::launcher {
 
 ChildProcess::ChildProcess(boost::asio::io_context& io, SpawnedProcess process)
-    : pid_(process.pid), pidfd_(io, process.pidfd.release()) {}
+    : pid_(process.pid), pidfd_(io, process.pidfd.release()) {
+  // Not for any signal: from now on F_GETOWN tells whether this group is there, whoever has its number. It is
+  // there now, because nobody has reaped the child.
+  const int fd = pidfd_.native_handle();
+  ::fcntl(fd, F_SETOWN, -pid_);
+  if (::fcntl(fd, F_GETOWN) == -pid_) group_fd_ = fd;
+}
 
 ChildProcess::~ChildProcess() {
   if (is_running()) ::killpg(pid_, SIGKILL);
@@ -60,7 +67,10 @@ void ChildProcess::signal_member(pid_t member, int signal) const {
 }
 
 bool ChildProcess::left_group() const {
-  return !is_running() && ::kill(pid_, 0) != 0 && ::killpg(pid_, 0) == 0;
+  if (is_running()) return false;
+  if (group_fd_ >= 0 && ::fcntl(group_fd_, F_GETOWN) != -pid_) return false;
+  // All there is where F_GETOWN names the dead as well.
+  return ::kill(pid_, 0) != 0 && ::killpg(pid_, 0) == 0;
 }
 
 }  // namespace ddprun::launcher

@@ -45,7 +45,9 @@ class ChildProcess {
   void signal_member(pid_t member, int signal) const;
   /// Whether processes of its group, ended ones that nobody has reaped included, are there when the child
   /// itself has ended. Such a group keeps its number from being used again; once it is empty the number may
-  /// be a stranger's, which is not mistaken for it: he leads it himself.
+  /// become a stranger's, and his group is not mistaken for it: a file's owner (F_SETOWN) is the group itself
+  /// and not its number, and the kernel (since 2021) says whether it is there. An older one is asked by
+  /// number, which is a stranger's where a process has it.
   [[nodiscard]] bool left_group() const;
 
  private:
@@ -53,6 +55,7 @@ class ChildProcess {
 
   pid_t pid_;
   boost::asio::posix::stream_descriptor pidfd_;
+  int group_fd_ = -1;  // the pidfd, where its owner is the group
   std::optional<ExitStatus> status_;
   std::function<void(ExitStatus)> on_exit_;
   Gate gate_;
