@@ -158,23 +158,31 @@ std::string tcsh_action(const RunFlag& flag) {
   return flag.choices.empty() ? fmt::format("x:{}", flag.syntax.metavar) : fmt::format("({})", flag.choices);
 }
 
-/// tcsh's patterns see the two words before: further on all flags are offered.
+/// A command's flags at once behind it, with their dashes: they are offered where nothing was typed yet.
 std::string tcsh_commands() {
   std::string rules;
   for (const std::string& command : command_names()) {
     const std::string flags = joined(command_flags(command), "--");
-    if (flags.empty()) continue;
-    for (const char* const place : {"n", "N"})
-      rules += fmt::format("  '{}@{}@({})@' \\\n", place, command, flags);
+    if (!flags.empty()) rules += fmt::format("  'n@{}@({})@' \\\n", command, flags);
   }
   return rules;
 }
 
-std::string tcsh_script() {
+/// What follows "--": tcsh's patterns see the two words before, so which command is meant is found in the
+/// whole line.
+std::string tcsh_flags() {
+  std::string edits;
+  for (const std::string& command : command_names()) {
+    edits += fmt::format("-e \"s/.*ddprun  *{} .*/{}/\" -e t ", command, joined(command_flags(command), ""));
+  }
   std::string names;
+  for (const RunFlag& flag : run_flags()) names += fmt::format(" {}", flag.syntax.name);
+  return fmt::format("`echo \"$COMMAND_LINE\" | sed {}-e \"s/.*/{}/\"`", edits, names);
+}
+
+std::string tcsh_script() {
   std::string rules;
   for (const RunFlag& flag : run_flags()) {
-    names += fmt::format("{}{}", names.empty() ? "" : " ", flag.syntax.name);
     if (flag.syntax.metavar.empty()) continue;
     rules += fmt::format("  'n@--{}@{}@' \\\n", flag.syntax.name, tcsh_action(flag));
     if (flag.syntax.short_name != '\0')
@@ -183,8 +191,8 @@ std::string tcsh_script() {
   return fmt::format(
       "# tcsh completion for ddprun; load it with: ddprun completions tcsh >~/.ddprun.tcsh; source "
       "~/.ddprun.tcsh\n"
-      "complete ddprun \\\n{}{}  'n@completions@(bash zsh tcsh)@' \\\n  'c@--@({})@' \\\n  'n@*@f@'\n",
-      rules, tcsh_commands(), names);
+      "complete ddprun \\\n{}{}  'n@completions@(bash zsh tcsh)@' \\\n  'c@--@{}@' \\\n  'n@*@f@'\n",
+      rules, tcsh_commands(), tcsh_flags());
 }
 
 }  // namespace

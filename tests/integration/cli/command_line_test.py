@@ -252,6 +252,11 @@ class Accepted(Case):
         self.assertEqual(complete("ddprun drain --max-restarts-w"), "ddprun drain --max-restarts-w")
         self.assertEqual(complete("ddprun coordinator --nnodes 2 --max-restarts-w"),
                          "ddprun coordinator --nnodes 2 --max-restarts-window")
+        self.assertEqual(complete("ddprun coordinator --nnodes 2 --rdzv-id x --rdzv-s"),
+                         "ddprun coordinator --nnodes 2 --rdzv-id x --rdzv-secret-file")
+        self.assertEqual(complete("ddprun drain --rdzv-id x --max-restarts-w"), "ddprun drain --rdzv-id x --max-restarts-w")
+        self.assertEqual(complete("ddprun drain --rdzv-id x --rdzv-endpoint y --node-"),
+                         "ddprun drain --rdzv-id x --rdzv-endpoint y --node-rank")
         self.assertEqual(complete("ddprun ps --js"), "ddprun ps --json")
 
 
