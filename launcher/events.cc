@@ -2,6 +2,7 @@
 
 #include "launcher/report/lost_output_json.h"
 #include "launcher/report/wall_time.h"
+#include "rendezvous/base/signal_name.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

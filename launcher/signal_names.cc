@@ -1,6 +1,6 @@
 #include "launcher/signal_names.h"
 
-#include "launcher/process/exit_status.h"
+#include "rendezvous/base/signal_name.h"
 #include "rendezvous/base/suggest.h"
 
 #include <fmt/format.h>

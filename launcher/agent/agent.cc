@@ -16,6 +16,7 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/gate.h"
+#include "rendezvous/base/signal_name.h"
 #include "rendezvous/base/signals.h"
 
 #include <boost/asio/io_context.hpp>

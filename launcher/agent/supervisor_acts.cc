@@ -1,6 +1,7 @@
 #include "launcher/agent/supervisor.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>
 

@@ -1,19 +1,14 @@
 #include "launcher/process/exit_status.h"
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <csignal>
-#include <cstring>
 
 namespace ddprun::launcher {
-
-std::string signal_name(int signal) {
-  const char* abbreviation = ::sigabbrev_np(signal);
-  return abbreviation == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", abbreviation);
-}
 
 ExitStatus ExitStatus::from_waitid(int code, int value) {
   if (code == CLD_EXITED) return exited(value);

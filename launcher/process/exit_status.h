@@ -5,9 +5,6 @@
 
 namespace ddprun::launcher {
 
-/// "SIGTERM", or "signal 77" for one without a name.
-std::string signal_name(int signal);
-
 /// How a process ended: a value. The raw wait status never leaves exit_status.cc.
 class ExitStatus {
  public:

@@ -3,6 +3,7 @@
 #include "launcher/process/traceback_scanner.h"
 #include "launcher/report/symptom.h"
 #include "launcher/report/text.h"
+#include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>
 #include <signal.h>

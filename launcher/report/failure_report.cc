@@ -1,6 +1,7 @@
 #include "launcher/report/failure_report.h"
 
 #include "launcher/report/text.h"
+#include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>
 

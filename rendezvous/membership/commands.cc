@@ -4,6 +4,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/signal_name.h"
 #include "rendezvous/base/signals.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
@@ -145,7 +146,7 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
     const std::string sender = signal.sender == 0 ? "" : fmt::format(" from pid {}", signal.sender);
     coordinator.end_for_all(
         {.exit_code = exit_code::kSignalBase + signal.number,
-         .why = fmt::format("the coordinator was told to stop by {}{}", signal_text(signal.number), sender)});
+         .why = fmt::format("the coordinator was told to stop by {}{}", signal_name(signal.number), sender)});
   });
   io.run();
   return coordinator.job().end().exit_code;

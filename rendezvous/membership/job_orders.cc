@@ -1,3 +1,4 @@
+#include "rendezvous/base/signal_name.h"
 #include "rendezvous/membership/job.h"
 #include "rendezvous/membership/roll_call.h"
 
@@ -31,7 +32,7 @@ std::string Job::placed(const std::string& what, const Node& node) {
 
 JobEnd Job::ended_by_leaving(const Node& node) {
   return {.exit_code = exit_code_of_leaving(node.leaving_signal),
-          .why = fmt::format("{} was told to stop by {}", name_of(node), signal_text(node.leaving_signal))};
+          .why = fmt::format("{} was told to stop by {}", name_of(node), signal_name(node.leaving_signal))};
 }
 
 Order Job::order_for(const Node& node, TimePoint now) const {

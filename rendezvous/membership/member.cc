@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
+#include "rendezvous/base/signal_name.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/connector.h"
@@ -328,7 +329,7 @@ class Member::Impl {
   void end_for_signal() {
     end({.exit_code = exit_code_of_leaving(leaving_signal_),
          .why = fmt::format("node {} was told to stop by {}", options_.node.host,
-                            signal_text(leaving_signal_))});
+                            signal_name(leaving_signal_))});
   }
 
   void fail(const Error& error) {

@@ -36,25 +36,6 @@ std::string_view to_string(OrderKind kind) {
   return "unknown";
 }
 
-std::string signal_text(int signal) {
-  switch (signal) {
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGQUIT:
-      return "SIGQUIT";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    default:
-      return fmt::format("signal {}", signal);
-  }
-}
-
 int exit_code_of_leaving(int signal) {
   return signal == SIGTERM ? exit_code::kTempFail : exit_code::kSignalBase + signal;
 }

@@ -87,9 +87,6 @@ struct NodeFailure {
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };
 
-/// "SIGTERM", of those that people send to stop a program.
-std::string signal_text(int signal);
-
 /// The exit code of a node that was told to stop by `signal`, and of a job that ends because of it: SIGTERM
 /// is how nodes are preempted, so it says "requeue me" (75); else 128 + signal.
 int exit_code_of_leaving(int signal);

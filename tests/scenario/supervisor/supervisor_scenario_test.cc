@@ -1,5 +1,6 @@
 #include "launcher/agent/node_translation.h"
 #include "launcher/agent/supervisor.h"
+#include "rendezvous/base/signal_name.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/transcript.h"

@@ -562,6 +562,13 @@ TEST_CASE(
   CHECK(story.last('a').end->why == "node 1 (b, 10.0.0.2) was told to stop by SIGTERM");
 }
 
+TEST_CASE("whichever signal told a node to stop, it is called by its name") {
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGXCPU});
+  story.tell('a', Phase::kIdle);
+  CHECK(story.last('a').end->why == "node 1 (b, 10.0.0.2) was told to stop by SIGXCPU");
+}
+
 TEST_CASE("a coordinator that is new goes on from the greatest generation that an agent has heard of") {
   Story story(fixed(2, 3));
   story.join('a', std::nullopt, std::nullopt, 4);
