@@ -57,7 +57,8 @@ Result<pid_t> launcher_to_drain(const std::vector<JobFacts>& jobs, const std::st
     return Error(
         ErrorCode::kUsage,
         fmt::format("{} of your jobs on this host {}; name one by its pid:{}", meant.size(),
-                    wanted.empty() ? "could be meant" : fmt::format("go by \"{}\"", wanted), list(meant)));
+                    wanted.empty() ? "could be meant" : fmt::format("go by \"{}\"", printable(wanted)),
+                    list(meant)));
   }
   if (jobs.empty()) {
     return Error(ErrorCode::kNotFound,
@@ -65,7 +66,7 @@ Result<pid_t> launcher_to_drain(const std::vector<JobFacts>& jobs, const std::st
                  "HOST:PORT --rdzv-id ID");
   }
   return Error(ErrorCode::kNotFound,
-               fmt::format("no job \"{}\" on this host; your jobs here:{}", wanted, list(jobs)));
+               fmt::format("no job \"{}\" on this host; your jobs here:{}", printable(wanted), list(jobs)));
 }
 
 int drain_local_job(const std::string& wanted) {

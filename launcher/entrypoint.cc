@@ -1,6 +1,7 @@
 #include "launcher/entrypoint.h"
 
 #include "launcher/cli_commands.h"
+#include "launcher/shell_quote.h"
 #include "rendezvous/base/suggest.h"
 
 #include <fmt/format.h>
@@ -84,8 +85,8 @@ Result<std::string> find_program(const std::string& name, const HostFacts& host)
     if (!found.empty()) return found;
     if (is_folder(name)) return check_file(name, "program").error();
     if (access(name.c_str(), F_OK) == 0) {
-      return not_found(
-          fmt::format("program \"{0}\" is not in PATH; to run the file here, write ./{0}", name));
+      return not_found(fmt::format("program \"{0}\" is not in PATH; to run the file here, write {1}", name,
+                                   shell_quote("./" + name)));
     }
     return not_found(
         fmt::format("program \"{}\" does not exist: it is neither in PATH nor a file here", name));
@@ -93,9 +94,9 @@ Result<std::string> find_program(const std::string& name, const HostFacts& host)
   if (Result<void> file = check_file(name, "program"); !file) return file.error();
   if (access(name.c_str(), X_OK) != 0) {
     return cannot_execute(
-        fmt::format("program \"{0}\" is not executable; run chmod +x {0}, or write the interpreter before "
-                    "it: python3 {0}",
-                    name));
+        fmt::format("program \"{0}\" is not executable; run chmod +x {1}, or write the interpreter before "
+                    "it: python3 {1}",
+                    name, shell_quote(name)));
   }
   return name;
 }

@@ -9,6 +9,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/store/server.h"
 #include "rendezvous/store/store_command.h"
 
@@ -40,7 +41,7 @@ spdlog::level::level_enum log_level(const Options& options) {
 }
 
 int refuse(const Error& error) {
-  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", error.message()));
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable(error.message(), std::string::npos)));
   return to_exit_code(error.code());
 }
 

@@ -1,6 +1,7 @@
 #include "launcher/meeting.h"
 #include "launcher/number_list.h"
 #include "launcher/plan.h"
+#include "launcher/report/text.h"
 #include "launcher/shell_quote.h"
 
 #include <fmt/format.h>
@@ -78,11 +79,11 @@ std::string describe_worker(const Plan& plan, const WorkerSpec& worker) {
 
 std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers) {
   const Options& options = plan.options;
-  std::string text =
-      fmt::format("job        {}: {}, job id {}\n", plan.title, workers_phrase(plan), plan.run_id);
+  std::string text = fmt::format("job        {}: {}, job id {}\n", shell_quote(plan.title),
+                                 workers_phrase(plan), printable(plan.run_id));
   text +=
       options.max_nodes == 1 ? fmt::format("store      {}\n", store_phrase(plan)) : describe_meeting(plan);
-  text += fmt::format("logs       {}\n", plan.log_root.empty() ? "none" : plan.log_root);
+  text += fmt::format("logs       {}\n", plan.log_root.empty() ? "none" : printable(plan.log_root));
   text += fmt::format("restarts   {}\n",
                       options.max_restarts == 0 ? "none" : fmt::format("up to {}", options.max_restarts));
   text += fmt::format("stopping   SIGTERM, and SIGKILL {} s later; on {}\n",

@@ -15,6 +15,7 @@
 #include "launcher/process/own_descriptors.h"
 #include "launcher/report/reporter.h"
 #include "launcher/report/text.h"
+#include "launcher/shell_quote.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/signals.h"
@@ -52,7 +53,19 @@ std::string random_suffix() {
 }
 
 int fail(const Error& error) {
-  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", error.message()));
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable(error.message())));
+  return to_exit_code(error.code());
+}
+
+/// A message of several lines, which show places in a file.
+std::string printable_lines(const std::string& message) {
+  std::vector<std::string> lines;
+  for (const std::string_view line : split_lines(message)) lines.push_back(printable(line));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+int fail_with_places(const Error& error) {
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable_lines(error.message())));
   return to_exit_code(error.code());
 }
 
@@ -74,7 +87,7 @@ Error joins_all_the_same(const Error& error) {
   print_all(STDERR_FILENO,
             fmt::format("ddprun: {}\nddprun: it joins the job all the same, so that the other nodes "
                         "hear of it\n",
-                        error.message()));
+                        printable_lines(error.message())));
   return {error.code(), in_one_line(error.message())};
 }
 
@@ -111,7 +124,7 @@ Result<void> make_log_directory(const Plan& plan) {
 
 int print_dry_run(const Plan& plan, const std::string& job_text) {
   std::string text = describe(plan, worker_specs(plan, expected_round(plan)));
-  if (!job_text.empty()) text += fmt::format("\n{}\n{}", plan.options.entrypoint, job_text);
+  if (!job_text.empty()) text += fmt::format("\n{}\n{}", shell_quote(plan.options.entrypoint), job_text);
   return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
 }
 
@@ -203,7 +216,7 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
   if (entrypoint_kind(options) == EntrypointKind::kJob && !plan->cannot_start) {
     const Result<config::JobConfig> job = load_job(*plan);
     if (!job) {
-      if (!is_waited_for(options)) return fail(job.error());
+      if (!is_waited_for(options)) return fail_with_places(job.error());
       plan->cannot_start = joins_all_the_same(job.error());
     } else if (options.dry_run) {
       job_text = config::describe(*job);

@@ -1,5 +1,9 @@
 #include "launcher/shell_quote.h"
 
+#include "rendezvous/base/printable.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -17,7 +21,27 @@ bool is_name(std::string_view text) {
   });
 }
 
+/// $'…', in which all that a terminal might act on is written out, byte by byte.
+std::string written_out(std::string_view text) {
+  std::string quoted = "$'";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      quoted += "\\n";
+    } else if (c == '\t') {
+      quoted += "\\t";
+    } else if (byte < 0x20 || byte > 0x7e) {
+      quoted += fmt::format("\\x{:02x}", byte);
+    } else {
+      if (c == '\'' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
 std::string in_quotes(std::string_view text) {
+  if (ddprun::printable(text, std::string::npos) != text) return written_out(text);
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";

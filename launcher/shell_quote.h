@@ -6,8 +6,8 @@
 
 namespace ddprun::launcher {
 
-/// The word as one would type it into a shell: quoted only where it has to be. Of NAME=value only the value
-/// is quoted.
+/// The word as one would type it into a shell, in one line and fit for a terminal: quoted only where it has
+/// to be, and as $'a\nb' where it holds what printable() writes out. Of NAME=value only the value is quoted.
 std::string shell_quote(std::string_view word);
 
 /// A command line that can be pasted.

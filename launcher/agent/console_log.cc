@@ -1,7 +1,10 @@
 #include "launcher/agent/console_log.h"
 
+#include "rendezvous/base/printable.h"
+
 #include <spdlog/sinks/base_sink.h>
 
+#include <string>
 #include <string_view>
 
 namespace ddprun::launcher {
@@ -13,8 +16,12 @@ class ConsoleSink final : public spdlog::sinks::base_sink<spdlog::details::null_
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    const std::string words =
+        ddprun::printable({message.payload.data(), message.payload.size()}, std::string::npos);
+    spdlog::details::log_msg shown = message;
+    shown.payload = words;
     spdlog::memory_buf_t line;
-    formatter_->format(message, line);
+    formatter_->format(shown, line);
     output_.write_launcher_line({line.data(), line.size()});
   }
   void flush_() override {}

@@ -1,5 +1,7 @@
 #include "launcher/process/output.h"
 
+#include "rendezvous/base/printable.h"
+
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -363,7 +365,9 @@ void JobOutput::end_generation() {
   }
 }
 
-void JobOutput::say(std::string_view line) { write_launcher_line(fmt::format("ddprun: {}\n", line)); }
+void JobOutput::say(std::string_view line) {
+  write_launcher_line(fmt::format("ddprun: {}\n", ddprun::printable(line, std::string::npos)));
+}
 
 void JobOutput::write_launcher_line(std::string_view line) {
   channels_[1].console->write(Console::kLauncher, line);

@@ -1,6 +1,7 @@
 #include "launcher/report/failure_report.h"
 
 #include "launcher/report/text.h"
+#include "launcher/shell_quote.h"
 #include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>
@@ -190,7 +191,7 @@ std::string root_section(const RootCause& root, const GenerationOutcome* generat
 std::string labelled(std::string_view label, const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) {
-    text += fmt::format("  {:<9} {}\n", label, line);
+    text += fmt::format("  {:<9} {}\n", label, printable(line));
     label = "";
   }
   return text;
@@ -198,25 +199,26 @@ std::string labelled(std::string_view label, const std::vector<std::string>& lin
 
 std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>& root,
                        const ReportContext& context) {
+  const std::string title = shell_quote(context.title);
   if (root && root->host.empty()) {
-    return fmt::format("ddprun: {} failed: {}\n", context.title, headline(*root->worker, context.hostname));
+    return fmt::format("ddprun: {} failed: {}", title, headline(*root->worker, context.hostname));
   }
-  if (root) return fmt::format("ddprun: {} failed: {}\n", context.title, outcome.why);
-  if (outcome.error) return fmt::format("ddprun: {} failed: {}\n", context.title, outcome.error->message());
+  if (root) return fmt::format("ddprun: {} failed: {}", title, outcome.why);
+  if (outcome.error) return fmt::format("ddprun: {} failed: {}", title, outcome.error->message());
   switch (outcome.reason) {
     case StopReason::kSignal:
-      return fmt::format("ddprun: {} was stopped by {}\n", context.title, signal_name(outcome.signal));
+      return fmt::format("ddprun: {} was stopped by {}", title, signal_name(outcome.signal));
     case StopReason::kJobTimeout:
-      return fmt::format("ddprun: {} was stopped by --job-timeout\n", context.title);
+      return fmt::format("ddprun: {} was stopped by --job-timeout", title);
     case StopReason::kPeerFailed:
-      return fmt::format("ddprun: {} failed: {}\n", context.title, outcome.why);
+      return fmt::format("ddprun: {} failed: {}", title, outcome.why);
     case StopReason::kSucceeded:
     case StopReason::kWorkerFailed:
     case StopReason::kSpawnFailed:
     case StopReason::kRendezvousFailed:
       break;
   }
-  return fmt::format("ddprun: {} failed\n", context.title);
+  return fmt::format("ddprun: {} failed", title);
 }
 
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
@@ -271,7 +273,7 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
 
 std::string render_report(const JobOutcome& outcome, const std::optional<RootCause>& root,
                           const ReportContext& context) {
-  std::string text = first_line(outcome, root, context);
+  std::string text = printable(first_line(outcome, root, context)) + "\n";
   const bool is_ours = root && root->host.empty() && !outcome.generations.empty();
   if (root) text += root_section(*root, is_ours ? &outcome.generations.back() : nullptr);
   std::string facts;

@@ -4,6 +4,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/base/signals.h"
 #include "rendezvous/membership/auth.h"
@@ -26,7 +27,7 @@ namespace ddprun::membership {
 namespace {
 
 int fail(const Error& error) {
-  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", error.message()));
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable(error.message(), std::string::npos)));
   return to_exit_code(error.code());
 }
 
@@ -52,7 +53,9 @@ class DrainCall {
       finish(exit_code::kUnavailable, "cannot be reached: " + tried);
     });
     io_.run();
-    print_all(STDERR_FILENO, fmt::format("ddprun drain: {}:{} {}\n", options_.host, options_.port, answer_));
+    print_all(STDERR_FILENO,
+              fmt::format("ddprun drain: {}:{} {}\n", printable(options_.host, std::string::npos),
+                          options_.port, printable(answer_, std::string::npos)));
     return code_;
   }
 

@@ -3,6 +3,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/store/server.h"
 
 #include <boost/asio/signal_set.hpp>
@@ -20,7 +21,8 @@ int run_store_command(const StoreCommandOptions& options, Logger& logger) {
   server_options.reserved_descriptors = kServersOwnDescriptors;
   const Result<std::unique_ptr<StoreServer>> server = StoreServer::open(io, server_options, logger);
   if (!server) {
-    print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", server.error().message()));
+    print_all(STDERR_FILENO,
+              fmt::format("ddprun: {}\n", ddprun::printable(server.error().message(), std::string::npos)));
     return to_exit_code(server.error().code());
   }
   // Not before: a signal ends the process while a name is looked up.

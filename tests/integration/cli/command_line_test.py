@@ -60,6 +60,15 @@ class Refused(Case):
         self.check(127, 'script "nowhere.py" does not exist', "nowhere.py")
         self.check(127, 'job file "nowhere.json" does not exist', "nowhere.json")
 
+    def test_what_was_typed_is_shown_in_one_line(self):
+        self.check(127, 'program "./no\\x0awhere" does not exist', "./no\nwhere")
+        self.check(64, "unknown flag --a\\x1bb; ddprun --help lists all", "--a\x1bb", *SENTINEL)
+        self.check(64, '--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got "2\\x1b"',
+                   "--nproc-per-node", "2\x1b", *SENTINEL)
+        self.script("a\nb c", "", 0o644)
+        self.check(126, 'program "./a\\x0ab c" is not executable; run chmod +x $\'./a\\nb c\', or write the interpreter '
+                   "before it: python3 $'./a\\nb c'", "./a\nb c")
+
     def test_a_program_that_is_here_but_not_in_path(self):
         self.script("train", "#!/bin/sh\n")
         self.check(127, 'program "train" is not in PATH; to run the file here, write ./train', "train")

@@ -179,6 +179,19 @@ class Report(Case):
         done = self.ddprun("--log-dir", self.logs, "-r", "2", "sh", "-c", r"printf '\033[2J\377\n' >&2; exit 1")
         self.assertIn("    | \\x1b[2J?\n", done.stderr)
 
+    def test_control_characters_of_a_name_are_written_as_a_shell_would_read_them(self):
+        self.script("a\nb", "#!/bin/sh\nexit 1\n")
+        done = self.ddprun("--log-dir", self.logs, "-v", "./a\nb", "c\x1bd")
+        self.assertIn("ddprun: $'./a\\nb' failed: rank 0 ", done.stderr)
+        self.assertNotRegex(done.stderr, "\x1b|^b")
+        done = self.ddprun("--log-dir", self.logs, "--dry-run", "./a\nb", "c\x1bd")
+        self.assertIn("job        $'./a\\nb': 1 worker", done.stdout)
+        self.assertIn("  command  $'./a\\nb' $'c\\x1bd'\n", done.stdout)
+        self.script("a\nb", "#!/no/such\nexit 1\n")
+        done = self.ddprun("--log-dir", self.logs, "./a\nb")
+        self.assertIn("ddprun: $'./a\\nb' failed: rank 0 (local rank 0, host ", done.stderr)
+        self.assertIn("could not be started: cannot run ./a\\x0ab: its interpreter /no/such does not exist", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
