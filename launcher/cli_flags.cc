@@ -427,7 +427,7 @@ constexpr std::array kFlags{
             FlagGroup::kOutput,
             "write what happens as JSON lines",
             "<file>",
-            set_text<&Options::events_file>},
+            set_file<&Options::events_file>},
 
     RunFlag{{"dry-run", '\0', ""},
             FlagGroup::kSee,

@@ -193,8 +193,9 @@ class Splitter {
   }
 
   [[nodiscard]] Error unknown_short(const std::string& word, char letter) const {
-    // "-nproc-per-node": a long flag with one dash.
-    const std::string name = canonical(std::string_view(word).substr(1, word.find('=') - 1));
+    // "-nproc-per-node": a long flag with one dash; or what mpirun and srun call it.
+    const std::string typed = canonical(std::string_view(word).substr(1, word.find('=') - 1));
+    const std::string name = typed == "n" || typed == "np" ? "nproc-per-node" : typed;
     const bool is_long =
         std::any_of(table_.begin(), table_.end(), [&](const FlagSyntax& f) { return f.name == name; });
     if (is_long) return usage_error(fmt::format("unknown flag {}; did you mean \"--{}\"?", word, name));
