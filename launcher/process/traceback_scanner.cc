@@ -444,6 +444,8 @@ const TracebackScanner::Found& TracebackScanner::best() const {
   const Found& any = is_on_way_out(main, logged) ? main : later(main, logged);
   const Found& thread = of(Kind::kThread);
   // Of threads that the end of the program ends as well, or that died long after it had caught another.
+  // Within that time nobody can tell: what Python prints of an exception that ends the program, and then
+  // waits for its threads, is to the byte what traceback.print_exc() prints of one that was caught.
   const bool is_of_thread = any.text.is_empty() || (any.by == PrintedTraceback::By::kAnybody &&
                                                     thread.end > any.end && !is_on_way_out(any, thread));
   return is_of_thread ? thread : any;
