@@ -38,8 +38,10 @@ Result<int> parse_signal(std::string_view name) {
     }
     return number;
   }
-  return Error(ErrorCode::kUsage, fmt::format("\"{}\" is no signal{}; expected names such as SIGTERM,SIGUSR1",
-                                              name, did_you_mean(wanted, known)));
+  const std::string nearest = did_you_mean(wanted, known);
+  return Error(ErrorCode::kUsage,
+               fmt::format("\"{}\" is no signal{}", name,
+                           nearest.empty() ? "; expected names such as SIGTERM,SIGUSR1" : nearest));
 }
 
 }  // namespace ddprun::launcher

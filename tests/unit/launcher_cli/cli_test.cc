@@ -180,8 +180,9 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
       {{"--local-ranks-filter", "0,a"},
        "--local-ranks-filter: expected local ranks separated by commas, as in 0,1,12, got \"0,a\""},
       {{"--signals-to-handle", "SIGTREM"},
-       "--signals-to-handle: \"SIGTREM\" is no signal; did you mean \"SIGTERM\"?; expected names such as "
-       "SIGTERM,SIGUSR1"},
+       "--signals-to-handle: \"SIGTREM\" is no signal; did you mean \"SIGTERM\"?"},
+      {{"--signals-to-handle", "everything"},
+       "--signals-to-handle: \"everything\" is no signal; expected names such as SIGTERM,SIGUSR1"},
       {{"--signals-to-handle", "SIGKILL"},
        "--signals-to-handle: \"SIGKILL\": no process can handle SIGKILL; leave it away"},
       {{"--rdzv-backend", "etcd"},
