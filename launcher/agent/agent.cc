@@ -153,7 +153,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void start_generation();
   void set_deadline(DeadlineKind kind, TimePoint at);
   void name_stuck(const Action& action);
-  void sweep();
+  void sweep(const Action& action);
   void on_swept(Leftovers leftovers);
   void close_generation(std::vector<std::string> leftovers);
   void finish(int exit_code);
@@ -271,7 +271,7 @@ void Agent::carry_out(const Action& action) {
     case ActionKind::kPublishFailure:
       return publish_failure(action);
     case ActionKind::kSweep:
-      return sweep();
+      return sweep(action);
     case ActionKind::kNameStuck:
       return name_stuck(action);
     case ActionKind::kFinish:
@@ -389,7 +389,7 @@ void Agent::suspend() {
   workers_->resume();
 }
 
-void Agent::sweep() {
+void Agent::sweep(const Action& action) {
   workers_->drain();
   const bool is_success = supervisor_.reason() == StopReason::kSucceeded;
   const auto done = [this, number = ++sweeps_](Leftovers leftovers) {
@@ -399,7 +399,7 @@ void Agent::sweep() {
     boost::asio::post(io_, gate_.pass([done] { done({}); }));
     return;
   }
-  orphans_->sweep(is_success ? SweepMode::kAskFirst : SweepMode::kKillAtOnce, done);
+  orphans_->sweep(action.signal == SIGKILL ? SweepMode::kKillAtOnce : SweepMode::kAskFirst, done);
 }
 
 void Agent::on_swept(Leftovers leftovers) {

@@ -89,6 +89,11 @@ std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatu
   return worker.stopped_with == SIGKILL && !ends_by_it ? worker.asked_with : worker.stopped_with;
 }
 
+bool have_succeeded_unasked(Workers workers) {
+  return std::all_of(workers.begin(), workers.end(),
+                     [](const SupervisedWorker& worker) { return has_left(worker) && !worker.stopped_with; });
+}
+
 Blame blame(Workers workers) {
   const LocalRank first = heaviest(workers);
   const SupervisedWorker& victim = at(workers, first);

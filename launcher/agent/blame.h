@@ -39,6 +39,9 @@ std::string describe_end(const SupervisedWorker& ended);
 /// else.
 std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status);
 
+/// Whether all of them ended with 0, and none of them because of us.
+bool have_succeeded_unasked(std::span<const SupervisedWorker> workers);
+
 /// Whom of a generation's workers to blame for its end, and what for.
 struct Blame {
   LocalRank guilty;

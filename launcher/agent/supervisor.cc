@@ -116,8 +116,8 @@ constexpr States kUp{S::kStarting, S::kRunning, S::kBlaming};
 // clang-format off
 const SupervisorTable::Row SupervisorTable::kRows[] = {
     // state                       event              guard                  next           does                         shown
-    {S::kRendezvous,               E::kRoundClosed,   T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
-    {S::kRendezvous,               E::kRoundClosed,   kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
+    {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
+    {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
     {{S::kRendezvous, S::kWaiting, S::kRestarting}, E::kRoundFailed, T::report_says_why, S::kDone, &Do::finish_for_round, Volume::kQuiet},
     {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {{S::kRendezvous, S::kRestarting}, E::kJobEnded,  T::report_says_why,    S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
@@ -189,12 +189,9 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kSweeping,                 E::kJobTimeOver,   kAlways,               S::kSweeping,  &Do::note_job_timeout,       Volume::kQuiet},
     {S::kSweeping,                 E::kJobEnded,      kAlways,               S::kSweeping,  &Do::note_job_end,           Volume::kQuiet},
     {S::kSweeping,                 E::kRoundFailed,   kAlways,               S::kSweeping,  &Do::note_round_failed,      Volume::kLoud},
-    {S::kSweeping,                 E::kPeerFailed,    kAlways,               S::kSweeping,  &Do::note_peer,              Volume::kQuiet},
-    {S::kSweeping,                 E::kLeaseLost,     kAlways,               S::kSweeping,  &Do::note_peer,              Volume::kQuiet},
+    {S::kSweeping,                 E::kLeaseLost,     kAlways,               S::kSweeping,  &Do::sweep_at_once,          Volume::kQuiet},
 
     {S::kWaiting,                  E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
-    {S::kWaiting,                  E::kLeaseLost,     kAlways,               S::kRendezvous, &Do::join_after_success,    Volume::kLoud},
-    {S::kWaiting,                  E::kPeerFailed,    kAlways,               S::kRendezvous, &Do::join_after_success,    Volume::kLoud},
     {S::kWaiting,                  E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kWaiting,                  E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kWaiting,                  E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
@@ -238,7 +235,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundClosed,   kBug,     "we did not join"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kWorkerSpawned, kBug,     "spawning ends when the group is stopped"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kSpawnFailed,   kBug,     "spawning ends when the group is stopped"},
-    {{S::kDraining, S::kKilling},                          E::kPeerFailed,    kIgnored, "the group is being stopped already"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kPeerFailed,    kIgnored, "the group is being stopped already, or has ended"},
     {S::kKilling,                                          E::kLeaseLost,     kIgnored, "nothing of ours goes on as it is"},
     {{S::kDraining, S::kKilling},                          E::kSwept,         kBug,     kNotAsked},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kBlameOver,     kIgnored, kLateTimer},
@@ -246,7 +243,9 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {{S::kDraining, S::kSweeping},                         E::kReapOver,      kIgnored, kLateTimer},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kBackoffOver,   kIgnored, kLateTimer},
 
-    {{S::kWaiting, S::kRestarting},                        E::kRoundClosed,   kBug,     "we did not join"},
+    {S::kWaiting,                                          E::kPeerFailed,    kIgnored, "our workers have all succeeded"},
+    {S::kWaiting,                                          E::kLeaseLost,     kIgnored, "our workers have all succeeded"},
+    {S::kRestarting,                                       E::kRoundClosed,   kBug,     "we did not join"},
     {{S::kWaiting, S::kRestarting},                        E::kWorkerSpawned, kBug,     kNoWorkers},
     {{S::kWaiting, S::kRestarting},                        E::kSpawnFailed,   kBug,     kNoWorkers},
     {S::kWaiting,                                          E::kWorkerExited,  kBug,     kNoWorkers},

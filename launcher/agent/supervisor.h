@@ -90,9 +90,9 @@ enum class ActionKind {
   kPublishFailure,  ///< tell the other nodes of the root cause: text, exit_code, final_because
   kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
   kPublishSuccess,  ///< tell the other nodes
-  kSweep,           ///< end what the workers left behind, then report kSwept
-  kNameStuck,       ///< say where `workers`, which survived SIGKILL, are stuck
-  kFinish,          ///< exit_code
+  kSweep,      ///< end what the workers left behind, then report kSwept; `signal` SIGKILL: give it no time
+  kNameStuck,  ///< say where `workers`, which survived SIGKILL, are stuck
+  kFinish,     ///< exit_code
 };
 
 struct Action {
@@ -140,6 +140,7 @@ struct SupervisorOptions {
 ///   a better cause       that shows up while the group is being stopped takes the blame over
 ///   second SIGINT        kills at once
 ///   exit 0 of one        is fine while others run
+///   exit 0 of all        that nobody asked for is a success, also if it is seen when the lease is lost
 ///   the exit code        is the guilty worker's own, 128 + signal, or the code of the reason to stop
 class Supervisor {
  public:
@@ -201,7 +202,7 @@ class Supervisor {
   Actions note_signal(const Event& event, TimePoint now);
   Actions note_job_timeout(const Event& event, TimePoint now);
   Actions note_job_end(const Event& event, TimePoint now);
-  Actions note_peer(const Event& event, TimePoint now);
+  Actions sweep_at_once(const Event& event, TimePoint now);
   Actions note_round_failed(const Event& event, TimePoint now);
   Actions kill(const Event& event, TimePoint now);
   Actions give_up_on_stuck(const Event& event, TimePoint now);
@@ -209,7 +210,6 @@ class Supervisor {
   Actions wait_before_restart(const Event& event, TimePoint now);
   Actions decline_round(const Event& event, TimePoint now);
   Actions join_again(const Event& event, TimePoint now);
-  Actions join_after_success(const Event& event, TimePoint now);
   Actions finish(const Event& event, TimePoint now);
   Actions finish_for_signal(const Event& event, TimePoint now);
   Actions finish_for_noted_signal(const Event& event, TimePoint now);
@@ -222,7 +222,6 @@ class Supervisor {
   Actions reconsider(LocalRank ended);
   [[nodiscard]] bool failed_by_itself() const;
   void set_reason(StopReason reason, std::string why, int exit_code);
-  void set_peer_reason(const Event& event);
   Actions stop_group(int signal, TimePoint now);
   Actions kill_group(const std::string& cause, TimePoint now);
   Actions sweep(TimePoint now);

@@ -137,13 +137,6 @@ void Supervisor::set_reason(StopReason reason, std::string why, int exit_code) {
   story_ = why_;
 }
 
-// Another node ended the round when nothing of ours was left to be stopped.
-void Supervisor::set_peer_reason(const Event& event) {
-  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
-  if (restart_forbidden_.empty())
-    decision_ = {.restart = true, .delay = {}, .why = "the coordinator decides"};
-}
-
 Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now) {
   record_exit(event, now);
   accuse(blame(workers_));
@@ -268,6 +261,12 @@ Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePo
   Actions actions = reconsider(event.local_rank);
   const Actions last = sweep(now);
   actions.insert(actions.end(), last.begin(), last.end());
+  // The lease is lost, and they had ended before.
+  if (reason_ == StopReason::kPeerFailed && have_succeeded_unasked(workers_)) {
+    set_reason(StopReason::kSucceeded, {}, exit_code::kOk);
+    decision_ = {};
+    story_ = describe_end(worker(event.local_rank)) + "; all workers had succeeded";
+  }
   return actions;
 }
 
@@ -298,22 +297,11 @@ Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
   return {};
 }
 
-// What our workers reached counts no more: the others start again, and so do we. When the lease is lost, what
-// the workers left behind gets no time.
-Supervisor::Actions Supervisor::note_peer(const Event& event, TimePoint) {
-  if (reason_ != StopReason::kSucceeded) {
-    story_ = "nothing of ours goes on as it is";
-    return {};
-  }
-  set_peer_reason(event);
-  Actions actions;
-  if (signals_received_ > 0) {
-    forbid_restart(fmt::format("the launcher received {}", signal_name(noted_signal_.signal)));
-    exit_code_ = code_of_signal(noted_signal_);
-    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = noted_signal_.signal});
-  }
-  if (event.kind == EventKind::kLeaseLost) actions.push_back({.kind = ActionKind::kSweep});
-  return actions;
+// The time that what the workers left behind was given is over, too; what they reached they have reached.
+Supervisor::Actions Supervisor::sweep_at_once(const Event& event, TimePoint) {
+  story_ = event.text;
+  if (reason_ != StopReason::kSucceeded) return {};
+  return {{.kind = ActionKind::kSweep, .signal = SIGKILL}};
 }
 
 Supervisor::Actions Supervisor::note_round_failed(const Event& event, TimePoint) {
@@ -377,7 +365,7 @@ Supervisor::Actions Supervisor::sweep(TimePoint now) {
                     ? membership::RestartDecision{.restart = true, .why = "the coordinator decides"}
                     : policy_.decide(now - generation_started_, now);
   }
-  return {{.kind = ActionKind::kSweep}};
+  return {{.kind = ActionKind::kSweep, .signal = reason_ == StopReason::kSucceeded ? 0 : SIGKILL}};
 }
 
 // Of several nodes the coordinator ends the job, on all of them.
@@ -415,11 +403,6 @@ Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
 // We stood still, or were busy, since it was agreed on.
 Supervisor::Actions Supervisor::decline_round(const Event&, TimePoint) {
   story_ = "the round was agreed on too long ago: the others may have gone on; joining again";
-  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
-}
-
-Supervisor::Actions Supervisor::join_after_success(const Event& event, TimePoint) {
-  set_peer_reason(event);
   return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
 }
 

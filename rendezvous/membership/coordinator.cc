@@ -92,7 +92,7 @@ class Coordinator::Impl {
   [[nodiscard]] const Job& job() const { return job_; }
   void end_for_all(const JobEnd& end) { perform(job_.end_for_all(end, now())); }
   [[nodiscard]] bool is_done() const {
-    return job_.state() == JobState::kEnded &&
+    return job_.state() == JobState::kEnded && !job_.awaits_return(now()) &&
            std::none_of(peers_.begin(), peers_.end(),
                         [](const auto& peer) { return peer.second.has_joined; });
   }

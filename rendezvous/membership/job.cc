@@ -57,13 +57,15 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
   absorb_pause(now);
   JobActions out;
   std::optional<NodeRank> previous;
+  const bool is_seated = keeps_seat(facts);
   if (facts.replaces) {
-    losses_.lift_fence(*facts.replaces);
+    if (is_seated) vacate(facts.succeeded->node_rank);
     if (const auto old = nodes_.find(*facts.replaces); old != nodes_.end()) {
       previous = old->second.seat ? std::optional(old->second.seat->node_rank) : old->second.previous;
       const std::string& why = facts.cut_off.empty() ? "it was cut off" : facts.cut_off;
       drop(old->first, why + "; it stopped its workers and came back", now, out);
     }
+    losses_.came_back(*facts.replaces);
   }
   if (const auto why_not = refuse(facts, now)) {
     out.push_back(Expel{facts.id, *why_not, state_ == JobState::kEnded});
@@ -76,6 +78,9 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
                                 .last = {},
                                 .seat = std::nullopt,
                                 .previous = previous});
+  if (facts.succeeded && (!has_run_ || facts.succeeded->generation == generation_))
+    successes_.add(*facts.succeeded);
+  if (is_seated) take_seat_again(nodes_.at(facts.id));
   if (state_ == JobState::kEnded) expect_leave(nodes_.at(facts.id), now);
   last_arrival_ = now;
   take_history(facts, now);
@@ -112,8 +117,18 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   const auto found = nodes_.find(who);
   if (found == nodes_.end()) return out;
   const Node& node = found->second;
-  if (node.seat && !is_quiet(node) && !has_succeeded(node)) {
+  if (node.seat && !is_quiet(node)) {
     losses_.fence(who, node.last_heard + timing_.liveness());
+  }
+  // What it was told lies where nobody reads any more.
+  const bool should_hear = state_ == JobState::kEnded && has_succeeded(node) && !node.last.has_heard_end;
+  if (should_hear && !node.is_leaving()) {
+    losses_.add_gone({.who = who,
+                      .name = name_of(node),
+                      .what = {},
+                      .rank = node.seat->node_rank,
+                      .returns_by = now + timing_.rejoin_timeout},
+                     false);
   }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
   advance(now, out);
@@ -161,15 +176,7 @@ JobActions Job::end_at_once(TimePoint now) {
 JobActions Job::tick(TimePoint now) {
   absorb_pause(now);
   JobActions out;
-  std::vector<std::pair<MemberId, Duration>> silent;
-  for (const auto& [id, node] : nodes_) {
-    if (now - node.last_heard >= timing_.liveness()) silent.emplace_back(id, now - node.last_heard);
-  }
-  for (const auto& [id, silence] : silent) {
-    const std::string why = fmt::format("it was silent for {:.2f} s", to_seconds(silence));
-    drop(id, why, now, out);
-    out.push_back(Expel{id, *losses_.why_expelled(id)});
-  }
+  drop_silent(now, out);
   send_away_who_stays(now, out);
   advance(now, out);
   return out;
@@ -207,6 +214,10 @@ TimePoint Job::next_wake(TimePoint now) const {
   return wake;
 }
 
+bool Job::awaits_return(TimePoint now) const {
+  return state_ == JobState::kEnded && end_.exit_code == exit_code::kOk && !losses_.awaited(now).empty();
+}
+
 // ---- what events do
 // -------------------------------------------------------------------------------------------------
 
@@ -239,8 +250,48 @@ std::string Job::because_of_pause(TimePoint now) const {
                      to_seconds(pause_), to_seconds(timing_.lease()));
 }
 
+// A node that has succeeded has nothing that its silence could hide. While its generation lasts it keeps its
+// connection: the end is then there to be read when it goes on, even if nobody is here any more.
+void Job::drop_silent(TimePoint now, JobActions& out) {
+  std::vector<std::pair<MemberId, Duration>> silent;
+  for (const auto& [id, node] : nodes_) {
+    const bool is_done = has_succeeded(node) && state_ != JobState::kEnded;
+    const Duration silence = now - node.last_heard;
+    if (silence >= timing_.liveness() && !is_done) silent.emplace_back(id, silence);
+  }
+  for (const auto& [id, silence] : silent) {
+    const std::string why = fmt::format("it was silent for {:.2f} s", to_seconds(silence));
+    drop(id, why, now, out);
+    out.push_back(Expel{id, *losses_.why_expelled(id)});
+  }
+}
+
+bool Job::keeps_seat(const NodeFacts& facts) const {
+  const bool has_seats = state_ == JobState::kRunning || state_ == JobState::kStopping;
+  return has_seats && facts.replaces && facts.succeeded && facts.succeeded->generation == generation_ &&
+         successes_.are_of(*facts.succeeded);
+}
+
+void Job::vacate(NodeRank seat) {
+  losses_.fill(seat);
+  const auto is_there = [seat](const auto& entry) {
+    return entry.second.seat && entry.second.seat->node_rank == seat;
+  };
+  const auto old = std::find_if(nodes_.begin(), nodes_.end(), is_there);
+  if (old == nodes_.end()) return;
+  losses_.expel(old->first, fmt::format("{} has come back", name_of(old->second)));
+  nodes_.erase(old);
+}
+
+void Job::take_seat_again(Node& node) {
+  const Success& success = *node.facts.succeeded;
+  node.last = {.generation = success.generation, .phase = Phase::kSucceeded};
+  node.seat = Seat{.generation = success.generation, .node_rank = success.node_rank, .nodes = success.nodes};
+}
+
 void Job::take_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
   node.last = status;
+  if (has_succeeded(node)) successes_.add({generation_, node.seat->node_rank, node.seat->nodes});
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
   if (!node.seat || status.generation != generation_) return;
   if (state_ == JobState::kStopping && status.failure && explains_more(*status.failure)) {
@@ -254,10 +305,8 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
     const std::string why = status.cut_off.empty() ? std::string() : ": " + status.cut_off;
     const std::string what = fmt::format("{} was cut off and stopped its workers{}", name_of(node),
                                          was_paused(now) ? because_of_pause(now) : why);
-    losses_.add_cut_off({what, node.seat->node_rank, was_paused(now)});
+    losses_.add_cut_off({.what = what, .rank = node.seat->node_rank, .is_by_pause = was_paused(now)});
     begin_stop(what, now, out);
-  } else if (everyone_succeeded()) {
-    finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
   }
 }
 
@@ -309,17 +358,15 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
   if (state_ == JobState::kEnded) return;
   if (!node.is_leaving()) out.push_back(Note{what});
-  if (!node.seat || is_quiet(node)) return;
-  if (has_succeeded(node)) {
-    losses_.add_gone({what, node.seat->node_rank}, false);
-    if (state_ != JobState::kRunning) return;
-    ++seated_gone_after_success_;
-    if (everyone_succeeded()) finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
-    return;
-  }
+  const bool is_done = has_succeeded(node);
+  if (!node.seat || is_idle(node)) return;
+  LostNode lost{.who = who, .name = name_of(node), .what = what, .rank = node.seat->node_rank};
+  if (!node.is_leaving()) lost.returns_by = now + timing_.rejoin_timeout;
+  if (is_done) return losses_.add_gone(std::move(lost), false);
   if (node.is_leaving()) return;
   const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
-  losses_.add_gone({what, node.seat->node_rank, was_paused(now)}, !failed_before);
+  lost.is_by_pause = was_paused(now);
+  losses_.add_gone(std::move(lost), !failed_before);
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
 }
 
@@ -341,10 +388,13 @@ void Job::send_to_all(TimePoint now, JobActions& out) const {
 // --------------------------------------------------------------------------------------------
 
 void Job::advance(TimePoint now, JobActions& out) {
+  if (state_ != JobState::kEnded && everyone_succeeded())
+    finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
   const bool was_stopping = state_ == JobState::kStopping;
   if (was_stopping) {
     const auto is_done = [&](const auto& entry) { return !entry.second.seat || is_quiet(entry.second); };
-    if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done))
+    if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done) &&
+        !may_still_succeed(now))
       conclude(now, out);
   }
   if (state_ == JobState::kGathering) gather(now, out);
@@ -365,6 +415,7 @@ void Job::conclude(TimePoint now, JobActions& out) {
     node.seat.reset();
     if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
   }
+  drop_silent(now, out);
   const bool lost_by_pause = losses_.are_by_pause();
   const std::vector<LostNode> lost = losses_.take();
   const auto failure = std::exchange(first_failure_, std::nullopt);
@@ -454,7 +505,7 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
   state_ = JobState::kRunning;
   losses_.begin_generation();
-  seated_gone_after_success_ = 0;
+  successes_.begin(generation_, static_cast<int>(seats.size()));
   out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, reason,
                                  seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
   out.push_back(BeginGeneration{generation_});
@@ -462,11 +513,10 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
 }
 
 void Job::check_growth(TimePoint now, JobActions& out) {
-  if (now < last_arrival_ + timing_.debounce || !spec_.is_elastic()) return;
+  if (now < last_arrival_ + timing_.debounce || !spec_.is_elastic() || !successes_.empty()) return;
   int seated = 0;
   std::vector<std::string> waiting;
   for (const auto& [id, node] : nodes_) {
-    if (node.seat && node.last.phase == Phase::kSucceeded) return;
     if (node.seat) ++seated;
     if (!node.seat && !node.is_leaving()) waiting.push_back(membership::name_of(node.facts));
   }
@@ -490,22 +540,26 @@ void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
 // ---- questions
 // ------------------------------------------------------------------------------------------------------
 
-bool Job::is_quiet(const Node& node) const {
+bool Job::is_idle(const Node& node) const {
   return node.last.phase == Phase::kIdle && node.last.generation == generation_;
 }
+
+bool Job::is_quiet(const Node& node) const { return is_idle(node) || has_succeeded(node); }
 
 bool Job::has_succeeded(const Node& node) const {
   return node.seat && node.last.phase == Phase::kSucceeded && node.last.generation == generation_;
 }
 
 bool Job::everyone_succeeded() const {
-  int seated = seated_gone_after_success_;
-  for (const auto& [id, node] : nodes_) {
-    if (!node.seat) continue;
-    ++seated;
-    if (!has_succeeded(node)) return false;
-  }
-  return seated > 0 && losses_.empty();
+  return successes_.are_all_of(has_run_ ? generation_ : told_generation_);
+}
+
+// Nothing is known of those who were lost, nobody who is here has ended otherwise, and nobody computes.
+bool Job::may_still_succeed(TimePoint now) const {
+  if (ending_ || first_failure_) return false;
+  int unknown = 0;
+  for (const LostNode& lost : losses_.awaited(now)) unknown += successes_.has(lost.rank) ? 0 : 1;
+  return unknown > 0 && unknown == successes_.missing();
 }
 
 RoundView Job::view() const {

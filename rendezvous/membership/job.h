@@ -4,6 +4,7 @@
 #include "rendezvous/membership/ranks.h"
 #include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/membership/round.h"
+#include "rendezvous/membership/successes.h"
 #include "rendezvous/membership/timing.h"
 #include "rendezvous/membership/types.h"
 
@@ -51,6 +52,11 @@ std::string_view to_string(JobState state);
 ///           workers is alive, or has been silent for `Timing::liveness()`, which is longer than the lease
 ///           after which its workers are killed. The end of its connection is no such word: workers' children
 ///           outlive their agent for a moment, and a proxy ends connections for reasons of its own.
+/// Success   a node that has said that its workers have all succeeded is done: no silence, no lost connection
+///           and no stop of its generation undoes that, and it says so again when it comes back. When all
+///           nodes of a generation have succeeded, the job has, whatever it was stopped for meanwhile. Where
+///           only lost nodes can be missing for that, they have `Timing::rejoin_timeout` to come back before
+///           the generation is given up.
 /// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without;
 ///           else the first node lost (its loss explains the workers that failed elsewhere meanwhile); else
 ///           the first failed worker, by order of receipt, a cause before a symptom of one; else a change of
@@ -85,7 +91,9 @@ class Job {
   [[nodiscard]] const JobEnd& end() const { return end_; }
   /// Who is here and who is missing, for people; `now` for "not heard from for …".
   [[nodiscard]] std::string describe(TimePoint now) const;
-  /// Whose workers an end waits for, and who has not left after it, for people.
+  /// After a success: a node that was part of it has been cut off, and may come back to hear of it.
+  [[nodiscard]] bool awaits_return(TimePoint now) const;
+  /// Whose workers an end waits for, who has not left after it, and who is to hear of it, for people.
   [[nodiscard]] std::vector<std::string> awaited() const;
 
  private:
@@ -120,6 +128,11 @@ class Job {
   const std::string& blame(const Node& node, const NodeFailure& failure);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
+  void drop_silent(TimePoint now, JobActions& out);
+  /// Whoever succeeded in this generation has a seat in it, under whatever name it sat there.
+  [[nodiscard]] bool keeps_seat(const NodeFacts& facts) const;
+  void vacate(NodeRank seat);
+  static void take_seat_again(Node& node);
   void send_to_all(TimePoint now, JobActions& out) const;
   void begin_stop(const std::string& why, TimePoint now, JobActions& out);
   void advance(TimePoint now, JobActions& out);
@@ -134,9 +147,12 @@ class Job {
   void check_growth(TimePoint now, JobActions& out);
 
   [[nodiscard]] Order order_for(const Node& node, TimePoint now) const;
+  [[nodiscard]] bool is_idle(const Node& node) const;
+  /// None of its workers is alive.
   [[nodiscard]] bool is_quiet(const Node& node) const;
   [[nodiscard]] bool has_succeeded(const Node& node) const;
   [[nodiscard]] bool everyone_succeeded() const;
+  [[nodiscard]] bool may_still_succeed(TimePoint now) const;
   [[nodiscard]] std::optional<std::string> refuse(const NodeFacts& node, TimePoint now) const;
   [[nodiscard]] RoundView view() const;
   [[nodiscard]] std::vector<std::string> missing() const;
@@ -156,7 +172,7 @@ class Job {
   Losses losses_;
   std::optional<NodeFailure> first_failure_;
   std::optional<JobEnd> ending_;  ///< decided, takes effect when all is quiet
-  int seated_gone_after_success_ = 0;
+  Successes successes_;
   RestartPolicy restarts_;
   std::optional<Restart> restart_;  ///< that led to the generation that is, or will be
   TimePoint restarts_at_ = TimePoint::min();

@@ -40,7 +40,7 @@ Order Job::order_for(const Node& node, TimePoint now) const {
   if (state_ == JobState::kEnded) {
     order.kind = OrderKind::kEnd;
     order.end = end_;
-  } else if (node.is_leaving() && (!node.seat || is_quiet(node)) && !ending_) {
+  } else if (node.is_leaving() && (!node.seat || is_idle(node)) && !ending_) {
     order.kind = OrderKind::kEnd;
     order.end = ended_by_leaving(node);
   } else if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) {
@@ -113,6 +113,9 @@ std::vector<std::string> Job::awaited() const {
   std::vector<std::string> names;
   for (const auto& [id, node] : nodes_) {
     if (state_ == JobState::kEnded || (node.seat && !is_quiet(node))) names.push_back(name_of(node));
+  }
+  if (awaits_return(last_event_)) {
+    for (const LostNode& lost : losses_.awaited(last_event_)) names.push_back(lost.name);
   }
   return names;
 }

@@ -17,6 +17,21 @@ void Losses::add_gone(LostNode node, bool is_cause) {
   holes_.push_back(std::move(node));
 }
 
+void Losses::came_back(MemberId who) {
+  fences_.erase(who);
+  std::erase_if(holes_, [who](const LostNode& hole) { return hole.who == who; });
+}
+
+void Losses::fill(NodeRank seat) {
+  std::erase_if(holes_, [seat](const LostNode& hole) { return hole.rank == seat; });
+}
+
+std::vector<LostNode> Losses::awaited(TimePoint now) const {
+  std::vector<LostNode> awaited = holes_;
+  std::erase_if(awaited, [now](const LostNode& hole) { return now >= hole.returns_by; });
+  return awaited;
+}
+
 void Losses::fence(MemberId who, TimePoint until) { fences_[who] = until; }
 
 TimePoint Losses::fenced_until() const {
@@ -37,6 +52,9 @@ void Losses::expel(MemberId who, std::string why) {
 
 void Losses::shift(Duration pause) {
   for (auto& [who, until] : fences_) until += pause;
+  for (LostNode& hole : holes_) {
+    if (hole.returns_by != TimePoint::min()) hole.returns_by += pause;
+  }
 }
 
 void Losses::begin_generation() {

@@ -10,9 +10,12 @@ namespace ddprun::membership {
 
 /// A node that is no longer there.
 struct LostNode {
+  MemberId who;
+  std::string name;
   std::string what;  ///< "node b (10.0.0.2) was lost: it was silent for 5.00 s"
   NodeRank rank;
   bool is_by_pause = false;  ///< the coordinator stood still: nobody's fault, and no worker fails of it
+  TimePoint returns_by = TimePoint::min();  ///< it may come back until then; long ago: it has left
 };
 
 /// What a job remembers of the nodes it has lost: which of them stopped the generation, whose seats are still
@@ -26,8 +29,10 @@ class Losses {
   void add_gone(LostNode node, bool is_cause);
   /// Workers of a node whose connection ended, however, may run until `until`.
   void fence(MemberId who, TimePoint until);
-  /// Its agent said that none of them is alive.
-  void lift_fence(MemberId who) { fences_.erase(who); }
+  /// Its agent is here again, and said that none of them is alive.
+  void came_back(MemberId who);
+  /// A seat has its node again, whatever that is called now.
+  void fill(NodeRank seat);
   /// From now on this member is told `why` and nothing else.
   void expel(MemberId who, std::string why);
   /// Time in which nobody could be heard does not count.
@@ -42,6 +47,8 @@ class Losses {
   /// There are some, and a pause of the coordinator is behind all of them.
   [[nodiscard]] bool are_by_pause() const;
   [[nodiscard]] const std::vector<LostNode>& holes() const { return holes_; }
+  /// Of the holes, those who may come back after `now`.
+  [[nodiscard]] std::vector<LostNode> awaited(TimePoint now) const;
   /// Until when workers may run whose agent is not heard; long ago: there are none.
   [[nodiscard]] TimePoint fenced_until() const;
   /// nullptr: it is not expelled.

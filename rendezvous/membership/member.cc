@@ -167,6 +167,7 @@ class Member::Impl {
     if (core_) {
       node_.last_generation = core_->seen_generation();
       node_.cut_off = core_->why_cut_off();
+      node_.succeeded = core_->success();
     }
     node_.restarts_used = restarts_used_;
     handshake_.emplace(Hello{.run_id = options_.spec.run_id,

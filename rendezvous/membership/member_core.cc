@@ -14,6 +14,7 @@ MemberActions MemberCore::connected(TimePoint now) {
   MemberActions out;
   const int signal = status_.leaving_signal;
   status_ = Status{.leaving_signal = signal};
+  if (success_) status_.generation = success_->generation, status_.phase = Phase::kSucceeded;
   is_connected_ = true;
   was_killed_ = false;
   cut_off_.reset();
@@ -31,7 +32,7 @@ MemberActions MemberCore::disconnected(const std::string& why, TimePoint now) {
   is_connected_ = false;
   cut_off_ = why_given_up_.value_or(why);
   if (!why_given_up_) status_.cut_off = "it " + why;
-  if (is_in_round()) {
+  if (has_workers()) {
     stop_round(*cut_off_, out);
   } else {
     come_back(*cut_off_, out);
@@ -46,7 +47,7 @@ MemberActions MemberCore::given_up(const std::string& why, TimePoint now) {
   is_connected_ = false;
   if (!why_given_up_) why_given_up_ = why;
   cut_off_ = why_given_up_;
-  if (is_in_round()) {
+  if (has_workers()) {
     kill(*cut_off_, out);
   } else {
     come_back(*cut_off_, out);
@@ -60,7 +61,7 @@ MemberActions MemberCore::order(const Order& order, TimePoint now) {
   notice_pause(now);
   seen_generation_ = std::max(seen_generation_, order.generation);
   // An answer that was read too late comes to nothing: the guards have ended the workers.
-  const bool can_renew = !is_in_round() || now < lease_until_;
+  const bool can_renew = !has_workers() || now < lease_until_;
   while (!unanswered_.empty() && unanswered_.front().first <= order.acknowledged) {
     if (can_renew && unanswered_.front().first == order.acknowledged) {
       lease_until_ = std::max(lease_until_, unanswered_.front().second + timing_.lease());
@@ -68,7 +69,7 @@ MemberActions MemberCore::order(const Order& order, TimePoint now) {
     }
     unanswered_.pop_front();
   }
-  if (order.restart && shown_restart_ && order.restart->restart_count > *shown_restart_ && !is_in_round()) {
+  if (order.restart && shown_restart_ && order.restart->restart_count > *shown_restart_ && !has_workers()) {
     shown_restart_ = order.restart->restart_count;
     out.push_back(ShowRestart{*order.restart});
   }
@@ -91,11 +92,11 @@ MemberActions MemberCore::order(const Order& order, TimePoint now) {
 }
 
 void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out) {
-  if (!order.seat || order.generation <= status_.generation || status_.phase != Phase::kIdle) return;
+  if (!order.seat || order.generation <= status_.generation || has_workers()) return;
   if (now >= lease_until_ || cut_off_)
     return;  // an order that lingered on the way: the others may be further
-  status_.generation = order.generation;
-  status_.failure.reset();
+  enter(order.generation);
+  seat_ = *order.seat;
   waiting_text_.clear();
   was_killed_ = false;
   if (status_.leaving_signal != 0) return send(now, out);
@@ -107,22 +108,25 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
 
 void MemberCore::obey_stop(const Order& order, TimePoint now, MemberActions& out) {
   if (order.generation < status_.generation) return;
-  if (is_in_round()) {
+  if (has_workers()) {
     stop_round(order.text, out);
   } else if (order.generation > status_.generation) {
-    status_.generation = order.generation;
-    status_.failure.reset();  // it was of the one before
+    enter(order.generation);
     send(now, out);
   }
 }
 
-void MemberCore::obey_end(const Order& order, TimePoint, MemberActions& out) {
+// What there was of the one before counts no more.
+void MemberCore::enter(Generation generation) {
+  status_.generation = generation;
+  status_.phase = Phase::kIdle;
+  status_.failure.reset();
+  success_.reset();
+}
+
+void MemberCore::obey_end(const Order& order, TimePoint now, MemberActions& out) {
   if (!order.end) return;
-  if (!has_workers()) {
-    is_over_ = true;
-    out.push_back(LeaveJob{*order.end});
-    return;
-  }
+  if (!has_workers()) return leave_job(*order.end, now, out);
   end_ = order.end;
   stop_round(order.end->why, out);
 }
@@ -131,11 +135,13 @@ MemberActions MemberCore::tick(TimePoint now) {
   MemberActions out;
   if (is_over_) return out;
   notice_pause(now);
-  if (is_in_round() && now >= lease_until_) {
+  if (has_workers() && now >= lease_until_) {
     const std::string unanswered = not_answered(now);
     cut_off_ = why_given_up_.value_or(unanswered);
+    // It takes a moment to see whether they had ended before, well; a word until then would stop the others.
+    if (!was_killed_) next_heartbeat_ = now + timing_.heartbeat;
     kill(*cut_off_ + "; the others may go on without this node", out);
-  } else if (is_connected_ && !is_in_round() && now - last_answer_ >= timing_.liveness()) {
+  } else if (is_connected_ && !has_workers() && now - last_answer_ >= timing_.liveness()) {
     come_back(not_answered(now), out);
   }
   if (is_connected_ && now >= next_heartbeat_) send(now, out);
@@ -156,9 +162,15 @@ MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint n
 
 MemberActions MemberCore::workers_succeeded(TimePoint now) {
   MemberActions out;
-  if (status_.phase != Phase::kRunning) return out;
+  if (!has_workers()) return out;
   status_.phase = Phase::kSucceeded;
-  send(now, out);
+  success_ = Success{status_.generation, seat_.node_rank, seat_.nodes};
+  if (is_connected_) {  // then it was the lease that was lost, at most
+    cut_off_.reset();
+    why_given_up_.reset();
+    status_.cut_off.clear();
+  }
+  workers_ended(now, out);
   return out;
 }
 
@@ -166,16 +178,23 @@ MemberActions MemberCore::workers_stopped(TimePoint now) {
   MemberActions out;
   if (!has_workers()) return out;
   notice_pause(now);
+  if (cut_off_) send(now, out);  // why; ready for the next round it is under another name
   status_.phase = Phase::kIdle;
-  if (end_) {
-    is_over_ = true;
-    out.push_back(LeaveJob{*end_});
-  } else if (cut_off_) {
-    come_back(*cut_off_, out);
-  } else {
-    send(now, out);
-  }
+  workers_ended(now, out);
   return out;
+}
+
+void MemberCore::workers_ended(TimePoint now, MemberActions& out) {
+  if (end_) return leave_job(*end_, now, out);
+  if (cut_off_) return come_back(*cut_off_, out);
+  send(now, out);
+}
+
+void MemberCore::leave_job(const JobEnd& end, TimePoint now, MemberActions& out) {
+  status_.has_heard_end = true;
+  send(now, out);
+  is_over_ = true;
+  out.push_back(LeaveJob{end});
 }
 
 MemberActions MemberCore::leave(int signal, TimePoint now) {
@@ -191,16 +210,17 @@ TimePoint MemberCore::next_wake() const {
   TimePoint wake = TimePoint::max();
   if (is_over_) return wake;
   if (is_connected_) wake = next_heartbeat_;
-  if (is_connected_ && !is_in_round()) wake = std::min(wake, last_answer_ + timing_.liveness());
-  if (is_in_round() && !was_killed_) wake = std::min(wake, lease_until_);
+  if (is_connected_ && !has_workers()) wake = std::min(wake, last_answer_ + timing_.liveness());
+  if (has_workers() && !was_killed_) wake = std::min(wake, lease_until_);
   return wake;
 }
 
 // Whoever is called much later than it asked to be cannot blame the coordinator that its lease ran out.
 void MemberCore::notice_pause(TimePoint now) {
-  if (!is_in_round() || was_killed_ || now < lease_until_) return;
   const Duration late = now - next_wake();
   if (late < timing_.heartbeat) return;
+  last_answer_ = std::min(now, last_answer_ + late);
+  if (!has_workers() || was_killed_ || now < lease_until_) return;
   const std::string how =
       fmt::format("stood still and had no answer for {:.2f} s, longer than its lease of {:.2f} s",
                   to_seconds(now - lease_until_ + timing_.lease()), to_seconds(timing_.lease()));
@@ -223,7 +243,7 @@ void MemberCore::send(TimePoint now, MemberActions& out) {
 }
 
 void MemberCore::stop_round(const std::string& why, MemberActions& out) {
-  if (status_.phase != Phase::kRunning && status_.phase != Phase::kSucceeded) return;
+  if (status_.phase != Phase::kRunning) return;
   status_.phase = Phase::kStopping;
   out.push_back(StopWorkers{why});
 }

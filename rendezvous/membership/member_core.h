@@ -21,11 +21,10 @@ struct StartWorkers {
   TimePoint
       valid_until;  ///< after that the others may have gone on: `workers_stopped` then, and none is started
 };
-struct StopWorkers {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`, also when all had
-                      ///< succeeded
+struct StopWorkers {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`, or `workers_succeeded`
   std::string reason;
 };
-struct KillWorkers {  ///< at once; then `workers_stopped`, also when all had succeeded
+struct KillWorkers {  ///< at once; then `workers_stopped`, or `workers_succeeded`
   std::string reason;
 };
 struct ShowWaiting {  ///< for people; only when it changed
@@ -50,7 +49,8 @@ using MemberActions = std::vector<MemberAction>;
 ///
 /// Lease  the coordinator's answer to a status proves that it heard this node when that status was *sent*;
 ///        for `Timing::lease()` after that moment workers may run. Then they are killed, answered or not,
-///        because soon after the others may start the next generation.
+///        because soon after the others may start the next generation. A node whose workers have all succeeded needs
+///        none: what it has reached it keeps, and tells whomever it finds, until a next generation begins.
 class MemberCore {
  public:
   MemberCore(Timing timing, TimePoint now);
@@ -65,7 +65,8 @@ class MemberCore {
 
   /// The first worker of this node failed; the caller stops the others by itself.
   MemberActions workers_failed(const NodeFailure& failure, TimePoint now);
-  /// Too late after StopWorkers or KillWorkers: `workers_stopped` answers those.
+  /// None is alive any more, and all of them ended with 0 before anybody asked them to: an answer to
+  /// StopWorkers and KillWorkers, too.
   MemberActions workers_succeeded(TimePoint now);
   /// None is alive any more, after StopWorkers, KillWorkers, a failure or a signal.
   MemberActions workers_stopped(TimePoint now);
@@ -86,8 +87,8 @@ class MemberCore {
   [[nodiscard]] bool has_workers() const {
     return status_.phase == Phase::kRunning || status_.phase == Phase::kStopping;
   }
-  /// Its workers run, are being stopped, or succeeded and wait for those of the others.
-  [[nodiscard]] bool is_in_round() const { return status_.phase != Phase::kIdle; }
+  /// What this node has reached in the last generation in which it had workers, if it has.
+  [[nodiscard]] const std::optional<Success>& success() const { return success_; }
   /// Why this node was cut off, if it was, in the others' words: "it was not answered for 4.00 s". Until it
   /// is connected again.
   [[nodiscard]] const std::string& why_cut_off() const { return status_.cut_off; }
@@ -102,6 +103,9 @@ class MemberCore {
   void obey_run(const Order& order, TimePoint now, MemberActions& out);
   void obey_stop(const Order& order, TimePoint now, MemberActions& out);
   void obey_end(const Order& order, TimePoint now, MemberActions& out);
+  void enter(Generation generation);
+  void workers_ended(TimePoint now, MemberActions& out);
+  void leave_job(const JobEnd& end, TimePoint now, MemberActions& out);
   /// The round is over for this node, whoever ended it.
   void stop_round(const std::string& why, MemberActions& out);
   void kill(const std::string& why, MemberActions& out);
@@ -114,6 +118,8 @@ class MemberCore {
   bool was_killed_ = false;
   std::optional<std::string> cut_off_;  ///< why to come back as soon as no worker is alive
   std::optional<std::string> why_given_up_;
+  Seat seat_;  ///< in the last generation in which this node had workers
+  std::optional<Success> success_;
   std::optional<JobEnd> end_;  ///< the job ended while workers were still being stopped
   std::deque<std::pair<std::uint64_t, TimePoint>> unanswered_;  ///< sequence, when it was sent
   TimePoint lease_until_;

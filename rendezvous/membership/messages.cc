@@ -64,6 +64,12 @@ Json to_json(const Seat& seat) {
           {"base_role_rank", seat.base_role_rank.value()}, {"role_world", seat.role_world_size.value()}};
 }
 
+Json to_json(const Success& success) {
+  return {{"generation", success.generation.value()},
+          {"node_rank", success.node_rank.value()},
+          {"nodes", success.nodes}};
+}
+
 Json to_json(const Restart& restart) {
   return {{"restart_count", restart.restart_count},
           {"number", restart.number},
@@ -96,6 +102,7 @@ Json body(const Hello& hello) {
             {"control", hello.is_control}};
   if (hello.node.hosts_coordinator) json["coordinator"] = true;
   if (!hello.node.cut_off.empty()) json["cut_off"] = shown_sentence(hello.node.cut_off);
+  if (hello.node.succeeded) json["succeeded"] = to_json(*hello.node.succeeded);
   return json;
 }
 Json body(const Challenge& challenge) { return {{"nonce", challenge.nonce}, {"proof", challenge.proof}}; }
@@ -117,6 +124,7 @@ Json body(const Status& status) {
   if (status.failure) json["failure"] = to_json(*status.failure);
   if (status.leaving_signal != 0) json["leaving"] = status.leaving_signal;
   if (!status.cut_off.empty()) json["cut_off"] = shown_sentence(status.cut_off);
+  if (status.has_heard_end) json["heard_end"] = true;
   return json;
 }
 Json body(const Order& order) {
@@ -240,6 +248,15 @@ Seat parse_seat(Fields& outer, const Json& json, Generation generation) {
   return seat;
 }
 
+Success parse_success(Fields& outer, const Json& json) {
+  Fields fields(json);
+  Success success{.generation = Generation(fields.number<std::uint32_t>("generation", 1, kMaxGeneration)),
+                  .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
+                  .nodes = fields.number<int>("nodes", 1, kMaxNodes)};
+  outer.take_problem(fields);
+  return success;
+}
+
 Restart parse_restart(Fields& outer, const Json& json) {
   Fields fields(json);
   Restart restart{.restart_count = fields.number<int>("restart_count"),
@@ -281,6 +298,7 @@ Hello parse_hello(Fields& fields) {
   hello.is_control = fields.flag("control");
   if (fields.has("coordinator")) hello.node.hosts_coordinator = fields.flag("coordinator");
   if (fields.has("cut_off")) hello.node.cut_off = fields.sentence("cut_off");
+  if (fields.has("succeeded")) hello.node.succeeded = parse_success(fields, fields.object("succeeded"));
   return hello;
 }
 
@@ -308,6 +326,7 @@ Status parse_status(Fields& fields) {
   if (fields.has("failure")) status.failure = parse_failure(fields, fields.object("failure"));
   if (fields.has("leaving")) status.leaving_signal = fields.number<int>("leaving", 1, 64);
   if (fields.has("cut_off")) status.cut_off = fields.sentence("cut_off");
+  if (fields.has("heard_end")) status.has_heard_end = fields.flag("heard_end");
   return status;
 }
 

@@ -24,6 +24,16 @@ struct WorldSpec {
   [[nodiscard]] bool is_elastic() const { return min_nodes < max_nodes; }
 };
 
+/// What a node whose workers have all succeeded can say of itself from then on, whoever asks: nothing of it
+/// is alive, so that no lost lease, connection or coordinator can change it.
+struct Success {
+  Generation generation;
+  NodeRank node_rank;
+  int nodes = 1;  ///< of that generation
+
+  friend bool operator==(const Success&, const Success&) = default;
+};
+
 /// Who a node is, in its agent's words.
 struct NodeFacts {
   MemberId id;
@@ -36,8 +46,9 @@ struct NodeFacts {
       replaces;                ///< who this agent was before it was cut off; none of its workers is alive
   Generation last_generation;  ///< that it has heard of; 0: none. A coordinator that is new goes on from it
   int restarts_used = 0;       ///< of the budget, as that told it
-  bool hosts_coordinator = false;  ///< the job ends when this node leaves it
-  std::string cut_off;             ///< why, with `replaces`: "it was not answered for 4.00 s"; may be empty
+  bool hosts_coordinator = false;    ///< the job ends when this node leaves it
+  std::string cut_off;               ///< why, with `replaces`: "it was not answered for 4.00 s"; may be empty
+  std::optional<Success> succeeded;  ///< in the last generation in which it had workers
 };
 
 /// One node's place in a generation, and where its workers find the store.
@@ -106,7 +117,8 @@ struct JobEnd {
 enum class Phase {
   kIdle,       ///< no worker of `generation` or before is alive: ready for the next round
   kRunning,    ///< workers run
-  kSucceeded,  ///< all workers exited with 0
+  kSucceeded,  ///< all workers of `generation` exited with 0, and none is alive: ready for the next round,
+               ///< too
   kStopping,   ///< workers are being stopped
 };
 
@@ -120,6 +132,7 @@ struct Status {
   std::optional<NodeFailure> failure;  ///< of `generation`
   int leaving_signal = 0;              ///< not 0: this node was told to stop by this signal
   std::string cut_off;  ///< why its workers are ended although nobody told it to: "it was not answered for …"
+  bool has_heard_end = false;  ///< of the job, and leaves it
 
   friend bool operator==(const Status&, const Status&) = default;
 };

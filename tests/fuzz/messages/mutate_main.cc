@@ -17,8 +17,12 @@ using namespace ddprun;
 using namespace ddprun::membership;
 
 std::vector<std::string> seeds() {
-  const NodeFacts node{
-      .id = MemberId(7), .host = "b", .address = {}, .pinned = NodeRank(1), .replaces = MemberId(1)};
+  const NodeFacts node{.id = MemberId(7),
+                       .host = "b",
+                       .address = {},
+                       .pinned = NodeRank(1),
+                       .replaces = MemberId(1),
+                       .succeeded = Success{Generation(1), NodeRank(1), 2}};
   const NodeFailure failure{.rank = Rank(1),
                             .host = "b",
                             .pid = 4711,

@@ -22,12 +22,13 @@ struct Pause {
   ddprun::testing::Gate gate;
   Cluster cluster;
 
-  explicit Pause(const std::string& at_the_gate, std::string nproc = "1", const std::string& restarts = "0")
-      : cluster{
-            .nnodes = "2",
-            .script = "echo up $$$$; read x < " + gate.path() + "; " + at_the_gate,
-            .flags = {"--rdzv-conf", "keep_alive_interval=0.6,rejoin_timeout=2", "--max-restarts", restarts},
-            .nproc = std::move(nproc)} {}
+  explicit Pause(const std::string& at_the_gate, std::string nproc = "1", const std::string& restarts = "0",
+                 const std::string& rejoin_timeout = "2")
+      : cluster{.nnodes = "2",
+                .script = "echo up $$$$; read x < " + gate.path() + "; " + at_the_gate,
+                .flags = {"--rdzv-conf", "keep_alive_interval=0.6,rejoin_timeout=" + rejoin_timeout,
+                          "--max-restarts", restarts},
+                .nproc = std::move(nproc)} {}
 
   /// The launchers of both nodes.
   struct Nodes {
@@ -43,6 +44,11 @@ int count(const std::string& text, const std::string& what) {
   int found = 0;
   for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
   return found;
+}
+
+void check_nothing_was_run_again(Launched& node) {
+  CHECK(node.wait() == 0);
+  CHECK_THAT(node.out(), !Contains("up"));  // but for the line that was read
 }
 
 /// Ended, and not waited for by its launcher, which stands still.
@@ -112,4 +118,60 @@ TEST_CASE("a worker that succeeded while its launcher stood still has succeeded"
   CHECK_THAT(second->err(), Contains("rank 2 had succeeded") && Contains("rank 3 ended by SIGKILL"));
   CHECK_THAT(first->err(), Contains("node 1 (") && (Contains(": it stood still and had no answer for ") ||
                                                     Contains(" was lost: it was silent for ")));
+}
+
+// A node that has succeeded has nothing that a lost lease could end.
+TEST_CASE("when all workers succeed while the coordinator's launcher stands still, the job has succeeded") {
+  const Pause pause("exit 0", "1", GENERATE("0", "1"));
+  const auto [first, second] = pause.start();
+  for (const auto* node : {&first, &second}) (*node)->read_line();
+  first->signal(SIGSTOP);
+  for (int i = 0; i < 2; ++i) pause.gate.open();
+  second->wait_for_err("the coordinator has not answered for ");
+  first->signal(SIGCONT);
+  check_nothing_was_run_again(*first);
+  check_nothing_was_run_again(*second);
+}
+
+TEST_CASE("a node whose workers succeeded while its launcher stood still says so when it is back") {
+  const Pause pause("exit 0", "1", GENERATE("0", "1"), "20");
+  const auto [first, second] = pause.start();
+  first->read_line();
+  const std::string pid = pid_of(second->read_line());
+  second->signal(SIGSTOP);
+  for (int i = 0; i < 2; ++i) pause.gate.open();
+  CHECK(eventually(10s, [&] { return is_zombie(pid); }));
+  first->wait_for_err("node 1 (");
+  second->signal(SIGCONT);
+  check_nothing_was_run_again(*second);
+  check_nothing_was_run_again(*first);
+  CHECK_THAT(first->err(), Contains("was lost: it was silent for "));
+}
+
+TEST_CASE("a success outlives a coordinator that stands still, and one that is started anew") {
+  Pause pause("exit 0");
+  const auto start_coordinator = [&] {
+    auto coordinator = std::make_unique<Launched>(
+        ddprun_command({"coordinator", "--bind", "127.0.0.1:" + pause.cluster.port, "--nnodes", "2",
+                        "--rdzv-id", "job", "--rdzv-conf", "keep_alive_interval=0.6"}));
+    coordinator->read_line();
+    return coordinator;
+  };
+  auto coordinator = start_coordinator();
+  pause.cluster.flags = {"--rdzv-conf", "is_host=0"};
+  const auto a = pause.cluster.start_dynamic();
+  const auto b = pause.cluster.start_dynamic();
+  for (const auto* node : {&a, &b}) (*node)->read_line();
+  coordinator->signal(SIGSTOP);
+  for (int i = 0; i < 2; ++i) pause.gate.open();
+  for (const auto* node : {&a, &b}) (*node)->wait_for_err("the coordinator has not answered for ");
+  if (GENERATE(false, true)) {
+    coordinator->signal(SIGKILL);
+    coordinator->wait();
+    coordinator = start_coordinator();
+  }
+  coordinator->signal(SIGCONT);
+  check_nothing_was_run_again(*a);
+  check_nothing_was_run_again(*b);
+  CHECK(coordinator->wait() == 0);
 }

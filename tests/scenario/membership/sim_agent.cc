@@ -108,7 +108,7 @@ void SimAgent::carry_out(const Action& action) {
     case ActionKind::kSetDeadline:
       return set_deadline(action);
     case ActionKind::kSweep:
-      return sweep();
+      return sweep(action);
     case ActionKind::kFinish:
       return finish(action.exit_code);
     case ActionKind::kPublishFailure:
@@ -182,6 +182,8 @@ void SimAgent::spawn_all() {
   running_ = seat_.generation;
   ++life_;
   has_exited_.assign(static_cast<std::size_t>(habits_.count.value()), false);
+  was_asked_ = has_exited_;
+  exited_well_ = 0;
   world_.promises().workers_started(host_, seat_.generation, world_.now());
   const int unborn = world_.dice().below(1000) < habits_.failing_permille / 20
                          ? world_.dice().below(habits_.count.value())
@@ -215,6 +217,8 @@ void SimAgent::exit_in(Duration delay, LocalRank worker, ExitStatus status) {
     const launcher::State state = supervisor_.state();
     const bool was_let_be = state == launcher::State::kStarting || state == launcher::State::kRunning ||
                             state == launcher::State::kBlaming;
+    if (status.is_success() && !was_asked_[index] && ++exited_well_ == habits_.count.value())
+      worked_well_in_ = started_;
     if (was_let_be && !status.is_success()) failed_in_.insert(seat_.generation);
     launcher::Ending ending;
     // Of every third life the failures read as if another had caused them.
@@ -228,7 +232,10 @@ void SimAgent::signal_workers(const Action& action) {
   for (const LocalRank worker : action.workers) {
     if (action.signal == SIGKILL) {
       exit_in(dice.up_to(kKillTime), worker, ExitStatus::killed(SIGKILL));
-    } else if (dice.chance(85)) {
+      continue;
+    }
+    was_asked_[static_cast<std::size_t>(worker.value())] = true;
+    if (dice.chance(85)) {
       exit_in(dice.up_to(400ms), worker,
               dice.chance(70) ? ExitStatus::killed(action.signal) : ExitStatus::exited(dice.below(2)));
     }
@@ -236,10 +243,10 @@ void SimAgent::signal_workers(const Action& action) {
 }
 
 // What is left of a success is asked first.
-void SimAgent::sweep() {
+void SimAgent::sweep(const Action& action) {
   Dice& dice = world_.dice();
-  const bool is_asked = supervisor_.reason() == launcher::StopReason::kSucceeded;
-  const Duration time = dice.chance(70) ? Duration(0ms) : dice.up_to(is_asked ? kAskedTime : kKillTime);
+  const Duration time =
+      dice.chance(70) ? Duration(0ms) : dice.up_to(action.signal == SIGKILL ? kKillTime : kAskedTime);
   later(time, [this, number = ++sweeps_] {
     if (number != sweeps_) return;
     processes_ended();

@@ -75,6 +75,10 @@ class SimAgent final : private MemberWords {
   /// Generation of the processes that are alive.
   [[nodiscard]] std::optional<Generation> running() const { return running_; }
   [[nodiscard]] std::optional<Generation> succeeded() const { return succeeded_; }
+  /// The last generation in which all its workers ended with 0 and nobody had asked them to end, whether it
+  /// has seen that or not.
+  [[nodiscard]] Generation worked_well_in() const { return worked_well_in_; }
+  [[nodiscard]] std::optional<Success> success() const { return core_ ? core_->success() : std::nullopt; }
   /// In which generations a worker of this agent failed by itself.
   [[nodiscard]] bool failed_in(Generation generation) const { return failed_in_.contains(generation); }
   /// The last place it was given.
@@ -103,7 +107,7 @@ class SimAgent final : private MemberWords {
   void plan_their_lives();
   void exit_in(Duration delay, LocalRank worker, launcher::ExitStatus status);
   void signal_workers(const Action& action);
-  void sweep();
+  void sweep(const Action& action);
   void processes_ended();
   void guards_end_processes_with_the_lease();
 
@@ -149,6 +153,9 @@ class SimAgent final : private MemberWords {
   Generation started_;            ///< the last one
   int life_ = 0;                  ///< of workers; what is planned for an earlier one is void
   std::vector<bool> has_exited_;  ///< by local rank
+  std::vector<bool> was_asked_;   ///< to end, by local rank
+  int exited_well_ = 0;           ///< of this life, unasked
+  Generation worked_well_in_;
 
   std::optional<MemberCore> core_;
   bool is_joined_ = false;

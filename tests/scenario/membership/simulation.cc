@@ -117,6 +117,7 @@ class Schedule {
     timing_.debounce = dice_.up_to(200ms);
     timing_.join_timeout = 3s;
     timing_.missed_heartbeats = 5;
+    timing_.rejoin_timeout = kRejoinTime;
     promises_.emplace(spec_);
     job_.emplace(spec_, timing_, now_);
     set_up_hosts(hosts);
@@ -191,6 +192,7 @@ class Schedule {
     facts.replaces = host.was;
     facts.last_generation = host.agent->seen_generation();
     facts.restarts_used = host.agent->seat().restarts_used;
+    if (!has(Defect::kForgetsSuccess)) facts.succeeded = host.agent->success();
     to_job(i, [this, facts] { admit(facts); });
     in(60ms, [this, i, id] { knock(i, id); });
   }
@@ -201,6 +203,7 @@ class Schedule {
     if (facts.last_generation == Generation(0) && now_ < strangers_come_at_) return;
     const bool is_new = known_.insert(facts.id).second;
     if (const auto refusal = refused_.find(facts.id); refusal != refused_.end()) return act(refusal->second);
+    heard_at_[owner_of(facts.id)] = now_;
     to_host(facts.id, [](SimAgent& agent) { agent.welcome(); });
     if (is_new) perform(job_->joined(facts, job_clock()));
   }
@@ -253,7 +256,11 @@ class Schedule {
   }
 
   void act(const Note&) {}
-  void act(const BeginGeneration& begin) { promises_->generation_began(begin.generation); }
+  void act(const BeginGeneration& begin) {
+    check_not_given_up();
+    seated_.clear();
+    promises_->generation_began(begin.generation);
+  }
   void act(SendOrder send) {
     if (send.order.seat) {
       Seat& seat = *send.order.seat;
@@ -264,6 +271,8 @@ class Schedule {
       }
       if (has(Defect::kRanksTwice)) seat.node_rank = NodeRank(seat.node_rank.value() / 2);
       promises_->seated(send.to, workers_of(owner_of(send.to)), seat);
+      const int owner = owner_of(send.to);
+      seated_.emplace(send.to, Seated{owner, hosts_[index(owner)].agent, seat.generation});
       const bool is_repeated = !told_.emplace(send.to, seat.generation).second;
       if (has(Defect::kSeatToldOnce) && is_repeated) send.order.seat.reset();
     }
@@ -399,6 +408,7 @@ class Schedule {
   void restart_coordinator() {
     if (job_->state() == JobState::kEnded) return;
     failures_told_.clear();
+    heard_at_.clear();
     job_.emplace(spec_, timing_, job_clock());
     promises_->coordinator_is_new();
     strangers_come_at_ = now_ + 2 * timing_.liveness();
@@ -467,6 +477,7 @@ class Schedule {
 
   void take_status(MemberId sender, const Status& status) {
     const JobState state = job_->state();
+    heard_at_[owner_of(sender)] = now_;
     const JobActions actions = job_->status(sender, status, job_clock());
     const bool is_in_time = state == JobState::kRunning || state == JobState::kStopping;
     const bool is_heard = std::none_of(actions.begin(), actions.end(), [](const JobAction& action) {
@@ -482,6 +493,7 @@ class Schedule {
   void check_cause() {
     const JobEnd& end = job_->end();
     if (end.exit_code != 0 && end.why.empty()) return broke("a job failed without a word");
+    if (end.exit_code != 0) check_not_given_up();
     const bool is_of_a_node = end.why.starts_with("node ");  // and not of those who did not come
     const bool blames_pause = is_of_a_node && end.why.find("coordinator stood still") != std::string::npos;
     if (blames_pause && failures_told_.contains(job_->generation()))
@@ -491,6 +503,25 @@ class Schedule {
       return agent->host() == end.root_cause->host && agent->failed_in(job_->generation());
     });
     if (!is_right) broke(fmt::format("{} is blamed, where no worker failed", end.root_cause->host));
+  }
+
+  // When all workers of all nodes have ended well, the job has: no pause, lost lease or lost connection
+  // undoes that, and nothing is run again. But for a node that is gone, was told to leave, or did not come
+  // back in time.
+  void check_not_given_up() {
+    std::set<int> hosts;  // one may sit in two places, where a hello of it came late
+    const auto has_succeeded = [&](const auto& entry) {
+      const Seated& seated = entry.second;
+      const auto heard = heard_at_.find(seated.host);
+      const bool is_there = hosts_[index(seated.host)].agent == seated.agent && seated.agent->is_alive() &&
+                            heard != heard_at_.end() && now_ - heard->second < kRejoinTime;
+      return is_there && hosts.insert(seated.host).second && !seated.agent->was_told_to_leave() &&
+             seated.agent->worked_well_in() == seated.generation;
+    };
+    if (!seated_.empty() && std::all_of(seated_.begin(), seated_.end(), has_succeeded)) {
+      broke(fmt::format("generation {} is given up, and all its workers had succeeded",
+                        seated_.begin()->second.generation));
+    }
   }
 
   void broke(std::string sentence) {
@@ -519,8 +550,10 @@ class Schedule {
 
   static constexpr std::uint32_t kMostEvents = 20'000'000;
   static constexpr Duration kFaultTime = 3s;
-  static constexpr Duration kHealingTime = 6s;
-  static constexpr Duration kPatience = 3s;  ///< stopping, a back-off, and a start take less
+  static constexpr Duration kRejoinTime = 1500ms;
+  static constexpr Duration kHealingTime = 6s + kRejoinTime;
+  /// Stopping, waiting for who may come back, a back-off, and a start take less.
+  static constexpr Duration kPatience = 3s + kRejoinTime;
 
   Dice dice_;
   Dice coordinators_dice_;
@@ -535,6 +568,13 @@ class Schedule {
   std::map<int, NodeRank> pins_;
   std::set<MemberId> known_;
   std::map<MemberId, Expel> refused_;
+  struct Seated {
+    int host;
+    const SimAgent* agent;
+    Generation generation;
+  };
+  std::map<MemberId, Seated> seated_;   ///< in the last generation
+  std::map<int, TimePoint> heard_at_;   ///< by this coordinator, by host
   std::set<Generation> failures_told_;  ///< in which a worker failed by itself, and the coordinator heard it
   std::set<std::pair<MemberId, Generation>> told_;  ///< who was sent its seat
   std::vector<int> owners_{0};                      ///< which host a member id belongs to

@@ -25,6 +25,7 @@ enum class Defect {
   kRanksMove,         ///< survivors get other ranks
   kRanksTwice,        ///< two nodes get one rank
   kSeatToldOnce,      ///< a seat that was lost on the way is not told again
+  kForgetsSuccess,    ///< an agent that comes back does not say that its workers had succeeded
 };
 
 /// Plays one job of a few nodes, or of hundreds, through a network that delays, drops, duplicates and
@@ -35,7 +36,8 @@ enum class Defect {
 ///   the workers that run at one moment belong to one generation; the seats of a generation are one world of
 ///   MIN to MAX nodes, ranks 0…n−1 each once, and never change; a survivor keeps its rank where that rank
 ///   exists; after healing the job runs or has ended within a bound; every node that is told the end of the
-///   job is told the same.
+///   job is told the same; when all workers of a generation have succeeded, the job ends with 0 and none is
+///   run again, but for a node that is gone, was told to leave, or is not heard of for `rejoin_timeout`.
 std::string play_schedule(std::uint64_t seed, ScheduleStats& stats, Defect defect = Defect::kNone);
 
 }  // namespace ddprun::membership::testing

@@ -106,6 +106,10 @@ TEST_CASE("the simulation notices a rank that is given twice") {
   CHECK(first_broken_promise(Defect::kRanksTwice) == "two nodes with one rank");
 }
 
+TEST_CASE("the simulation notices a success that is forgotten with a lost lease or connection") {
+  CHECK_THAT(first_broken_promise(Defect::kForgetsSuccess), Catch::Contains("all its workers had succeeded"));
+}
+
 TEST_CASE("the simulation notices a node that waits for a message that was lost") {
   CHECK_THAT(first_broken_promise(Defect::kSeatToldOnce), Catch::Contains("have worked for"));
 }

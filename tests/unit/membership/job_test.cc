@@ -18,13 +18,14 @@ class Story {
   explicit Story(WorldSpec spec, Timing timing = {}) : job(std::move(spec), timing, now) {}
 
   void join(char name, std::optional<int> pin = std::nullopt, std::optional<char> was = std::nullopt,
-            std::uint32_t heard_of = 0, std::string cut_off = {}) {
+            std::uint32_t heard_of = 0, std::string cut_off = {}, std::optional<Success> succeeded = {}) {
     NodeFacts facts{
         .id = id(name), .host = std::string(1, name), .address = "10.0.0." + std::to_string(name - 'a' + 1)};
     if (pin) facts.pinned = NodeRank(*pin);
     if (was) facts.replaces = id(*was);
     facts.last_generation = Generation(heard_of);
     facts.cut_off = std::move(cut_off);
+    facts.succeeded = succeeded;
     facts.hosts_coordinator = host_of_coordinator == name;
     take(job.joined(facts, now));
   }
@@ -491,6 +492,137 @@ TEST_CASE("a node that is gone after its workers succeeded is missed by name in 
   CHECK(story.job.describe(story.now) ==
         "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
         "connection was closed)");
+}
+
+TEST_CASE(
+    "where only lost nodes are missing for a success, the generation is not given up before they may be "
+    "back") {
+  const bool was_silent = GENERATE(false, true);
+  const int restarts = GENERATE(0, 1);
+  Story story = running(fixed(3, restarts), "abc");
+  for (const char name : {'a', 'b'})
+    story.phases[name] = Phase::kSucceeded, story.tell(name, Phase::kSucceeded);
+  story.heartbeats = {'a', 'b'};
+  if (!was_silent) story.lose('c');
+  story.pass(was_silent ? 14s : 9s);
+  CHECK(story.job.state() == JobState::kStopping);
+  CHECK(story.last('a').kind == OrderKind::kWait);
+  SECTION("it has succeeded") {
+    story.join('z', std::nullopt, 'c', 1, {}, Success{Generation(1), NodeRank(2), 3});
+    CHECK(story.job.end().exit_code == 0);
+    CHECK(story.job.generation() == Generation(1));
+    story.tell('z', Phase::kSucceeded);
+    for (const char name : {'a', 'b', 'z'}) CHECK(story.last(name).end == JobEnd{});
+  }
+  SECTION("it has not") {
+    story.join('z', std::nullopt, 'c', 1);
+    CHECK(story.job.generation() == Generation(1 + static_cast<std::uint32_t>(restarts)));
+    CHECK((story.job.state() == JobState::kEnded) == (restarts == 0));
+  }
+  SECTION("it is gone") {
+    story.pass(1s);
+    CHECK(story.job.state() == (restarts == 0 ? JobState::kEnded : JobState::kGathering));
+    if (restarts == 0) return;
+    // Nobody has begun anything since.
+    story.join('z', std::nullopt, 'c', 1, {}, Success{Generation(1), NodeRank(2), 3});
+    CHECK(story.job.end() == JobEnd{.restarts_used = 1});
+    CHECK(story.job.state() == JobState::kEnded);
+  }
+}
+
+TEST_CASE("a lost node is not waited for where another has ended without success") {
+  Story story = running(fixed(3), "abc");
+  story.tell('a', Phase::kSucceeded);
+  story.lose('c');
+  story.tell('b', Phase::kIdle);
+  story.heartbeats = {'a', 'b'};
+  story.phases['a'] = Phase::kSucceeded;
+  story.pass(5s);
+  CHECK(story.job.end().exit_code == 75);
+}
+
+TEST_CASE("a node that succeeded keeps its connection when it is silent, and is told the end there") {
+  Story story = running(fixed(2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.heartbeats = {'b'};
+  story.phases['b'] = Phase::kRunning;
+  story.pass(60s);
+  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.expelled('a').empty());
+  story.tell('b', Phase::kSucceeded);
+  CHECK(story.last('a').end == JobEnd{});
+}
+
+TEST_CASE("a silent node that succeeded is in no next generation") {
+  Story story = running(elastic(1, 2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.heartbeats = {'b'};
+  story.phases['b'] = Phase::kRunning;
+  story.pass(60s);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.job.generation() == Generation(2));
+  CHECK(story.last('b').seat->nodes == 1);
+}
+
+TEST_CASE("after a success, who was cut off may come back to hear of it") {
+  Story story = running(fixed(2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.lose('a');
+  story.tell('b', Phase::kSucceeded);
+  CHECK(story.job.awaits_return(story.now));
+  CHECK(story.job.awaited() == std::vector<std::string>{"node 1 (b, 10.0.0.2)", "node 0 (a, 10.0.0.1)"});
+  SECTION("it comes") {
+    story.join('z', std::nullopt, 'a', 1, {}, Success{Generation(1), NodeRank(0), 2});
+    CHECK_FALSE(story.job.awaits_return(story.now));
+    story.tell('z', Phase::kSucceeded);
+    CHECK(story.last('z').end == JobEnd{});
+  }
+  SECTION("it does not") { CHECK_FALSE(story.job.awaits_return(story.now + 10s)); }
+}
+
+TEST_CASE("after a success, who has not said that it heard of it may come back to hear") {
+  const bool has_heard = GENERATE(false, true);
+  Story story = running(fixed(2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.tell('b', Phase::kSucceeded);
+  story.tell('a',
+             Status{.generation = Generation(1), .phase = Phase::kSucceeded, .has_heard_end = has_heard});
+  story.lose('a');
+  CHECK(story.job.awaits_return(story.now) == !has_heard);
+}
+
+TEST_CASE("a node that comes back with its success has its seat again, and the world does not grow for it") {
+  Story story = running(elastic(1, 2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.lose('a');
+  story.join('z', std::nullopt, 'a', 1, {}, Success{Generation(1), NodeRank(0), 2});
+  story.heartbeats = {'b', 'z'};
+  story.phases = {{'b', Phase::kRunning}, {'z', Phase::kSucceeded}};
+  story.pass(10s);
+  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.last('z').kind == OrderKind::kRun);
+  CHECK_FALSE(story.last('z').seat);
+}
+
+TEST_CASE("a coordinator that is new learns of a success from the nodes") {
+  Story story(fixed(2));
+  story.join('a', std::nullopt, 'x', 4, {}, Success{Generation(4), NodeRank(0), 2});
+  CHECK(story.job.state() == JobState::kGathering);
+  SECTION("all have succeeded") {
+    story.join('b', std::nullopt, 'y', 4, {}, Success{Generation(4), NodeRank(1), 2});
+    CHECK(story.job.end() == JobEnd{});
+    CHECK(story.job.state() == JobState::kEnded);
+  }
+  SECTION("one has not") {
+    story.join('b', std::nullopt, 'y', 4);
+    story.wait_out_the_lease("ab");
+    CHECK(story.job.generation() == Generation(5));
+  }
+  SECTION("one knows of a later generation") {
+    story.join('b', std::nullopt, 'y', 5, {}, Success{Generation(4), NodeRank(1), 2});
+    story.wait_out_the_lease("ab");
+    CHECK(story.job.generation() == Generation(6));
+  }
 }
 
 TEST_CASE("a node whose workers have all succeeded may be told to stop, and the others go on") {

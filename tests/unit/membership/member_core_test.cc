@@ -32,10 +32,8 @@ const Order kStopOrder{.kind = OrderKind::kStop, .generation = Generation(1), .t
 
 // A thousand answers would reach the coordinator while it still tells the others.
 TEST_CASE("a node that is told to stop answers when its workers are gone, or with its next heartbeat") {
-  const bool has_succeeded = GENERATE(false, true);
   const TimePoint now{};
   MemberCore member = running_member(now);
-  if (has_succeeded) member.workers_succeeded(now);
 
   const MemberActions obeyed = member.order(kStopOrder, now);
   REQUIRE(obeyed.size() == 1);
@@ -45,13 +43,62 @@ TEST_CASE("a node that is told to stop answers when its workers are gone, or wit
   CHECK(told(member.workers_stopped(now + 1s)) == std::vector{Phase::kIdle});
 }
 
-// Else the next round could begin while the word to stop the last one is still on its way to the workers.
-TEST_CASE("workers that succeed when they were to be stopped are idle only when that has been done") {
+TEST_CASE("a node that has succeeded has nothing to stop, and one that is to be stopped may have succeeded") {
+  const bool is_stopped_first = GENERATE(false, true);
   const TimePoint now{};
   MemberCore member = running_member(now);
-  member.order(kStopOrder, now);
-  CHECK(told(member.workers_succeeded(now)).empty());
-  CHECK(told(member.workers_stopped(now)) == std::vector{Phase::kIdle});
+  if (is_stopped_first) member.order(kStopOrder, now);
+  CHECK(told(member.workers_succeeded(now)) == std::vector{Phase::kSucceeded});
+  CHECK(member.order(kStopOrder, now).empty());
+  CHECK(member.workers_stopped(now).empty());
+  CHECK(member.success() == Success{.generation = Generation(1)});
+}
+
+TEST_CASE("what a node has reached it tells whomever it finds, until it starts again") {
+  const TimePoint start{};
+  MemberCore member = running_member(start);
+  member.workers_succeeded(start);
+  const TimePoint later = start + 60s;  // its lease was over long ago
+  SECTION("nobody answered") {
+    for (TimePoint at = start + 1s; at < start + 5s; at += 1s) CHECK(told(member.tick(at)).size() == 1);
+    const MemberActions at_last = member.tick(start + 5s);
+    REQUIRE(at_last.size() == 1);
+    CHECK(std::get<ComeBack>(at_last[0]).reason == "the coordinator has not answered for 5.00 s");
+  }
+  SECTION("the connection is lost") {
+    CHECK(std::holds_alternative<ComeBack>(member.disconnected("lost", later)[0]));
+  }
+  SECTION("it is given up") { CHECK(std::holds_alternative<ComeBack>(member.given_up("silent", later)[0])); }
+  CHECK(member.success() == Success{.generation = Generation(1)});
+  CHECK(told(member.connected(later)) == std::vector{Phase::kSucceeded});
+  member.order({.kind = OrderKind::kRun, .acknowledged = 1, .generation = Generation(2), .seat = Seat{}},
+               later);
+  CHECK(member.phase() == Phase::kRunning);
+  CHECK_FALSE(member.success());
+}
+
+// Whoever stood still could not hear, and what was said meanwhile lies in its socket.
+TEST_CASE("a node that stood still after its success reads first what it was told") {
+  const TimePoint start{};
+  MemberCore member = running_member(start);
+  member.workers_succeeded(start);
+  CHECK(told(member.tick(start + 60s)) == std::vector{Phase::kSucceeded});
+  const MemberActions end =
+      member.order({.kind = OrderKind::kEnd, .generation = Generation(1), .end = JobEnd{}}, start + 60s);
+  REQUIRE(end.size() == 2);
+  CHECK(std::get<SendStatus>(end[0]).status.has_heard_end);
+  CHECK(std::get<LeaveJob>(end[1]).end.exit_code == 0);
+}
+
+TEST_CASE("a lease that is over is nothing to workers that turn out to have succeeded before") {
+  const TimePoint start{};
+  MemberCore member = running_member(start);
+  const MemberActions killed = member.tick(start + 6s);
+  REQUIRE(killed.size() == 1);  // and no word to stop the others yet
+  CHECK(std::holds_alternative<KillWorkers>(killed[0]));
+  CHECK(told(member.workers_succeeded(start + 6s)) == std::vector{Phase::kSucceeded});
+  CHECK_FALSE(member.why_given_up());
+  CHECK(member.tick(start + 6s).empty());
 }
 
 TEST_CASE("a lease that runs out while the node stands still is told from one that nobody renews") {

@@ -137,6 +137,9 @@ TEST_CASE("a hello tells who hosts the coordinator, and why a node that comes ba
   hello.node.cut_off = "it was not answered for 4.00 s";
   CHECK(there_and_back(hello).node.hosts_coordinator);
   CHECK(there_and_back(hello).node.cut_off == hello.node.cut_off);
+  CHECK_FALSE(there_and_back(hello).node.succeeded);
+  hello.node.succeeded = Success{.generation = Generation(3), .node_rank = NodeRank(1), .nodes = 4};
+  CHECK(there_and_back(hello).node.succeeded == hello.node.succeeded);
 }
 
 TEST_CASE("an agent of another version is told so, whatever else its hello holds") {
