@@ -103,7 +103,10 @@ void JobStatePublisher::worker_exited(const RoundInfo&, const WorkerOutcome& wor
 
 void JobStatePublisher::stopping(const RoundInfo&, StopReason, const std::string&) { publish("stopping"); }
 
-void JobStatePublisher::generation_ended(const GenerationOutcome&) { publish("ending"); }
+void JobStatePublisher::generation_ended(const GenerationOutcome& outcome) {
+  const bool awaits_others = outcome.reason == StopReason::kSucceeded && plan_.options.max_nodes > 1;
+  publish(awaits_others ? "waiting" : "ending");
+}
 
 void JobStatePublisher::restarting(const membership::Restart& restart) {
   state_.restart_count = restart.restart_count;

@@ -19,14 +19,15 @@ struct JobState {
   pid_t launcher = 0;  ///< as the launcher itself knows it, like those of the workers (pid namespaces)
   std::string tag;
   std::string run_id;
-  std::string phase;  ///< "starting", "running", "stopping", "restarting", "ending"
+  /// "starting", "running", "stopping", "restarting", "ending"; "waiting": for the other nodes
+  std::string phase;
   int local_world_size = 0;
   int world_size = 0;  ///< 0 before the first round
   int restart_count = 0;
   int restarts_used = 0;
   int max_restarts = 0;
   int base_rank = 0;
-  std::string log_dir;  ///< <log_dir>/attempt_N of this generation; empty: none
+  std::string log_dir;         ///< <log_dir>/attempt_N of this generation; empty: none
   std::vector<pid_t> workers;  ///< by local rank; 0: not started, or ended
 };
 

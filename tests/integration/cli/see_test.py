@@ -4,11 +4,24 @@
 import json
 import os
 import pathlib
+import random
 import signal
+import socket
 import subprocess
 import unittest
 
 from harness import Case
+
+
+def free_port():
+    while True:  # outside the range from which the kernel takes ports for outgoing connections
+        port = random.randrange(10000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 class Ps(Case):
@@ -72,6 +85,20 @@ class Ps(Case):
         self.assertIn("stopping, 1 of 2", self.ddprun("ps").stdout)
         gate.write_text("go\n")
         self.assertEqual(job.wait(60), 0)
+
+    def test_a_node_that_is_done_waits_for_the_others(self):
+        gate = self.folder / "gate"
+        os.mkfifo(gate)
+        port = free_port()
+        nodes = [self.start("--nnodes", 2, "--node-rank", rank, "--master-addr", "127.0.0.1", "--master-port", port,
+                            "sh", "-c", f"[ $RANK = 1 ] || read x <{gate}") for rank in range(2)]
+        while True:
+            phases = {entry["launcher_pid"]: entry["phase"] for entry in json.loads(self.ddprun("ps", "--json").stdout)}
+            if phases.get(nodes[1].pid) in ("waiting", "ending"):
+                break
+        self.assertEqual([phases.get(node.pid) for node in nodes], ["running", "waiting"])
+        gate.write_text("go\n")
+        self.assertEqual([node.wait(60) for node in nodes], [0, 0])
 
 
 class Events(Case):
