@@ -170,6 +170,32 @@ class Report(Case):
         self.assertEqual(done.returncode, 6)
         self.assertRegex(done.stderr, r"\n  its error file \(.*/error.json\) cannot be read: its 1 bytes are no whole JSON")
 
+    def test_what_a_rank_said_before_it_was_asked_to_end_is_a_cause_and_what_it_says_then_is_none(self):
+        gate = self.folder / "gate"
+        os.mkfifo(gate)
+        script = self.script("t.py", f"""import os, signal, sys, time, traceback
+if os.environ["RANK"] == "0":
+    open("{gate}").read()
+    raise ConnectionResetError(104, "Connection reset by peer")
+def save(*_):
+    open("/nonexistent/checkpoint.pt", "wb")
+if sys.argv[1] == "saves":
+    signal.signal(signal.SIGTERM, save)
+else:
+    try:
+        raise ValueError("bad batch")
+    except ValueError:
+        traceback.print_exc()
+open("{gate}", "w").close()
+time.sleep(60)
+""")
+        for streams in ("0", "3"):
+            for does, guilty in (("saves", 0), ("failed", 1)):
+                with self.subTest(redirects=streams, rank_1=does):
+                    self.logs = self.folder / streams / does
+                    self.ddprun("--nproc-per-node", 2, "--blame-window", 0.2, "--log-dir", self.logs, "-r", streams, script, does)
+                    self.assertEqual(self.report()["root_cause"]["rank"], guilty)
+
     def test_a_restart_says_why_in_one_line(self):
         done = self.ddprun("--max-restarts", 1, "sh", "-c", "exit $((TORCHELASTIC_RESTART_COUNT == 0))")
         self.assertEqual(done.returncode, 0)
