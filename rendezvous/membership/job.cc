@@ -156,7 +156,7 @@ JobActions Job::end_for_all(const JobEnd& end, TimePoint now) {
   absorb_pause(now);
   JobActions out;
   if (state_ == JobState::kEnded) return out;
-  if (!ending_) ending_ = end;
+  end_after_stop(end);
   if (state_ == JobState::kGathering) {
     finish(*ending_, now, out);
   } else {
@@ -315,6 +315,19 @@ bool Job::explains_more(const NodeFailure& failure) const {
   return first_failure_ ? first_failure_->is_symptom : losses_.are_by_pause();
 }
 
+bool Job::failed_by_itself() const { return first_failure_ && !first_failure_->is_symptom; }
+
+JobEnd Job::ended_by_failure(const NodeFailure& failure) const {
+  JobEnd end{.exit_code = failure.exit_code, .why = stop_why_, .root_cause = failure};
+  if (!failure.final_because.empty()) end.why += "; " + failure.final_because;
+  return end;
+}
+
+// Who is told to end while a failure is being stopped: then that failure is the end, without a restart.
+void Job::end_after_stop(const JobEnd& end) {
+  if (!ending_) ending_ = failed_by_itself() ? ended_by_failure(*first_failure_) : end;
+}
+
 const std::string& Job::blame(const Node& node, const NodeFailure& failure) {
   first_failure_ = failure;
   first_failure_->node_rank = node.seat->node_rank;
@@ -342,7 +355,7 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   }
   if (did_its_part) return;
   if (is_needed && (node.seat || node.facts.hosts_coordinator)) {
-    if (!ending_) ending_ = end;
+    end_after_stop(end);
     begin_stop(end.why, now, out);
   } else if (node.seat) {
     begin_stop(fmt::format("{} and leaves; {} stay", end.why, staying), now, out);
@@ -366,6 +379,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (node.is_leaving()) return;
   const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
   lost.is_by_pause = was_paused(now);
+  lost.was_there = state_ == JobState::kStopping && node.last_heard > stopped_at_;
   losses_.add_gone(std::move(lost), !failed_before);
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
 }
@@ -416,23 +430,21 @@ void Job::conclude(TimePoint now, JobActions& out) {
     if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
   }
   drop_silent(now, out);
-  const bool lost_by_pause = losses_.are_by_pause();
   const std::vector<LostNode> lost = losses_.take();
+  const auto cause =
+      std::find_if(lost.begin(), lost.end(), [](const LostNode& node) { return node.explains_failures(); });
+  const bool is_own_failure = failed_by_itself();
   const auto failure = std::exchange(first_failure_, std::nullopt);
-  const bool failed_by_itself = failure && !failure->is_symptom;
   if (ending_) {
     finish(*ending_, now, out);
-  } else if (!lost.empty() && !(failed_by_itself && lost_by_pause)) {
-    const auto cause =
-        std::find_if(lost.begin(), lost.end(), [](const LostNode& node) { return !node.is_by_pause; });
+  } else if (cause != lost.end() || (!lost.empty() && !is_own_failure)) {
     const std::string& what = cause == lost.end() ? lost.front().what : cause->what;
     if (spec_.is_elastic()) return restart_for_nothing(what);
     spend_restart_or_finish({.exit_code = exit_code::kTempFail, .why = what, .root_cause = failure}, now,
                             out);
   } else if (failure) {
-    JobEnd end{.exit_code = failure->exit_code, .why = stop_why_, .root_cause = failure};
+    const JobEnd end = ended_by_failure(*failure);
     if (failure->final_because.empty()) return spend_restart_or_finish(end, now, out);
-    end.why += "; " + failure->final_because;
     finish(end, now, out);
   } else {
     restart_for_nothing(stop_why_);

@@ -57,11 +57,12 @@ std::string_view to_string(JobState state);
 ///           nodes of a generation have succeeded, the job has, whatever it was stopped for meanwhile. Where
 ///           only lost nodes can be missing for that, they have `Timing::rejoin_timeout` to come back before
 ///           the generation is given up.
-/// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without;
-///           else the first node lost (its loss explains the workers that failed elsewhere meanwhile); else
-///           the first failed worker, by order of receipt, a cause before a symptom of one; else a change of
-///           membership. A pause of the coordinator costs nodes their leases, but makes no worker fail by
-///           itself: so one that did is the cause, whether that was heard before the losses or after.
+/// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without,
+///           unless a worker had failed by itself before; else the first node lost (its loss explains the
+///           workers that failed elsewhere meanwhile); else the first failed worker, by order of receipt, a
+///           cause before a symptom of one; else a change of membership. The loss of a node that was heard
+///           after a worker had failed does not explain that failure, and no more does a pause of the
+///           coordinator, which costs nodes their leases, whether it was heard before the failure or after.
 /// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`, under the
 ///           policy of one node (RestartPolicy). In an elastic job nodes come and go for nothing.
 /// History   agents say which generation they were part of, so that a coordinator that is new counts on from
@@ -125,6 +126,9 @@ class Job {
   /// "rank 2 exited with code 7 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (…)"
   [[nodiscard]] static std::string placed(const std::string& what, const Node& node);
   /// Makes it the failure of the generation; returns the sentence.
+  [[nodiscard]] bool failed_by_itself() const;
+  [[nodiscard]] JobEnd ended_by_failure(const NodeFailure& failure) const;
+  void end_after_stop(const JobEnd& end);
   const std::string& blame(const Node& node, const NodeFailure& failure);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);

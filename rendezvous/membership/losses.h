@@ -15,6 +15,9 @@ struct LostNode {
   std::string what;  ///< "node b (10.0.0.2) was lost: it was silent for 5.00 s"
   NodeRank rank;
   bool is_by_pause = false;  ///< the coordinator stood still: nobody's fault, and no worker fails of it
+  bool was_there =
+      false;  ///< heard after the generation was stopped, so that it was not stopped for this loss
+  [[nodiscard]] bool explains_failures() const { return !is_by_pause && !was_there; }
   TimePoint returns_by = TimePoint::min();  ///< it may come back until then; long ago: it has left
 };
 

@@ -284,6 +284,33 @@ TEST_CASE("a lost node explains the workers that failed elsewhere just before") 
   CHECK(story.job.generation() == Generation(2));
 }
 
+TEST_CASE("a node that is lost after a worker has failed elsewhere does not explain that failure") {
+  const bool is_final = GENERATE(true, false);
+  Story story = running(fixed(2, is_final ? 1 : 0), "ab");
+  story.pass(250ms);
+  story.fail('a', is_final ? 93 : 7, is_final);
+  story.now += 250ms;
+  story.tell('b', Phase::kStopping);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == (is_final ? 93 : 7));
+}
+
+TEST_CASE("a node that is told to stop while another's failure is stopped does not take its place") {
+  Story story = running(fixed(2, 1), "ab");
+  story.fail('b', 7);
+  story.tell('b',
+             Status{.generation = story.job.generation(), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 7);
+  CHECK_THAT(story.last('a').end->why, Catch::Matchers::Contains("rank 0 exited with code 7"));
+  CHECK(story.last('b').end->exit_code == 7);
+}
+
 TEST_CASE("a lost node of a job of fixed size ends it when no restart is left") {
   Story story = running(fixed(2), "ab");
   story.lose('b');
