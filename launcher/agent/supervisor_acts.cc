@@ -420,8 +420,13 @@ Supervisor::Actions Supervisor::finish(const Event&, TimePoint) {
 Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint) {
   ++signals_received_;
   stop_signal_ = event.signal;
-  set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
-             code_of_signal(event));
+  const std::string what = fmt::format("received {}{}", signal_name(event.signal), event.text);
+  // While it is asked what follows on a failure, that is no other end than the one it has come to.
+  if (options_.joins_after_failure && failed_by_itself()) {
+    story_ = what;
+  } else {
+    set_reason(StopReason::kSignal, what, code_of_signal(event));
+  }
   forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
   return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal},
           {.kind = ActionKind::kFinish, .exit_code = exit_code_}};
