@@ -14,7 +14,8 @@ NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   failure.why = action.text;
   failure.exit_code = action.exit_code;
   failure.final_because = action.final_because;
-  failure.is_symptom = supervisor.blames_symptom();
+  failure.is_symptom = supervisor.blamed_weight() != Weight::kCause;
+  failure.lost_a_peer = supervisor.blamed_weight() == Weight::kSymptom;
   return failure;
 }
 
@@ -35,7 +36,8 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
                                       : failure.worker.stderr_tail,
           .is_traceback = is_traceback,
           .final_because = failure.final_because,
-          .is_symptom = failure.is_symptom};
+          .is_symptom = failure.is_symptom,
+          .lost_a_peer = failure.lost_a_peer};
 }
 
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.

@@ -21,6 +21,7 @@ struct NodeFailure {
   int exit_code = 0;          ///< what the job would exit with
   std::string final_because;  ///< why a restart would not help; empty: it may
   bool is_symptom = false;    ///< another node may know the cause
+  bool lost_a_peer = false;   ///< and torch.distributed says that a peer has gone
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
   Account account;
 };

@@ -157,8 +157,8 @@ class Supervisor {
   /// Why the generation was stopped: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s".
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::optional<LocalRank> root_cause() const { return root_cause_; }
-  /// The best that was found explains less than a cause elsewhere would.
-  [[nodiscard]] bool blames_symptom() const;
+  /// Of the best explanation that was found: less than kCause, and another node may have a better one.
+  [[nodiscard]] Weight blamed_weight() const;
   /// The policy's answer to the failed generation.
   [[nodiscard]] const membership::RestartDecision& decision() const { return decision_; }
   /// Why this node wants no further generation, whatever the budget; empty: that is up to the budget, or the

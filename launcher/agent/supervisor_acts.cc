@@ -83,10 +83,9 @@ void Supervisor::record_exit(const Event& event, TimePoint now) {
   if (was_stopped && !event.status.is_success()) story_ += " (consequence)";
 }
 
-bool Supervisor::blames_symptom() const {
-  if (!root_cause_) return false;
-  const SupervisedWorker& guilty = workers_[static_cast<std::size_t>(root_cause_->value())];
-  return guilty.ending.weight != Weight::kCause;
+Weight Supervisor::blamed_weight() const {
+  if (!root_cause_) return Weight::kCause;
+  return workers_[static_cast<std::size_t>(root_cause_->value())].ending.weight;
 }
 
 void Supervisor::accuse(Blame blame) {
@@ -451,7 +450,7 @@ Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) 
 // What this node's last generation ended of.
 bool Supervisor::failed_by_itself() const {
   return reason_ == StopReason::kSpawnFailed || reason_ == StopReason::kJobTimeout ||
-         (reason_ == StopReason::kWorkerFailed && !blames_symptom());
+         (reason_ == StopReason::kWorkerFailed && blamed_weight() == Weight::kCause);
 }
 
 // Whoever is to be asked what follows cannot be found: that is no other end than the one it has come to.

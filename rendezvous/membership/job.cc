@@ -332,7 +332,32 @@ const std::string& Job::blame(const Node& node, const NodeFailure& failure) {
   first_failure_ = failure;
   first_failure_->node_rank = node.seat->node_rank;
   stop_why_ = placed(failure.what, node);
+  if (const Node* left = failure.lost_a_peer ? who_left() : nullptr) blame_for_leaving(*left);
   return stop_why_;
+}
+
+const Job::Node* Job::who_left() const {
+  const auto left = std::find_if(nodes_.begin(), nodes_.end(),
+                                 [&](const auto& entry) { return has_succeeded(entry.second); });
+  return left == nodes_.end() ? nullptr : &left->second;
+}
+
+// As on one node (launcher/agent/blame.h): torch.distributed says that a peer has gone, and here is one that has.
+void Job::blame_for_leaving(const Node& left) {
+  const int workers = left.facts.local_world_size.value();
+  const int first = left.seat->base_rank.value();
+  const std::string ranks =
+      workers == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, first + workers - 1);
+  const std::string what = fmt::format("{} left with exit code 0, while others waited for {}", ranks,
+                                       workers == 1 ? "it" : "them");
+  stop_why_ = fmt::format("{}: {}", placed(what, left), stop_why_);
+  first_failure_ = {.rank = left.seat->base_rank,
+                    .node_rank = left.seat->node_rank,
+                    .host = left.facts.host,
+                    .exit_code = first_failure_->exit_code,
+                    .what = what,
+                    .final_because = first_failure_->final_because,
+                    .is_symptom = true};
 }
 
 void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {

@@ -129,6 +129,8 @@ class Job {
   [[nodiscard]] bool failed_by_itself() const;
   [[nodiscard]] JobEnd ended_by_failure(const NodeFailure& failure) const;
   void end_after_stop(const JobEnd& end);
+  [[nodiscard]] const Node* who_left() const;
+  void blame_for_leaving(const Node& left);
   const std::string& blame(const Node& node, const NodeFailure& failure);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);

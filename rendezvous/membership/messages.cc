@@ -54,6 +54,7 @@ Json to_json(const NodeFailure& failure) {
             {"is_symptom", failure.is_symptom}};
   if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
   if (failure.is_traceback) json["is_traceback"] = true;
+  if (failure.lost_a_peer) json["lost_a_peer"] = true;
   return json;
 }
 
@@ -229,6 +230,7 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
                       .is_symptom = fields.flag("is_symptom")};
   if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
   if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
+  if (fields.has("lost_a_peer")) failure.lost_a_peer = fields.flag("lost_a_peer");
   outer.take_problem(fields);
   return failure;
 }

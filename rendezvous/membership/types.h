@@ -94,6 +94,8 @@ struct NodeFailure {
   bool is_traceback = false;  ///< `stderr_tail` is one
   std::string final_because;  ///< why a restart would not help; empty: it may
   bool is_symptom = false;    ///< what failed here was caused by another worker, on whichever node
+  bool lost_a_peer =
+      false;  ///< the symptom is that a peer has gone, and it is torch.distributed that says so
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };

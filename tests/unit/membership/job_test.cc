@@ -311,6 +311,25 @@ TEST_CASE("a node that is told to stop while another's failure is stopped does n
   CHECK(story.last('b').end->exit_code == 7);
 }
 
+TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost a peer on another") {
+  const bool lost_a_peer = GENERATE(true, false);
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Phase::kSucceeded);
+  NodeFailure failure{.host = "a", .exit_code = 1, .what = "rank 0 (pid 9) exited with code 1: lost a peer"};
+  failure.is_symptom = true;
+  failure.lost_a_peer = lost_a_peer;
+  story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
+  story.tell('b', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  const JobEnd& end = *story.last('a').end;
+  CHECK(end.exit_code == 1);
+  CHECK(end.root_cause->node_rank == NodeRank(lost_a_peer ? 1 : 0));
+  const std::string why = "rank 0 (pid 9) exited with code 1 on node 0 (a, 10.0.0.1): lost a peer";
+  const std::string leaver =
+      "rank 1 left with exit code 0 on node 1 (b, 10.0.0.2), while others waited for it: ";
+  CHECK(end.why == (lost_a_peer ? leaver + why : why));
+}
+
 TEST_CASE("a lost node of a job of fixed size ends it when no restart is left") {
   Story story = running(fixed(2), "ab");
   story.lose('b');

@@ -39,6 +39,7 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   failure.stderr_tail = "Traceback\n";
   failure.is_traceback = true;
   failure.is_symptom = true;
+  failure.lost_a_peer = true;
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
                       .phase = Phase::kStopping,
