@@ -87,7 +87,10 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 
   // What the rendezvous says.
   void round_closed(const RoundInfo& round, TimePoint valid_until) override;
-  void restarting(const membership::Restart& restart) override { deps_.observer.restarting(restart); }
+  void restarting(const membership::Restart& restart) override {
+    supervisor_.restart_granted();
+    deps_.observer.restarting(restart);
+  }
   void heard(const Event& event) override { raise(event); }
   void waiting(const std::string& text) override { output_.say(text); }
   void lease_held(TimePoint until) override {

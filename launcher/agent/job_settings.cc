@@ -34,7 +34,10 @@ std::size_t reserved_descriptors(const Plan& plan) {
   constexpr std::size_t kWorker = 5;  // its pidfd, the reading ends of its pipes, its log files
   constexpr std::size_t kLauncher =
       32;  // the ends of whoever is being started, and all that is opened for a moment
-  return kLauncher + kWorker * static_cast<std::size_t>(plan.local_world_size.value());
+  constexpr std::size_t kNodes =
+      12;  // our connection, and on the node that hosts them, store and coordinator
+  return kLauncher + (plan.options.max_nodes > 1 ? kNodes : 0) +
+         kWorker * static_cast<std::size_t>(plan.local_world_size.value());
 }
 
 std::vector<int> agent_signals(const Plan& plan) {

@@ -150,6 +150,9 @@ class Supervisor {
   Step start(TimePoint now);
   Step handle(const Event& event, TimePoint now);
 
+  /// The coordinator has said that another generation follows: the failure of the last one is no end any more.
+  void restart_granted() { is_restart_granted_ = true; }
+
   [[nodiscard]] State state() const { return state_; }
   /// The current generation, complete once the state has left kSweeping.
   [[nodiscard]] const std::vector<SupervisedWorker>& workers() const { return workers_; }
@@ -243,6 +246,7 @@ class Supervisor {
   std::optional<Error> error_;
   int exit_code_ = 0;
   int stop_signal_ = 0;
+  bool is_restart_granted_ = false;
   int signals_received_ = 0;
   Event noted_signal_{.kind =
                           EventKind::kSignal};  // the last that came while we were stopping, or all was done

@@ -56,6 +56,7 @@ Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint n
   error_.reset();
   exit_code_ = exit_code::kOk;
   final_because_.clear();
+  is_restart_granted_ = false;
   decision_ = {};
   story_ = "starting " + count_workers(workers_.size());
   return {{.kind = ActionKind::kSpawn}};
@@ -449,6 +450,7 @@ Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) 
 
 // What this node's last generation ended of.
 bool Supervisor::failed_by_itself() const {
+  if (is_restart_granted_) return false;
   return reason_ == StopReason::kSpawnFailed || reason_ == StopReason::kJobTimeout ||
          (reason_ == StopReason::kWorkerFailed && blamed_weight() == Weight::kCause);
 }

@@ -50,7 +50,7 @@ class Coordinator::Impl {
         timer_(io),
         guests_(kHandshakeTime),
         guests_timer_(io),
-        job_(options.spec, options.timing, BootClock::now()) {}
+        job_(options.spec, options.timing, BootClock::now(), make_nonce()) {}
 
   Result<void> open(boost::asio::io_context& io) {
     store::StoreServerOptions store_options;

@@ -42,9 +42,10 @@ std::string_view to_string(JobState state) {
   return "unknown";
 }
 
-Job::Job(WorldSpec spec, Timing timing, TimePoint now)
+Job::Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator)
     : spec_(std::move(spec)),
       timing_(timing),
+      coordinator_(std::move(coordinator)),
       opened_at_(now),
       last_arrival_(now),
       last_event_(now),
@@ -59,7 +60,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
   std::optional<NodeRank> previous;
   const bool is_seated = keeps_seat(facts);
   if (facts.replaces) {
-    if (is_seated) vacate(facts.succeeded->node_rank);
+    if (is_seated) vacate(facts.succeeded->node_rank, out);
     if (const auto old = nodes_.find(*facts.replaces); old != nodes_.end()) {
       previous = old->second.seat ? std::optional(old->second.seat->node_rank) : old->second.previous;
       const std::string& why = facts.cut_off.empty() ? "it was cut off" : facts.cut_off;
@@ -67,7 +68,8 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
     }
     losses_.came_back(*facts.replaces);
   }
-  if (const auto why_not = refuse(facts, now)) {
+  if (facts.succeeded && (!has_run_ || successes_.are_of(*facts.succeeded))) successes_.add(*facts.succeeded);
+  if (const auto why_not = refuse(facts, is_seated, now)) {
     out.push_back(Expel{facts.id, *why_not, state_ == JobState::kEnded});
     advance(now, out);
     return out;
@@ -78,8 +80,6 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
                                 .last = {},
                                 .seat = std::nullopt,
                                 .previous = previous});
-  if (facts.succeeded && (!has_run_ || facts.succeeded->generation == generation_))
-    successes_.add(*facts.succeeded);
   if (is_seated) take_seat_again(nodes_.at(facts.id));
   if (state_ == JobState::kEnded) expect_leave(nodes_.at(facts.id), now);
   last_arrival_ = now;
@@ -99,6 +99,7 @@ JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
   }
   Node& node = found->second;
   node.last_heard = now;
+  node.is_heard_in_stop = state_ == JobState::kStopping;
   if (status.sequence > node.last.sequence) {
     const bool is_news = !is_same_but_sequence(status, node.last);
     take_status(node, status, now, out);
@@ -206,7 +207,7 @@ TimePoint Job::next_wake(TimePoint now) const {
     wake = std::min(wake, losses_.fenced_until());
   }
   if (state_ == JobState::kGathering) {
-    for (const TimePoint at : {losses_.fenced_until(), restarts_at_}) {
+    for (const TimePoint at : {losses_.fenced_until(), restarts_at_, opened_at_ + timing_.rejoin_timeout}) {
       if (at > now) wake = std::min(wake, at);
     }
     wake = std::min(wake, decide_round(spec_, timing_, view(), now).decide_again_at);
@@ -272,26 +273,32 @@ bool Job::keeps_seat(const NodeFacts& facts) const {
          successes_.are_of(*facts.succeeded);
 }
 
-void Job::vacate(NodeRank seat) {
+void Job::vacate(NodeRank seat, JobActions& out) {
   losses_.fill(seat);
   const auto is_there = [seat](const auto& entry) {
     return entry.second.seat && entry.second.seat->node_rank == seat;
   };
   const auto old = std::find_if(nodes_.begin(), nodes_.end(), is_there);
   if (old == nodes_.end()) return;
-  losses_.expel(old->first, fmt::format("{} has come back", name_of(old->second)));
+  const MemberId who = old->first;
+  losses_.expel(who, fmt::format("{} has come back", name_of(old->second)));
   nodes_.erase(old);
+  out.push_back(Expel{who, *losses_.why_expelled(who)});
 }
 
 void Job::take_seat_again(Node& node) {
   const Success& success = *node.facts.succeeded;
   node.last = {.generation = success.generation, .phase = Phase::kSucceeded};
-  node.seat = Seat{.generation = success.generation, .node_rank = success.node_rank, .nodes = success.nodes};
+  node.seat = Seat{.generation = success.generation,
+                   .node_rank = success.node_rank,
+                   .nodes = success.nodes,
+                   .coordinator = success.coordinator};
 }
 
 void Job::take_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
   node.last = status;
-  if (has_succeeded(node)) successes_.add({generation_, node.seat->node_rank, node.seat->nodes});
+  if (has_succeeded(node))
+    successes_.add({generation_, node.seat->node_rank, node.seat->nodes, coordinator_});
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
   if (!node.seat || status.generation != generation_) return;
   if (state_ == JobState::kStopping && status.failure && explains_more(*status.failure)) {
@@ -404,7 +411,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (node.is_leaving()) return;
   const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
   lost.is_by_pause = was_paused(now);
-  lost.was_there = state_ == JobState::kStopping && node.last_heard > stopped_at_;
+  lost.was_there = state_ == JobState::kStopping && node.is_heard_in_stop;
   losses_.add_gone(std::move(lost), !failed_before);
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
 }
@@ -462,7 +469,7 @@ void Job::conclude(TimePoint now, JobActions& out) {
   const auto failure = std::exchange(first_failure_, std::nullopt);
   if (ending_) {
     finish(*ending_, now, out);
-  } else if (cause != lost.end() || (!lost.empty() && !is_own_failure)) {
+  } else if (!lost.empty() && !(is_own_failure && (cause == lost.end() || !failure->final_because.empty()))) {
     const std::string& what = cause == lost.end() ? lost.front().what : cause->what;
     if (spec_.is_elastic()) return restart_for_nothing(what);
     spend_restart_or_finish({.exit_code = exit_code::kTempFail, .why = what, .root_cause = failure}, now,
@@ -510,7 +517,7 @@ void Job::take_history(const NodeFacts& facts, TimePoint now) {
 }
 
 void Job::gather(TimePoint now, JobActions& out) {
-  if (now < losses_.fenced_until() || now < restarts_at_) return;
+  if (now < losses_.fenced_until() || now < restarts_at_ || may_have_succeeded(now)) return;
   if (nodes_.size() < static_cast<std::size_t>(spec_.min_nodes) && now < opened_at_ + timing_.join_timeout)
     return;
   const RoundDecision decision = decide_round(spec_, timing_, view(), now);
@@ -538,11 +545,14 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
   has_run_ = true;
   const Seating seating = assign_ranks(candidates, spec_.max_nodes);
   std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
-  for (Seat& seat : seats) seat.restarts_used = restarts_.restart_count();
+  for (Seat& seat : seats) {
+    seat.restarts_used = restarts_.restart_count();
+    seat.coordinator = coordinator_;
+  }
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
   state_ = JobState::kRunning;
   losses_.begin_generation();
-  successes_.begin(generation_, static_cast<int>(seats.size()));
+  successes_.begin(generation_, static_cast<int>(seats.size()), coordinator_);
   out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, reason,
                                  seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
   out.push_back(BeginGeneration{generation_});
@@ -597,6 +607,18 @@ bool Job::may_still_succeed(TimePoint now) const {
   int unknown = 0;
   for (const LostNode& lost : losses_.awaited(now)) unknown += successes_.has(lost.rank) ? 0 : 1;
   return unknown > 0 && unknown == successes_.missing();
+}
+
+// This coordinator is new. Of the last generation of the one before it all who have come have succeeded, and the
+// others have not come yet.
+bool Job::may_have_succeeded(TimePoint now) const {
+  if (has_run_ || !successes_.is_missing_some_of(told_generation_)) return false;
+  const auto has_not = [this](const auto& entry) {
+    const NodeFacts& facts = entry.second.facts;
+    return facts.last_generation == told_generation_ &&
+           !(facts.succeeded && successes_.are_of(*facts.succeeded));
+  };
+  return now < opened_at_ + timing_.rejoin_timeout && std::none_of(nodes_.begin(), nodes_.end(), has_not);
 }
 
 RoundView Job::view() const {

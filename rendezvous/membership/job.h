@@ -63,13 +63,15 @@ std::string_view to_string(JobState state);
 ///           cause before a symptom of one; else a change of membership. The loss of a node that was heard
 ///           after a worker had failed does not explain that failure, and no more does a pause of the
 ///           coordinator, which costs nodes their leases, whether it was heard before the failure or after.
+///           Nothing explains an exit code that means do not restart.
 /// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`, under the
 ///           policy of one node (RestartPolicy). In an elastic job nodes come and go for nothing.
 /// History   agents say which generation they were part of, so that a coordinator that is new counts on from
 ///           the greatest, and waits until workers of agents that it has not heard of are certain to be gone.
 class Job {
  public:
-  Job(WorldSpec spec, Timing timing, TimePoint now);
+  /// `coordinator` is drawn anew for each, so that its generations are not taken for those of one before it.
+  Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator = {});
 
   JobActions joined(const NodeFacts& node, TimePoint now);
   JobActions status(MemberId from, const Status& status, TimePoint now);
@@ -102,6 +104,7 @@ class Job {
     NodeFacts facts;
     std::uint64_t arrival = 0;
     TimePoint last_heard{};
+    bool is_heard_in_stop = false;  ///< since the generation is being stopped
     Status last;
     std::optional<Seat> seat;  ///< in generation_
     std::optional<NodeRank> previous;
@@ -137,7 +140,7 @@ class Job {
   void drop_silent(TimePoint now, JobActions& out);
   /// Whoever succeeded in this generation has a seat in it, under whatever name it sat there.
   [[nodiscard]] bool keeps_seat(const NodeFacts& facts) const;
-  void vacate(NodeRank seat);
+  void vacate(NodeRank seat, JobActions& out);
   static void take_seat_again(Node& node);
   void send_to_all(TimePoint now, JobActions& out) const;
   void begin_stop(const std::string& why, TimePoint now, JobActions& out);
@@ -159,12 +162,14 @@ class Job {
   [[nodiscard]] bool has_succeeded(const Node& node) const;
   [[nodiscard]] bool everyone_succeeded() const;
   [[nodiscard]] bool may_still_succeed(TimePoint now) const;
-  [[nodiscard]] std::optional<std::string> refuse(const NodeFacts& node, TimePoint now) const;
+  [[nodiscard]] bool may_have_succeeded(TimePoint now) const;
+  [[nodiscard]] std::optional<std::string> refuse(const NodeFacts& node, bool has_seat, TimePoint now) const;
   [[nodiscard]] RoundView view() const;
   [[nodiscard]] std::vector<std::string> missing() const;
 
   WorldSpec spec_;
   Timing timing_;
+  std::string coordinator_;
   JobState state_ = JobState::kGathering;
   Generation generation_{0};
   std::map<MemberId, Node> nodes_;

@@ -61,7 +61,7 @@ Order Job::order_for(const Node& node, TimePoint now) const {
   return order;
 }
 
-std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) const {
+std::optional<std::string> Job::refuse(const NodeFacts& facts, bool has_seat, TimePoint now) const {
   if (facts.pinned && (facts.pinned->value() < 0 || facts.pinned->value() >= spec_.max_nodes)) {
     return fmt::format(
         "{} asks for node rank {}, but the ranks of at most {} nodes are 0 to {}; check --node-rank and "
@@ -74,7 +74,7 @@ std::optional<std::string> Job::refuse(const NodeFacts& facts, TimePoint now) co
     return fmt::format("job {} has ended", spec_.run_id);
   }
   if (const std::string* why = losses_.why_expelled(facts.id)) return *why;
-  if (!facts.pinned) return std::nullopt;
+  if (!facts.pinned || has_seat) return std::nullopt;
   for (const auto& [id, other] : nodes_) {
     const bool holds_it =
         other.facts.pinned == facts.pinned || (other.seat && other.seat->node_rank == *facts.pinned);

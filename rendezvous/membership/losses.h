@@ -16,7 +16,7 @@ struct LostNode {
   NodeRank rank;
   bool is_by_pause = false;  ///< the coordinator stood still: nobody's fault, and no worker fails of it
   bool was_there =
-      false;  ///< heard after the generation was stopped, so that it was not stopped for this loss
+      false;  ///< heard while the generation was being stopped, so that it was not stopped for this loss
   [[nodiscard]] bool explains_failures() const { return !is_by_pause && !was_there; }
   TimePoint returns_by = TimePoint::min();  ///< it may come back until then; long ago: it has left
 };

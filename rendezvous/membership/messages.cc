@@ -59,16 +59,22 @@ Json to_json(const NodeFailure& failure) {
 }
 
 Json to_json(const Seat& seat) {
-  return {{"restart_count", seat.restart_count},           {"restarts", seat.restarts_used},
-          {"node_rank", seat.node_rank.value()},           {"nodes", seat.nodes},
-          {"base_rank", seat.base_rank.value()},           {"world", seat.world_size.value()},
-          {"base_role_rank", seat.base_role_rank.value()}, {"role_world", seat.role_world_size.value()}};
+  return {{"restart_count", seat.restart_count},
+          {"restarts", seat.restarts_used},
+          {"node_rank", seat.node_rank.value()},
+          {"nodes", seat.nodes},
+          {"base_rank", seat.base_rank.value()},
+          {"world", seat.world_size.value()},
+          {"base_role_rank", seat.base_role_rank.value()},
+          {"role_world", seat.role_world_size.value()},
+          {"coordinator", seat.coordinator}};
 }
 
 Json to_json(const Success& success) {
   return {{"generation", success.generation.value()},
           {"node_rank", success.node_rank.value()},
-          {"nodes", success.nodes}};
+          {"nodes", success.nodes},
+          {"coordinator", success.coordinator}};
 }
 
 Json to_json(const Restart& restart) {
@@ -245,7 +251,8 @@ Seat parse_seat(Fields& outer, const Json& json, Generation generation) {
             .base_rank = Rank(fields.number<int>("base_rank", 0, kMaxRanks)),
             .world_size = WorldSize(fields.number<int>("world", 1, kMaxRanks)),
             .base_role_rank = Rank(fields.number<int>("base_role_rank", 0, kMaxRanks)),
-            .role_world_size = WorldSize(fields.number<int>("role_world", 1, kMaxRanks))};
+            .role_world_size = WorldSize(fields.number<int>("role_world", 1, kMaxRanks)),
+            .coordinator = fields.name("coordinator")};
   outer.take_problem(fields);
   return seat;
 }
@@ -254,7 +261,8 @@ Success parse_success(Fields& outer, const Json& json) {
   Fields fields(json);
   Success success{.generation = Generation(fields.number<std::uint32_t>("generation", 1, kMaxGeneration)),
                   .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
-                  .nodes = fields.number<int>("nodes", 1, kMaxNodes)};
+                  .nodes = fields.number<int>("nodes", 1, kMaxNodes),
+                  .coordinator = fields.name("coordinator")};
   outer.take_problem(fields);
   return success;
 }

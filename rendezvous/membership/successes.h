@@ -3,6 +3,7 @@
 #include "rendezvous/membership/types.h"
 
 #include <set>
+#include <string>
 
 namespace ddprun::membership {
 
@@ -11,7 +12,7 @@ namespace ddprun::membership {
 class Successes {
  public:
   /// A generation of so many nodes begins; what was before counts no more.
-  void begin(Generation generation, int nodes);
+  void begin(Generation generation, int nodes, std::string coordinator);
   /// Of an earlier generation it says nothing; a later one, of which a coordinator that is new has not heard,
   /// begins with it.
   void add(const Success& success);
@@ -24,12 +25,17 @@ class Successes {
   [[nodiscard]] bool are_all_of(Generation generation) const {
     return generation == generation_ && missing() == 0;
   }
+  /// Some nodes of `generation` have, and some have not.
+  [[nodiscard]] bool is_missing_some_of(Generation generation) const {
+    return generation == generation_ && !empty() && missing() > 0;
+  }
   /// How many nodes of the generation have not.
   [[nodiscard]] int missing() const { return nodes_ - static_cast<int>(ranks_.size()); }
 
  private:
   Generation generation_;
   int nodes_ = 1;
+  std::string coordinator_;
   std::set<NodeRank> ranks_;
 };
 

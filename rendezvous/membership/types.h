@@ -29,7 +29,8 @@ struct WorldSpec {
 struct Success {
   Generation generation;
   NodeRank node_rank;
-  int nodes = 1;  ///< of that generation
+  int nodes = 1;            ///< of that generation
+  std::string coordinator;  ///< as in Seat
 
   friend bool operator==(const Success&, const Success&) = default;
 };
@@ -62,6 +63,7 @@ struct Seat {
   WorldSize world_size{1};
   Rank base_role_rank;
   WorldSize role_world_size{1};
+  std::string coordinator;  ///< that began the generation: a number it drew. Those of another are others
 
   friend bool operator==(const Seat&, const Seat&) = default;
 };

@@ -119,7 +119,7 @@ class Schedule {
     timing_.missed_heartbeats = 5;
     timing_.rejoin_timeout = kRejoinTime;
     promises_.emplace(spec_);
-    job_.emplace(spec_, timing_, now_);
+    job_.emplace(spec_, timing_, now_, std::to_string(++coordinators_));
     set_up_hosts(hosts);
     const int calm_percent = dice_.below(4) == 0 ? 100 : 30;
     drop_percent_ = dice_.chance(calm_percent) ? 0 : dice_.below(30);
@@ -409,7 +409,7 @@ class Schedule {
     if (job_->state() == JobState::kEnded) return;
     failures_told_.clear();
     heard_at_.clear();
-    job_.emplace(spec_, timing_, job_clock());
+    job_.emplace(spec_, timing_, job_clock(), std::to_string(++coordinators_));
     promises_->coordinator_is_new();
     strangers_come_at_ = now_ + 2 * timing_.liveness();
     known_.clear();
@@ -488,8 +488,8 @@ class Schedule {
     perform(actions);
   }
 
-  // The cause of a failed job is a worker that failed by itself in its last generation. A coordinator that
-  // stood still makes no worker do so.
+  // The cause of a failed job is a worker that failed by itself in its last generation, or one that left with 0
+  // while others waited for it. A coordinator that stood still makes no worker do so.
   void check_cause() {
     const JobEnd& end = job_->end();
     if (end.exit_code != 0 && end.why.empty()) return broke("a job failed without a word");
@@ -500,7 +500,8 @@ class Schedule {
       broke("a pause of the coordinator is blamed, where a worker had failed by itself: " + end.why);
     if (!end.root_cause) return;
     const bool is_right = std::any_of(agents_.begin(), agents_.end(), [&](const auto& agent) {
-      return agent->host() == end.root_cause->host && agent->failed_in(job_->generation());
+      const bool has_left = end.root_cause->is_symptom && agent->succeeded() == job_->generation();
+      return agent->host() == end.root_cause->host && (has_left || agent->failed_in(job_->generation()));
     });
     if (!is_right) broke(fmt::format("{} is blamed, where no worker failed", end.root_cause->host));
   }
@@ -563,6 +564,7 @@ class Schedule {
   WorldSpec spec_;
   Timing timing_;
   std::optional<Job> job_;
+  int coordinators_ = 0;
   std::deque<Host> hosts_;
   std::vector<std::unique_ptr<SimAgent>> agents_;  ///< all there ever were
   std::map<int, NodeRank> pins_;

@@ -330,6 +330,91 @@ TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost
   CHECK(end.why == (lost_a_peer ? leaver + why : why));
 }
 
+TEST_CASE(
+    "an exit code that means do not restart is the end, also where a node was lost at the same moment") {
+  Story story = running(GENERATE(true, false) ? fixed(2, 1) : elastic(1, 2), "ab");
+  story.fail('a', 93, true);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 93);
+}
+
+TEST_CASE("a pause of the coordinator makes no node present that had died before a failure") {
+  Story story = running(fixed(2), "ab");
+  story.heartbeats = {'a'};
+  story.phases['a'] = Phase::kRunning;
+  story.pass(500ms);
+  story.fail('a', 7);
+  story.now += 1s;
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 75);
+}
+
+TEST_CASE("a success of a generation that another coordinator began takes nobody's seat") {
+  Story story = running(fixed(2), "ab");
+  const Success old{
+      .generation = story.job.generation(), .node_rank = NodeRank(1), .nodes = 2, .coordinator = "old"};
+  story.join('z', std::nullopt, 'y', 1, {}, old);
+  story.tell('a', Phase::kSucceeded);
+  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.expelled('b').empty());
+  story.tell('b', Phase::kSucceeded);
+  CHECK(story.job.state() == JobState::kEnded);
+}
+
+TEST_CASE("a coordinator that is new waits for those who may have succeeded as well") {
+  Story story(elastic(1, 2), {.rejoin_timeout = 10s});
+  const auto success = [](int rank) {
+    return Success{
+        .generation = Generation(1), .node_rank = NodeRank(rank), .nodes = 2, .coordinator = "old"};
+  };
+  story.join('a', std::nullopt, 'x', 1, {}, success(0));
+  story.heartbeats = {'a'};
+  story.phases['a'] = Phase::kIdle;
+  story.pass(7s);
+  CHECK(story.job.state() == JobState::kGathering);
+  if (GENERATE(true, false)) {
+    story.join('b', std::nullopt, 'y', 1, {}, success(1));
+    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.last('a').end->exit_code == 0);
+  } else {
+    story.pass(4s);
+    CHECK(story.job.state() == JobState::kRunning);
+  }
+}
+
+TEST_CASE("a node comes back with its success to the seat it had, whatever its --node-rank") {
+  Story story(elastic(2, 2));
+  story.join('a', 1);
+  story.join('b');
+  REQUIRE(story.last('b').seat->node_rank == NodeRank(0));
+  story.tell('a', Phase::kRunning);
+  story.tell('b', Phase::kSucceeded);
+  story.lose('a');
+  story.join('c', 1);  // somebody starts it anew, in the meantime
+  const Success success{.generation = story.job.generation(), .node_rank = NodeRank(1), .nodes = 2};
+  story.join('d', 1, 'a', 1, {}, success);
+  CHECK(story.expelled('d').empty());
+  CHECK(story.job.state() == JobState::kEnded);
+  CHECK(story.last('d').end->exit_code == 0);
+}
+
+TEST_CASE("a member whose node has its seat again under another name is sent away") {
+  Story story = running(fixed(2), "ab");
+  const Success mine{.generation = story.job.generation(), .node_rank = NodeRank(1), .nodes = 2};
+  story.join('d', std::nullopt, 'c', 1, {}, mine);
+  CHECK_THAT(story.expelled('b'), Catch::Matchers::Contains("has come back"));
+  story.tell('a', Phase::kSucceeded);
+  CHECK(story.job.state() == JobState::kEnded);
+}
+
 TEST_CASE("a lost node of a job of fixed size ends it when no restart is left") {
   Story story = running(fixed(2), "ab");
   story.lose('b');
