@@ -1,5 +1,7 @@
 #include "worker/runtime/hooks/low_rank.h"
 
+#include "worker/runtime/hooks/average_future.h"
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -7,6 +9,8 @@
 namespace ddprun::runtime {
 
 using at::Tensor;
+
+namespace {
 
 void check_start_step(const PowerSgdOptions& options) {
   if ((!options.use_error_feedback && !options.warm_start) || options.start_step > 1) return;
@@ -16,6 +20,8 @@ void check_start_step(const PowerSgdOptions& options) {
                   "DDP rebuilds its buckets after the first step",
                   options.start_step));
 }
+
+}  // namespace
 
 void orthogonalize(const Tensor& matrices, double epsilon) {
   const std::int64_t columns = matrices.size(2);
@@ -50,6 +56,19 @@ std::uint64_t SharedNoise::next_seed() {
     const auto drawn = static_cast<std::uint32_t>(twister_()) & kMask;
     if (drawn <= kLargest) return drawn;
   }
+}
+
+LowRankHook::LowRankHook(Group group, const PowerSgdOptions& options)
+    : group_(std::move(group)), options_(options), noise_(options.seed) {
+  check_start_step(options);
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> LowRankHook::reduce(c10d::GradBucket& bucket) {
+  const bool is_plain = step_ < options_.start_step;
+  if (bucket.isLast()) ++step_;
+  if (is_plain) return average_async(group_, bucket.getBuffer());
+  compress_and_reduce(bucket, memory_[bucket.getIndex()]);
+  return completed(bucket.getBuffer());
 }
 
 }  // namespace ddprun::runtime

@@ -1,10 +1,7 @@
-#include "worker/runtime/hooks/average_future.h"
 #include "worker/runtime/hooks/low_rank.h"
 #include <ddprun/collectives.h>
 
 #include <torch/torch.h>
-
-#include <map>
 
 namespace ddprun {
 namespace {
@@ -16,34 +13,18 @@ struct Factors {
   Tensor matrix, p, q;  // batches of one: matrix ≈ p qᵀ
 };
 
-class PowerSgd {
+class PowerSgd final : public runtime::LowRankHook {
  public:
-  PowerSgd(Group group, const PowerSgdOptions& options)
-      : group_(std::move(group)), options_(options), noise_(options.seed) {}
-
-  c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket) {
-    const Tensor buffer = bucket.getBuffer();
-    if (step_ < options_.start_step) {
-      if (bucket.isLast()) ++step_;
-      return runtime::average_async(group_, buffer);
-    }
-    compress_and_reduce(bucket, buffer);
-    if (bucket.isLast()) ++step_;
-    return runtime::completed(buffer);
-  }
+  using LowRankHook::LowRankHook;
 
  private:
-  struct Memory {  // of one bucket
-    Tensor error, p, q;
-  };
-
   [[nodiscard]] std::int64_t rank_for(const Tensor& matrix) const {
-    return std::min({matrix.size(0), matrix.size(1), options_.matrix_approximation_rank});
+    return std::min({matrix.size(0), matrix.size(1), options().matrix_approximation_rank});
   }
 
   [[nodiscard]] bool is_worth_compressing(const Tensor& matrix) const {
     const std::int64_t compressed = (matrix.size(0) + matrix.size(1)) * rank_for(matrix);
-    return static_cast<double>(compressed) * options_.min_compression_rate <
+    return static_cast<double>(compressed) * options().min_compression_rate <
            static_cast<double>(matrix.numel());
   }
 
@@ -76,10 +57,10 @@ class PowerSgd {
     memory.q = at::empty({q_size}, like.options());
   }
 
-  void compress_and_reduce(c10d::GradBucket& bucket, const Tensor& buffer) {
-    Memory& memory = memory_[bucket.getIndex()];
+  void compress_and_reduce(c10d::GradBucket& bucket, Memory& memory) override {
+    const Tensor& buffer = bucket.getBuffer();
     Tensor original;
-    if (options_.use_error_feedback) {
+    if (options().use_error_feedback) {
       if (memory.error.defined()) buffer.add_(memory.error);
       original = buffer.detach().clone();
     }
@@ -90,32 +71,32 @@ class PowerSgd {
       (is_worth_compressing(matrix) ? matrices : plain)
           .push_back(is_worth_compressing(matrix) ? matrix : gradient);
     }
-    const bool is_cold = !options_.warm_start || !memory.q.defined();
+    const bool is_cold = !options().warm_start || !memory.q.defined();
     if (is_cold) allocate(matrices, buffer, memory);
     const std::vector<Factors> factors = cut(matrices, memory);
     if (is_cold) {
       std::vector<Tensor> all_q;
       for (const Factors& factor : factors) all_q.push_back(factor.q);
-      noise_.fill(all_q);
+      noise().fill(all_q);
     }
-    for (const Factors& factor : factors) orthogonalize(factor.q, options_.orthogonalization_epsilon);
+    for (const Factors& factor : factors) orthogonalize(factor.q, options().orthogonalization_epsilon);
 
     Tensor plain_memory = flatten(plain, buffer);
-    Pending plain_reduction = async_all_reduce(group_, plain_memory);
+    Pending plain_reduction = async_all_reduce(group(), plain_memory);
     for (Factors factor : factors) at::bmm_out(factor.p, factor.matrix, factor.q);
     plain_reduction.wait();
-    unflatten(plain_memory.div_(group_.size()), plain);
+    unflatten(plain_memory.div_(group().size()), plain);
 
-    all_reduce(group_, memory.p);  // orthogonalized next: its scale does not matter
+    all_reduce(group(), memory.p);  // orthogonalized next: its scale does not matter
     for (Factors factor : factors) {
-      orthogonalize(factor.p, options_.orthogonalization_epsilon);
+      orthogonalize(factor.p, options().orthogonalization_epsilon);
       at::bmm_out(factor.q, factor.matrix.transpose(1, 2), factor.p);
     }
-    all_reduce(group_, memory.q);
-    memory.q.div_(group_.size());
+    all_reduce(group(), memory.q);
+    memory.q.div_(group().size());
     for (Factors factor : factors) at::bmm_out(factor.matrix, factor.p, factor.q.transpose(1, 2));
-    if (options_.use_error_feedback) memory.error = original - buffer;
-    if (!options_.warm_start) memory.p = memory.q = Tensor();
+    if (options().use_error_feedback) memory.error = original - buffer;
+    if (!options().warm_start) memory.p = memory.q = Tensor();
   }
 
   static Tensor flatten(const std::vector<Tensor>& tensors, const Tensor& like) {
@@ -131,20 +112,12 @@ class PowerSgd {
       offset += tensor.numel();
     }
   }
-
-  Group group_;
-  PowerSgdOptions options_;
-  runtime::SharedNoise noise_;
-  std::map<std::size_t, Memory> memory_;
-  std::int64_t step_ = 0;
 };
 
 }  // namespace
 
 CommHook power_sgd_hook(const Group& group, const PowerSgdOptions& options) {
-  runtime::check_start_step(options);
-  auto state = std::make_shared<PowerSgd>(group, options);
-  return [state](c10d::GradBucket& bucket) { return state->reduce(bucket); };
+  return runtime::make_low_rank_hook<PowerSgd>(group, options);
 }
 
 }  // namespace ddprun
