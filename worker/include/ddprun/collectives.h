@@ -137,6 +137,8 @@ void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vec
                                        const std::vector<at::Tensor>& pieces);
 
 /// Returns when every rank has come here.
+/// Threads  the call, not the wait, from one at a time in the process, also for several groups:
+///          c10d::ProcessGroup::barrier assigns to one static tensor, without a lock (2.11).
 void barrier(const Group& group);
 [[nodiscard]] Pending async_barrier(const Group& group);
 
