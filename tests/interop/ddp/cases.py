@@ -75,6 +75,17 @@ CASES = {
     "batched PowerSGD hook, small buckets": case(
         "transformer", MOMENTUM, hook="batched_power_sgd", ddp={"bucket_cap_mb": 0.01}),
     "batched PowerSGD hook, rank 4 (QR), cold": case("transformer", MOMENTUM, hook="batched_power_sgd_cold"),
+    "fp16 wrapper, all-reduce hook": case("transformer", MOMENTUM, hook="fp16:allreduce"),
+    "bf16 wrapper, all-reduce hook, bucket views": case(
+        "transformer", ADAMW, hook="bf16:allreduce", ddp={"gradient_as_bucket_view": True}),
+    "fp16 wrapper, PowerSGD hook, rank 1": case("mlp", MOMENTUM, hook="fp16:power_sgd"),
+    "bf16 wrapper, PowerSGD hook, rank 4": case("transformer", MOMENTUM, hook="bf16:power_sgd_4"),
+    "fp16 wrapper, batched PowerSGD hook": case("transformer", MOMENTUM, hook="fp16:batched_power_sgd"),
+    "bf16 wrapper, batched PowerSGD hook": case("mlp", MOMENTUM, hook="bf16:batched_power_sgd"),
+    "fp16 wrapper, post-local SGD": case("mlp", MOMENTUM, hook="fp16:post_local_sgd"),
+    "bf16 wrapper, fp16 hook": case("transformer", MOMENTUM, hook="bf16:fp16"),
+    "fp16 wrapper, quantization hook, per tensor": case("transformer", ADAMW, hook="fp16:per_tensor"),
+    "bf16 wrapper, quantization hook, per channel": case("mlp", MOMENTUM, hook="bf16:per_channel"),
     "post-local SGD, averaged every third step": case(
         "transformer", ADAMW, hook="post_local_sgd", averager={"period": 3, "warmup": 4}),
     # A period, and of how many groups of that level the world is made.

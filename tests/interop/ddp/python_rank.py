@@ -85,15 +85,26 @@ def power_sgd_state(group, rank, **options):
     return powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=rank, start_powerSGD_iter=3, **options)
 
 
+def wrapped(wrapper, hook):
+    # Under a name of ours: DDP asks for a GPU by that of bf16_compress_wrapper's.
+    inner = {"fp16": default_hooks.fp16_compress_wrapper, "bf16": default_hooks.bf16_compress_wrapper}[wrapper](hook)
+
+    def named_hook(state, bucket):
+        return inner(state, bucket)
+    return named_hook
+
+
 def register_hook(ddp, name):
+    """`name` may have a wrapper before it: "fp16:power_sgd"."""
     group = dist.group.WORLD
     if name is None:
         return
+    wrapper, _, name = name.rpartition(":")
     if name.startswith("builtin_"):
         types = dist.BuiltinCommHookType
         ddp._register_builtin_comm_hook(types.ALLREDUCE if name.endswith("allreduce") else types.FP16_COMPRESS)
         return
-    ddp.register_comm_hook(*{
+    state, hook = {
         "allreduce": lambda: (group, default_hooks.allreduce_hook),
         "fp16": lambda: (group, default_hooks.fp16_compress_hook),
         "bf16": lambda: (group, bf16_hook),
@@ -106,7 +117,8 @@ def register_hook(ddp, name):
         "post_local_sgd": lambda: (post_local_sgd_state(group), post_localSGD_hook.post_localSGD_hook),
         "per_tensor": lambda: (group, quantization_hooks.quantization_pertensor_hook),
         "per_channel": lambda: (group, quantization_hooks.quantization_perchannel_hook),
-    }[name]())
+    }[name]()
+    ddp.register_comm_hook(state, wrapped(wrapper, hook) if wrapper else hook)
 
 
 class NoStream:

@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <exception>
 #include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace ddprun::interop {
 namespace {
@@ -35,33 +38,44 @@ void train_one_step(Ddp& ddp, Stepper& optimizer, const Recipe& recipe, const Ba
   optimizer.zero_grad();
 }
 
+CommHook post_local_sgd(const Context& context) {
+  const int half = context.world_size() % 2 == 0 ? context.world_size() / 2 : context.world_size();
+  std::vector<std::vector<int>> halves(static_cast<std::size_t>(context.world_size() / half));
+  for (int rank = 0; rank < context.world_size(); ++rank)
+    halves[static_cast<std::size_t>(rank / half)].push_back(rank);
+  return post_local_sgd_hook(context, split_group(context, halves), {.start_step = 4});
+}
+
+CommHook make_hook(const std::string& name, const Context& context) {
+  if (name.starts_with("fp16:")) return fp16_compress_wrapper(make_hook(name.substr(5), context));
+  if (name.starts_with("bf16:")) return bf16_compress_wrapper(make_hook(name.substr(5), context));
+  if (name == "allreduce") return allreduce_hook(context);
+  if (name == "fp16") return fp16_compress_hook(context);
+  if (name == "bf16") return bf16_compress_hook(context);
+  if (name == "noop") return noop_hook();
+  if (name == "per_tensor") return quantization_per_tensor_hook(context);
+  if (name == "per_channel") return quantization_per_channel_hook(context);
+  if (name == "post_local_sgd") return post_local_sgd(context);
+  if (name == "power_sgd") return power_sgd_hook(context, {.start_step = 3});
+  if (name == "power_sgd_4")
+    return power_sgd_hook(context, {.matrix_approximation_rank = 4, .start_step = 3});
+  if (name == "batched_power_sgd") return batched_power_sgd_hook(context, {.start_step = 3});
+  if (name == "batched_power_sgd_cold") {
+    return batched_power_sgd_hook(
+        context,
+        {.matrix_approximation_rank = 4, .start_step = 3, .use_error_feedback = false, .warm_start = false});
+  }
+  throw std::runtime_error("no hook " + name);
+}
+
 void register_hook(Ddp& ddp, const nlohmann::json& name, const Context& context) {
   if (name.is_null()) return;
-  const auto power_sgd = [&](std::int64_t rank) {
-    return power_sgd_hook(context, {.matrix_approximation_rank = rank, .start_step = 3});
-  };
-  if (name == "post_local_sgd") {
-    const int half = context.world_size() % 2 == 0 ? context.world_size() / 2 : context.world_size();
-    std::vector<std::vector<int>> halves(static_cast<std::size_t>(context.world_size() / half));
-    for (int rank = 0; rank < context.world_size(); ++rank)
-      halves[static_cast<std::size_t>(rank / half)].push_back(rank);
-    ddp.register_comm_hook(post_local_sgd_hook(context, split_group(context, halves), {.start_step = 4}));
-  }
-  if (name == "allreduce") ddp.register_comm_hook(allreduce_hook(context));
-  if (name == "fp16") ddp.register_comm_hook(fp16_compress_hook(context));
-  if (name == "bf16") ddp.register_comm_hook(bf16_compress_hook(context));
-  if (name == "power_sgd") ddp.register_comm_hook(power_sgd(1));
-  if (name == "power_sgd_4") ddp.register_comm_hook(power_sgd(4));
-  if (name == "builtin_allreduce") ddp.register_builtin_comm_hook(BuiltinCommHookType::ALLREDUCE);
-  if (name == "builtin_fp16") ddp.register_builtin_comm_hook(BuiltinCommHookType::FP16_COMPRESS);
-  if (name == "noop") ddp.register_comm_hook(noop_hook());
-  if (name == "per_tensor") ddp.register_comm_hook(quantization_per_tensor_hook(context));
-  if (name == "per_channel") ddp.register_comm_hook(quantization_per_channel_hook(context));
-  if (name == "batched_power_sgd") ddp.register_comm_hook(batched_power_sgd_hook(context, {.start_step = 3}));
-  if (name == "batched_power_sgd_cold") {
-    ddp.register_comm_hook(batched_power_sgd_hook(
-        context,
-        {.matrix_approximation_rank = 4, .start_step = 3, .use_error_feedback = false, .warm_start = false}));
+  if (name == "builtin_allreduce") {
+    ddp.register_builtin_comm_hook(BuiltinCommHookType::ALLREDUCE);
+  } else if (name == "builtin_fp16") {
+    ddp.register_builtin_comm_hook(BuiltinCommHookType::FP16_COMPRESS);
+  } else {
+    ddp.register_comm_hook(make_hook(name.get<std::string>(), context));
   }
 }
 

@@ -8,8 +8,8 @@
 /// Communication hooks for `DistributedDataParallel::register_comm_hook`: Python's, with its arithmetic and
 /// defaults. A hook is called on every rank for the same buckets in the same order, on a thread of
 /// autograd's. The bucket is one flat tensor of gradients of one dtype and device, not yet divided by the
-/// world size: each of these divides, but for noop_hook. The future holds a tensor of the same shape and
-/// dtype; what a hook throws comes out of backward.
+/// world size: each of these divides, but for noop_hook. The future holds a tensor of the same shape and,
+/// but for the wrappers, dtype; what a hook throws comes out of backward.
 /// Source  torch/distributed/algorithms/ddp_comm_hooks/ of torch 2.11.
 namespace ddprun {
 
@@ -23,6 +23,13 @@ CommHook noop_hook();
 /// Reduces in float16 or bfloat16: half the bytes, less precision. Gradients keep their dtype.
 CommHook fp16_compress_hook(const Group& group);
 CommHook bf16_compress_hook(const Group& group);
+
+/// Let `hook` reduce the bucket in float16 or bfloat16: it gets the bucket with a buffer of that dtype, and
+/// so does what it keeps between steps. The future holds a tensor of that dtype; gradients keep theirs.
+///
+///   ddp.register_comm_hook(fp16_compress_wrapper(power_sgd_hook(context, {.start_step = 10})));
+CommHook fp16_compress_wrapper(CommHook hook);
+CommHook bf16_compress_wrapper(CommHook hook);
 
 struct PowerSgdOptions {
   std::int64_t matrix_approximation_rank = 1;

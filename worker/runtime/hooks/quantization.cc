@@ -26,8 +26,9 @@ Tensor steps_of(const Tensor& channels) {
 
 Tensor column(const Tensor& steps, int row) { return steps[row].unsqueeze(1); }
 
-Tensor quantized(const Tensor& channels, const Tensor& steps) {
-  const Tensor counted = at::round(channels / column(steps, 0)) + column(steps, 1);
+// `dtype`: the bucket's, in which Python counts steps.
+Tensor quantized(const Tensor& channels, const Tensor& steps, at::ScalarType dtype) {
+  const Tensor counted = at::round((channels / column(steps, 0)).to(dtype)) + column(steps, 1);
   return counted.clamp(0, kLargest).to(at::kByte);
 }
 
@@ -36,10 +37,10 @@ Tensor dequantized(const Tensor& bytes, const Tensor& steps) {
 }
 
 // The mean over ranks of what they have in `channels`, each as bytes with steps of its own.
-Tensor quantized_mean(const Group& group, const Tensor& channels) {
+Tensor quantized_mean(const Group& group, const Tensor& channels, at::ScalarType dtype) {
   const std::vector<Tensor> steps = all_gather(group, steps_of(channels));
   const auto own = static_cast<std::size_t>(group.rank());
-  const std::vector<Tensor> bytes = all_gather(group, quantized(channels, steps[own]));
+  const std::vector<Tensor> bytes = all_gather(group, quantized(channels, steps[own], dtype));
   Tensor sum = at::zeros_like(channels);
   for (std::size_t rank = 0; rank < bytes.size(); ++rank) sum.add_(dequantized(bytes[rank], steps[rank]));
   return sum.div_(group.size());
@@ -47,7 +48,7 @@ Tensor quantized_mean(const Group& group, const Tensor& channels) {
 
 c10::intrusive_ptr<c10::ivalue::Future> reduce(const Group& group, const Tensor& buffer,
                                                const Tensor& channels) {
-  const Tensor mean = quantized_mean(group, channels).view({-1});
+  const Tensor mean = quantized_mean(group, channels, buffer.scalar_type()).view({-1});
   return runtime::completed(buffer.copy_(mean.narrow(0, 0, buffer.numel())));
 }
 

@@ -40,6 +40,18 @@ CommHook compress_hook(const Group& group, at::ScalarType dtype) {
   };
 }
 
+CommHook compress_wrapper(CommHook hook, at::ScalarType dtype) {
+  return [hook = std::move(hook), dtype](c10d::GradBucket& bucket) {
+    at::Tensor compressed = bucket.getBuffer().to(dtype);
+    bucket.setBuffer(compressed);
+    return hook(bucket)->then(
+        [compressed](runtime::Future& reduced) {
+          return c10::IValue(compressed.copy_(reduced.value().toTensor()));
+        },
+        c10::TensorType::get());
+  };
+}
+
 }  // namespace
 
 CommHook allreduce_hook(const Group& group) {
@@ -53,6 +65,10 @@ CommHook noop_hook() {
 CommHook fp16_compress_hook(const Group& group) { return compress_hook(group, at::kHalf); }
 
 CommHook bf16_compress_hook(const Group& group) { return compress_hook(group, at::kBFloat16); }
+
+CommHook fp16_compress_wrapper(CommHook hook) { return compress_wrapper(std::move(hook), at::kHalf); }
+
+CommHook bf16_compress_wrapper(CommHook hook) { return compress_wrapper(std::move(hook), at::kBFloat16); }
 
 CommHook post_local_sgd_hook(const Group& group, const Group& subgroup, const PostLocalSgdOptions& options) {
   return [group, subgroup, options, step = std::int64_t{0}](c10d::GradBucket& bucket) mutable {
