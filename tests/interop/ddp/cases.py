@@ -1,14 +1,23 @@
 """What the matrix trains. A case with a tolerance says why it cannot be equal."""
 
 
-def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False, averager=None, in_backward=False, leaves_after=None, zero=False,
+def case(model, optimizer, *, ddp=None, hook=None, steps=20, batch=8, accumulate=1, uneven=False, whole_batch=False, averager=None, in_backward=False, leaves_after=None, zero=False, dropped_steps=0, last_step=False,
          set_to_none=True, worlds=(1, 2, 3, 4), tolerance=0.0, why=""):
-    """`whole_batch`: the Python side is one process that trains the plain module on the batches of all ranks together."""
+    """`whole_batch`: the Python side is one process that trains the plain module on the batches of all ranks together;
+    `last_step`: the output and the gradients of the last step are compared as well."""
     return {"model": model, "optimizer": optimizer, "ddp": ddp or {}, "hook": hook, "steps": steps, "batch": batch,
             "accumulate": accumulate, "uneven": uneven, "whole_batch": whole_batch,
             "set_to_none": set_to_none, "averager": averager,
-            "in_backward": in_backward, "leaves_after": leaves_after, "zero": zero, "worlds": worlds,
+            "in_backward": in_backward, "leaves_after": leaves_after, "zero": zero,
+            "dropped_steps": dropped_steps, "last_step": last_step, "worlds": worlds,
             "tolerance": tolerance, "why": why}
+
+
+def mixed(model, optimizer, dtypes, *, ddp=None, **options):
+    """With DDP's mixed_precision: param_dtype, reduce_dtype and buffer_dtype. The gradients of the first two steps are dropped
+    on both sides: torch 2.11 casts the buckets after it has cut them into views, and reduces memory that nobody wrote until
+    it builds them anew (with static_graph a step later)."""
+    return case(model, optimizer, ddp={"mixed_precision": dtypes, **(ddp or {})}, dropped_steps=2, last_step=True, **options)
 
 
 SGD = {"kind": "sgd", "lr": 0.1}
@@ -107,6 +116,20 @@ CASES = {
     "update_process_group": case("conv_bn", ADAMW, leaves_after=10, worlds=(2, 3, 4)),
     "update_process_group, find_unused": case(
         "layer_drop", ADAMW, leaves_after=10, worlds=(2, 3, 4), ddp={"find_unused_parameters": True}),
+    "mixed precision, bf16, reduced in fp32": mixed("mlp", MOMENTUM, ["bfloat16", "float32", None]),
+    "mixed precision, bf16": mixed("transformer", ADAMW, ["bfloat16", "bfloat16", None]),
+    "mixed precision, fp16, reduced as computed": mixed("mlp", ADAM, ["float16", None, None]),
+    "mixed precision, fp16, reduced in bf16": mixed("transformer", MOMENTUM, ["float16", "bfloat16", None]),
+    "mixed precision, bf16, batch-norm": mixed("conv_bn", MOMENTUM, ["bfloat16", "bfloat16", "bfloat16"]),
+    "mixed precision, fp16, batch-norm, own buffers": mixed(
+        "conv_bn", ADAMW, ["float16", "float32", "float16"], ddp={"broadcast_buffers": False}),
+    "mixed precision, small buckets": mixed(
+        "transformer", MOMENTUM, ["bfloat16", "float32", None], ddp={"bucket_cap_mb": 0.001}),
+    "mixed precision, static graph": mixed(
+        "transformer", ADAMW, ["bfloat16", "float32", None], ddp={"static_graph": True}),
+    "mixed precision, gradients zeroed in place": mixed(
+        "transformer", MOMENTUM, ["bfloat16", "float32", None], set_to_none=False),
+    "mixed precision, frozen layer": mixed("frozen", MOMENTUM, ["bfloat16", "float32", None]),
     "halves of a batch against the whole": case(
         "mlp", MOMENTUM, whole_batch=True, tolerance=2e-6, why="sums over half batches round differently"),
     "SyncBatchNorm against the whole batch": case(

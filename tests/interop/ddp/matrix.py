@@ -58,10 +58,12 @@ def compare(folder, case, world):
     python = [(folder / f"python_{r}.bin").read_bytes() for r in range(world)]
     cpp = [(folder / f"cpp_{r}.bin").read_bytes() for r in range(world)]
     model = MODELS[case["model"]]()
+    buffer_dtype = case["ddp"].get("mixed_precision", [None])[-1]
+    buffers = [b.to(getattr(torch, buffer_dtype)) if buffer_dtype else b for b in model.buffers()]
     difference = 0.0
     for a, b in zip(python, cpp):
         offset = 0
-        for tensor in [*model.parameters(), *model.buffers()]:
+        for tensor in [*model.parameters(), *buffers]:
             size = tensor.numel() * tensor.element_size()
             pair = [torch.frombuffer(bytearray(x[offset:offset + size]), dtype=tensor.dtype) for x in (a, b)]
             pair = [x.to(torch.complex128) if x.is_complex() else x.double() for x in pair]

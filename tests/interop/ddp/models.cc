@@ -90,6 +90,18 @@ struct UnusedParameters final : Model {
   nn::Linear one{nullptr}, spare{nullptr}, two{nullptr};
 };
 
+// A layer that is not trained between two that are.
+struct FrozenLayer final : Model {
+  FrozenLayer() {
+    one = register_module("one", nn::Linear(20, 16));
+    fixed = register_module("fixed", nn::Linear(16, 16));
+    two = register_module("two", nn::Linear(16, 10));
+    for (Tensor& parameter : fixed->parameters()) parameter.requires_grad_(false);
+  }
+  Tensor forward(const Tensor& input) override { return two(torch::relu(fixed(torch::relu(one(input))))); }
+  nn::Linear one{nullptr}, fixed{nullptr}, two{nullptr};
+};
+
 // One of two experts, by the sign of the first number that this rank got.
 struct Experts final : Model {
   Experts() {
@@ -151,16 +163,22 @@ struct Transformer final : Model {
   }
   Tensor forward(const Tensor& input) override {
     Tensor x = table(input);
-    x = x + out(attention(norm1(x)));
-    x = x + down(torch::gelu(up(norm2(x))));
+    x = x + linear(out, attention(norm1(x)));
+    x = x + linear(down, torch::gelu(linear(up, norm2(x))));
     return head(x.mean(1));
   }
 
  private:
+  // The C++ module adds the bias to three dimensions in an operation of its own, Python's does not.
+  static Tensor linear(const nn::Linear& layer, const Tensor& x) {
+    return torch::linear(x, layer->weight, layer->bias);
+  }
+
   Tensor attention(const Tensor& x) {
     const auto batch = x.size(0);
     const auto length = x.size(1);
-    const auto parts = qkv(x).view({batch, length, 3, kHeads, kWidth / kHeads}).permute({2, 0, 3, 1, 4});
+    const auto parts =
+        linear(qkv, x).view({batch, length, 3, kHeads, kWidth / kHeads}).permute({2, 0, 3, 1, 4});
     const auto scores = torch::matmul(parts[0], parts[1].transpose(-2, -1)) * 0.5;
     return torch::matmul(torch::softmax(scores, -1), parts[2])
         .transpose(1, 2)
@@ -183,6 +201,7 @@ std::shared_ptr<Model> make_model(const std::string& name, const Group& group) {
   if (name == "embedding") return std::make_shared<SparseEmbedding>();
   if (name == "tied") return std::make_shared<TiedWeights>();
   if (name == "unused") return std::make_shared<UnusedParameters>();
+  if (name == "frozen") return std::make_shared<FrozenLayer>();
   if (name == "experts") return std::make_shared<Experts>();
   if (name == "layer_drop") return std::make_shared<LayerDrop>();
   if (name == "complex") return std::make_shared<ComplexWeight>();

@@ -59,6 +59,20 @@ class UnusedParameters(nn.Module):
         return self.two(torch.relu(self.one(x)))
 
 
+class FrozenLayer(nn.Module):
+    """A layer that is not trained between two that are."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(20, 16)
+        self.fixed = nn.Linear(16, 16)
+        self.two = nn.Linear(16, 10)
+        self.fixed.requires_grad_(False)
+
+    def forward(self, x):
+        return self.two(torch.relu(self.fixed(torch.relu(self.one(x)))))
+
+
 class Transformer(nn.Module):
     WIDTH, HEADS = 16, 4
 
@@ -136,13 +150,13 @@ class ComplexWeight(nn.Module):
 MODELS = {
     "mlp": Mlp, "conv_bn": ConvBatchNorm, "sync_bn": ConvBatchNorm, "embedding": SparseEmbedding,
     "tied": TiedWeights, "unused": UnusedParameters, "transformer": Transformer,
-    "experts": Experts, "layer_drop": LayerDrop, "complex": ComplexWeight,
+    "frozen": FrozenLayer, "experts": Experts, "layer_drop": LayerDrop, "complex": ComplexWeight,
 }
 
 # Shape of one sample, and for indices the number of words.
 INPUTS = {
     "mlp": ((20,), None), "conv_bn": ((3, 8, 8), None), "sync_bn": ((3, 8, 8), None),
     "embedding": ((6,), 50),
-    "tied": ((6,), 10), "unused": ((20,), None), "transformer": ((6,), 50),
+    "tied": ((6,), 10), "unused": ((20,), None), "frozen": ((20,), None), "transformer": ((6,), 50),
     "experts": ((20,), None), "layer_drop": ((20,), None), "complex": ((20,), None),
 }

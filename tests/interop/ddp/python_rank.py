@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import logging
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch.distributed.algorithms.model_averaging.hierarchical_model_averager im
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer, _apply_optimizer_in_backward
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _MixedPrecision
 
 from models import MODELS
 
@@ -34,8 +36,8 @@ def load(module, path):
     assert offset == len(data)
 
 
-def to_bytes(module):
-    return b"".join(t.contiguous().numpy().tobytes() for t in tensors(module))
+def to_bytes(module, more=()):
+    return b"".join(t.reshape(-1).view(torch.uint8).numpy().tobytes() for t in [*tensors(module), *more])
 
 
 def make_optimizer(spec, parameters):
@@ -122,7 +124,8 @@ def register_hook(ddp, name):
 
 
 class NoStream:
-    """What the optimizer in the backward runs on: torch's hook wants a stream of an accelerator, also on the CPU."""
+    """A stream or an event of an accelerator, which the optimizer in the backward and mixed precision want also on the
+    CPU."""
 
     def __enter__(self):
         return self
@@ -133,10 +136,29 @@ class NoStream:
     def wait_stream(self, _):
         pass
 
+    def record(self):
+        pass
+
+    def wait(self, stream):
+        pass
+
+
+def do_without_streams():
+    torch.Stream = torch.Event = NoStream
+    torch.accelerator.current_stream = NoStream
+
+
+def wrap(model, options):
+    if "mixed_precision" in options:
+        do_without_streams()
+        logging.getLogger("torch.nn.parallel.distributed").setLevel(logging.ERROR)  # it warns of the option
+        dtypes = [getattr(torch, name) if name else None for name in options["mixed_precision"]]
+        options = {**options, "mixed_precision": _MixedPrecision(*dtypes)}
+    return DistributedDataParallel(model, **options)
+
 
 def put_in_backward(optimizer, spec, parameters):
-    torch.Stream = NoStream
-    torch.accelerator.current_stream = NoStream
+    do_without_streams()
     options = {k: v for k, v in spec.items() if k != "kind"}
     _apply_optimizer_in_backward(type(optimizer), parameters, {**options, "fused": True})
 
@@ -167,7 +189,7 @@ def run_case(folder):
         rank, world, case["batch"] = 0, 1, case["batch"] * world
     model = MODELS[case["model"]]()
     load(model, folder / "init.bin")
-    ddp = model if case["whole_batch"] else DistributedDataParallel(model, **case["ddp"])
+    ddp = model if case["whole_batch"] else wrap(model, case["ddp"])
     register_hook(ddp, case["hook"])
     optimizer = make_optimizer(case["optimizer"], [p for p in model.parameters() if p.requires_grad])
     if case["in_backward"]:
@@ -182,6 +204,7 @@ def run_case(folder):
         options = {k: v for k, v in case["optimizer"].items() if k != "kind"}
         optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=type(optimizer), fused=True, **options)
     joinables = [ddp, optimizer] if case["zero"] else [ddp]
+    last_step = []
     remaining = dist.new_group(list(range(world - 1))) if case["leaves_after"] else None
     with Join(joinables) if case["uneven"] else contextlib.nullcontext():
         for step in range(case["steps"] - (rank if case["uneven"] else 0)):
@@ -192,13 +215,16 @@ def run_case(folder):
             for micro in range(accumulate):
                 first = ((step * accumulate + micro) * world + rank) * batch
                 with ddp.no_sync() if micro + 1 < accumulate else contextlib.nullcontext():
-                    loss = torch.nn.functional.cross_entropy(ddp(inputs[first:first + batch]), targets[first:first + batch])
-                    (loss / accumulate).backward()
+                    output = ddp(inputs[first:first + batch])
+                    (torch.nn.functional.cross_entropy(output, targets[first:first + batch]) / accumulate).backward()
+            if case["last_step"]:
+                last_step = [output.detach(), *(p.grad.clone() for p in model.parameters() if p.requires_grad)]
             if not case["in_backward"]:
-                optimizer.step()
+                if step >= case["dropped_steps"]:
+                    optimizer.step()
                 optimizer.zero_grad(set_to_none=case["set_to_none"])
     for r in range(dist.get_world_size()) if case["whole_batch"] else [rank]:
-        (folder / f"python_{r}.bin").write_bytes(to_bytes(model))
+        (folder / f"python_{r}.bin").write_bytes(to_bytes(model, last_step))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,13 @@ std::vector<std::int64_t> with_rows(std::int64_t rows, const nlohmann::json& sha
   return sizes;
 }
 
+std::optional<at::ScalarType> dtype_of(const nlohmann::json& name) {
+  if (name == "float16") return torch::kHalf;
+  if (name == "bfloat16") return torch::kBFloat16;
+  if (name == "float32") return torch::kFloat32;
+  return std::nullopt;
+}
+
 DistributedDataParallelOptions options_of(const nlohmann::json& json) {
   DistributedDataParallelOptions options;
   if (json.contains("bucket_cap_mb")) options.bucket_cap_mb = json.at("bucket_cap_mb").get<double>();
@@ -36,6 +43,12 @@ DistributedDataParallelOptions options_of(const nlohmann::json& json) {
   options.static_graph = json.value("static_graph", false);
   options.gradient_as_bucket_view = json.value("gradient_as_bucket_view", false);
   options.broadcast_buffers = json.value("broadcast_buffers", true);
+  if (json.contains("mixed_precision")) {
+    const auto& dtypes = json.at("mixed_precision");
+    options.mixed_precision = {.param_dtype = dtype_of(dtypes.at(0)),
+                               .reduce_dtype = dtype_of(dtypes.at(1)),
+                               .buffer_dtype = dtype_of(dtypes.at(2))};
+  }
   return options;
 }
 
@@ -50,6 +63,8 @@ Recipe load_recipe(const std::string& folder) {
           .accumulate = json.at("accumulate"),
           .set_to_none = json.at("set_to_none"),
           .uneven = json.value("uneven", false),
+          .last_step = json.value("last_step", false),
+          .dropped_steps = json.value("dropped_steps", std::int64_t{0}),
           .options = options_of(json.at("ddp"))};
 }
 
@@ -65,9 +80,12 @@ void load_tensors(torch::nn::Module& module, const std::string& path) {
   if (offset != bytes.size()) throw std::runtime_error(path + " is of another model");
 }
 
-void save_tensors(const torch::nn::Module& module, const std::string& path) {
+void save_tensors(const torch::nn::Module& module, const std::string& path,
+                  const std::vector<torch::Tensor>& more) {
   std::ofstream file(path, std::ios::binary);
-  for (const torch::Tensor& tensor : all_tensors(module)) {
+  std::vector<torch::Tensor> tensors = all_tensors(module);
+  tensors.insert(tensors.end(), more.begin(), more.end());
+  for (const torch::Tensor& tensor : tensors) {
     const torch::Tensor local = tensor.contiguous();
     file.write(static_cast<const char*>(local.const_data_ptr()),
                static_cast<std::streamsize>(local.nbytes()));

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::interop {
 
@@ -19,18 +20,21 @@ struct Recipe {
   nlohmann::json json;
   std::string model;
   std::int64_t steps = 20;
-  std::int64_t batch = 8;       ///< samples per rank and forward
-  std::int64_t accumulate = 1;  ///< forwards per step, all but the last under no_sync
-  bool set_to_none = true;      ///< how gradients are zeroed
-  bool uneven = false;          ///< rank r leaves out its last r steps, under join
+  std::int64_t batch = 8;          ///< samples per rank and forward
+  std::int64_t accumulate = 1;     ///< forwards per step, all but the last under no_sync
+  bool set_to_none = true;         ///< how gradients are zeroed
+  bool uneven = false;             ///< rank r leaves out its last r steps, under join
+  bool last_step = false;          ///< save its output and gradients, too
+  std::int64_t dropped_steps = 0;  ///< the first ones, whose gradients are thrown away
   DistributedDataParallelOptions options;
 };
 
 Recipe load_recipe(const std::string& folder);
 
-/// Parameters (a tied one once), then buffers, in order, as raw bytes.
+/// Parameters (a tied one once), then buffers, in order, then `more`, as raw bytes.
 void load_tensors(torch::nn::Module& module, const std::string& path);
-void save_tensors(const torch::nn::Module& module, const std::string& path);
+void save_tensors(const torch::nn::Module& module, const std::string& path,
+                  const std::vector<torch::Tensor>& more = {});
 
 /// The case's inputs and targets: sample i of forward f of rank r is entry f*world*batch + r*batch + i.
 class Batches {

@@ -18,12 +18,16 @@ namespace {
 
 using Ddp = DistributedDataParallel<std::shared_ptr<Model>>;
 
-void train_one_step(Ddp& ddp, Stepper& optimizer, const Recipe& recipe, const Batches& batches,
-                    std::int64_t step) {
+// What the recipe wants to be compared of this step, besides the model.
+std::vector<torch::Tensor> train_one_step(Ddp& ddp, Stepper& optimizer, const Recipe& recipe,
+                                          const Batches& batches, std::int64_t step) {
+  std::vector<torch::Tensor> kept;
   for (std::int64_t micro = 0; micro < recipe.accumulate; ++micro) {
     const auto [input, target] = batches.at(step * recipe.accumulate + micro);
     const auto forward_backward = [&] {
-      const torch::Tensor loss = torch::cross_entropy_loss(ddp(input), target);
+      const torch::Tensor output = ddp(input);
+      kept = {output.detach()};
+      const torch::Tensor loss = torch::cross_entropy_loss(output, target);
       (loss / static_cast<double>(recipe.accumulate)).backward();
     };
     if (micro + 1 < recipe.accumulate) {
@@ -33,9 +37,13 @@ void train_one_step(Ddp& ddp, Stepper& optimizer, const Recipe& recipe, const Ba
       forward_backward();
     }
   }
-  if (recipe.json.at("in_backward")) return;
-  optimizer.step();
+  if (recipe.last_step) {
+    for (const torch::Tensor& parameter : ddp.parameters()) kept.push_back(parameter.grad().clone());
+  }
+  if (recipe.json.at("in_backward")) return {};
+  if (step >= recipe.dropped_steps) optimizer.step();
   optimizer.zero_grad();
+  return recipe.last_step ? kept : std::vector<torch::Tensor>{};
 }
 
 CommHook post_local_sgd(const Context& context) {
@@ -101,10 +109,11 @@ void run_case(const Context& context, const std::string& folder) {
   const std::int64_t steps = recipe.steps - (recipe.uneven ? context.rank() : 0);
   const std::int64_t leaves_after =
       recipe.json.at("leaves_after").is_null() ? steps : recipe.json.at("leaves_after").get<std::int64_t>();
+  std::vector<torch::Tensor> last_step;
   const auto loop = [&] {
     for (std::int64_t step = 0; step < steps; ++step) {
       if (step == leaves_after && !go_on_without_last(ddp, context)) return;
-      train_one_step(ddp, optimizer, recipe, batches, step);
+      last_step = train_one_step(ddp, optimizer, recipe, batches, step);
     }
   };
   if (recipe.json.at("zero")) {
@@ -114,7 +123,7 @@ void run_case(const Context& context, const std::string& folder) {
   } else {
     loop();
   }
-  save_tensors(*model, folder + "/cpp_" + std::to_string(context.rank()) + ".bin");
+  save_tensors(*model, folder + "/cpp_" + std::to_string(context.rank()) + ".bin", last_step);
 }
 
 }  // namespace

@@ -28,6 +28,28 @@ enum class BypassPolicy {
   kAllow,  ///< say nothing; such gradients stay local, as in Python
 };
 
+/// Python's _MixedPrecision: a step computes in smaller dtypes. Outside of it parameters and gradients are in
+/// their own, which optimizers, checkpoints and Join see. Unset: nothing is cast.
+///
+/// From a forward that computes gradients to the end of the backward that reduces them, the parameters that
+/// are not ignored hold copies of param_dtype, and gradients are computed and accumulated in it, also under
+/// no_sync; a forward without gradients casts them for itself. It brings a communication hook of its own.
+///
+/// Errors  Exception kConfig: a dtype or a parameter that is not floating-point, sparse gradients,
+///         delay_all_reduce, and with param_dtype find_unused_parameters and gradient_as_bucket_view; from
+///         join without divide_by_initial_world_size.
+/// Source  torch/distributed/algorithms/ddp_comm_hooks/mixed_precision_hooks.py of torch 2.11, whose first
+///         reduction (with static_graph the first two) is of memory that nobody wrote; this one's is right.
+struct MixedPrecision {
+  /// Of parameters and their gradients, and of forward's floating-point arguments as far as `visit_tensors`
+  /// knows their types.
+  std::optional<at::ScalarType> param_dtype;
+  /// In which gradients are summed over the ranks. Unset: that of the gradients.
+  std::optional<at::ScalarType> reduce_dtype;
+  /// Of buffers (running statistics, also counts of integers), from the constructor on for good.
+  std::optional<at::ScalarType> buffer_dtype;
+};
+
 /// The options of Python's DistributedDataParallel, with its defaults.
 struct DistributedDataParallelOptions {
   /// Gradients are reduced in buckets of at most so many MiB. Unset: 25, and a first bucket of 1.
@@ -62,6 +84,7 @@ struct DistributedDataParallelOptions {
   /// `reduce_delayed_when_ready` is computed; that one must come last in the backward. Both or neither.
   std::vector<std::string> delay_all_reduce;
   std::optional<std::string> reduce_delayed_when_ready;
+  std::optional<MixedPrecision> mixed_precision;
   BypassPolicy on_bypassed_forward = BypassPolicy::kThrow;
 };
 

@@ -1,7 +1,6 @@
 #include "worker/runtime/ddp/bypass_watch.h"
 
 #include "worker/runtime/libtorch/autograd_node.h"
-
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -14,6 +13,7 @@ namespace ddprun::runtime {
 
 struct BypassWatch::Watched {
   std::string name;
+  at::Tensor parameter;
   NodePtr accumulator;
   std::uintptr_t hook = 0;
   int accumulated = 0;
@@ -21,17 +21,27 @@ struct BypassWatch::Watched {
 
 BypassWatch::BypassWatch(const std::vector<std::pair<std::string, at::Tensor>>& parameters, Repeats repeats)
     : repeats_(repeats) {
+  for (const auto& [name, tensor] : parameters) {
+    watched_.push_back(std::make_unique<Watched>());
+    watched_.back()->name = name;
+    watched_.back()->parameter = tensor;
+  }
+  follow();
+}
+
+void BypassWatch::follow() {
   using torch::autograd::utils::LambdaPostHook;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    auto watched = std::make_unique<Watched>();
-    watched->name = parameters[i].first;
-    watched->accumulator = torch::autograd::impl::grad_accumulator(parameters[i].second);
-    watched->hook = watched->accumulator->add_post_hook(std::make_unique<LambdaPostHook>(
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    Watched& watched = *watched_[i];
+    NodePtr accumulator = torch::autograd::impl::grad_accumulator(watched.parameter);
+    if (!accumulator || accumulator == watched.accumulator) continue;
+    if (watched.accumulator) watched.accumulator->del_post_hook(watched.hook);
+    watched.accumulator = std::move(accumulator);
+    watched.hook = watched.accumulator->add_post_hook(std::make_unique<LambdaPostHook>(
         [this, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
           accumulated(i);
           return outputs;
         }));
-    watched_.push_back(std::move(watched));
   }
 }
 

@@ -28,6 +28,9 @@ class BypassWatch {
   enum class Gradients { kReduced, kAccumulatedLocally };
   void forward_ran(Gradients gradients);
 
+  /// Parameters got other data, maybe of another dtype: their gradients are accumulated by other nodes.
+  void follow();
+
  private:
   struct Watched;
   void accumulated(std::size_t index);

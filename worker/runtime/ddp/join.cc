@@ -66,17 +66,28 @@ Group ReplicaSync::join_group() const { return state_->group; }
 
 at::Device ReplicaSync::join_device() const { return state_->device; }
 
-void ReplicaSync::join_begins(const JoinOptions& /*options*/) {
+void ReplicaSync::join_begins(const JoinOptions& join_options) {
   if (state_->delayed) {
     throw Exception(ErrorCode::kConfig,
                     "DistributedDataParallel: join cannot shadow reductions that are delayed; leave out "
                     "option delay_all_reduce");
   }
+  if (state_->low && !join_options.divide_by_initial_world_size) {
+    throw Exception(ErrorCode::kConfig,
+                    "DistributedDataParallel: option mixed_precision divides gradients by the size of the "
+                    "group; leave JoinOptions::divide_by_initial_world_size on");
+  }
   state_->logger->set_uneven_input_join();
 }
 
-void ReplicaSync::shadow_step() { state_->shadow_one_step(); }
+void ReplicaSync::shadow_step() {
+  if (state_->low) state_->low->end();
+  state_->shadow_one_step();
+}
 
-void ReplicaSync::all_joined(bool is_last) { state_->take_over_last_model(is_last); }
+void ReplicaSync::all_joined(bool is_last) {
+  if (state_->low) state_->low->end();
+  state_->take_over_last_model(is_last);
+}
 
 }  // namespace ddprun::runtime

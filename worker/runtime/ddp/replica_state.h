@@ -3,6 +3,7 @@
 #include "worker/runtime/ddp/bypass_watch.h"
 #include "worker/runtime/ddp/delayed_reduction.h"
 #include "worker/runtime/ddp/input_placement.h"
+#include "worker/runtime/ddp/low_precision.h"
 #include <ddprun/distributed_data_parallel.h>
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
@@ -19,6 +20,7 @@ struct ReplicaSync::State {
   std::optional<InputPlacement> inputs;  ///< unset when they are where they belong
   std::unique_ptr<DelayedReduction> delayed;
   std::unique_ptr<BypassWatch> watch;      ///< null when bypassing is allowed
+  std::unique_ptr<LowPrecision> low;       ///< null without option mixed_precision
   std::shared_ptr<c10d::Reducer> reducer;  ///< null when every reduction is delayed
   std::shared_ptr<c10d::Logger> logger;    ///< null when the reducer is
   bool gradient_sync = true;
@@ -32,6 +34,8 @@ struct ReplicaSync::State {
   void sync_buffers(int from_rank);
   /// Notes that a hook of that name is registered; throws if there cannot be one.
   void claim_hook(const std::string& name);
+  /// And sets up what option mixed_precision asks for.
+  void make_logged_reducer();
   /// Before every forward that computes gradients, as Python does: throws if the last reduction is
   /// unfinished, since this rank's gradients would be its own from here on; rebuilds the buckets when that is
   /// due. Collective in that one step.

@@ -147,6 +147,8 @@ bool ReplicaSync::State::will_sync_buffers() const {
 void ReplicaSync::State::claim_hook(const std::string& name) {
   if (reducer == nullptr)
     refuse("a communication hook has nothing to do: every parameter's reduction is delayed");
+  if (has_comm_hook && low)
+    refuse("option mixed_precision brings a communication hook of its own, and there can be one");
   if (has_comm_hook) refuse("a communication hook is registered already; there can be one");
   logger->set_comm_hook(name);
   has_comm_hook = true;
@@ -197,6 +199,27 @@ void ReplicaSync::State::begin_step() {
   guarded([&] { return reducer->rebuild_buckets(); });
 }
 
+void ReplicaSync::State::make_logged_reducer() {
+  if (options.mixed_precision) {
+    std::vector<ModuleView::Parameter> frozen = view.parameters;
+    std::erase_if(frozen, [&](const ModuleView::Parameter& parameter) {
+      return !parameter.tensor.defined() || parameter.tensor.requires_grad() || is_ignored(parameter.name);
+    });
+    low = std::make_unique<LowPrecision>(*options.mixed_precision, reduced, frozen);
+    low->lower();
+  }
+  LoggedReducer made = make_reducer(view, reduced, group.process_group(), options);
+  reducer = std::move(made.reducer);
+  logger = std::move(made.logger);
+  if (!low) return;
+  low->connect(*reducer, watch.get());
+  low->end();
+  claim_hook("mixed_precision");
+  reducer->register_comm_hook(std::make_unique<FunctionHook>(
+      [this](c10d::GradBucket& bucket) { return low->reduce(bucket, group.size()); }));
+  if (options.mixed_precision->buffer_dtype) cast_buffers(buffers, *options.mixed_precision->buffer_dtype);
+}
+
 ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup> process_group,
                          DistributedDataParallelOptions options)
     : state_(std::make_shared<State>(State{.view = std::move(view),
@@ -205,6 +228,7 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
   State& state = *state_;
   check_bucket_caps(state.options);
   check_names(state.view, state.options);
+  if (state.options.mixed_precision) check_mixed_precision(state.view, state.options);
   std::vector<ModuleView::Parameter> delayed;
   for (const auto& parameter : state.view.parameters) {
     if (!parameter.tensor.defined() || !parameter.tensor.requires_grad()) continue;
@@ -240,9 +264,7 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
         std::make_unique<BypassWatch>(named, state.options.static_graph ? BypassWatch::Repeats::kAllowed
                                                                         : BypassWatch::Repeats::kForbidden);
   }
-  LoggedReducer made = make_reducer(state.view, state.reduced, state.group.process_group(), state.options);
-  state.reducer = std::move(made.reducer);
-  state.logger = std::move(made.logger);
+  state.make_logged_reducer();
 }
 
 ReplicaSync::~ReplicaSync() = default;
@@ -262,11 +284,15 @@ void ReplicaSync::before_forward() {
   const bool is_in_join = join_options() != nullptr;
   if (state.will_sync_buffers()) state.sync_buffers(is_in_join ? state.agree_on_rank(true) : 0);
   if (is_in_join) state.tell_joined_ranks_about_sync();
+  if (state.low) state.low->before_forward();
 }
 
-bool ReplicaSync::places_inputs() const { return state_->inputs.has_value(); }
+bool ReplicaSync::places_inputs() const { return state_->inputs || state_->low; }
 
-at::Tensor ReplicaSync::place_input(const at::Tensor& tensor) { return state_->inputs->place(tensor); }
+at::Tensor ReplicaSync::place_input(const at::Tensor& tensor) {
+  const at::Tensor placed = state_->inputs ? state_->inputs->place(tensor) : tensor;
+  return state_->low ? state_->low->cast_input(placed) : placed;
+}
 
 bool ReplicaSync::wants_outputs() const {
   const State& state = *state_;
@@ -281,6 +307,7 @@ void ReplicaSync::after_forward(const std::vector<at::Tensor*>& outputs) {
   if (state.reducer == nullptr) return;
   std::vector<at::Tensor> tensors;
   for (const at::Tensor* output : outputs) tensors.push_back(*output);
+  if (state.low) state.low->after_forward();
   const bool with_gradients = at::GradMode::is_enabled();
   if (with_gradients && state.gradient_sync) {
     state.forward_sync = true;
@@ -348,6 +375,7 @@ void ReplicaSync::sync_buffers() { state_->sync_buffers(0); }
 void ReplicaSync::update_process_group(const Group& group) {
   State& state = *state_;
   if (state.reducer) state.reducer->reset_state();
+  if (state.low) state.low->end();
   if (!group.is_member()) return;
   state.group = group;
   if (state.reducer) state.reducer->update_process_group(group.process_group());
