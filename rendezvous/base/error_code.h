@@ -15,7 +15,7 @@ enum class ErrorCode {
   kPeerLost,       ///< a member of the world left
   kCorrupt,        ///< bytes that cannot be what they claim to be
   kOs,             ///< a system call failed
-  kInternal,       ///< a bug of ours
+  kInternal,       ///< a bug of ours, or of the hardware
 };
 
 std::string_view to_string(ErrorCode code);

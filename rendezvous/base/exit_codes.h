@@ -10,7 +10,7 @@ namespace exit_code {
 inline constexpr int kOk = 0;
 inline constexpr int kUsage = 64;        ///< bad flag, value or combination
 inline constexpr int kUnavailable = 69;  ///< rendezvous or store cannot be had
-inline constexpr int kInternal = 70;     ///< a bug in ddprun
+inline constexpr int kInternal = 70;     ///< a bug in ddprun, or a replica unlike the others
 inline constexpr int kOs = 71;           ///< the machine refused: fork, disk, memory
 inline constexpr int kTempFail = 75;     ///< timed out, lost a peer or was drained; trying again makes sense
 inline constexpr int kConfig = 78;       ///< a job file, data file or checkpoint is wrong
