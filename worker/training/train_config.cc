@@ -95,6 +95,7 @@ TrainConfig read_train_config(const Json& values) {
   read_schedule(values.at("schedule"), config.schedule);
   read_checkpoint(values.at("checkpoint"), config.checkpoint);
   read_ddp(values.at("ddp"), config.ddp);
+  read(values, "divergence_check", config.divergence_check);
   read_log(values.at("log"), config.log);
   return config;
 }

@@ -76,6 +76,7 @@ struct TrainConfig {
   ScheduleConfig schedule;
   CheckpointConfig checkpoint;
   DdpConfig ddp;
+  std::int64_t divergence_check = 0;  ///< every so many steps; 0: never
   LogConfig log;
 };
 

@@ -63,6 +63,10 @@ Trainer::Trainer(TrainerParts parts, const PtDict* checkpoint)
   optimizer_ = make_optimizer(config.optimizer, ddp_->parameters());
   seed_generators(device_, rank_seed(config.seed, parts_.context.rank(), 0));
   if (checkpoint != nullptr) restore(*checkpoint);
+  if (config.divergence_check > 0) {
+    divergence_check_.emplace(parts_.context, *model_, *optimizer_,
+                              DivergenceCheckOptions{.every_steps = config.divergence_check});
+  }
 }
 
 void Trainer::restore(const PtDict& checkpoint) {
@@ -152,6 +156,7 @@ void Trainer::train_step(const data::Batch& batch) {
 
 void Trainer::after_step() {
   const TrainConfig& config = parts_.config;
+  if (divergence_check_) divergence_check_->after_step(position_.step);
   if (position_.step % config.log.every_steps == 0) {
     const LossSum before = position_.epoch_loss;
     collect_loss();
@@ -217,6 +222,9 @@ void Trainer::end_epoch(double seconds, std::int64_t images) {
 }
 
 void Trainer::save_checkpoint() {
+  // What is resumed from was equal on all ranks when it was written.
+  if (divergence_check_ && divergence_check_->last_equal_step() != position_.step)
+    divergence_check_->compare(position_.step);
   collect_loss();
   JobState state;
   state.position = position_;

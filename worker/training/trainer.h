@@ -12,6 +12,7 @@
 #include <ddprun/checkpoint.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/distributed_sampler.h>
+#include <ddprun/divergence.h>
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
@@ -82,6 +83,7 @@ class Trainer {
   std::shared_ptr<models::Model> model_;
   std::optional<Ddp> ddp_;
   std::unique_ptr<FusedOptimizer> optimizer_;
+  std::optional<DivergenceCheck> divergence_check_;  ///< if the job wants one
   DistributedSampler sampler_;
   CheckpointDirectory checkpoints_;
   JobLength length_;
