@@ -101,6 +101,19 @@ def wrapper_overhead():
     return 100 * (wrapped / ours().milliseconds_per_step("mlp", 64, 100, "bare") - 1)
 
 
+def with_divergence_check():
+    """A step with a comparison of the replicas at every 100 steps, in turns with one without."""
+    return Versus("MLP, batch 64: with a divergence check at every 100 steps, against without",
+                  lambda: ours().milliseconds_per_step("mlp", 64, 100, "checked"),
+                  lambda: ours().milliseconds_per_step("mlp", 64, 100), "ms", 0.99, rounds=101)
+
+
+def divergence_check_share():
+    """Percent of 100 steps that one comparison of the replicas takes."""
+    step = ours().milliseconds_per_step("mlp", 64, 100)
+    return 100 * ours().milliseconds_per_step("mlp", 64, 20, "check") / (100 * step)
+
+
 def rows():
     return [
         versus("MLP 784-256-128-10, batch 64 a rank", "mlp", 64, 4),
@@ -111,4 +124,6 @@ def rows():
         versus("ResNet-18 on 32×32, batch 64 a rank", "resnet18", 64, 1),
         scaling("ResNet-18, batch 64", "resnet18", 64, 1.8),
         Limit("MLP, batch 64: wrapper over a bare Reducer", wrapper_overhead, "%", at_most=2, rounds=31),
+        with_divergence_check(),
+        Limit("the same: the check alone, of the time of 100 steps", divergence_check_share, "%", at_most=1, rounds=31),
     ]

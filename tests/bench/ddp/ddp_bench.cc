@@ -1,12 +1,14 @@
 // One rank of the DDP benchmark: `ddp_bench COMMANDS` trains as the lines say that rank 0 reads from the file
-// (or pipe) COMMANDS, "WORKLOAD BATCH STEPS [bare]", and answers each on rank 0 with the milliseconds of a
+// (or pipe) COMMANDS, "WORKLOAD BATCH STEPS [HOW]", and answers each on rank 0 with the milliseconds of a
 // step, until the file ends. A workload is made when first named and then kept, so that programs which are
-// compared can take turns. `bare` drives c10d::Reducer without our wrapper.
+// compared can take turns. HOW: `bare` drives c10d::Reducer without our wrapper, `checked` compares the
+// replicas after every 100 steps, `check` does nothing but that.
 #include "tests/bench/ddp/models.h"
 #include "worker/runtime/ddp/make_reducer.h"
 #include "worker/runtime/shm/make_backend.h"
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
+#include <ddprun/divergence.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
 #include <ddprun/seed.h>
@@ -49,15 +51,51 @@ Step make_bare_step(const Context& context, const Workload& workload) {
   };
 }
 
+/// A replica in the wrapper, and what trains it.
+struct Training {
+  Training(const Context& context, const Workload& given)
+      : workload(given), ddp(workload.model, context, kOptions), optimizer(ddp.parameters(), kSgd) {}
+
+  void step() {
+    torch::cross_entropy_loss(ddp(workload.input), workload.target).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+
+  Workload workload;
+  DistributedDataParallel<std::shared_ptr<Model>> ddp;
+  FusedSgd optimizer;
+};
+
 Step make_wrapped_step(const Context& context, const Workload& workload) {
-  using Ddp = DistributedDataParallel<std::shared_ptr<Model>>;
-  const auto ddp = std::make_shared<Ddp>(workload.model, context, kOptions);
-  const auto optimizer = std::make_shared<FusedSgd>(ddp->parameters(), kSgd);
-  return [workload, ddp, optimizer] {
-    torch::cross_entropy_loss((*ddp)(workload.input), workload.target).backward();
-    optimizer->step();
-    optimizer->zero_grad();
+  const auto training = std::make_shared<Training>(context, workload);
+  return [training] { training->step(); };
+}
+
+std::shared_ptr<DivergenceCheck> make_check(const Context& context, const Training& training) {
+  return std::make_shared<DivergenceCheck>(context, *training.workload.model, training.optimizer,
+                                           DivergenceCheckOptions{.every_steps = 100});
+}
+
+Step make_checked_step(const Context& context, const Workload& workload) {
+  const auto training = std::make_shared<Training>(context, workload);
+  return [training, check = make_check(context, *training), steps = 0]() mutable {
+    training->step();
+    check->after_step(++steps);
   };
+}
+
+Step make_check_alone(const Context& context, const Workload& workload) {
+  const auto training = std::make_shared<Training>(context, workload);
+  training->step();  // from now on there is momentum
+  return [training, check = make_check(context, *training)] { check->compare(1); };
+}
+
+Step make_step(const Context& context, const Workload& workload, const std::string& how) {
+  if (how == "bare") return make_bare_step(context, workload);
+  if (how == "checked") return make_checked_step(context, workload);
+  if (how == "check") return make_check_alone(context, workload);
+  return make_wrapped_step(context, workload);
 }
 
 /// What a line of the commands asks for.
@@ -103,7 +141,7 @@ int run(const char* commands_path) {
     if (!step) {
       seed_all_devices(1);
       const Workload workload = make_workload(turn.workload, turn.batch);
-      step = turn.how == "bare" ? make_bare_step(context, workload) : make_wrapped_step(context, workload);
+      step = make_step(context, workload, turn.how);
       milliseconds_per_step(step, std::max(2, turn.steps));  // buckets are rebuilt, caches are warm
     }
     const double milliseconds = milliseconds_per_step(step, turn.steps);
