@@ -101,7 +101,7 @@ void DivergenceCheck::compare(std::int64_t step) {
 
 void DivergenceCheck::complain(std::int64_t step, const std::vector<NamedTensor>& tensors,
                                const std::vector<TensorHash>& hashes) const {
-  const auto verdict = runtime::judge(gather_hashes(group_, hashes));
+  const auto verdict = runtime::judge_replicas(gather_hashes(group_, hashes));
   if (!verdict) {
     throw Exception(ErrorCode::kInternal,
                     fmt::format("DivergenceCheck: after step {} the ranks agree on every tensor, "

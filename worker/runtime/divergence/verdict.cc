@@ -35,7 +35,7 @@ std::string ranks_text(const std::vector<int>& ranks, const std::vector<int>& wo
 
 }  // namespace
 
-std::optional<Verdict> judge(const std::vector<std::vector<TensorHash>>& hashes) {
+std::optional<Verdict> judge_replicas(const std::vector<std::vector<TensorHash>>& hashes) {
   Verdict verdict;
   for (const auto& list : hashes) verdict.tensors = std::max(verdict.tensors, list.size());
   for (std::size_t index = verdict.tensors; index-- > 0;) {

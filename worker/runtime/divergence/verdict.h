@@ -20,7 +20,7 @@ struct Verdict {
 };
 
 /// Pure. `hashes[rank][tensor]`; lists of other lengths lack the rest. nullopt: all are equal.
-std::optional<Verdict> judge(const std::vector<std::vector<TensorHash>>& hashes);
+std::optional<Verdict> judge_replicas(const std::vector<std::vector<TensorHash>>& hashes);
 
 /// What is told about it, the same on every rank. Pure.
 struct Telling {
