@@ -22,6 +22,8 @@ del sys.argv[1:2]
 WORKERS = 4
 LIMIT = 96  # of descriptors: enough for the job, and soon used up by strangers
 INTRODUCTION = struct.pack("=BI", 0, 0x3C85F7CE)  # VALIDATE
+MESSAGES = pathlib.Path(__file__).parents[3] / "rendezvous/membership/messages.h"
+PROTOCOL = int(re.search(r"kProtocolVersion = (\d+)", MESSAGES.read_text())[1])
 WORKER = '''echo "generation $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
 [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0
 read -r line <"$1"
@@ -140,7 +142,7 @@ class LastMember(unittest.TestCase):
         self.socket.settimeout(60)
         self.sequence = 0
         self.socket.sendall(b"DDPR")
-        self.say(type="hello", version=2, run_id="none", min=1, max=1, member=7, host="x", nproc=1, node_rank=None,
+        self.say(type="hello", version=PROTOCOL, run_id="none", min=1, max=1, member=7, host="x", nproc=1, node_rank=None,
                  role="default", replaces=None, generation=0, restarts=0, secret=False, nonce="00", control=False)
         self.assertEqual(self.hear()["type"], "welcome")
         self.tell("idle", 0, "run")
