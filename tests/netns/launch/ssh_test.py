@@ -69,7 +69,10 @@ class Ssh(unittest.TestCase):
         self.assertIn("node-a: done: 1 of 1 epochs", job.text)
 
     def test_the_workers_code_is_the_exit_code_and_streams_stay_apart(self):
-        (self.site.shared / "work.sh").write_text("echo out $RANK; echo err $RANK >&2; [ $RANK = 0 ] || exit 7; exec sleep 60")
+        # Rank 1 fails when rank 0 has spoken: else that may be stopped before.
+        os.mkfifo(self.site.shared / "spoken")
+        (self.site.shared / "work.sh").write_text(
+            "echo out $RANK; echo err $RANK >&2; [ $RANK = 1 ] && read -r x <spoken && exit 7; echo >spoken; exec sleep 60")
         job = self.start("bash -c 'scripts/launch/ssh.sh hosts.txt --no-python /bin/sh work.sh 2>errors'")
         self.assertEqual(job.wait(), 7, job.text)
         errors = (self.site.shared / "errors").read_text()
