@@ -53,6 +53,13 @@ constexpr std::array kPhrases{
     // NCCL: ncclGetErrorString.
     Phrase{"remote process exited or there was a network error", kLostPeer},
     Phrase{"ncclRemoteError", kLostPeer},
+    // ddprun's own library: worker/runtime/shm/group.cc and mailbox.cc.
+    Phrase{" died while rank ", kLostPeer},
+    Phrase{" has left the group while rank ", kLostPeer},
+    Phrase{": all other ranks have ended", kLostPeer},
+    Phrase{"are they slower than the timeout, or in another collective?", kWaited},
+    // worker/training/job.cc.
+    Phrase{" failed first: ", kLostPeer},
     // torch/csrc/distributed/rpc and tensorpipe.
     Phrase{"eof (this error originated at tensorpipe", kLostPeer},
     Phrase{"connection reset by peer (this error originated at tensorpipe", kLostPeer},
@@ -130,9 +137,11 @@ Loss find_loss(std::string_view text) {
 }
 
 /// The phrase, with its sentence from the beginning where it is the end of one: "Timed out waiting 5000ms for
-/// recv operation to complete".
+/// recv operation to complete"; and to its end where it is the middle: "rank 2 (pid 7) died while rank 3 waited
+/// for it".
 std::string_view sentence_to(std::string_view text, std::string_view phrase) {
-  if (!phrase.starts_with("ms ")) return phrase;
+  const bool is_middle = phrase.starts_with(' ');
+  if (!is_middle && !phrase.starts_with("ms ")) return phrase;
   constexpr std::size_t kLongest = 120;
   const std::size_t at = text.find(phrase);
   std::string_view before = text.substr(0, at);
@@ -141,7 +150,10 @@ std::string_view sentence_to(std::string_view text, std::string_view phrase) {
     const std::size_t found = before.rfind(mark);
     if (found != std::string_view::npos) begin = std::max(begin, found + mark.size());
   }
-  return at - begin > kLongest ? phrase : text.substr(begin, at - begin + phrase.size());
+  if (at - begin > kLongest) return phrase;
+  const std::size_t after = at + phrase.size();
+  const std::size_t end = is_middle ? std::min(text.find_first_of(";\n", after), text.size()) : after;
+  return text.substr(begin, std::min(end - begin, 2 * kLongest));
 }
 
 bool is_killed_by(const ExitStatus& status, int signal) {

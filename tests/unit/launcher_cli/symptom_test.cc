@@ -72,6 +72,25 @@ TEST_CASE("what a rank says when another one is gone is a symptom") {
   }
 }
 
+TEST_CASE("what a C++ program prints of ddprun's own library when another rank is gone is a symptom") {
+  for (const char* const text :
+       {"all_reduce (sum) of float32[8] (operation 11): rank 2 (pid 22358) died while rank 3 waited for it; "
+        "look for its last output",
+        "barrier (operation 11): the group has ended: barrier (operation 11): rank 2 (pid 22358) has left "
+        "the "
+        "group while rank 3 waited for it; all ranks must call the same collectives before they end",
+        "receive of float32[8] from any rank: all other ranks have ended",
+        "barrier (operation 11): timed out after 5.0 s on rank 1: rank 2 of 3 did not come; are they slower "
+        "than the timeout, or in another collective?",
+        "rank 2 failed first: there is no file data.bin"}) {
+    INFO(text);
+    CHECK(ending(ExitStatus::exited(1), {"error: " + std::string(text) + "\n"}).weight == Weight::kSymptom);
+    CHECK(ending(ExitStatus::exited(1), {{}, {}, ErrorFile{text, {}, {}}}).weight == Weight::kSymptom);
+  }
+  CHECK(ending(ExitStatus::exited(1), {"error: operation 5 differs between ranks: rank 0 called barrier\n"})
+            .weight == Weight::kCause);
+}
+
 TEST_CASE("who lost a connection has lost a peer only where torch.distributed says so") {
   for (const std::string& text :
        {std::string("ConnectionResetError: [Errno 104] Connection reset by peer"),
@@ -167,6 +186,15 @@ TEST_CASE("a symptom is quoted with its sentence from the beginning") {
       "for recv operation to complete";
   CHECK(ending(ExitStatus::exited(1), {raised(text)}).symptom ==
         "waited in vain for a peer (Timed out waiting 20000ms for recv operation to complete)");
+}
+
+TEST_CASE("a symptom in the middle of its sentence is quoted with all of it") {
+  const Ending left = ending(ExitStatus::exited(1),
+                             {"error: barrier (operation 11): rank 2 (pid 7) has left the group while rank 3 "
+                              "waited for it; all ranks must call the same collectives before they end\n"});
+  CHECK(left.symptom == "lost a peer (rank 2 (pid 7) has left the group while rank 3 waited for it)");
+  CHECK(ending(ExitStatus::exited(1), {"error: rank 2 failed first: no file data.bin\n"}).symptom ==
+        "lost a peer (rank 2 failed first: no file data.bin)");
 }
 
 TEST_CASE("a connection to a data loader process that was lost is no peer's") {
