@@ -169,7 +169,7 @@ std::string tcsh_commands() {
 }
 
 /// What follows "--": tcsh's patterns see the two words before, so which command is meant is found in the
-/// whole line.
+/// whole line. It comes from env's echo: of a line typed ahead, tcsh's own says nothing inside a completion.
 std::string tcsh_flags() {
   std::string edits;
   for (const std::string& command : command_names()) {
@@ -177,7 +177,7 @@ std::string tcsh_flags() {
   }
   std::string names;
   for (const RunFlag& flag : run_flags()) names += fmt::format(" {}", flag.syntax.name);
-  return fmt::format("`echo \"$COMMAND_LINE\" | sed {}-e \"s/.*/{}/\"`", edits, names);
+  return fmt::format("`env echo \"$COMMAND_LINE\" | sed {}-e \"s/.*/{}/\"`", edits, names);
 }
 
 std::string tcsh_script() {

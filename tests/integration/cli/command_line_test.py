@@ -20,12 +20,13 @@ SENTINEL = ("sh", "-c", "echo started")
 
 def read_until(terminal, text):
     """What a terminal shows, up to `text`."""
-    shown = ""
-    while text not in shown:
+    shown = b""
+    while text.encode() not in shown:
         if not select.select([terminal], [], [], BOUND_S)[0]:
             raise AssertionError(f"no {text} in {shown!r}")
-        shown += os.read(terminal, 4096).decode()
-    return shown[:shown.index(text) + len(text)]
+        shown += os.read(terminal, 4096)
+    before, found, _ = shown.partition(text.encode())
+    return (before + found).decode()
 
 
 class Refused(Case):
@@ -210,30 +211,35 @@ class Accepted(Case):
         self.assertEqual(complete("drain --rdzv-secret-file se"), ["secret"])
         self.assertEqual(complete("drain --rdzv-id se"), [])
 
-    def complete(self, shell, terminal, setup, line, before, after):
-        """What the line becomes at Tab, in a shell of our own on a terminal of our own."""
+    def complete(self, shell, terminal, steps):
+        """What a line becomes at Tab, in a shell of our own on a terminal of our own. A step is what to type, and
+        what the terminal shows then; the last one shows BEGIN, the line and END."""
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
+        (first, shown), *rest = steps
+        os.write(ours, first.encode())
         process = subprocess.Popen(shell, stdin=theirs, stdout=theirs, stderr=theirs, cwd=self.folder,
                                    env=self.environment(TERM=terminal), start_new_session=True,
                                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(theirs)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        os.write(ours, f"{setup}\n".encode())
-        read_until(ours, "READY")
-        # Ctrl-A, and the line is an argument of a command that prints it.
-        os.write(ours, f"{line}\t".encode() + f"\x01{before}\x05{after}\n".encode())
-        return read_until(ours, "END").rpartition("BEGIN")[2].removeprefix(" -- ").removesuffix("END").strip()
+        said = read_until(ours, shown)
+        for keys, shown in rest:
+            os.write(ours, keys.encode())
+            said = read_until(ours, shown)
+        return said.rpartition("BEGIN")[2].removeprefix(" -- ").removesuffix("END").strip()
 
     def test_zsh_completes_flags_and_values(self):
         if not shutil.which("zsh"):
             skip("no zsh here")
         setup = (f"autoload -Uz compinit; compinit -u -D; source <({DDPRUN} completions zsh); bindkey '^I' complete-word; "
-                 "print -r REA''DY")
+                 "PS1=rea''dy\n")
 
         def complete(line):
-            return self.complete(["zsh", "-f", "-i"], "dumb", setup, line, "print -r BEG''IN -- ", " E''ND")
+            # The prompt comes from the line editor. Ctrl-A, and the line is an argument of a command that prints it.
+            return self.complete(["zsh", "-f", "-i"], "dumb",
+                                 [(setup, "ready"), (f"{line}\t\x01print -r BEG''IN -- \x05 E''ND\n", "END")])
 
         self.assertEqual(complete("ddprun --max-restarts-w"), "ddprun --max-restarts-window")
         self.assertEqual(complete("ddprun --backend gl"), "ddprun --backend gloo")
@@ -244,16 +250,22 @@ class Accepted(Case):
                          "ddprun coordinator --rdzv-id x --max-restarts-window")
         self.assertEqual(complete("ddprun completions t"), "ddprun completions tcsh")
 
-    def test_tcsh_completes_flags_and_values(self):
+    def complete_in_tcsh(self, line, typed_ahead=False):
+        """With `typed_ahead` everything lies in the terminal before tcsh reads from it."""
         if not shutil.which("tcsh"):
             skip("no tcsh here; apt-get install tcsh brings it")
         (self.folder / "complete.tcsh").write_text(self.ddprun("--print-completion", "tcsh").stdout)
+        # tcsh prompts before its line editor has the terminal, and the first that only the editor writes is the way
+        # back to the begin of the line.
+        steps = [("source complete.tcsh; bindkey -e; echo REA''DY\n", "READY"), (f"{line}\t\x01", "\x1b["),
+                 ("echo BEG''IN -- \x05 E''ND\n", "END")]
+        if typed_ahead:
+            steps = [("".join(keys for keys, _ in steps), "END")]
+        return self.complete(["tcsh", "-f", "-i"], "vt100", steps)
+
+    def test_tcsh_completes_flags_and_values(self):
+        complete = self.complete_in_tcsh
         (self.folder / "train.py").write_text("")
-
-        def complete(line):
-            return self.complete(["tcsh", "-f", "-i"], "vt100", "source complete.tcsh; bindkey -e; echo REA''DY", line,
-                                 "echo BEG''IN -- ", " E''ND")
-
         self.assertEqual(complete("ddprun --max-restarts-w"), "ddprun --max-restarts-window")
         self.assertEqual(complete("ddprun --backend gl"), "ddprun --backend gloo")
         self.assertEqual(complete("ddprun --nproc-per-node 2 tra"), "ddprun --nproc-per-node 2 train.py")
@@ -267,6 +279,10 @@ class Accepted(Case):
         self.assertEqual(complete("ddprun drain --rdzv-id x --rdzv-endpoint y --node-"),
                          "ddprun drain --rdzv-id x --rdzv-endpoint y --node-rank")
         self.assertEqual(complete("ddprun ps --js"), "ddprun ps --json")
+
+    def test_tcsh_completes_what_was_typed_ahead(self):
+        self.assertEqual(self.complete_in_tcsh("ddprun --max-restarts-w", typed_ahead=True), "ddprun --max-restarts-window")
+        self.assertEqual(self.complete_in_tcsh("ddprun drain --rdzv-s", typed_ahead=True), "ddprun drain --rdzv-secret-file")
 
 
 class ExitCode(Case):
