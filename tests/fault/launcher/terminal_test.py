@@ -47,6 +47,11 @@ class Shell:
         self.until(line)
         return self.until(PROMPT)
 
+    def bring_to_front(self, pid):
+        """fg, until the terminal is the job's: before that a key's signal is bash's, which ignores it."""
+        self.type("fg\n")
+        wait_until(lambda: os.tcgetpgrp(self.fd) == os.getpgid(pid), f"process {pid} is not in front")
+
     def close(self):
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -57,12 +62,16 @@ def state(pid):
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def wait_for_state(pid, wanted):
+def wait_until(holds, otherwise):
     end = time.monotonic() + 20
-    while state(pid) not in wanted:
+    while not holds():
         if time.monotonic() > end:
-            raise AssertionError(f"process {pid} is in state {state(pid)}, not in one of {wanted}")
+            raise AssertionError(otherwise)
         time.sleep(0.01)
+
+
+def wait_for_state(pid, wanted):
+    wait_until(lambda: state(pid) in wanted, f"process {pid} is in none of the states {wanted}")
 
 
 class Terminal(unittest.TestCase):
@@ -104,11 +113,10 @@ class Terminal(unittest.TestCase):
         self.shell.run("bg")
         for pid in (launcher, *workers):
             wait_for_state(pid, "SR")
-        self.shell.type("fg\n")
-        self.shell.until("worker.sh")
+        self.shell.bring_to_front(launcher)
         self.press_ctrl_z()
         wait_for_state(workers[0], "T")
-        self.shell.type("fg\n")
+        self.shell.bring_to_front(launcher)
         wait_for_state(workers[0], "SR")
         self.end_with_ctrl_c()
 
@@ -179,6 +187,8 @@ class Terminal(unittest.TestCase):
         (self.folder / "reader.sh").write_text(script)
         self.shell.type(f"{DDPRUN} --nproc-per-node 1 --no-python /bin/bash {self.folder}/reader.sh &\n")
         self.shell.until("took ()")
+        self.shell.type("wait; echo no''ne left\n")
+        self.shell.until("none left")
 
     def test_what_the_launcher_says_begins_on_a_line_of_its_own(self):
         script = "trap 'printf \"\\rprogress 51%%\"; exit 1' INT; echo began; printf 'progress 50%%'; while :; do read -t 1 <>fifo; done"
