@@ -73,6 +73,8 @@ struct WorkerOutcome {
   /// Written after our signal, which the worker did not ignore: what it came to because of us.
   bool error_file_is_late = false;
   bool traceback_is_late = false;
+  /// The kernel wrote its core when our signal came, which had no part in its end.
+  bool was_dying = false;
   std::string
       stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"
 };

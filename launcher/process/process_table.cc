@@ -201,6 +201,11 @@ bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn:", s
 
 bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt:", signal); }
 
+bool is_dumping_core(pid_t pid) {
+  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  return status.find("CoreDumping:\t1") != std::string::npos;
+}
+
 bool signal_process(pid_t pid, int signal, const std::function<bool(const ProcessEntry&)>& is_meant) {
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) return false;

@@ -226,10 +226,9 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
   const std::string text = without_warnings(telling_text(status, words, exception));
 
   if (words.stopped_with) {
-    const bool is_by_signal = is_killed_by(status, *words.stopped_with) || status.is_success();
     const bool has_failed = !ending.error.empty() && !is_late && !has_one_of(text, kSignalPhrases) &&
                             !(exception && exception->traceback.is_fatal);
-    ending.is_own_failure = has_failed || (!is_by_signal && status.is_killed());
+    ending.is_own_failure = has_failed || words.was_dying;
     if (!ending.is_own_failure && ending.error.empty()) return ending;
   }
   if (has_one_of(text, kLoaderPhrases)) {

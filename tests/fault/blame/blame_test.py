@@ -42,7 +42,7 @@ class Fault:
 
 
 def all_faults():
-    """219, every kind of end with every kind of symptom, and each rank guilty in turn."""
+    """222, every kind of end with every kind of symptom, and each rank guilty in turn."""
     faults = []
     for turn, fault in enumerate(AT_ONCE):
         for offset in range(4):
@@ -61,6 +61,7 @@ def all_faults():
         for fault in ("loses_its_data_server", "logs_a_lost_data_server", "asks_for_another_time"):
             faults.append(Fault(fault, culprit, around="one_has_left"))
         faults.append(Fault("loses_its_data_server", culprit, around="peers_fail_to_save"))
+        faults.append(Fault("loses_its_data_server", culprit, around="peers_abort"))
         faults.append(Fault("loader_worker_killed", culprit, around="peers_fail_to_save"))
         faults.append(Fault("thread_raises_and_hangs", culprit, BLAME_GLOO_TIMEOUT="6"))
         faults.append(Fault("cleans_up_at_exit", culprit, around="recorded_inside", nap=5))
@@ -135,7 +136,7 @@ def main():
         return 77
 
     other = os.environ.get("DDPRUN_BLAME_PYTHON", options.python)
-    pythons = {around: options.python for around in ("plain", "one_has_left", "peers_fail_to_save", *AROUND)}
+    pythons = {around: options.python for around in ("plain", "one_has_left", "peers_fail_to_save", "peers_abort", *AROUND)}
     for around, module in NEEDS.items():
         pythons[around] = other if imports(other, module) else None
         if options.all and pythons[around] is None:

@@ -380,6 +380,15 @@ def peers_fail_to_save(act, culprit, *_):
     time.sleep(600)
 
 
+def peers_abort(act, culprit, *_):
+    """The others end at SIGTERM as C++ programs do whose threads are still there: std::terminate."""
+    signal.signal(signal.SIGTERM, lambda *_: os.abort())
+    meet_next_of(culprit)
+    if RANK == culprit:
+        act(0)
+    time.sleep(600)
+
+
 def recorded(*arguments):
     from torch.distributed.elastic.multiprocessing.errors import record
 
