@@ -125,7 +125,7 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
   if (!opened) return fail(opened.error());
   Coordinator& coordinator = **opened;
   // Not before: a signal ends the process while a name is looked up.
-  const auto signals = SignalSource::open(io, {SIGINT, SIGTERM});
+  const auto signals = SignalSource::open(io, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
   if (!signals) return fail(signals.error());
   print_all(STDOUT_FILENO, fmt::format("{}\n", coordinator.port()));
   coordinator.set_log_sink([&](std::uint64_t number, const std::string& node, const LogLines& lines) {

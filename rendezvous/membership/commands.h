@@ -45,7 +45,8 @@ using MakeLogConsole = std::function<std::unique_ptr<LogConsole>(boost::asio::io
 
 /// Runs a coordinator, with the workers' store, on a machine that need not be a node: it survives every node.
 /// Prints its port as the first line of stdout, and ends when the job has ended and the nodes have left.
-/// Returns  the job's exit code; 143 or 130 after SIGTERM or SIGINT, which end the job on all nodes (the
+/// Returns  the job's exit code; 128 + the signal after SIGTERM, SIGINT, SIGHUP (unless nohup is before it) or
+///          SIGQUIT, which end the job on all nodes (the
 ///          second one at once, the third without waiting for the console); 69 when the address cannot be
 ///          had, 64 when the secret cannot be read. Reasons go to stderr.
 int run_coordinator_command(const CoordinatorCommandOptions& options, const MakeLogConsole& make_console);

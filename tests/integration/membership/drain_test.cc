@@ -167,7 +167,7 @@ TEST_CASE("ddprun drain of the node that runs the coordinator: the job ends with
              Contains("; the coordinator runs there, and the job ends with it") && !Contains(" stay"));
 }
 
-TEST_CASE("SIGTERM to ddprun coordinator: all nodes hear who was told to stop, and by whom") {
+TEST_CASE("a signal to ddprun coordinator: all nodes hear who was told to stop, and by whom") {
   Launched coordinator(
       ddprun_command({"coordinator", "--bind", "127.0.0.1:0", "--nnodes", "2", "--rdzv-id", "job"}));
   const std::string printed = coordinator.read_line();
@@ -179,14 +179,16 @@ TEST_CASE("SIGTERM to ddprun coordinator: all nodes hear who was told to stop, a
   const auto a = cluster.start_dynamic();
   const auto b = cluster.start_dynamic();
   for (const auto* node : {&a, &b}) wait_until_up(**node, 1);
-  coordinator.signal(SIGTERM);
+  const auto [signal, name] =
+      GENERATE(std::pair(SIGTERM, "SIGTERM"), std::pair(SIGHUP, "SIGHUP"), std::pair(SIGQUIT, "SIGQUIT"));
+  coordinator.signal(signal);
   const std::string sentence =
-      "the coordinator was told to stop by SIGTERM from pid " + std::to_string(::getpid());
+      std::string("the coordinator was told to stop by ") + name + " from pid " + std::to_string(::getpid());
   for (const auto* node : {&a, &b}) {
-    CHECK((*node)->wait() == 128 + SIGTERM);
+    CHECK((*node)->wait() == 128 + signal);
     CHECK_THAT((*node)->err(), Contains(sentence));
   }
-  CHECK(coordinator.wait() == 128 + SIGTERM);
+  CHECK(coordinator.wait() == 128 + signal);
   CHECK_THAT(coordinator.err(), Contains(sentence));
 }
 
