@@ -245,6 +245,7 @@ class Schedule {
   }
 
   void lose(MemberId id, Loss loss) {
+    if (id < first_id_) return;
     if (has(Defect::kNoFence)) say_idle_for(id);
     perform(job_->lost(id, loss, job_clock()));
   }
@@ -476,6 +477,7 @@ class Schedule {
   }
 
   void take_status(MemberId sender, const Status& status) {
+    if (sender < first_id_) return;  // it was on its way to the coordinator before
     const JobState state = job_->state();
     heard_at_[owner_of(sender)] = now_;
     const JobActions actions = job_->status(sender, status, job_clock());
@@ -500,7 +502,7 @@ class Schedule {
       broke("a pause of the coordinator is blamed, where a worker had failed by itself: " + end.why);
     if (!end.root_cause) return;
     const bool is_right = std::any_of(agents_.begin(), agents_.end(), [&](const auto& agent) {
-      const bool has_left = end.root_cause->is_symptom && agent->succeeded() == job_->generation();
+      const bool has_left = end.root_cause->has_left && agent->left_in(job_->generation());
       return agent->host() == end.root_cause->host && (has_left || agent->failed_in(job_->generation()));
     });
     if (!is_right) broke(fmt::format("{} is blamed, where no worker failed", end.root_cause->host));
