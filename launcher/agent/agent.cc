@@ -302,8 +302,8 @@ Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
 
 void Agent::publish_failure(const Action& action) {
   NodeFailure failure = failure_of(action, supervisor_);
-  if (const std::optional<LocalRank> guilty = supervisor_.root_cause()) {
-    failure.worker = look_at(*guilty);
+  if (!action.workers.empty()) {
+    failure.worker = look_at(action.workers.front());
     failure.account = deps_.account_of(failure.worker);
   }
   rounds_->tell(action, failure);

@@ -84,6 +84,11 @@ std::string describe_end(const SupervisedWorker& ended) {
                      to_seconds(ended.ended_at - ended.started_at), symptom);
 }
 
+std::string describe_leaving(const SupervisedWorker& left) {
+  return fmt::format("{} left with exit code 0 after {:.1f} s, while others waited for it", name_of(left),
+                     to_seconds(left.ended_at - left.started_at));
+}
+
 std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status) {
   const bool ends_by_it = status.is_killed() && status.signal() == SIGKILL;
   return worker.stopped_with == SIGKILL && !ends_by_it ? worker.asked_with : worker.stopped_with;
@@ -100,10 +105,18 @@ Blame blame(Workers workers) {
   const std::optional<LocalRank> left = who_left(workers, victim);
   if (!left) return blame_for_failing(workers, first, false);
   const SupervisedWorker& leaver = at(workers, *left);
-  return {*left,
-          fmt::format("{} left with exit code 0 after {:.1f} s, while others waited for it: {}",
-                      name_of(leaver), to_seconds(leaver.ended_at - leaver.started_at), describe_end(victim)),
+  return {*left, fmt::format("{}: {}", describe_leaving(leaver), describe_end(victim)),
           victim.status->exit_code()};
+}
+
+std::optional<LocalRank> first_to_leave(Workers workers) {
+  std::optional<LocalRank> first;
+  for (std::size_t index = 0; index < workers.size(); ++index) {
+    if (!has_left(workers[index])) continue;
+    if (!first || workers[index].ended_at < at(workers, *first).ended_at)
+      first = LocalRank(static_cast<int>(index));
+  }
+  return first;
 }
 
 std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, LocalRank ended) {

@@ -35,6 +35,9 @@ std::string name_of(const SupervisedWorker& worker);
 /// "rank 2 (pid 4711) exited with code 1 after 3.2 s: lost a peer (…)" of one that has ended.
 std::string describe_end(const SupervisedWorker& ended);
 
+/// "rank 0 (pid 4710) left with exit code 0 after 3.2 s, while others waited for it" of one that has.
+std::string describe_leaving(const SupervisedWorker& left);
+
 /// The last of our signals that can have come before it ended like that: who gets SIGKILL ends by nothing
 /// else.
 std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status);
@@ -57,6 +60,9 @@ struct Blame {
 
 /// The first judgement, made before any worker is stopped. At least one has failed.
 Blame blame(std::span<const SupervisedWorker> workers);
+
+/// Who ended with 0 before all others, where one has.
+std::optional<LocalRank> first_to_leave(std::span<const SupervisedWorker> workers);
 
 /// The judgement after `ended`, one more, while the group is being stopped; nullopt where it stays as it was.
 /// No `root`: another node's failure stopped the group. That may be a symptom of ours; who has seen both

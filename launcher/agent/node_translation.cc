@@ -10,12 +10,15 @@ namespace ddprun::launcher {
 
 NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   NodeFailure failure;
-  failure.reason = supervisor.reason();
   failure.why = action.text;
   failure.exit_code = action.exit_code;
   failure.final_because = action.final_because;
-  failure.is_symptom = supervisor.blamed_weight() != Weight::kCause;
-  failure.lost_a_peer = supervisor.blamed_weight() == Weight::kSymptom;
+  if (action.workers.empty()) return failure;
+  const SupervisedWorker& guilty =
+      supervisor.workers()[static_cast<std::size_t>(action.workers.front().value())];
+  failure.has_left = guilty.status && guilty.status->is_success();
+  failure.is_symptom = failure.has_left || guilty.ending.weight != Weight::kCause;
+  failure.lost_a_peer = guilty.ending.weight == Weight::kSymptom;
   return failure;
 }
 
@@ -37,7 +40,8 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
           .is_traceback = is_traceback,
           .final_because = failure.final_because,
           .is_symptom = failure.is_symptom,
-          .lost_a_peer = failure.lost_a_peer};
+          .lost_a_peer = failure.lost_a_peer,
+          .has_left = failure.has_left};
 }
 
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.

@@ -87,7 +87,8 @@ enum class ActionKind {
   kSpawn,           ///< start all workers, one event for each
   kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
-  kPublishFailure,  ///< tell the other nodes of the root cause: text, exit_code, final_because
+  kPublishFailure,  ///< tell the other nodes of the root cause: text, exit_code, final_because; `workers`:
+                    ///< the guilty one, where it is one
   kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
   kPublishSuccess,  ///< tell the other nodes
   kSweep,      ///< end what the workers left behind, then report kSwept; `signal` SIGKILL: give it no time

@@ -114,6 +114,7 @@ Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
   accuse(std::move(*better));
   if (is_by_worker) story_ += "; it had failed before";
   return {{.kind = ActionKind::kPublishFailure,
+           .workers = {*root_cause_},
            .exit_code = exit_code_,
            .text = why_,
            .final_because = final_because_}};
@@ -208,7 +209,15 @@ Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now
 
 Supervisor::Actions Supervisor::stop_for_peer(const Event& event, TimePoint now) {
   set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
-  return stop_group(SIGTERM, now);
+  Actions actions;
+  // The other node may have lost that one.
+  if (const std::optional<LocalRank> left = first_to_leave(workers_)) {
+    actions.push_back(
+        {.kind = ActionKind::kPublishFailure, .workers = {*left}, .text = describe_leaving(worker(*left))});
+  }
+  const Actions stopping = stop_group(SIGTERM, now);
+  actions.insert(actions.end(), stopping.begin(), stopping.end());
+  return actions;
 }
 
 Supervisor::Actions Supervisor::stop_for_round(const Event& event, TimePoint now) {
@@ -232,6 +241,7 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = stop_signal_});
   } else if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
     actions.push_back({.kind = ActionKind::kPublishFailure,
+                       .workers = root_cause_ ? std::vector{*root_cause_} : std::vector<LocalRank>{},
                        .exit_code = exit_code_,
                        .text = why_,
                        .final_because = final_because_});

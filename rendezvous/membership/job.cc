@@ -124,12 +124,11 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   // What it was told lies where nobody reads any more.
   const bool should_hear = state_ == JobState::kEnded && has_succeeded(node) && !node.last.has_heard_end;
   if (should_hear && !node.is_leaving()) {
-    losses_.add_gone({.who = who,
-                      .name = name_of(node),
-                      .what = {},
-                      .rank = node.seat->node_rank,
-                      .returns_by = now + timing_.rejoin_timeout},
-                     false);
+    losses_.add({.who = who,
+                 .name = name_of(node),
+                 .what = {},
+                 .rank = node.seat->node_rank,
+                 .returns_by = now + timing_.rejoin_timeout});
   }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
   advance(now, out);
@@ -157,11 +156,11 @@ JobActions Job::end_for_all(const JobEnd& end, TimePoint now) {
   absorb_pause(now);
   JobActions out;
   if (state_ == JobState::kEnded) return out;
-  end_after_stop(end);
+  cause_.end_with(end);
   if (state_ == JobState::kGathering) {
-    finish(*ending_, now, out);
+    finish(*cause_.ending(), now, out);
   } else {
-    begin_stop(ending_->why, now, out);
+    begin_stop(cause_.ending()->why, now, out);
   }
   advance(now, out);
   return out;
@@ -170,7 +169,7 @@ JobActions Job::end_for_all(const JobEnd& end, TimePoint now) {
 JobActions Job::end_at_once(TimePoint now) {
   absorb_pause(now);
   JobActions out;
-  if (state_ != JobState::kEnded && ending_) finish(*ending_, now, out);
+  if (state_ != JobState::kEnded && cause_.ending()) finish(*cause_.ending(), now, out);
   return out;
 }
 
@@ -301,46 +300,35 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
     successes_.add({generation_, node.seat->node_rank, node.seat->nodes, coordinator_});
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
   if (!node.seat || status.generation != generation_) return;
-  if (state_ == JobState::kStopping && status.failure && explains_more(*status.failure)) {
+  if (state_ == JobState::kStopping && status.failure && cause_.is_explained_by(*status.failure)) {
     blame(node, *status.failure);
-    out.push_back(Note{fmt::format("the cause was another: {}", stop_why_)});
+    out.push_back(Note{fmt::format("the cause was another: {}", cause_.why())});
   }
   if (state_ != JobState::kRunning) return;
   if (status.failure) {
-    begin_stop(blame(node, *status.failure), now, out);
+    blame(node, *status.failure);
+    begin_stop(cause_.why(), now, out);
   } else if (status.phase == Phase::kStopping || status.phase == Phase::kIdle) {
     const std::string why = status.cut_off.empty() ? std::string() : ": " + status.cut_off;
     const std::string what = fmt::format("{} was cut off and stopped its workers{}", name_of(node),
                                          was_paused(now) ? because_of_pause(now) : why);
-    losses_.add_cut_off({.what = what, .rank = node.seat->node_rank, .is_by_pause = was_paused(now)});
+    cause_.lost({.what = what, .is_by_pause = was_paused(now)});
     begin_stop(what, now, out);
   }
 }
 
-bool Job::explains_more(const NodeFailure& failure) const {
-  if (failure.is_symptom) return false;
-  return first_failure_ ? first_failure_->is_symptom : losses_.are_by_pause();
-}
-
-bool Job::failed_by_itself() const { return first_failure_ && !first_failure_->is_symptom; }
-
-JobEnd Job::ended_by_failure(const NodeFailure& failure) const {
-  JobEnd end{.exit_code = failure.exit_code, .why = stop_why_, .root_cause = failure};
-  if (!failure.final_because.empty()) end.why += "; " + failure.final_because;
-  return end;
-}
-
-// Who is told to end while a failure is being stopped: then that failure is the end, without a restart.
-void Job::end_after_stop(const JobEnd& end) {
-  if (!ending_) ending_ = failed_by_itself() ? ended_by_failure(*first_failure_) : end;
-}
-
-const std::string& Job::blame(const Node& node, const NodeFailure& failure) {
-  first_failure_ = failure;
-  first_failure_->node_rank = node.seat->node_rank;
-  stop_why_ = placed(failure.what, node);
-  if (const Node* left = failure.lost_a_peer ? who_left() : nullptr) blame_for_leaving(*left);
-  return stop_why_;
+void Job::blame(const Node& node, NodeFailure failure) {
+  failure.node_rank = node.seat->node_rank;
+  std::string why = placed(failure.what, node);
+  // As on one node (launcher/agent/blame.h): who left is behind the symptom, which goes on being told.
+  if (const auto& symptom = cause_.failure(); failure.has_left && symptom) {
+    failure.exit_code = symptom->exit_code;
+    failure.final_because = symptom->final_because;
+    why = fmt::format("{}: {}", why, cause_.why());
+  }
+  const Node* left = failure.lost_a_peer ? who_left() : nullptr;
+  cause_.blame(std::move(failure), std::move(why));
+  if (left != nullptr) blame(*left, as_leaver(*left));
 }
 
 const Job::Node* Job::who_left() const {
@@ -349,22 +337,17 @@ const Job::Node* Job::who_left() const {
   return left == nodes_.end() ? nullptr : &left->second;
 }
 
-// As on one node (launcher/agent/blame.h): torch.distributed says that a peer has gone, and here is one that has.
-void Job::blame_for_leaving(const Node& left) {
-  const int workers = left.facts.local_world_size.value();
-  const int first = left.seat->base_rank.value();
+NodeFailure Job::as_leaver(const Node& node) {
+  const int workers = node.facts.local_world_size.value();
+  const int first = node.seat->base_rank.value();
   const std::string ranks =
       workers == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, first + workers - 1);
-  const std::string what = fmt::format("{} left with exit code 0, while others waited for {}", ranks,
-                                       workers == 1 ? "it" : "them");
-  stop_why_ = fmt::format("{}: {}", placed(what, left), stop_why_);
-  first_failure_ = {.rank = left.seat->base_rank,
-                    .node_rank = left.seat->node_rank,
-                    .host = left.facts.host,
-                    .exit_code = first_failure_->exit_code,
-                    .what = what,
-                    .final_because = first_failure_->final_because,
-                    .is_symptom = true};
+  return {.rank = node.seat->base_rank,
+          .host = node.facts.host,
+          .what = fmt::format("{} left with exit code 0, while others waited for {}", ranks,
+                              workers == 1 ? "it" : "them"),
+          .is_symptom = true,
+          .has_left = true};
 }
 
 void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
@@ -387,7 +370,7 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   }
   if (did_its_part) return;
   if (is_needed && (node.seat || node.facts.hosts_coordinator)) {
-    end_after_stop(end);
+    cause_.end_with(end);
     begin_stop(end.why, now, out);
   } else if (node.seat) {
     begin_stop(fmt::format("{} and leaves; {} stay", end.why, staying), now, out);
@@ -405,14 +388,20 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (!node.is_leaving()) out.push_back(Note{what});
   const bool is_done = has_succeeded(node);
   if (!node.seat || is_idle(node)) return;
-  LostNode lost{.who = who, .name = name_of(node), .what = what, .rank = node.seat->node_rank};
-  if (!node.is_leaving()) lost.returns_by = now + timing_.rejoin_timeout;
-  if (is_done) return losses_.add_gone(std::move(lost), false);
-  if (node.is_leaving()) return;
-  const bool failed_before = first_failure_ && first_failure_->node_rank == node.seat->node_rank;
-  lost.is_by_pause = was_paused(now);
-  lost.was_there = state_ == JobState::kStopping && node.is_heard_in_stop;
-  losses_.add_gone(std::move(lost), !failed_before);
+  if (node.is_leaving() && !is_done) return;
+  losses_.add({.who = who,
+               .name = name_of(node),
+               .what = what,
+               .rank = node.seat->node_rank,
+               .returns_by = node.is_leaving() ? TimePoint::min() : now + timing_.rejoin_timeout});
+  if (is_done) return;
+  const auto& failure = cause_.failure();
+  // Its worker's failure explains its loss.
+  if (!failure || failure->node_rank != node.seat->node_rank) {
+    cause_.lost({.what = what,
+                 .is_by_pause = was_paused(now),
+                 .was_there = state_ == JobState::kStopping && node.is_heard_in_stop});
+  }
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
 }
 
@@ -421,8 +410,8 @@ void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
   state_ = JobState::kStopping;
   opened_at_ = now;
   stopped_at_ = now;
-  stop_why_ = why;
   out.push_back(Note{fmt::format("generation {} is stopped: {}", generation_, why)});
+  cause_.stop_for(why);
   send_to_all(now, out);
 }
 
@@ -462,24 +451,14 @@ void Job::conclude(TimePoint now, JobActions& out) {
     if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
   }
   drop_silent(now, out);
-  const std::vector<LostNode> lost = losses_.take();
-  const auto cause =
-      std::find_if(lost.begin(), lost.end(), [](const LostNode& node) { return node.explains_failures(); });
-  const bool is_own_failure = failed_by_itself();
-  const auto failure = std::exchange(first_failure_, std::nullopt);
-  if (ending_) {
-    finish(*ending_, now, out);
-  } else if (!lost.empty() && !(is_own_failure && (cause == lost.end() || !failure->final_because.empty()))) {
-    const std::string& what = cause == lost.end() ? lost.front().what : cause->what;
-    if (spec_.is_elastic()) return restart_for_nothing(what);
-    spend_restart_or_finish({.exit_code = exit_code::kTempFail, .why = what, .root_cause = failure}, now,
-                            out);
-  } else if (failure) {
-    const JobEnd end = ended_by_failure(*failure);
-    if (failure->final_because.empty()) return spend_restart_or_finish(end, now, out);
-    finish(end, now, out);
-  } else {
-    restart_for_nothing(stop_why_);
+  Conclusion conclusion = cause_.conclude(spec_.is_elastic());
+  switch (conclusion.kind) {
+    case Conclusion::Kind::kGoOn:
+      return restart_for_nothing(conclusion.end.why);
+    case Conclusion::Kind::kRestart:
+      return spend_restart_or_finish(std::move(conclusion.end), now, out);
+    case Conclusion::Kind::kEnd:
+      return finish(std::move(conclusion.end), now, out);
   }
 }
 
@@ -603,9 +582,9 @@ bool Job::everyone_succeeded() const {
 
 // Nothing is known of those who were lost, nobody who is here has ended otherwise, and nobody computes.
 bool Job::may_still_succeed(TimePoint now) const {
-  if (ending_ || first_failure_) return false;
+  if (cause_.ending() || cause_.failure()) return false;
   int unknown = 0;
-  for (const LostNode& lost : losses_.awaited(now)) unknown += successes_.has(lost.rank) ? 0 : 1;
+  for (const Hole& hole : losses_.awaited(now)) unknown += successes_.has(hole.rank) ? 0 : 1;
   return unknown > 0 && unknown == successes_.missing();
 }
 

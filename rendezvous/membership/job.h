@@ -4,6 +4,7 @@
 #include "rendezvous/membership/ranks.h"
 #include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/membership/round.h"
+#include "rendezvous/membership/stop_cause.h"
 #include "rendezvous/membership/successes.h"
 #include "rendezvous/membership/timing.h"
 #include "rendezvous/membership/types.h"
@@ -57,13 +58,8 @@ std::string_view to_string(JobState state);
 ///           nodes of a generation have succeeded, the job has, whatever it was stopped for meanwhile. Where
 ///           only lost nodes can be missing for that, they have `Timing::rejoin_timeout` to come back before
 ///           the generation is given up.
-/// Cause     of a stopped generation: a node that was told to leave and whom the others cannot do without,
-///           unless a worker had failed by itself before; else the first node lost (its loss explains the
-///           workers that failed elsewhere meanwhile); else the first failed worker, by order of receipt, a
-///           cause before a symptom of one; else a change of membership. The loss of a node that was heard
-///           after a worker had failed does not explain that failure, and no more does a pause of the
-///           coordinator, which costs nodes their leases, whether it was heard before the failure or after.
-///           Nothing explains an exit code that means do not restart.
+/// Cause     of a stopped generation: StopCause. A node that was told to leave and whom the others cannot do
+///           without ends the job.
 /// Budget    failed workers, and lost nodes of a job of fixed size, cost one of `max_restarts`, under the
 ///           policy of one node (RestartPolicy). In an elastic job nodes come and go for nothing.
 /// History   agents say which generation they were part of, so that a coordinator that is new counts on from
@@ -71,7 +67,7 @@ std::string_view to_string(JobState state);
 class Job {
  public:
   /// `coordinator` is drawn anew for each, so that its generations are not taken for those of one before it.
-  Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator = {});
+  Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator);
 
   JobActions joined(const NodeFacts& node, TimePoint now);
   JobActions status(MemberId from, const Status& status, TimePoint now);
@@ -123,18 +119,13 @@ class Job {
   [[nodiscard]] bool was_paused(TimePoint now) const;
   /// " because the coordinator stood still …", where that has cut nodes off; else nothing.
   [[nodiscard]] std::string because_of_pause(TimePoint now) const;
-  /// A better cause than what the generation is being stopped for.
-  [[nodiscard]] bool explains_more(const NodeFailure& failure) const;
   void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
   /// "rank 2 exited with code 7 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (…)"
   [[nodiscard]] static std::string placed(const std::string& what, const Node& node);
-  /// Makes it the failure of the generation; returns the sentence.
-  [[nodiscard]] bool failed_by_itself() const;
-  [[nodiscard]] JobEnd ended_by_failure(const NodeFailure& failure) const;
-  void end_after_stop(const JobEnd& end);
   [[nodiscard]] const Node* who_left() const;
-  void blame_for_leaving(const Node& left);
-  const std::string& blame(const Node& node, const NodeFailure& failure);
+  [[nodiscard]] static NodeFailure as_leaver(const Node& node);
+  /// Makes it the failure of the generation.
+  void blame(const Node& node, NodeFailure failure);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
   void drop_silent(TimePoint now, JobActions& out);
@@ -179,10 +170,8 @@ class Job {
   TimePoint last_event_;
   Duration pause_{};  ///< the last in which leases ran out because nobody was answered
   TimePoint paused_until_{};
-  std::string stop_why_;
   Losses losses_;
-  std::optional<NodeFailure> first_failure_;
-  std::optional<JobEnd> ending_;  ///< decided, takes effect when all is quiet
+  StopCause cause_;  ///< of generation_
   Successes successes_;
   RestartPolicy restarts_;
   std::optional<Restart> restart_;  ///< that led to the generation that is, or will be

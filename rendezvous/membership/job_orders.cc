@@ -40,12 +40,12 @@ Order Job::order_for(const Node& node, TimePoint now) const {
   if (state_ == JobState::kEnded) {
     order.kind = OrderKind::kEnd;
     order.end = end_;
-  } else if (node.is_leaving() && (!node.seat || is_idle(node)) && !ending_) {
+  } else if (node.is_leaving() && (!node.seat || is_idle(node)) && !cause_.ending()) {
     order.kind = OrderKind::kEnd;
     order.end = ended_by_leaving(node);
   } else if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) {
     order.kind = OrderKind::kStop;
-    order.text = stop_why_;
+    order.text = cause_.why();
   } else if (state_ == JobState::kRunning && node.seat) {
     order.kind = OrderKind::kRun;
     const bool has_begun = node.last.generation == generation_;
@@ -115,7 +115,7 @@ std::vector<std::string> Job::awaited() const {
     if (state_ == JobState::kEnded || (node.seat && !is_quiet(node))) names.push_back(name_of(node));
   }
   if (awaits_return(last_event_)) {
-    for (const LostNode& lost : losses_.awaited(last_event_)) names.push_back(lost.name);
+    for (const Hole& hole : losses_.awaited(last_event_)) names.push_back(hole.name);
   }
   return names;
 }
@@ -132,7 +132,7 @@ std::vector<std::string> Job::missing() const {
       everyone_is_pinned = false;
     }
   }
-  for (const LostNode& hole : losses_.holes()) {
+  for (const Hole& hole : losses_.holes()) {
     names.push_back(fmt::format("node rank {} ({})", hole.rank, hole.what));
   }
   if (names.empty() && everyone_is_pinned) {

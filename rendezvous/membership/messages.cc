@@ -55,6 +55,7 @@ Json to_json(const NodeFailure& failure) {
   if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
   if (failure.is_traceback) json["is_traceback"] = true;
   if (failure.lost_a_peer) json["lost_a_peer"] = true;
+  if (failure.has_left) json["has_left"] = true;
   return json;
 }
 
@@ -237,6 +238,7 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
   if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
   if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
   if (fields.has("lost_a_peer")) failure.lost_a_peer = fields.flag("lost_a_peer");
+  if (fields.has("has_left")) failure.has_left = fields.flag("has_left");
   outer.take_problem(fields);
   return failure;
 }

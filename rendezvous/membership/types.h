@@ -96,8 +96,10 @@ struct NodeFailure {
   bool is_traceback = false;  ///< `stderr_tail` is one
   std::string final_because;  ///< why a restart would not help; empty: it may
   bool is_symptom = false;    ///< what failed here was caused by another worker, on whichever node
-  bool lost_a_peer =
-      false;  ///< the symptom is that a peer has gone, and it is torch.distributed that says so
+  /// The symptom is that a peer has gone, and it is torch.distributed that says so.
+  bool lost_a_peer = false;
+  /// No failure, but who may be behind one: it ended with 0 while others of its node went on.
+  bool has_left = false;
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };

@@ -27,7 +27,7 @@ NodeFacts agent(std::uint64_t id) { return {.id = MemberId(id), .host = "a", .ad
 
 void tell_a_job(const Message& message) {
   const TimePoint now{};
-  Job job({.min_nodes = 1, .max_nodes = 3, .max_restarts = 1}, {.debounce = Duration::zero()}, now);
+  Job job({.min_nodes = 1, .max_nodes = 3, .max_restarts = 1}, {.debounce = Duration::zero()}, now, "fuzz");
   static_cast<void>(job.joined(agent(1), now));
   if (const auto* hello = std::get_if<Hello>(&message)) static_cast<void>(job.joined(hello->node, now));
   if (const auto* status = std::get_if<Status>(&message))

@@ -306,6 +306,24 @@ TEST_CASE("a node whose workers have all succeeded starts again with the others 
   CHECK_THAT(second->out(), Contains("again 1"));
 }
 
+TEST_CASE("a rank that left with 0 beside others that go on is named when another node lost it") {
+  const TempDirectory folder;
+  const Cluster cluster{.nnodes = "2", .script = "cd " + folder.path() + R"(
+        if [ $RANK = 0 ]; then echo $$ >new && mv new pid; exit 0; fi
+        [ $RANK = 2 ] || exec sleep 100
+        until [ -e pid ]; do sleep 0.02; done
+        while kill -0 $(cat pid) 2>&-; do sleep 0.02; done
+        echo 'RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:7' >&2
+        exit 9)"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  for (const auto* node : {&first, &second}) {
+    CHECK((*node)->wait() == 9);
+    CHECK_THAT((*node)->err(), Matches("[^]*rank 0 \\(pid [0-9]+\\) left with exit code 0 [^]* on node 0 "
+                                       "[^]*, while others waited for it: rank 2 [^]*lost a peer[^]*"));
+  }
+}
+
 TEST_CASE(
     "an elastic job goes on without a node whose agent was killed, for no restart, and leaves no process") {
   // The last call never ends by itself: the round closes when the third is there, however slow the machine.

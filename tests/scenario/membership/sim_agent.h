@@ -79,6 +79,8 @@ class SimAgent final : private MemberWords {
   /// has seen that or not.
   [[nodiscard]] Generation worked_well_in() const { return worked_well_in_; }
   [[nodiscard]] std::optional<Success> success() const { return core_ ? core_->success() : std::nullopt; }
+  /// A worker of this agent ended with 0 before anybody asked it to.
+  [[nodiscard]] bool left_in(Generation generation) const { return left_in_.contains(generation); }
   /// In which generations a worker of this agent failed by itself.
   [[nodiscard]] bool failed_in(Generation generation) const { return failed_in_.contains(generation); }
   /// The last place it was given.
@@ -148,6 +150,7 @@ class SimAgent final : private MemberWords {
 
   std::optional<Generation> running_;
   std::optional<Generation> succeeded_;
+  std::set<Generation> left_in_;
   std::set<Generation> failed_in_;
   Seat seat_;
   Generation started_;            ///< the last one

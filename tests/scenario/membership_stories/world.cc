@@ -8,7 +8,7 @@
 namespace ddprun::membership::testing {
 
 World::World(WorldSpec spec, Timing timing)
-    : spec_(std::move(spec)), timing_(timing), job_(spec_, timing_, now_) {}
+    : spec_(std::move(spec)), timing_(timing), job_(spec_, timing_, now_, "story") {}
 
 // ---- what a story tells
 // ----------------------------------------------------------------------------------------------

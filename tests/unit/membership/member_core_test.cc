@@ -145,6 +145,22 @@ TEST_CASE("a node that is told that it was given up kills its workers, and remem
   CHECK_FALSE(member.why_given_up());
 }
 
+TEST_CASE(
+    "a node that is stopped for another tells of a rank that has left, and then of a better cause alone") {
+  const TimePoint now{};
+  MemberCore member = running_member(now);
+  member.order({.kind = OrderKind::kStop, .generation = Generation(1), .text = "rank 1 failed"}, now);
+  const NodeFailure leaver{.what = "rank 0 left", .is_symptom = true, .has_left = true};
+  const MemberActions told = member.workers_failed(leaver, now);
+  REQUIRE(told.size() == 1);
+  CHECK(std::get<SendStatus>(told[0]).status.failure == leaver);
+  CHECK(member.workers_failed({.what = "rank 1 lost a peer", .is_symptom = true}, now).empty());
+  const MemberActions better = member.workers_failed({.what = "rank 1 exited with code 7"}, now);
+  REQUIRE(better.size() == 1);
+  CHECK(std::get<SendStatus>(better[0]).status.failure->what == "rank 1 exited with code 7");
+  CHECK(member.workers_failed(leaver, now).empty());
+}
+
 // It sits in a round that was stopped before it heard of it.
 TEST_CASE("a failure is told of its own generation alone") {
   const TimePoint now{};

@@ -40,6 +40,7 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   failure.is_traceback = true;
   failure.is_symptom = true;
   failure.lost_a_peer = true;
+  failure.has_left = true;
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
                       .phase = Phase::kStopping,

@@ -1,0 +1,58 @@
+#include "rendezvous/membership/stop_cause.h"
+
+#include "rendezvous/base/exit_codes.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::membership {
+
+void StopCause::blame(NodeFailure failure, std::string why) {
+  failure_ = std::move(failure);
+  why_ = std::move(why);
+}
+
+void StopCause::end_with(const JobEnd& end) {
+  if (!ending_) ending_ = failed_by_itself() ? ended_by_failure() : end;
+}
+
+bool StopCause::is_explained_by(const NodeFailure& failure) const {
+  if (failure.has_left) return failure_ && failure_->lost_a_peer;
+  if (failure.is_symptom) return false;
+  return failure_ ? failure_->is_symptom : is_by_pause();
+}
+
+bool StopCause::is_by_pause() const {
+  return !lost_.empty() &&
+         std::all_of(lost_.begin(), lost_.end(), [](const LostNode& lost) { return lost.is_by_pause; });
+}
+
+JobEnd StopCause::ended_by_failure() const {
+  JobEnd end{.exit_code = failure_->exit_code, .why = why_, .root_cause = failure_};
+  if (!failure_->final_because.empty()) end.why += "; " + failure_->final_because;
+  return end;
+}
+
+Conclusion StopCause::conclude(bool is_elastic) {
+  Conclusion conclusion = choose(is_elastic);
+  *this = StopCause();
+  return conclusion;
+}
+
+Conclusion StopCause::choose(bool is_elastic) const {
+  using Kind = Conclusion::Kind;
+  if (ending_) return {Kind::kEnd, *ending_};
+  const bool is_final = failure_ && !failure_->final_because.empty();
+  const auto cause = std::find_if(lost_.begin(), lost_.end(),
+                                  [](const LostNode& lost) { return !lost.is_by_pause && !lost.was_there; });
+  const bool is_by_loss = failed_by_itself() ? cause != lost_.end() && !is_final : !lost_.empty();
+  if (is_by_loss) {
+    const std::string& what = cause == lost_.end() ? lost_.front().what : cause->what;
+    if (is_elastic) return {Kind::kGoOn, {.why = what}};
+    return {Kind::kRestart, {.exit_code = exit_code::kTempFail, .why = what, .root_cause = failure_}};
+  }
+  if (failure_) return {is_final ? Kind::kEnd : Kind::kRestart, ended_by_failure()};
+  return {Kind::kGoOn, {.why = why_}};
+}
+
+}  // namespace ddprun::membership

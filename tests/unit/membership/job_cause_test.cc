@@ -1,0 +1,298 @@
+#include "tests/support/catch.h"
+#include "tests/unit/membership/job_story.h"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+namespace ddprun::membership {
+
+using namespace std::chrono_literals;
+using testing::elastic;
+using testing::fixed;
+using testing::running;
+using testing::Story;
+
+TEST_CASE("the first failure received is the root cause on every node, and its code is the job's") {
+  Story story = running(fixed(2), "ab");
+  story.fail('b', 7);
+  story.fail('a', 9);
+  CHECK(story.last('a').kind == OrderKind::kStop);
+  CHECK(story.last('a').text == "rank 0 exited with code 7 on node 1 (b, 10.0.0.2)");
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('a').end->exit_code == 7);
+  CHECK(story.last('b').end->root_cause->node_rank == NodeRank(1));
+}
+
+TEST_CASE(
+    "a cause that comes while the job is stopped for a symptom takes its place, and nothing takes the "
+    "cause's") {
+  Story story = running(fixed(3), "abc");
+  story.fail('a', 1, false, true);
+  story.fail('b', 7);
+  story.fail('c', 8);
+  for (const char name : {'a', 'b', 'c'}) story.tell(name, Phase::kIdle);
+  REQUIRE(story.last('c').end);
+  CHECK(story.last('c').end->exit_code == 7);
+  CHECK(story.last('c').end->root_cause->node_rank == NodeRank(1));
+  CHECK(story.last('a').end->why == "rank 0 exited with code 7 on node 1 (b, 10.0.0.2)");
+}
+
+TEST_CASE("why a worker failed is told with the restart, and with the end") {
+  Story story = running(fixed(1, 1), "a");
+  const auto fail = [&] {
+    const NodeFailure failure{
+        .exit_code = 7, .what = "rank 0 exited with code 7", .diagnosis = "ValueError: x"};
+    story.tell('a',
+               Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = failure});
+    CHECK(story.last('a').text == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1)");
+    story.tell('a', Phase::kIdle);
+  };
+  fail();
+  CHECK(story.last('a').restart->why == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1): ValueError: x");
+  story.tell('a', Phase::kRunning);
+  fail();
+  CHECK(story.last('a').end->root_cause->diagnosis == "ValueError: x");
+}
+
+TEST_CASE("a lost node explains the workers that failed elsewhere just before") {
+  Story story = running(elastic(1, 2), "ab");
+  story.fail('b', 1);  // its peer is gone, but nobody knows yet
+  story.tell('b', Phase::kIdle);
+  story.lose('a');
+  story.wait_out_the_lease("b");
+  CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("a node that is lost after a worker has failed elsewhere does not explain that failure") {
+  const bool is_final = GENERATE(true, false);
+  Story story = running(fixed(2, is_final ? 1 : 0), "ab");
+  story.pass(250ms);
+  story.fail('a', is_final ? 93 : 7, is_final);
+  story.now += 250ms;
+  story.tell('b', Phase::kStopping);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == (is_final ? 93 : 7));
+}
+
+TEST_CASE("a node that is told to stop while another's failure is stopped does not take its place") {
+  Story story = running(fixed(2, 1), "ab");
+  story.fail('b', 7);
+  story.tell('b',
+             Status{.generation = story.job.generation(), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 7);
+  CHECK_THAT(story.last('a').end->why, Catch::Matchers::Contains("rank 0 exited with code 7"));
+  CHECK(story.last('b').end->exit_code == 7);
+}
+
+TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost a peer on another") {
+  const bool lost_a_peer = GENERATE(true, false);
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Phase::kSucceeded);
+  NodeFailure failure{.host = "a", .exit_code = 1, .what = "rank 0 (pid 9) exited with code 1: lost a peer"};
+  failure.is_symptom = true;
+  failure.lost_a_peer = lost_a_peer;
+  story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
+  story.tell('b', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  const JobEnd& end = *story.last('a').end;
+  CHECK(end.exit_code == 1);
+  CHECK(end.root_cause->node_rank == NodeRank(lost_a_peer ? 1 : 0));
+  const std::string why = "rank 0 (pid 9) exited with code 1 on node 0 (a, 10.0.0.1): lost a peer";
+  const std::string leaver =
+      "rank 1 left with exit code 0 on node 1 (b, 10.0.0.2), while others waited for it: ";
+  CHECK(end.why == (lost_a_peer ? leaver + why : why));
+}
+
+TEST_CASE("a rank that left with 0 on a node where others go on is named for the lost peer of another") {
+  const bool lost_a_peer = GENERATE(true, false);
+  Story story = running(fixed(2), "ab");
+  NodeFailure failure{.host = "a", .exit_code = 9, .what = "rank 0 (pid 9) exited with code 9: lost a peer"};
+  failure.is_symptom = true;
+  failure.lost_a_peer = lost_a_peer;
+  story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
+  const NodeFailure leaver{.rank = Rank(1),
+                           .host = "b",
+                           .what = "rank 1 (pid 8) left with exit code 0, while others waited for it",
+                           .is_symptom = true,
+                           .has_left = true};
+  story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = leaver});
+  story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = leaver});
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  const JobEnd& end = *story.last('a').end;
+  CHECK(end.exit_code == 9);
+  CHECK(end.root_cause->node_rank == NodeRank(lost_a_peer ? 1 : 0));
+  const std::string why = "rank 0 (pid 9) exited with code 9 on node 0 (a, 10.0.0.1): lost a peer";
+  const std::string who =
+      "rank 1 (pid 8) left with exit code 0 on node 1 (b, 10.0.0.2), while others waited for it: ";
+  CHECK(end.why == (lost_a_peer ? who + why : why));
+}
+
+TEST_CASE("a cause of any node is before who left with 0") {
+  Story story = running(fixed(2), "ab");
+  const NodeFailure leaver{.host = "b", .what = "rank 1 left", .is_symptom = true, .has_left = true};
+  story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = leaver});
+  story.fail('a', 7);
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 7);
+  CHECK(story.last('a').end->root_cause->host == "a");
+}
+
+TEST_CASE(
+    "an exit code that means do not restart is the end, also where a node was lost at the same moment") {
+  Story story = running(GENERATE(true, false) ? fixed(2, 1) : elastic(1, 2), "ab");
+  story.fail('a', 93, true);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 93);
+}
+
+TEST_CASE("a pause of the coordinator makes no node present that had died before a failure") {
+  Story story = running(fixed(2), "ab");
+  story.heartbeats = {'a'};
+  story.phases['a'] = Phase::kRunning;
+  story.pass(500ms);
+  story.fail('a', 7);
+  story.now += 1s;
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 75);
+}
+
+TEST_CASE("when the coordinator itself stood still, nobody is blamed") {
+  Story story = running(fixed(2), "ab");
+  story.now += 60s;
+  story.tell('a', Phase::kRunning);
+  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.expelled('b') == "");
+}
+
+TEST_CASE("when the coordinator stood still for longer than the lease, that is why nodes were cut off") {
+  const bool is_restarted = GENERATE(false, true);
+  Story story = running(fixed(2, is_restarted ? 1 : 0), "ab");
+  story.now += 6s;
+  story.tell('a', Phase::kRunning);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.wait_out_the_lease("a");
+  const Order& last = story.last('a');
+  CHECK((is_restarted ? last.restart->why : last.end->why) ==
+        "node 1 (b, 10.0.0.2) was lost because the coordinator stood still for 6.00 s, and the lease is "
+        "4.00 s: its connection was closed");
+}
+
+TEST_CASE("a pause of the coordinator explains no worker that failed by itself, whatever is heard first") {
+  Story story = running(fixed(2), "ab");
+  // A lease of 4 s was counted from up to a second before the pause.
+  story.now += GENERATE(as<Duration>{}, 60s, 3100ms);
+  const auto failure_is_read = [&] {
+    story.fail('b', 7);
+    story.tell('b', Phase::kIdle);
+  };
+  const auto says_why = [&] {
+    REQUIRE(story.last('b').end);
+    return std::pair(story.last('b').end->exit_code, story.last('b').end->why);
+  };
+  const std::pair<int, std::string> right{7, "rank 0 exited with code 7 on node 1 (b, 10.0.0.2)"};
+  SECTION("the failure, then that the coordinator's own node is cut off") {
+    failure_is_read();
+    story.tell('a', Phase::kIdle);
+    CHECK(says_why() == right);
+  }
+  SECTION("that it is cut off, then the failure") {
+    story.tell('a', Phase::kStopping);
+    failure_is_read();
+    story.tell('a', Phase::kIdle);
+    CHECK(says_why() == right);
+  }
+  SECTION("the failure, then that its own node comes back") {
+    failure_is_read();
+    story.lose('a');
+    story.join('c', std::nullopt, 'a');
+    CHECK(says_why() == right);
+  }
+  SECTION("a symptom is explained by it") {
+    story.fail('b', 7, false, true);
+    story.tell('b', Phase::kIdle);
+    story.lose('a');
+    story.join('c', std::nullopt, 'a');
+    CHECK(says_why().first == 75);
+    CHECK_THAT(says_why().second,
+               Catch::StartsWith("node 0 (a, 10.0.0.1) was lost because the coordinator stood still for ") &&
+                   Catch::Contains(" s, and the lease is 4.00 s: its connection was closed"));
+  }
+}
+
+TEST_CASE("why a node was cut off is told, as it says") {
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Status{.generation = Generation(1),
+                         .phase = Phase::kStopping,
+                         .cut_off = "it was not answered for 4.00 s"});
+  CHECK(story.last('a').text ==
+        "node 1 (b, 10.0.0.2) was cut off and stopped its workers: it was not answered for 4.00 s");
+}
+
+TEST_CASE("why a node that comes back was cut off is told, as it says") {
+  Story story = running(fixed(2), "ab");
+  story.join('c', std::nullopt, 'b', 0, "it was not answered for 4.00 s");
+  CHECK(
+      story.last('a').text ==
+      "node 1 (b, 10.0.0.2) was lost: it was not answered for 4.00 s; it stopped its workers and came back");
+}
+
+TEST_CASE("the node of a failure is named where it happened, not after what followed") {
+  Story story = running(fixed(2), "ab");
+  const auto said = [&](const std::string& what) {
+    story.tell(
+        'b',
+        Status{.generation = Generation(1), .phase = Phase::kStopping, .failure = NodeFailure{.what = what}});
+    return story.last('a').text;
+  };
+  SECTION("a symptom") {
+    CHECK(said("rank 1 exited with code 1 after 3.2 s: lost a peer (Connection closed by peer)") ==
+          "rank 1 exited with code 1 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (Connection closed by "
+          "peer)");
+  }
+  SECTION("who left") {
+    CHECK(said("rank 1 left with exit code 0 after 3.2 s, while others waited for it: rank 2 failed") ==
+          "rank 1 left with exit code 0 after 3.2 s on node 1 (b, 10.0.0.2), while others waited for it: "
+          "rank 2 "
+          "failed");
+  }
+}
+
+TEST_CASE("a pause of the coordinator explains nothing that happens long after") {
+  Story story = running(fixed(2), "ab");
+  story.now += 6s;
+  story.phases = {{'a', Phase::kRunning}, {'b', Phase::kRunning}};
+  story.heartbeats = {'a', 'b'};
+  story.pass(6s);
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('a').text == "node 1 (b, 10.0.0.2) was cut off and stopped its workers");
+}
+
+TEST_CASE("a node that is gone after its workers succeeded is no cause of another's failure") {
+  Story story = running(fixed(2), "ab");
+  story.tell('a', Phase::kSucceeded);
+  story.fail('b', 7);
+  story.lose('a');
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('b').end->exit_code == 7);
+}
+
+}  // namespace ddprun::membership
