@@ -88,7 +88,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   // What the rendezvous says.
   void round_closed(const RoundInfo& round, TimePoint valid_until) override;
   void restarting(const membership::Restart& restart) override {
-    supervisor_.restart_granted();
+    raise({.kind = EventKind::kRestartGranted});
     deps_.observer.restarting(restart);
   }
   void heard(const Event& event) override { raise(event); }

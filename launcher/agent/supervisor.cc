@@ -121,6 +121,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {{S::kRendezvous, S::kWaiting, S::kRestarting}, E::kRoundFailed, T::report_says_why, S::kDone, &Do::finish_for_round, Volume::kQuiet},
     {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {{S::kRendezvous, S::kRestarting}, E::kJobEnded,  T::report_says_why,    S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
+    {S::kRendezvous,               E::kRestartGranted, kAlways,              S::kRendezvous, &Do::note_restart,          Volume::kQuiet},
     {S::kRendezvous,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kRendezvous,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
     {S::kRendezvous,               E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kLoud},
@@ -221,6 +222,8 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kRendezvous,                                       E::kReapOver,      kIgnored, kLateTimer},
     {S::kRendezvous,                                       E::kBackoffOver,   kIgnored, kLateTimer},
 
+    {{S::kStarting, S::kRunning, S::kBlaming, S::kDraining, S::kKilling, S::kSweeping, S::kWaiting, S::kRestarting}, E::kRestartGranted, kIgnored, "no failure of ours waits for it"},
+
     {kUp,                                                  E::kRoundClosed,   kBug,     "we are in a round"},
     {S::kBlaming,                                          E::kWorkerSpawned, kBug,     "spawning ends when a worker fails"},
     {S::kBlaming,                                          E::kSpawnFailed,   kBug,     "spawning ends when a worker fails"},
@@ -267,6 +270,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kDone,                                             E::kPeerFailed,    kIgnored, "the job is over"},
     {S::kDone,                                             E::kLeaseLost,     kIgnored, "the job is over"},
     {S::kDone,                                             E::kJobEnded,      kIgnored, "the job is over"},
+    {S::kDone,                                             E::kRestartGranted, kIgnored, "the job is over"},
     {S::kDone,                                             E::kSwept,         kBug,     kNotAsked},
     {S::kDone,                                             E::kBlameOver,     kIgnored, "the job is over"},
     {S::kDone,                                             E::kGraceOver,     kIgnored, kLateTimer},
@@ -380,6 +384,8 @@ std::string_view to_string(EventKind kind) {
       return "lease lost";
     case EventKind::kJobEnded:
       return "job ended";
+    case EventKind::kRestartGranted:
+      return "restart granted";
     case EventKind::kSwept:
       return "swept";
     case EventKind::kBlameOver:

@@ -48,18 +48,19 @@ enum class EventKind {
   kPeerFailed,     ///< another node stopped the round: text, exit_code
   kLeaseLost,      ///< the other nodes have given us up: text
   kJobEnded,       ///< the job is over on all nodes: exit_code, text
-  kSwept,          ///< nothing that the workers started is alive any more
-  kBlameOver,      ///< the five deadlines
+  kRestartGranted,  ///< by the coordinator: another generation follows the failed one
+  kSwept,           ///< nothing that the workers started is alive any more
+  kBlameOver,       ///< the five deadlines
   kGraceOver,
   kReapOver,
   kBackoffOver,
   kJobTimeOver,
 };
 inline constexpr std::array kAllEventKinds{
-    EventKind::kRoundClosed,  EventKind::kRoundFailed, EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
-    EventKind::kWorkerExited, EventKind::kSignal,      EventKind::kPeerFailed,    EventKind::kLeaseLost,
-    EventKind::kJobEnded,     EventKind::kSwept,       EventKind::kBlameOver,     EventKind::kGraceOver,
-    EventKind::kReapOver,     EventKind::kBackoffOver, EventKind::kJobTimeOver};
+    EventKind::kRoundClosed,  EventKind::kRoundFailed,    EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
+    EventKind::kWorkerExited, EventKind::kSignal,         EventKind::kPeerFailed,    EventKind::kLeaseLost,
+    EventKind::kJobEnded,     EventKind::kRestartGranted, EventKind::kSwept,         EventKind::kBlameOver,
+    EventKind::kGraceOver,    EventKind::kReapOver,       EventKind::kBackoffOver,   EventKind::kJobTimeOver};
 std::string_view to_string(EventKind kind);
 
 /// Something that happened. Only the fields that EventKind names are looked at.
@@ -151,9 +152,6 @@ class Supervisor {
   Step start(TimePoint now);
   Step handle(const Event& event, TimePoint now);
 
-  /// The coordinator has said that another generation follows: the failure of the last one is no end any more.
-  void restart_granted() { is_restart_granted_ = true; }
-
   [[nodiscard]] State state() const { return state_; }
   /// The current generation, complete once the state has left kSweeping.
   [[nodiscard]] const std::vector<SupervisedWorker>& workers() const { return workers_; }
@@ -206,6 +204,7 @@ class Supervisor {
   Actions note_signal(const Event& event, TimePoint now);
   Actions note_job_timeout(const Event& event, TimePoint now);
   Actions note_job_end(const Event& event, TimePoint now);
+  Actions note_restart(const Event& event, TimePoint now);
   Actions sweep_at_once(const Event& event, TimePoint now);
   Actions note_round_failed(const Event& event, TimePoint now);
   Actions kill(const Event& event, TimePoint now);

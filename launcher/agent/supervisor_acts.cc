@@ -307,6 +307,13 @@ Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
   return {};
 }
 
+// The failure of the last generation is no end any more.
+Supervisor::Actions Supervisor::note_restart(const Event&, TimePoint) {
+  is_restart_granted_ = true;
+  story_ = "another generation will follow";
+  return {};
+}
+
 // The time that what the workers left behind was given is over, too; what they reached they have reached.
 Supervisor::Actions Supervisor::sweep_at_once(const Event& event, TimePoint) {
   story_ = event.text;

@@ -387,6 +387,12 @@ void SimAgent::act(const KillWorkers& kill) {
   tell(launcher::kill_event(kill.reason));
 }
 
+// Without dice, so that the schedules of old seeds stay what they were.
+void SimAgent::act(const ShowRestart&) {
+  later(std::max(tells_at_, world_.now()) - world_.now(),
+        [this] { raise({.kind = EventKind::kRestartGranted}); });
+}
+
 void SimAgent::act(const ComeBack&) {
   leave_connection();
   if (leaving_signal_ != 0) return end_for_signal();

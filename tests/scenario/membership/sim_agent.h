@@ -127,7 +127,7 @@ class SimAgent final : private MemberWords {
   void act(const StopWorkers& stop);
   void act(const KillWorkers& kill);
   void act(const ShowWaiting&) {}
-  void act(const ShowRestart&) {}
+  void act(const ShowRestart&);
   void act(const ComeBack& back);
   void act(const LeaveJob& leave);
   void tell(Event event, bool is_last = false);

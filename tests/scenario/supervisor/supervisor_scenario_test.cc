@@ -68,10 +68,7 @@ class Story {
     if (verb == "round")
       return happen(round_closed_event(command.number("restarts", 0), Rank(command.number("base", 0)),
                                        clock_.now() + std::chrono::seconds(command.number("valid", 4))));
-    if (verb == "restart-granted") {
-      supervisor_->restart_granted();
-      return "";
-    }
+    if (verb == "restart-granted") return happen({.kind = EventKind::kRestartGranted});
     if (verb == "no-round")
       return happen(rendezvous_lost_event(Error(ErrorCode::kUnavailable, "nobody answers at host:29500")));
     if (verb == "spawn") return spawn(command.number("rank", 0));
