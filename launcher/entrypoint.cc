@@ -1,7 +1,7 @@
 #include "launcher/entrypoint.h"
 
 #include "launcher/cli_commands.h"
-#include "launcher/shell_quote.h"
+#include "rendezvous/base/shell_quote.h"
 #include "rendezvous/base/suggest.h"
 
 #include <fmt/format.h>

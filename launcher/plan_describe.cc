@@ -2,7 +2,7 @@
 #include "launcher/number_list.h"
 #include "launcher/plan.h"
 #include "launcher/report/text.h"
-#include "launcher/shell_quote.h"
+#include "rendezvous/base/shell_quote.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include "launcher/job_state.h"
 #include "launcher/report/lost_output_json.h"
 #include "launcher/report/text.h"
-#include "launcher/shell_quote.h"
+#include "rendezvous/base/shell_quote.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

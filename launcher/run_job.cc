@@ -15,9 +15,9 @@
 #include "launcher/process/own_descriptors.h"
 #include "launcher/report/reporter.h"
 #include "launcher/report/text.h"
-#include "launcher/shell_quote.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/shell_quote.h"
 #include "rendezvous/base/signals.h"
 #include "rendezvous/config/job_config.h"
 

@@ -1,5 +1,6 @@
 #include "launcher/process/exec_failure.h"
 
+#include "rendezvous/base/shell_quote.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <fcntl.h>
@@ -34,7 +35,7 @@ Error missing_file(std::string_view path, std::string_view head) {
         ErrorCode::kCannotExecute,
         fmt::format("cannot run {}: its first line ends in a carriage return (Windows line ends), so its "
                     "interpreter is not found; convert it with `sed -i 's/\\r$//' {}`",
-                    path, path));
+                    path, shell_quote(path)));
   }
   if (!wanted.empty()) {
     return Error(

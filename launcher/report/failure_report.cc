@@ -1,7 +1,7 @@
 #include "launcher/report/failure_report.h"
 
 #include "launcher/report/text.h"
-#include "launcher/shell_quote.h"
+#include "rendezvous/base/shell_quote.h"
 #include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>

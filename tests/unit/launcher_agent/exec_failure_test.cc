@@ -37,6 +37,12 @@ TEST_CASE("Windows line ends in a script are recognised") {
         "found; convert it with `sed -i 's/\\r$//' ./train.sh`");
 }
 
+TEST_CASE("a command that is advised can be pasted, whatever the path") {
+  const Error error = explain_exec_failure("./my runs/a'b.sh", ENOENT, "#!/bin/sh\r\n");
+  CHECK_THAT(error.message(),
+             Catch::Matchers::EndsWith("convert it with `sed -i 's/\\r$//' './my runs/a'\\''b.sh'`"));
+}
+
 TEST_CASE("a program for another system is recognised by its missing loader") {
   CHECK(message(ENOENT,
                 "\x7f"

@@ -1,4 +1,4 @@
-#include "launcher/shell_quote.h"
+#include "rendezvous/base/shell_quote.h"
 
 #include "rendezvous/base/printable.h"
 
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace ddprun::launcher {
+namespace ddprun {
 namespace {
 
 bool is_plain(char c) {
@@ -22,7 +22,7 @@ bool is_name(std::string_view text) {
 }
 
 /// $'…', in which all that a terminal might act on is written out, byte by byte.
-std::string written_out(std::string_view text) {
+std::string dollar_quoted(std::string_view text) {
   std::string quoted = "$'";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -41,7 +41,7 @@ std::string written_out(std::string_view text) {
 }
 
 std::string in_quotes(std::string_view text) {
-  if (ddprun::printable(text, std::string::npos) != text) return written_out(text);
+  if (printable(text, std::string::npos) != text) return dollar_quoted(text);
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
@@ -65,4 +65,4 @@ std::string shell_quote(const std::vector<std::string>& words) {
   return line;
 }
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun

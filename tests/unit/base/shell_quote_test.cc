@@ -1,8 +1,8 @@
-#include "launcher/shell_quote.h"
+#include "rendezvous/base/shell_quote.h"
 
 #include "tests/support/catch.h"
 
-using namespace ddprun::launcher;
+using namespace ddprun;
 
 TEST_CASE("a command line is quoted only where a shell needs it") {
   CHECK(shell_quote(std::vector<std::string>{"python3", "-u", "a b.py", "--x=1", "", "it's"}) ==
