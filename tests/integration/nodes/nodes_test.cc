@@ -1,6 +1,6 @@
 #include "rendezvous/membership/messages.h"
-#include "tests/integration/membership/cluster.h"
-#include "tests/integration/membership/wire.h"
+#include "tests/integration/nodes/cluster.h"
+#include "tests/integration/nodes/wire.h"
 #include "tests/support/catch.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "tests/integration/membership/cluster.h"
+#include "tests/integration/nodes/cluster.h"
 
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"

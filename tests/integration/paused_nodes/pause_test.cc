@@ -1,4 +1,4 @@
-#include "tests/integration/membership/cluster.h"
+#include "tests/integration/nodes/cluster.h"
 #include "tests/support/catch.h"
 
 #include <chrono>
@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-// A launcher that stands still (SIGSTOP) past its lease: what its workers and those of the others come to in
-// the meantime is theirs.
+// A launcher that stands still (SIGSTOP) while nodes meet, or past its lease: it comes back to its job or says
+// why not, and what its workers and those of the others come to in the meantime is theirs.
 
 using namespace ddprun;
 using namespace ddprun::testing;
@@ -57,6 +57,57 @@ bool is_zombie(const std::string& pid) {
 }
 
 }  // namespace
+
+TEST_CASE("node 0 stands still while another joins: the other waits for it, and the job runs once") {
+  const Cluster cluster{.nnodes = "2", .script = "echo up", .nproc = "1"};
+  const auto first = cluster.start_static(0);
+  wait_until_served(cluster.port);
+  first->signal(SIGSTOP);
+  const auto second = cluster.start_static(1);
+  second->wait_for_err("it does not answer an agent's hello");
+  first->signal(SIGCONT);
+  CHECK(second->wait() == 0);
+  CHECK(first->wait() == 0);
+  CHECK(first->out() == "up\n");
+  CHECK(second->out() == "up\n");
+}
+
+TEST_CASE("a node that stood still while the job ended says so, with its lease, and may be tried again") {
+  const Cluster cluster{.nnodes = "2",
+                        .script = "echo up; exec sleep 100",
+                        .flags = {"--rdzv-conf", "keep_alive_interval=0.2,rejoin_timeout=1"},
+                        .nproc = "1"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  for (const auto* node : {&first, &second}) CHECK((*node)->read_line() == "up");
+  second->signal(SIGSTOP);
+  CHECK(first->wait() == 75);
+  second->signal(SIGCONT);
+  CHECK(second->wait() == 75);
+  CHECK_THAT(second->err(), Contains("/bin/sh failed: this node stood still and had no answer for ") &&
+                                Contains(" s, longer than its lease of 0.80 s; its workers were ended, and "
+                                         "the others gave it up; no coordinator at 127.0.0.1:") &&
+                                !Contains("stopped by SIGSTOP"));
+}
+
+TEST_CASE("a node that stood still while the job went on comes back to it") {
+  const Cluster cluster{
+      .nnodes = "1:2",
+      .script = "echo up; [ $GROUP_WORLD_SIZE$TORCHELASTIC_RESTART_COUNT = 22 ] || exec sleep 100",
+      .flags = {"--rdzv-conf", "keep_alive_interval=0.2,last_call_timeout=1"},
+      .nproc = "1"};
+  const auto first = cluster.start_dynamic();
+  wait_until_served(cluster.port);
+  const auto second = cluster.start_dynamic();
+  for (const auto* node : {&first, &second}) CHECK((*node)->read_line() == "up");
+  second->signal(SIGSTOP);
+  CHECK(first->read_line() == "up");
+  second->signal(SIGCONT);
+  CHECK(second->wait() == 0);
+  CHECK(first->wait() == 0);
+  CHECK_THAT(second->err(),
+             Contains("this node stood still and had no answer for ") && Contains("its lease of 0.80 s"));
+}
 
 TEST_CASE("a worker that fails while the coordinator's launcher stands still is the cause, on all nodes") {
   const Pause pause("[ $GROUP_RANK = 0 ] && exec sleep 100; exit 7");

@@ -1,8 +1,8 @@
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/messages.h"
 #include "rendezvous/store/wire.h"
-#include "tests/integration/membership/cluster.h"
-#include "tests/integration/membership/wire.h"
+#include "tests/integration/nodes/cluster.h"
+#include "tests/integration/nodes/wire.h"
 #include "tests/support/catch.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "tests/integration/membership/wire.h"
+#include "tests/integration/nodes/wire.h"
 
 #include "tests/support/catch.h"
 

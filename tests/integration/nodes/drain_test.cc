@@ -1,4 +1,4 @@
-#include "tests/integration/membership/cluster.h"
+#include "tests/integration/nodes/cluster.h"
 #include "tests/support/catch.h"
 
 #include <unistd.h>
