@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,18 +18,16 @@ from bench_launcher import children_named, wait_until
 from bench_start import JOB
 from harness import BUILD, DDPRUN, PEERS, PYTHON, Limit, Versus
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from ports import free_port  # noqa: E402
+
 TITLE = ("Rendezvous (ddprun's time includes the exec of the last agent and the spawn of its worker; torchrun's is that of "
          "its rendezvous alone, in processes that are warm)")
 ALARM_SECONDS = int(os.environ.get("DDPRUN_BENCH_ALARM_SECONDS", "10"))
 HEARTBEAT_MS = 200
 MISSED = 4
 NO_HEARTBEATS_MS = 60000
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def ours(nodes):

@@ -9,7 +9,6 @@ import resource
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import termios
@@ -20,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration" / "cli"
 
 from harness import DDPRUN, Case, skip  # noqa: E402
 from owned import own  # noqa: E402
+from ports import free_port  # noqa: E402
 
 
 class Output(Case):
@@ -438,12 +438,6 @@ class Kept(Output):
         self.assertEqual({name for name in left if not name.startswith("ddprun_none_")},
                          {"ddprun_young", "ddprun_logs", "other"})
         self.assertEqual(len(left), 4)
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def cpu_seconds_of_children():

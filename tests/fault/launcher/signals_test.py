@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,17 +12,12 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
 from owned import own  # noqa: E402
+from ports import free_port  # noqa: E402
 
 DDPRUN, PROGRAMS = sys.argv[1:3]
 del sys.argv[1:3]
 # Short sleeps: a signal that comes between a look at the traps and a read that blocks is not heard until the read ends.
 LISTENER = "trap 'echo heard; exit 0' USR1; echo began; while :; do sleep 0.05; done"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Signals(unittest.TestCase):

@@ -16,6 +16,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
 from owned import own  # noqa: E402
+from ports import free_port  # noqa: E402
 
 DDPRUN = sys.argv[1]
 del sys.argv[1:2]
@@ -81,10 +82,7 @@ class Strangers(unittest.TestCase):
         self.check_restart(job)
 
     def test_half_introduced_agents_leave_what_a_restart_needs(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        job = self.start("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}",
+        job = self.start("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}",
                          "--rdzv-conf", "last_call_timeout=0")
         self.besiege(job, b"DDPR")
         self.check_restart(job)

@@ -4,24 +4,12 @@
 import json
 import os
 import pathlib
-import random
 import signal
-import socket
 import subprocess
 import unittest
 
 from harness import Case
-
-
-def free_port():
-    while True:  # outside the range from which the kernel takes ports for outgoing connections
-        port = random.randrange(10000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
+from ports import free_port
 
 
 class Ps(Case):

@@ -3,10 +3,8 @@ Usage: drain_test.py BINARIES DRAIN_PROGRAM [unittest arguments]"""
 
 import os
 import pathlib
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import unittest
@@ -15,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "training"))
 from jobs import BOUND_S, JobTest  # noqa: E402
 from owned import own  # noqa: E402
+from ports import free_port  # noqa: E402
 
 REQUEUE = 75
 LONG_JOB = {"data": {"train_samples": 20000}, "train": {"epochs": 1000, "batch_size": 8}, "checkpoint": {"keep": 3}}
@@ -31,17 +30,6 @@ while not stop:
     time.sleep(0.01)
 print("rank", os.environ["RANK"], "saved", flush=True)
 """
-
-
-def free_port():
-    while True:  # outside the range from which the kernel takes ports for outgoing connections
-        port = random.randrange(10000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
 
 
 class DrainTest(JobTest):

@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,10 @@ import unittest
 import random_lines
 from cases import CASES
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from ports import free_port  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
@@ -23,12 +26,6 @@ del sys.argv[1:3]
 # What ddprun's workers are told beyond torchrun's variables.
 ONLY_DDPRUN = {"DDPRUN_JOB_TAG", "DDPRUN_LOG_DIR", "DDPRUN_BACKEND"}
 IGNORED = {"PWD", "OLDPWD", "_", "SHLVL", "PROBE_DIR"}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Peer:
