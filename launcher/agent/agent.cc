@@ -160,6 +160,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void on_swept(Leftovers leftovers);
   void close_generation(std::vector<std::string> leftovers);
   void finish(int exit_code);
+  void settle_blame();
   void end_output();
   void close_all();
 
@@ -297,7 +298,12 @@ WorkerOutcome Agent::look_at(LocalRank local_rank) {
 Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
   if (status.is_success()) return {};
   const WorkerOutcome worker = look_at(local_rank);
-  return judge_worker(worker, load_error_file(worker));
+  Ending ending = judge_worker(worker, load_error_file(worker));
+  const std::vector<int>& finals = plan_.options.no_restart_exit_codes;
+  const bool is_final = std::find(finals.begin(), finals.end(), status.code()) != finals.end();
+  // Who says "do not restart" knows what it ended of.
+  if (is_final && ending.weight == Weight::kDoubtful) ending.weight = Weight::kCause, ending.symptom.clear();
+  return ending;
 }
 
 void Agent::publish_failure(const Action& action) {
@@ -441,8 +447,32 @@ void Agent::close_generation(std::vector<std::string> leftovers) {
   generation_ = {};
 }
 
+// Whom the coordinator blames may be a worker of ours, of whom more is known here; who is not blamed then is a
+// consequence. Of one that left, what the coordinator says is more: who lost it.
+void Agent::settle_blame() {
+  if (!outcome_.remote_cause || outcome_.generations.empty()) return;
+  GenerationOutcome& last = outcome_.generations.back();
+  const WorkerOutcome& blamed = outcome_.remote_cause->worker;
+  const auto has_left = [](const WorkerOutcome& worker) {
+    return worker.status && worker.status->is_success();
+  };
+  const std::optional<std::size_t> before = std::exchange(last.root_cause, std::nullopt);
+  for (std::size_t index = 0; index < last.workers.size(); ++index) {
+    WorkerOutcome& worker = last.workers[index];
+    const bool is_it = blamed.pid != 0 && worker.rank == blamed.rank && worker.pid == blamed.pid;
+    if (is_it && (before == index || !has_left(worker))) {
+      last.root_cause = index;
+      worker.verdict = Verdict::kRootCause;
+    } else if (before == index) {
+      worker.verdict = has_left(worker) ? Verdict::kSucceeded : Verdict::kConsequence;
+    }
+  }
+  if (last.root_cause) outcome_.remote_cause.reset();
+}
+
 void Agent::finish(int exit_code) {
   is_finished_ = true;
+  settle_blame();
   outcome_.exit_code = exit_code;
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();

@@ -109,14 +109,16 @@ Blame blame(Workers workers) {
           victim.status->exit_code()};
 }
 
-std::optional<LocalRank> first_to_leave(Workers workers) {
+std::optional<Blame> blame_until_now(Workers workers) {
+  if (std::any_of(workers.begin(), workers.end(), has_failed)) return blame(workers);
   std::optional<LocalRank> first;
   for (std::size_t index = 0; index < workers.size(); ++index) {
     if (!has_left(workers[index])) continue;
     if (!first || workers[index].ended_at < at(workers, *first).ended_at)
       first = LocalRank(static_cast<int>(index));
   }
-  return first;
+  if (!first) return std::nullopt;
+  return Blame{*first, describe_leaving(at(workers, *first)), std::nullopt};
 }
 
 std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, LocalRank ended) {

@@ -61,8 +61,9 @@ struct Blame {
 /// The first judgement, made before any worker is stopped. At least one has failed.
 Blame blame(std::span<const SupervisedWorker> workers);
 
-/// Who ended with 0 before all others, where one has.
-std::optional<LocalRank> first_to_leave(std::span<const SupervisedWorker> workers);
+/// The judgement when another node's failure stops the group; nullopt: none has ended here yet. Who left with 0
+/// first may be whom the other node lost.
+std::optional<Blame> blame_until_now(std::span<const SupervisedWorker> workers);
 
 /// The judgement after `ended`, one more, while the group is being stopped; nullopt where it stays as it was.
 /// No `root`: another node's failure stopped the group. That may be a symptom of ours; who has seen both

@@ -137,7 +137,10 @@ void CoordinatedRounds::on_kill(const std::string& reason) { listener_.heard(kil
 
 void CoordinatedRounds::on_end(const membership::JobEnd& end) {
   std::optional<RemoteCause> cause;
-  if (end.root_cause && end.root_cause->node_rank != node_rank_) cause = remote_cause(*end.root_cause);
+  // What no worker did is known here in full, where it is ours.
+  const auto& root = end.root_cause;
+  if (root && (root->node_rank != node_rank_ || root->pid != 0 || root->has_left))
+    cause = remote_cause(*root);
   listener_.job_ended(end.exit_code, end.why, cause);
 }
 

@@ -17,8 +17,7 @@ NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   const SupervisedWorker& guilty =
       supervisor.workers()[static_cast<std::size_t>(action.workers.front().value())];
   failure.has_left = guilty.status && guilty.status->is_success();
-  failure.is_symptom = failure.has_left || guilty.ending.weight != Weight::kCause;
-  failure.lost_a_peer = guilty.ending.weight == Weight::kSymptom;
+  failure.weight = failure.has_left ? Weight::kSymptom : guilty.ending.weight;
   return failure;
 }
 
@@ -39,8 +38,7 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
                                       : failure.worker.stderr_tail,
           .is_traceback = is_traceback,
           .final_because = failure.final_because,
-          .is_symptom = failure.is_symptom,
-          .lost_a_peer = failure.lost_a_peer,
+          .weight = failure.weight,
           .has_left = failure.has_left};
 }
 

@@ -6,6 +6,7 @@
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"
+#include "rendezvous/membership/types.h"
 
 #include <sys/types.h>
 
@@ -29,13 +30,7 @@ enum class Verdict {
 
 std::string_view to_string(Verdict verdict);
 
-/// How much a worker's end explains. Of two ends the heavier one is to blame.
-enum class Weight {
-  kSymptom,   ///< somebody else was gone: "Connection closed by peer"
-  kDoubtful,  ///< it may have been somebody else's doing: a loader process, or the worker itself, was ended
-              ///< from outside, or a connection to whomever was lost
-  kCause,     ///< its own doing, as far as can be told
-};
+using membership::Weight;
 
 /// What a worker's end says about itself; symptom.h reads it.
 struct Ending {

@@ -16,12 +16,11 @@ namespace ddprun::launcher {
 
 /// What stopped this node, for the others.
 struct NodeFailure {
-  std::string why;            ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  int exit_code = 0;          ///< what the job would exit with
-  std::string final_because;  ///< why a restart would not help; empty: it may
-  bool is_symptom = false;    ///< another node may know the cause
-  bool lost_a_peer = false;   ///< and torch.distributed says that a peer has gone
-  bool has_left = false;      ///< it ended with 0, and may be who was lost
+  std::string why;                 ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  int exit_code = 0;               ///< what the job would exit with
+  std::string final_because;       ///< why a restart would not help; empty: it may
+  Weight weight = Weight::kCause;  ///< less: another node may know the cause
+  bool has_left = false;           ///< it ended with 0, and may be who was lost
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
   Account account;
 };

@@ -90,7 +90,11 @@ Weight Supervisor::blamed_weight() const {
 }
 
 void Supervisor::accuse(Blame blame) {
-  if (root_cause_) worker(*root_cause_).verdict = Verdict::kConsequence;
+  if (root_cause_) {
+    SupervisedWorker& before = worker(*root_cause_);
+    before.verdict =
+        before.status && before.status->is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
+  }
   root_cause_ = blame.guilty;
   SupervisedWorker& guilty = worker(blame.guilty);
   guilty.verdict = Verdict::kRootCause;
@@ -210,10 +214,12 @@ Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now
 Supervisor::Actions Supervisor::stop_for_peer(const Event& event, TimePoint now) {
   set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
   Actions actions;
-  // The other node may have lost that one.
-  if (const std::optional<LocalRank> left = first_to_leave(workers_)) {
-    actions.push_back(
-        {.kind = ActionKind::kPublishFailure, .workers = {*left}, .text = describe_leaving(worker(*left))});
+  // What has ended here may explain what ended there.
+  if (const std::optional<Blame> ours = blame_until_now(workers_)) {
+    actions.push_back({.kind = ActionKind::kPublishFailure,
+                       .workers = {ours->guilty},
+                       .exit_code = ours->exit_code.value_or(0),
+                       .text = ours->why});
   }
   const Actions stopping = stop_group(SIGTERM, now);
   actions.insert(actions.end(), stopping.begin(), stopping.end());

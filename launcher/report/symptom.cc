@@ -166,6 +166,11 @@ std::string last_of_tail(std::string_view tail) {
   return text;
 }
 
+std::string_view last_line(std::string_view text) {
+  const std::vector<std::string_view> lines = last_lines(text, 1);
+  return lines.empty() ? std::string_view() : lines.front();
+}
+
 /// "[W1122 06:29:46.948235015 socket.cpp:207] [c10d] …", also without the bracket, and behind "[rank1]:".
 bool is_warning_of_torch(std::string_view line) {
   if (line.starts_with("[rank")) line.remove_prefix(std::min(line.find(':') + 1, line.size()));
@@ -231,10 +236,15 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
     ending.is_own_failure = has_failed || words.was_dying;
     if (!ending.is_own_failure && ending.error.empty()) return ending;
   }
-  if (has_one_of(text, kLoaderPhrases)) {
+  // Lines that stand before others may be of what the program has got over.
+  const bool is_of_failure = exception || words.error_file != nullptr;
+  const std::string doubted = is_of_failure ? text : std::string(last_line(text));
+  Loss loss = find_loss(text);
+  if (loss.weight == Weight::kDoubtful) loss = find_loss(doubted);
+  if (has_one_of(doubted, kLoaderPhrases)) {
     ending.weight = Weight::kDoubtful;
     ending.symptom = "lost a data loader process";
-  } else if (const Loss loss = find_loss(text); !loss.phrase.empty()) {
+  } else if (!loss.phrase.empty()) {
     ending.weight = loss.weight;
     ending.symptom = fmt::format("{} ({})", loss.meaning, sentence_to(text, loss.phrase));
   } else if (!status.is_killed() && status.code() == exit_code::kTempFail) {

@@ -326,7 +326,7 @@ void Job::blame(const Node& node, NodeFailure failure) {
     failure.final_because = symptom->final_because;
     why = fmt::format("{}: {}", why, cause_.why());
   }
-  const Node* left = failure.lost_a_peer ? who_left() : nullptr;
+  const Node* left = failure.weight == Weight::kSymptom && !failure.has_left ? who_left() : nullptr;
   cause_.blame(std::move(failure), std::move(why));
   if (left != nullptr) blame(*left, as_leaver(*left));
 }
@@ -346,7 +346,7 @@ NodeFailure Job::as_leaver(const Node& node) {
           .host = node.facts.host,
           .what = fmt::format("{} left with exit code 0, while others waited for {}", ranks,
                               workers == 1 ? "it" : "them"),
-          .is_symptom = true,
+          .weight = Weight::kSymptom,
           .has_left = true};
 }
 

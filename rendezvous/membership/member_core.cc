@@ -150,10 +150,9 @@ MemberActions MemberCore::tick(TimePoint now) {
 
 MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint now) {
   MemberActions out;
-  // While it is stopped, a cause may come to light that explains a symptom, here or on another node.
-  const bool is_better = status_.phase == Phase::kStopping &&
-                         (!status_.failure || (status_.failure->is_symptom && !failure.is_symptom)) &&
-                         (failure.has_left || !failure.is_symptom);
+  // While it is stopped, what explains more may come to light, here or on another node.
+  const bool is_better =
+      status_.phase == Phase::kStopping && (!status_.failure || failure.weight > status_.failure->weight);
   if (status_.phase != Phase::kRunning && !is_better) return out;
   status_.phase = Phase::kStopping;
   status_.failure = failure;

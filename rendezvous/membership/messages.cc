@@ -51,10 +51,9 @@ Json to_json(const NodeFailure& failure) {
             {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
             {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
             {"final", shown_sentence(failure.final_because)},
-            {"is_symptom", failure.is_symptom}};
+            {"weight", to_string(failure.weight)}};
   if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
   if (failure.is_traceback) json["is_traceback"] = true;
-  if (failure.lost_a_peer) json["lost_a_peer"] = true;
   if (failure.has_left) json["has_left"] = true;
   return json;
 }
@@ -220,6 +219,15 @@ constexpr int kMaxNodes = 1'000'000;
 constexpr int kMaxRanks = 1'000'000'000;
 constexpr int kMaxGeneration = 1'000'000;
 
+Weight parse_weight(Fields& fields) {
+  const std::string text = fields.text("weight");
+  for (const Weight weight : {Weight::kSymptom, Weight::kDoubtful, Weight::kCause}) {
+    if (text == to_string(weight)) return weight;
+  }
+  fields.wrong("weight", "a weight");
+  return Weight::kCause;
+}
+
 NodeFailure parse_failure(Fields& outer, const Json& json) {
   Fields fields(json);
   NodeFailure failure{.rank = Rank(fields.number<int>("rank", 0, kMaxRanks)),
@@ -234,10 +242,9 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
                       .error_stack = fields.block("error_stack", kMaxStackBytes),
                       .stderr_tail = fields.block("stderr_tail", kMaxTailBytes),
                       .final_because = fields.sentence("final"),
-                      .is_symptom = fields.flag("is_symptom")};
+                      .weight = parse_weight(fields)};
   if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
   if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
-  if (fields.has("lost_a_peer")) failure.lost_a_peer = fields.flag("lost_a_peer");
   if (fields.has("has_left")) failure.has_left = fields.flag("has_left");
   outer.take_problem(fields);
   return failure;

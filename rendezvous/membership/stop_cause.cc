@@ -17,9 +17,9 @@ void StopCause::end_with(const JobEnd& end) {
 }
 
 bool StopCause::is_explained_by(const NodeFailure& failure) const {
-  if (failure.has_left) return failure_ && failure_->lost_a_peer;
-  if (failure.is_symptom) return false;
-  return failure_ ? failure_->is_symptom : is_by_pause();
+  if (!failure_) return failure.weight == Weight::kCause && is_by_pause();
+  if (failure.weight != failure_->weight) return failure.weight > failure_->weight;
+  return failure.has_left && failure_->weight == Weight::kSymptom && !failure_->has_left;
 }
 
 bool StopCause::is_by_pause() const {

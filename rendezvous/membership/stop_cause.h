@@ -31,8 +31,8 @@ struct Conclusion {
 /// conclusion out. Pure.
 ///
 /// The cause is what ended the job, where somebody did; else the first node lost (its loss explains the
-/// workers that failed elsewhere meanwhile); else the first failed worker, a cause before a symptom of one;
-/// else what it was stopped for. Who left with 0 is behind the symptom that a peer has gone. The loss of a node that was heard after a worker had failed does not
+/// workers that failed elsewhere meanwhile); else the first failed worker of the greatest weight; else what
+/// it was stopped for. Who left with 0 is behind the symptom that a peer has gone. The loss of a node that was heard after a worker had failed does not
 /// explain that failure, and no more does a pause of the coordinator, which costs nodes their leases,
 /// whether it was heard before the failure or after. Nothing explains an exit code that means do not restart.
 class StopCause {
@@ -56,7 +56,7 @@ class StopCause {
   [[nodiscard]] Conclusion conclude(bool is_elastic);
 
  private:
-  [[nodiscard]] bool failed_by_itself() const { return failure_ && !failure_->is_symptom; }
+  [[nodiscard]] bool failed_by_itself() const { return failure_ && failure_->weight == Weight::kCause; }
   [[nodiscard]] bool is_by_pause() const;
   [[nodiscard]] Conclusion choose(bool is_elastic) const;
   [[nodiscard]] JobEnd ended_by_failure() const;

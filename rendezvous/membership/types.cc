@@ -22,6 +22,18 @@ std::string_view to_string(Phase phase) {
   return "unknown";
 }
 
+std::string_view to_string(Weight weight) {
+  switch (weight) {
+    case Weight::kSymptom:
+      return "symptom";
+    case Weight::kDoubtful:
+      return "doubtful";
+    case Weight::kCause:
+      return "cause";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(OrderKind kind) {
   switch (kind) {
     case OrderKind::kWait:

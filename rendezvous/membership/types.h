@@ -79,6 +79,15 @@ struct Restart {
   friend bool operator==(const Restart&, const Restart&) = default;
 };
 
+/// How much a worker's end explains. Of two ends the heavier one is to blame.
+enum class Weight {
+  kSymptom,   ///< somebody else was gone: "Connection closed by peer"
+  kDoubtful,  ///< it may have been somebody else's doing: a loader process, or the worker itself, was ended
+              ///< from outside, or a connection to whomever was lost
+  kCause,     ///< its own doing, as far as can be told
+};
+std::string_view to_string(Weight weight);
+
 /// What a node tells about the first of its workers that failed: enough for any node to print the report.
 struct NodeFailure {
   Rank rank;
@@ -95,10 +104,8 @@ struct NodeFailure {
   std::string stderr_tail;    ///< last lines, or its traceback
   bool is_traceback = false;  ///< `stderr_tail` is one
   std::string final_because;  ///< why a restart would not help; empty: it may
-  bool is_symptom = false;    ///< what failed here was caused by another worker, on whichever node
-  /// The symptom is that a peer has gone, and it is torch.distributed that says so.
-  bool lost_a_peer = false;
-  /// No failure, but who may be behind one: it ended with 0 while others of its node went on.
+  Weight weight = Weight::kCause;
+  /// No failure, but who may be behind a symptom: it ended with 0 while others went on. Weighs as much as one.
   bool has_left = false;
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;

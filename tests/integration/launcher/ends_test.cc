@@ -164,6 +164,13 @@ TEST_CASE("who is left in a worker's group is asked to end, whoever its parent i
   CHECK_THAT(job.err(), Contains("restart 1 of 1") && !Contains("SIGKILL"));
 }
 
+TEST_CASE("an exit code that means do not restart is a cause, whatever was said before") {
+  Launched job(ddprun_command({"--nproc-per-node", "2", "--max-restarts", "1", "--no-python", "sh", "-c",
+                               "[ $RANK = 1 ] || exec sleep 100; echo 'BrokenPipeError' >&2; exit 93"}));
+  CHECK(job.wait() == 93);
+  CHECK_THAT(job.err(), Contains("restarts  0 of 1 used") && !Contains("waiting up to"));
+}
+
 TEST_CASE("nohup keeps its meaning: SIGHUP does not end the job") {
   LaunchOptions options;
   options.ignores_hangup = true;

@@ -324,6 +324,25 @@ TEST_CASE("a rank that left with 0 beside others that go on is named when anothe
   }
 }
 
+TEST_CASE("what may be a cause on one node is before the symptom that another node tells first") {
+  const TempDirectory folder;
+  // Rank 3 ends when rank 0 has; the coordinator hears of rank 0 first.
+  const Cluster cluster{.nnodes = "2", .script = "cd " + folder.path() + R"(
+        if [ $RANK = 0 ]; then echo $$ >new && mv new pid
+          echo 'RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:7' >&2; exit 1
+        fi
+        [ $RANK = 3 ] || exec sleep 100
+        until [ -e pid ]; do sleep 0.02; done
+        while kill -0 $(cat pid) 2>&-; do sleep 0.02; done
+        sleep 0.5; echo 'RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.' >&2; exit 75)"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  for (const auto* node : {&first, &second}) {
+    CHECK((*node)->wait() == 75);
+    CHECK_THAT((*node)->err(), Matches("[^]* failed: rank 3 [^]*"));
+  }
+}
+
 TEST_CASE(
     "an elastic job goes on without a node whose agent was killed, for no restart, and leaves no process") {
   // The last call never ends by itself: the round closes when the third is there, however slow the machine.

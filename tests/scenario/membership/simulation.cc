@@ -485,7 +485,7 @@ class Schedule {
     const bool is_heard = std::none_of(actions.begin(), actions.end(), [](const JobAction& action) {
       return std::holds_alternative<Expel>(action);
     });
-    if (is_in_time && is_heard && status.failure && !status.failure->is_symptom)
+    if (is_in_time && is_heard && status.failure && status.failure->weight == Weight::kCause)
       failures_told_.insert(status.generation);
     perform(actions);
   }

@@ -140,6 +140,17 @@ TEST_CASE("what another node is stopped for gives way to a cause of ours, judged
   CHECK_FALSE(reconsider(by_us.all, std::nullopt, LocalRank(0)));
 }
 
+TEST_CASE("when another node's failure stops the group, what has ended here is judged as ever") {
+  CHECK_FALSE(blame_until_now(Workers().runs().runs().all));
+  const Workers failed = Workers().ends(2s, kOne, symptom()).runs().ends(3s, ExitStatus::exited(75), doubt());
+  CHECK(blame_until_now(failed.all)->guilty == LocalRank(2));
+  CHECK(blame_until_now(failed.all)->exit_code == 75);
+  const Workers left = Workers().leaves(2s).runs().leaves(1s);
+  CHECK(blame_until_now(left.all)->guilty == LocalRank(2));
+  CHECK(blame_until_now(left.all)->why ==
+        "rank 6 (pid 702) left with exit code 0 after 1.0 s, while others waited for it");
+}
+
 TEST_CASE("a worker that was never spawned has no pid in its name") {
   CHECK(name_of({.rank = Rank(3)}) == "rank 3");
 }

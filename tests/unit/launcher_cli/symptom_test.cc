@@ -50,6 +50,13 @@ const std::string kClosed =
 
 }  // namespace
 
+TEST_CASE("a lost connection that a program got over is no doubt about what it ended of") {
+  const std::string broken = "wandb: BrokenPipeError, retrying: ok\n";
+  CHECK(ending(ExitStatus::exited(3), {broken}).weight == Weight::kDoubtful);
+  CHECK(ending(ExitStatus::exited(3), {broken + "the data set is damaged\n"}).weight == Weight::kCause);
+  CHECK(ending(ExitStatus::exited(3), {kClosed + "\nwandb: synced\n"}).weight == Weight::kSymptom);
+}
+
 TEST_CASE("what a rank says when another one is gone is a symptom") {
   for (const std::string& text :
        {kClosed,

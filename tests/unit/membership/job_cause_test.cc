@@ -97,8 +97,7 @@ TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost
   Story story = running(fixed(2), "ab");
   story.tell('b', Phase::kSucceeded);
   NodeFailure failure{.host = "a", .exit_code = 1, .what = "rank 0 (pid 9) exited with code 1: lost a peer"};
-  failure.is_symptom = true;
-  failure.lost_a_peer = lost_a_peer;
+  failure.weight = lost_a_peer ? Weight::kSymptom : Weight::kDoubtful;
   story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
   story.tell('b', Phase::kIdle);
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
@@ -115,13 +114,12 @@ TEST_CASE("a rank that left with 0 on a node where others go on is named for the
   const bool lost_a_peer = GENERATE(true, false);
   Story story = running(fixed(2), "ab");
   NodeFailure failure{.host = "a", .exit_code = 9, .what = "rank 0 (pid 9) exited with code 9: lost a peer"};
-  failure.is_symptom = true;
-  failure.lost_a_peer = lost_a_peer;
+  failure.weight = lost_a_peer ? Weight::kSymptom : Weight::kDoubtful;
   story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
   const NodeFailure leaver{.rank = Rank(1),
                            .host = "b",
                            .what = "rank 1 (pid 8) left with exit code 0, while others waited for it",
-                           .is_symptom = true,
+                           .weight = Weight::kSymptom,
                            .has_left = true};
   story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = leaver});
   story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = leaver});
@@ -135,9 +133,21 @@ TEST_CASE("a rank that left with 0 on a node where others go on is named for the
   CHECK(end.why == (lost_a_peer ? who + why : why));
 }
 
+TEST_CASE("of the failures of two nodes the heavier one is to blame, with its code") {
+  const Weight later = GENERATE(Weight::kSymptom, Weight::kDoubtful, Weight::kCause);
+  Story story = running(fixed(2), "ab");
+  story.fail('a', 1, false, true);
+  const NodeFailure failure{.host = "b", .exit_code = 75, .what = "rank 1 exited", .weight = later};
+  story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == (later == Weight::kSymptom ? 1 : 75));
+  CHECK(story.last('a').end->root_cause->host == (later == Weight::kSymptom ? "a" : "b"));
+}
+
 TEST_CASE("a cause of any node is before who left with 0") {
   Story story = running(fixed(2), "ab");
-  const NodeFailure leaver{.host = "b", .what = "rank 1 left", .is_symptom = true, .has_left = true};
+  const NodeFailure leaver{.host = "b", .what = "rank 1 left", .weight = Weight::kSymptom, .has_left = true};
   story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = leaver});
   story.fail('a', 7);
   story.tell('a', Phase::kIdle);

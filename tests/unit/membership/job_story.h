@@ -41,7 +41,7 @@ class Story {
     NodeFailure failure{
         .host = std::string(1, name), .exit_code = exit_code, .what = "rank 0 exited with code 7"};
     if (do_not_restart) failure.final_because = "exit code 93 means: do not restart";
-    failure.is_symptom = is_symptom;
+    if (is_symptom) failure.weight = Weight::kSymptom;
     tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});
   }
   void drain(int rank) { take(job.drain(NodeRank(rank), now)); }

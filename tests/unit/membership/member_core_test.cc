@@ -150,11 +150,11 @@ TEST_CASE(
   const TimePoint now{};
   MemberCore member = running_member(now);
   member.order({.kind = OrderKind::kStop, .generation = Generation(1), .text = "rank 1 failed"}, now);
-  const NodeFailure leaver{.what = "rank 0 left", .is_symptom = true, .has_left = true};
+  const NodeFailure leaver{.what = "rank 0 left", .weight = Weight::kSymptom, .has_left = true};
   const MemberActions told = member.workers_failed(leaver, now);
   REQUIRE(told.size() == 1);
   CHECK(std::get<SendStatus>(told[0]).status.failure == leaver);
-  CHECK(member.workers_failed({.what = "rank 1 lost a peer", .is_symptom = true}, now).empty());
+  CHECK(member.workers_failed({.what = "rank 1 lost a peer", .weight = Weight::kSymptom}, now).empty());
   const MemberActions better = member.workers_failed({.what = "rank 1 exited with code 7"}, now);
   REQUIRE(better.size() == 1);
   CHECK(std::get<SendStatus>(better[0]).status.failure->what == "rank 1 exited with code 7");

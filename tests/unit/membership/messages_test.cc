@@ -38,8 +38,7 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   failure.diagnosis = "out of memory: the limit of 2 GiB";
   failure.stderr_tail = "Traceback\n";
   failure.is_traceback = true;
-  failure.is_symptom = true;
-  failure.lost_a_peer = true;
+  failure.weight = Weight::kDoubtful;
   failure.has_left = true;
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
@@ -149,7 +148,7 @@ TEST_CASE("an agent of another version is told so, whatever else its hello holds
   hello.node.address = "10.0.0.2";
   hello.node.host = "b";
   CHECK(*why_not_admitted(hello, kRules) ==
-        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 3; use the same "
+        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 4; use the same "
         "ddprun on all "
         "nodes");
 }
