@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <tuple>
 #include <utility>
 
 namespace ddprun::membership {
@@ -74,6 +75,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
     advance(now, out);
     return out;
   }
+  if (facts.pinned && !is_seated) replace_silent(facts, now, out);
   nodes_.emplace(facts.id, Node{.facts = facts,
                                 .arrival = ++arrivals_,
                                 .last_heard = now,
@@ -266,6 +268,21 @@ void Job::drop_silent(TimePoint now, JobActions& out) {
   }
 }
 
+// Who was not refused may have its --node-rank. Without a seat the silent one has no workers that could live.
+void Job::replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& out) {
+  std::vector<MemberId> replaced;
+  for (const auto& [id, node] : nodes_) {
+    if (node.facts.pinned == newcomer.pinned && !node.seat && !node.is_leaving()) replaced.push_back(id);
+  }
+  for (const MemberId id : replaced) {
+    const std::string why = fmt::format("it was silent for {:.2f} s, and {} came for node rank {}",
+                                        to_seconds(now - nodes_.at(id).last_heard),
+                                        membership::name_of(newcomer), newcomer.pinned->value());
+    drop(id, why, now, out);
+    out.push_back(Expel{id, *losses_.why_expelled(id)});
+  }
+}
+
 bool Job::keeps_seat(const NodeFacts& facts) const {
   const bool has_seats = state_ == JobState::kRunning || state_ == JobState::kStopping;
   return has_seats && facts.replaces && facts.succeeded && facts.succeeded->generation == generation_ &&
@@ -353,8 +370,7 @@ NodeFailure Job::as_leaver(const Node& node) {
 void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   node.leaving_signal = signal;
   JobEnd end = ended_by_leaving(node);
-  int staying = 0;
-  for (const auto& [id, other] : nodes_) staying += other.is_leaving() ? 0 : 1;
+  const int staying = static_cast<int>(eligible().size());
   if (spec_.is_elastic() && staying < spec_.min_nodes) {
     end.why += fmt::format("; {} of at least {} nodes would stay", staying, spec_.min_nodes);
   } else if (spec_.is_elastic() && node.facts.hosts_coordinator) {
@@ -515,10 +531,8 @@ void Job::gather(TimePoint now, JobActions& out) {
 
 void Job::open_generation(const std::string& reason, TimePoint now, JobActions& out) {
   std::vector<Candidate> candidates;
-  for (auto& [id, node] : nodes_) {
-    if (!node.is_leaving()) candidates.push_back({node.facts, node.previous, node.arrival});
-    node.previous.reset();
-  }
+  for (const Node* node : eligible()) candidates.push_back({node->facts, node->previous, node->arrival});
+  for (auto& [id, node] : nodes_) node.previous.reset();
   generation_ = next_generation();
   began_at_ = now;
   has_run_ = true;
@@ -542,9 +556,9 @@ void Job::check_growth(TimePoint now, JobActions& out) {
   if (now < last_arrival_ + timing_.debounce || !spec_.is_elastic() || !successes_.empty()) return;
   int seated = 0;
   std::vector<std::string> waiting;
-  for (const auto& [id, node] : nodes_) {
-    if (node.seat) ++seated;
-    if (!node.seat && !node.is_leaving()) waiting.push_back(membership::name_of(node.facts));
+  for (const auto& [id, node] : nodes_) seated += node.seat ? 1 : 0;
+  for (const Node* node : eligible()) {
+    if (!node->seat) waiting.push_back(membership::name_of(node->facts));
   }
   if (waiting.empty() || seated >= spec_.max_nodes) return;
   const int more = std::min(static_cast<int>(waiting.size()), spec_.max_nodes - seated);
@@ -601,9 +615,31 @@ bool Job::may_have_succeeded(TimePoint now) const {
 }
 
 RoundView Job::view() const {
-  RoundView view{.is_first = !has_run_, .opened_at = opened_at_, .last_arrival = last_arrival_};
-  for (const auto& [id, node] : nodes_) view.ready += node.is_leaving() ? 0 : 1;
-  return view;
+  return {.ready = static_cast<int>(eligible().size()),
+          .is_first = !has_run_,
+          .opened_at = opened_at_,
+          .last_arrival = last_arrival_};
+}
+
+std::vector<const Job::Node*> Job::eligible() const {
+  std::vector<const Node*> nodes;
+  std::map<NodeRank, std::size_t> of_pin;
+  const auto claim = [](const Node* node) {
+    return std::tuple(!node->seat && !node->previous, node->arrival);
+  };
+  for (const auto& [id, node] : nodes_) {
+    if (node.is_leaving()) continue;
+    if (node.facts.pinned) {
+      const auto [place, is_first] = of_pin.try_emplace(*node.facts.pinned, nodes.size());
+      if (!is_first) {
+        const Node*& other = nodes[place->second];
+        if (claim(&node) < claim(other)) other = &node;
+        continue;
+      }
+    }
+    nodes.push_back(&node);
+  }
+  return nodes;
 }
 
 }  // namespace ddprun::membership

@@ -129,6 +129,7 @@ class Job {
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
   void drop_silent(TimePoint now, JobActions& out);
+  void replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& out);
   /// Whoever succeeded in this generation has a seat in it, under whatever name it sat there.
   [[nodiscard]] bool keeps_seat(const NodeFacts& facts) const;
   void vacate(NodeRank seat, JobActions& out);
@@ -156,6 +157,8 @@ class Job {
   [[nodiscard]] bool may_have_succeeded(TimePoint now) const;
   [[nodiscard]] std::optional<std::string> refuse(const NodeFacts& node, bool has_seat, TimePoint now) const;
   [[nodiscard]] RoundView view() const;
+  /// Who could have a seat in the next generation: of nodes with one --node-rank only one, who had it first.
+  [[nodiscard]] std::vector<const Node*> eligible() const;
   [[nodiscard]] std::vector<std::string> missing() const;
 
   WorldSpec spec_;

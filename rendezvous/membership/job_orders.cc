@@ -100,10 +100,10 @@ std::optional<std::string> Job::why_not_drained(std::optional<NodeRank> rank) co
 
 std::string Job::describe(TimePoint now) const {
   RollCall roll{.min_nodes = spec_.min_nodes, .max_nodes = spec_.max_nodes, .missing = missing()};
-  for (const auto& [id, node] : nodes_) {
-    if (node.is_leaving()) continue;
-    roll.here.push_back(name_of(node));
-    if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) roll.stopping.push_back(name_of(node));
+  for (const Node* node : eligible()) {
+    roll.here.push_back(name_of(*node));
+    if (state_ == JobState::kStopping && node->seat && !is_quiet(*node))
+      roll.stopping.push_back(name_of(*node));
   }
   if (losses_.fenced_until() > now) roll.fence = timing_.liveness();
   return to_sentence(std::move(roll));
@@ -122,7 +122,7 @@ std::vector<std::string> Job::awaited() const {
 
 std::vector<std::string> Job::missing() const {
   std::vector<std::string> names;
-  if (state_ == JobState::kRunning || static_cast<int>(nodes_.size()) >= spec_.max_nodes) return names;
+  if (state_ == JobState::kRunning || view().ready >= spec_.max_nodes) return names;
   bool everyone_is_pinned = !nodes_.empty();
   std::set<int> here;
   for (const auto& [id, node] : nodes_) {

@@ -93,6 +93,76 @@ TEST_CASE("two nodes with one --node-rank: the second is refused, both are named
       "node rank 0 of node b (10.0.0.2) is taken by node a (10.0.0.1); give every node its own --node-rank");
 }
 
+TEST_CASE("who takes the --node-rank of a silent node while nodes gather takes its place") {
+  Story story(fixed(3, 1));
+  story.join('a', 0);
+  story.join('b', 1);
+  story.heartbeats = {'a'};
+  story.pass(2250ms);
+  story.join('c', 1);
+  CHECK(story.expelled('b') ==
+        "node b (10.0.0.2) was lost: it was silent for 2.25 s, and node c (10.0.0.3) came for node rank 1; "
+        "start ddprun there again to join the next generation");
+  CHECK(story.job.state() == JobState::kGathering);
+  story.join('d', 2);
+  CHECK(story.last('c').seat->node_rank == NodeRank(1));
+  CHECK(story.last('d').seat->node_rank == NodeRank(2));
+}
+
+TEST_CASE("a node whose place was taken while it was silent is refused, and let in when it is free") {
+  Story story(fixed(3));
+  story.join('a', 0);
+  story.join('b', 1);
+  story.heartbeats = {'a'};
+  story.pass(2250ms);
+  story.join('c', 1);
+  story.join('e', 1, 'b');
+  CHECK_THAT(story.expelled('e'), Catch::Matchers::Contains("is taken by node c (10.0.0.3)"));
+  story.lose('c');
+  story.join('f', 1, 'b');
+  CHECK(story.expelled('f').empty());
+}
+
+namespace {
+
+/// Node b stands still for a while, and who comes for its rank meanwhile waits beside it.
+Story with_a_double_of_b(WorldSpec spec) {
+  Story story(std::move(spec), {.debounce = 2s});
+  for (const char name : {'a', 'b', 'c'}) story.join(name, name - 'a');
+  for (const char name : {'a', 'b', 'c'}) story.phases[name] = Phase::kRunning;
+  story.heartbeats = {'a', 'b', 'c'};
+  story.pass(3s);
+  story.heartbeats = {'a', 'c'};
+  story.pass(2250ms);
+  story.join('d', 1);
+  story.heartbeats = {'a', 'b', 'c', 'd'};
+  return story;
+}
+
+}  // namespace
+
+TEST_CASE("two nodes with one --node-rank are one of the nodes that a generation needs") {
+  Story story = with_a_double_of_b(fixed(3, 1));
+  story.lose('c');
+  for (const char name : {'a', 'b'}) story.tell(name, story.phases[name] = Phase::kIdle);
+  story.heartbeats = {'a', 'b', 'd'};
+  story.pass(5s);
+  CHECK(story.job.state() == JobState::kGathering);
+  CHECK_THAT(story.job.describe(story.now), Catch::Matchers::Contains("2 of 3 nodes are here: node a") &&
+                                                Catch::Matchers::Contains("missing: node rank 2"));
+  story.join('e', 2);
+  CHECK(story.last('b').seat->node_rank == NodeRank(1));
+  CHECK(story.last('e').seat->node_rank == NodeRank(2));
+  CHECK(story.last('d').kind == OrderKind::kWait);
+}
+
+TEST_CASE("an elastic job does not stop to take in a second node of one --node-rank") {
+  Story story = with_a_double_of_b(elastic(2, 4));
+  story.pass(5s);
+  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.generation() == Generation(1));
+}
+
 TEST_CASE("a --node-rank outside the world is refused with the ranks there are") {
   Story story(fixed(2));
   story.join('c', 2);
