@@ -1,6 +1,10 @@
 #include "launcher/agent/local_rounds.h"
 
 #include "launcher/agent/job_settings.h"
+#include "rendezvous/membership/auth.h"
+#include "rendezvous/membership/own_addresses.h"
+
+#include <boost/asio/ip/address.hpp>
 
 #include <utility>
 
@@ -8,6 +12,9 @@ namespace ddprun::launcher {
 
 Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& io, const Plan& plan,
                                                        Listener& listener, Logger& logger) {
+  const Result<std::string> secret =
+      membership::load_secret(plan.options.rdzv_secret_file, plan.host.job_secret);
+  if (!secret) return secret.error();
   store::StoreServerOptions options;
   options.host = plan.master_addr;
   options.addresses = plan.master_addresses;
@@ -15,6 +22,13 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
   options.reserved_descriptors = reserved_descriptors(plan);
   Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io, options, logger);
   if (!store) return store.error();
+  if (!secret->empty()) {
+    (*store)->set_address_filter([](const boost::asio::ip::address& address) {
+      return address.is_loopback() || membership::is_this_machine({address.to_string()});
+    });
+  } else if (membership::is_reached_by_others(options.host, options.addresses)) {
+    logger.warn("{}", membership::no_secret_at((*store)->port(), plan.run_id));
+  }
   return std::unique_ptr<RoundSource>(new LocalRounds(plan, listener, std::move(*store)));
 }
 

@@ -17,7 +17,8 @@ namespace ddprun::launcher {
 /// store.
 class LocalRounds final : public RoundSource {
  public:
-  /// Opens the store. Errors kUnavailable when its port is taken.
+  /// Opens the store: with a secret for this machine alone, on which all workers are.
+  /// Errors  kUnavailable when its port is taken; those of load_secret().
   static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
                                                    Listener& listener, Logger& logger);
 

@@ -83,4 +83,8 @@ Result<std::string> load_secret(const std::string& path, const std::optional<std
   return secret;
 }
 
+std::string no_secret_at(Port port, std::string_view run_id) {
+  return fmt::format("no job secret: whoever reaches port {} of this machine can join job {}", port, run_id);
+}
+
 }  // namespace ddprun::membership

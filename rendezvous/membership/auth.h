@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/base/ids.h"
 #include "rendezvous/base/result.h"
 
 #include <optional>
@@ -28,5 +29,8 @@ bool is_same_proof(std::string_view a, std::string_view b);
 /// Errors  kUsage: it is given and empty; the file cannot be read, or may be read or written by others than
 ///         its owner.
 Result<std::string> load_secret(const std::string& path, const std::optional<std::string>& from_environment);
+
+/// What is said where a job without a secret listens at a port that others reach.
+std::string no_secret_at(Port port, std::string_view run_id);
 
 }  // namespace ddprun::membership

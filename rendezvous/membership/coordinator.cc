@@ -69,10 +69,8 @@ class Coordinator::Impl {
       store_->set_address_filter(
           [this](const boost::asio::ip::address& address) { return is_member_address(address); });
     }
-    if (options_.secret.empty() && !is_loopback(options_.host)) {
-      logger_.warn("no job secret: whoever reaches port {} of this machine can join job {}", port(),
-                   options_.spec.run_id);
-    }
+    if (options_.secret.empty() && is_reached_by_others(options_.host, options_.addresses))
+      logger_.warn("{}", no_secret_at(port(), options_.spec.run_id));
     schedule_tick();
     return ok();
   }

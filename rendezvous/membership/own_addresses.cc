@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -65,6 +66,11 @@ bool is_loopback(const std::string& host) {
   boost::system::error_code not_numeric;
   const auto address = boost::asio::ip::make_address(host, not_numeric);
   return host == "localhost" || (!not_numeric && address.is_loopback());
+}
+
+bool is_reached_by_others(const std::string& host, const HostAddresses& addresses) {
+  return !is_loopback(host) &&
+         (addresses.empty() || !std::all_of(addresses.begin(), addresses.end(), is_loopback));
 }
 
 bool is_own_name(const std::string& host) { return host == own_name(); }

@@ -208,6 +208,21 @@ TEST_CASE("a secret of the environment may end with a line end, as that of a fil
   CHECK_THAT(third->err(), Contains("DDPRUN_SECRET is set and empty: unset it for a job without a secret"));
 }
 
+TEST_CASE("a job of one node refuses a secret that is empty or cannot be read, as one of several does") {
+  Launched empty(ddprun_command({"--no-python", "true"}), {.environment = {{"DDPRUN_SECRET", ""}}});
+  CHECK(empty.wait() == 64);
+  CHECK_THAT(empty.err(), Contains("DDPRUN_SECRET is set and empty"));
+  Launched unreadable(ddprun_command({"--rdzv-secret-file", "/nonexistent/secret", "--no-python", "true"}));
+  CHECK(unreadable.wait() == 64);
+  CHECK_THAT(unreadable.err(), Contains("--rdzv-secret-file /nonexistent/secret: No such file or directory"));
+}
+
+TEST_CASE("a job of one node that listens on loopback has no need of a secret") {
+  Launched job(ddprun_command({"--rdzv-endpoint", "localhost:0", "--no-python", "true"}));
+  CHECK(job.wait() == 0);
+  CHECK(job.err().empty());
+}
+
 TEST_CASE("no process of the job shows the secret of its environment") {
   Cluster cluster{.nnodes = "2",
                   .script = "echo up; exec sleep 100",

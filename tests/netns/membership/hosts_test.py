@@ -15,6 +15,16 @@ DDPRUN = sys.argv.pop(1)
 QUICK = "keep_alive_interval=0.2,keep_alive_max_attempt=4"
 SAY = "echo up $RANK of $WORLD_SIZE at $MASTER_ADDR life $TORCHELASTIC_RESTART_COUNT; "
 PORT = 29400
+# What a client of the store says first, and whether it is answered.
+PING = f"""{sys.executable} -c '
+import socket, struct
+wire = socket.create_connection(("10.213.0.1", {PORT}), 5)
+wire.sendall(struct.pack("<BIBI", 0, 0x3C85F7CE, 13, 42))
+try:
+    print("answered" if wire.recv(4) else "sent away")
+except ConnectionResetError:
+    print("sent away")
+'"""
 
 
 def dynamic(host, endpoint, nnodes, script, conf=QUICK, job="job", flags=()):
@@ -202,6 +212,27 @@ class Hosts(unittest.TestCase):
             stray = dynamic(lab["b"], "a", "2", SAY, job="other")
             self.assertEqual(stray.wait(3), 64)
             self.assertIn('belongs to job "other", but job "job" is served here', stray.text)
+
+    def test_a_job_of_one_node_with_a_secret_keeps_strangers_from_its_store(self):
+        with Lab(["a", "b"]) as lab:
+            secret = pathlib.Path(lab.folder) / "secret"
+            secret.write_text("swordfish")
+            secret.chmod(0o600)
+            script = 'echo worker: $(eval "$PING"); exec sleep 100'
+            job = lab["a"].run(DDPRUN, "--rdzv-endpoint", f"a:{PORT}", "--rdzv-secret-file", secret, "--no-python",
+                               "/bin/sh", "-c", script, PING=PING)
+            job.expect("worker: answered")
+            stranger = lab["b"].run("sh", "-c", PING)
+            self.assertEqual(stranger.wait(), 0)
+            self.assertEqual(stranger.text, "sent away")
+            self.assertIn("10.213.0.2", job.text)
+            self.assertNotIn("no job secret", job.text)
+
+    def test_a_job_of_one_node_without_a_secret_says_that_its_port_is_open(self):
+        with Lab(["a"]) as lab:
+            job = lab["a"].run(DDPRUN, "--rdzv-endpoint", f"a:{PORT}", "--no-python", "true")
+            self.assertEqual(job.wait(), 0)
+            self.assertIn(f"no job secret: whoever reaches port {PORT} of this machine", job.text)
 
     def test_a_firewall_that_resets_is_a_partition(self):
         if shutil.which("nft") is None:
