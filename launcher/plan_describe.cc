@@ -2,6 +2,7 @@
 #include "launcher/number_list.h"
 #include "launcher/plan.h"
 #include "launcher/report/text.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/shell_quote.h"
 
 #include <fmt/format.h>
@@ -11,8 +12,6 @@
 
 namespace ddprun::launcher {
 namespace {
-
-double seconds(std::chrono::milliseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
 std::string workers_phrase(const Plan& plan) {
   const int workers = plan.local_world_size.value();
@@ -86,9 +85,9 @@ std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers) {
   text += fmt::format("logs       {}\n", plan.log_root.empty() ? "none" : printable(plan.log_root));
   text += fmt::format("restarts   {}\n",
                       options.max_restarts == 0 ? "none" : fmt::format("up to {}", options.max_restarts));
-  text += fmt::format("stopping   SIGTERM, and SIGKILL {} s later; on {}\n",
-                      seconds(options.shutdown_timeout), fmt::join(options.signals_to_handle, ", "));
-  if (options.job_timeout) text += fmt::format("time limit {} s\n", seconds(*options.job_timeout));
+  text += fmt::format("stopping   SIGTERM, and SIGKILL {} later; on {}\n",
+                      format_duration(options.shutdown_timeout), fmt::join(options.signals_to_handle, ", "));
+  if (options.job_timeout) text += fmt::format("time limit {}\n", format_duration(*options.job_timeout));
   for (const WorkerSpec& worker : workers) text += describe_worker(plan, worker);
   return text;
 }

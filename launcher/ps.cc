@@ -3,6 +3,7 @@
 #include "launcher/job_state.h"
 #include "launcher/report/lost_output_json.h"
 #include "launcher/report/text.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/shell_quote.h"
 
 #include <fmt/format.h>
@@ -54,21 +55,23 @@ std::string workers_phrase(const JobFacts& job) {
   return job.workers.empty() ? job.phase : fmt::format("{}, {}", job.phase, count);
 }
 
+std::string shown(double seconds) { return format_duration(std::chrono::duration<double>(seconds)); }
+
 std::string job_line(const JobFacts& job) {
-  std::string text = fmt::format("{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag, job.launcher,
-                                 format_seconds(job.age_s), "", "", workers_phrase(job),
-                                 fmt::format("{} of {}", job.restarts_used, job.max_restarts),
-                                 printable(shorten(job.command_line, 100)));
+  std::string text =
+      fmt::format("{:<18} {:<9} {:<9} {:<9} {:<8} {:<16} {:<9} {}\n", job.tag, job.launcher, shown(job.age_s),
+                  "", "", workers_phrase(job), fmt::format("{} of {}", job.restarts_used, job.max_restarts),
+                  printable(shorten(job.command_line, 100)));
   if (!job.log_dir.empty()) text += fmt::format("  logs {}\n", printable(job.log_dir));
   return text;
 }
 
 std::string worker_line(const WorkerFacts& worker) {
   const std::string output =
-      worker.last_output_s ? fmt::format(", last output {} ago", format_seconds(*worker.last_output_s)) : "";
+      worker.last_output_s ? fmt::format(", last output {} ago", shown(*worker.last_output_s)) : "";
   return fmt::format("  rank {:<11} {:<9} {:<9} {:<9} {:<8} {}{}\n", worker.rank, worker.pid,
-                     format_seconds(worker.age_s), format_seconds(worker.cpu_s), format_bytes(worker.memory),
-                     worker.state, output);
+                     shown(worker.age_s), shown(worker.cpu_s), format_bytes(worker.memory), worker.state,
+                     output);
 }
 
 JobFacts job_facts(const JobState& state, const ProcessFacts& launcher) {

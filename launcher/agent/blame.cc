@@ -1,5 +1,7 @@
 #include "launcher/agent/blame.h"
 
+#include "rendezvous/base/format_duration.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,8 +66,8 @@ Blame blame_for_failing(Workers workers, LocalRank guilty, bool first_was_a_caus
   const bool is_by_us = failed.stopped_with && failed.status->is_killed() && failed.ending.is_own_failure &&
                         failed.status->signal() == *failed.stopped_with;
   if (!is_by_us) return {guilty, describe_end(failed), failed.status->exit_code()};
-  std::string why = fmt::format("{} failed after {:.1f} s: {}", name_of(failed),
-                                to_seconds(failed_at(failed) - failed.started_at), failed.ending.error);
+  std::string why = fmt::format("{} failed after {}: {}", name_of(failed),
+                                format_duration(failed_at(failed) - failed.started_at), failed.ending.error);
   // Without an exit code of its own it has that of who ended first, if that was no symptom: several ranks
   // often fail of the same.
   return {guilty, std::move(why), first_was_a_cause ? std::nullopt : std::optional(1)};
@@ -80,13 +82,13 @@ std::string name_of(const SupervisedWorker& worker) {
 
 std::string describe_end(const SupervisedWorker& ended) {
   const std::string symptom = ended.ending.symptom.empty() ? std::string() : ": " + ended.ending.symptom;
-  return fmt::format("{} {} after {:.1f} s{}", name_of(ended), to_string(*ended.status),
-                     to_seconds(ended.ended_at - ended.started_at), symptom);
+  return fmt::format("{} {} after {}{}", name_of(ended), to_string(*ended.status),
+                     format_duration(ended.ended_at - ended.started_at), symptom);
 }
 
 std::string describe_leaving(const SupervisedWorker& left) {
-  return fmt::format("{} left with exit code 0 after {:.1f} s, while others waited for it", name_of(left),
-                     to_seconds(left.ended_at - left.started_at));
+  return fmt::format("{} left with exit code 0 after {}, while others waited for it", name_of(left),
+                     format_duration(left.ended_at - left.started_at));
 }
 
 std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status) {

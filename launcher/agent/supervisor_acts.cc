@@ -1,6 +1,7 @@
 #include "launcher/agent/supervisor.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>
@@ -150,7 +151,7 @@ Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now)
 
 Supervisor::Actions Supervisor::wait_for_cause(const Event& event, TimePoint now) {
   record_exit(event, now);
-  story_ += fmt::format("; waiting up to {:.1f} s for the cause", to_seconds(options_.blame_window));
+  story_ += fmt::format("; waiting up to {} for the cause", format_duration(options_.blame_window));
   return {{.kind = ActionKind::kSetDeadline,
            .deadline = DeadlineKind::kBlame,
            .at = now + options_.blame_window}};
@@ -205,7 +206,7 @@ Supervisor::Actions Supervisor::stop_for_signal(const Event& event, TimePoint no
 Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now) {
   set_reason(
       StopReason::kJobTimeout,
-      fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
+      fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
       exit_code::kTempFail);
   call_final("--job-timeout is over");
   return stop_group(SIGTERM, now);
@@ -259,8 +260,8 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
     return actions;
   }
   for (const LocalRank target : targets) worker(target).stopped_with = signal;
-  story_ += fmt::format("; sending {} to {}, {:.1f} s of grace", signal_name(signal),
-                        count_workers(targets.size()), to_seconds(options_.grace));
+  story_ += fmt::format("; sending {} to {}, {} of grace", signal_name(signal), count_workers(targets.size()),
+                        format_duration(options_.grace));
   actions.push_back({.kind = ActionKind::kSignalGroups, .workers = targets, .signal = signal});
   actions.push_back(
       {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kGrace, .at = now + options_.grace});
@@ -339,7 +340,7 @@ Supervisor::Actions Supervisor::note_round_failed(const Event& event, TimePoint)
 
 Supervisor::Actions Supervisor::kill(const Event& event, TimePoint now) {
   if (event.kind != EventKind::kSignal) {
-    return kill_group(fmt::format("{:.1f} s of grace are over", to_seconds(options_.grace)), now);
+    return kill_group(fmt::format("{} of grace are over", format_duration(options_.grace)), now);
   }
   ++signals_received_;
   forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
@@ -373,9 +374,8 @@ Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(worker(target)));
   }
   forbid_restart(fmt::format("{} did not end on SIGKILL", names));
-  story_ =
-      fmt::format("{} did not end within {:.1f} s of SIGKILL: stuck in the kernel; leaving without waiting",
-                  names, to_seconds(options_.reap_limit));
+  story_ = fmt::format("{} did not end within {} of SIGKILL: stuck in the kernel; leaving without waiting",
+                       names, format_duration(options_.reap_limit));
   Actions actions{{.kind = ActionKind::kNameStuck, .workers = stuck}};
   const Actions last = sweep(now);
   actions.insert(actions.end(), last.begin(), last.end());
@@ -465,7 +465,7 @@ Supervisor::Actions Supervisor::finish_for_noted_signal(const Event&, TimePoint 
 Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
   set_reason(
       StopReason::kJobTimeout,
-      fmt::format("the job is not done after {:.1f} s (--job-timeout)", to_seconds(*options_.job_timeout)),
+      fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
       exit_code::kTempFail);
   forbid_restart("--job-timeout is over");
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};

@@ -1,6 +1,7 @@
 #include "launcher/report/failure_report.h"
 
 #include "launcher/report/text.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/shell_quote.h"
 #include "rendezvous/base/signal_name.h"
 
@@ -16,8 +17,6 @@ constexpr std::size_t kStderrLines = 20;
 constexpr std::size_t kStackLines = 12;
 constexpr std::size_t kLongestShown = 240;
 constexpr std::size_t kLongestMessage = 400;
-
-double seconds_between(TimePoint from, TimePoint to) { return to_seconds(to - from); }
 
 bool is_ended_by_us(const WorkerOutcome& worker) {
   return worker.stopped_with && worker.status && worker.status->is_killed() &&
@@ -224,11 +223,10 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
   if (outcome.restarts_used == 0 && context.max_restarts == 0) return {};
   // Those that are older than the window cost nothing any more.
-  const std::string used =
-      context.restart_window
-          ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used, context.max_restarts,
-                        format_seconds(to_seconds(*context.restart_window)))
-          : fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts);
+  const std::string used = context.restart_window
+                               ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used,
+                                             context.max_restarts, format_duration(*context.restart_window))
+                               : fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts);
   return {outcome.refusal.empty() ? used : fmt::format("{}; {}", used, outcome.refusal)};
 }
 
@@ -242,7 +240,7 @@ std::string headline(const WorkerOutcome& worker, const std::string& hostname) {
   const TimePoint failed_at = std::min(worker.ended_at, worker.ending.failed_at.value_or(worker.ended_at));
   return fmt::format("rank {} (local rank {}, pid {}, host {}) {} after {}{}", worker.rank, worker.local_rank,
                      worker.pid, hostname, what_it_did(worker),
-                     format_seconds(seconds_between(worker.started_at, failed_at)),
+                     format_duration(failed_at - worker.started_at),
                      has_left(worker) ? ", while others waited for it" : "");
 }
 

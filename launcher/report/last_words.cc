@@ -1,6 +1,7 @@
 #include "launcher/report/last_words.h"
 
 #include "launcher/report/text.h"
+#include "rendezvous/base/format_duration.h"
 
 #include <fmt/format.h>
 
@@ -83,8 +84,7 @@ std::optional<LastException> last_exception(const ExitStatus& status, const Last
 std::string how_much_earlier(const LastException& exception) {
   const int lines = exception.lines_after;
   if (lines > 0) return fmt::format("{} line{} before its end", lines, lines == 1 ? "" : "s");
-  return exception.age > kRecent ? format_seconds(to_seconds(exception.age)) + " before its end"
-                                 : std::string();
+  return exception.age > kRecent ? format_duration(exception.age) + " before its end" : std::string();
 }
 
 }  // namespace ddprun::launcher

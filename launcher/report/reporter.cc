@@ -3,6 +3,7 @@
 #include "launcher/process/log_file.h"
 #include "launcher/report/old_reports.h"
 #include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <fcntl.h>
@@ -135,7 +136,7 @@ void Reporter::generation_ended(const GenerationOutcome& outcome) {
 void Reporter::restarting(const membership::Restart& restart) {
   const std::string why = std::exchange(pending_restart_, {});
   const std::string wait = restart.delay > Duration::zero()
-                               ? fmt::format(" in {:.1f} s", to_seconds(restart.delay))
+                               ? fmt::format(" in {}", format_duration(restart.delay))
                                : std::string();
   // Changes of membership cost nothing.
   const std::string budget =

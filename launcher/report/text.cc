@@ -82,13 +82,4 @@ std::string rank_phrase(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", list);
 }
 
-std::string format_seconds(double seconds) {
-  if (seconds < 0.01) return fmt::format("{:.1f} ms", seconds * 1e3);
-  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1e3);
-  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
-  const auto whole = static_cast<long>(seconds);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
-}
-
 }  // namespace ddprun::launcher

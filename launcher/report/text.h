@@ -32,7 +32,4 @@ std::string printable(std::string_view line);
 /// "rank 3" or "ranks 0-2, 5"; the numbers are ascending.
 std::string rank_phrase(const std::vector<int>& ranks);
 
-/// "0.4 ms", "3.21 s", "4 min 10 s", "2 h 5 min": as exact as is of use.
-std::string format_seconds(double seconds);
-
 }  // namespace ddprun::launcher

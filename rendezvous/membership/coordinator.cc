@@ -1,6 +1,7 @@
 #include "rendezvous/membership/coordinator.h"
 
 #include "rendezvous/base/alarm.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/stranger_log.h"
 #include "rendezvous/base/waiting_room.h"
@@ -141,7 +142,7 @@ class Coordinator::Impl {
       if (peers_.at(number).is_leaving) {
         close_peer(number);
       } else {
-        refuse(number, fmt::format("the handshake took longer than {:.0f} s", to_seconds(kHandshakeTime)),
+        refuse(number, fmt::format("the handshake took longer than {}", format_duration(kHandshakeTime)),
                true);
       }
     }

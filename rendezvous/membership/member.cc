@@ -1,6 +1,7 @@
 #include "rendezvous/membership/member.h"
 
 #include "rendezvous/base/alarm.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/membership/auth.h"
@@ -137,9 +138,8 @@ class Member::Impl {
                           options_.spec.run_id)
             : fmt::format("that address is this node's own, but here: {}", options_.why_not_here);
     if (deadline_.is_expired(now())) {
-      const std::string nobody =
-          fmt::format("no coordinator at {} within {:.1f} s ({} attempts): {}", endpoint(),
-                      to_seconds(now() - seeking_since_), attempts_, tried);
+      const std::string nobody = fmt::format("no coordinator at {} within {} ({} attempts): {}", endpoint(),
+                                             format_duration(now() - seeking_since_), attempts_, tried);
       if (core_ && core_->why_given_up()) {
         return fail(
             {ErrorCode::kPeerLost, fmt::format("{}; its workers were ended, and the others gave it up; {}",
@@ -149,9 +149,9 @@ class Member::Impl {
     }
     if (!has_said_ && now() - seeking_since_ >= kSaySomethingAfter) {
       has_said_ = true;
-      tell([text = fmt::format("no coordinator at {} yet: {}; {}{} Trying for {:.0f} s more", endpoint(),
-                               tried, job, job.ends_with('?') ? "" : ".",
-                               to_seconds(deadline_.remaining(now())))](Listener& listener) {
+      tell([text = fmt::format("no coordinator at {} yet: {}; {}{} Trying for {} more", endpoint(), tried,
+                               job, job.ends_with('?') ? "" : ".",
+                               format_duration(deadline_.remaining(now())))](Listener& listener) {
         listener.on_waiting(text);
       });
     }

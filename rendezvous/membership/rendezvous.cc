@@ -1,5 +1,6 @@
 #include "rendezvous/membership/rendezvous.h"
 
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/membership/own_addresses.h"
 
 #include <fmt/format.h>
@@ -80,9 +81,9 @@ void Rendezvous::close(const JobEnd& end, Duration patience, std::function<void(
   timer_.set_after(patience, [this] { close_anyway(); });
   notice_.set_after(kNoticeAfter, [this, patience] {
     listener_.on_waiting(
-        fmt::format("waiting up to {:.0f} s for {} to end; Ctrl-C or SIGTERM ends this node "
+        fmt::format("waiting up to {} for {} to end; Ctrl-C or SIGTERM ends this node "
                     "without it",
-                    to_seconds(patience), coordinator_->awaited()));
+                    format_duration(patience), coordinator_->awaited()));
   });
 }
 

@@ -1,5 +1,7 @@
 #include "rendezvous/membership/restart_policy.h"
 
+#include "rendezvous/base/format_duration.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +20,7 @@ RestartDecision RestartPolicy::decide(Duration life, TimePoint now) {
   const auto used = static_cast<int>(restarts_.size());
   if (used >= options_.max_restarts) {
     const std::string within =
-        options_.window ? fmt::format(" within {:.0f} s", to_seconds(*options_.window)) : std::string();
+        options_.window ? fmt::format(" within {}", format_duration(*options_.window)) : std::string();
     return {.why =
                 fmt::format("the restart budget is spent: {} of {}{}", used, options_.max_restarts, within)};
   }
@@ -28,8 +30,8 @@ RestartDecision RestartPolicy::decide(Duration life, TimePoint now) {
   const Duration delay = backoff();
   std::string why = fmt::format("restart {} of {}", used + 1, options_.max_restarts);
   if (delay > Duration::zero()) {
-    why += fmt::format(", in {:.1f} s because the last {} generations lived less than {:.1f} s each",
-                       to_seconds(delay), short_lives_, to_seconds(options_.crash_loop_life));
+    why += fmt::format(", in {} because the last {} generations lived less than {} each",
+                       format_duration(delay), short_lives_, format_duration(options_.crash_loop_life));
   }
   return {.restart = true, .delay = delay, .why = std::move(why), .number = used + 1};
 }

@@ -1,5 +1,6 @@
 #include "rendezvous/membership/roll_call.h"
 
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/membership/natural_order.h"
 
 #include <fmt/format.h>
@@ -39,8 +40,8 @@ std::string to_sentence(RollCall roll) {
     text += fmt::format("; still stopping their workers: {}", join_names(std::move(roll.stopping)));
   }
   if (roll.fence > Duration::zero()) {
-    text += fmt::format("; within {:.1f} s the workers of a lost node are certain to be gone",
-                        to_seconds(roll.fence));
+    text += fmt::format("; within {} the workers of a lost node are certain to be gone",
+                        format_duration(roll.fence));
   }
   return text;
 }

@@ -1,6 +1,7 @@
 #include "rendezvous/store/server.h"
 
 #include "rendezvous/base/alarm.h"
+#include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/stranger_log.h"
 #include "rendezvous/base/waiting_room.h"
@@ -218,8 +219,8 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
 
   void pause_accepting(int error) {
     strangers_.warn(BootClock::now(),
-                    fmt::format("store: cannot accept a connection: {}; {} are open; trying again in {} ms",
-                                std::strerror(error), sessions_.size(), kAcceptPause.count()));
+                    fmt::format("store: cannot accept a connection: {}; {} are open; trying again in {}",
+                                std::strerror(error), sessions_.size(), format_duration(kAcceptPause)));
     poller_->modify(listener_.fd.get(), 0, *this);
     accept_pause_.set_after(kAcceptPause, [this] { poller_->modify(listener_.fd.get(), EPOLLIN, *this); });
   }
@@ -250,7 +251,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   void dismiss_silent_newcomers() {
     for (Session* session : newcomers_.take_overdue(BootClock::now())) {
       session->close(
-          fmt::format("it did not introduce itself within {} ms", options_.handshake_timeout.count()));
+          fmt::format("it did not introduce itself within {}", format_duration(options_.handshake_timeout)));
     }
     forget_closed();
     await_introductions();

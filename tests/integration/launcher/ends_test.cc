@@ -195,7 +195,7 @@ TEST_CASE("SIGUSR1 is passed on to the workers: a scheduler's warning reaches th
 TEST_CASE("a job that takes longer than --job-timeout ends with 75") {
   Launched job(shell(2, "sleep 100", {"--job-timeout", "0.3"}));
   CHECK(job.wait() == 75);
-  CHECK_THAT(job.err(), Contains("the job is not done after 0.3 s (--job-timeout)"));
+  CHECK_THAT(job.err(), Contains("the job is not done after 300 ms (--job-timeout)"));
 }
 
 TEST_CASE("a failed generation is started again, with its count and its own log directory") {
@@ -227,7 +227,7 @@ TEST_CASE("a crash loop waits before its second restart, and says for how long")
   Launched job(shell(1, "exit 9", {"--max-restarts", "2", "--events", events}));
   CHECK(job.wait() == 9);
   CHECK_THAT(job.err(), Contains("starting all workers again: restart 1 of 2\n") &&
-                            Contains("starting all workers again in 0.5 s: restart 2 of 2\n"));
+                            Contains("starting all workers again in 500 ms: restart 2 of 2\n"));
   CHECK_THAT(read_file(events), Contains("\"delay_ns\":0}") && Contains("\"delay_ns\":500000000}"));
 }
 

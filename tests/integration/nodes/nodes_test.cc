@@ -138,7 +138,7 @@ TEST_CASE("a crash loop of several nodes waits before its second restart, and ev
     CHECK(nodes[static_cast<std::size_t>(rank)]->wait() == 3);
     CHECK_THAT(nodes[static_cast<std::size_t>(rank)]->err(),
                Contains("starting all workers again: restart 1 of 2\n") &&
-                   Contains("starting all workers again in 0.5 s: restart 2 of 2\n"));
+                   Contains("starting all workers again in 500 ms: restart 2 of 2\n"));
     CHECK_THAT(read_file(folder.path() + "/" + std::to_string(rank)),
                Contains("\"delay_ns\":0}") && Contains("\"delay_ns\":500000000}"));
   }
@@ -397,7 +397,7 @@ TEST_CASE("the node of the coordinator says for whom it waits, and a signal ends
   first->read_line();
   second->read_line();
   first->signal(SIGINT);
-  first->wait_for_err("waiting up to 105 s for node 1 (");
+  first->wait_for_err("waiting up to 1 min 45 s for node 1 (");
   first->wait_for_err("to end; Ctrl-C or SIGTERM ends this node without it\n");
   first->signal(signal);
   CHECK(first->wait(10s) == 128 + SIGINT);
@@ -431,7 +431,7 @@ TEST_CASE("a node that stays when the job has succeeded holds up the others only
   }
   say(Phase::kRunning, 1, 2);
   say(Phase::kSucceeded, 1, 3);
-  node->wait_for_err("waiting up to 105 s for node 1 (deaf, 127.0.0.1) to end; ");
+  node->wait_for_err("waiting up to 1 min 45 s for node 1 (deaf, 127.0.0.1) to end; ");
   node->signal(SIGTERM);
   CHECK(node->wait(10s) == 0);
   CHECK_THAT(node->err(), Contains("ends without waiting any longer for node 1 (deaf, 127.0.0.1)"));

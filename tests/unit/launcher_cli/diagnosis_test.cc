@@ -262,9 +262,9 @@ TEST_CASE(
   LastWords old = words_of(caught);
   old.traceback_age = std::chrono::minutes(12);
   CHECK(diagnose(ExitStatus::exited(3), old, {}) ==
-        "the last Python exception it printed, 12 min 0 s before its end, was ValueError: bad sample");
+        "the last Python exception it printed, 12 min before its end, was ValueError: bad sample");
   CHECK(diagnose(ExitStatus::exited(1), old, {}) ==
-        "the last Python exception it printed, 12 min 0 s before its end, was ValueError: bad sample");
+        "the last Python exception it printed, 12 min before its end, was ValueError: bad sample");
 }
 
 TEST_CASE(

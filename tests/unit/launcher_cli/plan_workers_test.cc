@@ -259,7 +259,7 @@ TEST_CASE("--dry-run's text shows all that would be done") {
         "store      127.0.0.1, a free port\n"
         "logs       /logs/run_x\n"
         "restarts   up to 3\n"
-        "stopping   SIGTERM, and SIGKILL 30 s later; on SIGTERM, SIGINT, SIGHUP, SIGQUIT\n"
+        "stopping   SIGTERM, and SIGKILL 30.0 s later; on SIGTERM, SIGINT, SIGHUP, SIGQUIT\n"
         "\n"
         "rank 0 (local rank 0)\n"
         "  command  /bin/prog --out=0 '$x'\n"

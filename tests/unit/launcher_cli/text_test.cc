@@ -8,11 +8,6 @@ TEST_CASE("numbers are shown as exactly as is of use") {
   CHECK(format_bytes(512) == "512 B");
   CHECK(format_bytes(64ULL << 20) == "64 MiB");
   CHECK(format_bytes(1610612736) == "1.5 GiB");
-  CHECK(format_seconds(0.0004) == "0.4 ms");
-  CHECK(format_seconds(0.25) == "250 ms");
-  CHECK(format_seconds(3.21) == "3.2 s");
-  CHECK(format_seconds(250) == "4 min 10 s");
-  CHECK(format_seconds(7500) == "2 h 5 min");
 }
 
 TEST_CASE("the last lines of a progress bar are its last states") {
