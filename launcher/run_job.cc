@@ -227,7 +227,7 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
   const int workers = plan->local_world_size.value();
   const Result<rlimit> open_files =
       raise_open_files(fmt::format("a job of {} worker{} here", workers, workers == 1 ? "" : "s"),
-                       reserved_descriptors(*plan));
+                       needed_descriptors(*plan));
   if (!open_files) return fail(open_files.error());
   return run_watched(std::move(*plan), *open_files, logger);
 }

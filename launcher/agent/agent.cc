@@ -105,6 +105,9 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     if (missing_before > 0) output_.say(fmt::format("{} lines of workers are missing here", missing_before));
     output_.show_here(is_stderr, text);
   }
+  [[nodiscard]] std::size_t reserved_descriptors() const override {
+    return launcher::reserved_descriptors(plan_, workers_ ? workers_->alive() : 0);
+  }
   void job_ended(int exit_code, const std::string& why, const std::optional<RemoteCause>& cause) override {
     outcome_.remote_cause = cause;
     raise(job_over_event(exit_code, why));

@@ -42,7 +42,6 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
                  .role = options.role};
   result.node.pinned = meeting.node_rank;
   result.secret = std::move(*secret);
-  result.reserved_descriptors = reserved_descriptors(plan);
   return result;
 }
 
@@ -69,8 +68,9 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
 Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_context& io, const Plan& plan,
                                                              RoundSource::Listener& listener,
                                                              Logger& logger) {
-  const Result<membership::RendezvousOptions> options = rendezvous_options(plan);
+  Result<membership::RendezvousOptions> options = rendezvous_options(plan);
   if (!options) return options.error();
+  options->reserved_descriptors = [&listener] { return listener.reserved_descriptors(); };
   std::unique_ptr<CoordinatedRounds> rounds(new CoordinatedRounds(plan, listener));
   auto rendezvous = membership::Rendezvous::open(io, *options, *rounds, logger);
   if (!rendezvous) return rendezvous.error();

@@ -30,14 +30,18 @@ OutputOptions output_options(const Plan& plan) {
           .interrupt_key = plan.options.debug_rank ? InterruptKey::kWorkers : InterruptKey::kOurs};
 }
 
-std::size_t reserved_descriptors(const Plan& plan) {
-  constexpr std::size_t kWorker = 5;  // its pidfd, the reading ends of its pipes, its log files
-  constexpr std::size_t kLauncher =
-      32;  // the ends of whoever is being started, and all that is opened for a moment
-  constexpr std::size_t kNodes =
-      12;  // our connection, and on the node that hosts them, store and coordinator
-  return kLauncher + (plan.options.max_nodes > 1 ? kNodes : 0) +
-         kWorker * static_cast<std::size_t>(plan.local_world_size.value());
+std::size_t reserved_descriptors(const Plan& plan, int alive) {
+  constexpr int kWorker = 5;   // its pidfd, the reading ends of its pipes, its log files
+  constexpr int kMoment = 16;  // the ends of whoever is being started, and all that is opened for a moment
+  constexpr int kNodes = 12;   // our connection, and on the node that hosts them, store and coordinator
+  const int to_come = plan.local_world_size.value() - alive;
+  return static_cast<std::size_t>(kMoment + (plan.options.max_nodes > 1 ? kNodes : 0) + kWorker * to_come);
+}
+
+std::size_t needed_descriptors(const Plan& plan) {
+  constexpr std::size_t kLauncher = 24;  // as long as it runs
+  const std::size_t clients = static_cast<std::size_t>(plan.local_world_size.value());
+  return kLauncher + reserved_descriptors(plan, 0) + clients;
 }
 
 std::vector<int> agent_signals(const Plan& plan) {

@@ -19,7 +19,7 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
   options.host = plan.master_addr;
   options.addresses = plan.master_addresses;
   options.port = plan.master_port;
-  options.reserved_descriptors = reserved_descriptors(plan);
+  options.reserved_descriptors = [&listener] { return listener.reserved_descriptors(); };
   Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io, options, logger);
   if (!store) return store.error();
   if (!secret->empty()) {

@@ -6,6 +6,7 @@
 #include "rendezvous/base/error.h"
 #include "rendezvous/membership/types.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -55,6 +56,8 @@ class RoundSource {
     virtual void lines_back(bool is_stderr, std::string_view text, std::uint64_t missing_before) {
       static_cast<void>(is_stderr), static_cast<void>(text), static_cast<void>(missing_before);
     }
+    /// What this process may still have to open: who connects to our port does not get these.
+    [[nodiscard]] virtual std::size_t reserved_descriptors() const { return 0; }
     /// The job is over everywhere, well (0) or not; `cause`, if any, is of another node.
     virtual void job_ended(int exit_code, const std::string& why,
                            const std::optional<RemoteCause>& cause) = 0;

@@ -282,6 +282,11 @@ void WorkerGroup::note_words_before(Worker& worker, int signal) {
   worker.before_signal = {worker.streams->last_traceback().text, mark_of(worker.spec.error_file)};
 }
 
+int WorkerGroup::alive() const {
+  const auto is_alive = [](const auto& worker) { return worker->child && worker->child->is_running(); };
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), is_alive));
+}
+
 void WorkerGroup::drain() {
   for (const auto& worker : workers_) {
     if (worker->streams) worker->streams->drain();

@@ -88,6 +88,8 @@ class WorkerGroup {
   const WorkerOutcome& name_stuck(LocalRank local_rank);
   /// What is known about a worker now, its last words on stderr included.
   WorkerOutcome look_at(LocalRank local_rank);
+  /// How many workers have been started and not reaped.
+  [[nodiscard]] int alive() const;
   /// Takes what the workers wrote last.
   void drain();
   /// Everything the workers wrote is out, and the facts are final.

@@ -120,7 +120,7 @@ int run_coordinator_command(const CoordinatorCommandOptions& options, const Make
                                          .spec = options.spec,
                                          .timing = options.timing,
                                          .secret = std::move(*secret),
-                                         .reserved_descriptors = store::kServersOwnDescriptors},
+                                         .reserved_descriptors = [] { return store::kServersOwnDescriptors; }},
                                         console->logger());
   if (!opened) return fail(opened.error());
   Coordinator& coordinator = **opened;

@@ -25,8 +25,8 @@ struct CoordinatorOptions {
   Port port;                ///< 0 lets the kernel choose
   WorldSpec spec;
   Timing timing;
-  std::string secret;                    ///< empty: none
-  std::size_t reserved_descriptors = 0;  ///< as of StoreServerOptions
+  std::string secret;                                 ///< empty: none
+  std::function<std::size_t()> reserved_descriptors;  ///< as of StoreServerOptions
 };
 
 /// Who is in the world, on one TCP port together with the workers' store: a thin shell around Job.

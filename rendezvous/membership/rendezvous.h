@@ -31,8 +31,8 @@ struct RendezvousOptions {
   WorldSpec spec;
   Timing timing;  ///< of the coordinator, where this node runs it; join and rejoin time-outs here too
   NodeFacts node;
-  std::string secret;                    ///< empty: none
-  std::size_t reserved_descriptors = 0;  ///< that the coordinator here leaves to this process
+  std::string secret;                                 ///< empty: none
+  std::function<std::size_t()> reserved_descriptors;  ///< that the coordinator here leaves to this process
 };
 
 /// Whether a node needs the addresses of the host: to tell whether one is its own, or to listen there.

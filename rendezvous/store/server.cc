@@ -11,6 +11,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -203,17 +204,24 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
       UniqueFd connection = accept_one();
       if (connection) {
         welcome(std::move(connection));
-      } else if (is_out_of_resources(errno)) {
-        if (const int error = errno; !make_room(error)) return pause_accepting(error);
+      } else if (const int error = errno; is_out_of_resources(error)) {
+        if (!is_awaited()) return;
+        if (!make_room(error)) return pause_accepting(error);
       } else if (errno == EAGAIN) {
         return;
       }
     }
   }
 
+  // Without a descriptor accept(2) fails whether there is a connection or not.
+  [[nodiscard]] bool is_awaited() const {
+    pollfd listening{.fd = listener_.fd.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&listening, 1, 0) != 0;
+  }
+
   // The reserve is for everything else, also for what saying that there is no room may open.
   UniqueFd accept_one() {
-    const DescriptorReserve reserve(options_.reserved_descriptors);
+    const DescriptorReserve reserve(options_.reserved_descriptors ? options_.reserved_descriptors() : 0);
     return accept_connection(listener_.fd.get());
   }
 

@@ -35,10 +35,10 @@ struct StoreServerOptions {
   /// A connection that has not introduced itself after this long is closed; sooner, the oldest first, when
   /// there is no descriptor for the next one.
   std::chrono::milliseconds handshake_timeout{30000};
-  /// Descriptors of this process that connections leave to everything else (at most half of RLIMIT_NOFILE):
-  /// whoever reaches the port can hold any number of them. Not 0 only where one thread opens files, because
-  /// the limit is lowered while connections are accepted.
-  std::size_t reserved_descriptors = 0;
+  /// Descriptors of this process that connections leave to what everything else may still open (at most half
+  /// of RLIMIT_NOFILE), asked for before each is accepted: whoever reaches the port can hold any number of
+  /// them. Only where one thread opens files, because the limit is lowered while connections are accepted.
+  std::function<std::size_t()> reserved_descriptors;
   Limits limits;
 };
 

@@ -18,7 +18,7 @@ int run_store_command(const StoreCommandOptions& options, Logger& logger) {
   server_options.host = options.host;
   server_options.port = options.port;
   server_options.inherited_fd = options.inherited_fd;
-  server_options.reserved_descriptors = kServersOwnDescriptors;
+  server_options.reserved_descriptors = [] { return kServersOwnDescriptors; };
   const Result<std::unique_ptr<StoreServer>> server = StoreServer::open(io, server_options, logger);
   if (!server) {
     print_all(STDERR_FILENO,

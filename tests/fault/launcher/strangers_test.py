@@ -88,6 +88,47 @@ class Strangers(unittest.TestCase):
         self.check_restart(job)
 
 
+class OwnWorkers(unittest.TestCase):
+    """Workers that stay connected to their store, with as few descriptors as a job is started with."""
+
+    CLIENTS = 12
+    WORKER = r"""exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"
+printf '\x00\xce\xf7\x85\x3c\x0d\x2a\x00\x00\x00' >&3
+echo "reply:$(timeout 20 head -c 4 <&3 | od -An -tx1)"
+read -r line <"$1"
+"""
+
+    def start(self, limit, folder, *flags):
+        return own(self, subprocess.Popen(
+            ["/bin/bash", "-c", f'ulimit -n {limit}; exec "$@"', "bash", DDPRUN, "--nproc-per-node", str(self.CLIENTS),
+             "--tee", "3", "--log-dir", f"{folder}/logs", *flags, "--no-python", "/bin/bash", "-c", self.WORKER, "bash",
+             f"{folder}/fifo"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"TMPDIR": folder}))
+
+    def check_connects(self, *flags):
+        with tempfile.TemporaryDirectory(prefix="ddprun-strangers-") as folder:
+            os.mkfifo(f"{folder}/fifo")
+            refused = self.start(32, folder, *flags)
+            needed = re.search(r"needs up to (\d+) descriptors", refused.communicate(timeout=30)[1]).group(1)
+            self.assertEqual(refused.returncode, 71)
+            job = self.start(needed, folder, *flags)
+            replies = [re.search("reply:.*", job.stdout.readline())[0] for _ in range(self.CLIENTS)]
+            self.assertEqual(replies, ["reply: 2a 00 00 00"] * self.CLIENTS)
+            gate = os.open(f"{folder}/fifo", os.O_RDWR)
+            self.addCleanup(os.close, gate)
+            os.write(gate, b"\n" * self.CLIENTS)
+            _, err = job.communicate(timeout=60)
+            self.assertEqual((job.returncode, err), (0, ""))
+
+    def test_workers_of_one_node_reach_their_store(self):
+        self.check_connects()
+
+    def test_workers_of_several_nodes_reach_their_store(self):
+        self.check_connects("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}",
+                            "--rdzv-conf", "last_call_timeout=0")
+
+
 class Servers(unittest.TestCase):
     """`ddprun coordinator` and `ddprun store`, which have no workers to keep descriptors for."""
 

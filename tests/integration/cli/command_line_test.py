@@ -104,8 +104,8 @@ class Refused(Case):
     def test_too_few_descriptors(self):
         remedy = ("raise the limit where it was set: ulimit -n, limits.conf, LimitNOFILE= of a service, "
                   "--ulimit nofile of a container")
-        for limit in 5, 20, 41:
-            for who, needed, words in (("a job of 2 workers here", 42, ("--nproc-per-node", 2, *SENTINEL)),
+        for limit in 5, 20, 51:
+            for who, needed, words in (("a job of 2 workers here", 52, ("--nproc-per-node", 2, *SENTINEL)),
                                        ("ddprun store", 32, ("store",)),
                                        ("ddprun coordinator", 32, ("coordinator", "--bind", ":0", "--rdzv-id", "job")),
                                        ("ddprun drain", 16, ("drain", "--rdzv-endpoint", ":1", "--rdzv-id", "job"))):
