@@ -351,7 +351,7 @@ constexpr std::array kFlags{
             set_signals},
     RunFlag{{"keep-detached", '\0', ""},
             FlagGroup::kFailures,
-            "let what workers left running go on when the job has succeeded",
+            "let what workers left running go on after success, if it prints elsewhere",
             "",
             set_switch<&Options::keep_detached>},
 

@@ -93,6 +93,17 @@ class Others(unittest.TestCase):
                     if lives:
                         self.end(pid)
 
+    def test_a_helper_that_is_kept_and_prints_elsewhere_goes_on_printing(self):
+        for name in ("gate", "done"):
+            os.mkfifo(self.folder / name)
+        helper = 'read -r line <gate; echo uploading; echo done >done'
+        script = f'setsid /bin/sh -c "{helper}" >upload.log 2>&1 &'
+        code, _, said = self.run_shell(f"exec $DDPRUN --keep-detached --no-python /bin/sh -c '{script}'")
+        self.assertEqual(code, 0, said)
+        (self.folder / "gate").write_text("\n")
+        self.assertEqual((self.folder / "done").read_text(), "done\n")
+        self.assertEqual((self.folder / "upload.log").read_text(), "uploading\n")
+
     def test_what_a_failed_job_left_running_is_ended_in_any_case(self):
         script = "setsid sleep 1000 >/dev/null 2>&1 & echo $$!; exit 3"
         code, words, said = self.run_shell(f"exec $DDPRUN --keep-detached --no-python /bin/sh -c '{script}'")
