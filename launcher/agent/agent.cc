@@ -496,6 +496,8 @@ void Agent::finish(int exit_code) {
 // What nobody has taken by now is lost, and that is said to whoever still listens.
 void Agent::end_output() {
   outcome_.lost_output = output_.settle();
+  if (std::optional<LostOutput> lost = rounds_->lost_output())
+    outcome_.lost_output.push_back(std::move(*lost));
   deps_.on_output_done(outcome_);
   console_wait_.start(patience(), [this] { close_all(); });
 }

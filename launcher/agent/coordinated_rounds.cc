@@ -111,6 +111,12 @@ bool CoordinatedRounds::send_lines(bool is_stderr, std::string_view block) {
   return true;
 }
 
+std::optional<LostOutput> CoordinatedRounds::lost_output() const {
+  const std::size_t bytes = rendezvous_->member().unsent_bytes();
+  if (bytes == 0 || !plan_.options.log_funnel) return std::nullopt;
+  return LostOutput{"the coordinator's console", bytes, "the coordinator did not take them"};
+}
+
 void CoordinatedRounds::on_lines_back(const membership::LogLines& lines) {
   listener_.lines_back(lines.is_stderr, lines.text, lines.dropped_before);
 }

@@ -34,6 +34,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
   void close(std::function<void()> on_closed) override;
   bool hurry() override { return rendezvous_->hurry(); }
+  [[nodiscard]] std::optional<LostOutput> lost_output() const override;
 
  private:
   CoordinatedRounds(const Plan& plan, RoundSource::Listener& listener) : plan_(plan), listener_(listener) {}

@@ -3,6 +3,7 @@
 #include "launcher/agent/outcome.h"
 #include "launcher/agent/supervisor.h"
 #include "launcher/plan.h"
+#include "launcher/process/lost_output.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/membership/types.h"
 
@@ -83,6 +84,8 @@ class RoundSource {
   virtual void close(std::function<void()> on_closed) = 0;
   /// While `close` waits for others: shortens that. False: it waits for nobody.
   virtual bool hurry() { return false; }
+  /// What was given to `send_lines` and not taken, once all is closed.
+  [[nodiscard]] virtual std::optional<LostOutput> lost_output() const { return std::nullopt; }
 };
 
 }  // namespace ddprun::launcher

@@ -178,6 +178,7 @@ void Channel::end(Loss loss, const std::string& why) {
   if (!gate_.is_open()) return;
   close();
   if (on_closed_) on_closed_(loss, why);
+  if (closes_after_sending_ && on_farewell_over_) std::exchange(on_farewell_over_, nullptr)();
 }
 
 }  // namespace ddprun::membership

@@ -38,6 +38,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// nothing for ten seconds, has not taken all after thirty, or then does not close for one. What still
   /// comes is not read as messages.
   void close_after_sending();
+  /// Called once when that is over, from the loop; not where `close()` was called first.
+  void set_on_farewell_over(std::function<void()> on_over) { on_farewell_over_ = std::move(on_over); }
+  [[nodiscard]] bool is_open() const { return gate_.is_open(); }
   /// Takes what has come and waits to be read, as messages, from inside this call; then closes.
   void read_out_and_close();
   void close();
@@ -73,6 +76,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   OnMessage on_message_;
   OnClosed on_closed_;
   std::function<void()> on_empty_;
+  std::function<void()> on_farewell_over_;
   Gate gate_;
 };
 

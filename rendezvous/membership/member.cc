@@ -56,9 +56,19 @@ class Member::Impl {
     core_timer_.close();
     connector_.reset();
     if (!channel_) return;
-    if (is_joined_) return channel_->close_after_sending();
+    if (is_joined_) return take_leave(channel_);
     channel_->close();
   }
+
+  bool await_farewell(std::function<void()> on_over) {
+    if (!farewell_ || !farewell_->is_open()) return false;
+    farewell_->set_on_farewell_over(farewell_gate_.pass(std::move(on_over)));
+    return true;
+  }
+  void cut_farewell() {
+    if (farewell_) farewell_->close();
+  }
+  [[nodiscard]] std::size_t unsent_bytes() const { return farewell_ ? farewell_->backlog_bytes() : 0; }
 
   void workers_failed(const NodeFailure& failure) {
     if (core_) perform(core_->workers_failed(failure, now()));
@@ -283,7 +293,7 @@ class Member::Impl {
   }
   void act(const LeaveJob& leave) {
     pump_lines(std::numeric_limits<std::size_t>::max());
-    if (const auto channel = forget_channel()) channel->close_after_sending();
+    if (const auto channel = forget_channel()) take_leave(channel);
     end(leave.end);
   }
   // Whatever waits for a coordinator that was lost is lost, too.
@@ -294,6 +304,10 @@ class Member::Impl {
     seek(Deadline::after(now(), options_.rejoin_timeout));
   }
 
+  void take_leave(const std::shared_ptr<Channel>& channel) {
+    farewell_ = channel;
+    channel->close_after_sending();
+  }
   std::shared_ptr<Channel> forget_channel() {
     is_joined_ = false;
     node_.id = MemberId();
@@ -349,6 +363,7 @@ class Member::Impl {
   Alarm core_timer_;    ///< of the core
   std::unique_ptr<Connector> connector_;
   std::shared_ptr<Channel> channel_;
+  std::shared_ptr<Channel> farewell_;  ///< the one that sends what is left
   std::optional<MemberCore> core_;
   NodeFacts node_;
   std::optional<MemberId> admitted_as_;  ///< by a coordinator, the last time; outlives the connection
@@ -364,6 +379,7 @@ class Member::Impl {
   bool has_said_ = false;
   int attempts_ = 0;
   Gate gate_;
+  Gate farewell_gate_;
 };
 
 std::unique_ptr<Member> Member::open(boost::asio::io_context& io, MemberOptions options, Listener& listener) {
@@ -381,5 +397,10 @@ void Member::leave(int signal) { impl_->leave(signal); }
 void Member::send_lines(bool is_stderr, std::string_view block) { impl_->send_lines(is_stderr, block); }
 bool Member::drain() { return impl_->drain(); }
 void Member::close() { impl_->close(); }
+bool Member::await_farewell(std::function<void()> on_over) {
+  return impl_->await_farewell(std::move(on_over));
+}
+void Member::cut_farewell() { impl_->cut_farewell(); }
+std::size_t Member::unsent_bytes() const { return impl_->unsent_bytes(); }
 
 }  // namespace ddprun::membership

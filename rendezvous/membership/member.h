@@ -8,6 +8,8 @@
 #include <boost/asio/io_context.hpp>
 
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -86,6 +88,12 @@ class Member final : public MemberWords {
   void send_lines(bool is_stderr, std::string_view block);
 
   void close();
+  /// After `close()`: what is still on its way to the coordinator goes on, as Channel::close_after_sending()
+  /// says. True: then `on_over` will be called, unless `cut_farewell` was.
+  bool await_farewell(std::function<void()> on_over);
+  void cut_farewell();
+  /// How much of workers' output the coordinator has not taken.
+  [[nodiscard]] std::size_t unsent_bytes() const;
 
  private:
   class Impl;

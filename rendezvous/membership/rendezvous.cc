@@ -73,7 +73,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
 
 void Rendezvous::close(const JobEnd& end, Duration patience, std::function<void()> on_closed) {
   member_->close();
-  if (!coordinator_) return on_closed();
+  if (!coordinator_) return await_farewell(std::move(on_closed));
   on_closed_ = std::move(on_closed);
   coordinator_->end_for_all(end);
   if (coordinator_->is_done()) return close_coordinator();
@@ -87,8 +87,24 @@ void Rendezvous::close(const JobEnd& end, Duration patience, std::function<void(
   });
 }
 
+void Rendezvous::await_farewell(std::function<void()> on_closed) {
+  if (!member_->await_farewell([this] { end_farewell(); })) return on_closed();
+  on_closed_ = std::move(on_closed);
+  notice_.set_after(kNoticeAfter, [this] {
+    listener_.on_waiting(
+        "waiting for the coordinator to take what is left; Ctrl-C or SIGTERM ends this node without that");
+  });
+}
+
+void Rendezvous::end_farewell() {
+  notice_.cancel();
+  member_->cut_farewell();
+  std::exchange(on_closed_, nullptr)();
+}
+
 bool Rendezvous::hurry() {
   if (!on_closed_) return false;
+  if (!coordinator_) return end_farewell(), true;
   notice_.cancel();
   if (std::exchange(has_hurried_, true)) return close_anyway(), true;
   timer_.set_after(kHurry, [this] { close_anyway(); });

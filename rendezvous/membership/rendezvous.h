@@ -64,6 +64,7 @@ class Rendezvous {
   /// is pending on the io_context, and `on_closed` is called.
   void close(const JobEnd& end, Duration patience, std::function<void()> on_closed);
   /// While it closes: every agent is told the end now, and has a second to leave; asked again, it has none.
+  /// Where the coordinator is elsewhere, what it has not taken is lost.
   /// False: it does not close, or has closed.
   bool hurry();
 
@@ -71,6 +72,8 @@ class Rendezvous {
   Rendezvous(boost::asio::io_context& io, Listener& listener)
       : listener_(listener), timer_(io), notice_(io) {}
 
+  void await_farewell(std::function<void()> on_closed);
+  void end_farewell();
   void close_anyway();
   void close_coordinator();
 

@@ -127,6 +127,32 @@ TEST_CASE("--log-funnel and --fold: the lines of a node are folded before they g
   CHECK_THAT(first->out(), Contains("[0-1] node 0\n") && Contains("[2-3] node 1\n"));
 }
 
+TEST_CASE("a node whose lines a coordinator does not take can be told to end, and says what is lost") {
+  const std::string port = free_port();
+  Launched coordinator(
+      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job"}));
+  CHECK(coordinator.read_line() == port);
+  const Gate gate;
+  const Cluster cluster{.nnodes = "1:2",
+                        .script = "echo up; read -r line <" + gate.path() +
+                                  "; yes 0123456789012345678901234567890123456789 | head -c 12000000; "
+                                  "kill -TERM $PPID; exec sleep 100",
+                        .port = port,
+                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0,last_call_timeout=0"},
+                        .nproc = "1"};
+  const auto node = cluster.start_dynamic();
+  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  coordinator.signal(SIGSTOP);
+  gate.open();
+  node->wait_for_err("waiting for the coordinator to take what is left");
+  node->signal(SIGTERM);
+  CHECK(node->wait(5s) == 75);
+  CHECK_THAT(node->err(),
+             Contains(" bytes for the coordinator's console are lost: the coordinator did not take them"));
+  coordinator.signal(SIGKILL);
+  coordinator.wait();
+}
+
 TEST_CASE("--log-funnel ends at a coordinator of its own") {
   const std::string port = free_port();
   Launched coordinator(
