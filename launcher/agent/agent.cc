@@ -110,6 +110,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   }
   void job_ended(int exit_code, const std::string& why, const std::optional<RemoteCause>& cause) override {
     outcome_.remote_cause = cause;
+    is_end_told_ = exit_code != 0;
     raise(job_over_event(exit_code, why));
   }
 
@@ -182,6 +183,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   TimePoint lease_until_ = TimePoint::max();
   bool is_handling_ = false;
   bool is_finished_ = false;
+  bool is_end_told_ = false;  // of a job that failed, by the coordinator
   bool was_hurried_ = false;
   int sweeps_ = 0;
   RoundInfo round_;
@@ -295,13 +297,15 @@ WorkerOutcome Agent::look_at(LocalRank local_rank) {
   WorkerOutcome worker = workers_->look_at(local_rank);
   const SupervisedWorker& seen = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())];
   worker.stopped_with = worker.status ? signal_before(seen, *worker.status) : seen.stopped_with;
+  const bool is_killed_by_us = worker.stopped_with == SIGKILL && worker.status && worker.status->is_killed();
+  if (worker.was_over && !is_killed_by_us) worker.stopped_with.reset();
   return worker;
 }
 
 Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
-  if (status.is_success()) return {};
   const WorkerOutcome worker = look_at(local_rank);
-  Ending ending = judge_worker(worker, load_error_file(worker));
+  Ending ending = status.is_success() ? Ending() : judge_worker(worker, load_error_file(worker));
+  ending.was_over = worker.was_over && !worker.stopped_with;
   const std::vector<int>& finals = plan_.options.no_restart_exit_codes;
   const bool is_final = std::find(finals.begin(), finals.end(), status.code()) != finals.end();
   // Who says "do not restart" knows what it ended of.
@@ -450,27 +454,28 @@ void Agent::close_generation(std::vector<std::string> leftovers) {
   generation_ = {};
 }
 
-// Whom the coordinator blames may be a worker of ours, of whom more is known here; who is not blamed then is a
-// consequence. Of one that left, what the coordinator says is more: who lost it.
+// The coordinator has said who is to blame, if anybody is. That may be a worker of ours, of whom more is known
+// here; any other is a consequence. Of one that left, what the coordinator says is more: who lost it.
 void Agent::settle_blame() {
-  if (!outcome_.remote_cause || outcome_.generations.empty()) return;
+  if (!is_end_told_ || outcome_.generations.empty()) return;
+  std::optional<RemoteCause>& told = outcome_.remote_cause;
+  const bool has_left = told && told->worker.status && told->worker.status->is_success();
+  // What no worker did, such as --job-timeout.
+  if (told && told->is_here && told->worker.pid == 0 && !has_left) return told.reset();
   GenerationOutcome& last = outcome_.generations.back();
-  const WorkerOutcome& blamed = outcome_.remote_cause->worker;
-  const auto has_left = [](const WorkerOutcome& worker) {
-    return worker.status && worker.status->is_success();
-  };
   const std::optional<std::size_t> before = std::exchange(last.root_cause, std::nullopt);
   for (std::size_t index = 0; index < last.workers.size(); ++index) {
     WorkerOutcome& worker = last.workers[index];
-    const bool is_it = blamed.pid != 0 && worker.rank == blamed.rank && worker.pid == blamed.pid;
-    if (is_it && (before == index || !has_left(worker))) {
+    const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
+    const bool is_success = worker.status && worker.status->is_success();
+    if (is_it && (before == index || !is_success)) {
       last.root_cause = index;
       worker.verdict = Verdict::kRootCause;
     } else if (before == index) {
-      worker.verdict = has_left(worker) ? Verdict::kSucceeded : Verdict::kConsequence;
+      worker.verdict = is_success ? Verdict::kSucceeded : Verdict::kConsequence;
     }
   }
-  if (last.root_cause) outcome_.remote_cause.reset();
+  if (last.root_cause) told.reset();
 }
 
 void Agent::finish(int exit_code) {

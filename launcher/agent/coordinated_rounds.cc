@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
 #include <utility>
 
@@ -53,6 +54,13 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   cause.worker.verdict = Verdict::kRootCause;
   cause.worker.error_file = failure.error_file;
   cause.worker.stderr_tail = failure.stderr_tail;
+  if (failure.code) cause.worker.status = ExitStatus::exited(*failure.code);
+  if (failure.signal != 0) cause.worker.status = ExitStatus::killed(failure.signal);
+  const std::chrono::nanoseconds started(failure.started);
+  const std::chrono::nanoseconds ended(failure.ended);
+  cause.worker.started_wall = std::chrono::system_clock::time_point(started);
+  cause.worker.ended_wall = std::chrono::system_clock::time_point(ended);
+  cause.worker.ended_at = cause.worker.started_at + (ended - started);
   cause.host = failure.host;
   cause.what = failure.what;
   cause.account = {failure.diagnosis, failure.error_message, failure.error_stack, {}};
@@ -143,10 +151,10 @@ void CoordinatedRounds::on_kill(const std::string& reason) { listener_.heard(kil
 
 void CoordinatedRounds::on_end(const membership::JobEnd& end) {
   std::optional<RemoteCause> cause;
-  // What no worker did is known here in full, where it is ours.
-  const auto& root = end.root_cause;
-  if (root && (root->node_rank != node_rank_ || root->pid != 0 || root->has_left))
-    cause = remote_cause(*root);
+  if (end.root_cause) {
+    cause = remote_cause(*end.root_cause);
+    cause->is_here = end.root_cause->node_rank == node_rank_;
+  }
   listener_.job_ended(end.exit_code, end.why, cause);
 }
 

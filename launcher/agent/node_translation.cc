@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace ddprun::launcher {
 
@@ -21,13 +22,26 @@ NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   return failure;
 }
 
+namespace {
+
+std::int64_t unix_time(std::chrono::system_clock::time_point at) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
+}
+
+}  // namespace
+
 membership::NodeFailure to_membership(const NodeFailure& failure) {
   const Account& account = failure.account;
+  const std::optional<ExitStatus>& status = failure.worker.status;
   const bool is_traceback = !account.traceback.empty();
   return {.rank = failure.worker.rank,
           .local_rank = failure.worker.local_rank,
           .pid = failure.worker.pid,
           .exit_code = std::clamp(failure.exit_code, 1, 255),
+          .code = status && !status->is_killed() ? std::optional(status->code()) : std::nullopt,
+          .signal = status ? status->signal() : 0,
+          .started = unix_time(failure.worker.started_wall),
+          .ended = status ? unix_time(failure.worker.ended_wall) : 0,
           .what = failure.why,
           .error_file = failure.worker.error_file,
           .error_message = account.error_message,

@@ -39,6 +39,8 @@ struct Ending {
   std::string error{};  ///< "ValueError: loss is nan": its own last exception, from stderr or its error file
   /// It had failed before the signal that we sent it, or of what that signal cannot have brought about.
   bool is_own_failure = false;
+  /// It had ended, or was ending, when our signal came.
+  bool was_over = false;
   /// When it failed, where it says so itself and that was before it ended.
   std::optional<TimePoint> failed_at{};
 };
@@ -68,8 +70,8 @@ struct WorkerOutcome {
   /// Written after our signal, which the worker did not ignore: what it came to because of us.
   bool error_file_is_late = false;
   bool traceback_is_late = false;
-  /// The kernel wrote its core when our signal came, which had no part in its end.
-  bool was_dying = false;
+  /// It had ended, or the kernel wrote its core, when our signal came, which had no part in its end.
+  bool was_over = false;
   std::string
       stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"
 };
@@ -111,11 +113,12 @@ struct Account {
   std::vector<std::string> traceback;  ///< as shown to people; may be empty
 };
 
-/// The worker of another node that is to blame for the end of the job, as that node tells it.
+/// The worker that is to blame for the end of the job, as its node has told the coordinator.
 struct RemoteCause {
   WorkerOutcome worker;  ///< ranks, pid, stderr_tail; error_file is a path on that host
   std::string host;
-  std::string what;  ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  bool is_here = false;  ///< it is this node after all
+  std::string what;      ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   Account account;
 };
 

@@ -78,7 +78,7 @@ void Supervisor::record_exit(const Event& event, TimePoint now) {
   ended.status = event.status;
   ended.ending = event.ending;
   ended.ended_at = now;
-  ended.stopped_with = signal_before(ended, event.status);
+  ended.stopped_with = event.ending.was_over ? std::nullopt : signal_before(ended, event.status);
   const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
   ended.verdict = event.status.is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
   story_ = describe_end(ended);

@@ -201,7 +201,9 @@ bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn:", s
 
 bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt:", signal); }
 
-bool is_dumping_core(pid_t pid) {
+bool is_over(pid_t pid) {
+  const std::optional<ProcessEntry> process = read_process(pid);
+  if (!process || process->has_ended()) return true;
   const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
   return status.find("CoreDumping:\t1") != std::string::npos;
 }

@@ -64,8 +64,8 @@ bool ignores_signal(pid_t pid, int signal);
 /// Whether it has a handler for `signal`.
 bool catches_signal(pid_t pid, int signal);
 
-/// Whether the kernel is writing its core: a signal has ended it, and no other has any part in that.
-bool is_dumping_core(pid_t pid);
+/// Whether it has ended, or the kernel is writing its core: no signal has any part in its end any more.
+bool is_over(pid_t pid);
 
 /// Sends `signal` to the process that has this number, if it is the one that is meant; true: sent. A pidfd is
 /// opened before the process is looked at: what was looked at is then what is signalled, whoever has the

@@ -217,7 +217,8 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
     case StopReason::kRendezvousFailed:
       break;
   }
-  return fmt::format("ddprun: {} failed", title);
+  return outcome.why.empty() ? fmt::format("ddprun: {} failed", title)
+                             : fmt::format("ddprun: {} failed: {}", title, outcome.why);
 }
 
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {

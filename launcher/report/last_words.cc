@@ -70,8 +70,7 @@ LastWords last_words(const WorkerOutcome& worker, const std::optional<ErrorFile>
           .error_file = error_file ? &*error_file : nullptr,
           .stopped_with = worker.stopped_with,
           .traceback_is_late = worker.traceback_is_late,
-          .error_file_is_late = worker.error_file_is_late,
-          .was_dying = worker.was_dying};
+          .error_file_is_late = worker.error_file_is_late};
 }
 
 std::optional<LastException> last_exception(const ExitStatus& status, const LastWords& words) {

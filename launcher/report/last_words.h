@@ -21,7 +21,6 @@ struct LastWords {
   std::optional<int> stopped_with{};      ///< the signal we had sent it
   bool traceback_is_late = false;         ///< as in WorkerOutcome
   bool error_file_is_late = false;
-  bool was_dying = false;
 
   /// The part of `stderr_tail` that was written after the traceback; all of it where there is none.
   [[nodiscard]] std::string_view after_traceback() const;

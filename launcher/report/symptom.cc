@@ -231,9 +231,8 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
   const std::string text = without_warnings(telling_text(status, words, exception));
 
   if (words.stopped_with) {
-    const bool has_failed = !ending.error.empty() && !is_late && !has_one_of(text, kSignalPhrases) &&
+    ending.is_own_failure = !ending.error.empty() && !is_late && !has_one_of(text, kSignalPhrases) &&
                             !(exception && exception->traceback.is_fatal);
-    ending.is_own_failure = has_failed || words.was_dying;
     if (!ending.is_own_failure && ending.error.empty()) return ending;
   }
   // Lines that stand before others may be of what the program has got over.

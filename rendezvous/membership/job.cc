@@ -124,12 +124,13 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
     losses_.fence(who, node.last_heard + timing_.liveness());
   }
   // What it was told lies where nobody reads any more.
-  const bool should_hear = state_ == JobState::kEnded && has_succeeded(node) && !node.last.has_heard_end;
-  if (should_hear && !node.is_leaving()) {
+  const std::optional<NodeRank> place = node.seat ? std::optional(node.seat->node_rank) : node.previous;
+  const bool is_due = state_ == JobState::kEnded && place && successes_.has(*place);
+  if (is_due && !node.last.has_heard_end && !node.is_leaving()) {
     losses_.add({.who = who,
                  .name = name_of(node),
                  .what = {},
-                 .rank = node.seat->node_rank,
+                 .rank = *place,
                  .returns_by = now + timing_.rejoin_timeout});
   }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
@@ -216,8 +217,15 @@ TimePoint Job::next_wake(TimePoint now) const {
   return wake;
 }
 
-bool Job::awaits_return(TimePoint now) const {
-  return state_ == JobState::kEnded && end_.exit_code == exit_code::kOk && !losses_.awaited(now).empty();
+bool Job::awaits_return(TimePoint now) const { return !awaited_to_hear(now).empty(); }
+
+std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
+  std::vector<std::string> names;
+  if (state_ != JobState::kEnded) return names;
+  for (const Hole& hole : losses_.awaited(now)) {
+    if (successes_.has(hole.rank)) names.push_back(hole.name);
+  }
+  return names;
 }
 
 // ---- what events do
@@ -361,6 +369,7 @@ NodeFailure Job::as_leaver(const Node& node) {
       workers == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, first + workers - 1);
   return {.rank = node.seat->base_rank,
           .host = node.facts.host,
+          .code = 0,
           .what = fmt::format("{} left with exit code 0, while others waited for {}", ranks,
                               workers == 1 ? "it" : "them"),
           .weight = Weight::kSymptom,

@@ -90,7 +90,7 @@ class Job {
   [[nodiscard]] const JobEnd& end() const { return end_; }
   /// Who is here and who is missing, for people; `now` for "not heard from for …".
   [[nodiscard]] std::string describe(TimePoint now) const;
-  /// After a success: a node that was part of it has been cut off, and may come back to hear of it.
+  /// After the end: a node whose workers had succeeded has been cut off, and may come back to hear of it.
   [[nodiscard]] bool awaits_return(TimePoint now) const;
   /// Whose workers an end waits for, who has not left after it, and who is to hear of it, for people.
   [[nodiscard]] std::vector<std::string> awaited() const;
@@ -160,6 +160,7 @@ class Job {
   /// Who could have a seat in the next generation: of nodes with one --node-rank only one, who had it first.
   [[nodiscard]] std::vector<const Node*> eligible() const;
   [[nodiscard]] std::vector<std::string> missing() const;
+  [[nodiscard]] std::vector<std::string> awaited_to_hear(TimePoint now) const;
 
   WorldSpec spec_;
   Timing timing_;

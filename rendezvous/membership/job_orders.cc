@@ -114,9 +114,7 @@ std::vector<std::string> Job::awaited() const {
   for (const auto& [id, node] : nodes_) {
     if (state_ == JobState::kEnded || (node.seat && !is_quiet(node))) names.push_back(name_of(node));
   }
-  if (awaits_return(last_event_)) {
-    for (const Hole& hole : losses_.awaited(last_event_)) names.push_back(hole.name);
-  }
+  for (std::string& name : awaited_to_hear(last_event_)) names.push_back(std::move(name));
   return names;
 }
 

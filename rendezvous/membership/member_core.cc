@@ -108,9 +108,12 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
 
 void MemberCore::obey_stop(const Order& order, TimePoint now, MemberActions& out) {
   if (order.generation < status_.generation) return;
-  if (has_workers()) {
+  if (status_.phase == Phase::kRunning) {
     stop_round(order.text, out);
-  } else if (order.generation > status_.generation) {
+    // Who answers now was not lost before, and is not what all are stopped for. Not at once: a thousand answers
+    // would reach the coordinator while it still tells the others.
+    next_heartbeat_ = std::min(next_heartbeat_, now + timing_.heartbeat / 10);
+  } else if (!has_workers() && order.generation > status_.generation) {
     enter(order.generation);
     send(now, out);
   }

@@ -55,6 +55,9 @@ Json to_json(const NodeFailure& failure) {
   if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
   if (failure.is_traceback) json["is_traceback"] = true;
   if (failure.has_left) json["has_left"] = true;
+  if (failure.code) json["code"] = *failure.code;
+  if (failure.signal != 0) json["signal"] = failure.signal;
+  if (failure.started != 0) json["started"] = failure.started, json["ended"] = failure.ended;
   return json;
 }
 
@@ -217,6 +220,7 @@ class Fields {
 
 constexpr int kMaxNodes = 1'000'000;
 constexpr int kMaxRanks = 1'000'000'000;
+constexpr int kMaxSignal = 64;
 constexpr int kMaxGeneration = 1'000'000;
 
 Weight parse_weight(Fields& fields) {
@@ -246,6 +250,12 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
   if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
   if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
   if (fields.has("has_left")) failure.has_left = fields.flag("has_left");
+  if (fields.has("code")) failure.code = fields.number<int>("code", 0, 255);
+  if (fields.has("signal")) failure.signal = fields.number<int>("signal", 0, kMaxSignal);
+  if (fields.has("started")) {
+    failure.started = fields.number<std::int64_t>("started");
+    failure.ended = fields.number<std::int64_t>("ended");
+  }
   outer.take_problem(fields);
   return failure;
 }

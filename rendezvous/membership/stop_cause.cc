@@ -9,6 +9,7 @@ namespace ddprun::membership {
 
 void StopCause::blame(NodeFailure failure, std::string why) {
   failure_ = std::move(failure);
+  failed_ = why;
   why_ = std::move(why);
 }
 
@@ -48,8 +49,9 @@ Conclusion StopCause::choose(bool is_elastic) const {
   const bool is_by_loss = failed_by_itself() ? cause != lost_.end() && !is_final : !lost_.empty();
   if (is_by_loss) {
     const std::string& what = cause == lost_.end() ? lost_.front().what : cause->what;
-    if (is_elastic) return {Kind::kGoOn, {.why = what}};
-    return {Kind::kRestart, {.exit_code = exit_code::kTempFail, .why = what, .root_cause = failure_}};
+    const std::string meanwhile = failure_ ? "; meanwhile " + failed_ : std::string();
+    if (is_elastic) return {Kind::kGoOn, {.why = what + meanwhile}};
+    return {Kind::kRestart, {.exit_code = exit_code::kTempFail, .why = what + meanwhile}};
   }
   if (failure_) return {is_final ? Kind::kEnd : Kind::kRestart, ended_by_failure()};
   return {Kind::kGoOn, {.why = why_}};

@@ -62,6 +62,7 @@ class StopCause {
   [[nodiscard]] JobEnd ended_by_failure() const;
 
   std::string why_;
+  std::string failed_;  ///< the sentence of failure_
   std::vector<LostNode> lost_;
   std::optional<NodeFailure> failure_;
   std::optional<JobEnd> ending_;

@@ -95,7 +95,11 @@ struct NodeFailure {
   NodeRank node_rank;
   std::string host;
   int pid = 0;
-  int exit_code = 1;          ///< the job's, if this is the root cause
+  int exit_code = 1;         ///< the job's, if this is the root cause
+  std::optional<int> code;   ///< that the worker exited with; none: it was killed, or has not ended
+  int signal = 0;            ///< not 0: that killed it
+  std::int64_t started = 0;  ///< Unix time, ns; 0: it was not
+  std::int64_t ended = 0;
   std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   std::string error_file;     ///< its path on that host; empty: none was written
   std::string error_message;  ///< what that file says: "ValueError: loss is nan"

@@ -17,7 +17,6 @@ struct Said {
   std::chrono::seconds age{};
   bool traceback_is_late = false;
   bool error_file_is_late = false;
-  bool was_dying = false;
 };
 
 Ending ending(const ExitStatus& status, const Said& said) {
@@ -30,8 +29,7 @@ Ending ending(const ExitStatus& status, const Said& said) {
                             .error_file = said.error_file ? &*said.error_file : nullptr,
                             .stopped_with = said.stopped_with,
                             .traceback_is_late = said.traceback_is_late,
-                            .error_file_is_late = said.error_file_is_late,
-                            .was_dying = said.was_dying});
+                            .error_file_is_late = said.error_file_is_late});
 }
 
 /// As a program prints what it has caught, and Python what nobody has where torch.distributed is not used.
@@ -234,10 +232,8 @@ TEST_CASE("who had raised before our signal came failed by itself, who ended of 
   CHECK(ending(ExitStatus::exited(1), {raised("ValueError: nan"), SIGTERM}).is_own_failure);
   CHECK(ending(ExitStatus::killed(SIGTERM), {"", SIGTERM, ErrorFile{"ValueError: nan", {}, {}}})
             .is_own_failure);
-  // A handler of our signal may end in any other one, unless that one had come before.
+  // A handler of our signal may end in any other one.
   CHECK_FALSE(ending(ExitStatus::killed(SIGABRT), {"", SIGTERM}).is_own_failure);
-  CHECK(ending(ExitStatus::killed(SIGSEGV), {.on_stderr = "", .stopped_with = SIGTERM, .was_dying = true})
-            .is_own_failure);
   CHECK_FALSE(ending(ExitStatus::exited(1), {raised("lightning.SIGTERMException"), SIGTERM}).is_own_failure);
   CHECK_FALSE(ending(ExitStatus::exited(143), {"", SIGTERM}).is_own_failure);
   CHECK(ending(ExitStatus::exited(1), {raised(kClosed), SIGTERM}).weight == Weight::kSymptom);

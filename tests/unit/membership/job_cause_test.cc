@@ -133,6 +133,23 @@ TEST_CASE("a rank that left with 0 on a node where others go on is named for the
   CHECK(end.why == (lost_a_peer ? who + why : why));
 }
 
+TEST_CASE(
+    "where a lost node is the cause, a worker's failure is told as what happened meanwhile, and is not it") {
+  Story story = running(fixed(2), "ab");
+  story.fail('a', 4);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 75);
+  CHECK_FALSE(story.last('a').end->root_cause);
+  CHECK(story.last('a').end->why ==
+        "node 1 (b, 10.0.0.2) was lost: its connection was closed; meanwhile rank 0 exited with code 7 on "
+        "node 0 "
+        "(a, 10.0.0.1)");
+}
+
 TEST_CASE("of the failures of two nodes the heavier one is to blame, with its code") {
   const Weight later = GENERATE(Weight::kSymptom, Weight::kDoubtful, Weight::kCause);
   Story story = running(fixed(2), "ab");

@@ -166,6 +166,33 @@ TEST_CASE("after a success, who was cut off may come back to hear of it") {
   SECTION("it does not") { CHECK_FALSE(story.job.awaits_return(story.now + 10s)); }
 }
 
+TEST_CASE("after a failure, who had succeeded and was cut off may come back to hear of it") {
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Phase::kSucceeded);
+  const bool is_before = GENERATE(true, false);
+  if (is_before) story.lose('b');
+  story.fail('a', 4);
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.job.state() == JobState::kEnded);
+  if (!is_before) story.lose('b');
+  CHECK(story.job.awaits_return(story.now));
+  CHECK_THAT(story.job.awaited(), Catch::Matchers::VectorContains(
+                                      std::string(is_before ? "node 1 (b, 10.0.0.2)" : "node b (10.0.0.2)")));
+  story.join('z', std::nullopt, 'b', 1, {}, Success{Generation(1), NodeRank(1), 2, kCoordinator});
+  CHECK_FALSE(story.job.awaits_return(story.now));
+  story.tell('z', Phase::kSucceeded);
+  CHECK(story.last('z').end->exit_code == 4);
+}
+
+TEST_CASE("after a failure, nobody waits for a lost node whose workers ran") {
+  Story story = running(fixed(2), "ab");
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.wait_out_the_lease("a");
+  REQUIRE(story.job.state() == JobState::kEnded);
+  CHECK_FALSE(story.job.awaits_return(story.now));
+}
+
 TEST_CASE("after a success, who has not said that it heard of it may come back to hear") {
   const bool has_heard = GENERATE(false, true);
   Story story = running(fixed(2), "ab");

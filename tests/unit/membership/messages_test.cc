@@ -40,6 +40,10 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   failure.is_traceback = true;
   failure.weight = Weight::kDoubtful;
   failure.has_left = true;
+  failure.code = 7;
+  failure.signal = 9;
+  failure.started = 1'700'000'000'000'000'000;
+  failure.ended = 1'700'000'001'000'000'000;
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
                       .phase = Phase::kStopping,
