@@ -22,10 +22,7 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
   if (plan.log_root_is_temporary) watch->marks_.temporary_logs = plan.log_root;
   watch->marks_.started = file_clock_now();
   watch->marks_.born = BootClock::now();
-  rlimit locks{};
-  ::getrlimit(RLIMIT_LOCKS, &locks);
-  watch->lock_limit_ = tag_limit(plan.job_tag, locks);
-  if (watch->lock_limit_) watch->marks_.lock_limit = watch->lock_limit_->rlim_cur;
+  watch->marks_.lock_limit = usable_tag_limit(plan.job_tag);
   if (watch->cgroup_) watch->marks_.cgroup = watch->cgroup_->path();
   Result<GuardBoard> board = GuardBoard::make(static_cast<std::size_t>(plan.local_world_size.value()));
   if (!board) return board.error();
@@ -37,19 +34,22 @@ Result<std::unique_ptr<OrphanWatch>> OrphanWatch::start(boost::asio::io_context&
 
 void OrphanWatch::mark(SpawnRequest& request) {
   request.session = guards_->free_session();
-  request.lock_limit = lock_limit_;
+  request.lock_limit = marks_.lock_limit;
   if (lifeline_) request.lifeline_fd = lifeline_->fd();
   if (cgroup_) request.cgroup_fd = cgroup_->fd();
 }
 
 void OrphanWatch::worker_started(pid_t pid) {
   running_.insert(pid);
-  marks_.sessions.insert(pid);
+  marks_.sessions[pid] = TimePoint::max();
   marks_.seen.insert(pid);
 }
 
 void OrphanWatch::worker_ended(pid_t pid) {
+  // Stamps of processes are cut to the tick of a clock: who seems to be born just before has no certain place.
+  constexpr std::chrono::milliseconds kTicks(40);
   running_.erase(pid);
+  marks_.sessions[pid] = BootClock::now() - kTicks;
   guards_->forget_session(pid);
   // Posted: the exit comes first.
   if (reap_again_) boost::asio::post(io_, gate_.pass([this] { reap(); }));
@@ -86,7 +86,7 @@ void OrphanWatch::replace_guard(pid_t pid) {
 void OrphanWatch::remove_segments() {
   remove_torch_segments(marks_.seen, marks_.started);
   marks_.seen = running_;
-  marks_.sessions = running_;
+  std::erase_if(marks_.sessions, [this](const auto& session) { return !running_.contains(session.first); });
 }
 
 void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) {

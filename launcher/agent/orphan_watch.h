@@ -71,7 +71,6 @@ class OrphanWatch {
   JobOutput& output_;
   Logger& logger_;
   std::optional<JobCgroup> cgroup_;
-  std::optional<rlimit> lock_limit_;
   std::optional<Lifeline> lifeline_;
   JobMarks marks_;           // its sessions are those of this generation's workers
   std::set<pid_t> running_;  // workers that have not been reaped

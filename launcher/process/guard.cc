@@ -171,9 +171,12 @@ class GuardProcess {
 
   [[nodiscard]] JobMarks with_sessions() const {
     JobMarks marks = marks_;
-    marks.sessions_as_of = std::min(launcher_ended_, BootClock::now());
-    marks.sessions = board_.sessions();
-    marks.seen.insert(marks.sessions.begin(), marks.sessions.end());
+    const TimePoint as_of = std::min(launcher_ended_, BootClock::now());
+    marks.sessions.clear();
+    for (const pid_t session : board_.sessions()) {
+      marks.sessions.emplace(session, as_of);
+      marks.seen.insert(session);
+    }
     return marks;
   }
 

@@ -20,6 +20,13 @@
 namespace ddprun::launcher {
 namespace {
 
+bool has_job_limit(pid_t pid, const JobMarks& marks) {
+  if (!marks.lock_limit) return has_tag(pid, marks.tag);
+  const std::string limits = read_limits(pid);
+  return limits_have_tag(limits, marks.lock_limit->rlim_cur) ||
+         (limits_may_be_inside(limits, *marks.lock_limit) && has_tag(pid, marks.tag));
+}
+
 std::vector<ProcessEntry> job_processes(const JobMarks& marks) {
   std::vector<ProcessEntry> found;
   for (ProcessEntry& process : read_processes()) {
@@ -54,9 +61,10 @@ int kill_job_processes(JobMarks& marks, Cleaners cleaners) {
 
 bool is_in_session(const ProcessEntry& process, const std::optional<ProcessEntry>& leader,
                    const JobMarks& marks) {
-  if (!marks.sessions.contains(process.session)) return false;
-  if (leader) return leader->started <= marks.sessions_as_of;
-  return process.started <= marks.sessions_as_of || marks.lock_limit == 0;
+  const auto session = marks.sessions.find(process.session);
+  if (session == marks.sessions.end()) return false;
+  if (leader) return leader->started <= session->second;
+  return process.started <= session->second || !marks.lock_limit;
 }
 
 bool is_of_job(const ProcessEntry& process, const JobMarks& marks) {
@@ -65,8 +73,7 @@ bool is_of_job(const ProcessEntry& process, const JobMarks& marks) {
   if (process.started + kTicks < marks.born) return false;
   const bool is_of_session = marks.sessions.contains(process.session) &&
                              is_in_session(process, read_process(process.session), marks);
-  return is_of_session || (marks.lock_limit != 0 && has_limit_tag(process.pid, marks.lock_limit)) ||
-         has_tag(process.pid, marks.tag) ||
+  return is_of_session || has_job_limit(process.pid, marks) ||
          (!marks.cgroup.empty() && is_in_cgroup(process.pid, marks.cgroup));
 }
 

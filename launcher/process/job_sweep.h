@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,20 +17,23 @@ namespace ddprun::launcher {
 
 /// By what the processes of a job, and what they left in /dev/shm, are found.
 struct JobMarks {
-  std::string tag;             ///< in their environment
-  rlim_t lock_limit = 0;       ///< the soft or hard limit of file locks (limit_tag.h); 0: none
+  std::string tag;  ///< in their environment
+  std::optional<rlimit>
+      lock_limit;              ///< of file locks (limit_tag.h), as workers are given it; none: no such mark
   std::string cgroup;          ///< path of the job's own control group; empty: none
   std::string temporary_logs;  ///< its log directory in /tmp; empty: it has none there
-  std::set<pid_t> sessions;    ///< those that workers began
-  TimePoint sessions_as_of = TimePoint::max();  ///< until then, their numbers were certain to be theirs
+  std::map<pid_t, TimePoint>
+      sessions;          ///< those that workers began; until then, the number was certainly theirs
   std::set<pid_t> seen;  ///< pids that its processes have had: they may be in names in /dev/shm
   std::chrono::system_clock::time_point started;
   TimePoint born{};  ///< the same moment by our clock: an older process is none of the job
 };
 
-/// Whether a process carries a mark of the job: a session that a worker began, the job's tag in its
-/// environment or its limits, the job's control group. Whose child it is says nothing: a launcher inherits
-/// children from the shell that became it, and, as the first process of a container, everybody's orphans.
+/// Whether a process carries a mark of the job: a session that a worker began, the job's limit, the job's
+/// control group. Where workers get no such limit, the tag in its environment does; where they do, whoever has
+/// the tag alone is a stranger who was given a copy of a worker's environment, by a batch system for instance.
+/// Whose child it is says nothing: a launcher inherits children from the shell that became it, and, as the
+/// first process of a container, everybody's orphans.
 bool is_of_job(const ProcessEntry& process, const JobMarks& marks);
 
 /// Whether a process is in a session that a worker began; `leader` is who has its number now. Where no worker

@@ -3,6 +3,7 @@
 #include "launcher/process/process_table.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -35,6 +36,23 @@ std::optional<rlim_t> take_number(std::string_view& text) {
   return value;
 }
 
+struct Locks {
+  std::optional<rlim_t> soft;
+  std::optional<rlim_t> hard;
+};
+
+Locks parse_locks(std::string_view limits) {
+  constexpr std::string_view kName = "Max file locks ";
+  const std::size_t begin = limits.find(kName);
+  if (begin == std::string_view::npos) return {};
+  std::string_view line = limits.substr(begin + kName.size());
+  line = line.substr(0, line.find('\n'));
+  Locks locks;
+  locks.soft = take_number(line);
+  locks.hard = take_number(line);
+  return locks;
+}
+
 }  // namespace
 
 std::optional<rlimit> tag_limit(std::string_view tag, rlimit inherited) {
@@ -47,19 +65,28 @@ std::optional<rlimit> tag_limit(std::string_view tag, rlimit inherited) {
   return rlimit{.rlim_cur = value, .rlim_max = is_free ? value : inherited.rlim_max};
 }
 
+std::optional<rlimit> usable_tag_limit(std::string_view tag) {
+  rlimit inherited{};
+  if (::getrlimit(RLIMIT_LOCKS, &inherited) != 0) return std::nullopt;
+  const std::optional<rlimit> mark = tag_limit(tag, inherited);
+  if (!mark) return std::nullopt;
+  const rlimit trial{.rlim_cur = mark->rlim_cur, .rlim_max = inherited.rlim_max};
+  if (::setrlimit(RLIMIT_LOCKS, &trial) != 0) return std::nullopt;
+  const bool is_shown = limits_have_tag(read_limits(::getpid()), mark->rlim_cur);
+  ::setrlimit(RLIMIT_LOCKS, &inherited);
+  return is_shown ? mark : std::nullopt;
+}
+
 bool limits_have_tag(std::string_view limits, rlim_t value) {
-  constexpr std::string_view kName = "Max file locks ";
-  const std::size_t begin = limits.find(kName);
-  if (begin == std::string_view::npos) return false;
-  std::string_view line = limits.substr(begin + kName.size());
-  line = line.substr(0, line.find('\n'));
-  const std::optional<rlim_t> soft = take_number(line);
-  const std::optional<rlim_t> hard = take_number(line);
+  const auto [soft, hard] = parse_locks(limits);
   return soft == value || hard == value;
 }
 
-bool has_limit_tag(pid_t pid, rlim_t value) {
-  return limits_have_tag(read_proc_file(fmt::format("/proc/{}/limits", pid)), value);
+bool limits_may_be_inside(std::string_view limits, const rlimit& mark) {
+  const auto [soft, hard] = parse_locks(limits);
+  return soft && hard == mark.rlim_max && soft != hard;
 }
+
+std::string read_limits(pid_t pid) { return read_proc_file(fmt::format("/proc/{}/limits", pid)); }
 
 }  // namespace ddprun::launcher

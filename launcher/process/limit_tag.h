@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace ddprun::launcher {
@@ -20,10 +21,18 @@ namespace ddprun::launcher {
 ///         room for such a number; processes are then found by other marks alone.
 std::optional<rlimit> tag_limit(std::string_view tag, rlimit inherited);
 
+/// tag_limit for what this process starts; none, too, where the kernel (that of a sandbox) does not take such
+/// a limit or does not show it.
+std::optional<rlimit> usable_tag_limit(std::string_view tag);
+
 /// Whether `limits`, the text of /proc/<pid>/limits, has `value` as soft or hard limit of file locks.
 bool limits_have_tag(std::string_view limits, rlim_t value);
 
-/// limits_have_tag for a process; false when there is no such process.
-bool has_limit_tag(pid_t pid, rlim_t value);
+/// Whether `limits` may be those of a job inside a job inside that whose workers have `mark`: of the three
+/// numbers they keep the outermost as hard limit, and the innermost.
+bool limits_may_be_inside(std::string_view limits, const rlimit& mark);
+
+/// /proc/<pid>/limits; empty when there is no such process.
+std::string read_limits(pid_t pid);
 
 }  // namespace ddprun::launcher

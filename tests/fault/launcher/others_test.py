@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
@@ -79,6 +80,79 @@ class Others(unittest.TestCase):
         go.write_text("go\n")
         out, said = job.communicate(timeout=60)
         self.assertEqual(out.split(), ["alive"], said)
+
+    def submit_from_a_worker(self, left):
+        """A spooler that is older than the job runs what a worker submits, with the worker's environment and in a
+        session of its own, and leaves. The pid of that, and the launcher."""
+        for name in ("queue", "spooled", "never"):
+            os.mkfifo(self.folder / name)
+        spooler = """import json, os, subprocess
+environment = json.loads(open("queue").read())
+program = subprocess.Popen(["sleep", "1000"], env=environment, start_new_session=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+open("spooled", "w").write(str(program.pid))"""
+        worker = f"""$PYTHON -c 'import json, os; open("queue", "w").write(json.dumps(dict(os.environ)))'
+read pid <spooled; echo $$pid; {left}"""
+        job = subprocess.Popen(["/bin/sh", "-c", '$PYTHON -c "$SPOOLER" & exec $DDPRUN --no-python /bin/sh -c "$WORKER"'],
+                               env=self.environment | {"PYTHON": sys.executable, "SPOOLER": spooler, "WORKER": worker},
+                               cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        own(self, job)
+        spooled = int(job.stdout.readline())
+        self.addCleanup(os.kill, spooled, signal.SIGKILL)
+        return spooled, job
+
+    def test_what_a_worker_has_submitted_to_a_spooler_outlives_a_killed_launcher(self):
+        spooled, job = self.submit_from_a_worker("read x <never")
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        guards = [pid for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text() == "job-guard\n"]
+        self.assertEqual(len(guards), 2)
+        job.kill()
+        # When the guards have ended, their sweep is over.
+        while any(is_alive(guard) for guard in guards):
+            time.sleep(0.01)
+        self.assertTrue(is_alive(spooled))
+
+    def test_what_a_worker_has_submitted_to_a_spooler_outlives_a_failure_and_a_success(self):
+        """Also where it has become a child of the launcher, because the spooler was one."""
+        for code in (0, 3):
+            with self.subTest(code):
+                spooled, job = self.submit_from_a_worker(f"exit {code}")
+                _, said = job.communicate(timeout=60)
+                self.assertEqual(job.returncode, code, said)
+                self.assertNotIn("left behind", said)
+                self.assertTrue(is_alive(spooled), said)
+                for name in ("queue", "spooled", "never"):
+                    (self.folder / name).unlink()
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to choose the number of a process")
+    def test_a_stranger_with_the_number_of_an_ended_worker_lives_on(self):
+        """A helper that is older than the job gets the number of a worker that has ended, and leaves children to us."""
+        os.mkfifo(self.folder / "number")
+        os.mkfifo(self.folder / "go")
+        self.environment |= {"PYTHON": sys.executable, "HELPER": """import os
+number = int(open("number").read())
+while os.path.exists(f"/proc/{number}"):
+    pass
+child = 0
+while child != number:
+    open("/proc/sys/kernel/ns_last_pid", "w").write(str(number - 1))
+    child = os.fork()
+    if child == 0 and os.getpid() == number:
+        os.setsid()
+        os.closerange(0, 3)
+        os.fork()
+        os.execvp("sleep", ["sleep", "1000"])
+    if child == 0:
+        os._exit(0)
+    if child != number:
+        os.waitpid(child, 0)
+open("go", "w").write("go")""", "WORKER": """[ $RANK = 1 ] || { echo $$$$ >number; exit 0; }
+read x <go; until [ ! -e /proc/$OLDER ]; do :; done; echo all there"""}
+        code, words, said = self.run_shell(
+            '$PYTHON -S -c "$HELPER" & export OLDER=$!; exec $DDPRUN --nproc-per-node 2 --no-python /bin/sh -c "$WORKER"',
+            "unshare", "--pid", "--fork", "--mount-proc")
+        self.assertEqual((code, words), (0, ["all", "there"]), said)
+        self.assertNotIn("left behind", said)
 
     def test_what_a_succeeded_job_left_running_is_ended_or_kept(self):
         """A helper in a session of its own, and one that has only been put into the background."""

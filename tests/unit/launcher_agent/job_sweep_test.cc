@@ -3,7 +3,9 @@
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +16,8 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <utility>
 
 using namespace ddprun::launcher;
 using namespace std::chrono_literals;
@@ -76,13 +80,56 @@ class Sleeper {
   pid_t pid_ = -1;
 };
 
+/// A program with an environment and limits of file locks of its own.
+class Program {
+ public:
+  Program(std::string variable, rlim_t soft, rlim_t hard) {
+    std::array<int, 2> ready{};
+    REQUIRE(::pipe2(ready.data(), O_CLOEXEC) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const rlimit limit{soft, hard};
+      ::setrlimit(RLIMIT_LOCKS, &limit);
+      std::array<const char*, 3> words{"sleep", "1000", nullptr};
+      std::array<char*, 2> environment{variable.data(), nullptr};
+      ::execve("/bin/sleep", const_cast<char**>(words.data()), environment.data());
+      ::_exit(127);
+    }
+    ::close(ready[1]);
+    char letter = 0;
+    CHECK(::read(ready[0], &letter, 1) == 0);  // its end is closed by execve
+    ::close(ready[0]);
+  }
+  ~Program() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  [[nodiscard]] ProcessEntry entry() const { return read_process(pid_).value(); }
+  [[nodiscard]] bool is_alive() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
+  /// Waits until it has died, of SIGKILL.
+  [[nodiscard]] bool was_killed() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+constexpr rlim_t kOurs = (rlim_t{1} << 47) + 4711;
+
 }  // namespace
 
 TEST_CASE("what was found to be of the job is killed if it still is that process") {
   Sleeper worker(Sleeper::Session::kOwn);
   JobMarks marks;
   marks.tag = "ddprun-of-nobody";
-  marks.sessions = {worker.pid()};
+  marks.sessions[worker.pid()] = ddprun::TimePoint::max();
   const ProcessEntry found = worker.entry();
 
   SECTION("it is") {
@@ -125,6 +172,35 @@ TEST_CASE("a number that a stranger gets between the look and the signal does no
   CHECK(stranger->is_alive());
 }
 
+TEST_CASE("who has only a copy of a worker's environment is a stranger, unless workers have no better mark") {
+  JobMarks marks;
+  marks.tag = "ddprun-of-this-test";
+  marks.lock_limit = rlimit{kOurs, kOurs};
+  Program worker("DDPRUN_JOB_TAG=ddprun-of-this-test", kOurs, kOurs);
+  Program submitted("DDPRUN_JOB_TAG=ddprun-of-this-test", RLIM_INFINITY, RLIM_INFINITY);
+  CHECK(is_of_job(worker.entry(), marks));
+  CHECK_FALSE(is_of_job(submitted.entry(), marks));
+  kill_job(marks, [] { return true; });
+  CHECK(worker.was_killed());
+  CHECK(submitted.is_alive());
+  marks.lock_limit.reset();
+  CHECK(is_of_job(submitted.entry(), marks));
+}
+
+TEST_CASE("a job inside a job inside this one has the mark of neither, and its tag counts") {
+  constexpr rlim_t kOutermost = kOurs + 3;
+  constexpr rlim_t kInnermost = kOurs - 5;
+  JobMarks marks;
+  marks.tag = "ddprun-of-this-test";
+  marks.lock_limit = rlimit{kOurs, kOutermost};
+  const Program inside("DDPRUN_JOB_TAG=ddprun-a:ddprun-of-this-test:ddprun-c", kInnermost, kOutermost);
+  const Program of_another("DDPRUN_JOB_TAG=ddprun-a:ddprun-b:ddprun-c", kInnermost, kOutermost);
+  const Program submitted("DDPRUN_JOB_TAG=ddprun-a:ddprun-of-this-test", kOutermost, kOutermost);
+  CHECK(is_of_job(inside.entry(), marks));
+  CHECK_FALSE(is_of_job(of_another.entry(), marks));
+  CHECK_FALSE(is_of_job(submitted.entry(), marks));
+}
+
 TEST_CASE("a session counts by whom its number belonged to when a worker certainly held it") {
   const ddprun::TimePoint as_of(100s);
   const auto born = [](std::chrono::seconds at) {
@@ -135,15 +211,14 @@ TEST_CASE("a session counts by whom its number belonged to when a worker certain
     return process;
   };
   JobMarks marks;
-  marks.sessions = {10};
-  marks.sessions_as_of = as_of;
-  marks.lock_limit = 4711;
+  marks.sessions = {{10, as_of}};
+  marks.lock_limit = rlimit{4711, 4711};
   CHECK(is_in_session(born(101s), born(99s), marks));
   CHECK_FALSE(is_in_session(born(102s), born(101s), marks));  // a stranger leads it
   CHECK(is_in_session(born(99s), std::nullopt, marks));
   CHECK_FALSE(is_in_session(born(101s), std::nullopt, marks));  // a stranger may have led it
-  marks.lock_limit = 0;
+  marks.lock_limit.reset();
   CHECK(is_in_session(born(101s), std::nullopt, marks));  // no better mark
-  marks.sessions = {11};
+  marks.sessions = {{11, as_of}};
   CHECK_FALSE(is_in_session(born(99s), born(99s), marks));
 }

@@ -54,3 +54,14 @@ TEST_CASE("the mark is looked for in its own line of /proc/<pid>/limits") {
   CHECK_FALSE(limits_have_tag("", 42));
   CHECK_FALSE(limits_have_tag("Max file locks ", 42));
 }
+
+TEST_CASE("the mark is used where the kernel takes and shows it, and trying that changes no limit") {
+  rlimit before{};
+  ::getrlimit(RLIMIT_LOCKS, &before);
+  const auto mark = usable_tag_limit("ddprun-x");
+  rlimit after{};
+  ::getrlimit(RLIMIT_LOCKS, &after);
+  CHECK(mark.has_value() == tag_limit("ddprun-x", before).has_value());
+  CHECK(after.rlim_cur == before.rlim_cur);
+  CHECK(after.rlim_max == before.rlim_max);
+}
