@@ -162,8 +162,8 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void name_stuck(const Action& action);
   void sweep(const Action& action);
   void on_swept(Leftovers leftovers);
-  void close_generation(std::vector<std::string> leftovers);
-  void finish(int exit_code);
+  void close_generation(Leftovers leftovers);
+  void finish(const Action& action);
   void settle_blame();
   void end_output();
   void close_all();
@@ -284,7 +284,7 @@ void Agent::carry_out(const Action& action) {
     case ActionKind::kNameStuck:
       return name_stuck(action);
     case ActionKind::kFinish:
-      return finish(action.exit_code);
+      return finish(action);
   }
 }
 
@@ -433,12 +433,13 @@ void Agent::on_swept(Leftovers leftovers) {
   for (const std::string& survivor : leftovers.surviving) {
     output_.say(fmt::format("a process that the workers left behind does not end on SIGKILL: {}", survivor));
   }
-  close_generation(std::move(leftovers.ended));
-  raise({.kind = EventKind::kSwept});
+  std::string survivors = fmt::format("{}", fmt::join(leftovers.surviving, ", "));
+  close_generation(std::move(leftovers));
+  raise({.kind = EventKind::kSwept, .text = std::move(survivors)});
 }
 
 // Everything the workers wrote is out, and the facts are final.
-void Agent::close_generation(std::vector<std::string> leftovers) {
+void Agent::close_generation(Leftovers leftovers) {
   generation_.workers = workers_->close(supervisor_.workers());
   output_.end_generation();
   generation_.reason = supervisor_.reason();
@@ -447,7 +448,8 @@ void Agent::close_generation(std::vector<std::string> leftovers) {
     generation_.root_cause = static_cast<std::size_t>(supervisor_.root_cause()->value());
   }
   generation_.ended_at = BootClock::now();
-  generation_.leftovers = std::move(leftovers);
+  generation_.leftovers = std::move(leftovers.ended);
+  generation_.survivors = std::move(leftovers.surviving);
   orphans_->remove_segments();
   deps_.observer.generation_ended(generation_);
   outcome_.generations.push_back(std::move(generation_));
@@ -478,10 +480,10 @@ void Agent::settle_blame() {
   if (last.root_cause) told.reset();
 }
 
-void Agent::finish(int exit_code) {
+void Agent::finish(const Action& action) {
   is_finished_ = true;
   settle_blame();
-  outcome_.exit_code = exit_code;
+  outcome_.exit_code = action.exit_code;
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();
   outcome_.error = supervisor_.error();
@@ -491,7 +493,7 @@ void Agent::finish(int exit_code) {
   outcome_.why = decided.empty() ? supervisor_.why() : decided;
   for (Alarm& timer : timers_) timer.close();
   // Lines of other nodes may come until these have left.
-  rounds_->close([this] {
+  rounds_->close(action, [this] {
     output_.finish_remote();
     deps_.on_end(outcome_);
     console_wait_.start(patience(), [this] { end_output(); });

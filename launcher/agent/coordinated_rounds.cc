@@ -104,9 +104,10 @@ void CoordinatedRounds::tell(const Action& action, const NodeFailure& failure) {
   tell_member(rendezvous_->member(), action, report);
 }
 
-void CoordinatedRounds::close(std::function<void()> on_closed) {
+void CoordinatedRounds::close(const Action& finish, std::function<void()> on_closed) {
   const int signal = signal_ != 0 ? signal_ : SIGTERM;
-  tell({.kind = ActionKind::kFinish}, {});
+  // To finish is to say that no worker is alive.
+  if (!finish.leaves_survivors) tell(finish, {});
   rendezvous_->close(
       {.exit_code = membership::exit_code_of_leaving(signal),
        .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)},

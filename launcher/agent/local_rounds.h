@@ -24,7 +24,7 @@ class LocalRounds final : public RoundSource {
 
   [[nodiscard]] bool decides_restarts() const override { return false; }
   void tell(const Action& action, const NodeFailure&) override;
-  void close(std::function<void()> on_closed) override {
+  void close(const Action&, std::function<void()> on_closed) override {
     store_->close();
     on_closed();
   }

@@ -72,8 +72,7 @@ struct WorkerOutcome {
   bool traceback_is_late = false;
   /// It had ended, or the kernel wrote its core, when our signal came, which had no part in its end.
   bool was_over = false;
-  std::string
-      stuck_in;  ///< kNotEnded: state and kernel function, e.g. "D (disk sleep), in nfs_wait_bit_killable"
+  std::string stuck_in;  ///< kNotEnded: describe_stuck, e.g. "D (disk sleep) in nfs_wait_bit_killable"
 };
 
 inline constexpr std::size_t kStderrTailBytes = 8192;
@@ -103,6 +102,7 @@ struct GenerationOutcome {
   std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
   std::vector<WorkerOutcome> workers;  ///< by local rank
   std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
+  std::vector<std::string> survivors;  ///< those that have not: "pid 4712 (dd), in state D (disk sleep)"
 };
 
 /// What can be said of a worker's end beyond its outcome: enough for the report of another node.

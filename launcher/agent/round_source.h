@@ -81,7 +81,7 @@ class RoundSource {
   }
   /// Ends our part; nothing is pending on the io_context once `on_closed` is called, which may be from
   /// within.
-  virtual void close(std::function<void()> on_closed) = 0;
+  virtual void close(const Action& finish, std::function<void()> on_closed) = 0;
   /// While `close` waits for others: shortens that. False: it waits for nobody.
   virtual bool hurry() { return false; }
   /// What was given to `send_lines` and not taken, once all is closed.

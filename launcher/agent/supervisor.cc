@@ -86,6 +86,9 @@ struct SupervisorTable {
   static bool all_well(const Supervisor& s, const Event&, TimePoint) {
     return s.reason_ == StopReason::kSucceeded;
   }
+  static bool failed_with_survivors(const Supervisor& s, const Event& event, TimePoint now) {
+    return !all_well(s, event, now) && (s.has_stuck_ || !event.text.empty());
+  }
   static bool well_but_leaving(const Supervisor& s, const Event& event, TimePoint now) {
     return all_well(s, event, now) && s.options_.joins_after_failure && s.signals_received_ > 0;
   }
@@ -180,6 +183,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kKilling,                  E::kJobEnded,      kAlways,               S::kKilling,   &Do::note_job_end,           Volume::kQuiet},
     {S::kKilling,                  E::kRoundFailed,   kAlways,               S::kKilling,   &Do::note_round_failed,      Volume::kLoud},
 
+    {S::kSweeping,                 E::kSwept,         T::failed_with_survivors, S::kDone,   &Do::finish_beside_survivors, Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         T::well_but_leaving,   S::kDone,      &Do::finish_for_noted_signal, Volume::kLoud},
     {S::kSweeping,                 E::kSwept,         T::all_well,           S::kWaiting,   &Do::publish_success,        Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         T::restarts_now,       S::kRendezvous, &Do::join_again,            Volume::kQuiet},

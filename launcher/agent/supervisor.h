@@ -49,7 +49,7 @@ enum class EventKind {
   kLeaseLost,      ///< the other nodes have given us up: text
   kJobEnded,       ///< the job is over on all nodes: exit_code, text
   kRestartGranted,  ///< by the coordinator: another generation follows the failed one
-  kSwept,           ///< nothing that the workers started is alive any more
+  kSwept,           ///< nothing that the workers started is alive any more, but for who is in `text`
   kBlameOver,       ///< the five deadlines
   kGraceOver,
   kReapOver,
@@ -106,7 +106,8 @@ struct Action {
   int restart_count = 0;
   int exit_code = 0;
   std::string text{};
-  std::string final_because{};  ///< why a restart would not help; empty: it may
+  std::string final_because{};    ///< why a restart would not help; empty: it may
+  bool leaves_survivors = false;  ///< kFinish: something of the generation is alive, whatever was tried
 };
 
 /// What one event led to. `story` is a sentence for the log; `is_loud` says whether a user wants to see it
@@ -143,6 +144,7 @@ struct SupervisorOptions {
 ///   second SIGINT        kills at once
 ///   exit 0 of one        is fine while others run
 ///   exit 0 of all        that nobody asked for is a success, also if it is seen when the lease is lost
+///   a survivor           of SIGKILL forbids a restart, and nobody is told that none is alive
 ///   the exit code        is the guilty worker's own, 128 + signal, or the code of the reason to stop
 class Supervisor {
  public:
@@ -214,6 +216,7 @@ class Supervisor {
   Actions decline_round(const Event& event, TimePoint now);
   Actions join_again(const Event& event, TimePoint now);
   Actions finish(const Event& event, TimePoint now);
+  Actions finish_beside_survivors(const Event& event, TimePoint now);
   Actions finish_for_signal(const Event& event, TimePoint now);
   Actions finish_for_noted_signal(const Event& event, TimePoint now);
   Actions finish_for_job_timeout(const Event& event, TimePoint now);
@@ -247,6 +250,7 @@ class Supervisor {
   int exit_code_ = 0;
   int stop_signal_ = 0;
   bool is_restart_granted_ = false;
+  bool has_stuck_ = false;  // a worker was given up
   int signals_received_ = 0;
   Event noted_signal_{.kind =
                           EventKind::kSignal};  // the last that came while we were stopping, or all was done

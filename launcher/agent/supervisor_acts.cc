@@ -58,6 +58,7 @@ Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint n
   exit_code_ = exit_code::kOk;
   final_because_.clear();
   is_restart_granted_ = false;
+  has_stuck_ = false;
   decision_ = {};
   story_ = "starting " + count_workers(workers_.size());
   return {{.kind = ActionKind::kSpawn}};
@@ -373,9 +374,10 @@ Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
     worker(target).verdict = Verdict::kNotEnded;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(worker(target)));
   }
+  has_stuck_ = true;
   forbid_restart(fmt::format("{} did not end on SIGKILL", names));
-  story_ = fmt::format("{} did not end within {} of SIGKILL: stuck in the kernel; leaving without waiting",
-                       names, format_duration(options_.reap_limit));
+  story_ = fmt::format("{} did not end within {} of SIGKILL; leaving without waiting", names,
+                       format_duration(options_.reap_limit));
   Actions actions{{.kind = ActionKind::kNameStuck, .workers = stuck}};
   const Actions last = sweep(now);
   actions.insert(actions.end(), last.begin(), last.end());
@@ -438,6 +440,16 @@ Supervisor::Actions Supervisor::wait_before_restart(const Event&, TimePoint now)
 Supervisor::Actions Supervisor::finish(const Event&, TimePoint) {
   story_ = decision_.why;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+}
+
+// The next generation would run beside them. Of several nodes the others hear no word that none is alive, and
+// do what they do when a node is lost.
+Supervisor::Actions Supervisor::finish_beside_survivors(const Event& event, TimePoint) {
+  if (!event.text.empty()) {
+    forbid_restart(fmt::format("what a worker left behind did not end on SIGKILL: {}", event.text));
+  }
+  story_ = decision_.why;
+  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_, .leaves_survivors = true}};
 }
 
 Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint) {

@@ -50,8 +50,7 @@ void LeftoverSweep::look() {
   const TimePoint now = BootClock::now();
   if (left.empty()) return finish();
   if (now >= give_up_at_) {
-    for (const pid_t pid : left)
-      result_.surviving.push_back(fmt::format("pid {}: {}", pid, describe_stuck(pid)));
+    for (const pid_t pid : left) note_survivor(pid);
     return finish();
   }
   const bool kills = now >= kill_at_;
@@ -61,12 +60,10 @@ void LeftoverSweep::look() {
       spared_one = true;
       continue;
     }
-    const bool is_new = signalled_.insert(pid).second;
+    const bool is_new = !signalled_.contains(pid);
     if (is_new) {
       const std::optional<ProcessEntry> process = read_process(pid);
-      if (process && !process->has_ended()) {
-        result_.ended.push_back(name_of(*process));
-      }
+      signalled_[pid] = process && !process->has_ended() ? name_of(*process) : std::string();
     }
     if (kills) {
       ::kill(pid, SIGKILL);
@@ -78,12 +75,22 @@ void LeftoverSweep::look() {
   arm(kills || spared_one ? now + kLookAgain : kill_at_);
 }
 
+void LeftoverSweep::note_survivor(pid_t pid) {
+  const std::optional<ProcessEntry> process = read_process(pid);
+  if (!process || process->has_ended()) return;
+  result_.surviving.push_back(fmt::format("{}, in state {}", name_of(*process), describe_stuck(pid)));
+  signalled_.erase(pid);
+}
+
 void LeftoverSweep::arm(TimePoint at) {
   timer_.set_at(at, [this] { look(); });
 }
 
 void LeftoverSweep::finish() {
   timer_.cancel();
+  for (auto& [pid, name] : signalled_) {
+    if (!name.empty()) result_.ended.push_back(std::move(name));
+  }
   std::exchange(on_done_, nullptr)(std::move(result_));
 }
 

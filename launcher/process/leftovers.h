@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,8 +16,9 @@ namespace ddprun::launcher {
 
 /// What became of the processes that workers left behind.
 struct Leftovers {
-  std::vector<std::string> ended;      ///< "pid 4712 (python3)"
-  std::vector<std::string> surviving;  ///< those that SIGKILL did not end in time, with where they are stuck
+  std::vector<std::string> ended;  ///< "pid 4712 (python3)"
+  std::vector<std::string>
+      surviving;  ///< "pid 4713 (dd), in state D (disk sleep)": SIGKILL did not end them in time
 };
 
 enum class SweepMode {
@@ -44,6 +45,7 @@ class LeftoverSweep {
 
  private:
   void look();
+  void note_survivor(pid_t pid);
   void finish();
   void arm(TimePoint at);
   [[nodiscard]] std::vector<pid_t> living() const;
@@ -51,7 +53,7 @@ class LeftoverSweep {
   Alarm timer_;
   SweepMode mode_ = SweepMode::kKillAtOnce;
   std::function<bool(const ProcessEntry&)> is_left_;
-  std::set<pid_t> signalled_;
+  std::map<pid_t, std::string> signalled_;  // and their names, where they had not ended already
   TimePoint kill_at_{};
   TimePoint give_up_at_{};
   Leftovers result_;

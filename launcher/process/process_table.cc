@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -74,6 +76,16 @@ std::string_view state_name(char state) {
     default:
       return "unknown state";
   }
+}
+
+// By number: a look-up of the name could hang.
+std::string user_of(pid_t pid) {
+  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  constexpr std::string_view kField = "\nUid:\t";
+  const std::size_t at = status.find(kField);
+  if (at == std::string::npos) return "unknown";
+  const unsigned long uid = std::strtoul(status.c_str() + at + kField.size(), nullptr, 10);
+  return uid == 0 ? "root" : std::to_string(uid);
 }
 
 // Whether a mask of signals in /proc/<pid>/status has `signal`.
@@ -222,6 +234,9 @@ std::string describe_stuck(pid_t pid) {
   const std::string where = read_proc_file(fmt::format("/proc/{}/wchan", pid));
   std::string text = fmt::format("{} ({})", process->state, state_name(process->state));
   if (!where.empty() && where != "0") text += fmt::format(" in {}", where);
+  if (::kill(pid, 0) != 0 && errno == EPERM) {
+    text += fmt::format(", as user {}, whose processes ddprun may not end", user_of(pid));
+  }
   return text;
 }
 

@@ -72,7 +72,8 @@ bool is_over(pid_t pid);
 /// number by then.
 bool signal_process(pid_t pid, int signal, const std::function<bool(const ProcessEntry&)>& is_meant);
 
-/// "D (disk sleep) in nfs_wait_bit_killable": for a process that does not end.
+/// "D (disk sleep) in nfs_wait_bit_killable", "S (sleeping), as user root, whose processes ddprun may not end":
+/// for a process that does not end.
 std::string describe_stuck(pid_t pid);
 
 }  // namespace ddprun::launcher

@@ -267,6 +267,10 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
   for (const std::string& process : generation.leftovers) {
     lines.push_back(fmt::format("a process that a worker had left behind was ended: {}", process));
   }
+  for (const std::string& process : generation.survivors) {
+    lines.push_back(
+        fmt::format("a process that a worker had left behind does not end on SIGKILL: {}", process));
+  }
   return lines;
 }
 

@@ -54,6 +54,7 @@ Json generation_json(const GenerationOutcome& generation) {
           {"root_cause_rank",
            generation.root_cause ? Json(generation.workers[*generation.root_cause].rank.value()) : Json()},
           {"leftovers", generation.leftovers},
+          {"survivors", generation.survivors},
           {"workers", std::move(workers)}};
 }
 

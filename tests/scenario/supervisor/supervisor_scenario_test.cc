@@ -48,7 +48,8 @@ std::string render(const Action& action, TimePoint now) {
     case ActionKind::kNameStuck:
       return fmt::format("name where local ranks{} are stuck", ranks(action.workers));
     case ActionKind::kFinish:
-      return fmt::format("finish with exit code {}", action.exit_code);
+      return fmt::format("finish with exit code {}{}", action.exit_code,
+                         action.leaves_survivors ? ", with survivors" : "");
   }
   return "?";
 }
@@ -94,7 +95,7 @@ class Story {
     const bool is_of_others = verb == "peer-fails" || verb == "job-ends" || verb == "lease-lost";
     if (is_of_others && !has_coordinator_) return "a node alone hears nothing of others\n";
     if (verb == "peer-fails") return happen(stop_event("rank 9 exited with code 1 on node 1"));
-    if (verb == "swept") return happen({.kind = EventKind::kSwept});
+    if (verb == "swept") return happen({.kind = EventKind::kSwept, .text = command.text("but")});
     if (verb == "complete") return happen(job_over_event(0, {}));
     if (verb == "job-ends")
       return happen(job_over_event(command.number("code", 0),

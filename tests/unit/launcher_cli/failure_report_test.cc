@@ -125,13 +125,16 @@ TEST_CASE("every way a worker can follow the root cause is told apart") {
            worker(4, Verdict::kConsequence, ExitStatus::killed(SIGABRT)), stuck,
            worker(6, Verdict::kSucceeded, ExitStatus::exited(0)), unborn});
   outcome.generations[0].leftovers = {"pid 9 (sleep)"};
+  outcome.generations[0].survivors = {"pid 10 (dd), in state D (disk sleep)"};
   CHECK(consequences(outcome.generations[0]) ==
         std::vector<std::string>{
             "rank 1 ended in order after SIGTERM, because rank 0 failed",
             "rank 2 exited with code 1 after SIGTERM, because rank 0 failed",
             "rank 3 ended by SIGKILL, because rank 0 failed", "rank 4 failed as well: was killed by SIGABRT",
             "rank 5 still there after SIGKILL (pid 105, D (disk sleep), in nfs_wait)", "rank 6 had succeeded",
-            "rank 7 never started", "a process that a worker had left behind was ended: pid 9 (sleep)"});
+            "rank 7 never started", "a process that a worker had left behind was ended: pid 9 (sleep)",
+            "a process that a worker had left behind does not end on SIGKILL: pid 10 (dd), in state D (disk "
+            "sleep)"});
 }
 
 TEST_CASE("the traceback is shown, whatever was printed after it") {
