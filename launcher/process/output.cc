@@ -17,8 +17,11 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr std::size_t kScratchBytes = 64 * 1024;
-// Of a stderr that goes to its file without us: a traceback and a good deal of what may follow it.
+// Of a stderr that goes to its file without us: a traceback and a good deal of what may follow it. All of that
+// takes milliseconds, of each worker of the node; so it is read only where nothing is found in the last part.
 constexpr std::size_t kSearchedFileBytes = 1024 * 1024;
+constexpr std::size_t kSearchedFirstBytes = 64 * 1024;
+static_assert(kSearchedFirstBytes >= TracebackScanner::kLongest);
 constexpr auto kPromptDelay = std::chrono::milliseconds(100);
 constexpr auto kFoldWindow = std::chrono::milliseconds(500);
 
@@ -110,9 +113,14 @@ PrintedTraceback WorkerStreams::last_traceback() const {
   const auto modified =
       std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
   if (!searched_ || searched_->size != status.st_size || searched_->modified != modified) {
-    TracebackScanner scanner;
-    scanner.feed(read_tail(stderr_path_, kSearchedFileBytes), last_written(modified));
-    searched_ = {status.st_size, modified, scanner.last()};
+    const auto search = [&](std::size_t bytes) {
+      TracebackScanner scanner;
+      scanner.feed(read_tail(stderr_path_, bytes), last_written(modified));
+      return scanner.last();
+    };
+    // What is found may have begun before, or be the last of a chain that has.
+    const bool is_near = !search(kSearchedFirstBytes).text.empty();
+    searched_ = {status.st_size, modified, search(is_near ? 2 * kSearchedFirstBytes : kSearchedFileBytes)};
   }
   return searched_->traceback;
 }

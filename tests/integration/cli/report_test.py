@@ -57,6 +57,23 @@ class Diagnosis(Case):
                 self.assertIn("killed from outside", done.stderr)
                 self.assertNotIn("Python exception", done.stderr)
 
+    def test_a_traceback_in_a_log_file_is_found_wherever_it_stands_and_whole(self):
+        """Also a chain of two, between which the part of the file begins that is searched first."""
+        script = self.script("t.py", "import sys, time, traceback\ndef say(text, size):\n    sys.stderr.write(text)\n"
+                             "    sys.stderr.write('step 1 of many, and more to come\\n' * (size // 33))\n"
+                             "say('', 2 << 20)\ntry:\n    raise ValueError('first' + 'x' * 6000)\nexcept ValueError:\n"
+                             "    try:\n        raise KeyError('second')\n    except KeyError:\n        traceback.print_exc()\n"
+                             "say('', int(sys.argv[1]))\nsys.exit(3)\n")
+        for size in (0, 64 * 1024 - 6000, 64 * 1024 - 200, 64 * 1024, 900 * 1024):
+            said = {}
+            for streams in ("0", "3"):
+                self.logs = self.folder / f"{size}-{streams}"
+                self.ddprun("--log-dir", self.logs, "-r", streams, script, size)
+                root = self.report()["root_cause"]
+                said[streams] = [root["diagnosis"], root["traceback"]]
+            self.assertEqual(said["3"], said["0"], size)
+            self.assertIn("KeyError", said["3"][0], size)
+
     def test_a_text_that_disguises_itself_is_written_out_wherever_it_is_quoted(self):
         text = "pay\u202egpj\x00\x9b31m\u200b\x1b]0;title\x07"
         script = self.script("t.py", f"raise ValueError({text!r})\n")
