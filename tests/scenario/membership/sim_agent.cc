@@ -219,7 +219,7 @@ void SimAgent::exit_in(Duration delay, LocalRank worker, ExitStatus status) {
                             state == launcher::State::kBlaming;
     if (status.is_success() && !was_asked_[index] && ++exited_well_ == habits_.count.value())
       worked_well_in_ = started_;
-    if (was_let_be && status.is_success()) left_in_.insert(seat_.generation);
+    if (status.is_success() && !was_asked_[index]) left_in_.insert(seat_.generation);
     if (was_let_be && !status.is_success()) failed_in_.insert(seat_.generation);
     launcher::Ending ending;
     // Of every third life the failures read as if another had caused them.
