@@ -90,8 +90,13 @@ Result<void> check_combinations(const Options& options, int workers) {
     return usage_error(fmt::format(
         "--standalone and --nnodes {} exclude each other: a standalone job has one node", options.max_nodes));
   }
-  if (const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf); !conf)
-    return conf.error().with("--rdzv-conf");
+  const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
+  if (!conf) return conf.error().with("--rdzv-conf");
+  if (options.max_nodes == 1 && conf->is_host && !*conf->is_host) {
+    return usage_error(
+        "--rdzv-conf is_host=false: a job of one node serves its own store and joins no coordinator; give "
+        "--nnodes 1:2 or more to join one");
+  }
   if (options.stdin_local_rank && *options.stdin_local_rank >= workers) {
     return usage_error(fmt::format("--stdin {}: the local ranks of this job are 0 to {}",
                                    *options.stdin_local_rank, workers - 1));

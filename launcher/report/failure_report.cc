@@ -263,7 +263,10 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
   }
   std::vector<std::string> lines;
   lines.reserve(groups.size() + generation.leftovers.size());
-  for (const auto& [text, ranks] : groups) lines.push_back(fmt::format("{} {}", rank_phrase(ranks), text));
+  for (const auto& [text, ranks] : groups) {
+    const bool are_many = ranks.size() > 1 && text.starts_with("was ");
+    lines.push_back(fmt::format("{} {}", rank_phrase(ranks), are_many ? "were " + text.substr(4) : text));
+  }
   for (const std::string& process : generation.leftovers) {
     lines.push_back(fmt::format("a process that a worker had left behind was ended: {}", process));
   }

@@ -137,6 +137,18 @@ TEST_CASE("every way a worker can follow the root cause is told apart") {
             "sleep)"});
 }
 
+TEST_CASE("several ranks were killed, and one was") {
+  const auto killed = [](int rank) {
+    WorkerOutcome outcome = worker(rank, Verdict::kConsequence, ExitStatus::killed(SIGPIPE));
+    outcome.stopped_with = SIGTERM;
+    return outcome;
+  };
+  const JobOutcome outcome =
+      job({worker(0, Verdict::kRootCause, ExitStatus::exited(9)), killed(1), killed(2)});
+  CHECK(consequences(outcome.generations[0]) ==
+        std::vector<std::string>{"ranks 1-2 were killed by SIGPIPE after SIGTERM, because rank 0 failed"});
+}
+
 TEST_CASE("the traceback is shown, whatever was printed after it") {
   JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
   outcome.generations[0].workers[0].stderr_tail = "wandb: line 399\nwandb: line 400\n";

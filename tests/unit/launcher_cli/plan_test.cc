@@ -117,6 +117,11 @@ TEST_CASE("what several nodes need is checked before anything starts") {
   CHECK(refusal(options, machine(1, 0)) ==
         "--standalone and --nnodes 2 exclude each other: a standalone job has one node");
   options = job();
+  options.rdzv_conf = {{"is_host", "0"}};
+  CHECK(refusal(options, machine(1, 0)) ==
+        "--rdzv-conf is_host=false: a job of one node serves its own store and joins no coordinator; give "
+        "--nnodes 1:2 or more to join one");
+  options = job();
   options.rdzv_conf = {{"join_timout", "5"}};
   CHECK(
       refusal(options, machine(1, 0)) ==
