@@ -132,6 +132,7 @@ void CoordinatedRounds::on_lines_back(const membership::LogLines& lines) {
 
 void CoordinatedRounds::on_round(const membership::Round& round) {
   node_rank_ = round.seat.node_rank;
+  generation_ = round.seat.generation;
   listener_.round_closed({.generation = Generation(round.seat.generation.value() - 1),
                           .restart_count = round.seat.restart_count,
                           .restarts_used = round.seat.restarts_used,
@@ -154,7 +155,7 @@ void CoordinatedRounds::on_end(const membership::JobEnd& end) {
   std::optional<RemoteCause> cause;
   if (end.root_cause) {
     cause = remote_cause(*end.root_cause);
-    cause->is_here = end.root_cause->node_rank == node_rank_;
+    cause->is_here = end.root_cause->node_rank == node_rank_ && end.root_cause->generation == generation_;
   }
   listener_.job_ended(end.exit_code, end.why, cause);
 }

@@ -80,6 +80,13 @@ struct SupervisorTable {
     return s.is_last_alive(event.local_rank) && !s.options_.joins_after_failure;
   }
   static bool none_alive(const Supervisor& s, const Event&, TimePoint) { return s.alive_count() == 0; }
+  // The others are told that this node leaves, and that is why it ends, whatever it was looking for.
+  static bool is_of_several(const Supervisor& s, const Event&, TimePoint) {
+    return s.options_.joins_after_failure;
+  }
+  static bool none_alive_of_several(const Supervisor& s, const Event& event, TimePoint now) {
+    return none_alive(s, event, now) && is_of_several(s, event, now);
+  }
   static bool is_second_interrupt(const Supervisor& s, const Event& event, TimePoint) {
     return event.signal == SIGINT && s.signals_received_ > 0;
   }
@@ -160,6 +167,8 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kBlaming,                  E::kWorkerExited,  kAlways,               S::kBlaming,   &Do::note_symptom,           Volume::kQuiet},
     {S::kBlaming,                  E::kBlameOver,     T::none_alive,         S::kSweeping,  &Do::stop_for_blame,         Volume::kQuiet},
     {S::kBlaming,                  E::kBlameOver,     kAlways,               S::kDraining,  &Do::stop_for_blame,         Volume::kLoud},
+    {S::kBlaming,                  E::kSignal,        T::none_alive_of_several, S::kSweeping, &Do::stop_for_signal,      Volume::kLoud},
+    {S::kBlaming,                  E::kSignal,        T::is_of_several,      S::kDraining,  &Do::stop_for_signal,        Volume::kLoud},
     {S::kBlaming,                  E::kSignal,        T::none_alive,         S::kSweeping,  &Do::stop_for_blame,         Volume::kLoud},
     {S::kBlaming,                  E::kSignal,        kAlways,               S::kDraining,  &Do::stop_for_blame,         Volume::kLoud},
     {S::kBlaming,                  E::kJobTimeOver,   T::none_alive,         S::kSweeping,  &Do::stop_for_blame,         Volume::kLoud},

@@ -250,7 +250,8 @@ class Supervisor {
   int exit_code_ = 0;
   int stop_signal_ = 0;
   bool is_restart_granted_ = false;
-  bool has_stuck_ = false;  // a worker was given up
+  bool is_time_over_ = false;  // --job-timeout
+  bool has_stuck_ = false;     // a worker was given up
   int signals_received_ = 0;
   Event noted_signal_{.kind =
                           EventKind::kSignal};  // the last that came while we were stopping, or all was done

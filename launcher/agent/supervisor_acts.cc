@@ -102,7 +102,7 @@ void Supervisor::accuse(Blame blame) {
   guilty.verdict = Verdict::kRootCause;
   set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
   if (!blame.exit_code) return;
-  final_because_.clear();
+  if (!is_time_over_) final_because_.clear();
   const std::vector<int>& finals = options_.no_restart_exit_codes;
   const int code = guilty.status->code();
   if (std::find(finals.begin(), finals.end(), code) != finals.end()) {
@@ -172,6 +172,7 @@ Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now
     forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
   } else if (event.kind == EventKind::kJobTimeOver) {
+    is_time_over_ = true;
     call_final("--job-timeout is over");
   }
   const Actions stopping = stop_group(SIGTERM, now);
@@ -209,6 +210,7 @@ Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now
       StopReason::kJobTimeout,
       fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
       exit_code::kTempFail);
+  is_time_over_ = true;
   call_final("--job-timeout is over");
   return stop_group(SIGTERM, now);
 }
@@ -297,6 +299,13 @@ Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
   }
   forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
   if (reason_ == StopReason::kPeerFailed) exit_code_ = code_of_signal(event);
+  // To the others it is the reason then, too: what may have been caused elsewhere is less.
+  if (options_.joins_after_failure && reason_ == StopReason::kWorkerFailed &&
+      blamed_weight() != Weight::kCause) {
+    stop_signal_ = event.signal;
+    set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
+               code_of_signal(event));
+  }
   story_ = fmt::format("received {}{} while stopping: there will be no restart{}", signal_name(event.signal),
                        event.text, state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
   return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal}};

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr auto kAskedTime = std::chrono::seconds(1);
 constexpr auto kKilledTime = std::chrono::seconds(2);
+constexpr auto kLongestKilledTime = 5 * kKilledTime;  // where new ones keep coming
 // A process that forks while it is killed leaves a child we hear nothing of until it ends: look again soon.
 constexpr auto kLookAgain = std::chrono::milliseconds(20);
 
@@ -26,9 +28,10 @@ void LeftoverSweep::start(SweepMode mode, std::function<bool(const ProcessEntry&
   is_left_ = std::move(is_left);
   on_done_ = std::move(on_done);
   signalled_.clear();
+  killed_.clear();
+  first_kill_.reset();
   result_ = {};
   kill_at_ = mode == SweepMode::kAskFirst ? now + kAskedTime : now;
-  give_up_at_ = kill_at_ + kKilledTime;
   look();
 }
 
@@ -49,7 +52,7 @@ void LeftoverSweep::look() {
   const std::vector<pid_t> left = living();
   const TimePoint now = BootClock::now();
   if (left.empty()) return finish();
-  if (now >= give_up_at_) {
+  if (is_to_give_up(left, now)) {
     for (const pid_t pid : left) note_survivor(pid);
     return finish();
   }
@@ -66,6 +69,8 @@ void LeftoverSweep::look() {
       signalled_[pid] = process && !process->has_ended() ? name_of(*process) : std::string();
     }
     if (kills) {
+      if (!first_kill_) first_kill_ = now;
+      killed_.insert(pid);
       ::kill(pid, SIGKILL);
     } else if (is_new) {
       ::kill(pid, SIGTERM);
@@ -73,6 +78,13 @@ void LeftoverSweep::look() {
     }
   }
   arm(kills || spared_one ? now + kLookAgain : kill_at_);
+}
+
+// By the clock alone, who was asked before a pause of this process would be given up after it without SIGKILL.
+bool LeftoverSweep::is_to_give_up(const std::vector<pid_t>& left, TimePoint now) const {
+  if (!first_kill_ || now < *first_kill_ + kKilledTime) return false;
+  const auto was_killed = [this](pid_t pid) { return killed_.contains(pid); };
+  return now >= *first_kill_ + kLongestKilledTime || std::all_of(left.begin(), left.end(), was_killed);
 }
 
 void LeftoverSweep::note_survivor(pid_t pid) {

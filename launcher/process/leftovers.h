@@ -9,6 +9,8 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,7 @@ class LeftoverSweep {
 
  private:
   void look();
+  [[nodiscard]] bool is_to_give_up(const std::vector<pid_t>& left, TimePoint now) const;
   void note_survivor(pid_t pid);
   void finish();
   void arm(TimePoint at);
@@ -55,7 +58,8 @@ class LeftoverSweep {
   std::function<bool(const ProcessEntry&)> is_left_;
   std::map<pid_t, std::string> signalled_;  // and their names, where they had not ended already
   TimePoint kill_at_{};
-  TimePoint give_up_at_{};
+  std::optional<TimePoint> first_kill_;
+  std::set<pid_t> killed_;
   Leftovers result_;
   std::function<void(Leftovers)> on_done_;
 };

@@ -149,7 +149,7 @@ void Reporter::finish(const JobOutcome& outcome) {
   if (outcome.exit_code == 0) return report_recovery(outcome);
   if (outcome.remote_cause) {
     root_ = root_cause_elsewhere(*outcome.remote_cause);
-  } else if (!outcome.generations.empty()) {
+  } else if (!outcome.generations.empty() && outcome.reason != StopReason::kSignal) {
     root_ = root_cause_of(outcome.generations.back());
   }
   // Who pressed Ctrl-C knows why the job ended, and asked for no files.

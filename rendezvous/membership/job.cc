@@ -316,6 +316,7 @@ void Job::take_seat_again(Node& node) {
   node.seat = Seat{.generation = success.generation,
                    .node_rank = success.node_rank,
                    .nodes = success.nodes,
+                   .base_rank = success.base_rank,
                    .coordinator = success.coordinator};
 }
 
@@ -344,6 +345,7 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
 
 void Job::blame(const Node& node, NodeFailure failure) {
   failure.node_rank = node.seat->node_rank;
+  failure.generation = generation_;
   std::string why = placed(failure.what, node);
   // As on one node (launcher/agent/blame.h): who left is behind the symptom, which goes on being told.
   if (const auto& symptom = cause_.failure(); failure.has_left && symptom) {
@@ -435,6 +437,7 @@ void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
   state_ = JobState::kStopping;
   opened_at_ = now;
   stopped_at_ = now;
+  for (auto& [id, node] : nodes_) node.is_heard_in_stop = false;
   out.push_back(Note{fmt::format("generation {} is stopped: {}", generation_, why)});
   cause_.stop_for(why);
   send_to_all(now, out);

@@ -167,7 +167,7 @@ MemberActions MemberCore::workers_succeeded(TimePoint now) {
   MemberActions out;
   if (!has_workers()) return out;
   status_.phase = Phase::kSucceeded;
-  success_ = Success{status_.generation, seat_.node_rank, seat_.nodes, seat_.coordinator};
+  success_ = Success{status_.generation, seat_.node_rank, seat_.nodes, seat_.coordinator, seat_.base_rank};
   if (is_connected_) {  // then it was the lease that was lost, at most
     cut_off_.reset();
     why_given_up_.reset();

@@ -42,6 +42,7 @@ Json to_json(const NodeFailure& failure) {
   Json json{{"rank", failure.rank.value()},
             {"local_rank", failure.local_rank.value()},
             {"node_rank", failure.node_rank.value()},
+            {"generation", failure.generation.value()},
             {"host", shown_name(failure.host)},
             {"pid", failure.pid},
             {"exit_code", failure.exit_code},
@@ -77,7 +78,8 @@ Json to_json(const Success& success) {
   return {{"generation", success.generation.value()},
           {"node_rank", success.node_rank.value()},
           {"nodes", success.nodes},
-          {"coordinator", success.coordinator}};
+          {"coordinator", success.coordinator},
+          {"base_rank", success.base_rank.value()}};
 }
 
 Json to_json(const Restart& restart) {
@@ -237,6 +239,7 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
   NodeFailure failure{.rank = Rank(fields.number<int>("rank", 0, kMaxRanks)),
                       .local_rank = LocalRank(fields.number<int>("local_rank", 0, kMaxRanks)),
                       .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
+                      .generation = Generation(fields.number<std::uint32_t>("generation", 0, kMaxGeneration)),
                       .host = fields.name("host"),
                       .pid = fields.number<int>("pid"),
                       .exit_code = fields.number<int>("exit_code", 0, 255),
@@ -281,7 +284,8 @@ Success parse_success(Fields& outer, const Json& json) {
   Success success{.generation = Generation(fields.number<std::uint32_t>("generation", 1, kMaxGeneration)),
                   .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
                   .nodes = fields.number<int>("nodes", 1, kMaxNodes),
-                  .coordinator = fields.name("coordinator")};
+                  .coordinator = fields.name("coordinator"),
+                  .base_rank = Rank(fields.number<int>("base_rank", 0, kMaxRanks))};
   outer.take_problem(fields);
   return success;
 }

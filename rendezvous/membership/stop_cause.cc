@@ -18,7 +18,7 @@ void StopCause::end_with(const JobEnd& end) {
 }
 
 bool StopCause::is_explained_by(const NodeFailure& failure) const {
-  if (!failure_) return failure.weight == Weight::kCause && is_by_pause();
+  if (!failure_) return !failure.final_because.empty() || (failure.weight == Weight::kCause && is_by_pause());
   if (failure.weight != failure_->weight) return failure.weight > failure_->weight;
   return failure.has_left && failure_->weight == Weight::kSymptom && !failure_->has_left;
 }
@@ -44,10 +44,13 @@ Conclusion StopCause::choose(bool is_elastic) const {
   using Kind = Conclusion::Kind;
   if (ending_) return {Kind::kEnd, *ending_};
   const bool is_final = failure_ && !failure_->final_because.empty();
-  const auto cause = std::find_if(lost_.begin(), lost_.end(),
-                                  [](const LostNode& lost) { return !lost.is_by_pause && !lost.was_there; });
-  const bool is_by_loss = failed_by_itself() ? cause != lost_.end() && !is_final : !lost_.empty();
-  if (is_by_loss) {
+  // Of a pause no worker fails by itself, but with a symptom it may.
+  const bool is_own = failed_by_itself();
+  const auto cause = std::find_if(lost_.begin(), lost_.end(), [is_own](const LostNode& lost) {
+    return !lost.was_there && !(is_own && lost.is_by_pause);
+  });
+  const bool explains_failure = cause != lost_.end() && !is_final;
+  if (failure_ ? explains_failure : !lost_.empty()) {
     const std::string& what = cause == lost_.end() ? lost_.front().what : cause->what;
     const std::string meanwhile = failure_ ? "; meanwhile " + failed_ : std::string();
     if (is_elastic) return {Kind::kGoOn, {.why = what + meanwhile}};

@@ -31,6 +31,7 @@ struct Success {
   NodeRank node_rank;
   int nodes = 1;            ///< of that generation
   std::string coordinator;  ///< as in Seat
+  Rank base_rank;
 
   friend bool operator==(const Success&, const Success&) = default;
 };
@@ -93,6 +94,7 @@ struct NodeFailure {
   Rank rank;
   LocalRank local_rank;
   NodeRank node_rank;
+  Generation generation;  ///< in which it failed; the coordinator says so
   std::string host;
   int pid = 0;
   int exit_code = 1;         ///< the job's, if this is the root cause

@@ -10,6 +10,7 @@ namespace ddprun::membership {
 using namespace std::chrono_literals;
 using testing::elastic;
 using testing::fixed;
+using testing::kCoordinator;
 using testing::running;
 using testing::Story;
 
@@ -148,6 +149,55 @@ TEST_CASE(
         "node 1 (b, 10.0.0.2) was lost: its connection was closed; meanwhile rank 0 exited with code 7 on "
         "node 0 "
         "(a, 10.0.0.1)");
+}
+
+TEST_CASE("who has come back with its success is named by its own rank when it was lost") {
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Phase::kSucceeded);
+  story.lose('b');
+  story.join('z', std::nullopt, 'b', 1, {}, Success{Generation(1), NodeRank(1), 2, kCoordinator, Rank(1)});
+  story.fail('a', 9, false, true);
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->root_cause->rank == Rank(1));
+  CHECK_THAT(story.last('a').end->why, Catch::Matchers::StartsWith("rank 1 left with exit code 0 on node 1"));
+}
+
+TEST_CASE("a node that was heard in an earlier stop may be lost before a failure of this generation") {
+  Story story = running(fixed(2, 1), "ab");
+  story.fail('a', 7);
+  for (const char name : {'b', 'a'}) story.tell(name, Phase::kIdle);
+  REQUIRE(story.job.generation() == Generation(2));
+  story.tell('a', Phase::kRunning);
+  story.fail('a', 9);
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 75);
+}
+
+TEST_CASE("an exit code that means do not restart ends the job, whatever it was being stopped for") {
+  Story story = running(fixed(3, 1), "abc");
+  story.lose('c');
+  story.fail('b', 93, true);
+  for (const char name : {'a', 'b'}) story.tell(name, Phase::kIdle), story.phases[name] = Phase::kIdle;
+  story.wait_out_the_lease("ab");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 93);
+}
+
+TEST_CASE("the loss of a node that was heard after a doubtful failure does not explain that either") {
+  Story story = running(fixed(2), "ab");
+  story.fail('a', 5, false, true);
+  story.tell('b', Phase::kStopping);
+  story.lose('b');
+  story.tell('a', Phase::kIdle);
+  story.phases['a'] = Phase::kIdle;
+  story.wait_out_the_lease("a");
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 5);
 }
 
 TEST_CASE("of the failures of two nodes the heavier one is to blame, with its code") {
