@@ -32,9 +32,10 @@ struct Conclusion {
 ///
 /// The cause is what ended the job, where somebody did; else the first node lost (its loss explains the
 /// workers that failed elsewhere meanwhile); else the first failed worker of the greatest weight; else what
-/// it was stopped for. Who left with 0 is behind the symptom that a peer has gone. The loss of a node that was heard after a worker had failed does not
-/// explain that failure, and no more does a pause of the coordinator, which costs nodes their leases,
-/// whether it was heard before the failure or after. Nothing explains an exit code that means do not restart.
+/// it was stopped for. Who left with 0 is behind the symptom that a peer has gone. The loss of a node that was
+/// heard after a worker had failed does not explain that failure. A pause of the coordinator, which costs nodes
+/// their leases, explains no worker that failed by itself, whether it was heard before the failure or after.
+/// Nothing explains an exit code that means do not restart.
 class StopCause {
  public:
   /// The generation is stopped for `why`: a sentence, until a failure is blamed.

@@ -74,9 +74,7 @@ TEST_CASE("a node that is lost after a worker has failed elsewhere does not expl
   story.now += 250ms;
   story.tell('b', Phase::kStopping);
   story.lose('b');
-  story.tell('a', Phase::kIdle);
-  story.phases['a'] = Phase::kIdle;
-  story.wait_out_the_lease("a");
+  story.stop_and_wait("a");
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == (is_final ? 93 : 7));
 }
@@ -139,9 +137,7 @@ TEST_CASE(
   Story story = running(fixed(2), "ab");
   story.fail('a', 4);
   story.lose('b');
-  story.tell('a', Phase::kIdle);
-  story.phases['a'] = Phase::kIdle;
-  story.wait_out_the_lease("a");
+  story.stop_and_wait("a");
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == 75);
   CHECK_FALSE(story.last('a').end->root_cause);
@@ -170,9 +166,7 @@ TEST_CASE("a node that was heard in an earlier stop may be lost before a failure
   REQUIRE(story.job.generation() == Generation(2));
   story.tell('a', Phase::kRunning);
   story.fail('a', 9);
-  story.tell('a', Phase::kIdle);
-  story.phases['a'] = Phase::kIdle;
-  story.wait_out_the_lease("a");
+  story.stop_and_wait("a");
   story.wait_out_the_lease("a");
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == 75);
@@ -182,8 +176,7 @@ TEST_CASE("an exit code that means do not restart ends the job, whatever it was 
   Story story = running(fixed(3, 1), "abc");
   story.lose('c');
   story.fail('b', 93, true);
-  for (const char name : {'a', 'b'}) story.tell(name, Phase::kIdle), story.phases[name] = Phase::kIdle;
-  story.wait_out_the_lease("ab");
+  story.stop_and_wait("ab");
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == 93);
 }
@@ -193,9 +186,7 @@ TEST_CASE("the loss of a node that was heard after a doubtful failure does not e
   story.fail('a', 5, false, true);
   story.tell('b', Phase::kStopping);
   story.lose('b');
-  story.tell('a', Phase::kIdle);
-  story.phases['a'] = Phase::kIdle;
-  story.wait_out_the_lease("a");
+  story.stop_and_wait("a");
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == 5);
 }
@@ -229,9 +220,7 @@ TEST_CASE(
   Story story = running(GENERATE(true, false) ? fixed(2, 1) : elastic(1, 2), "ab");
   story.fail('a', 93, true);
   story.lose('b');
-  story.tell('a', Phase::kIdle);
-  story.phases['a'] = Phase::kIdle;
-  story.wait_out_the_lease("a");
+  story.stop_and_wait("a");
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == 93);
 }
@@ -243,9 +232,7 @@ TEST_CASE("a pause of the coordinator makes no node present that had died before
   story.pass(500ms);
   story.fail('a', 7);
   story.now += 1s;
-  story.tell('a', Phase::kIdle);
-  story.phases['a'] = Phase::kIdle;
-  story.wait_out_the_lease("a");
+  story.stop_and_wait("a");
   story.wait_out_the_lease("a");
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == 75);

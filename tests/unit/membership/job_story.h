@@ -53,6 +53,11 @@ class Story {
     heartbeats.assign(names.begin(), names.end());
     pass(5s);
   }
+  /// `names` stop their workers, and the lease of whoever is lost is waited out.
+  void stop_and_wait(const std::string& names) {
+    for (const char name : names) tell(name, Phase::kIdle), phases[name] = Phase::kIdle;
+    wait_out_the_lease(names);
+  }
   void pass(Duration time) {
     for (const TimePoint until = now + time; now < until;) {
       now += 250ms;
