@@ -155,6 +155,11 @@ Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
       return set.error().with(fmt::format("coordinator: --{}", name));
     }
   }
+  if (line.coordinator.spec.max_nodes == 1) {
+    return usage_error(
+        "coordinator: a job of one node serves its own store and joins no coordinator; give --nnodes N or "
+        "MIN:MAX, for two nodes or more");
+  }
   return line;
 }
 

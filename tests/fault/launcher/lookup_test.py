@@ -83,7 +83,7 @@ class SilentNameServer(unittest.TestCase):
         self.check_ends("--nnodes", "1", "--master-addr", HOST, "--no-python", "/bin/true")
 
     def test_coordinator_store_and_drain_end_at_once(self):
-        self.check_ends("coordinator", "--bind", f"{HOST}:0", "--nnodes", "1", "--rdzv-id", "lookup")
+        self.check_ends("coordinator", "--bind", f"{HOST}:0", "--nnodes", "2", "--rdzv-id", "lookup")
         self.check_ends("store", "--host", HOST, "--port", "0")
         self.check_ends("drain", "--rdzv-endpoint", f"{HOST}:29400", "--rdzv-id", "lookup")
 

@@ -156,11 +156,11 @@ class Servers(unittest.TestCase):
         self.check_serves("store", "--host", "127.0.0.1", "--port", "0")
 
     def test_the_coordinator_takes_what_the_hard_limit_allows(self):
-        self.check_serves("coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1")
+        self.check_serves("coordinator", "--bind", "127.0.0.1:0", "--nnodes", "2")
 
     def test_a_full_coordinator_says_so_also_in_a_file(self):
         with tempfile.NamedTemporaryFile("r+") as said:
-            _, port = self.start("ulimit -n 64", "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1", stderr=said)
+            _, port = self.start("ulimit -n 64", "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "2", stderr=said)
             clients = [self.connect(port) for _ in range(64)]
             end = time.monotonic() + 20
             while "Too many open files" not in pathlib.Path(said.name).read_text():
@@ -174,14 +174,15 @@ class LastMember(unittest.TestCase):
 
     def setUp(self):
         self.coordinator = own(self, subprocess.Popen(
-            [DDPRUN, "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1", "--rdzv-conf", "keep_alive_interval=60"],
+            [DDPRUN, "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1:2", "--rdzv-conf",
+             "keep_alive_interval=60,last_call_timeout=0"],
             text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         self.socket = socket.create_connection(("127.0.0.1", int(self.coordinator.stdout.readline())))
         self.addCleanup(self.socket.close)
         self.socket.settimeout(60)
         self.sequence = 0
         self.socket.sendall(b"DDPR")
-        self.say(type="hello", version=PROTOCOL, run_id="none", min=1, max=1, member=7, host="x", nproc=1, node_rank=None,
+        self.say(type="hello", version=PROTOCOL, run_id="none", min=1, max=2, member=7, host="x", nproc=1, node_rank=None,
                  role="default", replaces=None, generation=0, restarts=0, secret=False, nonce="00", control=False)
         self.assertEqual(self.hear()["type"], "welcome")
         self.tell("idle", 0, "run")

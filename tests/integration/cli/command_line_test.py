@@ -107,7 +107,7 @@ class Refused(Case):
         for limit in 5, 20, 51:
             for who, needed, words in (("a job of 2 workers here", 52, ("--nproc-per-node", 2, *SENTINEL)),
                                        ("ddprun store", 32, ("store",)),
-                                       ("ddprun coordinator", 32, ("coordinator", "--bind", ":0", "--rdzv-id", "job")),
+                                       ("ddprun coordinator", 32, ("coordinator", "--bind", ":0", "--nnodes", 2)),
                                        ("ddprun drain", 16, ("drain", "--rdzv-endpoint", ":1", "--rdzv-id", "job"))):
                 if needed <= limit:
                     continue

@@ -264,6 +264,15 @@ TEST_CASE("a coordinator of its own is told its place and the size of the world"
         "coordinator: --rdzv-conf: is_host must be true or false, got \"maybe\"");
 }
 
+TEST_CASE("a coordinator for one node, which nobody could join, is refused") {
+  const std::string sentence =
+      "coordinator: a job of one node serves its own store and joins no coordinator; give --nnodes N or "
+      "MIN:MAX, for two nodes or more";
+  CHECK(parse({"coordinator", "--bind", ":0"}).error().message() == sentence);
+  CHECK(parse({"coordinator", "--bind", ":0", "--nnodes", "1"}).error().message() == sentence);
+  CHECK(parse({"coordinator", "--bind", ":0", "--nnodes", "1:2"}).value().coordinator.spec.max_nodes == 2);
+}
+
 TEST_CASE("draining a job of this host names it, or nothing where there is only one") {
   CHECK(parse({"drain", "job-7"}).value().drain_here == "job-7");
   CHECK(parse({"drain"}).value().drain_here == "");
