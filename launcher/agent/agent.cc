@@ -67,6 +67,19 @@ EventKind expiry_event(DeadlineKind kind) {
   return EventKind::kGraceOver;
 }
 
+// A report shows the words of the last generation, or of the last that failed: those of thousands would fill the
+// memory of a job that goes on for weeks.
+void forget_words(std::vector<GenerationOutcome>& generations) {
+  bool is_needed = true;
+  for (std::size_t index = generations.size(); index-- > 0;) {
+    GenerationOutcome& generation = generations[index];
+    for (WorkerOutcome& worker : generation.workers) {
+      if (!is_needed) worker.stderr_tail = {}, worker.traceback = {};
+    }
+    is_needed = is_needed && !generation.root_cause;
+  }
+}
+
 // Executes what the supervisor decides. Everything happens on one thread, in the order of the event queue.
 class Agent final : RoundSource::Listener, WorkerGroup::Listener {
  public:
@@ -317,7 +330,8 @@ void Agent::publish_failure(const Action& action) {
   NodeFailure failure = failure_of(action, supervisor_);
   if (!action.workers.empty()) {
     failure.worker = look_at(action.workers.front());
-    failure.account = deps_.account_of(failure.worker);
+    if (action.workers.size() > 1) failure.victim = look_at(action.workers.back());
+    failure.account = deps_.account_of(failure.victim.value_or(failure.worker));
   }
   rounds_->tell(action, failure);
 }
@@ -454,6 +468,7 @@ void Agent::close_generation(Leftovers leftovers) {
   deps_.observer.generation_ended(generation_);
   outcome_.generations.push_back(std::move(generation_));
   generation_ = {};
+  forget_words(outcome_.generations);
 }
 
 // The coordinator has said who is to blame, if anybody is. That may be a worker of ours, of whom more is known
@@ -461,6 +476,7 @@ void Agent::close_generation(Leftovers leftovers) {
 void Agent::settle_blame() {
   if (!is_end_told_ || outcome_.generations.empty()) return;
   std::optional<RemoteCause>& told = outcome_.remote_cause;
+  if (!told && supervisor_.is_restart_granted()) return;  // it is to blame for its generation, not for the end
   const bool has_left = told && told->worker.status && told->worker.status->is_success();
   // What no worker did, such as --job-timeout.
   if (told && told->is_here && told->worker.pid == 0 && !has_left) return told.reset();

@@ -65,12 +65,12 @@ Blame blame_for_failing(Workers workers, LocalRank guilty, bool first_was_a_caus
   // What a traceback or an error file says came before our signal, which then ended it.
   const bool is_by_us = failed.stopped_with && failed.status->is_killed() && failed.ending.is_own_failure &&
                         failed.status->signal() == *failed.stopped_with;
-  if (!is_by_us) return {guilty, describe_end(failed), failed.status->exit_code()};
+  if (!is_by_us) return {guilty, describe_end(failed), failed.status->exit_code(), {}};
   std::string why = fmt::format("{} failed after {}: {}", name_of(failed),
                                 format_duration(failed_at(failed) - failed.started_at), failed.ending.error);
   // Without an exit code of its own it has that of who ended first, if that was no symptom: several ranks
   // often fail of the same.
-  return {guilty, std::move(why), first_was_a_cause ? std::nullopt : std::optional(1)};
+  return {guilty, std::move(why), first_was_a_cause ? std::nullopt : std::optional(1), {}};
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ Blame blame(Workers workers) {
   if (!left) return blame_for_failing(workers, first, false);
   const SupervisedWorker& leaver = at(workers, *left);
   return {*left, fmt::format("{}: {}", describe_leaving(leaver), describe_end(victim)),
-          victim.status->exit_code()};
+          victim.status->exit_code(), first};
 }
 
 std::optional<Blame> blame_until_now(Workers workers) {
@@ -120,7 +120,7 @@ std::optional<Blame> blame_until_now(Workers workers) {
       first = LocalRank(static_cast<int>(index));
   }
   if (!first) return std::nullopt;
-  return Blame{*first, describe_leaving(at(workers, *first)), std::nullopt};
+  return Blame{*first, describe_leaving(at(workers, *first)), {}, {}};
 }
 
 std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, LocalRank ended) {

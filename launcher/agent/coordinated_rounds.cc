@@ -53,7 +53,8 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   cause.worker.pid = failure.pid;
   cause.worker.verdict = Verdict::kRootCause;
   cause.worker.error_file = failure.error_file;
-  cause.worker.stderr_tail = failure.stderr_tail;
+  if (failure.victim) cause.victim.emplace().rank = *failure.victim;
+  (cause.victim ? *cause.victim : cause.worker).stderr_tail = failure.stderr_tail;
   if (failure.code) cause.worker.status = ExitStatus::exited(*failure.code);
   if (failure.signal != 0) cause.worker.status = ExitStatus::killed(failure.signal);
   const std::chrono::nanoseconds started(failure.started);

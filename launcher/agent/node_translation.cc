@@ -34,6 +34,7 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
   const Account& account = failure.account;
   const std::optional<ExitStatus>& status = failure.worker.status;
   const bool is_traceback = !account.traceback.empty();
+  const WorkerOutcome& speaker = failure.victim ? *failure.victim : failure.worker;
   return {.rank = failure.worker.rank,
           .local_rank = failure.worker.local_rank,
           .pid = failure.worker.pid,
@@ -49,11 +50,12 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
           .diagnosis = account.diagnosis,
           // A traceback says more than its last lines, and there is room for one of them.
           .stderr_tail = is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n"))
-                                      : failure.worker.stderr_tail,
+                                      : speaker.stderr_tail,
           .is_traceback = is_traceback,
           .final_because = failure.final_because,
           .weight = failure.weight,
-          .has_left = failure.has_left};
+          .has_left = failure.has_left,
+          .victim = failure.victim ? std::optional(failure.victim->rank) : std::nullopt};
 }
 
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.

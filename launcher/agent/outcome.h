@@ -116,10 +116,11 @@ struct Account {
 /// The worker that is to blame for the end of the job, as its node has told the coordinator.
 struct RemoteCause {
   WorkerOutcome worker;  ///< ranks, pid, stderr_tail; error_file is a path on that host
+  std::optional<WorkerOutcome> victim;  ///< who lost one that left with 0: its rank, end and stderr_tail
   std::string host;
   bool is_here = false;  ///< it is this node after all
   std::string what;      ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  Account account;
+  Account account;       ///< of the victim, where there is one
 };
 
 /// The whole job on this node.

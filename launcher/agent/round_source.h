@@ -24,7 +24,8 @@ struct NodeFailure {
   Weight weight = Weight::kCause;  ///< less: another node may know the cause
   bool has_left = false;           ///< it ended with 0, and may be who was lost
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
-  Account account;
+  std::optional<WorkerOutcome> victim;  ///< who lost it, where it left with 0
+  Account account;                      ///< of the victim, where there is one; else of the guilty one
 };
 
 /// Where the next round comes from, and who else must hear of failures: one node decides for itself

@@ -89,7 +89,7 @@ enum class ActionKind {
   kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
   kPublishFailure,  ///< tell the other nodes of the root cause: text, exit_code, final_because; `workers`:
-                    ///< the guilty one, where it is one
+                    ///< the guilty one, where it is one, and who lost it, where it left with 0
   kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
   kPublishSuccess,  ///< tell the other nodes
   kSweep,      ///< end what the workers left behind, then report kSwept; `signal` SIGKILL: give it no time
@@ -173,6 +173,8 @@ class Supervisor {
   /// Restarts that it has granted.
   [[nodiscard]] int restart_count() const { return policy_.restart_count(); }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
+  /// The coordinator has granted a restart after the last generation, and none has begun since.
+  [[nodiscard]] bool is_restart_granted() const { return is_restart_granted_; }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
  private:
@@ -246,6 +248,7 @@ class Supervisor {
   std::string why_;
   std::string story_;  // of the step being made
   std::optional<LocalRank> root_cause_;
+  std::optional<LocalRank> victim_;  // who lost a root cause that left with 0
   std::optional<Error> error_;
   int exit_code_ = 0;
   int stop_signal_ = 0;

@@ -19,6 +19,14 @@ std::string count_workers(std::size_t count) {
   return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
 }
 
+/// Whom the others are told of.
+std::vector<LocalRank> accused(std::optional<LocalRank> guilty, std::optional<LocalRank> victim) {
+  std::vector<LocalRank> workers;
+  if (guilty) workers.push_back(*guilty);
+  if (victim) workers.push_back(*victim);
+  return workers;
+}
+
 }  // namespace
 
 int Supervisor::alive_count() const {
@@ -54,6 +62,7 @@ Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint n
   reason_ = StopReason::kSucceeded;
   why_.clear();
   root_cause_.reset();
+  victim_.reset();
   error_.reset();
   exit_code_ = exit_code::kOk;
   final_because_.clear();
@@ -98,13 +107,14 @@ void Supervisor::accuse(Blame blame) {
         before.status && before.status->is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
   }
   root_cause_ = blame.guilty;
+  victim_ = blame.victim;
   SupervisedWorker& guilty = worker(blame.guilty);
   guilty.verdict = Verdict::kRootCause;
   set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
   if (!blame.exit_code) return;
   if (!is_time_over_) final_because_.clear();
   const std::vector<int>& finals = options_.no_restart_exit_codes;
-  const int code = guilty.status->code();
+  const int code = worker(blame.victim.value_or(blame.guilty)).status->code();
   if (std::find(finals.begin(), finals.end(), code) != finals.end()) {
     call_final(
         fmt::format("exit code {} means that a restart will not help (--no-restart-exit-codes)", code));
@@ -120,11 +130,12 @@ Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
   accuse(std::move(*better));
   if (is_by_worker) story_ += "; it had failed before";
   return {{.kind = ActionKind::kPublishFailure,
-           .workers = {*root_cause_},
+           .workers = accused(root_cause_, victim_),
            .exit_code = exit_code_,
            .text = why_,
            .final_because = final_because_}};
 }
+
 
 Supervisor::Actions Supervisor::note_exit(const Event& event, TimePoint now) {
   record_exit(event, now);
@@ -221,7 +232,7 @@ Supervisor::Actions Supervisor::stop_for_peer(const Event& event, TimePoint now)
   // What has ended here may explain what ended there.
   if (const std::optional<Blame> ours = blame_until_now(workers_)) {
     actions.push_back({.kind = ActionKind::kPublishFailure,
-                       .workers = {ours->guilty},
+                       .workers = accused(ours->guilty, ours->victim),
                        .exit_code = ours->exit_code.value_or(0),
                        .text = ours->why});
   }
@@ -251,7 +262,7 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = stop_signal_});
   } else if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
     actions.push_back({.kind = ActionKind::kPublishFailure,
-                       .workers = root_cause_ ? std::vector{*root_cause_} : std::vector<LocalRank>{},
+                       .workers = accused(root_cause_, victim_),
                        .exit_code = exit_code_,
                        .text = why_,
                        .final_because = final_because_});
@@ -521,6 +532,8 @@ Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint
     if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
     exit_code_ = event.exit_code;
     decision_.why = event.text;
+    // What is reported is the last failure; it is not what ended the job.
+    if (is_restart_granted_) forbid_restart(event.text);
   }
   story_ = event.exit_code == 0 ? "the job succeeded" : event.text;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};

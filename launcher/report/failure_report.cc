@@ -102,24 +102,27 @@ std::string quote(const std::vector<std::string_view>& lines) {
 
 std::string in_file(const std::string& path) { return path.empty() ? "" : fmt::format(" ({})", path); }
 
-std::string last_lines_section(const WorkerOutcome& worker, std::string_view text) {
+/// Of who is accused, or of the victim that speaks for it.
+std::string last_lines_section(const WorkerOutcome& worker, bool is_victim, std::string_view text) {
   const std::vector<std::string_view> lines = last_lines(text, kStderrLines);
   if (lines.empty()) return worker.pid == 0 ? std::string() : std::string("\n  it wrote nothing to stderr\n");
   const std::string which = lines.size() == 1 ? "line" : fmt::format("{} lines", lines.size());
-  return fmt::format("\n  the last {} of its stderr{}:\n{}", which, in_file(worker.stderr_path),
-                     quote(lines));
+  const std::string where = is_victim ? fmt::format("what rank {}, which lost it, wrote to stderr", worker.rank)
+                                      : std::string("its stderr");
+  return fmt::format("\n  the last {} of {}{}:\n{}", which, where, in_file(worker.stderr_path), quote(lines));
 }
 
 std::string stderr_section(const RootCause& root) {
   const WorkerOutcome& speaker = root.victim == nullptr ? *root.worker : *root.victim;
-  if (!root.exception) return last_lines_section(speaker, speaker.stderr_tail);
+  const bool is_victim = root.victim != nullptr;
+  if (!root.exception) return last_lines_section(speaker, is_victim, speaker.stderr_tail);
   const LastException& last = *root.exception;
   const bool is_known = last.bearing == Bearing::kUncaught;
   const std::string earlier = is_known ? std::string() : how_much_earlier(last);
   // One that was printed long before a kill tells nothing of it.
   if (!earlier.empty() && speaker.status->is_killed())
-    return last_lines_section(speaker, speaker.stderr_tail);
-  const std::string whose = root.victim != nullptr
+    return last_lines_section(speaker, is_victim, speaker.stderr_tail);
+  const std::string whose = is_victim
                                 ? fmt::format("the traceback of rank {}, which lost it", speaker.rank)
                             : last.bearing == Bearing::kBeforeKill ? "the traceback it had printed before"
                             : earlier.empty()                      ? "its traceback"
@@ -128,7 +131,7 @@ std::string stderr_section(const RootCause& root) {
                                       quote({last.traceback.shown.begin(), last.traceback.shown.end()}));
   if (is_known || last.lines_after == 0) return traceback;
   const LastWords words = last_words(speaker, std::nullopt);
-  return traceback + last_lines_section(speaker, words.after_traceback());
+  return traceback + last_lines_section(speaker, is_victim, words.after_traceback());
 }
 
 /// The ranks that failed of the very same error, the guilty one among them.

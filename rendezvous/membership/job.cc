@@ -22,6 +22,16 @@ std::string explain(const JobEnd& end) {
   return knows ? fmt::format("{}: {}", end.why, end.root_cause->diagnosis) : end.why;
 }
 
+/// Of a rank that left with 0 there is nothing to show; of the one that lost it there is.
+void let_speak(const NodeFailure& victim, NodeFailure& leaver) {
+  leaver.victim = victim.rank;
+  leaver.error_message = victim.error_message;
+  leaver.error_stack = victim.error_stack;
+  leaver.diagnosis = victim.diagnosis;
+  leaver.stderr_tail = victim.stderr_tail;
+  leaver.is_traceback = victim.is_traceback;
+}
+
 bool is_same_but_sequence(Status a, const Status& b) {
   a.sequence = b.sequence;
   return a == b;
@@ -83,6 +93,10 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
                                 .seat = std::nullopt,
                                 .previous = previous});
   if (is_seated) take_seat_again(nodes_.at(facts.id));
+  if (facts.replaces && drained_.contains(*facts.replaces)) {
+    drained_.insert(facts.id);
+    nodes_.at(facts.id).leaving_signal = SIGTERM;
+  }
   if (state_ == JobState::kEnded) expect_leave(nodes_.at(facts.id), now);
   last_arrival_ = now;
   take_history(facts, now);
@@ -150,7 +164,10 @@ JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
   };
   const auto found = std::find_if(nodes_.begin(), nodes_.end(), is_meant);
   if (state_ == JobState::kEnded || found == nodes_.end()) return out;
-  if (!found->second.is_leaving()) take_leave(found->second, SIGTERM, now, out);
+  if (!found->second.is_leaving()) {
+    drained_.insert(found->first);
+    take_leave(found->second, SIGTERM, now, out);
+  }
   advance(now, out);
   return out;
 }
@@ -326,10 +343,9 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
     successes_.add({generation_, node.seat->node_rank, node.seat->nodes, coordinator_});
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
   if (!node.seat || status.generation != generation_) return;
-  if (state_ == JobState::kStopping && status.failure && cause_.is_explained_by(*status.failure)) {
-    blame(node, *status.failure);
-    out.push_back(Note{fmt::format("the cause was another: {}", cause_.why())});
-  }
+  if (state_ == JobState::kStopping && status.failure) reconsider(node, *status.failure, out);
+  // Its ranks left before it heard that one of another node had lost them.
+  if (state_ == JobState::kStopping && has_succeeded(node)) reconsider(node, as_leaver(node), out);
   if (state_ != JobState::kRunning) return;
   if (status.failure) {
     blame(node, *status.failure);
@@ -349,6 +365,7 @@ void Job::blame(const Node& node, NodeFailure failure) {
   std::string why = placed(failure.what, node);
   // As on one node (launcher/agent/blame.h): who left is behind the symptom, which goes on being told.
   if (const auto& symptom = cause_.failure(); failure.has_left && symptom) {
+    if (!failure.victim) let_speak(*symptom, failure);
     failure.exit_code = symptom->exit_code;
     failure.final_because = symptom->final_because;
     why = fmt::format("{}: {}", why, cause_.why());
@@ -356,6 +373,13 @@ void Job::blame(const Node& node, NodeFailure failure) {
   const Node* left = failure.weight == Weight::kSymptom && !failure.has_left ? who_left() : nullptr;
   cause_.blame(std::move(failure), std::move(why));
   if (left != nullptr) blame(*left, as_leaver(*left));
+}
+
+void Job::reconsider(const Node& node, NodeFailure failure, JobActions& out) {
+  failure.node_rank = node.seat->node_rank;
+  if (!cause_.is_explained_by(failure)) return;
+  blame(node, std::move(failure));
+  out.push_back(Note{fmt::format("the cause was another: {}", cause_.why())});
 }
 
 const Job::Node* Job::who_left() const {
@@ -392,7 +416,9 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
                          (node.seat && (!spec_.is_elastic() || staying < spec_.min_nodes));
   if (state_ == JobState::kEnded) return;
   if (state_ == JobState::kGathering) {
-    if (node.facts.hosts_coordinator) finish(end, now, out);
+    // Between two generations, as while one runs; before the first another may come in its place.
+    const bool is_missed = node.previous && (signal == SIGINT || staying < spec_.min_nodes);
+    if (node.facts.hosts_coordinator || is_missed) finish(end, now, out);
     return;
   }
   if (did_its_part) return;

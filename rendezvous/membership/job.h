@@ -11,6 +11,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -111,7 +112,7 @@ class Job {
   };
 
   [[nodiscard]] static std::string name_of(const Node& node);
-  [[nodiscard]] static JobEnd ended_by_leaving(const Node& node);
+  [[nodiscard]] JobEnd ended_by_leaving(const Node& node) const;
   void absorb_pause(TimePoint now);
   void send_away_who_stays(TimePoint now, JobActions& out);
   void expect_leave(Node& node, TimePoint now) const;
@@ -126,6 +127,8 @@ class Job {
   [[nodiscard]] static NodeFailure as_leaver(const Node& node);
   /// Makes it the failure of the generation.
   void blame(const Node& node, NodeFailure failure);
+  /// Of a generation that is being stopped: only where it explains more than what was blamed.
+  void reconsider(const Node& node, NodeFailure failure, JobActions& out);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
   void drop_silent(TimePoint now, JobActions& out);
@@ -168,6 +171,7 @@ class Job {
   JobState state_ = JobState::kGathering;
   Generation generation_{0};
   std::map<MemberId, Node> nodes_;
+  std::set<MemberId> drained_;  ///< by command: who comes back in the place of one of them leaves, too
   std::uint64_t arrivals_ = 0;
   TimePoint opened_at_;
   TimePoint last_arrival_;

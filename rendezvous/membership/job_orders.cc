@@ -30,9 +30,12 @@ std::string Job::placed(const std::string& what, const Node& node) {
   return fmt::format("{} on {}{}", what.substr(0, clause), name_of(node), what.substr(clause));
 }
 
-JobEnd Job::ended_by_leaving(const Node& node) {
+JobEnd Job::ended_by_leaving(const Node& node) const {
+  const std::string how = drained_.contains(node.facts.id)
+                              ? std::string("was drained")
+                              : "was told to stop by " + signal_name(node.leaving_signal);
   return {.exit_code = exit_code_of_leaving(node.leaving_signal),
-          .why = fmt::format("{} was told to stop by {}", name_of(node), signal_name(node.leaving_signal))};
+          .why = fmt::format("{} {}", name_of(node), how)};
 }
 
 Order Job::order_for(const Node& node, TimePoint now) const {

@@ -153,9 +153,9 @@ MemberActions MemberCore::tick(TimePoint now) {
 
 MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint now) {
   MemberActions out;
-  // While it is stopped, what explains more may come to light, here or on another node.
+  // While it is stopped, what explains more may come to light, or a cause that is older.
   const bool is_better =
-      status_.phase == Phase::kStopping && (!status_.failure || failure.weight > status_.failure->weight);
+      status_.phase == Phase::kStopping && (!status_.failure || failure.weight >= status_.failure->weight);
   if (status_.phase != Phase::kRunning && !is_better) return out;
   status_.phase = Phase::kStopping;
   status_.failure = failure;

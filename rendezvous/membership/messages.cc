@@ -56,6 +56,7 @@ Json to_json(const NodeFailure& failure) {
   if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
   if (failure.is_traceback) json["is_traceback"] = true;
   if (failure.has_left) json["has_left"] = true;
+  if (failure.victim) json["victim"] = failure.victim->value();
   if (failure.code) json["code"] = *failure.code;
   if (failure.signal != 0) json["signal"] = failure.signal;
   if (failure.started != 0) json["started"] = failure.started, json["ended"] = failure.ended;
@@ -253,6 +254,7 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
   if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
   if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
   if (fields.has("has_left")) failure.has_left = fields.flag("has_left");
+  if (fields.has("victim")) failure.victim = Rank(fields.number<int>("victim", 0, kMaxRanks));
   if (fields.has("code")) failure.code = fields.number<int>("code", 0, 255);
   if (fields.has("signal")) failure.signal = fields.number<int>("signal", 0, kMaxSignal);
   if (fields.has("started")) {

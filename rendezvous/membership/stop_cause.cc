@@ -14,12 +14,18 @@ void StopCause::blame(NodeFailure failure, std::string why) {
 }
 
 void StopCause::end_with(const JobEnd& end) {
-  if (!ending_) ending_ = failed_by_itself() ? ended_by_failure() : end;
+  if (ending_) return;
+  ending_ = end;
+  ends_by_failure_ = failed_by_itself();
 }
+
+std::optional<JobEnd> StopCause::ending() const { return ends_by_failure_ ? ended_by_failure() : ending_; }
 
 bool StopCause::is_explained_by(const NodeFailure& failure) const {
   if (!failure_) return !failure.final_because.empty() || (failure.weight == Weight::kCause && is_by_pause());
   if (failure.weight != failure_->weight) return failure.weight > failure_->weight;
+  // Of two of its own workers a node knows which failed first, and tells of the other only if it was that.
+  if (failure.node_rank == failure_->node_rank) return failure.rank != failure_->rank;
   return failure.has_left && failure_->weight == Weight::kSymptom && !failure_->has_left;
 }
 
@@ -42,7 +48,7 @@ Conclusion StopCause::conclude(bool is_elastic) {
 
 Conclusion StopCause::choose(bool is_elastic) const {
   using Kind = Conclusion::Kind;
-  if (ending_) return {Kind::kEnd, *ending_};
+  if (const std::optional<JobEnd> end = ending()) return {Kind::kEnd, *end};
   const bool is_final = failure_ && !failure_->final_because.empty();
   // Of a pause no worker fails by itself, but with a symptom it may.
   const bool is_own = failed_by_itself();

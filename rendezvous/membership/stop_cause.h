@@ -49,8 +49,9 @@ class StopCause {
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] const std::optional<NodeFailure>& failure() const { return failure_; }
   /// The end that was decided on, to take effect when all is quiet.
-  [[nodiscard]] const std::optional<JobEnd>& ending() const { return ending_; }
-  /// `failure`, heard while the generation is being stopped, is a better cause than what was blamed.
+  [[nodiscard]] std::optional<JobEnd> ending() const;
+  /// `failure`, heard while the generation is being stopped, is a better cause than what was blamed. Its node's
+  /// rank is known.
   [[nodiscard]] bool is_explained_by(const NodeFailure& failure) const;
 
   /// All is quiet. Nothing is left of this generation's causes then.
@@ -67,6 +68,7 @@ class StopCause {
   std::vector<LostNode> lost_;
   std::optional<NodeFailure> failure_;
   std::optional<JobEnd> ending_;
+  bool ends_by_failure_ = false;  ///< whatever `ending_` says
 };
 
 }  // namespace ddprun::membership

@@ -113,6 +113,8 @@ struct NodeFailure {
   Weight weight = Weight::kCause;
   /// No failure, but who may be behind a symptom: it ended with 0 while others went on. Weighs as much as one.
   bool has_left = false;
+  /// Who lost it. The error's message and stack, the diagnosis and `stderr_tail` are then that rank's.
+  std::optional<Rank> victim;
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };

@@ -122,6 +122,9 @@ class Refused(Case):
             taken.listen()
             port = taken.getsockname()[1]
             done = self.ddprun("--master-port", port, *SENTINEL)
+            of_two = self.ddprun("--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1", "--master-port", port, *SENTINEL)
+        self.assertEqual(of_two.returncode, 69)
+        self.assertIn("a node whose coordinator runs apart joins it with --rdzv-conf is_host=false", of_two.stderr)
         self.assertEqual((done.returncode, done.stdout), (69, ""))
         self.assertIn(str(port), done.stderr)
         self.assertIn("in use", done.stderr)

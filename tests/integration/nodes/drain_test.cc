@@ -104,6 +104,28 @@ TEST_CASE("ddprun drain with a pid drains the whole job from any of its nodes") 
   CHECK_THAT(first->err(), Contains("the job was drained; start it again to go on"));
 }
 
+TEST_CASE("a job that is drained or left by a node between two starts reports what they failed of") {
+  const bool is_drained = GENERATE(true, false);
+  const Cluster cluster{.nnodes = "2",
+                        .script = "[ $RANK = 0 ] || exec sleep 100; echo 'ValueError: nan' >&2; exit 7",
+                        .flags = {"--max-restarts", "9"},
+                        .nproc = "1"};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  first->wait_for_err("starting all workers again in 2.0 s");
+  if (is_drained) {
+    CHECK(drain({std::to_string(first->pid())})->wait() == 0);
+  } else {
+    second->signal(SIGTERM);
+  }
+  CHECK(first->wait() == kRequeue);
+  CHECK(second->wait() == kRequeue);
+  CHECK_THAT(first->err(), Contains(" failed: rank 0 (") && Contains("| ValueError: nan"));
+  const std::string end = is_drained ? "used; the job was drained; start it again to go on\n"
+                                     : "was told to stop by SIGTERM\n";
+  CHECK_THAT(first->err(), Contains(end));
+}
+
 TEST_CASE("ddprun drain ends a job of one node with 75, too, after its workers have saved") {
   const auto job = std::make_unique<Launched>(
       ddprun_command({"--rdzv-id", "lone-job", "--no-python", "/bin/sh", "-c", kPolite}));

@@ -321,6 +321,29 @@ TEST_CASE("a rank that left with 0 beside others that go on is named when anothe
     CHECK((*node)->wait() == 9);
     CHECK_THAT((*node)->err(), Matches("[^]*rank 0 \\(pid [0-9]+\\) left with exit code 0 [^]* on node 0 "
                                        "[^]*, while others waited for it: rank 2 [^]*lost a peer[^]*"));
+    CHECK_THAT((*node)->err(), Contains("the last line of what rank 2, which lost it, wrote to stderr"));
+  }
+}
+
+TEST_CASE("of two causes on one of several nodes the older is to blame, and its code forbids a restart") {
+  const Gate later;
+  // An error file tells its time in whole seconds.
+  const Cluster cluster{.nnodes = "2", .script = "gate=" + later.path() + R"(
+        [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0
+        [ $RANK -lt 2 ] || exec sleep 100
+        if [ $RANK = 1 ]; then
+          read then <$gate; until [ $(date +%s) -gt $((then + 1)) ]; do sleep 0.02; done
+          echo 'KeyError: other' >&2; exit 5
+        fi
+        trap 'exit 93' TERM; now=$(date +%s)
+        printf '{"message":{"message":"ConfigError: bad","extraInfo":{"timestamp":"%s"}}}' $now >$TORCHELASTIC_ERROR_FILE
+        echo $now >$gate; sleep 100 & wait)",
+                        .flags = {"--max-restarts", "1"}};
+  const auto first = cluster.start_static(0);
+  const auto second = cluster.start_static(1);
+  for (const auto* node : {&first, &second}) {
+    CHECK((*node)->wait() == 93);
+    CHECK_THAT((*node)->err(), Contains(" failed: rank 0 (") && Contains("ConfigError: bad"));
   }
 }
 

@@ -245,7 +245,7 @@ TEST_CASE("a rank that left with 0 while others waited is named with what they s
         "others waited for it\n"
         "  rank 0: uncaught Python exception RuntimeError: closed\n"
         "\n"
-        "  the last line of its stderr:\n"
+        "  the last line of what rank 0, which lost it, wrote to stderr:\n"
         "    | RuntimeError: Connection closed by peer\n"
         "\n"
         "  then      rank 0 exited with code 1: lost a peer (closed)\n");

@@ -203,6 +203,44 @@ TEST_CASE("of the failures of two nodes the heavier one is to blame, with its co
   CHECK(story.last('a').end->root_cause->host == (later == Weight::kSymptom ? "a" : "b"));
 }
 
+TEST_CASE("of two causes of one node the one that it tells of last is to blame, of two nodes the first") {
+  const char second = GENERATE('a', 'b');
+  Story story = running(fixed(2, 1), "ab");
+  const NodeFailure later{.rank = Rank(1), .host = "a", .exit_code = 5, .what = "rank 1 exited"};
+  NodeFailure older{.rank = Rank(0), .host = {second}, .exit_code = 93, .what = "rank 0 exited"};
+  older.final_because = "exit code 93 means: do not restart";
+  const Generation generation = story.job.generation();
+  story.tell('a', Status{.generation = generation, .phase = Phase::kStopping, .failure = later});
+  story.tell(second, Status{.generation = generation, .phase = Phase::kStopping, .failure = older});
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  CHECK((story.last('a').kind == OrderKind::kEnd) == (second == 'a'));
+  if (second == 'a') CHECK(story.last('a').end->exit_code == 93);
+}
+
+TEST_CASE("who left with 0 is named with what the rank that lost it says") {
+  const bool is_told = GENERATE(true, false);
+  Story story = running(fixed(2), "ab");
+  NodeFailure failure{.rank = Rank(7), .host = "a", .what = "rank 7 exited with code 1: lost a peer"};
+  failure.weight = Weight::kSymptom;
+  failure.diagnosis = "DistBackendError";
+  failure.stderr_tail = "Traceback";
+  failure.is_traceback = true;
+  NodeFailure leaver{.rank = Rank(8), .what = "rank 8 left", .weight = Weight::kSymptom, .has_left = true};
+  const Generation generation = story.job.generation();
+  story.tell('a', Status{.generation = generation, .phase = Phase::kIdle, .failure = failure});
+  if (is_told) story.tell('b', Status{.generation = generation, .phase = Phase::kIdle, .failure = leaver});
+  // Else all of b had left, and its word of that comes later.
+  if (!is_told) story.tell('b', Phase::kSucceeded), story.tell('b', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  const NodeFailure& cause = *story.last('a').end->root_cause;
+  CHECK(cause.node_rank == NodeRank(1));
+  CHECK(cause.victim == Rank(7));
+  CHECK(cause.diagnosis == "DistBackendError");
+  CHECK(cause.stderr_tail == "Traceback");
+  CHECK(cause.is_traceback);
+}
+
 TEST_CASE("a cause of any node is before who left with 0") {
   Story story = running(fixed(2), "ab");
   const NodeFailure leaver{.host = "b", .what = "rank 1 left", .weight = Weight::kSymptom, .has_left = true};

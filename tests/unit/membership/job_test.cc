@@ -339,10 +339,12 @@ TEST_CASE("the node of the coordinator that is told to stop says why the job end
   story.host_of_coordinator = 'a';
   for (const char name : {'a', 'b'}) story.join(name);
   for (const char name : {'a', 'b'}) story.tell(name, Phase::kRunning);
+  std::string how = "was told to stop by SIGTERM";
   SECTION("by a signal") {
     story.tell('a', Status{.generation = Generation(1), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
   }
   SECTION("by ddprun drain") {
+    how = "was drained";
     story.drain(0);
     CHECK(story.last('b').text.find("stay") == std::string::npos);
     story.tell('a', Phase::kIdle);
@@ -350,8 +352,7 @@ TEST_CASE("the node of the coordinator that is told to stop says why the job end
   story.tell('b', Phase::kIdle);
   REQUIRE(story.last('b').end);
   CHECK(story.last('b').end->why ==
-        "node 0 (a, 10.0.0.1) was told to stop by SIGTERM; the coordinator runs there, and the job ends with "
-        "it");
+        "node 0 (a, 10.0.0.1) " + how + "; the coordinator runs there, and the job ends with it");
 }
 
 TEST_CASE(
@@ -451,6 +452,37 @@ TEST_CASE("a node drained by command leaves an elastic job, and the rest go on")
   CHECK(story.last('b').end->exit_code == 75);
   CHECK(story.last('a').kind == OrderKind::kRun);
   CHECK(story.job.generation() == Generation(2));
+}
+
+TEST_CASE("a drained node whose connection breaks while its workers save leaves when it is back") {
+  Story story = running(elastic(1, 2), "ab");
+  story.drain(1);
+  story.lose('b', Loss::kReset);
+  story.join('c', {}, 'b');
+  story.tell('c', Phase::kIdle);
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('c').end);
+  CHECK(story.last('c').end->exit_code == 75);
+  CHECK(story.last('c').end->why == "node c (10.0.0.3) was drained");
+  story.lose('c');
+  story.wait_out_the_lease("a");
+  CHECK(story.last('a').seat->nodes == 1);
+}
+
+TEST_CASE("a node of a fixed job that is told to stop between two generations ends the job on all nodes") {
+  Story story = running(fixed(2, 5), "ab");
+  const auto fail_and_stop = [&story](int generation) {
+    story.fail('a', 7);
+    story.tell('a', Phase::kIdle);
+    story.tell('b', Status{.generation = Generation(generation), .phase = Phase::kIdle});
+  };
+  fail_and_stop(1);
+  story.tell('a', Phase::kRunning);
+  fail_and_stop(2);
+  REQUIRE(story.job.state() == JobState::kGathering);  // and waits before the third start
+  story.tell('b', Status{.generation = Generation(2), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  REQUIRE(story.last('a').end);
+  CHECK(story.last('a').end->exit_code == 75);
 }
 
 TEST_CASE("a node that is not there cannot be drained, and those that are there are named") {

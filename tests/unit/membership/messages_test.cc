@@ -40,6 +40,7 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   failure.is_traceback = true;
   failure.weight = Weight::kDoubtful;
   failure.has_left = true;
+  failure.victim = Rank(3);
   failure.code = 7;
   failure.signal = 9;
   failure.started = 1'700'000'000'000'000'000;
