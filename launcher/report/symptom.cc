@@ -98,6 +98,11 @@ constexpr std::array<std::string_view, 3> kLoaderPhrases{
 constexpr std::array<std::string_view, 5> kSignalPhrases{"SIGTERM", "SIGINT", "KeyboardInterrupt",
                                                          "SignalException", "signal: Terminated"};
 
+// What C++ says when it is ended while it cleans up after an exception that nobody sees, often of a lost peer:
+// libstdc++, and worker/runtime/record.
+constexpr std::array<std::string_view, 2> kUnwindingPhrases{"terminate called without an active exception",
+                                                            "std::terminate was called during the unwinding"};
+
 // worker/main.cc and worker/runtime/record: how our own worker says why it leaves.
 constexpr std::array<std::string_view, 2> kOwnWords{"ddprun-worker: ", "ddprun: uncaught "};
 
@@ -246,6 +251,9 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
   } else if (!loss.phrase.empty()) {
     ending.weight = loss.weight;
     ending.symptom = fmt::format("{} ({})", loss.meaning, sentence_to(text, loss.phrase));
+  } else if (has_one_of(doubted, kUnwindingPhrases)) {
+    ending.weight = Weight::kDoubtful;
+    ending.symptom = "was ended by std::terminate, without a reason or as it cleaned up";
   } else if (!status.is_killed() && status.code() == exit_code::kTempFail) {
     // rendezvous/base/exit_codes.h: what our own worker means by it. Others ask for another time.
     const bool is_our_worker = has_one_of(last_of_tail(words.stderr_tail), kOwnWords);

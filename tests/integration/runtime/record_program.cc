@@ -3,9 +3,11 @@
 #include <ddprun/record.h>
 
 #include <c10/util/Exception.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -20,6 +22,15 @@ int run(const std::string& how) {
   if (how == "peer") TORCH_CHECK_WITH(DistBackendError, false, "the peer is gone");
   if (how == "watchdog")
     std::thread([] { TORCH_CHECK_WITH(DistBackendError, false, "it took too long"); }).join();
+  if (how == "joinable") {
+    try {  // or the stack is not unwound
+      const std::thread forgotten([] { ::pause(); });
+      throw_from_here();
+    } catch (const std::exception&) {
+      return 4;
+    }
+  }
+  if (how == "terminate") std::terminate();
   if (how == "abort") std::abort();
   if (how == "crash") std::raise(SIGSEGV);
   return how == "three" ? 3 : 0;

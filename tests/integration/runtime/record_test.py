@@ -12,6 +12,8 @@ CASES = {  # how: exit code, beginning of the message
     "config": (78, "ddprun::Exception: this cannot be configured"),
     "peer": (75, "c10::DistBackendError: the peer is gone"),
     "watchdog": (75, "c10::DistBackendError: it took too long"),  # a thread of libtorch's ends nccl jobs
+    "joinable": (134, "std::terminate was called during the unwinding of an exception, maybe because a joinable thread was destroyed"),
+    "terminate": (134, "std::terminate was called"),
     "abort": (-6, "SIGABRT: the program called abort"),
     "crash": (-11, "SIGSEGV: the program touched memory it does not have"),
     "three": (3, None),

@@ -55,6 +55,18 @@ TEST_CASE("a lost connection that a program got over is no doubt about what it e
   CHECK(ending(ExitStatus::exited(3), {kClosed + "\nwandb: synced\n"}).weight == Weight::kSymptom);
 }
 
+TEST_CASE("std::terminate without an exception may have ended the cleaning up after a lost peer") {
+  const std::string silent = "terminate called without an active exception\n";
+  CHECK(ending(ExitStatus::killed(SIGABRT), {silent}).weight == Weight::kDoubtful);
+  const ErrorFile unwinding{
+      "std::terminate was called during the unwinding of an exception, maybe because …", {}, {}};
+  CHECK(ending(ExitStatus::exited(134), {"", {}, unwinding}).weight == Weight::kDoubtful);
+  const ErrorFile called{"std::terminate was called", {}, {}};
+  CHECK(ending(ExitStatus::exited(134), {"", {}, called}).weight == Weight::kCause);
+  CHECK(ending(ExitStatus::killed(SIGABRT), {raised("ValueError: loss is nan"), {}, {}, silent}).weight ==
+        Weight::kCause);
+}
+
 TEST_CASE("what a rank says when another one is gone is a symptom") {
   for (const std::string& text :
        {kClosed,

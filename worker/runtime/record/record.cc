@@ -133,7 +133,14 @@ struct Cause {
 
 Cause current_cause() {
   const std::type_info* type = abi::__cxa_current_exception_type();
-  if (type == nullptr) return {.text = "std::terminate was called", .exit_code = 128 + SIGABRT};
+  if (type == nullptr) {
+    // An exception that is on its way cannot be read here.
+    return {.text = std::uncaught_exceptions() == 0
+                        ? "std::terminate was called"
+                        : "std::terminate was called during the unwinding of an exception, maybe because a "
+                          "joinable thread was destroyed",
+            .exit_code = 128 + SIGABRT};
+  }
   const std::string name = demangled(type->name());
   try {
     std::rethrow_exception(std::current_exception());
