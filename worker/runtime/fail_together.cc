@@ -39,6 +39,11 @@ std::optional<SharedError> agree_on_error(const Group& group, const std::optiona
   return std::nullopt;
 }
 
+Exception consequence_of(const SharedError& error) {
+  return {ErrorCode::kPeerLost,
+          fmt::format("rank {} failed first: {}; this rank ended because of it", error.rank, error.message)};
+}
+
 void fail_together(const Group& group, const std::function<void()>& work) {
   std::exception_ptr thrown;
   try {
@@ -49,7 +54,7 @@ void fail_together(const Group& group, const std::function<void()>& work) {
   const auto shared =
       agree_on_error(group, thrown ? std::optional<Exception>(describe(thrown)) : std::nullopt);
   if (thrown) std::rethrow_exception(thrown);
-  if (shared) throw Exception(shared->code, fmt::format("rank {} failed: {}", shared->rank, shared->message));
+  if (shared) throw consequence_of(*shared);
 }
 
 }  // namespace ddprun

@@ -132,9 +132,7 @@ class Job {
         write_error_file(error.message());
         tell_failure(*context.store(), context.rank(), error.message());
       } else if (const auto first = hear_failure(*context.store(), kPatienceForTheCause)) {
-        error =
-            Error(ErrorCode::kPeerLost, fmt::format("rank {} failed first: {}; this rank ended because of it",
-                                                    first->rank, first->message));
+        error = to_error(consequence_of({.rank = first->rank, .message = first->message}));
       }
     } catch (const std::exception&) {
       // The store is gone with its launcher: nobody is left to tell.
@@ -191,13 +189,16 @@ class Job {
     return {.exit_code = exit_code::kSignalBase + drain_.signal()};
   }
 
+  /// All ranks know whose error it is: that one tells, and the others end because of it.
   static Outcome refuse(const SharedError& shared) {
+    if (!shared.is_mine) {
+      const Exception end = consequence_of(shared);
+      return {.exit_code = to_exit_code(end.code()), .error = end.what(), .speaks = false};
+    }
     const std::string who = shared.rank == 0 ? "" : fmt::format("rank {}: ", shared.rank);
     const ErrorCode code = shared.code;
     const bool is_input = code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
-    return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : code),
-            .error = who + shared.message,
-            .speaks = shared.is_mine};
+    return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : code), .error = who + shared.message};
   }
 
   void greet(const Context& context, const std::string& backend_line, const data::DataSplits& splits) {

@@ -14,7 +14,7 @@ using ddprun::testing::refusal;
 using ddprun::testing::require;
 using ddprun::testing::require_equal;
 
-TEST_CASE("what fails on some ranks fails on all, with the code and words of the lowest") {
+TEST_CASE("what fails on some ranks fails on all, and those where it did not name the lowest that did") {
   CHECK(in_world("shm", 4, [](const Group& world) {
     const auto work = [&] {
       if (world.rank() == 2) throw Exception(ErrorCode::kNotFound, "no file here");
@@ -31,7 +31,9 @@ TEST_CASE("what fails on some ranks fails on all, with the code and words of the
       }
     } else {
       require_equal(refusal([&] { fail_together(world, work); }),
-                    world.rank() == 2 ? "not found: no file here" : "not found: rank 2 failed: no file here");
+                    world.rank() == 2
+                        ? "not found: no file here"
+                        : "peer lost: rank 2 failed first: no file here; this rank ended because of it");
     }
     int calls = 0;
     fail_together(world, [&] { ++calls; });

@@ -24,10 +24,14 @@ struct SharedError {
 [[nodiscard]] std::optional<SharedError> agree_on_error(const Group& group,
                                                         const std::optional<Exception>& mine);
 
+/// What a rank ends with that cannot go on because of another's error: kPeerLost, and "rank N failed first: ",
+/// the other's words, and that this rank ended because of it. By that `ddprun` knows it for a consequence, and
+/// waits for the rank that it names, whichever of them ends first.
+Exception consequence_of(const SharedError& error);
+
 /// Runs `work`, which calls no collective, on every rank (opening files, reading data); where it throws on
-/// one, all ranks throw: a rank's own exception where it has one, else Exception with the code of the lowest
-/// rank that failed and "rank N failed: " before its words. Exceptions other than ddprun's count as
-/// kInternal. Collective over `group`.
+/// one, all ranks throw: a rank's own exception where it has one, else consequence_of() the lowest rank's.
+/// Exceptions other than ddprun's count as kInternal. Collective over `group`.
 void fail_together(const Group& group, const std::function<void()>& work);
 
 }  // namespace ddprun
