@@ -8,7 +8,6 @@ DDPRUN_BLAME_PYTHON names another Python for the cases that need rich, loguru, a
 """
 
 import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -19,6 +18,10 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from counting import Verdict, count  # noqa: E402
+
 BOUND_S = 600  # of a machine that is busy with other things
 SYMPTOMS = ("all_reduce", "barrier", "broadcast", "gather_objects", "ring", "big_all_reduce", "ddp")
 NEEDS = {"with_rich": "rich", "with_loguru": "loguru", "with_accelerate": "accelerate", "with_lightning": "lightning"}
@@ -117,9 +120,10 @@ def judge(options, fault, pythons):
     with tempfile.TemporaryDirectory(prefix="ddprun-blame-") as folder:
         blame = blame_of_torchrun if options.torchrun else blame_of_ddprun
         try:
-            return fault, *blame(options, fault, pathlib.Path(folder), python)
+            rank, words, took = blame(options, fault, pathlib.Path(folder), python)
         except subprocess.TimeoutExpired as error:
-            return fault, None, f"did not end within {BOUND_S} s\n{error.stderr}", BOUND_S
+            rank, words, took = None, f"did not end within {BOUND_S} s\n{error.stderr}", BOUND_S
+        return Verdict(fault, rank == fault.culprit, f"{rank}", words, took)
 
 
 def main():
@@ -143,16 +147,7 @@ def main():
             print(f"left out: {around}, because {other} has no {module} (see DDPRUN_BLAME_PYTHON)", flush=True)
     faults = [f for f in (all_faults() if options.all else few_faults()) if options.only in f.name and pythons[f.around]]
 
-    right = 0
-    with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
-        for fault, rank, words, took in pool.map(lambda f: judge(options, f, pythons), faults):
-            right += rank == fault.culprit
-            print(f"{'right' if rank == fault.culprit else 'WRONG'}  {took:5.1f} s  {fault.name}", flush=True)
-            if rank != fault.culprit:
-                print("\n".join("    " + line for line in [f"named: {rank}", *words.splitlines()[-40:]]), flush=True)
-    score = 100 * right / len(faults)
-    print(f"named right: {right} of {len(faults)}, {score:.1f} %")
-    return 0 if score >= 99 else 1
+    return count(faults, lambda fault: judge(options, fault, pythons), options.at_once)
 
 
 if __name__ == "__main__":

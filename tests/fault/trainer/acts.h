@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+namespace ddprun::testing {
+
+/// What goes wrong with a process that does `what`: an exception, a signal, an exit. Ends it, or throws.
+///
+///   throws, bad_alloc, throws_int, system_error     an exception of that kind
+///   kill, segv, fpe, bus, abort, terminate          its signal; std::terminate
+///   thread_throws, joinable                         what C++ ends with std::terminate for
+///   exit_0, exit_3, _exit_0, _exit_7                by exit() and _exit()
+///   stuck                                           says "stuck PID" on stdout and stops, for someone to end
+void act(const std::string& what);
+
+}  // namespace ddprun::testing

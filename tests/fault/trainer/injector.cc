@@ -1,0 +1,176 @@
+// Breaks one rank of ddprun-worker from inside: preloaded, it stands before what the trainer calls in libddprun and
+// libc. Without FAULT_RANK, or in any other process of the job, it passes everything on.
+//
+//   FAULT_RANK   the guilty one
+//   FAULT_AT     start, connect, step, compute, shutdown (FAULT is then an act: acts.h); or a call of libc on a path
+//                that has FAULT_PATH in it: open, read, write, fsync, rename, mkdir
+//   FAULT        an act, or errno's number for a call to fail with; for read: "garbage"
+//   FAULT_COUNT  at which of these it happens, the first is 1; for compute: how many times memory is allocated on the
+//                main thread after the third step
+#include "tests/fault/trainer/acts.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <string>
+
+namespace {
+
+using ddprun::testing::act;
+
+constexpr long kStepBeforeComputing = 3;
+
+const char* variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Read once, before main: nothing here may allocate when memory is what is to fail.
+struct Fault {
+  bool is_mine = std::strlen(variable("FAULT_RANK")) > 0 &&
+                 std::strcmp(variable("FAULT_RANK"), variable("RANK")) == 0;
+  const char* at = variable("FAULT_AT");
+  const char* what = variable("FAULT");
+  const char* path = variable("FAULT_PATH");
+  long count = std::max(1L, std::atol(variable("FAULT_COUNT")));
+  std::atomic<long> seen = 0;
+  std::atomic<bool> computes = false;
+  pid_t main_thread = ::gettid();
+};
+
+Fault& fault() {
+  static Fault one;
+  return one;
+}
+
+[[gnu::constructor]] void read_environment() { fault(); }
+
+bool is_at(const char* place) { return fault().is_mine && std::strcmp(fault().at, place) == 0; }
+
+/// Whether it is to happen now, at one of the times that are counted.
+bool happens(const char* place) { return is_at(place) && ++fault().seen == fault().count; }
+
+/// The same of a call on `path`, which fails ever after.
+bool fails(const char* place, const char* path) {
+  return is_at(place) && std::strstr(path, fault().path) != nullptr && ++fault().seen >= fault().count;
+}
+
+bool fails_on(const char* place, int fd) {
+  if (!is_at(place)) return false;
+  char link[64];
+  char path[4096];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t size = ::readlink(link, path, sizeof path - 1);
+  path[size < 0 ? 0 : size] = '\0';
+  return fails(place, path);
+}
+
+/// What a call does that fails: errno's number, or an act.
+int fail() {
+  const int number = std::atoi(fault().what);
+  if (number == 0) act(fault().what);
+  errno = number;
+  return -1;
+}
+
+template <class Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// --- libddprun, by the names that the linker knows
+
+int recorded(const std::function<int()>& main) __asm__("_ZN6ddprun6recordERKSt8functionIFivEE");
+int recorded(const std::function<int()>& main) {
+  return real<int(const std::function<int()>&)>("_ZN6ddprun6recordERKSt8functionIFivEE")([&] {
+    if (happens("start")) act(fault().what);
+    return main();
+  });
+}
+
+bool requested(void* drain, const void* context) __asm__("_ZN6ddprun5Drain9requestedERKNS_7ContextE");
+bool requested(void* drain, const void* context) {
+  static long steps = 0;
+  if (happens("step")) act(fault().what);
+  if (is_at("compute") && ++steps == kStepBeforeComputing) fault().computes = true;
+  return real<bool(void*, const void*)>("_ZN6ddprun5Drain9requestedERKNS_7ContextE")(drain, context);
+}
+
+void shut_down(void* context) __asm__("_ZN6ddprun7Context8shutdownEv");
+void shut_down(void* context) {
+  if (happens("shutdown")) act(fault().what);
+  real<void(void*)>("_ZN6ddprun7Context8shutdownEv")(context);
+}
+
+void* operator new(std::size_t size) {
+  if (fault().computes && ::gettid() == fault().main_thread && ++fault().seen == fault().count) {
+    fault().computes = false;
+    act(fault().what);
+  }
+  void* memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+// --- libc
+
+extern "C" {
+
+int connect(int fd, const sockaddr* address, socklen_t size) {
+  if (happens("connect")) act(fault().what);
+  return real<int(int, const sockaddr*, socklen_t)>("connect")(fd, address, size);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = va_arg(more, mode_t);
+  va_end(more);
+  if (fails("open", path)) return fail();
+  return real<int(const char*, int, ...)>("open")(path, flags, mode);
+}
+
+ssize_t read(int fd, void* bytes, std::size_t size) {
+  const bool is_broken = fails_on("read", fd);
+  if (is_broken && std::strcmp(fault().what, "garbage") != 0) return fail();
+  const ssize_t got = real<ssize_t(int, void*, std::size_t)>("read")(fd, bytes, size);
+  if (is_broken && got > 0) std::memset(bytes, 0x5a, static_cast<std::size_t>(got));
+  return got;
+}
+
+ssize_t write(int fd, const void* bytes, std::size_t size) {
+  if (fails_on("write", fd)) return fail();
+  return real<ssize_t(int, const void*, std::size_t)>("write")(fd, bytes, size);
+}
+
+int fsync(int fd) {
+  if (fails_on("fsync", fd)) return fail();
+  return real<int(int)>("fsync")(fd);
+}
+
+int rename(const char* from, const char* to) {
+  if (fails("rename", to)) return fail();
+  return real<int(const char*, const char*)>("rename")(from, to);
+}
+
+int mkdir(const char* path, mode_t mode) {
+  if (fails("mkdir", path)) return fail();
+  return real<int(const char*, mode_t)>("mkdir")(path, mode);
+}
+
+}  // extern "C"
