@@ -476,7 +476,8 @@ void Agent::close_generation(Leftovers leftovers) {
 void Agent::settle_blame() {
   if (!is_end_told_ || outcome_.generations.empty()) return;
   std::optional<RemoteCause>& told = outcome_.remote_cause;
-  if (!told && supervisor_.is_restart_granted()) return;  // it is to blame for its generation, not for the end
+  if (!told && supervisor_.is_restart_granted())
+    return;  // it is to blame for its generation, not for the end
   const bool has_left = told && told->worker.status && told->worker.status->is_success();
   // What no worker did, such as --job-timeout.
   if (told && told->is_here && told->worker.pid == 0 && !has_left) return told.reset();

@@ -49,8 +49,8 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
           .error_stack = account.error_stack,
           .diagnosis = account.diagnosis,
           // A traceback says more than its last lines, and there is room for one of them.
-          .stderr_tail = is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n"))
-                                      : speaker.stderr_tail,
+          .stderr_tail =
+              is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n")) : speaker.stderr_tail,
           .is_traceback = is_traceback,
           .final_because = failure.final_because,
           .weight = failure.weight,

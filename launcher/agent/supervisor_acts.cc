@@ -136,7 +136,6 @@ Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
            .final_because = final_because_}};
 }
 
-
 Supervisor::Actions Supervisor::note_exit(const Event& event, TimePoint now) {
   record_exit(event, now);
   return {};
@@ -532,8 +531,8 @@ Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint
     if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
     exit_code_ = event.exit_code;
     decision_.why = event.text;
-    // What is reported is the last failure; it is not what ended the job.
-    if (is_restart_granted_) forbid_restart(event.text);
+    // What is reported is our last failure; it is not what ended the job.
+    if (is_restart_granted_ && root_cause_) forbid_restart(event.text);
   }
   story_ = event.exit_code == 0 ? "the job succeeded" : event.text;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};

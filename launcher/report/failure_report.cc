@@ -107,8 +107,9 @@ std::string last_lines_section(const WorkerOutcome& worker, bool is_victim, std:
   const std::vector<std::string_view> lines = last_lines(text, kStderrLines);
   if (lines.empty()) return worker.pid == 0 ? std::string() : std::string("\n  it wrote nothing to stderr\n");
   const std::string which = lines.size() == 1 ? "line" : fmt::format("{} lines", lines.size());
-  const std::string where = is_victim ? fmt::format("what rank {}, which lost it, wrote to stderr", worker.rank)
-                                      : std::string("its stderr");
+  const std::string where = is_victim
+                                ? fmt::format("what rank {}, which lost it, wrote to stderr", worker.rank)
+                                : std::string("its stderr");
   return fmt::format("\n  the last {} of {}{}:\n{}", which, where, in_file(worker.stderr_path), quote(lines));
 }
 
@@ -122,8 +123,7 @@ std::string stderr_section(const RootCause& root) {
   // One that was printed long before a kill tells nothing of it.
   if (!earlier.empty() && speaker.status->is_killed())
     return last_lines_section(speaker, is_victim, speaker.stderr_tail);
-  const std::string whose = is_victim
-                                ? fmt::format("the traceback of rank {}, which lost it", speaker.rank)
+  const std::string whose = is_victim ? fmt::format("the traceback of rank {}, which lost it", speaker.rank)
                             : last.bearing == Bearing::kBeforeKill ? "the traceback it had printed before"
                             : earlier.empty()                      ? "its traceback"
                                               : fmt::format("the last traceback it printed, {}", earlier);

@@ -52,7 +52,8 @@ RootCause root_cause_elsewhere(const RemoteCause& cause) {
   RootCause root{.worker = &cause.worker, .host = cause.host};
   if (cause.victim) root.victim = &*cause.victim;
   if (!account.diagnosis.empty()) root.diagnosis = account.diagnosis;
-  if (!account.error_message.empty() && !cause.victim) root.error_file = {account.error_message, account.error_stack, {}};
+  if (!account.error_message.empty() && !cause.victim)
+    root.error_file = {account.error_message, account.error_stack, {}};
   if (!account.traceback.empty())
     root.exception = {.traceback = {.shown = account.traceback}, .bearing = Bearing::kUncaught};
   return root;

@@ -45,9 +45,10 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
       rendezvous->port_ = rendezvous->coordinator_->port();
     } else if (options.place == CoordinatorPlace::kHere) {
       const Error& error = opened.error();
-      return Error(error.code(), fmt::format("rendezvous: {}; a node whose coordinator runs apart joins it with "
-                                             "--rdzv-conf is_host=false",
-                                             error.message()));
+      return Error(error.code(),
+                   fmt::format("rendezvous: {}; a node whose coordinator runs apart joins it with "
+                               "--rdzv-conf is_host=false",
+                               error.message()));
     } else {
       why_not_here =
           opened.error().message();  // another agent of this machine may be there; if none is, it is said

@@ -328,7 +328,8 @@ TEST_CASE("a rank that left with 0 beside others that go on is named when anothe
 TEST_CASE("of two causes on one of several nodes the older is to blame, and its code forbids a restart") {
   const Gate later;
   // An error file tells its time in whole seconds.
-  const Cluster cluster{.nnodes = "2", .script = "gate=" + later.path() + R"(
+  const Cluster cluster{.nnodes = "2",
+                        .script = "gate=" + later.path() + R"(
         [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0
         [ $RANK -lt 2 ] || exec sleep 100
         if [ $RANK = 1 ]; then
