@@ -67,16 +67,18 @@ EventKind expiry_event(DeadlineKind kind) {
   return EventKind::kGraceOver;
 }
 
-// A report shows the words of the last generation, or of the last that failed: those of thousands would fill the
-// memory of a job that goes on for weeks.
+// A report shows the words of the last generation, or of the last that failed here: those of thousands would fill
+// the memory of a job that goes on for weeks.
 void forget_words(std::vector<GenerationOutcome>& generations) {
-  bool is_needed = true;
-  for (std::size_t index = generations.size(); index-- > 0;) {
-    GenerationOutcome& generation = generations[index];
-    for (WorkerOutcome& worker : generation.workers) {
-      if (!is_needed) worker.stderr_tail = {}, worker.traceback = {};
+  bool is_last = true;
+  bool has_failed = false;
+  for (auto generation = generations.rbegin(); generation != generations.rend(); ++generation) {
+    const bool is_last_failed = generation->root_cause && !has_failed;
+    for (WorkerOutcome& worker : generation->workers) {
+      if (!is_last && !is_last_failed) worker.stderr_tail = {}, worker.traceback = {};
     }
-    is_needed = is_needed && !generation.root_cause;
+    is_last = false;
+    has_failed = has_failed || is_last_failed;
   }
 }
 

@@ -235,6 +235,7 @@ class Supervisor {
   Actions sweep(TimePoint now);
   void forbid_restart(std::string why);
   void note_end(std::string why);
+  void note_late_end(const std::string& why);
   void call_final(std::string why);
   [[nodiscard]] int code_of_signal(const Event& event) const;
 
@@ -253,7 +254,6 @@ class Supervisor {
   int exit_code_ = 0;
   int stop_signal_ = 0;
   bool is_restart_granted_ = false;
-  bool is_time_over_ = false;  // --job-timeout
   bool has_stuck_ = false;     // a worker was given up
   int signals_received_ = 0;
   Event noted_signal_{.kind =

@@ -112,7 +112,6 @@ void Supervisor::accuse(Blame blame) {
   guilty.verdict = Verdict::kRootCause;
   set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
   if (!blame.exit_code) return;
-  if (!is_time_over_) final_because_.clear();
   const std::vector<int>& finals = options_.no_restart_exit_codes;
   const int code = worker(blame.victim.value_or(blame.guilty)).status->code();
   if (std::find(finals.begin(), finals.end(), code) != finals.end()) {
@@ -182,7 +181,6 @@ Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now
     forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
   } else if (event.kind == EventKind::kJobTimeOver) {
-    is_time_over_ = true;
     call_final("--job-timeout is over");
   }
   const Actions stopping = stop_group(SIGTERM, now);
@@ -220,7 +218,6 @@ Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now
       StopReason::kJobTimeout,
       fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
       exit_code::kTempFail);
-  is_time_over_ = true;
   call_final("--job-timeout is over");
   return stop_group(SIGTERM, now);
 }
@@ -429,6 +426,11 @@ void Supervisor::note_end(std::string why) {
   forbid_restart(std::move(why));
 }
 
+// What is reported is our last failure, for which a restart was granted: it is not what ended the job.
+void Supervisor::note_late_end(const std::string& why) {
+  if (is_restart_granted_ && root_cause_) forbid_restart(why);
+}
+
 int Supervisor::code_of_signal(const Event& event) const {
   if (event.exit_code != 0) return event.exit_code;
   return event.signal == SIGTERM ? options_.sigterm_exit_code : exit_code::kSignalBase + event.signal;
@@ -519,6 +521,7 @@ Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) 
   }
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
   decision_ = {};
+  note_late_end(event.error.message());
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 
@@ -531,8 +534,7 @@ Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint
     if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
     exit_code_ = event.exit_code;
     decision_.why = event.text;
-    // What is reported is our last failure; it is not what ended the job.
-    if (is_restart_granted_ && root_cause_) forbid_restart(event.text);
+    note_late_end(event.text);
   }
   story_ = event.exit_code == 0 ? "the job succeeded" : event.text;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};

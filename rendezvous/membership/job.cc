@@ -345,7 +345,10 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   if (!node.seat || status.generation != generation_) return;
   if (state_ == JobState::kStopping && status.failure) reconsider(node, *status.failure, out);
   // Its ranks left before it heard that one of another node had lost them.
-  if (state_ == JobState::kStopping && has_succeeded(node)) reconsider(node, as_leaver(node), out);
+  const bool tells_more = status.failure.has_value();  // of one rank, not of them all
+  if (state_ == JobState::kStopping && has_succeeded(node) && !tells_more) {
+    reconsider(node, as_leaver(node), out);
+  }
   if (state_ != JobState::kRunning) return;
   if (status.failure) {
     blame(node, *status.failure);
@@ -367,7 +370,6 @@ void Job::blame(const Node& node, NodeFailure failure) {
   if (const auto& symptom = cause_.failure(); failure.has_left && symptom) {
     if (!failure.victim) let_speak(*symptom, failure);
     failure.exit_code = symptom->exit_code;
-    failure.final_because = symptom->final_because;
     why = fmt::format("{}: {}", why, cause_.why());
   }
   const Node* left = failure.weight == Weight::kSymptom && !failure.has_left ? who_left() : nullptr;

@@ -8,6 +8,8 @@
 namespace ddprun::membership {
 
 void StopCause::blame(NodeFailure failure, std::string why) {
+  // Whoever said that a restart will not help has said it of this generation, also if another failed before.
+  if (failure_ && failure.final_because.empty()) failure.final_because = failure_->final_because;
   failure_ = std::move(failure);
   failed_ = why;
   why_ = std::move(why);

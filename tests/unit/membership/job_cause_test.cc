@@ -241,6 +241,40 @@ TEST_CASE("who left with 0 is named with what the rank that lost it says") {
   CHECK(cause.is_traceback);
 }
 
+TEST_CASE("that a restart will not help stays true when another is found to have failed before") {
+  const char second = GENERATE('a', 'b');
+  Story story = running(fixed(2, 1), "ab");
+  NodeFailure first{.rank = Rank(1), .host = "a", .exit_code = 93, .what = "rank 1 exited"};
+  first.final_because = "exit code 93 means: do not restart";
+  first.weight = second == 'a' ? Weight::kCause : Weight::kDoubtful;
+  const NodeFailure older{.rank = Rank(0), .host = {second}, .exit_code = 5, .what = "rank 0 exited"};
+  const Generation generation = story.job.generation();
+  story.tell('a', Status{.generation = generation, .phase = Phase::kStopping, .failure = first});
+  story.tell(second, Status{.generation = generation, .phase = Phase::kStopping, .failure = older});
+  story.tell('a', Phase::kIdle);
+  story.tell('b', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->exit_code == 5);
+  CHECK(story.last('a').end->root_cause->rank == Rank(0));
+}
+
+TEST_CASE("a node that goes on telling of a rank that left, and of its success, changes nothing any more") {
+  Story story = running(fixed(2), "ab");
+  NodeFailure failure{.rank = Rank(0), .host = "a", .what = "rank 0 exited with code 1"};
+  failure.weight = Weight::kSymptom;
+  const NodeFailure leaver{.rank = Rank(9), .what = "rank 9 left", .weight = Weight::kSymptom, .has_left = true};
+  const Generation generation = story.job.generation();
+  story.tell('a', Status{.generation = generation, .phase = Phase::kStopping, .failure = failure});
+  for (int heartbeat = 0; heartbeat < 5; ++heartbeat) {
+    story.tell('b', Status{.generation = generation, .phase = Phase::kSucceeded, .failure = leaver});
+  }
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  CHECK(story.last('a').end->why ==
+        "rank 9 left on node 1 (b, 10.0.0.2): rank 0 exited with code 1 on node 0 (a, 10.0.0.1)");
+  CHECK(story.last('a').end->root_cause->victim == Rank(0));
+}
+
 TEST_CASE("a cause of any node is before who left with 0") {
   Story story = running(fixed(2), "ab");
   const NodeFailure leaver{.host = "b", .what = "rank 1 left", .weight = Weight::kSymptom, .has_left = true};
