@@ -24,16 +24,15 @@ void StopCause::end_with(const JobEnd& end) {
 std::optional<JobEnd> StopCause::ending() const { return ends_by_failure_ ? ended_by_failure() : ending_; }
 
 bool StopCause::is_explained_by(const NodeFailure& failure) const {
-  if (!failure_) return !failure.final_because.empty() || (failure.weight == Weight::kCause && is_by_pause());
+  if (!failure_) return !failure.final_because.empty() || (failure.weight == Weight::kCause && has_pause());
   if (failure.weight != failure_->weight) return failure.weight > failure_->weight;
   // Of two of its own workers a node knows which failed first, and tells of the other only if it was that.
   if (failure.node_rank == failure_->node_rank) return failure.rank != failure_->rank;
   return failure.has_left && failure_->weight == Weight::kSymptom && !failure_->has_left;
 }
 
-bool StopCause::is_by_pause() const {
-  return !lost_.empty() &&
-         std::all_of(lost_.begin(), lost_.end(), [](const LostNode& lost) { return lost.is_by_pause; });
+bool StopCause::has_pause() const {
+  return std::any_of(lost_.begin(), lost_.end(), [](const LostNode& lost) { return lost.is_by_pause; });
 }
 
 JobEnd StopCause::ended_by_failure() const {

@@ -59,7 +59,7 @@ class StopCause {
 
  private:
   [[nodiscard]] bool failed_by_itself() const { return failure_ && failure_->weight == Weight::kCause; }
-  [[nodiscard]] bool is_by_pause() const;
+  [[nodiscard]] bool has_pause() const;
   [[nodiscard]] Conclusion choose(bool is_elastic) const;
   [[nodiscard]] JobEnd ended_by_failure() const;
 
