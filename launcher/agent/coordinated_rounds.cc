@@ -122,7 +122,7 @@ bool CoordinatedRounds::send_lines(bool is_stderr, std::string_view block) {
 }
 
 std::optional<LostOutput> CoordinatedRounds::lost_output() const {
-  const std::size_t bytes = rendezvous_->member().unsent_bytes();
+  const std::size_t bytes = rendezvous_->member().untaken_bytes();
   if (bytes == 0 || !plan_.options.log_funnel) return std::nullopt;
   return LostOutput{"the coordinator's console", bytes, "the coordinator did not take them"};
 }

@@ -4,6 +4,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -121,7 +123,7 @@ void Channel::write_next() {
         self->to_send_.pop_front();
         self->is_writing_ = false;
         if (!self->to_send_.empty()) return self->write_next();
-        if (self->closes_after_sending_) return self->linger();
+        if (self->closes_after_sending_) return self->send_end();
         if (self->on_empty_) self->on_empty_();
       }));
 }
@@ -142,31 +144,43 @@ void Channel::close_after_sending() {
   if (!gate_.is_open()) return;
   if (write_error_) return close();
   if (std::exchange(closes_after_sending_, true)) return;
-  if (to_send_.empty()) return linger();
-  wait_for_farewell(BootClock::now() + kLongestFarewell);
+  if (to_send_.empty()) send_end();
+  const TimePoint now = BootClock::now();
+  wait_for_farewell({untaken_bytes(), now, now + kLongestFarewell});
 }
 
-// Closing now could leave unread what the other side is just sending; then the kernel throws away what it has
-// not delivered of ours. So the other side closes first, if it does so soon.
-void Channel::linger() {
+// Closing now could leave unread what the other side is just sending; then the kernels throw away what they
+// have not delivered of ours. So the other side closes first, if it does so soon.
+void Channel::send_end() {
   boost::system::error_code ignored;
   socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
-  farewell_.set_after(kLinger,
-                      [self = shared_from_this()] { self->end(Loss::kClosed, "it was told farewell"); });
 }
 
-void Channel::wait_for_farewell(TimePoint last) {
-  const auto next = std::min(last, BootClock::now() + kFarewell);
-  farewell_.set_at(next, [self = shared_from_this(), before = bytes_to_send_, last] {
-    if (self->to_send_.empty()) return;
-    if (self->bytes_to_send_ == before || BootClock::now() >= last)
-      return self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
-    self->wait_for_farewell(last);
+// No event tells that the other side's kernel has taken more of what ours holds, so that is looked up.
+void Channel::wait_for_farewell(Farewell seen) {
+  farewell_.set_after(kLinger, [self = shared_from_this(), seen] {
+    const TimePoint now = BootClock::now();
+    const std::size_t untaken = self->untaken_bytes();
+    if (seen.untaken == 0) return self->end(Loss::kClosed, "it was told farewell");
+    const TimePoint moved_at = untaken < seen.untaken ? now : seen.moved_at;
+    if (now - moved_at >= kFarewell || now >= seen.last)
+      return self->end(Loss::kReset, fmt::format("it did not read {} bytes", untaken));
+    self->wait_for_farewell({untaken, moved_at, seen.last});
   });
+}
+
+std::size_t Channel::untaken_bytes() {
+  if (!gate_.is_open()) return untaken_at_end_;
+  int in_kernel = 0;
+  if (::ioctl(socket_.native_handle(), SIOCOUTQ, &in_kernel) != 0) in_kernel = 0;
+  const bool has_sent_end = closes_after_sending_ && to_send_.empty();
+  if (has_sent_end && in_kernel > 0) --in_kernel;  // the end itself counts as one
+  return bytes_to_send_ + static_cast<std::size_t>(in_kernel);
 }
 
 void Channel::close() {
   if (!gate_.is_open()) return;
+  untaken_at_end_ = untaken_bytes();
   gate_.close();
   farewell_.close();
   boost::system::error_code ignored;

@@ -35,8 +35,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void send(const Message& message) { send_bytes(encode(message)); }
   void send_bytes(std::string bytes);
   /// Closes when what was sent before has been taken and the other side has closed, too; or when it takes
-  /// nothing for ten seconds, has not taken all after thirty, or then does not close for one. What still
-  /// comes is not read as messages.
+  /// nothing for ten seconds, has not taken all after thirty, or then does not close for one. Taken is what
+  /// the other side's kernel has. What still comes is not read as messages.
   void close_after_sending();
   /// Called once when that is over, from the loop; not where `close()` was called first.
   void set_on_farewell_over(std::function<void()> on_over) { on_farewell_over_ = std::move(on_over); }
@@ -47,6 +47,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   /// What was sent and is not with the kernel yet.
   [[nodiscard]] std::size_t backlog_bytes() const { return bytes_to_send_; }
+  /// What was sent and the other side's kernel has not taken, or had not when this was closed.
+  [[nodiscard]] std::size_t untaken_bytes();
   /// Called each time that has become nothing; never from inside `send`.
   void set_on_empty(std::function<void()> on_empty) { on_empty_ = std::move(on_empty); }
 
@@ -61,8 +63,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void send_no_more(boost::system::error_code error);
   void ended(boost::system::error_code error);
   void end(Loss loss, const std::string& why);
-  void wait_for_farewell(TimePoint last);
-  void linger();
+  struct Farewell {
+    std::size_t untaken = 0;
+    TimePoint moved_at{};  ///< when the other side last took something
+    TimePoint last{};
+  };
+  void wait_for_farewell(Farewell seen);
+  void send_end();
 
   boost::asio::ip::tcp::socket socket_;
   boost::asio::ip::address remote_;
@@ -72,6 +79,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool is_writing_ = false;
   boost::system::error_code write_error_;  ///< nothing is sent any more; how it ends is read
   bool closes_after_sending_ = false;
+  std::size_t untaken_at_end_ = 0;
   Alarm farewell_;
   OnMessage on_message_;
   OnClosed on_closed_;

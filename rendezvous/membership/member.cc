@@ -68,7 +68,7 @@ class Member::Impl {
   void cut_farewell() {
     if (farewell_) farewell_->close();
   }
-  [[nodiscard]] std::size_t unsent_bytes() const { return farewell_ ? farewell_->backlog_bytes() : 0; }
+  [[nodiscard]] std::size_t untaken_bytes() const { return farewell_ ? farewell_->untaken_bytes() : 0; }
 
   void workers_failed(const NodeFailure& failure) {
     if (core_) perform(core_->workers_failed(failure, now()));
@@ -401,6 +401,6 @@ bool Member::await_farewell(std::function<void()> on_over) {
   return impl_->await_farewell(std::move(on_over));
 }
 void Member::cut_farewell() { impl_->cut_farewell(); }
-std::size_t Member::unsent_bytes() const { return impl_->unsent_bytes(); }
+std::size_t Member::untaken_bytes() const { return impl_->untaken_bytes(); }
 
 }  // namespace ddprun::membership

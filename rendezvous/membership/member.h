@@ -93,7 +93,7 @@ class Member final : public MemberWords {
   bool await_farewell(std::function<void()> on_over);
   void cut_farewell();
   /// How much of workers' output the coordinator has not taken.
-  [[nodiscard]] std::size_t unsent_bytes() const;
+  [[nodiscard]] std::size_t untaken_bytes() const;
 
  private:
   class Impl;

@@ -91,6 +91,7 @@ TEST_CASE(
   writer.reset();
   const auto second = cluster.start_static(1);
   CHECK(second->wait() == 0);  // its worker was held up by nobody
+  CHECK_THAT(second->err(), !Contains("are lost"));
   std::string shown(1 << 16, '\0');
   std::string all;
   for (ssize_t count = 0; (count = ::read(reader.get(), shown.data(), shown.size())) > 0;) {
@@ -151,6 +152,32 @@ TEST_CASE("a node whose lines a coordinator does not take can be told to end, an
              Contains(" bytes for the coordinator's console are lost: the coordinator did not take them"));
   coordinator.signal(SIGKILL);
   coordinator.wait();
+}
+
+TEST_CASE("a node waits until its coordinator has taken what the kernel still holds of its lines") {
+  const std::string port = free_port();
+  Launched coordinator(
+      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job"}));
+  CHECK(coordinator.read_line() == port);
+  const Gate gate;
+  // More than the coordinator's kernel takes for one who does not read, and less than both kernels hold.
+  const Cluster cluster{.nnodes = "1:2",
+                        .script = "echo up; read -r line <" + gate.path() +
+                                  "; yes 012345678901234567890123456789 | head -n 60000; "
+                                  "kill -TERM $PPID; exec sleep 100",
+                        .port = port,
+                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0,last_call_timeout=0"},
+                        .nproc = "1"};
+  const auto node = cluster.start_dynamic();
+  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  coordinator.signal(SIGSTOP);
+  gate.open();
+  node->wait_for_err("waiting for the coordinator to take what is left");
+  coordinator.signal(SIGCONT);
+  CHECK(node->wait() == 75);
+  CHECK_THAT(node->err(), !Contains("are lost"));
+  CHECK(coordinator.wait() == 75);
+  CHECK(count_lines(coordinator.out(), "] 012345678901234567890123456789\n") == 60000);
 }
 
 TEST_CASE("--log-funnel ends at a coordinator of its own") {
