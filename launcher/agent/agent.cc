@@ -67,21 +67,6 @@ EventKind expiry_event(DeadlineKind kind) {
   return EventKind::kGraceOver;
 }
 
-// A report shows the words of the last generation, or of the last that failed here: those of thousands would fill
-// the memory of a job that goes on for weeks.
-void forget_words(std::vector<GenerationOutcome>& generations) {
-  bool is_last = true;
-  bool has_failed = false;
-  for (auto generation = generations.rbegin(); generation != generations.rend(); ++generation) {
-    const bool is_last_failed = generation->root_cause && !has_failed;
-    for (WorkerOutcome& worker : generation->workers) {
-      if (!is_last && !is_last_failed) worker.stderr_tail = {}, worker.traceback = {};
-    }
-    is_last = false;
-    has_failed = has_failed || is_last_failed;
-  }
-}
-
 // Executes what the supervisor decides. Everything happens on one thread, in the order of the event queue.
 class Agent final : RoundSource::Listener, WorkerGroup::Listener {
  public:
@@ -179,7 +164,6 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void on_swept(Leftovers leftovers);
   void close_generation(Leftovers leftovers);
   void finish(const Action& action);
-  void settle_blame();
   void end_output();
   void close_all();
 
@@ -333,7 +317,7 @@ void Agent::publish_failure(const Action& action) {
   if (!action.workers.empty()) {
     failure.worker = look_at(action.workers.front());
     if (action.workers.size() > 1) failure.victim = look_at(action.workers.back());
-    failure.account = deps_.account_of(failure.victim.value_or(failure.worker));
+    failure.account = deps_.account_of(failure.speaker());
   }
   rounds_->tell(action, failure);
 }
@@ -470,38 +454,15 @@ void Agent::close_generation(Leftovers leftovers) {
   deps_.observer.generation_ended(generation_);
   outcome_.generations.push_back(std::move(generation_));
   generation_ = {};
-  forget_words(outcome_.generations);
-}
-
-// The coordinator has said who is to blame, if anybody is. That may be a worker of ours, of whom more is known
-// here; any other is a consequence. Of one that left, what the coordinator says is more: who lost it.
-void Agent::settle_blame() {
-  if (!is_end_told_ || outcome_.generations.empty()) return;
-  std::optional<RemoteCause>& told = outcome_.remote_cause;
-  if (!told && supervisor_.is_restart_granted())
-    return;  // it is to blame for its generation, not for the end
-  const bool has_left = told && told->worker.status && told->worker.status->is_success();
-  // What no worker did, such as --job-timeout.
-  if (told && told->is_here && told->worker.pid == 0 && !has_left) return told.reset();
-  GenerationOutcome& last = outcome_.generations.back();
-  const std::optional<std::size_t> before = std::exchange(last.root_cause, std::nullopt);
-  for (std::size_t index = 0; index < last.workers.size(); ++index) {
-    WorkerOutcome& worker = last.workers[index];
-    const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
-    const bool is_success = worker.status && worker.status->is_success();
-    if (is_it && (before == index || !is_success)) {
-      last.root_cause = index;
-      worker.verdict = Verdict::kRootCause;
-    } else if (before == index) {
-      worker.verdict = is_success ? Verdict::kSucceeded : Verdict::kConsequence;
-    }
-  }
-  if (last.root_cause) told.reset();
+  forget_old_words(outcome_);
 }
 
 void Agent::finish(const Action& action) {
   is_finished_ = true;
-  settle_blame();
+  // Of a job that only this node ended, the supervisor has the last word. Who is to blame for a generation whose
+  // restart was granted is not to blame for the end.
+  const bool is_root_kept = !is_end_told_ || (!outcome_.remote_cause && supervisor_.is_restart_granted());
+  if (!is_root_kept) settle_blame(outcome_);
   outcome_.exit_code = action.exit_code;
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();

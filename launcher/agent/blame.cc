@@ -65,12 +65,15 @@ Blame blame_for_failing(Workers workers, LocalRank guilty, bool first_was_a_caus
   // What a traceback or an error file says came before our signal, which then ended it.
   const bool is_by_us = failed.stopped_with && failed.status->is_killed() && failed.ending.is_own_failure &&
                         failed.status->signal() == *failed.stopped_with;
-  if (!is_by_us) return {guilty, describe_end(failed), failed.status->exit_code(), {}};
+  if (!is_by_us)
+    return {.guilty = guilty, .why = describe_end(failed), .exit_code = failed.status->exit_code()};
   std::string why = fmt::format("{} failed after {}: {}", name_of(failed),
                                 format_duration(failed_at(failed) - failed.started_at), failed.ending.error);
   // Without an exit code of its own it has that of who ended first, if that was no symptom: several ranks
   // often fail of the same.
-  return {guilty, std::move(why), first_was_a_cause ? std::nullopt : std::optional(1), {}};
+  return {.guilty = guilty,
+          .why = std::move(why),
+          .exit_code = first_was_a_cause ? std::nullopt : std::optional(1)};
 }
 
 }  // namespace
@@ -107,8 +110,10 @@ Blame blame(Workers workers) {
   const std::optional<LocalRank> left = who_left(workers, victim);
   if (!left) return blame_for_failing(workers, first, false);
   const SupervisedWorker& leaver = at(workers, *left);
-  return {*left, fmt::format("{}: {}", describe_leaving(leaver), describe_end(victim)),
-          victim.status->exit_code(), first};
+  return {.guilty = *left,
+          .why = fmt::format("{}: {}", describe_leaving(leaver), describe_end(victim)),
+          .exit_code = victim.status->exit_code(),
+          .victim = first};
 }
 
 std::optional<Blame> blame_until_now(Workers workers) {
@@ -120,7 +125,7 @@ std::optional<Blame> blame_until_now(Workers workers) {
       first = LocalRank(static_cast<int>(index));
   }
   if (!first) return std::nullopt;
-  return Blame{*first, describe_leaving(at(workers, *first)), {}, {}};
+  return Blame{.guilty = *first, .why = describe_leaving(at(workers, *first))};
 }
 
 std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, LocalRank ended) {

@@ -49,8 +49,8 @@ bool have_succeeded_unasked(std::span<const SupervisedWorker> workers);
 struct Blame {
   LocalRank guilty;
   std::string why;
-  std::optional<int> exit_code;  ///< of the job; none: as it was, because `guilty` got our signal first
-  std::optional<LocalRank> victim;  ///< of a guilty one that left with 0: who lost it, and how the job ends
+  std::optional<int> exit_code{};     ///< of the job; none: as it was, because `guilty` got our signal first
+  std::optional<LocalRank> victim{};  ///< of a guilty one that left with 0: who lost it, and how the job ends
 };
 
 // Pure; `workers` stand by local rank, and those that have no status yet say nothing.

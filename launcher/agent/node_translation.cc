@@ -34,7 +34,6 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
   const Account& account = failure.account;
   const std::optional<ExitStatus>& status = failure.worker.status;
   const bool is_traceback = !account.traceback.empty();
-  const WorkerOutcome& speaker = failure.victim ? *failure.victim : failure.worker;
   return {.rank = failure.worker.rank,
           .local_rank = failure.worker.local_rank,
           .pid = failure.worker.pid,
@@ -49,8 +48,8 @@ membership::NodeFailure to_membership(const NodeFailure& failure) {
           .error_stack = account.error_stack,
           .diagnosis = account.diagnosis,
           // A traceback says more than its last lines, and there is room for one of them.
-          .stderr_tail =
-              is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n")) : speaker.stderr_tail,
+          .stderr_tail = is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n"))
+                                      : failure.speaker().stderr_tail,
           .is_traceback = is_traceback,
           .final_because = failure.final_because,
           .weight = failure.weight,

@@ -1,5 +1,8 @@
 #include "launcher/agent/outcome.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace ddprun::launcher {
 
 std::string_view to_string(Verdict verdict) {
@@ -36,6 +39,39 @@ std::string_view to_string(StopReason reason) {
       return "rendezvous failed";
   }
   return "?";
+}
+
+void forget_old_words(JobOutcome& outcome) {
+  std::vector<GenerationOutcome>& all = outcome.generations;
+  const auto failed = std::find_if(all.rbegin(), all.rend(),
+                                   [](const GenerationOutcome& each) { return each.root_cause.has_value(); });
+  for (auto each = all.rbegin(); each != all.rend(); ++each) {
+    if (each == all.rbegin() || each == failed) continue;
+    for (WorkerOutcome& worker : each->workers) worker.stderr_tail = {}, worker.traceback = {};
+  }
+}
+
+void settle_blame(JobOutcome& outcome) {
+  if (outcome.generations.empty()) return;
+  std::optional<RemoteCause>& told = outcome.remote_cause;
+  const bool has_left = told && told->worker.status && told->worker.status->is_success();
+  // What no worker did, such as --job-timeout.
+  if (told && told->is_here && told->worker.pid == 0 && !has_left) return told.reset();
+  GenerationOutcome& last = outcome.generations.back();
+  const std::optional<std::size_t> before = std::exchange(last.root_cause, std::nullopt);
+  for (std::size_t index = 0; index < last.workers.size(); ++index) {
+    WorkerOutcome& worker = last.workers[index];
+    const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
+    const bool is_success = worker.status && worker.status->is_success();
+    // Of one that left, what the coordinator says is more: who lost it.
+    if (is_it && (before == index || !is_success)) {
+      last.root_cause = index;
+      worker.verdict = Verdict::kRootCause;
+    } else if (before == index) {
+      worker.verdict = is_success ? Verdict::kSucceeded : Verdict::kConsequence;
+    }
+  }
+  if (last.root_cause) told.reset();
 }
 
 }  // namespace ddprun::launcher

@@ -139,4 +139,15 @@ struct JobOutcome {
   std::vector<LostOutput> lost_output;  ///< what did not get where it was to go
 };
 
+// Pure, both.
+
+/// Lets the workers' words go, but those of the last generation and of the last that failed here, which a report
+/// shows: those of thousands would fill the memory of a job that goes on for weeks.
+void forget_old_words(JobOutcome& outcome);
+
+/// The coordinator has said by `remote_cause` who is to blame, if anybody is. Where that is a worker of this
+/// node's last generation, of whom more is known here, it becomes its root cause; any other worker is a
+/// consequence.
+void settle_blame(JobOutcome& outcome);
+
 }  // namespace ddprun::launcher

@@ -25,7 +25,10 @@ struct NodeFailure {
   bool has_left = false;           ///< it ended with 0, and may be who was lost
   WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
   std::optional<WorkerOutcome> victim;  ///< who lost it, where it left with 0
-  Account account;                      ///< of the victim, where there is one; else of the guilty one
+  Account account;                      ///< of the speaker
+
+  /// Whose words tell what happened: who left with 0 has none.
+  [[nodiscard]] const WorkerOutcome& speaker() const { return victim ? *victim : worker; }
 };
 
 /// Where the next round comes from, and who else must hear of failures: one node decides for itself

@@ -114,7 +114,7 @@ std::string last_lines_section(const WorkerOutcome& worker, bool is_victim, std:
 }
 
 std::string stderr_section(const RootCause& root) {
-  const WorkerOutcome& speaker = root.victim == nullptr ? *root.worker : *root.victim;
+  const WorkerOutcome& speaker = root.speaker();
   const bool is_victim = root.victim != nullptr;
   if (!root.exception) return last_lines_section(speaker, is_victim, speaker.stderr_tail);
   const LastException& last = *root.exception;

@@ -64,8 +64,7 @@ Json root_json(const RootCause& root, const ReportContext& context) {
   json["diagnosis"] = root.diagnosis ? Json(*root.diagnosis) : Json();
   const bool has_traceback = root.exception && root.exception->is_of_this_end();
   json["traceback"] = has_traceback ? Json(root.exception->traceback.shown) : Json();
-  const WorkerOutcome& speaker = root.victim == nullptr ? *root.worker : *root.victim;
-  json["stderr_tail"] = speaker.stderr_tail;
+  json["stderr_tail"] = root.speaker().stderr_tail;
   // Of one that left with 0: who lost it, whose diagnosis, traceback and stderr these are.
   json["victim_rank"] = root.victim == nullptr ? Json() : Json(root.victim->rank.value());
   json["error"] = root.error_file ? Json{{"message", root.error_file->message},

@@ -89,7 +89,7 @@ RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* vi
   if (!worker.status) return root;
   const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
   root.victim = victim;
-  const WorkerOutcome& speaker = victim == nullptr ? worker : *victim;
+  const WorkerOutcome& speaker = root.speaker();
   const std::optional<ErrorFile> file = victim == nullptr ? root.error_file : load_error_file(speaker);
   const LastWords words = last_words(speaker, file);
   root.exception = last_exception(*speaker.status, words);
