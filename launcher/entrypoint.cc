@@ -171,13 +171,19 @@ EntrypointKind entrypoint_kind(const Options& options) {
   return EntrypointKind::kProgram;
 }
 
-Result<void> check_debugger(const Options& options, const HostFacts& host) {
+bool is_under_pdb(const Options& options) {
   const EntrypointKind kind = entrypoint_kind(options);
   const bool is_python = kind == EntrypointKind::kScript || kind == EntrypointKind::kModule;
-  if (!options.debug_rank || (is_python && options.debug_command.front() == "pdb")) return ok();
-  const Result<std::string> found = find_program(options.debug_command.front(), host);
+  return is_python && options.debug_rank && options.debug_command.front() == "pdb";
+}
+
+Result<std::vector<std::string>> resolve_debugger(const Options& options, const HostFacts& host) {
+  std::vector<std::string> command = options.debug_command;
+  if (!options.debug_rank || is_under_pdb(options)) return command;
+  Result<std::string> found = find_program(command.front(), host);
   if (!found) return found.error().with("--debug-rank");
-  return ok();
+  command.front() = std::move(*found);
+  return command;
 }
 
 Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host) {

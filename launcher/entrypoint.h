@@ -25,7 +25,12 @@ EntrypointKind entrypoint_kind(const Options& options);
 /// Errors  kNotFound (127) or kCannotExecute (126), before anything has been started.
 Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host);
 
-/// The debugger of --debug-rank is there; its own errors, as above.
-Result<void> check_debugger(const Options& options, const HostFacts& host);
+/// The command of --debug-rank, found as above; none without the flag, and as it is where it is Python's own for a
+/// script: a module, no program.
+/// Errors  as above.
+Result<std::vector<std::string>> resolve_debugger(const Options& options, const HostFacts& host);
+
+/// Whether --debug-rank means Python's debugger, for a Python program.
+bool is_under_pdb(const Options& options);
 
 }  // namespace ddprun::launcher

@@ -273,7 +273,9 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
     plan.cannot_start = command.error();
     return plan;
   }
-  if (Result<void> debugger = check_debugger(options, host); !debugger) return debugger.error();
+  Result<std::vector<std::string>> debugger = resolve_debugger(options, host);
+  if (!debugger) return debugger.error();
+  plan.options.debug_command = std::move(*debugger);
   plan.command = std::move(*command);
   return plan;
 }

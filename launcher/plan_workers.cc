@@ -146,13 +146,9 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
 /// interpreter.
 std::vector<std::string> under_debugger(std::vector<std::string> argv, const Plan& plan) {
   const std::vector<std::string>& debugger = plan.options.debug_command;
-  const EntrypointKind kind = entrypoint_kind(plan.options);
-  const bool is_python = kind == EntrypointKind::kScript || kind == EntrypointKind::kModule;
-  if (is_python && debugger.size() == 1 && debugger.front() == "pdb") {
-    argv.insert(argv.begin() + 2, {"-m", "pdb"});
-    return argv;
-  }
-  argv.insert(argv.begin(), debugger.begin(), debugger.end());
+  auto at = argv.begin();
+  if (is_under_pdb(plan.options)) at = argv.insert(at + 2, "-m") + 1;
+  argv.insert(at, debugger.begin(), debugger.end());
   return argv;
 }
 

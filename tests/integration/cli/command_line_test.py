@@ -171,6 +171,13 @@ class Accepted(Case):
         done = self.ddprun("t.py", "x", PYTHON_EXEC="./py")
         self.assertEqual(done.stdout, "chosen -u t.py x\n")
 
+    def test_a_debugger_is_looked_up_in_path(self):
+        self.script("mydb", '#!/bin/sh\necho "debugging $*"; exec "$@"\n')
+        done = self.ddprun("--nproc-per-node", 2, "--debug-rank", 1, "mydb", "--no-python", "/bin/sh", "-c",
+                           "echo rank $RANK", PATH=f"{self.folder}:/usr/bin:/bin")
+        self.assertEqual(sorted(done.stdout.replace("\r", "").splitlines()),
+                         ["debugging /bin/sh -c echo rank $RANK", "rank 0", "rank 1"])
+
     def test_pdb_is_started_for_one_rank_only(self):
         self.script("t.py", "import os\nprint('rank', os.environ['RANK'])\n")
         done = self.ddprun("--nproc-per-node", 2, "--debug-rank", 1, "pdb", "t.py", stdin="p 6*7\nq\n")

@@ -223,8 +223,9 @@ TEST_CASE("Python's debugger is a module of the interpreter") {
   plan.options.entrypoint = "t.py";
   plan.command = {"/bin/python3", "-u", "t.py"};
   plan.options.debug_rank = 0;
-  plan.options.debug_command = {"pdb"};
-  CHECK(workers_of(plan)[0].argv == std::vector<std::string>{"/bin/python3", "-u", "-m", "pdb", "t.py"});
+  plan.options.debug_command = {"pdb", "-c", "continue"};
+  CHECK(workers_of(plan)[0].argv ==
+        std::vector<std::string>{"/bin/python3", "-u", "-m", "pdb", "-c", "continue", "t.py"});
 }
 
 TEST_CASE("ranks and role ranks start at the bases of the round") {
