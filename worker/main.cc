@@ -86,10 +86,10 @@ training::Outcome run_guarded(const std::vector<std::string>& words) {
   }
 }
 
-/// Every rank leaves the error for the launcher's report, whichever of them it sees end first; one says it
-/// aloud.
+/// Every rank leaves the error for the launcher's report, once (the file says when it failed), whichever of them
+/// it sees end first; one says it aloud.
 int conclude(const training::Outcome& outcome) {
-  if (!outcome.error.empty()) write_error_file(outcome.error);
+  if (!outcome.error.empty() && !outcome.is_filed) write_error_file(outcome.error);
   if (!outcome.error.empty() && outcome.speaks) fmt::print(stderr, "ddprun-worker: {}\n", outcome.error);
   return outcome.exit_code;
 }

@@ -31,7 +31,7 @@ std::optional<SharedError> agree_on_error(const Group& group, const std::optiona
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     const int owner = static_cast<int>(rank);
-    return SharedError{.rank = owner,
+    return SharedError{.rank = group.global_rank(owner),
                        .code = static_cast<ErrorCode>(all[rank].front()),
                        .message = all[rank].substr(1),
                        .is_mine = owner == group.rank()};

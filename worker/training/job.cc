@@ -112,7 +112,7 @@ class Job {
     if (!splits) trouble = splits.error();
     Preparation preparation;
     if (!trouble && context.rank() == 0) trouble = prepare(context, preparation);
-    if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared);
+    if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
 
     preparation.resume = share_resume_point(context, std::move(preparation.resume));
     greet(context, backend_line, *splits);
@@ -127,9 +127,11 @@ class Job {
   static Outcome fail(const Context& context, Error error) {
     const bool may_be_consequence =
         error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
+    bool is_filed = false;
     try {
       if (!may_be_consequence) {
         write_error_file(error.message());
+        is_filed = true;
         tell_failure(*context.store(), context.rank(), error.message());
       } else if (const auto first = hear_failure(*context.store(), kPatienceForTheCause)) {
         error = to_error(consequence_of({.rank = first->rank, .message = first->message}));
@@ -137,7 +139,7 @@ class Job {
     } catch (const std::exception&) {
       // The store is gone with its launcher: nobody is left to tell.
     }
-    return {.exit_code = to_exit_code(error.code()), .error = error.message()};
+    return {.exit_code = to_exit_code(error.code()), .error = error.message(), .is_filed = is_filed};
   }
 
   std::optional<Error> prepare(const Context& context, Preparation& preparation) {
@@ -169,7 +171,7 @@ class Job {
       if (checkpoint == nullptr) throw;
       trouble = to_error(exception).with("cannot resume from " + shown(preparation.resume->path));
     }
-    if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared);
+    if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     if (preparation.resume) tell_resumed(*trainer, preparation.resume->path);
     preparation.metrics.write("start", {{"world_size", context.world_size()},
                                         {"backend", context.backend()},
@@ -189,16 +191,16 @@ class Job {
     return {.exit_code = exit_code::kSignalBase + drain_.signal()};
   }
 
-  /// All ranks know whose error it is: that one tells, and the others end because of it.
-  static Outcome refuse(const SharedError& shared) {
-    if (!shared.is_mine) {
+  /// All ranks know of `shared`: who has an error of its own ends with that, and the others because of it.
+  static Outcome refuse(const SharedError& shared, const std::optional<Error>& mine) {
+    if (!mine) {
       const Exception end = consequence_of(shared);
       return {.exit_code = to_exit_code(end.code()), .error = end.what(), .speaks = false};
     }
-    const std::string who = shared.rank == 0 ? "" : fmt::format("rank {}: ", shared.rank);
-    const ErrorCode code = shared.code;
-    const bool is_input = code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
-    return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : code), .error = who + shared.message};
+    const bool is_input = mine->code() == ErrorCode::kCorrupt || mine->code() == ErrorCode::kNotFound;
+    return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : mine->code()),
+            .error = mine->message(),
+            .speaks = shared.is_mine};
   }
 
   void greet(const Context& context, const std::string& backend_line, const data::DataSplits& splits) {

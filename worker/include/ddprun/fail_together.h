@@ -11,7 +11,7 @@ namespace ddprun {
 
 /// The error that all ranks of a group know of.
 struct SharedError {
-  int rank = 0;  ///< the lowest of the group that has one
+  int rank = 0;  ///< of the world: the lowest of the group that has one
   ErrorCode code = ErrorCode::kInternal;
   std::string message;   ///< in that rank's words
   bool is_mine = false;  ///< this rank has it: one of them tells the person
@@ -25,8 +25,8 @@ struct SharedError {
                                                         const std::optional<Exception>& mine);
 
 /// What a rank ends with that cannot go on because of another's error: kPeerLost, and "rank N failed first: ",
-/// the other's words, and that this rank ended because of it. By that `ddprun` knows it for a consequence, and
-/// waits for the rank that it names, whichever of them ends first.
+/// the other's words, and that this rank ended because of it. By that `ddprun` knows it for a consequence,
+/// whichever of them ends first.
 Exception consequence_of(const SharedError& error);
 
 /// Runs `work`, which calls no collective, on every rank (opening files, reading data); where it throws on
