@@ -35,7 +35,8 @@ std::size_t reserved_descriptors(const Plan& plan, int alive) {
   constexpr int kMoment = 16;  // the ends of whoever is being started, and all that is opened for a moment
   constexpr int kNodes = 12;   // our connection, and on the node that hosts them, store and coordinator
   const int to_come = plan.local_world_size.value() - alive;
-  return static_cast<std::size_t>(kMoment + (plan.options.max_nodes > 1 ? kNodes : 0) + kWorker * to_come);
+  const int descriptors = kMoment + (plan.options.max_nodes > 1 ? kNodes : 0) + kWorker * to_come;
+  return static_cast<std::size_t>(descriptors);
 }
 
 std::size_t needed_descriptors(const Plan& plan) {
