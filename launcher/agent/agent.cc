@@ -67,6 +67,10 @@ EventKind expiry_event(DeadlineKind kind) {
   return EventKind::kGraceOver;
 }
 
+std::optional<std::size_t> index_of(std::optional<LocalRank> worker) {
+  return worker ? std::optional(static_cast<std::size_t>(worker->value())) : std::nullopt;
+}
+
 // Executes what the supervisor decides. Everything happens on one thread, in the order of the event queue.
 class Agent final : RoundSource::Listener, WorkerGroup::Listener {
  public:
@@ -87,9 +91,15 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 
   // What the rendezvous says.
   void round_closed(const RoundInfo& round, TimePoint valid_until) override;
-  void restarting(const membership::Restart& restart) override {
+  // This node may have blamed another worker, or have been a spare in the generation that is over.
+  void restarting(const membership::Restart& restart, const std::optional<RemoteCause>& cause) override {
     raise({.kind = EventKind::kRestartGranted});
     deps_.observer.restarting(restart);
+    if (outcome_.generations.empty()) return;
+    GenerationOutcome& last = outcome_.generations.back();
+    if (last.restart_count + 1 != restart.restart_count) return;
+    last.remote_cause = cause;
+    settle_blame(last, last.remote_cause);
   }
   void heard(const Event& event) override { raise(event); }
   void waiting(const std::string& text) override { output_.say(text); }
@@ -444,9 +454,8 @@ void Agent::close_generation(Leftovers leftovers) {
   output_.end_generation();
   generation_.reason = supervisor_.reason();
   generation_.why = supervisor_.why();
-  if (supervisor_.root_cause()) {
-    generation_.root_cause = static_cast<std::size_t>(supervisor_.root_cause()->value());
-  }
+  generation_.root_cause = index_of(supervisor_.root_cause());
+  generation_.victim = index_of(supervisor_.victim());
   generation_.ended_at = BootClock::now();
   generation_.leftovers = std::move(leftovers.ended);
   generation_.survivors = std::move(leftovers.surviving);
@@ -462,13 +471,16 @@ void Agent::finish(const Action& action) {
   // Of a job that only this node ended, the supervisor has the last word. Who is to blame for a generation whose
   // restart was granted is not to blame for the end.
   const bool is_root_kept = !is_end_told_ || (!outcome_.remote_cause && supervisor_.is_restart_granted());
-  if (!is_root_kept) settle_blame(outcome_);
+  outcome_.is_root_cause_past = supervisor_.is_restart_granted();
+  const bool is_failure_told = is_end_told_ && outcome_.remote_cause;
+  outcome_.refusal = is_failure_told ? outcome_.remote_cause->final_because : supervisor_.refusal();
+  if (!is_root_kept && !outcome_.generations.empty())
+    settle_blame(outcome_.generations.back(), outcome_.remote_cause);
   outcome_.exit_code = action.exit_code;
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();
   outcome_.error = supervisor_.error();
   outcome_.restarts_used = round_.restarts_used;
-  outcome_.refusal = supervisor_.refusal();
   const std::string& decided = supervisor_.decision().why;
   outcome_.why = decided.empty() ? supervisor_.why() : decided;
   for (Alarm& timer : timers_) timer.close();

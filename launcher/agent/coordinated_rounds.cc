@@ -48,7 +48,7 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
 
 RemoteCause remote_cause(const membership::NodeFailure& failure) {
   RemoteCause cause;
-  cause.worker.rank = failure.rank;
+  cause.worker.rank = failure.rank.value_or(Rank());
   cause.worker.local_rank = failure.local_rank;
   cause.worker.pid = failure.pid;
   cause.worker.verdict = Verdict::kRootCause;
@@ -64,6 +64,7 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   cause.worker.ended_at = cause.worker.started_at + (ended - started);
   cause.host = failure.host;
   cause.what = failure.what;
+  cause.final_because = failure.final_because;
   cause.account = {failure.diagnosis, failure.error_message, failure.error_stack, {}};
   if (failure.is_traceback) {
     for (const std::string_view line : split_lines(failure.stderr_tail))
@@ -152,13 +153,20 @@ void CoordinatedRounds::on_stop(const std::string& reason) { listener_.heard(sto
 
 void CoordinatedRounds::on_kill(const std::string& reason) { listener_.heard(kill_event(reason)); }
 
+void CoordinatedRounds::on_restart(const membership::Restart& restart) {
+  listener_.restarting(restart, place(restart.root_cause));
+}
+
 void CoordinatedRounds::on_end(const membership::JobEnd& end) {
-  std::optional<RemoteCause> cause;
-  if (end.root_cause) {
-    cause = remote_cause(*end.root_cause);
-    cause->is_here = end.root_cause->node_rank == node_rank_ && end.root_cause->generation == generation_;
-  }
-  listener_.job_ended(end.exit_code, end.why, cause);
+  listener_.job_ended(end.exit_code, end.why, place(end.root_cause));
+}
+
+std::optional<RemoteCause> CoordinatedRounds::place(
+    const std::optional<membership::NodeFailure>& failure) const {
+  if (!failure) return std::nullopt;
+  RemoteCause cause = remote_cause(*failure);
+  cause.is_here = failure->node_rank == node_rank_ && failure->generation == generation_;
+  return cause;
 }
 
 void CoordinatedRounds::on_failed(const Error& error) { listener_.heard(rendezvous_lost_event(error)); }

@@ -39,7 +39,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
  private:
   CoordinatedRounds(const Plan& plan, RoundSource::Listener& listener) : plan_(plan), listener_(listener) {}
 
-  void on_restart(const membership::Restart& restart) override { listener_.restarting(restart); }
+  void on_restart(const membership::Restart& restart) override;
   void on_waiting(const std::string& text) override { listener_.waiting(text); }
   void on_round(const membership::Round& round) override;
   void on_stop(const std::string& reason) override;
@@ -48,6 +48,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void on_lines_back(const membership::LogLines& lines) override;
   void on_end(const membership::JobEnd& end) override;
   void on_failed(const Error& error) override;
+  [[nodiscard]] std::optional<RemoteCause> place(const std::optional<membership::NodeFailure>& failure) const;
 
   const Plan& plan_;
   RoundSource::Listener& listener_;

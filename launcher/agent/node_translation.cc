@@ -17,6 +17,7 @@ NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
   if (action.workers.empty()) return failure;
   const SupervisedWorker& guilty =
       supervisor.workers()[static_cast<std::size_t>(action.workers.front().value())];
+  failure.worker.emplace().rank = guilty.rank;
   failure.has_left = guilty.status && guilty.status->is_success();
   failure.weight = failure.has_left ? Weight::kSymptom : guilty.ending.weight;
   return failure;
@@ -32,18 +33,23 @@ std::int64_t unix_time(std::chrono::system_clock::time_point at) {
 
 membership::NodeFailure to_membership(const NodeFailure& failure) {
   const Account& account = failure.account;
-  const std::optional<ExitStatus>& status = failure.worker.status;
+  if (!failure.worker) {
+    return {.exit_code = std::clamp(failure.exit_code, 1, 255),
+            .what = failure.why,
+            .final_because = failure.final_because};
+  }
+  const std::optional<ExitStatus>& status = failure.worker->status;
   const bool is_traceback = !account.traceback.empty();
-  return {.rank = failure.worker.rank,
-          .local_rank = failure.worker.local_rank,
-          .pid = failure.worker.pid,
+  return {.rank = failure.worker->rank,
+          .local_rank = failure.worker->local_rank,
+          .pid = failure.worker->pid,
           .exit_code = std::clamp(failure.exit_code, 1, 255),
           .code = status && !status->is_killed() ? std::optional(status->code()) : std::nullopt,
           .signal = status ? status->signal() : 0,
-          .started = unix_time(failure.worker.started_wall),
-          .ended = status ? unix_time(failure.worker.ended_wall) : 0,
+          .started = unix_time(failure.worker->started_wall),
+          .ended = status ? unix_time(failure.worker->ended_wall) : 0,
           .what = failure.why,
-          .error_file = failure.worker.error_file,
+          .error_file = failure.worker->error_file,
           .error_message = account.error_message,
           .error_stack = account.error_stack,
           .diagnosis = account.diagnosis,

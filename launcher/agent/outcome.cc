@@ -51,27 +51,21 @@ void forget_old_words(JobOutcome& outcome) {
   }
 }
 
-void settle_blame(JobOutcome& outcome) {
-  if (outcome.generations.empty()) return;
-  std::optional<RemoteCause>& told = outcome.remote_cause;
-  const bool has_left = told && told->worker.status && told->worker.status->is_success();
-  // What no worker did, such as --job-timeout.
-  if (told && told->is_here && told->worker.pid == 0 && !has_left) return told.reset();
-  GenerationOutcome& last = outcome.generations.back();
-  const std::optional<std::size_t> before = std::exchange(last.root_cause, std::nullopt);
-  for (std::size_t index = 0; index < last.workers.size(); ++index) {
-    WorkerOutcome& worker = last.workers[index];
+void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& told) {
+  const std::optional<std::size_t> before = std::exchange(generation.root_cause, std::nullopt);
+  for (std::size_t index = 0; index < generation.workers.size(); ++index) {
+    WorkerOutcome& worker = generation.workers[index];
     const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
     const bool is_success = worker.status && worker.status->is_success();
     // Of one that left, what the coordinator says is more: who lost it.
     if (is_it && (before == index || !is_success)) {
-      last.root_cause = index;
+      generation.root_cause = index;
       worker.verdict = Verdict::kRootCause;
     } else if (before == index) {
       worker.verdict = is_success ? Verdict::kSucceeded : Verdict::kConsequence;
     }
   }
-  if (last.root_cause) told.reset();
+  if (generation.root_cause) told.reset();
 }
 
 }  // namespace ddprun::launcher

@@ -90,21 +90,6 @@ enum class StopReason {
 
 std::string_view to_string(StopReason reason);
 
-/// One generation on this node.
-struct GenerationOutcome {
-  Generation generation{0};
-  int restart_count = 0;
-  StopReason reason = StopReason::kSucceeded;
-  std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  std::optional<std::size_t> root_cause;  ///< index into `workers`
-  TimePoint started_at{};
-  TimePoint ended_at{};
-  std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
-  std::vector<WorkerOutcome> workers;  ///< by local rank
-  std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
-  std::vector<std::string> survivors;  ///< those that have not: "pid 4712 (dd), in state D (disk sleep)"
-};
-
 /// What can be said of a worker's end beyond its outcome: enough for the report of another node.
 struct Account {
   std::string diagnosis;      ///< "uncaught Python exception ValueError: loss is nan"; may be empty
@@ -113,14 +98,32 @@ struct Account {
   std::vector<std::string> traceback;  ///< as shown to people; may be empty
 };
 
-/// The worker that is to blame for the end of the job, as its node has told the coordinator.
+/// The worker that is to blame for the end of a generation, as its node has told the coordinator.
 struct RemoteCause {
   WorkerOutcome worker;  ///< ranks, pid, stderr_tail; error_file is a path on that host
   std::optional<WorkerOutcome> victim;  ///< who lost one that left with 0: its rank, end and stderr_tail
   std::string host;
   bool is_here = false;  ///< it is this node after all
+  std::string final_because;  ///< why a restart would not help; may be empty
   std::string what;      ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   Account account;       ///< of the victim, where there is one
+};
+
+/// One generation on this node.
+struct GenerationOutcome {
+  Generation generation{0};
+  int restart_count = 0;
+  StopReason reason = StopReason::kSucceeded;
+  std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  std::optional<std::size_t> root_cause;    ///< index into `workers`
+  std::optional<std::size_t> victim;        ///< who lost a root cause that left with 0
+  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why there was a restart
+  TimePoint started_at{};
+  TimePoint ended_at{};
+  std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
+  std::vector<WorkerOutcome> workers;  ///< by local rank
+  std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
+  std::vector<std::string> survivors;  ///< those that have not: "pid 4712 (dd), in state D (disk sleep)"
 };
 
 /// The whole job on this node.
@@ -131,8 +134,9 @@ struct JobOutcome {
   std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
                     ///< restart", …
   int restarts_used = 0;  ///< of --max-restarts
+  bool is_root_cause_past = false;  ///< a restart was granted after it; `why` tells what ended the job then
   std::string refusal;    ///< why there was no further restart although the budget had one; may be empty
-  std::optional<RemoteCause> remote_cause;
+  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why it ended
   std::optional<Error> error;  ///< kRendezvousFailed: what went wrong
   std::vector<GenerationOutcome>
       generations;                      ///< in order; never empty unless kRendezvousFailed or an early signal
@@ -145,9 +149,9 @@ struct JobOutcome {
 /// shows: those of thousands would fill the memory of a job that goes on for weeks.
 void forget_old_words(JobOutcome& outcome);
 
-/// The coordinator has said by `remote_cause` who is to blame, if anybody is. Where that is a worker of this
-/// node's last generation, of whom more is known here, it becomes its root cause; any other worker is a
+/// `told` is whom the coordinator blames for the end of `generation`, if anybody. Where that is a worker of this
+/// node, of whom more is known here, it becomes the root cause and `told` none; any other worker of this node is a
 /// consequence.
-void settle_blame(JobOutcome& outcome);
+void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& told);
 
 }  // namespace ddprun::launcher

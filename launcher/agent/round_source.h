@@ -23,12 +23,13 @@ struct NodeFailure {
   std::string final_because;       ///< why a restart would not help; empty: it may
   Weight weight = Weight::kCause;  ///< less: another node may know the cause
   bool has_left = false;           ///< it ended with 0, and may be who was lost
-  WorkerOutcome worker;  ///< the guilty one, as far as it is known at this moment; pid 0 when there is none
+  std::optional<WorkerOutcome> worker;  ///< the guilty one, as far as it is known at this moment; none: no
+                                        ///< worker is to blame, as for --job-timeout
   std::optional<WorkerOutcome> victim;  ///< who lost it, where it left with 0
   Account account;                      ///< of the speaker
 
-  /// Whose words tell what happened: who left with 0 has none.
-  [[nodiscard]] const WorkerOutcome& speaker() const { return victim ? *victim : worker; }
+  /// Whose words tell what happened: who left with 0 has none. Where there is a guilty one.
+  [[nodiscard]] const WorkerOutcome& speaker() const { return victim ? *victim : *worker; }
 };
 
 /// Where the next round comes from, and who else must hear of failures: one node decides for itself
@@ -43,8 +44,11 @@ class RoundSource {
     virtual void round_closed(const RoundInfo& round, TimePoint valid_until) = 0;
     /// Who is there and who is waited for, for people.
     virtual void waiting(const std::string& text) { static_cast<void>(text); }
-    /// Another generation begins, or will: somebody else's decision, told to people.
-    virtual void restarting(const membership::Restart& restart) { static_cast<void>(restart); }
+    /// Another generation begins, or will, because of `cause`, where that is a worker: somebody else's
+    /// decision, told to people.
+    virtual void restarting(const membership::Restart& restart, const std::optional<RemoteCause>& cause) {
+      static_cast<void>(restart), static_cast<void>(cause);
+    }
     /// What else concerns the supervisor: another node stopped the round, the lease or the rendezvous is
     /// lost.
     virtual void heard(const Event& event) = 0;

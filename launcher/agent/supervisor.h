@@ -161,6 +161,8 @@ class Supervisor {
   /// Why the generation was stopped: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s".
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::optional<LocalRank> root_cause() const { return root_cause_; }
+  /// Who lost it, where it left with 0.
+  [[nodiscard]] std::optional<LocalRank> victim() const { return victim_; }
   /// Of the best explanation that was found: less than kCause, and another node may have a better one.
   [[nodiscard]] Weight blamed_weight() const;
   /// The policy's answer to the failed generation.

@@ -269,7 +269,9 @@ void WorkerGroup::note_last_words(Worker& worker) {
       worker.error_file_before != FileMark{} && worker.error_file_before == mark_of(worker.spec.error_file);
   if (!worker.before_signal) return;
   const Words& before = *worker.before_signal;
-  worker.outcome.error_file_is_late = before.error_file != mark_of(worker.spec.error_file);
+  // One that lay there may be written anew: who had failed by then may have more to say.
+  const bool lay_there = before.error_file != FileMark{} && before.error_file != worker.error_file_before;
+  worker.outcome.error_file_is_late = !lay_there && before.error_file != mark_of(worker.spec.error_file);
   // Further lines of its text may have followed.
   worker.outcome.traceback_is_late =
       before.traceback.empty() || !worker.outcome.traceback.text.starts_with(before.traceback);

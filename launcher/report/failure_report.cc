@@ -202,7 +202,7 @@ std::string labelled(std::string_view label, const std::vector<std::string>& lin
 std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>& root,
                        const ReportContext& context) {
   const std::string title = shell_quote(context.title);
-  if (root && root->host.empty()) {
+  if (root && root->host.empty() && !outcome.is_root_cause_past) {
     return fmt::format("ddprun: {} failed: {}", title, headline(*root->worker, context.hostname));
   }
   if (root) return fmt::format("ddprun: {} failed: {}", title, outcome.why);
@@ -231,7 +231,21 @@ std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportCo
                                ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used,
                                              context.max_restarts, format_duration(*context.restart_window))
                                : fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts);
-  return {outcome.refusal.empty() ? used : fmt::format("{}; {}", used, outcome.refusal)};
+  const bool is_said = outcome.refusal.empty() || outcome.is_root_cause_past;  // that is how it ended
+  return {is_said ? used : fmt::format("{}; {}", used, outcome.refusal)};
+}
+
+/// What had happened when the job came to another end: a worker failed, and there was to be a restart; or other
+/// nodes failed, and this one was told to end, or lost its coordinator.
+std::vector<std::string> lines_before(const JobOutcome& outcome, const std::optional<RootCause>& root,
+                                      const ReportContext& context, const std::string& first) {
+  if (root && outcome.is_root_cause_past)
+    return {headline(*root->worker, root->host.empty() ? context.hostname : root->host)};
+  if (root || outcome.generations.empty()) return {};
+  const GenerationOutcome& last = outcome.generations.back();
+  const bool is_told = last.reason == StopReason::kPeerFailed && !last.why.empty();
+  return is_told && first.find(last.why) == std::string::npos ? std::vector{last.why}
+                                                              : std::vector<std::string>();
 }
 
 }  // namespace
@@ -282,7 +296,9 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
 
 std::string render_report(const JobOutcome& outcome, const std::optional<RootCause>& root,
                           const ReportContext& context) {
-  std::string text = printable(first_line(outcome, root, context)) + "\n";
+  const std::string first = first_line(outcome, root, context);
+  std::string text = printable(first) + "\n";
+  text += labelled("before", lines_before(outcome, root, context, first));
   const bool is_ours = root && root->host.empty() && !outcome.generations.empty();
   if (root) text += root_section(*root, is_ours ? &outcome.generations.back() : nullptr);
   std::string facts;

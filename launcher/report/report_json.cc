@@ -42,6 +42,11 @@ Json worker_json(const WorkerOutcome& worker) {
   return json;
 }
 
+Json root_cause_rank(const GenerationOutcome& generation) {
+  if (generation.root_cause) return generation.workers[*generation.root_cause].rank.value();
+  return generation.remote_cause ? Json(generation.remote_cause->worker.rank.value()) : Json();
+}
+
 Json generation_json(const GenerationOutcome& generation) {
   Json workers = Json::array();
   for (const WorkerOutcome& worker : generation.workers) workers.push_back(worker_json(worker));
@@ -51,8 +56,7 @@ Json generation_json(const GenerationOutcome& generation) {
           {"why", generation.why},
           {"duration_ns", (generation.ended_at - generation.started_at).count()},
           {"log_dir", or_null(generation.log_dir)},
-          {"root_cause_rank",
-           generation.root_cause ? Json(generation.workers[*generation.root_cause].rank.value()) : Json()},
+          {"root_cause_rank", root_cause_rank(generation)},
           {"leftovers", generation.leftovers},
           {"survivors", generation.survivors},
           {"workers", std::move(workers)}};

@@ -59,16 +59,6 @@ RootCause root_cause_elsewhere(const RemoteCause& cause) {
   return root;
 }
 
-/// The first that lost a peer which had left with 0.
-const WorkerOutcome* first_victim(const GenerationOutcome& generation) {
-  const WorkerOutcome* first = nullptr;
-  for (const WorkerOutcome& worker : generation.workers) {
-    if (!worker.status || worker.status->is_success() || worker.ending.weight == Weight::kCause) continue;
-    if (first == nullptr || worker.ended_at < first->ended_at) first = &worker;
-  }
-  return first;
-}
-
 }  // namespace
 
 Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> print, FilesBeside& files)
@@ -98,10 +88,12 @@ RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* vi
 }
 
 std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& generation) {
+  if (generation.remote_cause) return root_cause_elsewhere(*generation.remote_cause);
   if (!generation.root_cause) return std::nullopt;
   const WorkerOutcome& worker = generation.workers[*generation.root_cause];
   const bool has_left = worker.status && worker.status->is_success();
-  return examine(worker, has_left ? first_victim(generation) : nullptr);
+  const WorkerOutcome* victim = generation.victim ? &generation.workers[*generation.victim] : nullptr;
+  return examine(worker, has_left ? victim : nullptr);
 }
 
 Account Reporter::account_of(const WorkerOutcome& worker) {
@@ -165,7 +157,10 @@ void Reporter::finish(const JobOutcome& outcome) {
 void Reporter::report_recovery(const JobOutcome& outcome) {
   if (plan_.log_root_is_temporary) return;
   const auto failed = std::find_if(outcome.generations.rbegin(), outcome.generations.rend(),
-                                   [](const GenerationOutcome& one) { return one.root_cause.has_value(); });
+                                   [](const GenerationOutcome& one) {
+                                     return one.reason == StopReason::kWorkerFailed ||
+                                            one.reason == StopReason::kSpawnFailed || one.remote_cause;
+                                   });
   if (failed == outcome.generations.rend()) return;
   root_ = root_cause_of(*failed);
   write_report(outcome);

@@ -22,6 +22,16 @@ std::string explain(const JobEnd& end) {
   return knows ? fmt::format("{}: {}", end.why, end.root_cause->diagnosis) : end.why;
 }
 
+/// For what is told with every order until the next generation.
+std::optional<NodeFailure> without_last_words(std::optional<NodeFailure> failure) {
+  if (!failure) return failure;
+  failure->error_message = {};
+  failure->error_stack = {};
+  failure->stderr_tail = {};
+  failure->is_traceback = false;
+  return failure;
+}
+
 /// Of a rank that left with 0 there is nothing to show; of the one that lost it there is.
 void let_speak(const NodeFailure& victim, NodeFailure& leaver) {
   leaver.victim = victim.rank;
@@ -73,7 +83,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
   if (facts.replaces) {
     if (is_seated) vacate(facts.succeeded->node_rank, out);
     if (const auto old = nodes_.find(*facts.replaces); old != nodes_.end()) {
-      previous = old->second.seat ? std::optional(old->second.seat->node_rank) : old->second.previous;
+      previous = place_of(old->second);
       const std::string& why = facts.cut_off.empty() ? "it was cut off" : facts.cut_off;
       drop(old->first, why + "; it stopped its workers and came back", now, out);
     }
@@ -138,7 +148,7 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
     losses_.fence(who, node.last_heard + timing_.liveness());
   }
   // What it was told lies where nobody reads any more.
-  const std::optional<NodeRank> place = node.seat ? std::optional(node.seat->node_rank) : node.previous;
+  const std::optional<NodeRank> place = place_of(node);
   const bool is_due = state_ == JobState::kEnded && place && successes_.has(*place);
   if (is_due && !node.last.has_heard_end && !node.is_leaving()) {
     losses_.add({.who = who,
@@ -502,7 +512,7 @@ void Job::conclude(TimePoint now, JobActions& out) {
   state_ = JobState::kGathering;
   opened_at_ = now;
   for (auto& [id, node] : nodes_) {
-    node.previous = node.seat ? std::optional(node.seat->node_rank) : node.previous;
+    node.previous = place_of(node);
     node.seat.reset();
     if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
   }
@@ -533,6 +543,7 @@ void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
     restart_->number = decision.number;
     restart_->allowed = spec_.max_restarts;
     restart_->delay = decision.delay;
+    restart_->root_cause = without_last_words(std::move(end.root_cause));
     restarts_at_ = now + decision.delay;
     opened_at_ = restarts_at_;
     out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});

@@ -111,6 +111,8 @@ class Job {
     [[nodiscard]] bool is_leaving() const { return leaving_signal != 0; }
   };
 
+  /// Its rank in this generation; between two, in the one before.
+  [[nodiscard]] static std::optional<NodeRank> place_of(const Node& node);
   [[nodiscard]] static std::string name_of(const Node& node);
   [[nodiscard]] JobEnd ended_by_leaving(const Node& node) const;
   void absorb_pause(TimePoint now);

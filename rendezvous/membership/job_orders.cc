@@ -19,9 +19,14 @@ constexpr Duration kQuietWait =
 }  // namespace
 
 // With its rank where it has one: two agents of one host are two nodes.
+std::optional<NodeRank> Job::place_of(const Node& node) {
+  return node.seat ? std::optional(node.seat->node_rank) : node.previous;
+}
+
 std::string Job::name_of(const Node& node) {
-  if (!node.seat) return membership::name_of(node.facts);
-  return fmt::format("node {} ({}, {})", node.seat->node_rank, node.facts.host, node.facts.address);
+  const std::optional<NodeRank> place = place_of(node);
+  if (!place) return membership::name_of(node.facts);
+  return fmt::format("node {} ({}, {})", *place, node.facts.host, node.facts.address);
 }
 
 // Where it happened belongs to what happened, not to what follows it.

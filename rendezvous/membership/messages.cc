@@ -39,8 +39,7 @@ std::string shown_name(std::string_view text) { return printable(text, kMaxNameB
 std::string shown_sentence(std::string_view text) { return printable(text, kMaxSentenceBytes); }
 
 Json to_json(const NodeFailure& failure) {
-  Json json{{"rank", failure.rank.value()},
-            {"local_rank", failure.local_rank.value()},
+  Json json{{"local_rank", failure.local_rank.value()},
             {"node_rank", failure.node_rank.value()},
             {"generation", failure.generation.value()},
             {"host", shown_name(failure.host)},
@@ -54,6 +53,7 @@ Json to_json(const NodeFailure& failure) {
             {"final", shown_sentence(failure.final_because)},
             {"weight", to_string(failure.weight)}};
   if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
+  if (failure.rank) json["rank"] = failure.rank->value();
   if (failure.is_traceback) json["is_traceback"] = true;
   if (failure.has_left) json["has_left"] = true;
   if (failure.victim) json["victim"] = failure.victim->value();
@@ -84,11 +84,13 @@ Json to_json(const Success& success) {
 }
 
 Json to_json(const Restart& restart) {
-  return {{"restart_count", restart.restart_count},
-          {"number", restart.number},
-          {"allowed", restart.allowed},
-          {"delay_ns", restart.delay.count()},
-          {"why", shown_sentence(restart.why)}};
+  Json json{{"restart_count", restart.restart_count},
+            {"number", restart.number},
+            {"allowed", restart.allowed},
+            {"delay_ns", restart.delay.count()},
+            {"why", shown_sentence(restart.why)}};
+  if (restart.root_cause) json["root_cause"] = to_json(*restart.root_cause);
+  return json;
 }
 
 Json to_json(const JobEnd& end) {
@@ -237,8 +239,7 @@ Weight parse_weight(Fields& fields) {
 
 NodeFailure parse_failure(Fields& outer, const Json& json) {
   Fields fields(json);
-  NodeFailure failure{.rank = Rank(fields.number<int>("rank", 0, kMaxRanks)),
-                      .local_rank = LocalRank(fields.number<int>("local_rank", 0, kMaxRanks)),
+  NodeFailure failure{.local_rank = LocalRank(fields.number<int>("local_rank", 0, kMaxRanks)),
                       .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
                       .generation = Generation(fields.number<std::uint32_t>("generation", 0, kMaxGeneration)),
                       .host = fields.name("host"),
@@ -252,6 +253,7 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
                       .final_because = fields.sentence("final"),
                       .weight = parse_weight(fields)};
   if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
+  if (fields.has("rank")) failure.rank = Rank(fields.number<int>("rank", 0, kMaxRanks));
   if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
   if (fields.has("has_left")) failure.has_left = fields.flag("has_left");
   if (fields.has("victim")) failure.victim = Rank(fields.number<int>("victim", 0, kMaxRanks));
@@ -299,6 +301,7 @@ Restart parse_restart(Fields& outer, const Json& json) {
                   .allowed = fields.number<int>("allowed"),
                   .delay = Duration(fields.number<std::int64_t>("delay_ns")),
                   .why = fields.sentence("why")};
+  if (fields.has("root_cause")) restart.root_cause = parse_failure(fields, fields.object("root_cause"));
   outer.take_problem(fields);
   return restart;
 }

@@ -36,7 +36,8 @@ bool StopCause::has_pause() const {
 }
 
 JobEnd StopCause::ended_by_failure() const {
-  JobEnd end{.exit_code = failure_->exit_code, .why = why_, .root_cause = failure_};
+  JobEnd end{.exit_code = failure_->exit_code, .why = why_};
+  if (failure_->rank) end.root_cause = failure_;
   if (!failure_->final_because.empty()) end.why += "; " + failure_->final_because;
   return end;
 }

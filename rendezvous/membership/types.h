@@ -69,17 +69,6 @@ struct Seat {
   friend bool operator==(const Seat&, const Seat&) = default;
 };
 
-/// A generation that follows another, for people.
-struct Restart {
-  int restart_count = 0;  ///< of the generation that begins
-  int number = 0;         ///< the …th of `allowed` restarts; 0: it costs none, as where nodes come or go
-  int allowed = 0;
-  Duration delay{};  ///< from now on, because generations keep dying young
-  std::string why;
-
-  friend bool operator==(const Restart&, const Restart&) = default;
-};
-
 /// How much a worker's end explains. Of two ends the heavier one is to blame.
 enum class Weight {
   kSymptom,   ///< somebody else was gone: "Connection closed by peer"
@@ -91,7 +80,7 @@ std::string_view to_string(Weight weight);
 
 /// What a node tells about the first of its workers that failed: enough for any node to print the report.
 struct NodeFailure {
-  Rank rank;
+  std::optional<Rank> rank;  ///< none: no worker is to blame, as for --job-timeout
   LocalRank local_rank;
   NodeRank node_rank;
   Generation generation;  ///< in which it failed; the coordinator says so
@@ -117,6 +106,18 @@ struct NodeFailure {
   std::optional<Rank> victim;
 
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
+};
+
+/// A generation that follows another, for people.
+struct Restart {
+  int restart_count = 0;  ///< of the generation that begins
+  int number = 0;         ///< the …th of `allowed` restarts; 0: it costs none, as where nodes come or go
+  int allowed = 0;
+  Duration delay{};  ///< from now on, because generations keep dying young
+  std::string why;
+  std::optional<NodeFailure> root_cause;  ///< none when no worker is to blame; without its last words
+
+  friend bool operator==(const Restart&, const Restart&) = default;
 };
 
 /// The exit code of a node that was told to stop by `signal`, and of a job that ends because of it: SIGTERM

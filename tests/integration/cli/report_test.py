@@ -213,6 +213,60 @@ time.sleep(60)
                     self.ddprun("--nproc-per-node", 2, "--blame-window", 0.2, "--log-dir", self.logs, "-r", streams, script, does)
                     self.assertEqual(self.report()["root_cause"]["rank"], guilty)
 
+    def test_an_error_file_that_is_written_again_at_the_end_keeps_its_first_date(self):
+        # Rank 0 writes its error down, closes longer than the blame window, and writes it once more.
+        script = self.script("t.py", """import json, os, signal, sys, time
+def write(message):
+    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
+        extra = {"timestamp": str(int(time.time())), "py_callstack": message}
+        json.dump({"message": {"message": message, "extraInfo": extra}}, file)
+stopped = []
+signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+if os.environ["RANK"] == "0":
+    write("disk full")
+    open(sys.argv[1], "w").close()
+    while not stopped:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    write("disk full")
+    os._exit(71)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+print("RuntimeError: Connection closed by peer [127.0.0.1]:5", file=sys.stderr, flush=True)
+os._exit(75)
+""")
+        done = self.ddprun("--nproc-per-node", 2, "--blame-window", 0.3, "--log-dir", self.logs, script, self.folder / "there")
+        self.assertEqual((done.returncode, self.report()["root_cause"]["rank"]), (71, 0), done.stderr)
+
+    def test_the_victim_whose_code_the_job_ends_with_is_the_one_that_is_quoted(self):
+        # Rank 1 failed first, and says so in its error file; rank 2 ends first.
+        lost = "RuntimeError: [gloo/transport/tcp/pair.cc:5] Connection closed by peer [127.0.0.1]:5"
+        script = self.script("t.py", f"""import json, os, sys, time
+rank, folder = os.environ["RANK"], sys.argv[1]
+def wait_for(name):
+    while not os.path.exists(f"{{folder}}/{{name}}"):
+        time.sleep(0.02)
+if rank == "0":
+    os._exit(0)
+time.sleep(1)
+if rank == "1":
+    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
+        extra = {{"timestamp": str(int(time.time()) - 1), "py_callstack": "x"}}
+        json.dump({{"message": {{"message": "{lost}", "extraInfo": extra}}}}, file)
+    open(f"{{folder}}/written", "w").close()
+    wait_for("ended")
+    time.sleep(0.3)
+else:
+    wait_for("written")
+    open(f"{{folder}}/ended", "w").close()
+print(f"rank {{rank}}: {lost}", file=sys.stderr, flush=True)
+os._exit(4 + int(rank))
+""")
+        done = self.ddprun("--nproc-per-node", 3, "--blame-window", 2, "--log-dir", self.logs, script, self.folder)
+        root = self.report()["root_cause"]
+        self.assertEqual((done.returncode, root["rank"], root["victim_rank"]), (5, 0, 1), done.stderr)
+        self.assertIn("what rank 1, which lost it, wrote", done.stderr)
+
     def test_a_restart_says_why_in_one_line(self):
         done = self.ddprun("--max-restarts", 1, "sh", "-c", "exit $((TORCHELASTIC_RESTART_COUNT == 0))")
         self.assertEqual(done.returncode, 0)

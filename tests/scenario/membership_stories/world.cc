@@ -24,7 +24,8 @@ void World::join(const std::string& node, LocalWorldSize workers, std::optional<
 
 void World::workers_fail(const std::string& node, int exit_code) {
   Agent& failing = agent(node);
-  const NodeFailure failure{.host = node,
+  const NodeFailure failure{.rank = Rank(0),
+                            .host = node,
                             .exit_code = exit_code,
                             .what = fmt::format("a worker of {} exited with code {}", node, exit_code)};
   perform(failing, failing.core->workers_failed(failure, now_));

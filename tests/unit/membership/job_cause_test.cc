@@ -44,7 +44,7 @@ TEST_CASE("why a worker failed is told with the restart, and with the end") {
   Story story = running(fixed(1, 1), "a");
   const auto fail = [&] {
     const NodeFailure failure{
-        .exit_code = 7, .what = "rank 0 exited with code 7", .diagnosis = "ValueError: x"};
+        .rank = Rank(0), .exit_code = 7, .what = "rank 0 exited with code 7", .diagnosis = "ValueError: x"};
     story.tell('a',
                Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = failure});
     CHECK(story.last('a').text == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1)");
@@ -95,7 +95,8 @@ TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost
   const bool lost_a_peer = GENERATE(true, false);
   Story story = running(fixed(2), "ab");
   story.tell('b', Phase::kSucceeded);
-  NodeFailure failure{.host = "a", .exit_code = 1, .what = "rank 0 (pid 9) exited with code 1: lost a peer"};
+  NodeFailure failure{
+      .rank = Rank(0), .host = "a", .exit_code = 1, .what = "rank 0 (pid 9) exited with code 1: lost a peer"};
   failure.weight = lost_a_peer ? Weight::kSymptom : Weight::kDoubtful;
   story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
   story.tell('b', Phase::kIdle);
@@ -112,7 +113,8 @@ TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost
 TEST_CASE("a rank that left with 0 on a node where others go on is named for the lost peer of another") {
   const bool lost_a_peer = GENERATE(true, false);
   Story story = running(fixed(2), "ab");
-  NodeFailure failure{.host = "a", .exit_code = 9, .what = "rank 0 (pid 9) exited with code 9: lost a peer"};
+  NodeFailure failure{
+      .rank = Rank(0), .host = "a", .exit_code = 9, .what = "rank 0 (pid 9) exited with code 9: lost a peer"};
   failure.weight = lost_a_peer ? Weight::kSymptom : Weight::kDoubtful;
   story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
   const NodeFailure leaver{.rank = Rank(1),
@@ -195,7 +197,8 @@ TEST_CASE("of the failures of two nodes the heavier one is to blame, with its co
   const Weight later = GENERATE(Weight::kSymptom, Weight::kDoubtful, Weight::kCause);
   Story story = running(fixed(2), "ab");
   story.fail('a', 1, false, true);
-  const NodeFailure failure{.host = "b", .exit_code = 75, .what = "rank 1 exited", .weight = later};
+  const NodeFailure failure{
+      .rank = Rank(0), .host = "b", .exit_code = 75, .what = "rank 1 exited", .weight = later};
   story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
   story.tell('a', Phase::kIdle);
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
@@ -277,7 +280,8 @@ TEST_CASE("a node that goes on telling of a rank that left, and of its success, 
 
 TEST_CASE("a cause of any node is before who left with 0") {
   Story story = running(fixed(2), "ab");
-  const NodeFailure leaver{.host = "b", .what = "rank 1 left", .weight = Weight::kSymptom, .has_left = true};
+  const NodeFailure leaver{
+      .rank = Rank(0), .host = "b", .what = "rank 1 left", .weight = Weight::kSymptom, .has_left = true};
   story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = leaver});
   story.fail('a', 7);
   story.tell('a', Phase::kIdle);
@@ -394,9 +398,9 @@ TEST_CASE("why a node that comes back was cut off is told, as it says") {
 TEST_CASE("the node of a failure is named where it happened, not after what followed") {
   Story story = running(fixed(2), "ab");
   const auto said = [&](const std::string& what) {
-    story.tell(
-        'b',
-        Status{.generation = Generation(1), .phase = Phase::kStopping, .failure = NodeFailure{.what = what}});
+    story.tell('b', Status{.generation = Generation(1),
+                           .phase = Phase::kStopping,
+                           .failure = NodeFailure{.rank = Rank(0), .what = what}});
     return story.last('a').text;
   };
   SECTION("a symptom") {

@@ -38,8 +38,10 @@ class Story {
   }
   void tell(char name, Phase phase) { tell(name, Status{.generation = job.generation(), .phase = phase}); }
   void fail(char name, int exit_code, bool do_not_restart = false, bool is_symptom = false) {
-    NodeFailure failure{
-        .host = std::string(1, name), .exit_code = exit_code, .what = "rank 0 exited with code 7"};
+    NodeFailure failure{.rank = Rank(0),
+                        .host = std::string(1, name),
+                        .exit_code = exit_code,
+                        .what = "rank 0 exited with code 7"};
     if (do_not_restart) failure.final_because = "exit code 93 means: do not restart";
     if (is_symptom) failure.weight = Weight::kSymptom;
     tell(name, Status{.generation = job.generation(), .phase = Phase::kStopping, .failure = failure});

@@ -75,9 +75,10 @@ TEST_CASE("a node that is gone after its workers succeeded is missed by name in 
   if (is_stopping) story.lose('a');
   story.tell('b', Phase::kIdle);
   CHECK(story.job.state() == JobState::kGathering);
-  CHECK(story.job.describe(story.now) ==
-        "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
-        "connection was closed)");
+  CHECK(
+      story.job.describe(story.now) ==
+      "1 of 2 nodes are here: node 1 (b, 10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
+      "connection was closed)");
 }
 
 TEST_CASE(
@@ -176,8 +177,7 @@ TEST_CASE("after a failure, who had succeeded and was cut off may come back to h
   REQUIRE(story.job.state() == JobState::kEnded);
   if (!is_before) story.lose('b');
   CHECK(story.job.awaits_return(story.now));
-  CHECK_THAT(story.job.awaited(), Catch::Matchers::VectorContains(
-                                      std::string(is_before ? "node 1 (b, 10.0.0.2)" : "node b (10.0.0.2)")));
+  CHECK_THAT(story.job.awaited(), Catch::Matchers::VectorContains(std::string("node 1 (b, 10.0.0.2)")));
   story.join('z', std::nullopt, 'b', 1, {}, Success{Generation(1), NodeRank(1), 2, kCoordinator});
   CHECK_FALSE(story.job.awaits_return(story.now));
   story.tell('z', Phase::kSucceeded);

@@ -148,7 +148,7 @@ TEST_CASE("two nodes with one --node-rank are one of the nodes that a generation
   story.heartbeats = {'a', 'b', 'd'};
   story.pass(5s);
   CHECK(story.job.state() == JobState::kGathering);
-  CHECK_THAT(story.job.describe(story.now), Catch::Matchers::Contains("2 of 3 nodes are here: node a") &&
+  CHECK_THAT(story.job.describe(story.now), Catch::Matchers::Contains("2 of 3 nodes are here: node 0 (a, ") &&
                                                 Catch::Matchers::Contains("missing: node rank 2"));
   story.join('e', 2);
   CHECK(story.last('b').seat->node_rank == NodeRank(1));
@@ -244,10 +244,11 @@ TEST_CASE("a job of fixed size with restarts left waits for a replacement, which
   story.lose('a');
   story.tell('b', Phase::kIdle);
   story.wait_out_the_lease("b");
-  CHECK(story.job.describe(story.now) ==
-        "1 of 2 nodes are here: node b (10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
-        "connection was "
-        "closed)");
+  CHECK(
+      story.job.describe(story.now) ==
+      "1 of 2 nodes are here: node 1 (b, 10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
+      "connection was "
+      "closed)");
   story.join('z');
   CHECK(story.last('z').seat->node_rank == NodeRank(0));
   CHECK(story.last('b').seat->node_rank == NodeRank(1));

@@ -150,7 +150,8 @@ TEST_CASE(
   const TimePoint now{};
   MemberCore member = running_member(now);
   member.order({.kind = OrderKind::kStop, .generation = Generation(1), .text = "rank 1 failed"}, now);
-  const NodeFailure leaver{.what = "rank 0 left", .weight = Weight::kSymptom, .has_left = true};
+  const NodeFailure leaver{
+      .rank = Rank(0), .what = "rank 0 left", .weight = Weight::kSymptom, .has_left = true};
   const MemberActions told = member.workers_failed(leaver, now);
   REQUIRE(told.size() == 1);
   CHECK(std::get<SendStatus>(told[0]).status.failure == leaver);

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Lets jobs of two nodes fail, and reads what the report of each node makes of it."""
+
+import json
+import pathlib
+import signal
+import sys
+import unittest
+
+from harness import Case
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+
+from ports import free_port  # noqa: E402
+
+PEER_LOST = "echo 'RuntimeError: [gloo/transport/tcp/pair.cc:5] Connection closed by peer [127.0.0.1]:5' >&2; exit 1"
+
+
+class NodesReport(Case):
+    def setUp(self):
+        super().setUp()
+        self.port = free_port()
+
+    def node(self, rank, script, *flags):
+        """One node of two, whose only worker runs `script`."""
+        return self.start("--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", self.port, "--node-rank", rank,
+                          "--log-dir", self.logs / str(rank), *flags, "--no-python", "/bin/sh", "-c", script)
+
+    def end(self, *nodes):
+        """What each node said, and its exit code."""
+        said = [node.communicate()[1] for node in nodes]
+        return said, [node.returncode for node in nodes]
+
+    def reports(self):
+        return [json.loads(next((self.logs / str(rank)).glob("*/report.json")).read_text()) for rank in (0, 1)]
+
+    def await_line(self, node, words):
+        said = ""
+        while words not in said:
+            line = node.stderr.readline()
+            self.assertTrue(line, f"no {words!r} in {said!r}")
+            said += line
+        return said
+
+    def test_whom_the_coordinator_blames_for_a_restart_is_the_root_cause_on_every_node(self):
+        # Node 0 sees a symptom end; the cause, which another node knows, ends seconds later.
+        flags = ("--max-restarts", 1, "--blame-window", 0.2)
+        once = "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; "
+        cause = self.script("cause.py", """import atexit, os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+atexit.register(time.sleep, 2)
+open(sys.argv[1], "w").close()
+raise ValueError("mine")
+""")
+        printed = self.folder / "printed"
+        nodes = (self.node(0, f"{once} until [ -e {printed} ]; do sleep 0.02; done; sleep 0.3; {PEER_LOST}", *flags),
+                 self.node(1, f"{once} exec {sys.executable} {cause} {printed}", *flags))
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [0, 0], said)
+        for report in self.reports():
+            self.assertEqual(report["root_cause"]["rank"], 1)
+            self.assertIn("ValueError: mine", report["root_cause"]["diagnosis"])
+            self.assertEqual(report["generations"][0]["root_cause_rank"], 1)
+
+    def test_no_worker_is_to_blame_for_a_time_out_of_one_node(self):
+        nodes = self.node(0, "exec sleep 100"), self.node(1, "exec sleep 100", "--job-timeout", 1)
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [75, 75], said)
+        for words, report in zip(said, self.reports()):
+            self.assertIsNone(report["root_cause"])
+            self.assertIn("--job-timeout", words)
+
+    def test_a_node_that_ends_the_job_in_the_back_off_is_what_ended_it_and_the_failure_came_before(self):
+        flags = ("--max-restarts", 5)
+        nodes = self.node(0, "exit 4", *flags), self.node(1, "exec sleep 100", *flags)
+        self.await_line(nodes[0], "starting all workers again in ")
+        nodes[1].send_signal(signal.SIGTERM)
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [75, 75], said)
+        self.assertRegex(said[0], r"ddprun: /bin/sh failed: node 1 .* was told to stop by SIGTERM")
+        self.assertRegex(said[0], r"\n  before +rank 0 .* exited with code 4 after ")
+
+    def test_a_node_that_is_told_to_end_while_it_stops_for_another_says_what_had_failed(self):
+        ready = self.folder / "ready"
+        lasts = f"trap 'sleep 2; exit 0' TERM; touch {ready}; while :; do sleep 0.05; done"
+        nodes = self.node(0, lasts), self.node(1, f"until [ -e {ready} ]; do sleep 0.02; done; exit 9")
+        self.await_line(nodes[0], "exited with code 9")
+        nodes[0].send_signal(signal.SIGTERM)
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes[1], 9, said)
+        self.assertRegex(said[0], r"\n  before +rank 1 .* exited with code 9 .* on node 1")
+
+    def test_a_symptom_with_a_final_exit_code_forbids_the_restart_and_all_say_so(self):
+        flags = ("--max-restarts", 1, "--blame-window", 0.2)
+        gate = self.folder / "failed"
+        cause = self.script("cause.py", """import atexit, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+atexit.register(time.sleep, 2)
+open(sys.argv[1], "w").close()
+raise ValueError("mine")
+""")
+        lost = PEER_LOST.replace("exit 1", "exit 78")
+        nodes = (self.node(0, f"until [ -e {gate} ]; do sleep 0.02; done; sleep 0.3; {lost}", *flags),
+                 self.node(1, f"exec {sys.executable} {cause} {gate}", *flags))
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [1, 1], said)
+        for words in said:
+            self.assertRegex(words, r"\n  restarts +0 of 1 used; exit code 78 means")
+
+
+unittest.main()
