@@ -122,7 +122,7 @@ TEST_CASE("a job that is drained or left by a node between two starts reports wh
   CHECK(second->wait() == kRequeue);
   CHECK_THAT(first->err(), Contains("\n  before    rank 0 (") && Contains("| ValueError: nan"));
   const std::string end =
-      is_drained ? "used; the job was drained; start it again to go on\n" : "was told to stop by SIGTERM\n";
+      is_drained ? " failed: the job was drained; start it again to go on\n" : "was told to stop by SIGTERM\n";
   CHECK_THAT(first->err(), Contains(end));
 }
 
