@@ -14,6 +14,7 @@ constexpr std::string_view kHeader = "Traceback (most recent call last)";
 // How torch.utils.data and torch.nn.parallel quote what was raised in a process or thread of theirs.
 constexpr std::string_view kOriginal = "Original Traceback (most recent call last)";
 constexpr std::string_view kFatal = "Fatal Python error: ";
+constexpr std::string_view kRichNote = "[NOTE] ";
 constexpr std::string_view kFrame = "  File \"";
 constexpr std::size_t kLongestEnd = 4096;  // of either end of a line
 constexpr std::string_view kGap = " … ";
@@ -88,21 +89,6 @@ std::string_view without_escapes(std::string_view line, std::string& storage) {
     }
   }
   return storage;
-}
-
-/// Rich draws round or square corners, and ASCII ones on terminals that have no others.
-bool opens_box(std::string_view line) {
-  const std::size_t first = line.find_first_not_of(' ');
-  if (first == std::string_view::npos) return false;
-  const std::string_view corner = line.substr(first);
-  return corner.starts_with("╭") || corner.starts_with("┌") || corner.starts_with("+--");
-}
-
-bool closes_box(std::string_view line) {
-  const std::size_t first = line.find_first_not_of(' ');
-  if (first == std::string_view::npos) return false;
-  const std::string_view corner = line.substr(first);
-  return corner.starts_with("╰") || corner.starts_with("└") || corner.starts_with("+--");
 }
 
 bool is_chain_mark(std::string_view line) {
@@ -246,10 +232,10 @@ void TracebackScanner::feed(std::string_view bytes, TimePoint now) {
 }
 
 void TracebackScanner::take_line(std::string_view raw) {
-  const bool has_header = has(raw, kHeader);
+  const bool is_header_plain = has(raw, kHeader);
   // Most lines of most streams end here.
   constexpr std::string_view kTelling = "[ EF-\x1B";
-  if (state_ == State::kOutside && !has_header &&
+  if (state_ == State::kOutside && !is_header_plain &&
       (raw.empty() || kTelling.find(raw[0]) == std::string_view::npos)) {
     next_kind_ = Kind::kMain;
     return count(raw, raw);
@@ -257,7 +243,10 @@ void TracebackScanner::take_line(std::string_view raw) {
   const PlainLine line(raw);
   const std::string_view plain = line.text();
   const std::string_view inner = without_margin(plain);
-  if (has_header && !has(inner, kOriginal)) return begin(line);
+  const bool is_in_box =
+      (state_ == State::kBox || state_ == State::kMember) && is_of_box(plain) && !opens_box(plain);
+  const bool has_header = is_header_plain || has(plain, kHeader);  // Rich's has two colours
+  if (has_header && !has(inner, kOriginal) && !is_in_box) return begin(line);
   if (plain.starts_with(kFatal)) return begin(line);
 
   switch (state_) {
@@ -269,6 +258,11 @@ void TracebackScanner::take_line(std::string_view raw) {
       pending_.add_line(plain);
       if (closes_box(plain)) state_ = State::kFrames;
       return;
+    case State::kMember:
+      if (line.prefix() != prefix_ || !is_of_box(plain) || now_ - found().at > kWriting) break;
+      add_to_message(plain);
+      if (closes_box(plain)) state_ = State::kMessage;
+      return;
     case State::kFrames:
       if (line.prefix() != prefix_) {
         // Only the first line of a text had it: it was not torch that printed that.
@@ -278,13 +272,21 @@ void TracebackScanner::take_line(std::string_view raw) {
         kind_ = Kind::kMain;
       }
       is_header_last_ = false;
+      if (rich_.is_rich()) {
+        if (plain.starts_with(' ') || plain.empty() || rich_.joins(plain)) return add_text(pending_, plain);
+        if (opens_box(plain)) {
+          state_ = State::kBox;
+          return pending_.add_line(plain);
+        }
+        if (!is_exception_line(plain)) return count(raw, plain);
+      }
       // loguru marks the frame that caught it with ">".
       if (inner.empty() || inner[0] == ' ' || inner[0] == '>') return pending_.add_line(plain);
       if (is_syntax_ && !is_syntax_error(inner)) {
         state_ = State::kOutside;  // somebody has printed a stack
         break;
       }
-      pending_.add_line(plain);
+      add_text(pending_, plain);
       return commit();
     case State::kMessage:
       if (has_chain_mark_ && inner.empty()) return;
@@ -307,6 +309,7 @@ void TracebackScanner::take_line(std::string_view raw) {
         message_lines_ = 0;
         message_bytes_ = 0;
       }
+      if (rich_.is_rich() && opens_member(plain)) state_ = State::kMember;
       add_to_message(plain);
       if (is_fatal_ && plain.starts_with(kModules)) state_ = State::kOutside;
       return;
@@ -326,6 +329,8 @@ bool TracebackScanner::is_message(const PlainLine& line) const {
   if (!line.prefix().empty()) return false;
   // The first lines may tell of Python's state and of an exception.
   if (is_fatal_) return message_lines_ < 3 || is_of_fault(plain);
+  if (rich_.is_rich() && (rich_.joins(plain) || opens_member(plain) || plain.starts_with(kRichNote)))
+    return true;
   return is_indented_or_blank(plain);
 }
 
@@ -347,8 +352,8 @@ void TracebackScanner::begin(const PlainLine& line) {
   is_header_last_ = true;
   is_syntax_ = line.text().starts_with(kFrame);
   pending_.add_line(line.text());
-  state_ = has(line.text(), kHeader) && opens_box(line.text()) && has(line.text(), "─") ? State::kBox
-                                                                                        : State::kFrames;
+  rich_.begin(line.text());
+  state_ = rich_.is_rich() ? State::kBox : State::kFrames;
   is_fatal_ = line.text().starts_with(kFatal);
   if (is_fatal_) commit();
 }
@@ -371,12 +376,26 @@ void TracebackScanner::commit() {
   reach(whole);
 }
 
+void TracebackScanner::add_text(KeptText& text, std::string_view line) {
+  if (rich_.joins(line)) {
+    text.add_to_last_line(rich_.lost_blank(), line);
+  } else {
+    text.add_line(line);
+  }
+  rich_.take(line);
+}
+
 // The rest of a text that is too long still belongs to it.
 void TracebackScanner::add_to_message(std::string_view line) {
   Found& whole = found();
   ++message_lines_;
   message_bytes_ += line.size() + 1;
-  if (message_lines_ <= kMostMessageLines && message_bytes_ <= kLongestMessage) whole.text.add_line(line);
+  const bool is_kept = message_lines_ <= kMostMessageLines && message_bytes_ <= kLongestMessage;
+  if (is_kept && state_ == State::kMember) {
+    whole.text.add_line(line);
+  } else if (is_kept) {
+    add_text(whole.text, line);
+  }
   reach(whole);
 }
 
@@ -409,6 +428,12 @@ void KeptText::add(std::string_view text) {
     text_.replace(head_end, tail_begin + 1 - head_end, kLinesGap);
   }
   copied_ += text_.size();
+}
+
+void KeptText::add_to_last_line(std::string_view between, std::string_view line) {
+  if (text_.ends_with('\n')) text_.pop_back();
+  add(between);
+  add_line(line);
 }
 
 void KeptText::add_line(std::string_view line) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/process/rich_text.h"
 #include "rendezvous/base/clock.h"
 
 #include <array>
@@ -53,6 +54,7 @@ class KeptText {
   static constexpr std::size_t kLongest = 48 * 1024;
 
   void add_line(std::string_view line);
+  void add_to_last_line(std::string_view between, std::string_view line);
   void add(const KeptText& other) { add(std::string_view(other.text_)); }
   void clear() { text_.clear(); }
   [[nodiscard]] bool is_empty() const { return text_.empty(); }
@@ -73,8 +75,8 @@ class KeptText {
 ///
 /// Knows  Python's tracebacks, plain, of a thread, of an exception group and of a syntax error, chains of
 ///        them, the same behind the `[rank1]: ` that PyTorch's hook puts before each line, or behind a record
-///        of its log (printed like any other: the program has caught it), Rich's and loguru's, with or
-///        without colours, and what faulthandler prints. What Python only mentions ("Exception ignored in")
+///        of its log (printed like any other: the program has caught it), Rich's (whose broken lines are
+///        put together again) and loguru's, with or without colours, and what faulthandler prints. What Python only mentions ("Exception ignored in")
 ///        is passed over. The text of an exception goes on for some seconds: where no prefix shows it, for as
 ///        long as its lines are indented or blank.
 class TracebackScanner {
@@ -92,7 +94,7 @@ class TracebackScanner {
   [[nodiscard]] std::uint64_t copied_bytes() const;
 
  private:
-  enum class State { kOutside, kFrames, kBox, kMessage };
+  enum class State { kOutside, kFrames, kBox, kMessage, kMember };
   /// kHook: by PyTorch's excepthook; kLogged: behind the line of a log; kNoise: only mentioned.
   enum class Kind { kMain, kHook, kLogged, kThread, kNoise };
   struct Found {
@@ -108,6 +110,7 @@ class TracebackScanner {
   void begin(const PlainLine& line);
   [[nodiscard]] bool is_message(const PlainLine& line) const;
   void commit();
+  void add_text(KeptText& text, std::string_view line);
   void add_to_message(std::string_view line);
   void reach(Found& whole) const;
   [[nodiscard]] Found& found();
@@ -120,6 +123,7 @@ class TracebackScanner {
   Kind kind_ = Kind::kMain;       // of the traceback being read
   Kind next_kind_ = Kind::kMain;  // what the line before announces
   std::string prefix_;            // before each of its lines
+  RichWrap rich_;
   bool is_header_last_ = false;  // nothing of it has followed its first line
   bool is_syntax_ = false;       // without a header
   bool has_chain_mark_ = false;

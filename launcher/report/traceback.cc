@@ -1,5 +1,6 @@
 #include "launcher/report/traceback.h"
 
+#include "launcher/process/rich_text.h"
 #include "launcher/process/text_search.h"
 #include "launcher/process/traceback_scanner.h"
 #include "launcher/report/text.h"
@@ -26,6 +27,7 @@ struct Section {
   std::string_view exception_line;  // with its margin
   Lines message;
   bool is_carrier = false;  // what torch made of the next one
+  bool is_rich = false;
 };
 
 // torch/_utils.py, ExceptionWrapper.
@@ -47,25 +49,34 @@ std::vector<Section> split_sections(const Lines& lines) {
   for (const std::string_view line : lines) {
     const std::string_view inner = without_margin(line);
     Section* section = &sections.back();
-    if (is_chained(inner)) {
+    const bool is_whole = !section->exception.empty();
+    const bool begins_rich = opens_box(line) && is_header(line);
+    if (in_box && is_of_box(line) && !begins_rich) {
+      section->frames.push_back(line);
+      if (closes_box(line)) in_box = false;
+    } else if (section->is_rich && is_whole && is_of_box(line) && !begins_rich) {
+      if (!is_chained(inner)) section->message.push_back(line);  // of a member of a group
+    } else if (is_chained(inner)) {
       between.push_back(line);
-    } else if (is_original(inner) && !section->exception.empty()) {
+    } else if (is_original(inner) && is_whole) {
       section->is_carrier = true;
       sections.push_back({.head = {line}});
     } else if (is_header(inner) || line.starts_with("Fatal Python error: ")) {
-      if (!section->exception.empty()) {
+      if (is_whole) {
         sections.emplace_back();
         section = &sections.back();
         section->head = between;
       }
       between.clear();
       section->head.push_back(line);
-      in_box = has(line, "─");
+      in_box = section->is_rich = begins_rich;
       if (line.starts_with("Fatal")) section->exception = line;
     } else if (in_box) {
       section->frames.push_back(line);
-      if (has(line, "╰") || has(line, "└")) in_box = false;
-    } else if (section->exception.empty()) {
+    } else if (section->is_rich && !is_whole && opens_box(line)) {
+      section->frames.push_back(line);
+      in_box = true;
+    } else if (!is_whole) {
       if (inner.empty() || inner[0] == ' ' || inner[0] == '>') {
         section->frames.push_back(line);
       } else {
