@@ -75,10 +75,10 @@ class KeptText {
 ///
 /// Knows  Python's tracebacks, plain, of a thread, of an exception group and of a syntax error, chains of
 ///        them, the same behind the `[rank1]: ` that PyTorch's hook puts before each line, or behind a record
-///        of its log (printed like any other: the program has caught it), Rich's (whose broken lines are
-///        put together again) and loguru's, with or without colours, and what faulthandler prints. What Python only mentions ("Exception ignored in")
-///        is passed over. The text of an exception goes on for some seconds: where no prefix shows it, for as
-///        long as its lines are indented or blank.
+///        of its log (printed like any other: the program has caught it), Rich's (whose broken lines are put
+///        together again) and loguru's, with or without colours, and what faulthandler prints. What Python
+///        only mentions ("Exception ignored in") is passed over. The text of an exception goes on for some
+///        seconds: where no prefix shows it, for as long as its lines are indented or blank.
 class TracebackScanner {
  public:
   static constexpr std::size_t kLongest = KeptText::kLongest;
