@@ -100,6 +100,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     if (last.restart_count + 1 != restart.restart_count) return;
     last.remote_cause = cause;
     settle_blame(last, last.remote_cause);
+    outcome_.is_root_cause_past = true;
   }
   void heard(const Event& event) override { raise(event); }
   void waiting(const std::string& text) override { output_.say(text); }
@@ -338,6 +339,7 @@ void Agent::start_generation() {
   DDPRUN_CHECK(static_cast<int>(specs.size()) == plan_.local_world_size.value(),
                "one spec for each local rank");
   generation_ = {};
+  outcome_.is_root_cause_past = false;
   generation_.generation = round_.generation;
   generation_.restart_count = round_.restart_count;
   generation_.started_at = BootClock::now();
@@ -470,12 +472,14 @@ void Agent::finish(const Action& action) {
   is_finished_ = true;
   // Of a job that only this node ended, the supervisor has the last word. Who is to blame for a generation whose
   // restart was granted is not to blame for the end.
-  const bool is_root_kept = !is_end_told_ || (!outcome_.remote_cause && supervisor_.is_restart_granted());
-  outcome_.is_root_cause_past = supervisor_.is_restart_granted();
+  const bool is_root_kept = !is_end_told_ || (!outcome_.remote_cause && outcome_.is_root_cause_past);
   const bool is_failure_told = is_end_told_ && outcome_.remote_cause;
   outcome_.refusal = is_failure_told ? outcome_.remote_cause->final_because : supervisor_.refusal();
-  if (!is_root_kept && !outcome_.generations.empty())
-    settle_blame(outcome_.generations.back(), outcome_.remote_cause);
+  if (!is_root_kept && !outcome_.generations.empty()) {
+    GenerationOutcome& last = outcome_.generations.back();
+    settle_blame(last, outcome_.remote_cause);
+    last.remote_cause = outcome_.remote_cause;
+  }
   outcome_.exit_code = action.exit_code;
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();

@@ -117,7 +117,7 @@ struct GenerationOutcome {
   std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   std::optional<std::size_t> root_cause;    ///< index into `workers`
   std::optional<std::size_t> victim;        ///< who lost a root cause that left with 0
-  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why there was a restart
+  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: that it ended of
   TimePoint started_at{};
   TimePoint ended_at{};
   std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
@@ -134,7 +134,8 @@ struct JobOutcome {
   std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
                     ///< restart", …
   int restarts_used = 0;  ///< of --max-restarts
-  bool is_root_cause_past = false;  ///< a restart was granted after it; `why` tells what ended the job then
+  bool is_root_cause_past = false;  ///< that of the last generation: there was to be a restart; `why` tells
+                                    ///< what ended the job then
   std::string refusal;    ///< why there was no further restart although the budget had one; may be empty
   std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why it ended
   std::optional<Error> error;  ///< kRendezvousFailed: what went wrong

@@ -175,8 +175,6 @@ class Supervisor {
   /// Restarts that it has granted.
   [[nodiscard]] int restart_count() const { return policy_.restart_count(); }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
-  /// The coordinator has granted a restart after the last generation, and none has begun since.
-  [[nodiscard]] bool is_restart_granted() const { return is_restart_granted_; }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
  private:
@@ -255,7 +253,7 @@ class Supervisor {
   std::optional<Error> error_;
   int exit_code_ = 0;
   int stop_signal_ = 0;
-  bool is_restart_granted_ = false;
+  bool is_restart_granted_ = false;  // after the last generation, by the coordinator; none has begun since
   bool has_stuck_ = false;     // a worker was given up
   int signals_received_ = 0;
   Event noted_signal_{.kind =

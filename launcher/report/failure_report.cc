@@ -205,7 +205,8 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
   if (root && root->host.empty() && !outcome.is_root_cause_past) {
     return fmt::format("ddprun: {} failed: {}", title, headline(*root->worker, context.hostname));
   }
-  if (root) return fmt::format("ddprun: {} failed: {}", title, outcome.why);
+  if (root && outcome.reason != StopReason::kSignal)
+    return fmt::format("ddprun: {} failed: {}", title, outcome.why);
   if (outcome.error) return fmt::format("ddprun: {} failed: {}", title, outcome.error->message());
   switch (outcome.reason) {
     case StopReason::kSignal:
@@ -240,7 +241,8 @@ std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportCo
 std::vector<std::string> lines_before(const JobOutcome& outcome, const std::optional<RootCause>& root,
                                       const ReportContext& context, const std::string& first) {
   if (root && outcome.is_root_cause_past)
-    return {headline(*root->worker, root->host.empty() ? context.hostname : root->host)};
+    return {root->host.empty() ? headline(*root->worker, context.hostname)
+                               : fmt::format("{} on host {}", root->what, root->host)};
   if (root || outcome.generations.empty()) return {};
   const GenerationOutcome& last = outcome.generations.back();
   const bool is_told = last.reason == StopReason::kPeerFailed && !last.why.empty();

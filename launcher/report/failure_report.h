@@ -32,6 +32,7 @@ struct RootCause {
   const WorkerOutcome* victim = nullptr;
   std::string unread_error_file{};  ///< why_unreadable
   std::string host{};               ///< of another node's worker; empty: it was one of ours
+  std::string what{};               ///< of another node's worker: its end, in the words of that node
 
   /// Whose words tell what happened.
   [[nodiscard]] const WorkerOutcome& speaker() const { return victim == nullptr ? *worker : *victim; }

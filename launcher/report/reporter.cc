@@ -49,7 +49,7 @@ Result<void> replace_file(const std::string& path, const std::string& text) {
 
 RootCause root_cause_elsewhere(const RemoteCause& cause) {
   const Account& account = cause.account;
-  RootCause root{.worker = &cause.worker, .host = cause.host};
+  RootCause root{.worker = &cause.worker, .host = cause.host, .what = cause.what};
   if (cause.victim) root.victim = &*cause.victim;
   if (!account.diagnosis.empty()) root.diagnosis = account.diagnosis;
   if (!account.error_message.empty() && !cause.victim)
@@ -143,7 +143,8 @@ void Reporter::finish(const JobOutcome& outcome) {
   if (outcome.exit_code == 0) return report_recovery(outcome);
   if (outcome.remote_cause) {
     root_ = root_cause_elsewhere(*outcome.remote_cause);
-  } else if (!outcome.generations.empty() && outcome.reason != StopReason::kSignal) {
+  } else if (!outcome.generations.empty() &&
+             (outcome.reason != StopReason::kSignal || outcome.is_root_cause_past)) {
     root_ = root_cause_of(outcome.generations.back());
   }
   // Who pressed Ctrl-C knows why the job ended, and asked for no files.
@@ -158,7 +159,7 @@ void Reporter::report_recovery(const JobOutcome& outcome) {
   if (plan_.log_root_is_temporary) return;
   const auto failed = std::find_if(outcome.generations.rbegin(), outcome.generations.rend(),
                                    [](const GenerationOutcome& one) {
-                                     return one.reason == StopReason::kWorkerFailed ||
+                                     return one.root_cause || one.reason == StopReason::kWorkerFailed ||
                                             one.reason == StopReason::kSpawnFailed || one.remote_cause;
                                    });
   if (failed == outcome.generations.rend()) return;

@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t kReadBytes = 4096;
 constexpr std::size_t kMostAtOnce = 256 * 1024;  // of one that never stops; the others want to be heard, too
-constexpr auto kFarewell = std::chrono::seconds(10);
 constexpr auto kLongestFarewell = std::chrono::seconds(30);
 constexpr auto kLinger = std::chrono::seconds(1);
 constexpr std::size_t kMaxBacklogBytes = 4 * 1024 * 1024;
@@ -140,13 +139,13 @@ void Channel::read_out_and_close() {
   close();
 }
 
-void Channel::close_after_sending() {
+void Channel::close_after_sending(Duration patience) {
   if (!gate_.is_open()) return;
   if (write_error_) return close();
   if (std::exchange(closes_after_sending_, true)) return;
   if (to_send_.empty()) send_end();
   const TimePoint now = BootClock::now();
-  wait_for_farewell({untaken_bytes(), now, now + kLongestFarewell});
+  wait_for_farewell({untaken_bytes(), now, now + kLongestFarewell, patience});
 }
 
 // Closing now could leave unread what the other side is just sending; then the kernels throw away what they
@@ -163,9 +162,9 @@ void Channel::wait_for_farewell(Farewell seen) {
     const std::size_t untaken = self->untaken_bytes();
     if (seen.untaken == 0) return self->end(Loss::kClosed, "it was told farewell");
     const TimePoint moved_at = untaken < seen.untaken ? now : seen.moved_at;
-    if (now - moved_at >= kFarewell || now >= seen.last)
+    if (now - moved_at >= seen.patience || now >= seen.last)
       return self->end(Loss::kReset, fmt::format("it did not read {} bytes", untaken));
-    self->wait_for_farewell({untaken, moved_at, seen.last});
+    self->wait_for_farewell({untaken, moved_at, seen.last, seen.patience});
   });
 }
 

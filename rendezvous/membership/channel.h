@@ -35,9 +35,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void send(const Message& message) { send_bytes(encode(message)); }
   void send_bytes(std::string bytes);
   /// Closes when what was sent before has been taken and the other side has closed, too; or when it takes
-  /// nothing for ten seconds, has not taken all after thirty, or then does not close for one. Taken is what
-  /// the other side's kernel has. What still comes is not read as messages.
-  void close_after_sending();
+  /// nothing for `patience`, has not taken all after thirty seconds, or then does not close for one. Taken is
+  /// what the other side's kernel has. What still comes is not read as messages.
+  void close_after_sending(Duration patience = std::chrono::seconds(1));
   /// Called once when that is over, from the loop; not where `close()` was called first.
   void set_on_farewell_over(std::function<void()> on_over) { on_farewell_over_ = std::move(on_over); }
   [[nodiscard]] bool is_open() const { return gate_.is_open(); }
@@ -67,6 +67,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::size_t untaken = 0;
     TimePoint moved_at{};  ///< when the other side last took something
     TimePoint last{};
+    Duration patience{};
   };
   void wait_for_farewell(Farewell seen);
   void send_end();

@@ -22,16 +22,6 @@ std::string explain(const JobEnd& end) {
   return knows ? fmt::format("{}: {}", end.why, end.root_cause->diagnosis) : end.why;
 }
 
-/// For what is told with every order until the next generation.
-std::optional<NodeFailure> without_last_words(std::optional<NodeFailure> failure) {
-  if (!failure) return failure;
-  failure->error_message = {};
-  failure->error_stack = {};
-  failure->stderr_tail = {};
-  failure->is_traceback = false;
-  return failure;
-}
-
 /// Of a rank that left with 0 there is nothing to show; of the one that lost it there is.
 void let_speak(const NodeFailure& victim, NodeFailure& leaver) {
   leaver.victim = victim.rank;
@@ -543,7 +533,7 @@ void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
     restart_->number = decision.number;
     restart_->allowed = spec_.max_restarts;
     restart_->delay = decision.delay;
-    restart_->root_cause = without_last_words(std::move(end.root_cause));
+    restart_->root_cause = std::move(end.root_cause);
     restarts_at_ = now + decision.delay;
     opened_at_ = restarts_at_;
     out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});

@@ -27,6 +27,7 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kAnswerTime = std::chrono::milliseconds(2500);
 constexpr std::size_t kLinesWindow = 128 * 1024;
+constexpr auto kPatienceForLines = std::chrono::seconds(10);
 constexpr Duration kSaySomethingAfter = std::chrono::milliseconds(1200);
 
 MemberId draw_id() {
@@ -68,7 +69,9 @@ class Member::Impl {
   void cut_farewell() {
     if (farewell_) farewell_->close();
   }
-  [[nodiscard]] std::size_t untaken_bytes() const { return farewell_ ? farewell_->untaken_bytes() : 0; }
+  [[nodiscard]] std::size_t untaken_bytes() const {
+    return farewell_ && has_sent_lines_ ? farewell_->untaken_bytes() : 0;
+  }
 
   void workers_failed(const NodeFailure& failure) {
     if (core_) perform(core_->workers_failed(failure, now()));
@@ -108,6 +111,7 @@ class Member::Impl {
       const std::optional<LogLines> lines = funnel_.take();
       if (!lines) return;
       channel_->send(*lines);
+      has_sent_lines_ = true;
     }
   }
 
@@ -306,7 +310,9 @@ class Member::Impl {
 
   void take_leave(const std::shared_ptr<Channel>& channel) {
     farewell_ = channel;
-    channel->close_after_sending();
+    // The last word of a node without lines says only that it is going.
+    if (!has_sent_lines_) return channel->close_after_sending();
+    channel->close_after_sending(kPatienceForLines);
   }
   std::shared_ptr<Channel> forget_channel() {
     is_joined_ = false;
@@ -370,6 +376,7 @@ class Member::Impl {
   int restarts_used_ = 0;
   std::optional<AgentHandshake> handshake_;  ///< of channel_
   LogFunnel funnel_;
+  bool has_sent_lines_ = false;
   bool is_joined_ = false;
   int leaving_signal_ = 0;
   TimePoint lease_ = TimePoint::max();

@@ -115,7 +115,7 @@ struct Restart {
   int allowed = 0;
   Duration delay{};  ///< from now on, because generations keep dying young
   std::string why;
-  std::optional<NodeFailure> root_cause;  ///< none when no worker is to blame; without its last words
+  std::optional<NodeFailure> root_cause;  ///< none when no worker is to blame
 
   friend bool operator==(const Restart&, const Restart&) = default;
 };

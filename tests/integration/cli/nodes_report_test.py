@@ -72,13 +72,35 @@ raise ValueError("mine")
 
     def test_a_node_that_ends_the_job_in_the_back_off_is_what_ended_it_and_the_failure_came_before(self):
         flags = ("--max-restarts", 5)
-        nodes = self.node(0, "exit 4", *flags), self.node(1, "exec sleep 100", *flags)
-        self.await_line(nodes[0], "starting all workers again in ")
-        nodes[1].send_signal(signal.SIGTERM)
-        said, codes = self.end(*nodes)
-        self.assertEqual(codes, [75, 75], said)
-        self.assertRegex(said[0], r"ddprun: /bin/sh failed: node 1 .* was told to stop by SIGTERM")
-        self.assertRegex(said[0], r"\n  before +rank 0 .* exited with code 4 after ")
+        # Where the failed worker ran, and where it did not.
+        for told in (0, 1):
+            with self.subTest(told=told):
+                self.port = free_port()
+                nodes = self.node(0, "echo CUDA error >&2; exit 4", *flags), self.node(1, "exec sleep 100", *flags)
+                self.await_line(nodes[told], "starting all workers again in ")
+                nodes[told].send_signal(signal.SIGTERM)
+                said, codes = self.end(*nodes)
+                self.assertEqual(codes, [75, 75], said)
+                self.assertRegex(said[1 - told], r"ddprun: /bin/sh failed: node (1 .* was told to stop by SIGTERM|.*, which runs the coordinator, stopped)\n")
+                self.assertIn("ddprun: /bin/sh was stopped by SIGTERM\n", said[told])
+                for words in said:
+                    self.assertRegex(words, r"\n  before +rank 0 .* exited with code 4 after .*")
+                    self.assertRegex(words, r"\n  the last line of its stderr.*:\n    \| CUDA error\n")
+
+    def test_a_rank_that_left_with_0_on_another_node_comes_before_with_the_words_of_its_victim(self):
+        flags = ("--max-restarts", 5, "--blame-window", 0.1)
+        for told in (0, 1):
+            with self.subTest(told=told):
+                self.port = free_port()
+                nodes = self.node(0, "exit 0", *flags), self.node(1, f"sleep 0.3; {PEER_LOST}", *flags)
+                self.await_line(nodes[told], "starting all workers again in ")
+                nodes[told].send_signal(signal.SIGTERM)
+                said, codes = self.end(*nodes)
+                self.assertEqual(codes, [75, 75], said)
+                for words in said:
+                    self.assertRegex(words, r"\n  before +rank 0 .*left with exit code 0")
+                    self.assertNotRegex(words, "pid 0|after 0.0 s")
+                    self.assertRegex(words, r"what rank 1, which lost it, wrote to stderr.*:\n    \| RuntimeError")
 
     def test_a_node_that_is_told_to_end_while_it_stops_for_another_says_what_had_failed(self):
         ready = self.folder / "ready"
@@ -87,7 +109,7 @@ raise ValueError("mine")
         self.await_line(nodes[0], "exited with code 9")
         nodes[0].send_signal(signal.SIGTERM)
         said, codes = self.end(*nodes)
-        self.assertEqual(codes[1], 9, said)
+        self.assertEqual(codes, [75, 9], said)
         self.assertRegex(said[0], r"\n  before +rank 1 .* exited with code 9 .* on node 1")
 
     def test_a_symptom_with_a_final_exit_code_forbids_the_restart_and_all_say_so(self):

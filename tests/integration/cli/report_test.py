@@ -213,7 +213,7 @@ time.sleep(60)
                     self.ddprun("--nproc-per-node", 2, "--blame-window", 0.2, "--log-dir", self.logs, "-r", streams, script, does)
                     self.assertEqual(self.report()["root_cause"]["rank"], guilty)
 
-    def test_an_error_file_that_is_written_again_at_the_end_keeps_its_first_date(self):
+    def test_an_error_file_that_is_written_again_at_the_end_is_no_consequence(self):
         # Rank 0 writes its error down, closes longer than the blame window, and writes it once more.
         script = self.script("t.py", """import json, os, signal, sys, time
 def write(message):
