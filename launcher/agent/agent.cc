@@ -477,8 +477,10 @@ void Agent::finish(const Action& action) {
   outcome_.refusal = is_failure_told ? outcome_.remote_cause->final_because : supervisor_.refusal();
   if (!is_root_kept && !outcome_.generations.empty()) {
     GenerationOutcome& last = outcome_.generations.back();
-    settle_blame(last, outcome_.remote_cause);
-    last.remote_cause = outcome_.remote_cause;
+    // A spare has had no part in the generation that failed.
+    const bool is_of_last = !outcome_.remote_cause || outcome_.remote_cause->generation == last.generation;
+    if (is_of_last) settle_blame(last, outcome_.remote_cause);
+    if (is_of_last) last.remote_cause = outcome_.remote_cause;
   }
   outcome_.exit_code = action.exit_code;
   outcome_.reason = supervisor_.reason();

@@ -64,6 +64,8 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   cause.worker.ended_at = cause.worker.started_at + (ended - started);
   cause.host = failure.host;
   cause.what = failure.what;
+  // The coordinator counts from 1, and 0 is none.
+  if (failure.generation.value() > 0) cause.generation = Generation(failure.generation.value() - 1);
   cause.final_because = failure.final_because;
   cause.account = {failure.diagnosis, failure.error_message, failure.error_stack, {}};
   if (failure.is_traceback) {

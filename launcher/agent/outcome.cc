@@ -41,13 +41,21 @@ std::string_view to_string(StopReason reason) {
   return "?";
 }
 
+void RemoteCause::forget_words() {
+  worker.stderr_tail = {};
+  if (victim) victim->stderr_tail = {};
+  account = {};
+}
+
 void forget_old_words(JobOutcome& outcome) {
   std::vector<GenerationOutcome>& all = outcome.generations;
-  const auto failed = std::find_if(all.rbegin(), all.rend(),
-                                   [](const GenerationOutcome& each) { return each.root_cause.has_value(); });
+  const auto failed = std::find_if(all.rbegin(), all.rend(), [](const GenerationOutcome& each) {
+    return each.root_cause || each.remote_cause;
+  });
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     if (each == all.rbegin() || each == failed) continue;
     for (WorkerOutcome& worker : each->workers) worker.stderr_tail = {}, worker.traceback = {};
+    if (each->remote_cause) each->remote_cause->forget_words();
   }
 }
 

@@ -103,10 +103,13 @@ struct RemoteCause {
   WorkerOutcome worker;  ///< ranks, pid, stderr_tail; error_file is a path on that host
   std::optional<WorkerOutcome> victim;  ///< who lost one that left with 0: its rank, end and stderr_tail
   std::string host;
-  bool is_here = false;  ///< it is this node after all
+  Generation generation{0};   ///< in which it failed
+  bool is_here = false;       ///< it is this node after all
   std::string final_because;  ///< why a restart would not help; may be empty
   std::string what;      ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   Account account;       ///< of the victim, where there is one
+
+  void forget_words();
 };
 
 /// One generation on this node.
@@ -146,8 +149,7 @@ struct JobOutcome {
 
 // Pure, both.
 
-/// Lets the workers' words go, but those of the last generation and of the last that failed here, which a report
-/// shows: those of thousands would fill the memory of a job that goes on for weeks.
+/// Lets the workers' words go, but those of the last generation and of the last that failed, which a report shows: those of thousands would fill the memory of a job that goes on for weeks.
 void forget_old_words(JobOutcome& outcome);
 
 /// `told` is whom the coordinator blames for the end of `generation`, if anybody. Where that is a worker of this

@@ -245,6 +245,8 @@ std::vector<std::string> lines_before(const JobOutcome& outcome, const std::opti
                                : fmt::format("{} on host {}", root->what, root->host)};
   if (root || outcome.generations.empty()) return {};
   const GenerationOutcome& last = outcome.generations.back();
+  // It was a symptom, and this node was told to end before the cause was known.
+  if (last.root_cause) return {headline(last.workers[*last.root_cause], context.hostname)};
   const bool is_told = last.reason == StopReason::kPeerFailed && !last.why.empty();
   return is_told && first.find(last.why) == std::string::npos ? std::vector{last.why}
                                                               : std::vector<std::string>();

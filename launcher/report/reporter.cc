@@ -151,7 +151,8 @@ void Reporter::finish(const JobOutcome& outcome) {
   if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
   print_(render_report(outcome, root_, context_));
   write_report(outcome);
-  if (root_ && root_->host.empty()) propagate_error_file(*root_, outcome.exit_code);
+  if (root_ && root_->host.empty() && !outcome.is_root_cause_past)
+    propagate_error_file(*root_, outcome.exit_code);
 }
 
 // Whoever keeps logs wants to know why it took more than one generation.

@@ -21,10 +21,11 @@ class NodesReport(Case):
         super().setUp()
         self.port = free_port()
 
-    def node(self, rank, script, *flags):
+    def node(self, rank, script, *flags, **environment):
         """One node of two, whose only worker runs `script`."""
         return self.start("--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", self.port, "--node-rank", rank,
-                          "--log-dir", self.logs / str(rank), *flags, "--no-python", "/bin/sh", "-c", script)
+                          "--log-dir", self.logs / str(rank), *flags, "--no-python", "/bin/sh", "-c", script,
+                          **environment)
 
     def end(self, *nodes):
         """What each node said, and its exit code."""
@@ -73,16 +74,19 @@ raise ValueError("mine")
     def test_a_node_that_ends_the_job_in_the_back_off_is_what_ended_it_and_the_failure_came_before(self):
         flags = ("--max-restarts", 5)
         # Where the failed worker ran, and where it did not.
+        outer = self.folder / "error.json"
         for told in (0, 1):
             with self.subTest(told=told):
                 self.port = free_port()
-                nodes = self.node(0, "echo CUDA error >&2; exit 4", *flags), self.node(1, "exec sleep 100", *flags)
+                nodes = (self.node(0, "echo CUDA error >&2; exit 4", *flags, TORCHELASTIC_ERROR_FILE=str(outer)),
+                         self.node(1, "exec sleep 100", *flags))
                 self.await_line(nodes[told], "starting all workers again in ")
                 nodes[told].send_signal(signal.SIGTERM)
                 said, codes = self.end(*nodes)
                 self.assertEqual(codes, [75, 75], said)
                 self.assertRegex(said[1 - told], r"ddprun: /bin/sh failed: node (1 .* was told to stop by SIGTERM|.*, which runs the coordinator, stopped)\n")
                 self.assertIn("ddprun: /bin/sh was stopped by SIGTERM\n", said[told])
+                self.assertFalse(outer.exists())
                 for words in said:
                     self.assertRegex(words, r"\n  before +rank 0 .* exited with code 4 after .*")
                     self.assertRegex(words, r"\n  the last line of its stderr.*:\n    \| CUDA error\n")
@@ -111,6 +115,18 @@ raise ValueError("mine")
         said, codes = self.end(*nodes)
         self.assertEqual(codes, [75, 9], said)
         self.assertRegex(said[0], r"\n  before +rank 1 .* exited with code 9 .* on node 1")
+
+    def test_a_node_that_is_told_to_end_before_the_cause_of_a_symptom_is_known_names_who_failed(self):
+        flags = ("--nproc-per-node", 2, "--blame-window", 0.1)
+        ready = self.folder / "ready"
+        lasts = f"trap 'sleep 2; exit 0' TERM; touch {ready}; while :; do sleep 0.05; done"
+        fails = f"until [ -e {ready} ]; do sleep 0.02; done; {PEER_LOST}"
+        nodes = self.node(0, "exec sleep 100", *flags), self.node(1, f'[ $RANK = 2 ] && {{ {fails}; }}; {lasts}', *flags)
+        self.await_line(nodes[1], "sending SIGTERM to 1 worker")
+        nodes[1].send_signal(signal.SIGTERM)
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes[1], 75, said)
+        self.assertRegex(said[1], r"ddprun: /bin/sh was stopped by SIGTERM\n  before +rank 2 .* exited with code 1 after")
 
     def test_a_symptom_with_a_final_exit_code_forbids_the_restart_and_all_say_so(self):
         flags = ("--max-restarts", 1, "--blame-window", 0.2)
