@@ -50,11 +50,11 @@ class NodesReport(Case):
         cause = self.script("cause.py", """import atexit, os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 atexit.register(time.sleep, 2)
-open(sys.argv[1], "w").close()
+atexit.register(open, sys.argv[1], "w")  # runs first, and the traceback is printed by then
 raise ValueError("mine")
 """)
         printed = self.folder / "printed"
-        nodes = (self.node(0, f"{once} until [ -e {printed} ]; do sleep 0.02; done; sleep 0.3; {PEER_LOST}", *flags),
+        nodes = (self.node(0, f"{once} until [ -e {printed} ]; do sleep 0.02; done; {PEER_LOST}", *flags),
                  self.node(1, f"{once} exec {sys.executable} {cause} {printed}", *flags))
         said, codes = self.end(*nodes)
         self.assertEqual(codes, [0, 0], said)
@@ -96,7 +96,10 @@ raise ValueError("mine")
         for told in (0, 1):
             with self.subTest(told=told):
                 self.port = free_port()
-                nodes = self.node(0, "exit 0", *flags), self.node(1, f"sleep 0.3; {PEER_LOST}", *flags)
+                left = self.folder / f"left.{told}"
+                is_gone = f"[ -s {left} ] && [ ! -e /proc/$(cat {left}) ]"
+                nodes = (self.node(0, f"echo $$ >{left}", *flags),
+                         self.node(1, f"until {is_gone}; do sleep 0.02; done; {PEER_LOST}", *flags))
                 self.await_line(nodes[told], "starting all workers again in ")
                 nodes[told].send_signal(signal.SIGTERM)
                 said, codes = self.end(*nodes)
@@ -134,11 +137,11 @@ raise ValueError("mine")
         cause = self.script("cause.py", """import atexit, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 atexit.register(time.sleep, 2)
-open(sys.argv[1], "w").close()
+atexit.register(open, sys.argv[1], "w")  # runs first, and the traceback is printed by then
 raise ValueError("mine")
 """)
         lost = PEER_LOST.replace("exit 1", "exit 78")
-        nodes = (self.node(0, f"until [ -e {gate} ]; do sleep 0.02; done; sleep 0.3; {lost}", *flags),
+        nodes = (self.node(0, f"until [ -e {gate} ]; do sleep 0.02; done; {lost}", *flags),
                  self.node(1, f"exec {sys.executable} {cause} {gate}", *flags))
         said, codes = self.end(*nodes)
         self.assertEqual(codes, [1, 1], said)

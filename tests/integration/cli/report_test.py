@@ -227,7 +227,6 @@ if os.environ["RANK"] == "0":
     open(sys.argv[1], "w").close()
     while not stopped:
         time.sleep(0.02)
-    time.sleep(0.2)
     write("disk full")
     os._exit(71)
 while not os.path.exists(sys.argv[1]):
@@ -254,11 +253,15 @@ if rank == "1":
         extra = {{"timestamp": str(int(time.time()) - 1), "py_callstack": "x"}}
         json.dump({{"message": {{"message": "{lost}", "extraInfo": extra}}}}, file)
     open(f"{{folder}}/written", "w").close()
-    wait_for("ended")
-    time.sleep(0.3)
+    wait_for("ending")
+    pid = open(f"{{folder}}/ending").read()
+    while os.path.exists(f"/proc/{{pid}}"):
+        time.sleep(0.02)
 else:
     wait_for("written")
-    open(f"{{folder}}/ended", "w").close()
+    with open(f"{{folder}}/part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(f"{{folder}}/part", f"{{folder}}/ending")
 print(f"rank {{rank}}: {lost}", file=sys.stderr, flush=True)
 os._exit(4 + int(rank))
 """)
