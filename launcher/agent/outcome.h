@@ -149,7 +149,8 @@ struct JobOutcome {
 
 // Pure, both.
 
-/// Lets the workers' words go, but those of the last generation and of the last that failed, which a report shows: those of thousands would fill the memory of a job that goes on for weeks.
+/// Lets the workers' words go, but those of the last generation and of the last that failed, which a report shows:
+/// those of thousands would fill the memory of a job that goes on for weeks.
 void forget_old_words(JobOutcome& outcome);
 
 /// `told` is whom the coordinator blames for the end of `generation`, if anybody. Where that is a worker of this

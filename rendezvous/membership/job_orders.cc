@@ -18,11 +18,11 @@ constexpr Duration kQuietWait =
 
 }  // namespace
 
-// With its rank where it has one: two agents of one host are two nodes.
 std::optional<NodeRank> Job::place_of(const Node& node) {
   return node.seat ? std::optional(node.seat->node_rank) : node.previous;
 }
 
+// With its rank where it has one: two agents of one host are two nodes.
 std::string Job::name_of(const Node& node) {
   const std::optional<NodeRank> place = place_of(node);
   if (!place) return membership::name_of(node.facts);
