@@ -146,7 +146,8 @@ class Job {
     if (Result<void> done = prepare_output(config_.output_dir, config_text_); !done) return done.error();
     std::vector<std::string> files{metrics_path()};
     if (!context.log_dir().empty()) files.push_back(context.log_dir() + "/metrics.jsonl");
-    Result<MetricsLog> metrics = MetricsLog::open(files);
+    Result<MetricsLog> metrics =
+        MetricsLog::open(files, [this](const std::string& text) { console_->warning(text); });
     if (!metrics) return metrics.error();
     preparation.metrics = std::move(*metrics);
     try {
@@ -184,7 +185,7 @@ class Job {
     const TimePoint start = clock_.now();
     const Ending ending = trainer->run();
     if (ending == Ending::kComplete) {
-      tell_end(*trainer, to_seconds(clock_.now() - start), splits);
+      tell_end(*trainer, to_seconds(clock_.now() - start), splits, preparation.metrics.lost_records());
       return {};
     }
     tell_stopped(*trainer, ending);
@@ -232,7 +233,8 @@ class Job {
     console_->line("  checkpoint     " + shown(path));
   }
 
-  void tell_end(const Trainer& trainer, double seconds, const data::DataSplits& splits) {
+  void tell_end(const Trainer& trainer, double seconds, const data::DataSplits& splits,
+                std::int64_t lost_records) {
     const Position& position = trainer.position();
     std::string line = fmt::format("done: {} of {} epochs, {} steps in {:.1f} s", position.epoch,
                                    config_.epochs, position.step, seconds);
@@ -242,7 +244,9 @@ class Job {
     }
     console_->line(line);
     console_->line("  checkpoint  " + shown(trainer.checkpoint_path()));
-    console_->line("  metrics     " + shown(metrics_path()));
+    const std::string lost =
+        lost_records == 0 ? "" : fmt::format(" ({} records could not be written)", lost_records);
+    console_->line("  metrics     " + shown(metrics_path()) + lost);
     console_->line("  job file    " + shown(config_.output_dir + "/job.json"));
   }
 

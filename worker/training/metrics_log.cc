@@ -7,15 +7,19 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cmath>
+#include <utility>
 
 namespace ddprun::training {
 
-Result<MetricsLog> MetricsLog::open(const std::vector<std::string>& paths) {
+Result<MetricsLog> MetricsLog::open(const std::vector<std::string>& paths,
+                                    std::function<void(const std::string& text)> warn) {
   MetricsLog log;
+  log.warn_ = std::move(warn);
   for (const std::string& path : paths) {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     if (!fd) return os_error("cannot open metrics file " + path, errno);
-    log.files_.push_back(std::move(fd));
+    log.files_.push_back({.path = path, .fd = std::move(fd)});
   }
   return log;
 }
@@ -26,9 +30,21 @@ void MetricsLog::write(const std::string& event, const nlohmann::json& fields) {
   nlohmann::ordered_json record{{"event", event}, {"time", std::round(now.count() * 1000) / 1000}};
   for (const auto& [key, value] : fields.items()) record[key] = value;
   const std::string line = record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  for (const UniqueFd& file : files_) {
-    if (::write(file.get(), line.data(), line.size()) < 0) continue;
+  for (File& file : files_) append(file, line);
+}
+
+void MetricsLog::append(File& file, const std::string& line) const {
+  const std::string text = (file.ends_in_part ? "\n" : "") + line;
+  const ssize_t written = ::write(file.fd.get(), text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) {
+    file.ends_in_part = false;
+    return;
   }
+  // A disk that has room for a part takes that, and has no errno.
+  const int error = written < 0 ? errno : ENOSPC;
+  file.ends_in_part = file.ends_in_part || written > 0;
+  if (file.lost++ > 0) return;
+  warn_(os_error("cannot write to metrics file " + file.path, error).message() + "; the training goes on");
 }
 
 }  // namespace ddprun::training

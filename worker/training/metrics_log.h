@@ -5,6 +5,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,15 +18,29 @@ class MetricsLog {
  public:
   /// One that writes nowhere.
   MetricsLog() = default;
-  /// Appends to each of `paths`. Errors: kOs, naming the file.
-  static Result<MetricsLog> open(const std::vector<std::string>& paths);
+  /// Appends to each of `paths`. A file that takes a record no more is told of by `warn`, once. Errors: kOs,
+  /// naming the file.
+  static Result<MetricsLog> open(const std::vector<std::string>& paths,
+                                 std::function<void(const std::string& text)> warn);
 
   /// Adds "event" and "time" to `fields` and writes them, one write(2) a file. A full disk does not stop the
-  /// training.
+  /// training, and a record that it cut spoils none after it.
   void write(const std::string& event, const nlohmann::json& fields);
 
+  /// Those that the first of the files did not take.
+  [[nodiscard]] std::int64_t lost_records() const { return files_.empty() ? 0 : files_.front().lost; }
+
  private:
-  std::vector<UniqueFd> files_;
+  struct File {
+    std::string path;
+    UniqueFd fd;
+    std::int64_t lost = 0;
+    bool ends_in_part = false;  // of a record
+  };
+  void append(File& file, const std::string& line) const;
+
+  std::vector<File> files_;
+  std::function<void(const std::string& text)> warn_;
 };
 
 }  // namespace ddprun::training

@@ -40,6 +40,16 @@ class Output(JobTest):
         self.assertLess(epochs[2]["loss"], epochs[0]["loss"])
         self.assertEqual([record["step"] for record in self.metrics("step")], [5, 10, 15, 20, 25, 30])
 
+    def test_a_full_disk_under_the_metrics_is_said_and_stops_no_training(self):
+        (self.folder / "out").mkdir()
+        (self.folder / "out/metrics.jsonl").symlink_to("/dev/full")
+        done = self.run_job(self.job_file({"log": {"every_steps": 10}}))
+        said = re.findall(r"(?m)^ddprun-worker: cannot write to metrics file .*$", done.stderr)
+        self.assertEqual(len(said), 1, done.stderr)
+        self.assertRegex(said[0], r"out/metrics.jsonl: No space left on device.*; the training goes on$")
+        # start, 3 steps, 3 epochs, 3 checkpoints
+        self.assertRegex(done.stdout, r"(?m)^  metrics +out/metrics.jsonl \(10 records could not be written\)$")
+
     def test_a_narrow_terminal_gets_a_live_line_that_fits(self):
         job = self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}})
         master, slave = pty.openpty()
