@@ -42,7 +42,6 @@ void OrphanWatch::mark(SpawnRequest& request) {
 void OrphanWatch::worker_started(pid_t pid) {
   running_.insert(pid);
   marks_.sessions[pid] = TimePoint::max();
-  marks_.seen.insert(pid);
 }
 
 void OrphanWatch::worker_ended(pid_t pid) {
@@ -50,7 +49,7 @@ void OrphanWatch::worker_ended(pid_t pid) {
   constexpr std::chrono::milliseconds kTicks(40);
   running_.erase(pid);
   marks_.sessions[pid] = BootClock::now() - kTicks;
-  guards_->forget_session(pid);
+  guards_->end_session(pid);
   // Posted: the exit comes first.
   if (reap_again_) boost::asio::post(io_, gate_.pass([this] { reap(); }));
 }
@@ -66,7 +65,7 @@ void OrphanWatch::reap() {
       break;
     }
     if (const std::optional<ProcessEntry> ended = read_process(pid); ended && is_of_job(*ended, marks_))
-      marks_.seen.insert(pid);
+      guards_->note_ended(pid);
     ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
     if (guards_->has(pid)) replace_guard(pid);
   }
@@ -84,8 +83,8 @@ void OrphanWatch::replace_guard(pid_t pid) {
 }
 
 void OrphanWatch::remove_segments() {
-  remove_torch_segments(marks_.seen, marks_.started);
-  marks_.seen = running_;
+  remove_torch_segments(guards_->makers(), marks_.started);
+  guards_->forget_ended();  // not before: if this process is killed, they remove what it has not
   std::erase_if(marks_.sessions, [this](const auto& session) { return !running_.contains(session.first); });
 }
 

@@ -173,10 +173,8 @@ class GuardProcess {
     JobMarks marks = marks_;
     const TimePoint as_of = std::min(launcher_ended_, BootClock::now());
     marks.sessions.clear();
-    for (const pid_t session : board_.sessions()) {
-      marks.sessions.emplace(session, as_of);
-      marks.seen.insert(session);
-    }
+    for (const pid_t session : board_.sessions()) marks.sessions.emplace(session, as_of);
+    marks.seen = board_.makers();
     return marks;
   }
 

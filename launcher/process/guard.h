@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstddef>
+#include <set>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -16,8 +17,8 @@ namespace ddprun::launcher {
 /// A small process that outlives the launcher by a moment. When the launcher dies without a word (SIGKILL,
 /// the out-of-memory killer), it ends everything that belongs to the job, as sweep_job says. While the
 /// launcher lives but does nothing (SIGSTOP, a write to a disk that hangs), it keeps the lease: at its end,
-/// by CLOCK_BOOTTIME, it kills what belongs to the job, again and again until the launcher has said something
-/// new.
+/// by CLOCK_BOOTTIME, it kills what belongs to the job, as kill_job says, again and again until the launcher
+/// has said something new.
 ///
 /// Process  a fork of the launcher in a session of its own, with no descriptor but those to watch by; no
 ///          signal but SIGKILL ends it. It is called "job-guard" everywhere, so that what kills ddprun, the
@@ -65,7 +66,10 @@ class GuardPair {
   [[nodiscard]] bool has(pid_t pid) const;
   /// For SpawnRequest.
   [[nodiscard]] GuardBoard::Session* free_session() { return board_->free_session(); }
-  void forget_session(pid_t session) { board_->forget_session(session); }
+  void end_session(pid_t session) { board_->end_session(session); }
+  void note_ended(pid_t pid) { board_->note_ended(pid); }
+  void forget_ended() { board_->forget_ended(); }
+  [[nodiscard]] std::set<pid_t> makers() const { return board_->makers(); }
   /// Until when workers may live; TimePoint::max(): as long as they like, or there are none.
   void hold_lease(TimePoint until);
   [[nodiscard]] TimePoint lease() const { return board_->lease(); }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <span>
 #include <utility>
 
 namespace ddprun::launcher {
@@ -15,7 +14,7 @@ namespace ddprun::launcher {
 void GuardBoard::Unmap::operator()(void* memory) const { ::munmap(memory, bytes); }
 
 Result<GuardBoard> GuardBoard::make(std::size_t workers) {
-  const std::size_t bytes = sizeof(Page) + workers * sizeof(Session);
+  const std::size_t bytes = sizeof(Page) + (workers + workers + kMostEnded) * sizeof(Session);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return os_error("cannot share memory with the guard processes: mmap", errno);
   return GuardBoard(std::unique_ptr<void, Unmap>(memory, Unmap{bytes}), workers);
@@ -24,28 +23,48 @@ Result<GuardBoard> GuardBoard::make(std::size_t workers) {
 GuardBoard::GuardBoard(std::unique_ptr<void, Unmap> memory, std::size_t workers)
     : memory_(std::move(memory)),
       page_(new (memory_.get()) Page),
-      sessions_(reinterpret_cast<Session*>(page_ + 1)),
-      count_(workers) {
-  for (std::size_t i = 0; i < count_; ++i) new (sessions_ + i) Session(0);
+      sessions_(reinterpret_cast<Session*>(page_ + 1), workers),
+      ended_(sessions_.data() + workers, workers + kMostEnded) {
+  for (Session& each : sessions_) new (&each) Session(0);
+  for (std::atomic<pid_t>& each : ended_) new (&each) std::atomic<pid_t>(0);
 }
 
 GuardBoard::Session* GuardBoard::free_session() {
-  const std::span<Session> all(sessions_, count_);
-  const auto found = std::find_if(all.begin(), all.end(), [](const Session& each) { return each == 0; });
-  DDPRUN_CHECK(found != all.end(), "each worker has one place, and gives it back when it is reaped");
+  const auto found =
+      std::find_if(sessions_.begin(), sessions_.end(), [](const Session& each) { return each == 0; });
+  DDPRUN_CHECK(found != sessions_.end(), "each worker has one place, and gives it back when it is reaped");
   return &*found;
 }
 
-void GuardBoard::forget_session(pid_t session) {
-  for (Session& each : std::span(sessions_, count_)) {
+void GuardBoard::end_session(pid_t session) {
+  note_ended(session);  // first: at no moment does nobody know it
+  for (Session& each : sessions_) {
     if (each == session) each = 0;
   }
 }
 
 std::set<pid_t> GuardBoard::sessions() const {
   std::set<pid_t> result;
-  for (const Session& each : std::span<const Session>(sessions_, count_)) {
+  for (const Session& each : sessions_) {
     if (const pid_t session = each; session != 0) result.insert(session);
+  }
+  return result;
+}
+
+void GuardBoard::note_ended(pid_t pid) {
+  ended_[next_ended_] = pid;
+  next_ended_ = (next_ended_ + 1) % ended_.size();
+}
+
+void GuardBoard::forget_ended() {
+  for (std::atomic<pid_t>& each : ended_) each = 0;
+  next_ended_ = 0;
+}
+
+std::set<pid_t> GuardBoard::makers() const {
+  std::set<pid_t> result = sessions();
+  for (const std::atomic<pid_t>& each : ended_) {
+    if (const pid_t pid = each; pid != 0) result.insert(pid);
   }
   return result;
 }

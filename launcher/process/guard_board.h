@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 
 namespace ddprun::launcher {
 
@@ -24,6 +25,8 @@ class GuardBoard {
   static constexpr std::size_t kGuards = 2;
   /// Where a worker puts its pid, which is its session; 0: free.
   using Session = std::atomic<pid_t>;
+  /// Those who are no workers, and have ended, are remembered up to this many: the newest.
+  static constexpr std::size_t kMostEnded = 4096;
 
   /// With room for the sessions of `workers`. Errors kOs.
   static Result<GuardBoard> make(std::size_t workers);
@@ -31,8 +34,16 @@ class GuardBoard {
   /// A free place.
   [[nodiscard]] Session* free_session();
   /// The worker is about to be reaped or has been: the number may soon be somebody else's.
-  void forget_session(pid_t session);
+  void end_session(pid_t session);
   [[nodiscard]] std::set<pid_t> sessions() const;
+
+  /// A process of the job has ended, and what it made in /dev/shm (shm_files.h) may still be there. So it is
+  /// with a worker from `end_session` on.
+  void note_ended(pid_t pid);
+  /// What they made has been removed.
+  void forget_ended();
+  /// By whom there may be something in /dev/shm: the workers, and who has ended.
+  [[nodiscard]] std::set<pid_t> makers() const;
 
   /// Until when workers may live; TimePoint::max(): no lease, or no workers.
   void set_lease(TimePoint until) { page_->lease = until.time_since_epoch().count(); }
@@ -65,8 +76,9 @@ class GuardBoard {
 
   std::unique_ptr<void, Unmap> memory_;
   Page* page_;
-  Session* sessions_;
-  std::size_t count_;
+  std::span<Session> sessions_;
+  std::span<std::atomic<pid_t>> ended_;  // a ring
+  std::size_t next_ended_ = 0;           // the launcher's alone
 };
 
 }  // namespace ddprun::launcher

@@ -162,6 +162,27 @@ class Shm(unittest.TestCase):
                 self.end(job, how)
                 self.assertFalse(any(path.exists() for path in paths))
 
+    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    def test_segments_of_who_was_reaped_are_removed_when_the_launcher_is_killed_before_the_generation_ends(self):
+        """Those of a worker that failed, and of a process that it left behind, while another is asked to end."""
+        script = ("if [ $LOCAL_RANK = 0 ]; then read go <$TMPDIR/go; "
+                  "setsid sh -c ': >/dev/shm/torch_$$_3_3; echo $$ >$TMPDIR/child; read end <$TMPDIR/end' & "
+                  "read child <$TMPDIR/child; : >/dev/shm/torch_$$_1_0; echo $$ $child; exit 3; fi; "
+                  "trap 'echo asked' TERM; echo >$TMPDIR/go; exec 9<>$TMPDIR/never; while :; do read end <&9; done")
+        folder = pathlib.Path(self.environment["TMPDIR"])
+        for name in ("go", "child", "end", "never"):
+            os.mkfifo(folder / name)
+        job = self.start("--nproc-per-node", "2", "--shutdown-timeout", "60s", "/bin/sh", "-c", script.replace("$", "$$"))
+        lines = {job.stdout.readline().split(": ")[-1].strip() for _ in range(2)}
+        self.assertIn("asked", lines)  # after the failed one was reaped
+        worker, child = (lines - {"asked"}).pop().split()
+        paths = [self.file(f"torch_{worker}_1_0"), self.file(f"torch_{child}_3_3")]
+        self.assertTrue(all(path.exists() for path in paths))
+        (folder / "end").write_text("\n")
+        self.assert_gone([pathlib.Path("/proc", child)])  # reaped
+        self.end(job, signal.SIGKILL)
+        self.assertEqual([path for path in paths if path.exists()], [])
+
     @unittest.skipUnless(SEES_ALL and os.geteuid() == 0, "needs root and the machine's first pid namespace")
     def test_a_segment_of_the_same_pid_in_another_pid_namespace_is_kept(self):
         """Containers may share /dev/shm."""

@@ -28,16 +28,36 @@ TEST_CASE("a new board has no lease, no sessions and no end") {
   CHECK_FALSE(board.is_swept());
 }
 
-TEST_CASE("a session is on the board until it is forgotten, and its place is free again") {
+TEST_CASE("a session is on the board until it has ended, and its place is free again") {
   GuardBoard board = make_board(2);
   for (int round = 0; round < 1000; ++round) {
     *board.free_session() = 4711 + round;
     *board.free_session() = 17;
     CHECK(board.sessions() == std::set<pid_t>{17, 4711 + round});
-    board.forget_session(4711 + round);
-    board.forget_session(17);
+    board.end_session(4711 + round);
+    board.end_session(17);
     CHECK(board.sessions().empty());
   }
+}
+
+TEST_CASE("who may have made something in /dev/shm is on the board until that is said to be removed") {
+  GuardBoard board = make_board(2);
+  *board.free_session() = 4711;
+  *board.free_session() = 17;
+  board.end_session(17);
+  board.note_ended(23);
+  CHECK(board.makers() == std::set<pid_t>{17, 23, 4711});
+  board.forget_ended();
+  CHECK(board.makers() == std::set<pid_t>{4711});
+}
+
+TEST_CASE("of more than it has room for, the board remembers those who ended last") {
+  GuardBoard board = make_board(1);
+  constexpr pid_t kRoom = GuardBoard::kMostEnded + 1;
+  for (pid_t pid = 1; pid <= 2 * kRoom; ++pid) board.note_ended(pid);
+  const std::set<pid_t> makers = board.makers();
+  CHECK(makers.size() == kRoom);
+  CHECK(*makers.begin() == kRoom + 1);
 }
 
 TEST_CASE("what one process writes, the others read, however long they have not looked") {
