@@ -83,13 +83,18 @@ bool kill_found(const ProcessEntry& found, const JobMarks& marks) {
   });
 }
 
-void kill_job(const JobMarks& marks, const std::function<bool()>& may_go) {
+void kill_job(JobMarks marks, const std::function<bool()>& may_go) {
   for (int look = 0; look < kMostLooks; ++look) {
     const std::vector<ProcessEntry> found = job_processes(marks);
-    if (found.empty() || !may_go()) return;
-    for (const ProcessEntry& process : found) kill_found(process, marks);
+    if (!may_go()) return;
+    if (found.empty()) break;
+    for (const ProcessEntry& process : found) {
+      marks.seen.insert(process.pid);
+      kill_found(process, marks);
+    }
     std::this_thread::sleep_for(kPause);
   }
+  remove_torch_segments(marks.seen, marks.started);
 }
 
 bool has_cleaner(const std::string& cgroup) {

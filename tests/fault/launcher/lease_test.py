@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
@@ -15,11 +17,16 @@ from owned import own  # noqa: E402
 DDPRUN, PROGRAMS = sys.argv[1:3]
 del sys.argv[1:3]
 
+SEES_ALL = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
+
 # Says that it lives, every few milliseconds and by a clock of the machine, in a file of its own; so does a child
-# in a session of its own. Of a world of one, the generation after the loss: says when it began, and succeeds.
+# in a session of its own. Each has a segment of shared memory, as PyTorch would name it. Of a world of one, the
+# generation after the loss: says when it began, and succeeds.
 WORKER = """
-import os, sys, time
+import os, sys, time, zlib
 folder = sys.argv[1]
+def make_segment():
+    open(f"/dev/shm/torch_{os.getpid()}_{zlib.crc32(folder.encode())}_{os.environ['RANK']}", "w").close()
 def stamp(name):
     with open(f"{folder}/{name}", "a") as file:
         file.write(f"{time.clock_gettime_ns(time.CLOCK_BOOTTIME)}\\n")
@@ -27,13 +34,15 @@ if os.environ["WORLD_SIZE"] == "1":
     stamp("next")
     sys.exit(0)
 name = "worker-" + os.environ["RANK"]
+make_segment()
+stamp(name)
 if os.fork() == 0:
     os.setsid()
+    make_segment()
     os.environ.clear()
-    name += "-detached"
-stamp(name)
-if not name.endswith("detached"):
+    stamp(name + "-detached")
     print(name, flush=True)
+    name += "-detached"
 while True:
     stamp(name)
     time.sleep(0.005)
@@ -47,6 +56,7 @@ class Lease(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "worker.py").write_text(WORKER)
         self.environment = os.environ | {"TMPDIR": folder.name}
+        self.addCleanup(lambda: [path.unlink(missing_ok=True) for path in self.segments("*")])
 
     def start(self, *arguments, **environment):
         process = subprocess.Popen([DDPRUN, *arguments], env=self.environment | environment, text=True, stdout=subprocess.PIPE,
@@ -66,6 +76,21 @@ class Lease(unittest.TestCase):
 
     def stamps(self, name):
         return [int(line) for line in (self.folder / name).read_text().splitlines()]
+
+    def segments(self, rank):
+        return list(pathlib.Path("/dev/shm").glob(f"torch_*_{zlib.crc32(str(self.folder).encode())}_{rank}"))
+
+    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    def test_segments_of_what_a_guard_has_killed_are_removed_while_the_launcher_is_stopped(self):
+        port = self.start_coordinator()
+        nodes = [self.start_node(port), self.start_node(port)]
+        rank = [node.stdout.readline().strip() for node in nodes][1].removeprefix("worker-")
+        self.assertEqual(len(self.segments(rank)), 2)
+        nodes[1].send_signal(signal.SIGSTOP)
+        limit = time.monotonic() + 20
+        while left := self.segments(rank):
+            self.assertLess(time.monotonic(), limit, f"still there: {left}")
+            time.sleep(0.01)
 
     def test_workers_of_a_stopped_launcher_are_dead_before_the_next_generation_starts(self):
         port = self.start_coordinator()
