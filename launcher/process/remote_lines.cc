@@ -30,7 +30,8 @@ void RemoteLines::show(std::uint64_t number, const std::string& node, bool is_st
     return;
   }
   finish();
-  if (missing_before > 0) say_missing(node, missing_before, "came faster than the connection takes them");
+  if (missing_before > 0)
+    say_missing(node, missing_before, "came faster than the connection takes them, or it was lost");
   console.write(writer_of(number, is_stderr), text);
 }
 

@@ -2,7 +2,6 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
 #include <fmt/format.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -50,7 +49,7 @@ void Channel::start(OnMessage on_message, OnClosed on_closed) {
   on_message_ = std::move(on_message);
   on_closed_ = std::move(on_closed);
   boost::asio::post(socket_.get_executor(), gate_.pass([self = shared_from_this()] {
-    if (self->take_what_waits()) self->read_when_ready();
+    if (self->take_what_waits(kMostAtOnce)) self->read_when_ready();
   }));
 }
 
@@ -58,21 +57,21 @@ void Channel::read_when_ready() {
   socket_.async_wait(boost::asio::ip::tcp::socket::wait_read,
                      gate_.pass([self = shared_from_this()](boost::system::error_code error) {
                        if (error) return self->end(loss_of(error), error.message());
-                       if (self->take_what_waits()) self->read_when_ready();
+                       if (self->take_what_waits(kMostAtOnce)) self->read_when_ready();
                      }));
 }
 
 // All of it at once: what has come by now is older than whatever happens next. After a pause of this process
 // that is much, and then the order of what is taken must not depend on the pieces in which it is read. False
 // when the channel was closed meanwhile.
-bool Channel::take_what_waits() {
+bool Channel::take_what_waits(std::size_t at_most) {
   char chunk[kReadBytes];
-  for (std::size_t taken = 0; take_frames() && taken < kMostAtOnce;) {
+  for (std::size_t taken = 0; take_frames() && taken < at_most;) {
     boost::system::error_code error;
     const std::size_t bytes = socket_.read_some(boost::asio::buffer(chunk), error);
     if (error == boost::asio::error::would_block) return true;
     if (error) return ended(write_error_ ? write_error_ : error), false;
-    if (!closes_after_sending_) received_.append(chunk, bytes);
+    received_.append(chunk, bytes);
     taken += bytes;
   }
   return gate_.is_open();
@@ -85,21 +84,28 @@ void Channel::ended(boost::system::error_code error) {
 
 // False when the channel was closed meanwhile.
 bool Channel::take_frames() {
-  while (gate_.is_open() && !closes_after_sending_ && received_.size() >= kFrameHeaderBytes) {
+  while (gate_.is_open() && received_.size() >= kFrameHeaderBytes) {
     unsigned char header[kFrameHeaderBytes];
     std::copy_n(received_.begin(), kFrameHeaderBytes, header);
     const Result<std::size_t> length = parse_frame_length(header);
-    if (!length) return end(Loss::kReset, "the other side sent " + length.error().message()), false;
+    if (!length) return not_understood(length.error());
     if (received_.size() < kFrameHeaderBytes + *length) break;
     Result<Message> message = parse_message(std::string_view(received_).substr(kFrameHeaderBytes, *length));
     received_.erase(0, kFrameHeaderBytes + *length);
-    if (!message) return end(Loss::kReset, "the other side sent " + message.error().message()), false;
+    if (!message) return not_understood(message.error());
     on_message_(std::move(*message));
   }
   return gate_.is_open();
 }
 
+// Who is told farewell is to read that, whatever it says meanwhile. False when the channel was closed.
+bool Channel::not_understood(const Error& error) {
+  if (closes_after_sending_) return received_.clear(), true;
+  return end(Loss::kReset, "the other side sent " + error.message()), false;
+}
+
 void Channel::send_bytes(std::string bytes) {
+  given_bytes_ += bytes.size();
   if (!gate_.is_open() || closes_after_sending_ || write_error_) return;
   bytes_to_send_ += bytes.size();
   to_send_.push_back(std::move(bytes));
@@ -109,22 +115,40 @@ void Channel::send_bytes(std::string bytes) {
       self->end(Loss::kReset, fmt::format("it did not read {} bytes", self->bytes_to_send_));
     }));
   }
-  if (!is_writing_) write_next();
+  if (!is_writing_) write_what_fits();
 }
 
-void Channel::write_next() {
+// Not async_write: what the kernel has is to be known whenever this is closed.
+void Channel::write_what_fits() {
   is_writing_ = true;
-  boost::asio::async_write(
-      socket_, boost::asio::buffer(to_send_.front()),
-      gate_.pass([self = shared_from_this()](boost::system::error_code error, std::size_t bytes) {
-        if (error) return self->send_no_more(error);
-        self->bytes_to_send_ -= bytes;
-        self->to_send_.pop_front();
-        self->is_writing_ = false;
-        if (!self->to_send_.empty()) return self->write_next();
-        if (self->closes_after_sending_) return self->send_end();
-        if (self->on_empty_) self->on_empty_();
-      }));
+  boost::system::error_code error;
+  while (!error && !to_send_.empty()) {
+    const auto rest = boost::asio::buffer(to_send_.front()) + written_of_first_;
+    const std::size_t bytes = socket_.write_some(rest, error);
+    written_of_first_ += bytes;
+    written_bytes_ += bytes;
+    bytes_to_send_ -= bytes;
+    if (written_of_first_ < to_send_.front().size()) continue;
+    to_send_.pop_front();
+    written_of_first_ = 0;
+  }
+  if (error != boost::asio::error::would_block) {
+    return boost::asio::post(socket_.get_executor(),
+                             gate_.pass([self = shared_from_this(), error] { self->wrote(error); }));
+  }
+  socket_.async_wait(boost::asio::ip::tcp::socket::wait_write,
+                     gate_.pass([self = shared_from_this()](boost::system::error_code broken) {
+                       if (broken) return self->send_no_more(broken);
+                       self->write_what_fits();
+                     }));
+}
+
+void Channel::wrote(boost::system::error_code error) {
+  if (error) return send_no_more(error);
+  is_writing_ = false;
+  if (!to_send_.empty()) return write_what_fits();
+  if (closes_after_sending_) return send_end();
+  if (on_empty_) on_empty_();
 }
 
 // Its last words may lie here unread, and end with the end of the connection.
@@ -135,7 +159,8 @@ void Channel::send_no_more(boost::system::error_code error) {
 
 void Channel::read_out_and_close() {
   const auto self = shared_from_this();
-  take_what_waits();
+  boost::system::error_code ignored;
+  take_what_waits(kMostAtOnce + socket_.available(ignored));
   close();
 }
 
@@ -168,23 +193,30 @@ void Channel::wait_for_farewell(Farewell seen) {
   });
 }
 
-std::size_t Channel::untaken_bytes() {
-  if (!gate_.is_open()) return untaken_at_end_;
-  int in_kernel = 0;
-  if (::ioctl(socket_.native_handle(), SIOCOUTQ, &in_kernel) != 0) in_kernel = 0;
+std::size_t Channel::bytes_in_kernel() {
+  if (!gate_.is_open()) return in_kernel_at_end_;
+  int bytes = 0;
+  if (::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) != 0) bytes = 0;
   const bool has_sent_end = closes_after_sending_ && to_send_.empty();
-  if (has_sent_end && in_kernel > 0) --in_kernel;  // the end itself counts as one
-  return bytes_to_send_ + static_cast<std::size_t>(in_kernel);
+  if (has_sent_end && bytes > 0) --bytes;  // the end itself counts as one
+  return static_cast<std::size_t>(bytes);
 }
 
 void Channel::close() {
   if (!gate_.is_open()) return;
-  untaken_at_end_ = untaken_bytes();
+  in_kernel_at_end_ = bytes_in_kernel();
   gate_.close();
   farewell_.close();
   boost::system::error_code ignored;
   socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
   socket_.close(ignored);
+}
+
+void Channel::close_and_discard() {
+  if (!gate_.is_open()) return;
+  boost::system::error_code ignored;
+  socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
+  close();
 }
 
 void Channel::end(Loss loss, const std::string& why) {

@@ -7,6 +7,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -36,19 +37,27 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void send_bytes(std::string bytes);
   /// Closes when what was sent before has been taken and the other side has closed, too; or when it takes
   /// nothing for `patience`, has not taken all after thirty seconds, or then does not close for one. Taken is
-  /// what the other side's kernel has. What still comes is not read as messages.
+  /// what the other side's kernel has. What still comes is read, and no longer has to be messages.
   void close_after_sending(Duration patience = std::chrono::seconds(1));
   /// Called once when that is over, from the loop; not where `close()` was called first.
   void set_on_farewell_over(std::function<void()> on_over) { on_farewell_over_ = std::move(on_over); }
   [[nodiscard]] bool is_open() const { return gate_.is_open(); }
   /// Takes what has come and waits to be read, as messages, from inside this call; then closes.
   void read_out_and_close();
+  /// The other side's kernel goes on taking what ours has.
   void close();
+  /// It does not: nothing arrives any more of what is untaken.
+  void close_and_discard();
 
   /// What was sent and is not with the kernel yet.
   [[nodiscard]] std::size_t backlog_bytes() const { return bytes_to_send_; }
   /// What was sent and the other side's kernel has not taken, or had not when this was closed.
-  [[nodiscard]] std::size_t untaken_bytes();
+  [[nodiscard]] std::size_t untaken_bytes() { return bytes_to_send_ + bytes_in_kernel(); }
+  /// All that `send` was given, also what could not be sent any more.
+  [[nodiscard]] std::uint64_t given_bytes() const { return given_bytes_; }
+  /// How much of that the other side's kernel has taken, or had when this was closed: perhaps more by what it
+  /// has not told yet.
+  [[nodiscard]] std::uint64_t taken_bytes() { return written_bytes_ - bytes_in_kernel(); }
   /// Called each time that has become nothing; never from inside `send`.
   void set_on_empty(std::function<void()> on_empty) { on_empty_ = std::move(on_empty); }
 
@@ -57,9 +66,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
  private:
   Channel(boost::asio::ip::tcp::socket socket, std::string received);
   void read_when_ready();
-  bool take_what_waits();
+  bool take_what_waits(std::size_t at_most);
   bool take_frames();
-  void write_next();
+  bool not_understood(const Error& error);
+  void write_what_fits();
+  void wrote(boost::system::error_code error);
+  [[nodiscard]] std::size_t bytes_in_kernel();
   void send_no_more(boost::system::error_code error);
   void ended(boost::system::error_code error);
   void end(Loss loss, const std::string& why);
@@ -76,11 +88,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
   boost::asio::ip::address remote_;
   std::string received_;
   std::deque<std::string> to_send_;
+  std::size_t written_of_first_ = 0;
   std::size_t bytes_to_send_ = 0;
+  std::uint64_t given_bytes_ = 0;
+  std::uint64_t written_bytes_ = 0;  ///< to the kernel
   bool is_writing_ = false;
   boost::system::error_code write_error_;  ///< nothing is sent any more; how it ends is read
   bool closes_after_sending_ = false;
-  std::size_t untaken_at_end_ = 0;
+  std::size_t in_kernel_at_end_ = 0;
   Alarm farewell_;
   OnMessage on_message_;
   OnClosed on_closed_;

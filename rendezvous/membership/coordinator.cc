@@ -170,15 +170,15 @@ class Coordinator::Impl {
     const auto found = peers_.find(number);
     if (found == peers_.end()) return;
     Peer& peer = found->second;
+    if (const auto* lines = std::get_if<LogLines>(&message); lines != nullptr && peer.has_joined) {
+      if (log_sink_) log_sink_(number, name_of(peer.node()), *lines);
+      return;
+    }
     if (peer.is_leaving) return;
     if (!peer.handshake.is_admitted()) return shake_hands(number, peer, message);
     if (const auto* drain = std::get_if<DrainRequest>(&message)) return take_drain(number, peer, *drain);
     if (const auto* status = std::get_if<Status>(&message); status != nullptr && !peer.is_control())
       return take_status(number, peer, *status);
-    if (const auto* lines = std::get_if<LogLines>(&message); lines != nullptr && peer.has_joined) {
-      if (log_sink_) log_sink_(number, name_of(peer.node()), *lines);
-      return;
-    }
     refuse(number, fmt::format("it sent \"{}\", which does not belong here", type_of(message)));
   }
 

@@ -55,4 +55,26 @@ std::optional<LogLines> LogFunnel::take() {
   return next;
 }
 
+void LogFunnel::sent(const LogLines& lines, std::uint64_t end) {
+  under_way_.push_back({end, lines.text.size(), count_lines(lines.text) + lines.dropped_before});
+}
+
+void LogFunnel::arrived(std::uint64_t bytes) {
+  while (!under_way_.empty() && under_way_.front().end <= bytes) under_way_.pop_front();
+}
+
+void LogFunnel::connection_ended() {
+  std::uint64_t& missing = waiting_.empty() ? dropped_ : waiting_.front().dropped_before;
+  for (const UnderWay& lost : std::exchange(under_way_, {})) {
+    missing += lost.lines;
+    bytes_lost_ += lost.bytes;
+  }
+}
+
+std::size_t LogFunnel::bytes_under_way() const {
+  std::size_t bytes = 0;
+  for (const UnderWay& each : under_way_) bytes += each.bytes;
+  return bytes;
+}
+
 }  // namespace ddprun::membership

@@ -69,8 +69,9 @@ class Member::Impl {
   void cut_farewell() {
     if (farewell_) farewell_->close();
   }
-  [[nodiscard]] std::size_t untaken_bytes() const {
-    return farewell_ && has_sent_lines_ ? farewell_->untaken_bytes() : 0;
+  [[nodiscard]] std::size_t untaken_bytes() {
+    if (farewell_) funnel_.arrived(farewell_->taken_bytes());
+    return funnel_.bytes_lost() + funnel_.bytes_under_way();
   }
 
   void workers_failed(const NodeFailure& failure) {
@@ -111,6 +112,8 @@ class Member::Impl {
       const std::optional<LogLines> lines = funnel_.take();
       if (!lines) return;
       channel_->send(*lines);
+      funnel_.sent(*lines, channel_->given_bytes());
+      funnel_.arrived(channel_->taken_bytes());
       has_sent_lines_ = true;
     }
   }
@@ -300,7 +303,6 @@ class Member::Impl {
     if (const auto channel = forget_channel()) take_leave(channel);
     end(leave.end);
   }
-  // Whatever waits for a coordinator that was lost is lost, too.
   void act(const ComeBack& back) {
     close_channel();
     if (leaving_signal_ != 0) return end_for_signal();
@@ -319,8 +321,14 @@ class Member::Impl {
     node_.id = MemberId();
     return std::exchange(channel_, nullptr);
   }
+  // What is counted as lost does not arrive after all.
   void close_channel() {
-    if (const auto channel = forget_channel()) channel->close();
+    const auto channel = forget_channel();
+    if (!channel) return;
+    funnel_.arrived(channel->taken_bytes());
+    if (funnel_.bytes_under_way() > 0) channel->close_and_discard();
+    channel->close();
+    funnel_.connection_ended();
   }
 
   void schedule() {

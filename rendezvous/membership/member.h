@@ -92,7 +92,7 @@ class Member final : public MemberWords {
   /// says. True: then `on_over` will be called, unless `cut_farewell` was.
   bool await_farewell(std::function<void()> on_over);
   void cut_farewell();
-  /// How much of workers' output the coordinator has not taken.
+  /// How much of workers' output the coordinator has not taken, over all connections.
   [[nodiscard]] std::size_t untaken_bytes() const;
 
  private:

@@ -23,6 +23,12 @@ std::ptrdiff_t count_lines(const std::string& text, const std::string& with) {
   return count;
 }
 
+/// The number before `what` in "ddprun: 7 lines are missing"; 0: nobody says it.
+std::ptrdiff_t count_before(const std::string& said, const std::string& what) {
+  const std::size_t at = said.find(what);
+  return at == std::string::npos ? 0 : std::atol(said.c_str() + said.rfind(' ', at - 1) + 1);
+}
+
 std::string this_host() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
@@ -178,6 +184,36 @@ TEST_CASE("a node waits until its coordinator has taken what the kernel still ho
   CHECK_THAT(node->err(), !Contains("are lost"));
   CHECK(coordinator.wait() == 75);
   CHECK(count_lines(coordinator.out(), "] 012345678901234567890123456789\n") == 60000);
+}
+
+TEST_CASE(
+    "lines that were under way to a coordinator that stood still are shown, or it is said how many are not") {
+  const std::string port = free_port();
+  Launched coordinator(
+      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job",
+                      "--rdzv-conf", "keep_alive_interval=0.3,last_call_timeout=0"}));
+  CHECK(coordinator.read_line() == port);
+  const Gate gate;
+  // More than the coordinator's kernel takes for one who does not read, and less than the node lets wait.
+  const Cluster cluster{.nnodes = "1:2",
+                        .script = "echo up; read -r line <" + gate.path() +
+                                  "; yes 012345678901234567890123456789 | head -n 60000",
+                        .port = port,
+                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0"},
+                        .nproc = "1"};
+  const auto node = cluster.start_dynamic();
+  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  coordinator.signal(SIGSTOP);
+  gate.open();
+  node->wait_for_err("the coordinator has not answered");
+  coordinator.signal(SIGCONT);
+  CHECK(node->wait() == 0);
+  CHECK(coordinator.wait() == 0);
+  const std::string line = "[0@" + this_host() + "] 012345678901234567890123456789\n";
+  const std::ptrdiff_t missing = count_before(coordinator.err(), " lines of node ");
+  CHECK(count_lines(coordinator.out(), line) + missing == 60000);
+  const std::ptrdiff_t lost = count_before(node->err(), " bytes for the coordinator's console are lost: ");
+  CHECK(lost == missing * static_cast<std::ptrdiff_t>(line.size()));
 }
 
 TEST_CASE("--log-funnel ends at a coordinator of its own") {

@@ -63,9 +63,10 @@ TEST_CASE("what did not come from a node is said before what did") {
   PipeConsole out;
   RemoteLines lines(*out.console, *out.console);
   lines.show(1, "node a", false, "later\n", 7);
-  CHECK(
-      out.read_now() ==
-      "ddprun: 7 lines of node a are missing here: they came faster than the connection takes them\nlater\n");
+  CHECK(out.read_now() ==
+        "ddprun: 7 lines of node a are missing here: they came faster than the connection takes them, or it "
+        "was "
+        "lost\nlater\n");
 }
 
 TEST_CASE(

@@ -71,3 +71,29 @@ TEST_CASE("lines dropped at the very end are counted, too") {
     if (funnel.empty()) CHECK(lines->dropped_before == 1);
   }
 }
+
+TEST_CASE("lines that were under way when the connection ended are counted where they are missing") {
+  LogFunnel funnel;
+  funnel.push(false, "one\n");
+  funnel.sent(*funnel.take(), 100);
+  funnel.push(false, "two\nthree\n");
+  funnel.sent(*funnel.take(), 250);
+  funnel.push(false, "four\n");
+  funnel.arrived(249);  // not the whole message, so that nobody can read it
+  CHECK(funnel.bytes_under_way() == 10);
+  funnel.connection_ended();
+  CHECK(funnel.bytes_under_way() == 0);
+  CHECK(funnel.bytes_lost() == 10);
+  const auto next = funnel.take();
+  CHECK(next->text == "four\n");
+  CHECK(next->dropped_before == 2);
+}
+
+TEST_CASE("a message that said what is missing, and is lost, is counted with what it said") {
+  LogFunnel funnel;
+  funnel.sent({.is_stderr = false, .text = "eight\n", .dropped_before = 7}, 100);
+  funnel.connection_ended();
+  CHECK_FALSE(funnel.empty());
+  CHECK(funnel.take()->dropped_before == 8);
+  CHECK(funnel.empty());
+}
