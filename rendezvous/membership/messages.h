@@ -19,7 +19,7 @@ namespace ddprun::membership {
 inline constexpr std::string_view kGreeting = "DDPR";
 /// Grows with every change that the other side must know. The frames, Hello's "version" and Refused never
 /// change, so that two versions can always tell each other why they part.
-inline constexpr int kProtocolVersion = 4;
+inline constexpr int kProtocolVersion = 5;
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 inline constexpr std::size_t kMaxFrameBytes = 64 * 1024;
 /// Of a worker's last words, and of the error it wrote down or was diagnosed; the rest of a frame is small.

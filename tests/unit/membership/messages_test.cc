@@ -153,7 +153,7 @@ TEST_CASE("an agent of another version is told so, whatever else its hello holds
   hello.node.address = "10.0.0.2";
   hello.node.host = "b";
   CHECK(*why_not_admitted(hello, kRules) ==
-        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 4; use the same "
+        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 5; use the same "
         "ddprun on all "
         "nodes");
 }
