@@ -500,8 +500,17 @@ Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) 
       StopReason::kJobTimeout,
       fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
       exit_code::kTempFail);
-  forbid_restart("--job-timeout is over");
-  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  call_final("--job-timeout is over");
+  forbid_restart(final_because_);
+  Actions actions;
+  if (options_.joins_after_failure) {
+    actions.push_back({.kind = ActionKind::kPublishFailure,
+                       .exit_code = exit_code_,
+                       .text = why_,
+                       .final_because = final_because_});
+  }
+  actions.push_back({.kind = ActionKind::kFinish, .exit_code = exit_code_});
+  return actions;
 }
 
 // What this node's last generation ended of.

@@ -342,6 +342,9 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   if (has_succeeded(node))
     successes_.add({generation_, node.seat->node_rank, node.seat->nodes, coordinator_});
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
+  if (state_ == JobState::kGathering && status.failure && !status.failure->rank) {
+    end_between_generations(node, *status.failure, now, out);
+  }
   if (!node.seat || status.generation != generation_) return;
   if (state_ == JobState::kStopping && status.failure) reconsider(node, *status.failure, out);
   // Its ranks left before it heard that one of another node had lost them.
@@ -430,6 +433,13 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   } else if (node.seat) {
     begin_stop(fmt::format("{} and leaves; {} stay", end.why, staying), now, out);
   }
+}
+
+// Before the first another node may come in its place.
+void Job::end_between_generations(const Node& node, const NodeFailure& failure, TimePoint now,
+                                  JobActions& out) {
+  if (!node.previous && !node.facts.hosts_coordinator) return;
+  finish({.exit_code = failure.exit_code, .why = placed(failure.what, node)}, now, out);
 }
 
 void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& out) {

@@ -156,8 +156,9 @@ MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint n
   // While it is stopped, what explains more may come to light, or a cause that is older.
   const bool is_better =
       status_.phase == Phase::kStopping && (!status_.failure || failure.weight >= status_.failure->weight);
-  if (status_.phase != Phase::kRunning && !is_better) return out;
-  status_.phase = Phase::kStopping;
+  const bool is_by_worker = failure.rank.has_value();
+  if (status_.phase != Phase::kRunning && !is_better && is_by_worker) return out;
+  if (status_.phase == Phase::kRunning) status_.phase = Phase::kStopping;
   status_.failure = failure;
   send(now, out);
   return out;

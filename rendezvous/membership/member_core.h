@@ -63,7 +63,8 @@ class MemberCore {
   MemberActions order(const Order& order, TimePoint now);
   MemberActions tick(TimePoint now);
 
-  /// The first worker of this node failed; the caller stops the others by itself.
+  /// The first worker of this node failed; the caller stops the others by itself. Or no worker did, and the job is
+  /// not to go on: that counts without workers, too.
   MemberActions workers_failed(const NodeFailure& failure, TimePoint now);
   /// None is alive any more, and all of them ended with 0 before anybody asked them to: an answer to
   /// StopWorkers and KillWorkers, too.
