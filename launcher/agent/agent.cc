@@ -91,16 +91,10 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 
   // What the rendezvous says.
   void round_closed(const RoundInfo& round, TimePoint valid_until) override;
-  // This node may have blamed another worker, or have been a spare in the generation that is over.
   void restarting(const membership::Restart& restart, const std::optional<RemoteCause>& cause) override {
     raise({.kind = EventKind::kRestartGranted});
     deps_.observer.restarting(restart);
-    if (outcome_.generations.empty()) return;
-    GenerationOutcome& last = outcome_.generations.back();
-    if (last.restart_count + 1 != restart.restart_count) return;
-    last.remote_cause = cause;
-    settle_blame(last, last.remote_cause);
-    outcome_.is_root_cause_past = true;
+    note_restart(outcome_, restart, cause);
   }
   void heard(const Event& event) override { raise(event); }
   void waiting(const std::string& text) override { output_.say(text); }
@@ -119,10 +113,11 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   [[nodiscard]] std::size_t reserved_descriptors() const override {
     return launcher::reserved_descriptors(plan_, workers_ ? workers_->alive() : 0);
   }
-  void job_ended(int exit_code, const std::string& why, const std::optional<RemoteCause>& cause) override {
+  void job_ended(const membership::JobEnd& end, const std::optional<RemoteCause>& cause) override {
     outcome_.remote_cause = cause;
-    is_end_told_ = exit_code != 0;
-    raise(job_over_event(exit_code, why));
+    outcome_.restarts_used = std::max(outcome_.restarts_used, end.restarts_used);
+    is_end_told_ = end.exit_code != 0;
+    raise(job_over_event(end.exit_code, end.why));
   }
 
   // What the workers do.
@@ -160,6 +155,8 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void hurry();
   void drain(const ReceivedSignal& signal);
   void suspend();
+
+  void go_on_alone();
 
   // Events in, actions out.
   void raise(Event event);
@@ -270,7 +267,7 @@ void Agent::carry_out(const Step& step) {
   const bool restarts = step.from == State::kSweeping &&
                         (step.to == State::kRestarting || step.to == State::kRendezvous) &&
                         !rounds_->decides_restarts();
-  if (restarts) deps_.observer.restarting(restart_of(supervisor_, plan_));
+  if (restarts) go_on_alone();
   for (const Action& action : step.actions) carry_out(action);
 }
 
@@ -298,8 +295,17 @@ void Agent::carry_out(const Action& action) {
   }
 }
 
+// One node decides for itself.
+void Agent::go_on_alone() {
+  const membership::Restart restart = restart_of(supervisor_, plan_);
+  outcome_.granted_restart = {.why = restart.why, .cause = {}};
+  outcome_.generations.back().restart_why = restart.why;
+  deps_.observer.restarting(restart);
+}
+
 void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
   round_ = round;
+  outcome_.restarts_used = round.restarts_used;
   raise(round_closed_event(round.restart_count, round.base_rank, valid_until));
 }
 
@@ -339,7 +345,7 @@ void Agent::start_generation() {
   DDPRUN_CHECK(static_cast<int>(specs.size()) == plan_.local_world_size.value(),
                "one spec for each local rank");
   generation_ = {};
-  outcome_.is_root_cause_past = false;
+  outcome_.granted_restart.reset();
   generation_.generation = round_.generation;
   generation_.restart_count = round_.restart_count;
   generation_.started_at = BootClock::now();
@@ -470,23 +476,13 @@ void Agent::close_generation(Leftovers leftovers) {
 
 void Agent::finish(const Action& action) {
   is_finished_ = true;
-  // Of a job that only this node ended, the supervisor has the last word. Who is to blame for a generation whose
-  // restart was granted is not to blame for the end.
-  const bool is_root_kept = !is_end_told_ || (!outcome_.remote_cause && outcome_.is_root_cause_past);
-  const bool is_failure_told = is_end_told_ && outcome_.remote_cause;
-  outcome_.refusal = is_failure_told ? outcome_.remote_cause->final_because : supervisor_.refusal();
-  if (!is_root_kept && !outcome_.generations.empty()) {
-    GenerationOutcome& last = outcome_.generations.back();
-    // A spare has had no part in the generation that failed.
-    const bool is_of_last = !outcome_.remote_cause || outcome_.remote_cause->generation == last.generation;
-    if (is_of_last) settle_blame(last, outcome_.remote_cause);
-    if (is_of_last) last.remote_cause = outcome_.remote_cause;
-  }
+  // Of a job that only this node ended, the supervisor has the last word.
+  outcome_.refusal = supervisor_.refusal();
+  if (is_end_told_) note_bad_end(outcome_);
   outcome_.exit_code = action.exit_code;
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();
   outcome_.error = supervisor_.error();
-  outcome_.restarts_used = round_.restarts_used;
   const std::string& decided = supervisor_.decision().why;
   outcome_.why = decided.empty() ? supervisor_.why() : decided;
   for (Alarm& timer : timers_) timer.close();

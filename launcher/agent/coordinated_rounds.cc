@@ -160,7 +160,7 @@ void CoordinatedRounds::on_restart(const membership::Restart& restart) {
 }
 
 void CoordinatedRounds::on_end(const membership::JobEnd& end) {
-  listener_.job_ended(end.exit_code, end.why, place(end.root_cause));
+  listener_.job_ended(end, place(end.root_cause));
 }
 
 std::optional<RemoteCause> CoordinatedRounds::place(

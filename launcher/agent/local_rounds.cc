@@ -34,7 +34,7 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
 
 void LocalRounds::tell(const Action& action, const NodeFailure&) {
   if (action.kind == ActionKind::kJoinRound) return join(action.restart_count);
-  if (action.kind == ActionKind::kPublishSuccess) listener_.job_ended(0, {}, std::nullopt);
+  if (action.kind == ActionKind::kPublishSuccess) listener_.job_ended({}, std::nullopt);
 }
 
 void LocalRounds::join(int restart_count) {

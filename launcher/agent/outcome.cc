@@ -65,15 +65,43 @@ void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& tol
     WorkerOutcome& worker = generation.workers[index];
     const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
     const bool is_success = worker.status && worker.status->is_success();
+    if (is_it) worker.verdict = Verdict::kRootCause;
     // Of one that left, what the coordinator says is more: who lost it.
     if (is_it && (before == index || !is_success)) {
       generation.root_cause = index;
-      worker.verdict = Verdict::kRootCause;
+    } else if (is_it) {
+      told->worker = worker;
     } else if (before == index) {
       worker.verdict = is_success ? Verdict::kSucceeded : Verdict::kConsequence;
     }
   }
   if (generation.root_cause) told.reset();
+}
+
+void note_restart(JobOutcome& outcome, const membership::Restart& restart, std::optional<RemoteCause> cause) {
+  outcome.granted_restart.emplace().why = restart.why;
+  if (restart.number > 0) outcome.restarts_used = restart.number;  // changes of membership cost nothing
+  GenerationOutcome* const last = outcome.generations.empty() ? nullptr : &outcome.generations.back();
+  if (last == nullptr || last->restart_count + 1 != restart.restart_count) {
+    outcome.granted_restart->cause = std::move(cause);
+    return;
+  }
+  last->restart_why = restart.why;
+  last->remote_cause = std::move(cause);
+  settle_blame(*last, last->remote_cause);
+}
+
+void note_bad_end(JobOutcome& outcome) {
+  std::optional<RemoteCause>& told = outcome.remote_cause;
+  if (told) {
+    outcome.granted_restart.reset();
+    outcome.refusal = told->final_because;
+  }
+  if (outcome.granted_restart || outcome.generations.empty()) return;
+  GenerationOutcome& last = outcome.generations.back();
+  if (told && told->generation != last.generation) return;  // this node was a spare in that one
+  settle_blame(last, told);
+  last.remote_cause = told;
 }
 
 }  // namespace ddprun::launcher

@@ -121,12 +121,19 @@ struct GenerationOutcome {
   std::optional<std::size_t> root_cause;    ///< index into `workers`
   std::optional<std::size_t> victim;        ///< who lost a root cause that left with 0
   std::optional<RemoteCause> remote_cause;  ///< of another node's worker: that it ended of
+  std::string restart_why;  ///< of the restart that was to follow: "node 1 (b) was lost: …"; empty: none was
   TimePoint started_at{};
   TimePoint ended_at{};
   std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
   std::vector<WorkerOutcome> workers;  ///< by local rank
   std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
   std::vector<std::string> survivors;  ///< those that have not: "pid 4712 (dd), in state D (disk sleep)"
+};
+
+/// Another generation was to follow.
+struct GrantedRestart {
+  std::string why;                   ///< a sentence
+  std::optional<RemoteCause> cause;  ///< where this node had no part in the generation that failed: of whom
 };
 
 /// The whole job on this node.
@@ -137,8 +144,8 @@ struct JobOutcome {
   std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
                     ///< restart", …
   int restarts_used = 0;  ///< of --max-restarts
-  bool is_root_cause_past = false;  ///< that of the last generation: there was to be a restart; `why` tells
-                                    ///< what ended the job then
+  std::optional<GrantedRestart>
+      granted_restart;    ///< none has begun since, and `why` tells what ended the job
   std::string refusal;    ///< why there was no further restart although the budget had one; may be empty
   std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why it ended
   std::optional<Error> error;  ///< kRendezvousFailed: what went wrong
@@ -153,9 +160,16 @@ struct JobOutcome {
 /// those of thousands would fill the memory of a job that goes on for weeks.
 void forget_old_words(JobOutcome& outcome);
 
+/// The coordinator has granted a restart because of `cause`, if that is a worker. This node may have blamed another,
+/// or have been a spare in the generation that is over.
+void note_restart(JobOutcome& outcome, const membership::Restart& restart, std::optional<RemoteCause> cause);
+
+/// The coordinator has ended the job, not well, because of outcome.remote_cause, if that is a worker.
+void note_bad_end(JobOutcome& outcome);
+
 /// `told` is whom the coordinator blames for the end of `generation`, if anybody. Where that is a worker of this
-/// node, of whom more is known here, it becomes the root cause and `told` none; any other worker of this node is a
-/// consequence.
+/// node, of whom more is known here, it becomes the root cause and `told` none, but for one that left with 0: who lost
+/// it is told. Any other worker of this node is a consequence.
 void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& told);
 
 }  // namespace ddprun::launcher

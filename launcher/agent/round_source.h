@@ -67,9 +67,8 @@ class RoundSource {
     }
     /// What this process may still have to open: who connects to our port does not get these.
     [[nodiscard]] virtual std::size_t reserved_descriptors() const { return 0; }
-    /// The job is over everywhere, well (0) or not; `cause`, if any, is of another node.
-    virtual void job_ended(int exit_code, const std::string& why,
-                           const std::optional<RemoteCause>& cause) = 0;
+    /// The job is over everywhere, well (0) or not, because of `cause`, where that is a worker.
+    virtual void job_ended(const membership::JobEnd& end, const std::optional<RemoteCause>& cause) = 0;
   };
 
   virtual ~RoundSource() = default;

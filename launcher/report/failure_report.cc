@@ -202,10 +202,11 @@ std::string labelled(std::string_view label, const std::vector<std::string>& lin
 std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>& root,
                        const ReportContext& context) {
   const std::string title = shell_quote(context.title);
-  if (root && root->host.empty() && !outcome.is_root_cause_past) {
+  const bool is_past = outcome.granted_restart.has_value();
+  if (root && root->host.empty() && !is_past) {
     return fmt::format("ddprun: {} failed: {}", title, headline(*root->worker, context.hostname));
   }
-  if (root && outcome.reason != StopReason::kSignal)
+  if (root && !is_past && outcome.reason != StopReason::kSignal && outcome.reason != StopReason::kJobTimeout)
     return fmt::format("ddprun: {} failed: {}", title, outcome.why);
   if (outcome.error) return fmt::format("ddprun: {} failed: {}", title, outcome.error->message());
   switch (outcome.reason) {
@@ -232,17 +233,19 @@ std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportCo
                                ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used,
                                              context.max_restarts, format_duration(*context.restart_window))
                                : fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts);
-  const bool is_said = outcome.refusal.empty() || outcome.is_root_cause_past;  // that is how it ended
+  const bool is_said = outcome.refusal.empty() || outcome.granted_restart;  // that is how it ended
   return {is_said ? used : fmt::format("{}; {}", used, outcome.refusal)};
 }
 
-/// What had happened when the job came to another end: a worker failed, and there was to be a restart; or other
-/// nodes failed, and this one was told to end, or lost its coordinator.
+/// What had happened when the job came to another end: a worker failed or a node was lost, and there was to be a
+/// restart; or other nodes failed, and this one was told to end, or lost its coordinator.
 std::vector<std::string> lines_before(const JobOutcome& outcome, const std::optional<RootCause>& root,
                                       const ReportContext& context, const std::string& first) {
-  if (root && outcome.is_root_cause_past)
+  if (outcome.granted_restart) {
+    if (!root) return {outcome.granted_restart->why};
     return {root->host.empty() ? headline(*root->worker, context.hostname)
-                               : fmt::format("{} on host {}", root->what, root->host)};
+                               : membership::placed(root->what, "host " + root->host)};
+  }
   if (root || outcome.generations.empty()) return {};
   const GenerationOutcome& last = outcome.generations.back();
   // It was a symptom, and this node was told to end before the cause was known.

@@ -57,6 +57,7 @@ Json generation_json(const GenerationOutcome& generation) {
           {"duration_ns", (generation.ended_at - generation.started_at).count()},
           {"log_dir", or_null(generation.log_dir)},
           {"root_cause_rank", root_cause_rank(generation)},
+          {"restart_why", or_null(generation.restart_why)},
           {"leftovers", generation.leftovers},
           {"survivors", generation.survivors},
           {"workers", std::move(workers)}};

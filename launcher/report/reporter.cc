@@ -143,15 +143,18 @@ void Reporter::finish(const JobOutcome& outcome) {
   if (outcome.exit_code == 0) return report_recovery(outcome);
   if (outcome.remote_cause) {
     root_ = root_cause_elsewhere(*outcome.remote_cause);
+  } else if (outcome.granted_restart && outcome.granted_restart->cause) {
+    root_ = root_cause_elsewhere(*outcome.granted_restart->cause);
   } else if (!outcome.generations.empty() &&
-             (outcome.reason != StopReason::kSignal || outcome.is_root_cause_past)) {
+             (outcome.reason != StopReason::kSignal || outcome.granted_restart)) {
     root_ = root_cause_of(outcome.generations.back());
   }
   // Who pressed Ctrl-C knows why the job ended, and asked for no files.
   if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
   print_(render_report(outcome, root_, context_));
   write_report(outcome);
-  if (root_ && root_->host.empty() && !outcome.is_root_cause_past)
+  const bool is_here = outcome.remote_cause && outcome.remote_cause->is_here;
+  if (root_ && (root_->host.empty() || is_here) && !outcome.granted_restart)
     propagate_error_file(*root_, outcome.exit_code);
 }
 

@@ -29,10 +29,8 @@ std::string Job::name_of(const Node& node) {
   return fmt::format("node {} ({}, {})", *place, node.facts.host, node.facts.address);
 }
 
-// Where it happened belongs to what happened, not to what follows it.
 std::string Job::placed(const std::string& what, const Node& node) {
-  const std::size_t clause = std::min(what.find_first_of(":,;"), what.size());
-  return fmt::format("{} on {}{}", what.substr(0, clause), name_of(node), what.substr(clause));
+  return membership::placed(what, name_of(node));
 }
 
 JobEnd Job::ended_by_leaving(const Node& node) const {
@@ -40,7 +38,8 @@ JobEnd Job::ended_by_leaving(const Node& node) const {
                               ? std::string("was drained")
                               : "was told to stop by " + signal_name(node.leaving_signal);
   return {.exit_code = exit_code_of_leaving(node.leaving_signal),
-          .why = fmt::format("{} {}", name_of(node), how)};
+          .why = fmt::format("{} {}", name_of(node), how),
+          .restarts_used = restarts_.restart_count()};
 }
 
 Order Job::order_for(const Node& node, TimePoint now) const {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 
 namespace ddprun::membership {
@@ -50,6 +51,11 @@ std::string_view to_string(OrderKind kind) {
 
 int exit_code_of_leaving(int signal) {
   return signal == SIGTERM ? exit_code::kTempFail : exit_code::kSignalBase + signal;
+}
+
+std::string placed(const std::string& what, const std::string& where) {
+  const std::size_t clause = std::min(what.find_first_of(":,;"), what.size());
+  return fmt::format("{} on {}{}", what.substr(0, clause), where, what.substr(clause));
 }
 
 std::string name_of(const NodeFacts& node) {

@@ -190,4 +190,8 @@ enum class Loss {
 /// "node b (10.0.0.2)"
 std::string name_of(const NodeFacts& node);
 
+/// `what` happened `where`, which belongs to what happened and not to what follows it: "rank 2 exited with code 7
+/// on node 1 (b): lost a peer (…)".
+std::string placed(const std::string& what, const std::string& where);
+
 }  // namespace ddprun::membership

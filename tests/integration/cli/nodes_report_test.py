@@ -5,6 +5,7 @@ import json
 import pathlib
 import signal
 import sys
+import time
 import unittest
 
 from harness import Case
@@ -108,6 +109,45 @@ raise ValueError("mine")
                     self.assertRegex(words, r"\n  before +rank 0 .*left with exit code 0")
                     self.assertNotRegex(words, "pid 0|after 0.0 s")
                     self.assertRegex(words, r"what rank 1, which lost it, wrote to stderr.*:\n    \| RuntimeError")
+
+    def test_the_node_that_left_with_0_writes_its_error_file_and_calls_its_rank_the_root_cause(self):
+        outer, left = self.folder / "error.json", self.folder / "left"
+        is_gone = f"[ -s {left} ] && [ ! -e /proc/$(cat {left}) ]"
+        nodes = (self.node(0, f"echo $$ >{left}", TORCHELASTIC_ERROR_FILE=str(outer)),
+                 self.node(1, f"until {is_gone}; do sleep 0.02; done; {PEER_LOST}", "--blame-window", 0.1))
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [1, 1], said)
+        self.assertIn("rank 0 (local rank 0, pid ", outer.read_text())
+        (worker,) = self.reports()[0]["generations"][0]["workers"]
+        self.assertEqual(worker["verdict"], "root cause")
+
+    def test_a_lost_node_is_what_came_before_where_a_rank_here_only_lost_its_peer(self):
+        flags = ("--max-restarts", 5, "--blame-window", 0.1, "--rdzv-conf", "keep_alive_interval=0.2")
+        gate, up = self.folder / "gate", self.folder / "up"
+        nodes = (self.node(0, f"until [ -e {gate} ]; do sleep 0.02; done; {PEER_LOST}", *flags),
+                 self.node(1, f"touch {up}; exec sleep 100", *flags))
+        while not up.exists():
+            time.sleep(0.02)
+        nodes[1].send_signal(signal.SIGSTOP)
+        gate.touch()
+        self.await_line(nodes[0], "starting all workers again")
+        nodes[0].send_signal(signal.SIGTERM)
+        said = nodes[0].communicate()[1]
+        nodes[1].kill()
+        self.assertRegex(said, r"ddprun: /bin/sh was stopped by SIGTERM\n  before +node 1 .* was lost: it was silent for ")
+        (report,) = (self.logs / "0").glob("*/report.json")
+        (generation,) = json.loads(report.read_text())["generations"]
+        self.assertRegex(generation["restart_why"], "node 1 .* was lost: .*; meanwhile rank 0 ")
+
+    def test_a_time_out_in_the_back_off_ends_the_job_of_all_nodes_in_its_own_words(self):
+        flags = ("--max-restarts", 9)
+        nodes = (self.node(0, "exit 4", *flags), self.node(1, "exec sleep 100", *flags, "--job-timeout", 2))
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [75, 75], said)
+        self.assertIn("ddprun: /bin/sh failed: the job is not done after 2.0 s (--job-timeout) on node 1 ", said[0])
+        self.assertIn("ddprun: /bin/sh was stopped by --job-timeout\n", said[1])
+        for words in said:
+            self.assertRegex(words, r"\n  before +rank 0 .*exited with code 4")
 
     def test_a_node_that_is_told_to_end_while_it_stops_for_another_says_what_had_failed(self):
         ready = self.folder / "ready"

@@ -270,6 +270,13 @@ os._exit(4 + int(rank))
         self.assertEqual((done.returncode, root["rank"], root["victim_rank"]), (5, 0, 1), done.stderr)
         self.assertIn("what rank 1, which lost it, wrote", done.stderr)
 
+    def test_a_time_out_in_the_back_off_is_the_end_and_the_failure_came_before(self):
+        outer = self.folder / "error.json"
+        done = self.ddprun("--max-restarts", 9, "--job-timeout", "2s", "sh", "-c", "exit 3", TORCHELASTIC_ERROR_FILE=str(outer))
+        self.assertEqual(done.returncode, 75)
+        self.assertRegex(done.stderr, r"\nddprun: sh was stopped by --job-timeout\n  before +rank 0 .* exited with code 3 after")
+        self.assertFalse(outer.exists())
+
     def test_a_restart_says_why_in_one_line(self):
         done = self.ddprun("--max-restarts", 1, "sh", "-c", "exit $((TORCHELASTIC_RESTART_COUNT == 0))")
         self.assertEqual(done.returncode, 0)
