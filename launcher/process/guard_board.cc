@@ -37,7 +37,8 @@ GuardBoard::Session* GuardBoard::free_session() {
 }
 
 void GuardBoard::end_session(pid_t session) {
-  note_ended(session);  // first: at no moment does nobody know it
+  ended_[next_worker_] = session;  // first: at no moment does nobody know it
+  next_worker_ = (next_worker_ + 1) % sessions_.size();
   for (Session& each : sessions_) {
     if (each == session) each = 0;
   }
@@ -52,13 +53,13 @@ std::set<pid_t> GuardBoard::sessions() const {
 }
 
 void GuardBoard::note_ended(pid_t pid) {
-  ended_[next_ended_] = pid;
-  next_ended_ = (next_ended_ + 1) % ended_.size();
+  ended_[sessions_.size() + next_other_] = pid;
+  next_other_ = (next_other_ + 1) % kMostEnded;
 }
 
 void GuardBoard::forget_ended() {
   for (std::atomic<pid_t>& each : ended_) each = 0;
-  next_ended_ = 0;
+  next_worker_ = next_other_ = 0;
 }
 
 std::set<pid_t> GuardBoard::makers() const {

@@ -25,7 +25,8 @@ class GuardBoard {
   static constexpr std::size_t kGuards = 2;
   /// Where a worker puts its pid, which is its session; 0: free.
   using Session = std::atomic<pid_t>;
-  /// Those who are no workers, and have ended, are remembered up to this many: the newest.
+  /// Those who are no workers, and have ended, are remembered up to this many: the newest. Of the workers all are,
+  /// each of which ends once before what it made is removed.
   static constexpr std::size_t kMostEnded = 4096;
 
   /// With room for the sessions of `workers`. Errors kOs.
@@ -77,8 +78,9 @@ class GuardBoard {
   std::unique_ptr<void, Unmap> memory_;
   Page* page_;
   std::span<Session> sessions_;
-  std::span<std::atomic<pid_t>> ended_;  // a ring
-  std::size_t next_ended_ = 0;           // the launcher's alone
+  std::span<std::atomic<pid_t>> ended_;  // two rings: of workers, and behind it of others
+  std::size_t next_worker_ = 0;          // both are the launcher's alone
+  std::size_t next_other_ = 0;
 };
 
 }  // namespace ddprun::launcher

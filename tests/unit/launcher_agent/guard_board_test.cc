@@ -51,13 +51,16 @@ TEST_CASE("who may have made something in /dev/shm is on the board until that is
   CHECK(board.makers() == std::set<pid_t>{4711});
 }
 
-TEST_CASE("of more than it has room for, the board remembers those who ended last") {
+TEST_CASE("of more than it has room for, the board remembers those who ended last, and every worker") {
   GuardBoard board = make_board(1);
-  constexpr pid_t kRoom = GuardBoard::kMostEnded + 1;
+  *board.free_session() = 1'000'000;
+  board.end_session(1'000'000);
+  constexpr pid_t kRoom = GuardBoard::kMostEnded;
   for (pid_t pid = 1; pid <= 2 * kRoom; ++pid) board.note_ended(pid);
   const std::set<pid_t> makers = board.makers();
-  CHECK(makers.size() == kRoom);
+  CHECK(makers.size() == kRoom + 1);
   CHECK(*makers.begin() == kRoom + 1);
+  CHECK(*makers.rbegin() == 1'000'000);
 }
 
 TEST_CASE("what one process writes, the others read, however long they have not looked") {
