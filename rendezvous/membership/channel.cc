@@ -106,7 +106,7 @@ bool Channel::not_understood(const Error& error) {
 
 void Channel::send_bytes(std::string bytes) {
   given_bytes_ += bytes.size();
-  if (!gate_.is_open() || closes_after_sending_ || write_error_) return;
+  if (!can_send()) return;
   bytes_to_send_ += bytes.size();
   to_send_.push_back(std::move(bytes));
   if (bytes_to_send_ > kMaxBacklogBytes) {
@@ -204,9 +204,7 @@ std::size_t Channel::bytes_in_kernel() {
 
 void Channel::close() {
   if (!gate_.is_open()) return;
-  in_kernel_at_end_ = bytes_in_kernel();
-  gate_.close();
-  farewell_.close();
+  let_go();
   boost::system::error_code ignored;
   socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
   socket_.close(ignored);
@@ -215,8 +213,15 @@ void Channel::close() {
 void Channel::close_and_discard() {
   if (!gate_.is_open()) return;
   boost::system::error_code ignored;
+  let_go();
   socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
-  close();
+  socket_.close(ignored);
+}
+
+void Channel::let_go() {
+  in_kernel_at_end_ = bytes_in_kernel();
+  gate_.close();
+  farewell_.close();
 }
 
 void Channel::end(Loss loss, const std::string& why) {

@@ -42,11 +42,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Called once when that is over, from the loop; not where `close()` was called first.
   void set_on_farewell_over(std::function<void()> on_over) { on_farewell_over_ = std::move(on_over); }
   [[nodiscard]] bool is_open() const { return gate_.is_open(); }
+  /// False: what is sent goes nowhere.
+  [[nodiscard]] bool can_send() const { return gate_.is_open() && !closes_after_sending_ && !write_error_; }
   /// Takes what has come and waits to be read, as messages, from inside this call; then closes.
   void read_out_and_close();
   /// The other side's kernel goes on taking what ours has.
   void close();
-  /// It does not: nothing arrives any more of what is untaken.
+  /// It does not: of what is untaken nothing arrives but what is on the wire.
   void close_and_discard();
 
   /// What was sent and is not with the kernel yet.
@@ -75,6 +77,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void send_no_more(boost::system::error_code error);
   void ended(boost::system::error_code error);
   void end(Loss loss, const std::string& why);
+  void let_go();
   struct Farewell {
     std::size_t untaken = 0;
     TimePoint moved_at{};  ///< when the other side last took something

@@ -51,6 +51,7 @@ class Member::Impl {
 
   void close() {
     pump_lines(std::numeric_limits<std::size_t>::max());
+    give_lines_back();
     listener_ = nullptr;
     gate_.close();
     timer_.close();
@@ -108,7 +109,7 @@ class Member::Impl {
 
   // Little at a time, so that a status never waits behind much output.
   void pump_lines(std::size_t window) {
-    while (is_joined_ && channel_ && channel_->backlog_bytes() < window) {
+    while (is_joined_ && channel_ && channel_->can_send() && channel_->backlog_bytes() < window) {
       const std::optional<LogLines> lines = funnel_.take();
       if (!lines) return;
       channel_->send(*lines);
@@ -118,9 +119,10 @@ class Member::Impl {
     }
   }
 
+  // At once: what is posted does not run any more when this is closed.
   void give_lines_back() {
     while (const std::optional<LogLines> lines = funnel_.take()) {
-      tell([lines = *lines](Listener& listener) { listener.on_lines_back(lines); });
+      if (listener_ != nullptr) listener_->on_lines_back(*lines);
     }
   }
 
@@ -348,7 +350,6 @@ class Member::Impl {
   }
 
   void end(const JobEnd& end) {
-    give_lines_back();
     tell([this, end](Listener& listener) {
       close();
       listener.on_end(end);
@@ -363,7 +364,6 @@ class Member::Impl {
 
   void fail(const Error& error) {
     if (leaving_signal_ != 0) return end_for_signal();
-    give_lines_back();
     tell([this, error](Listener& listener) {
       close();
       listener.on_failed(error);

@@ -216,6 +216,29 @@ TEST_CASE(
   CHECK(lost == missing * static_cast<std::ptrdiff_t>(line.size()));
 }
 
+TEST_CASE("what a node's workers say while it has no coordinator, and ends, comes to its own console") {
+  const std::string port = free_port();
+  Launched coordinator(
+      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job",
+                      "--rdzv-conf", "keep_alive_interval=0.3,last_call_timeout=0"}));
+  CHECK(coordinator.read_line() == port);
+  const Cluster cluster{.nnodes = "1:2",
+                        .script =
+                            "trap 'yes last words | head -n 200; exit 0' TERM; echo up; "
+                            "while :; do sleep 0.05; done",
+                        .port = port,
+                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0"},
+                        .nproc = "1"};
+  const auto node = cluster.start_dynamic();
+  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  coordinator.signal(SIGKILL);
+  coordinator.wait();
+  node->wait_for_err("no coordinator at ");
+  node->signal(SIGTERM);
+  CHECK(node->wait() == 75);
+  CHECK(count_lines(node->out(), "] last words\n") == 200);
+}
+
 TEST_CASE("--log-funnel ends at a coordinator of its own") {
   const std::string port = free_port();
   Launched coordinator(
