@@ -96,7 +96,11 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     deps_.observer.restarting(restart);
     note_restart(outcome_, restart, cause);
   }
-  void heard(const Event& event) override { raise(event); }
+  void heard(const Event& event) override {
+    // Who had ended by now was not ended for it, also where this process stood still and hears of both at once.
+    if (event.kind == EventKind::kLeaseLost) orphans_->reap();
+    raise(event);
+  }
   void waiting(const std::string& text) override { output_.say(text); }
   void lease_held(TimePoint until) override {
     lease_until_ = until;
@@ -299,6 +303,7 @@ void Agent::carry_out(const Action& action) {
 void Agent::go_on_alone() {
   const membership::Restart restart = restart_of(supervisor_, plan_);
   outcome_.granted_restart = {.why = restart.why, .cause = {}};
+  ++outcome_.restarts_used;
   outcome_.generations.back().restart_why = restart.why;
   deps_.observer.restarting(restart);
 }

@@ -112,10 +112,13 @@ void CoordinatedRounds::close(const Action& finish, std::function<void()> on_clo
   const int signal = signal_ != 0 ? signal_ : SIGTERM;
   // To finish is to say that no worker is alive.
   if (!finish.leaves_survivors) tell(finish, {});
-  rendezvous_->close(
-      {.exit_code = membership::exit_code_of_leaving(signal),
-       .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)},
-      plan_.options.shutdown_timeout + kFarewell, std::move(on_closed));
+  membership::JobEnd end{
+      .exit_code = membership::exit_code_of_leaving(signal),
+      .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)};
+  if (!finish.text.empty())
+    end = {.exit_code = finish.exit_code,
+           .why = membership::placed(finish.text, "node " + plan_.host.hostname)};
+  rendezvous_->close(end, plan_.options.shutdown_timeout + kFarewell, std::move(on_closed));
 }
 
 bool CoordinatedRounds::send_lines(bool is_stderr, std::string_view block) {

@@ -80,7 +80,7 @@ void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& tol
 
 void note_restart(JobOutcome& outcome, const membership::Restart& restart, std::optional<RemoteCause> cause) {
   outcome.granted_restart.emplace().why = restart.why;
-  if (restart.number > 0) outcome.restarts_used = restart.number;  // changes of membership cost nothing
+  if (restart.number > 0) ++outcome.restarts_used;  // changes of membership cost nothing
   GenerationOutcome* const last = outcome.generations.empty() ? nullptr : &outcome.generations.back();
   if (last == nullptr || last->restart_count + 1 != restart.restart_count) {
     outcome.granted_restart->cause = std::move(cause);

@@ -15,6 +15,8 @@
 namespace ddprun::launcher {
 namespace {
 
+constexpr const char* kTimeIsOver = "--job-timeout is over";
+
 std::string count_workers(std::size_t count) {
   return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
 }
@@ -181,7 +183,7 @@ Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now
     forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
   } else if (event.kind == EventKind::kJobTimeOver) {
-    call_final("--job-timeout is over");
+    call_final(kTimeIsOver);
   }
   const Actions stopping = stop_group(SIGTERM, now);
   actions.insert(actions.end(), stopping.begin(), stopping.end());
@@ -218,7 +220,7 @@ Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now
       StopReason::kJobTimeout,
       fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
       exit_code::kTempFail);
-  call_final("--job-timeout is over");
+  call_final(kTimeIsOver);
   return stop_group(SIGTERM, now);
 }
 
@@ -319,7 +321,7 @@ Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
 }
 
 Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
-  forbid_restart("--job-timeout is over");
+  forbid_restart(kTimeIsOver);
   story_ = "the job's time is over while it is being stopped: there will be no restart";
   return {};
 }
@@ -496,20 +498,23 @@ Supervisor::Actions Supervisor::finish_for_noted_signal(const Event&, TimePoint 
 }
 
 Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
-  set_reason(
-      StopReason::kJobTimeout,
-      fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
-      exit_code::kTempFail);
-  call_final("--job-timeout is over");
-  forbid_restart(final_because_);
+  const std::string what =
+      fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout));
   Actions actions;
   if (options_.joins_after_failure) {
     actions.push_back({.kind = ActionKind::kPublishFailure,
-                       .exit_code = exit_code_,
-                       .text = why_,
-                       .final_because = final_because_});
+                       .exit_code = exit_code::kTempFail,
+                       .text = what,
+                       .final_because = kTimeIsOver});
   }
-  actions.push_back({.kind = ActionKind::kFinish, .exit_code = exit_code_});
+  // While it is asked what follows on a failure, that is no other end than the one it has come to.
+  if (options_.joins_after_failure && failed_by_itself()) {
+    story_ = what;
+  } else {
+    set_reason(StopReason::kJobTimeout, what, exit_code::kTempFail);
+  }
+  forbid_restart(kTimeIsOver);
+  actions.push_back({.kind = ActionKind::kFinish, .exit_code = exit_code_, .text = why_});
   return actions;
 }
 

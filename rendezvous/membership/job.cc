@@ -342,9 +342,8 @@ void Job::take_status(Node& node, const Status& status, TimePoint now, JobAction
   if (has_succeeded(node))
     successes_.add({generation_, node.seat->node_rank, node.seat->nodes, coordinator_});
   if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
-  if (state_ == JobState::kGathering && status.failure && !status.failure->rank) {
-    end_between_generations(node, *status.failure, now, out);
-  }
+  if (status.failure && !status.failure->rank)
+    return end_by_failure_of_no_worker(node, *status.failure, now, out);
   if (!node.seat || status.generation != generation_) return;
   if (state_ == JobState::kStopping && status.failure) reconsider(node, *status.failure, out);
   // Its ranks left before it heard that one of another node had lost them.
@@ -435,11 +434,15 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   }
 }
 
-// Before the first another node may come in its place.
-void Job::end_between_generations(const Node& node, const NodeFailure& failure, TimePoint now,
-                                  JobActions& out) {
-  if (!node.previous && !node.facts.hosts_coordinator) return;
-  finish({.exit_code = failure.exit_code, .why = placed(failure.what, node)}, now, out);
+// Such as a --job-timeout: nothing follows it, whatever the job is just doing. In the place of a node that has had no
+// part in it, another may come.
+void Job::end_by_failure_of_no_worker(const Node& node, const NodeFailure& failure, TimePoint now,
+                                      JobActions& out) {
+  if (state_ == JobState::kEnded || (!place_of(node) && !node.facts.hosts_coordinator)) return;
+  const JobEnd end{.exit_code = failure.exit_code, .why = placed(failure.what, node)};
+  if (state_ == JobState::kGathering) return finish(end, now, out);
+  cause_.end_with(end);
+  begin_stop(end.why, now, out);
 }
 
 void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& out) {

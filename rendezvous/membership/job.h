@@ -132,7 +132,8 @@ class Job {
   /// Of a generation that is being stopped: only where it explains more than what was blamed.
   void reconsider(const Node& node, NodeFailure failure, JobActions& out);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
-  void end_between_generations(const Node& node, const NodeFailure& failure, TimePoint now, JobActions& out);
+  void end_by_failure_of_no_worker(const Node& node, const NodeFailure& failure, TimePoint now,
+                                   JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
   void drop_silent(TimePoint now, JobActions& out);
   void replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& out);

@@ -141,13 +141,30 @@ raise ValueError("mine")
 
     def test_a_time_out_in_the_back_off_ends_the_job_of_all_nodes_in_its_own_words(self):
         flags = ("--max-restarts", 9)
-        nodes = (self.node(0, "exit 4", *flags), self.node(1, "exec sleep 100", *flags, "--job-timeout", 2))
+        for hasty in (0, 1):
+            with self.subTest(hasty=hasty):
+                self.port = free_port()
+                limits = [(), ()]
+                limits[hasty] = ("--job-timeout", 2)
+                nodes = self.node(0, "exit 4", *flags, *limits[0]), self.node(1, "exec sleep 100", *flags, *limits[1])
+                said, codes = self.end(*nodes)
+                self.assertEqual(codes, [75, 75], said)
+                self.assertIn("ddprun: /bin/sh failed: the job is not done after 2.0 s (--job-timeout) on node ", said[1 - hasty])
+                self.assertIn("ddprun: /bin/sh was stopped by --job-timeout\n", said[hasty])
+                for words in said:
+                    self.assertRegex(words, r"\n  before +rank 0 .*exited with code 4")
+                    self.assertIn("\n  restarts  4 of 9 used\n", words)
+
+    def test_a_time_out_while_another_node_stops_for_its_failure_ends_the_job_with_that_failure(self):
+        ready = self.folder / "ready"
+        lasts = f"trap 'sleep 3; exit 0' TERM; touch {ready}; while :; do sleep 0.05; done"
+        fails = f"until [ -e {ready} ]; do sleep 0.02; done; exit 7"
+        flags = ("--nproc-per-node", 2, "--max-restarts", 3)
+        nodes = (self.node(0, f"[ $LOCAL_RANK = 0 ] && {{ {fails}; }}; {lasts}", *flags),
+                 self.node(1, "exec sleep 100", *flags, "--job-timeout", 1.5))
         said, codes = self.end(*nodes)
-        self.assertEqual(codes, [75, 75], said)
-        self.assertIn("ddprun: /bin/sh failed: the job is not done after 2.0 s (--job-timeout) on node 1 ", said[0])
-        self.assertIn("ddprun: /bin/sh was stopped by --job-timeout\n", said[1])
-        for words in said:
-            self.assertRegex(words, r"\n  before +rank 0 .*exited with code 4")
+        self.assertEqual(codes, [7, 75], said)
+        self.assertRegex(said[0], r"\nddprun: /bin/sh failed: rank 0 .* exited with code 7")
 
     def test_a_node_that_is_told_to_end_while_it_stops_for_another_says_what_had_failed(self):
         ready = self.folder / "ready"

@@ -51,7 +51,7 @@ TEST_CASE("a restart for a lost node is kept with its generation, of which no wo
   CHECK_FALSE(last.root_cause);
   CHECK(last.workers[0].verdict == Verdict::kConsequence);
   CHECK(outcome.granted_restart->why == "node 1 was lost");
-  CHECK(outcome.restarts_used == 2);
+  CHECK(outcome.restarts_used == 1);
   outcome.remote_cause.reset();
   note_bad_end(outcome);  // told of nobody: what was before stays
   CHECK(outcome.granted_restart);
