@@ -94,7 +94,7 @@ TEST_CASE("a node that stood still while the job went on comes back to it") {
   const Cluster cluster{
       .nnodes = "1:2",
       .script = "echo up; [ $GROUP_WORLD_SIZE$TORCHELASTIC_RESTART_COUNT = 22 ] || exec sleep 100",
-      .flags = {"--rdzv-conf", "keep_alive_interval=0.2,last_call_timeout=1"},
+      .flags = {"--rdzv-conf", "keep_alive_interval=0.2,last_call_timeout=20"},
       .nproc = "1"};
   const auto first = cluster.start_dynamic();
   wait_until_served(cluster.port);
