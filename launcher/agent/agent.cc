@@ -97,7 +97,8 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     note_restart(outcome_, restart, cause);
   }
   void heard(const Event& event) override {
-    // Who had ended by now was not ended for it, also where this process stood still and hears of both at once.
+    // Where this process stood still it hears of both at once: workers that were reaped, and whose group has ended by
+    // now, had ended before.
     if (event.kind == EventKind::kLeaseLost) orphans_->reap();
     raise(event);
   }

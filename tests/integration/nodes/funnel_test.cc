@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <string>
 
 // Whose lines are seen on which console.
@@ -28,6 +29,26 @@ std::ptrdiff_t count_before(const std::string& said, const std::string& what) {
   const std::size_t at = said.find(what);
   return at == std::string::npos ? 0 : std::atol(said.c_str() + said.rfind(' ', at - 1) + 1);
 }
+
+/// One worker, whose lines go to a coordinator of its own. They have met when this is made.
+struct FarConsole {
+  explicit FarConsole(const std::string& script, const std::string& conf = "keep_alive_interval=1")
+      : coordinator(ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2",
+                                    "--rdzv-id", "job", "--rdzv-conf", conf + ",last_call_timeout=0"})) {
+    CHECK(coordinator.read_line() == port);
+    const Cluster cluster{.nnodes = "1:2",
+                          .script = "echo up; " + script,
+                          .port = port,
+                          .flags = {"--log-funnel", "--rdzv-conf", "is_host=0"},
+                          .nproc = "1"};
+    node = cluster.start_dynamic();
+    CHECK_THAT(coordinator.read_line(), Contains("up"));
+  }
+
+  const std::string port = free_port();
+  Launched coordinator;
+  std::unique_ptr<Launched> node;
+};
 
 std::string this_host() {
   char name[256] = {};
@@ -135,108 +156,72 @@ TEST_CASE("--log-funnel and --fold: the lines of a node are folded before they g
 }
 
 TEST_CASE("a node whose lines a coordinator does not take can be told to end, and says what is lost") {
-  const std::string port = free_port();
-  Launched coordinator(
-      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job"}));
-  CHECK(coordinator.read_line() == port);
   const Gate gate;
-  const Cluster cluster{.nnodes = "1:2",
-                        .script = "echo up; read -r line <" + gate.path() +
-                                  "; yes 0123456789012345678901234567890123456789 | head -c 12000000; "
-                                  "kill -TERM $PPID; exec sleep 100",
-                        .port = port,
-                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0,last_call_timeout=0"},
-                        .nproc = "1"};
-  const auto node = cluster.start_dynamic();
-  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  FarConsole job("read -r line <" + gate.path() +
+                 "; yes 0123456789012345678901234567890123456789 | head -c 12000000; "
+                 "kill -TERM $PPID; exec sleep 100");
+  Launched& coordinator = job.coordinator;
   coordinator.signal(SIGSTOP);
   gate.open();
-  node->wait_for_err("waiting for the coordinator to take what is left");
-  node->signal(SIGTERM);
-  CHECK(node->wait(5s) == 75);
-  CHECK_THAT(node->err(),
+  job.node->wait_for_err("waiting for the coordinator to take what is left");
+  job.node->signal(SIGTERM);
+  CHECK(job.node->wait(5s) == 75);
+  CHECK_THAT(job.node->err(),
              Contains(" bytes for the coordinator's console are lost: the coordinator did not take them"));
   coordinator.signal(SIGKILL);
   coordinator.wait();
 }
 
 TEST_CASE("a node waits until its coordinator has taken what the kernel still holds of its lines") {
-  const std::string port = free_port();
-  Launched coordinator(
-      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job"}));
-  CHECK(coordinator.read_line() == port);
   const Gate gate;
   // More than the coordinator's kernel takes for one who does not read, and less than both kernels hold.
-  const Cluster cluster{.nnodes = "1:2",
-                        .script = "echo up; read -r line <" + gate.path() +
-                                  "; yes 012345678901234567890123456789 | head -n 60000; "
-                                  "kill -TERM $PPID; exec sleep 100",
-                        .port = port,
-                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0,last_call_timeout=0"},
-                        .nproc = "1"};
-  const auto node = cluster.start_dynamic();
-  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  FarConsole job("read -r line <" + gate.path() +
+                 "; yes 012345678901234567890123456789 | head -n 60000; "
+                 "kill -TERM $PPID; exec sleep 100");
+  Launched& coordinator = job.coordinator;
   coordinator.signal(SIGSTOP);
   gate.open();
-  node->wait_for_err("waiting for the coordinator to take what is left");
+  job.node->wait_for_err("waiting for the coordinator to take what is left");
   coordinator.signal(SIGCONT);
-  CHECK(node->wait() == 75);
-  CHECK_THAT(node->err(), !Contains("are lost"));
+  CHECK(job.node->wait() == 75);
+  CHECK_THAT(job.node->err(), !Contains("are lost"));
   CHECK(coordinator.wait() == 75);
   CHECK(count_lines(coordinator.out(), "] 012345678901234567890123456789\n") == 60000);
 }
 
 TEST_CASE(
     "lines that were under way to a coordinator that stood still are shown, or it is said how many are not") {
-  const std::string port = free_port();
-  Launched coordinator(
-      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job",
-                      "--rdzv-conf", "keep_alive_interval=0.3,last_call_timeout=0"}));
-  CHECK(coordinator.read_line() == port);
   const Gate gate;
   // More than the coordinator's kernel takes for one who does not read, and less than the node lets wait.
-  const Cluster cluster{.nnodes = "1:2",
-                        .script = "echo up; read -r line <" + gate.path() +
-                                  "; yes 012345678901234567890123456789 | head -n 60000",
-                        .port = port,
-                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0"},
-                        .nproc = "1"};
-  const auto node = cluster.start_dynamic();
-  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  FarConsole job("read -r line <" + gate.path() + "; yes 012345678901234567890123456789 | head -n 60000",
+                 "keep_alive_interval=0.3");
+  Launched& coordinator = job.coordinator;
   coordinator.signal(SIGSTOP);
   gate.open();
-  node->wait_for_err("the coordinator has not answered");
+  job.node->wait_for_err("the coordinator has not answered");
   coordinator.signal(SIGCONT);
-  CHECK(node->wait() == 0);
+  CHECK(job.node->wait() == 0);
   CHECK(coordinator.wait() == 0);
   const std::string line = "[0@" + this_host() + "] 012345678901234567890123456789\n";
   const std::ptrdiff_t missing = count_before(coordinator.err(), " lines of node ");
   CHECK(count_lines(coordinator.out(), line) + missing == 60000);
-  const std::ptrdiff_t lost = count_before(node->err(), " bytes for the coordinator's console are lost: ");
+  const std::ptrdiff_t lost =
+      count_before(job.node->err(), " bytes for the coordinator's console are lost: ");
   CHECK(lost == missing * static_cast<std::ptrdiff_t>(line.size()));
 }
 
 TEST_CASE("what a node's workers say while it has no coordinator, and ends, comes to its own console") {
-  const std::string port = free_port();
-  Launched coordinator(
-      ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2", "--rdzv-id", "job",
-                      "--rdzv-conf", "keep_alive_interval=0.3,last_call_timeout=0"}));
-  CHECK(coordinator.read_line() == port);
-  const Cluster cluster{.nnodes = "1:2",
-                        .script =
-                            "trap 'yes last words | head -n 200; exit 0' TERM; echo up; "
-                            "while :; do sleep 0.05; done",
-                        .port = port,
-                        .flags = {"--log-funnel", "--rdzv-conf", "is_host=0"},
-                        .nproc = "1"};
-  const auto node = cluster.start_dynamic();
-  CHECK_THAT(coordinator.read_line(), Contains("up"));
+  FarConsole job(
+      "trap 'yes last words | head -n 200; exit 0' TERM; "
+      "while :; do sleep 0.05; done",
+      "keep_alive_interval=0.3");
+  Launched& coordinator = job.coordinator;
   coordinator.signal(SIGKILL);
   coordinator.wait();
-  node->wait_for_err("no coordinator at ");
-  node->signal(SIGTERM);
-  CHECK(node->wait() == 75);
-  CHECK(count_lines(node->out(), "] last words\n") == 200);
+  job.node->wait_for_err("no coordinator at ");
+  job.node->signal(SIGTERM);
+  CHECK(job.node->wait() == 75);
+  CHECK(count_lines(job.node->out(), "] last words\n") == 200);
 }
 
 TEST_CASE("--log-funnel ends at a coordinator of its own") {
