@@ -179,7 +179,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kDraining,                 E::kGraceOver,     kAlways,               S::kKilling,   &Do::kill,                   Volume::kLoud},
     {S::kDraining,                 E::kSignal,        T::is_second_interrupt, S::kKilling,  &Do::kill,                   Volume::kLoud},
     {S::kDraining,                 E::kSignal,        kAlways,               S::kDraining,  &Do::note_signal,            Volume::kLoud},
-    {S::kDraining,                 E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::note_job_timeout,       Volume::kQuiet},
+    {S::kDraining,                 E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::note_job_timeout,       Volume::kLoud},
     {S::kDraining,                 E::kJobEnded,      kAlways,               S::kDraining,  &Do::note_job_end,           Volume::kQuiet},
     {S::kDraining,                 E::kRoundFailed,   kAlways,               S::kDraining,  &Do::note_round_failed,      Volume::kLoud},
     {S::kDraining,                 E::kLeaseLost,     kAlways,               S::kKilling,   &Do::kill_for_lease,         Volume::kLoud},
@@ -188,7 +188,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kKilling,                  E::kWorkerExited,  kAlways,               S::kKilling,   &Do::note_consequence,       Volume::kQuiet},
     {S::kKilling,                  E::kReapOver,      kAlways,               S::kSweeping,  &Do::give_up_on_stuck,       Volume::kLoud},
     {S::kKilling,                  E::kSignal,        kAlways,               S::kKilling,   &Do::note_signal,            Volume::kQuiet},
-    {S::kKilling,                  E::kJobTimeOver,   kAlways,               S::kKilling,   &Do::note_job_timeout,       Volume::kQuiet},
+    {S::kKilling,                  E::kJobTimeOver,   kAlways,               S::kKilling,   &Do::note_job_timeout,       Volume::kLoud},
     {S::kKilling,                  E::kJobEnded,      kAlways,               S::kKilling,   &Do::note_job_end,           Volume::kQuiet},
     {S::kKilling,                  E::kRoundFailed,   kAlways,               S::kKilling,   &Do::note_round_failed,      Volume::kLoud},
 
@@ -208,7 +208,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kWaiting,                  E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
     {S::kWaiting,                  E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kWaiting,                  E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
-    {S::kWaiting,                  E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
+    {S::kWaiting,                  E::kJobTimeOver,   kAlways,               S::kWaiting,   &Do::note_job_timeout,       Volume::kLoud},
 
     {S::kRestarting,               E::kBackoffOver,   kAlways,               S::kRendezvous, &Do::join_again,            Volume::kQuiet},
     {S::kRestarting,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},

@@ -237,6 +237,8 @@ class Supervisor {
   void note_end(std::string why);
   void note_late_end(const std::string& why);
   void call_final(std::string why);
+  [[nodiscard]] std::string describe_job_timeout() const;
+  [[nodiscard]] Action publish_job_timeout() const;
   [[nodiscard]] int code_of_signal(const Event& event) const;
 
   SupervisorOptions options_;

@@ -182,11 +182,12 @@ Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now
     noted_signal_ = event;
     forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
-  } else if (event.kind == EventKind::kJobTimeOver) {
-    call_final(kTimeIsOver);
   }
+  const bool is_over = event.kind == EventKind::kJobTimeOver;
+  if (is_over && !options_.joins_after_failure) call_final(kTimeIsOver);
   const Actions stopping = stop_group(SIGTERM, now);
   actions.insert(actions.end(), stopping.begin(), stopping.end());
+  if (is_over && options_.joins_after_failure) actions.push_back(publish_job_timeout());
   return actions;
 }
 
@@ -216,10 +217,7 @@ Supervisor::Actions Supervisor::stop_for_signal(const Event& event, TimePoint no
 }
 
 Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now) {
-  set_reason(
-      StopReason::kJobTimeout,
-      fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout)),
-      exit_code::kTempFail);
+  set_reason(StopReason::kJobTimeout, describe_job_timeout(), exit_code::kTempFail);
   call_final(kTimeIsOver);
   return stop_group(SIGTERM, now);
 }
@@ -320,10 +318,30 @@ Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
   return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal}};
 }
 
+// Of several nodes the coordinator ends the job, also where this one has done its part.
 Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
-  forbid_restart(kTimeIsOver);
-  story_ = "the job's time is over while it is being stopped: there will be no restart";
-  return {};
+  const bool is_done = reason_ == StopReason::kSucceeded;
+  const bool ends_anyway = !restart_forbidden_.empty() || signals_received_ > 0;
+  if (ends_anyway || (is_done && !options_.joins_after_failure)) {
+    story_ = fmt::format("{} while this node ends", kTimeIsOver);
+    return {};
+  }
+  story_ = is_done ? describe_job_timeout()
+                   : fmt::format("{} while the job is being stopped: there will be no restart", kTimeIsOver);
+  if (final_because_.empty()) call_final(kTimeIsOver);
+  if (!options_.joins_after_failure) return {};
+  return {publish_job_timeout()};
+}
+
+Action Supervisor::publish_job_timeout() const {
+  return {.kind = ActionKind::kPublishFailure,
+          .exit_code = exit_code::kTempFail,
+          .text = describe_job_timeout(),
+          .final_because = kTimeIsOver};
+}
+
+std::string Supervisor::describe_job_timeout() const {
+  return fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout));
 }
 
 Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
@@ -498,20 +516,13 @@ Supervisor::Actions Supervisor::finish_for_noted_signal(const Event&, TimePoint 
 }
 
 Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
-  const std::string what =
-      fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout));
   Actions actions;
-  if (options_.joins_after_failure) {
-    actions.push_back({.kind = ActionKind::kPublishFailure,
-                       .exit_code = exit_code::kTempFail,
-                       .text = what,
-                       .final_because = kTimeIsOver});
-  }
+  if (options_.joins_after_failure) actions.push_back(publish_job_timeout());
   // While it is asked what follows on a failure, that is no other end than the one it has come to.
   if (options_.joins_after_failure && failed_by_itself()) {
-    story_ = what;
+    story_ = describe_job_timeout();
   } else {
-    set_reason(StopReason::kJobTimeout, what, exit_code::kTempFail);
+    set_reason(StopReason::kJobTimeout, describe_job_timeout(), exit_code::kTempFail);
   }
   forbid_restart(kTimeIsOver);
   actions.push_back({.kind = ActionKind::kFinish, .exit_code = exit_code_, .text = why_});

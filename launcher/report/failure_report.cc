@@ -57,6 +57,7 @@ std::string how_it_ended(const WorkerOutcome& worker) {
   if (worker.stopped_with && ending.is_own_failure && !ending.error.empty()) {
     return fmt::format("failed by itself: {}", printable(shorten(ending.error, kLongestShown)));
   }
+  if (!worker.stopped_with && has_left(worker)) return what_it_did(worker);
   if (!worker.stopped_with) {
     const std::string words = ending.error.empty()
                                   ? std::string()

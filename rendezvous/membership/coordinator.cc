@@ -221,7 +221,7 @@ class Coordinator::Impl {
       members_[id] = number;
       peer.has_joined = true;
       if (peer.node().replaces) close_replaced(*peer.node().replaces);
-      perform(job_.joined(peer.node(), now()));
+      perform(job_.joined(peer.node(), now(), status));
       if (peer.is_leaving) return;
     }
     perform(job_.status(id, status, now()));

@@ -2,25 +2,17 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
-#include "rendezvous/membership/roll_call.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <csignal>
-#include <tuple>
 #include <utility>
 
 namespace ddprun::membership {
 namespace {
 
 constexpr Duration kFarewellTime = std::chrono::seconds(10);
-
-/// For people: what failed, and of what.
-std::string explain(const JobEnd& end) {
-  const bool knows = end.root_cause && !end.root_cause->diagnosis.empty();
-  return knows ? fmt::format("{}: {}", end.why, end.root_cause->diagnosis) : end.why;
-}
 
 /// Of a rank that left with 0 there is nothing to show; of the one that lost it there is.
 void let_speak(const NodeFailure& victim, NodeFailure& leaver) {
@@ -65,7 +57,7 @@ Job::Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator)
 // ---- events
 // ---------------------------------------------------------------------------------------------------------
 
-JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
+JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& first) {
   absorb_pause(now);
   JobActions out;
   std::optional<NodeRank> previous;
@@ -73,11 +65,10 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
   if (facts.replaces) {
     if (is_seated) vacate(facts.succeeded->node_rank, out);
     if (const auto old = nodes_.find(*facts.replaces); old != nodes_.end()) {
-      previous = place_of(old->second);
       const std::string& why = facts.cut_off.empty() ? "it was cut off" : facts.cut_off;
       drop(old->first, why + "; it stopped its workers and came back", now, out);
     }
-    losses_.came_back(*facts.replaces);
+    previous = losses_.came_back(*facts.replaces);
   }
   if (facts.succeeded && (!has_run_ || successes_.are_of(*facts.succeeded))) successes_.add(*facts.succeeded);
   if (const auto why_not = refuse(facts, is_seated, now)) {
@@ -100,6 +91,8 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now) {
   if (state_ == JobState::kEnded) expect_leave(nodes_.at(facts.id), now);
   last_arrival_ = now;
   take_history(facts, now);
+  finish_if_all_succeeded(now, out);
+  if (first.sequence > 0) take_status(nodes_.at(facts.id), first, now, out);
   advance(now, out);
   return out;
 }
@@ -242,6 +235,11 @@ std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
   for (const Hole& hole : losses_.awaited(now)) {
     if (successes_.has(hole.rank)) names.push_back(hole.name);
   }
+  // Of the coordinator before this one: they stop their workers, and come when these are gone.
+  const bool may_come =
+      !has_run_ && told_generation_.value() > 0 && now < opened_at_ + timing_.rejoin_timeout;
+  if (may_come && arrivals_ < static_cast<std::uint64_t>(spec_.min_nodes))
+    names.emplace_back("nodes of the generation before");
   return names;
 }
 
@@ -434,14 +432,26 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   }
 }
 
+// Under this coordinator, or, be it as a spare, under one before it.
+bool Job::has_had_a_part(const Node& node) const {
+  const bool did_before = !has_run_ && node.facts.last_generation.value() > 0;
+  return did_before || place_of(node) || node.facts.hosts_coordinator;
+}
+
 // Such as a --job-timeout: nothing follows it, whatever the job is just doing. In the place of a node that has had no
-// part in it, another may come.
-void Job::end_by_failure_of_no_worker(const Node& node, const NodeFailure& failure, TimePoint now,
+// part in it, another may come; the others can do without one that leaves, or the job ends with it.
+void Job::end_by_failure_of_no_worker(Node& node, const NodeFailure& failure, TimePoint now,
                                       JobActions& out) {
-  if (state_ == JobState::kEnded || (!place_of(node) && !node.facts.hosts_coordinator)) return;
-  const JobEnd end{.exit_code = failure.exit_code, .why = placed(failure.what, node)};
+  if (state_ == JobState::kEnded || node.is_leaving()) return;
+  const JobEnd end{.exit_code = failure.exit_code,
+                   .why = placed(failure.what, node),
+                   .restarts_used = restarts_.restart_count()};
+  if (!has_had_a_part(node)) {
+    node.ends_with = end;
+    return;
+  }
   if (state_ == JobState::kGathering) return finish(end, now, out);
-  cause_.end_with(end);
+  cause_.end_unless_failed(end);
   begin_stop(end.why, now, out);
 }
 
@@ -450,6 +460,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   DDPRUN_CHECK(found != nodes_.end(), "only a node that is here can be dropped");
   const Node node = std::move(found->second);
   nodes_.erase(found);
+  if (const std::optional<NodeRank> place = place_of(node)) losses_.remember_place(who, *place);
   const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
   if (state_ == JobState::kEnded) return;
@@ -486,214 +497,6 @@ void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
 
 void Job::send_to_all(TimePoint now, JobActions& out) const {
   for (const auto& [id, node] : nodes_) out.push_back(SendOrder{id, order_for(node, now)});
-}
-
-// ---- from state to state
-// --------------------------------------------------------------------------------------------
-
-void Job::advance(TimePoint now, JobActions& out) {
-  if (state_ != JobState::kEnded && everyone_succeeded())
-    finish(JobEnd{.restarts_used = restarts_.restart_count()}, now, out);
-  const bool was_stopping = state_ == JobState::kStopping;
-  if (was_stopping) {
-    const auto is_done = [&](const auto& entry) { return !entry.second.seat || is_quiet(entry.second); };
-    if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done) &&
-        !may_still_succeed(now))
-      conclude(now, out);
-  }
-  if (state_ == JobState::kGathering) gather(now, out);
-  if (was_stopping && state_ == JobState::kGathering) send_to_all(now, out);  // what is waited for
-  if (state_ == JobState::kRunning) check_growth(now, out);
-  if (state_ != described_state_ || now - described_at_ >= timing_.heartbeat) {
-    described_state_ = state_;
-    described_at_ = now;
-    description_ = describe(now);
-  }
-}
-
-void Job::conclude(TimePoint now, JobActions& out) {
-  state_ = JobState::kGathering;
-  opened_at_ = now;
-  for (auto& [id, node] : nodes_) {
-    node.previous = place_of(node);
-    node.seat.reset();
-    if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
-  }
-  drop_silent(now, out);
-  Conclusion conclusion = cause_.conclude(spec_.is_elastic());
-  switch (conclusion.kind) {
-    case Conclusion::Kind::kGoOn:
-      return restart_for_nothing(conclusion.end.why);
-    case Conclusion::Kind::kRestart:
-      return spend_restart_or_finish(std::move(conclusion.end), now, out);
-    case Conclusion::Kind::kEnd:
-      return finish(std::move(conclusion.end), now, out);
-  }
-}
-
-Generation Job::next_generation() const {
-  return Generation(std::max(generation_, told_generation_).value() + 1);
-}
-
-void Job::restart_for_nothing(const std::string& why) {
-  restart_ = Restart{.restart_count = static_cast<int>(next_generation().value()) - 1, .why = why};
-}
-
-void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
-  const RestartDecision decision = restarts_.decide(stopped_at_ - began_at_, now);
-  if (decision.restart) {
-    restart_for_nothing(explain(end));
-    restart_->number = decision.number;
-    restart_->allowed = spec_.max_restarts;
-    restart_->delay = decision.delay;
-    restart_->root_cause = std::move(end.root_cause);
-    restarts_at_ = now + decision.delay;
-    opened_at_ = restarts_at_;
-    out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});
-    return;
-  }
-  if (spec_.max_restarts > 0) end.why += "; " + decision.why;
-  finish(std::move(end), now, out);
-}
-
-// An agent that was part of a generation of a coordinator before this one. Others, which have not come back
-// yet, may still run workers of it.
-void Job::take_history(const NodeFacts& facts, TimePoint now) {
-  told_generation_ = std::max(told_generation_, facts.last_generation);
-  if (has_run_ || facts.last_generation.value() == 0) return;
-  restarts_.continue_from(facts.restarts_used, now);
-  losses_.fence(MemberId(0), opened_at_ + timing_.liveness());
-}
-
-void Job::gather(TimePoint now, JobActions& out) {
-  if (now < losses_.fenced_until() || now < restarts_at_ || may_have_succeeded(now)) return;
-  if (nodes_.size() < static_cast<std::size_t>(spec_.min_nodes) && now < opened_at_ + timing_.join_timeout)
-    return;
-  const RoundDecision decision = decide_round(spec_, timing_, view(), now);
-  switch (decision.verdict) {
-    case RoundVerdict::kWait:
-      return;
-    case RoundVerdict::kClose:
-      return open_generation(decision.reason, now, out);
-    case RoundVerdict::kGiveUp:
-      return finish({.exit_code = exit_code::kTempFail,
-                     .why = fmt::format("{}; {}", decision.reason, describe(now)),
-                     .restarts_used = restarts_.restart_count()},
-                    now, out);
-  }
-}
-
-void Job::open_generation(const std::string& reason, TimePoint now, JobActions& out) {
-  std::vector<Candidate> candidates;
-  for (const Node* node : eligible()) candidates.push_back({node->facts, node->previous, node->arrival});
-  for (auto& [id, node] : nodes_) node.previous.reset();
-  generation_ = next_generation();
-  began_at_ = now;
-  has_run_ = true;
-  const Seating seating = assign_ranks(candidates, spec_.max_nodes);
-  std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
-  for (Seat& seat : seats) {
-    seat.restarts_used = restarts_.restart_count();
-    seat.coordinator = coordinator_;
-  }
-  for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
-  state_ = JobState::kRunning;
-  losses_.begin_generation();
-  successes_.begin(generation_, static_cast<int>(seats.size()), coordinator_);
-  out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, reason,
-                                 seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
-  out.push_back(BeginGeneration{generation_});
-  send_to_all(now, out);
-}
-
-void Job::check_growth(TimePoint now, JobActions& out) {
-  if (now < last_arrival_ + timing_.debounce || !spec_.is_elastic() || !successes_.empty()) return;
-  int seated = 0;
-  std::vector<std::string> waiting;
-  for (const auto& [id, node] : nodes_) seated += node.seat ? 1 : 0;
-  for (const Node* node : eligible()) {
-    if (!node->seat) waiting.push_back(membership::name_of(node->facts));
-  }
-  if (waiting.empty() || seated >= spec_.max_nodes) return;
-  const int more = std::min(static_cast<int>(waiting.size()), spec_.max_nodes - seated);
-  begin_stop(
-      fmt::format("{} came; the world grows from {} to {} nodes", join_names(waiting), seated, seated + more),
-      now, out);
-}
-
-void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
-  end.restarts_used = restarts_.restart_count();
-  end_ = std::move(end);
-  state_ = JobState::kEnded;
-  for (auto& [id, node] : nodes_) expect_leave(node, now);
-  out.push_back(Note{end_.exit_code == 0 ? std::string("the job succeeded")
-                                         : fmt::format("the job ends: {}", end_.why)});
-  send_to_all(now, out);
-}
-
-// ---- questions
-// ------------------------------------------------------------------------------------------------------
-
-bool Job::is_idle(const Node& node) const {
-  return node.last.phase == Phase::kIdle && node.last.generation == generation_;
-}
-
-bool Job::is_quiet(const Node& node) const { return is_idle(node) || has_succeeded(node); }
-
-bool Job::has_succeeded(const Node& node) const {
-  return node.seat && node.last.phase == Phase::kSucceeded && node.last.generation == generation_;
-}
-
-bool Job::everyone_succeeded() const {
-  return successes_.are_all_of(has_run_ ? generation_ : told_generation_);
-}
-
-// Nothing is known of those who were lost, nobody who is here has ended otherwise, and nobody computes.
-bool Job::may_still_succeed(TimePoint now) const {
-  if (cause_.ending() || cause_.failure()) return false;
-  int unknown = 0;
-  for (const Hole& hole : losses_.awaited(now)) unknown += successes_.has(hole.rank) ? 0 : 1;
-  return unknown > 0 && unknown == successes_.missing();
-}
-
-// This coordinator is new. Of the last generation of the one before it all who have come have succeeded, and the
-// others have not come yet.
-bool Job::may_have_succeeded(TimePoint now) const {
-  if (has_run_ || !successes_.is_missing_some_of(told_generation_)) return false;
-  const auto has_not = [this](const auto& entry) {
-    const NodeFacts& facts = entry.second.facts;
-    return facts.last_generation == told_generation_ &&
-           !(facts.succeeded && successes_.are_of(*facts.succeeded));
-  };
-  return now < opened_at_ + timing_.rejoin_timeout && std::none_of(nodes_.begin(), nodes_.end(), has_not);
-}
-
-RoundView Job::view() const {
-  return {.ready = static_cast<int>(eligible().size()),
-          .is_first = !has_run_,
-          .opened_at = opened_at_,
-          .last_arrival = last_arrival_};
-}
-
-std::vector<const Job::Node*> Job::eligible() const {
-  std::vector<const Node*> nodes;
-  std::map<NodeRank, std::size_t> of_pin;
-  const auto claim = [](const Node* node) {
-    return std::tuple(!node->seat && !node->previous, node->arrival);
-  };
-  for (const auto& [id, node] : nodes_) {
-    if (node.is_leaving()) continue;
-    if (node.facts.pinned) {
-      const auto [place, is_first] = of_pin.try_emplace(*node.facts.pinned, nodes.size());
-      if (!is_first) {
-        const Node*& other = nodes[place->second];
-        if (claim(&node) < claim(other)) other = &node;
-        continue;
-      }
-    }
-    nodes.push_back(&node);
-  }
-  return nodes;
 }
 
 }  // namespace ddprun::membership

@@ -70,7 +70,8 @@ class Job {
   /// `coordinator` is drawn anew for each, so that its generations are not taken for those of one before it.
   Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator);
 
-  JobActions joined(const NodeFacts& node, TimePoint now);
+  /// `first` is what it said of itself with that, where it has said anything yet.
+  JobActions joined(const NodeFacts& node, TimePoint now, const Status& first = {});
   JobActions status(MemberId from, const Status& status, TimePoint now);
   JobActions lost(MemberId who, Loss loss, TimePoint now);
   /// Ends the generation so that every node checkpoints, then the job (no node named) or that node's part in
@@ -91,7 +92,8 @@ class Job {
   [[nodiscard]] const JobEnd& end() const { return end_; }
   /// Who is here and who is missing, for people; `now` for "not heard from for …".
   [[nodiscard]] std::string describe(TimePoint now) const;
-  /// After the end: a node whose workers had succeeded has been cut off, and may come back to hear of it.
+  /// After the end: a node whose workers had succeeded has been cut off, or one of the generation before this
+  /// coordinator has not come yet, and may come back to hear of it.
   [[nodiscard]] bool awaits_return(TimePoint now) const;
   /// Whose workers an end waits for, who has not left after it, and who is to hear of it, for people.
   [[nodiscard]] std::vector<std::string> awaited() const;
@@ -107,8 +109,9 @@ class Job {
     std::optional<NodeRank> previous;
     std::optional<TimePoint> leaves_by;  ///< it has been told the end of the job
     int leaving_signal = 0;              ///< not 0: it was told to stop, by this signal or as if by it
+    std::optional<JobEnd> ends_with;     ///< by itself, of no worker, and without a part in the job
 
-    [[nodiscard]] bool is_leaving() const { return leaving_signal != 0; }
+    [[nodiscard]] bool is_leaving() const { return leaving_signal != 0 || ends_with; }
   };
 
   /// Its rank in this generation; between two, in the one before.
@@ -132,8 +135,8 @@ class Job {
   /// Of a generation that is being stopped: only where it explains more than what was blamed.
   void reconsider(const Node& node, NodeFailure failure, JobActions& out);
   void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
-  void end_by_failure_of_no_worker(const Node& node, const NodeFailure& failure, TimePoint now,
-                                   JobActions& out);
+  [[nodiscard]] bool has_had_a_part(const Node& node) const;
+  void end_by_failure_of_no_worker(Node& node, const NodeFailure& failure, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
   void drop_silent(TimePoint now, JobActions& out);
   void replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& out);
@@ -144,6 +147,7 @@ class Job {
   void send_to_all(TimePoint now, JobActions& out) const;
   void begin_stop(const std::string& why, TimePoint now, JobActions& out);
   void advance(TimePoint now, JobActions& out);
+  void finish_if_all_succeeded(TimePoint now, JobActions& out);
   void conclude(TimePoint now, JobActions& out);
   void gather(TimePoint now, JobActions& out);
   void open_generation(const std::string& reason, TimePoint now, JobActions& out);

@@ -34,6 +34,7 @@ std::string Job::placed(const std::string& what, const Node& node) {
 }
 
 JobEnd Job::ended_by_leaving(const Node& node) const {
+  if (node.ends_with) return *node.ends_with;
   const std::string how = drained_.contains(node.facts.id)
                               ? std::string("was drained")
                               : "was told to stop by " + signal_name(node.leaving_signal);
@@ -107,10 +108,9 @@ std::optional<std::string> Job::why_not_drained(std::optional<NodeRank> rank) co
 
 std::string Job::describe(TimePoint now) const {
   RollCall roll{.min_nodes = spec_.min_nodes, .max_nodes = spec_.max_nodes, .missing = missing()};
-  for (const Node* node : eligible()) {
-    roll.here.push_back(name_of(*node));
-    if (state_ == JobState::kStopping && node->seat && !is_quiet(*node))
-      roll.stopping.push_back(name_of(*node));
+  for (const Node* node : eligible()) roll.here.push_back(name_of(*node));
+  for (const auto& [id, node] : nodes_) {
+    if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) roll.stopping.push_back(name_of(node));
   }
   if (losses_.fenced_until() > now) roll.fence = timing_.liveness();
   return to_sentence(std::move(roll));

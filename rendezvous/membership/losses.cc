@@ -10,9 +10,11 @@ constexpr std::size_t kRememberedExpulsions = 4096;
 
 }  // namespace
 
-void Losses::came_back(MemberId who) {
+std::optional<NodeRank> Losses::came_back(MemberId who) {
   fences_.erase(who);
   std::erase_if(holes_, [who](const Hole& hole) { return hole.who == who; });
+  const auto place = places_.find(who);
+  return place == places_.end() ? std::nullopt : std::optional(place->second);
 }
 
 void Losses::fill(NodeRank seat) {
@@ -48,6 +50,7 @@ void Losses::shift(Duration pause) {
 void Losses::begin_generation() {
   fences_.clear();
   holes_.clear();
+  places_.clear();
 }
 
 const std::string* Losses::why_expelled(MemberId who) const {

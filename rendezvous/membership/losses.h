@@ -3,6 +3,7 @@
 #include "rendezvous/membership/types.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,8 +27,10 @@ class Losses {
   void add(Hole hole) { holes_.push_back(std::move(hole)); }
   /// Workers of a node whose connection ended, however, may run until `until`.
   void fence(MemberId who, TimePoint until);
-  /// Its agent is here again, and said that none of them is alive.
-  void came_back(MemberId who);
+  /// Its rank in the last generation, should it come back.
+  void remember_place(MemberId who, NodeRank place) { places_[who] = place; }
+  /// Its agent is here again, and said that none of them is alive. Its rank in the last generation, if it had one.
+  std::optional<NodeRank> came_back(MemberId who);
   /// A seat has its node again, whatever that is called now.
   void fill(NodeRank seat);
   /// From now on this member is told `why` and nothing else.
@@ -48,6 +51,7 @@ class Losses {
  private:
   std::vector<Hole> holes_;
   std::map<MemberId, TimePoint> fences_;
+  std::map<MemberId, NodeRank> places_;
   std::map<MemberId, std::string> expelled_;
 };
 

@@ -151,8 +151,9 @@ class Member::Impl {
   }
 
   void try_again(const std::string& tried) {
+    // That was so when this node was started; the coordinator has been there since.
     const std::string job =
-        options_.why_not_here.empty()
+        options_.why_not_here.empty() || admitted_as_
             ? fmt::format("is ddprun running there with the same endpoint and --rdzv-id {}?",
                           options_.spec.run_id)
             : fmt::format("that address is this node's own, but here: {}", options_.why_not_here);

@@ -12,8 +12,7 @@ MemberCore::MemberCore(Timing timing, TimePoint now)
 
 MemberActions MemberCore::connected(TimePoint now) {
   MemberActions out;
-  const int signal = status_.leaving_signal;
-  status_ = Status{.leaving_signal = signal};
+  status_ = Status{.failure = end_of_job_, .leaving_signal = status_.leaving_signal};
   if (success_) status_.generation = success_->generation, status_.phase = Phase::kSucceeded;
   is_connected_ = true;
   was_killed_ = false;
@@ -99,7 +98,7 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
   seat_ = *order.seat;
   waiting_text_.clear();
   was_killed_ = false;
-  if (status_.leaving_signal != 0) return send(now, out);
+  if (status_.leaving_signal != 0 || end_of_job_) return send(now, out);
   status_.phase = Phase::kRunning;
   shown_restart_ = order.seat->restart_count;
   out.push_back(StartWorkers{*order.seat, lease_until_});
@@ -123,7 +122,7 @@ void MemberCore::obey_stop(const Order& order, TimePoint now, MemberActions& out
 void MemberCore::enter(Generation generation) {
   status_.generation = generation;
   status_.phase = Phase::kIdle;
-  status_.failure.reset();
+  status_.failure = end_of_job_;
   success_.reset();
 }
 
@@ -157,6 +156,7 @@ MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint n
   const bool is_better =
       status_.phase == Phase::kStopping && (!status_.failure || failure.weight >= status_.failure->weight);
   const bool is_by_worker = failure.rank.has_value();
+  if (!is_by_worker) end_of_job_ = failure;
   if (status_.phase != Phase::kRunning && !is_better && is_by_worker) return out;
   if (status_.phase == Phase::kRunning) status_.phase = Phase::kStopping;
   status_.failure = failure;

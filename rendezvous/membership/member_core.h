@@ -121,6 +121,7 @@ class MemberCore {
   std::optional<std::string> why_given_up_;
   Seat seat_;  ///< in the last generation in which this node had workers
   std::optional<Success> success_;
+  std::optional<NodeFailure> end_of_job_;  ///< nothing follows it, whoever hears it
   std::optional<JobEnd> end_;  ///< the job ended while workers were still being stopped
   std::deque<std::pair<std::uint64_t, TimePoint>> unanswered_;  ///< sequence, when it was sent
   TimePoint lease_until_;

@@ -33,8 +33,8 @@ std::string to_sentence(RollCall roll) {
                                  ? fmt::format("{} to {}", roll.min_nodes, roll.max_nodes)
                                  : fmt::format("{}", roll.max_nodes);
   const std::size_t count = roll.here.size();
-  std::string text =
-      fmt::format("{} of {} nodes are here: {}", count, wanted, join_names(std::move(roll.here)));
+  std::string text = fmt::format("{} of {} nodes are here", count, wanted);
+  if (count > 0) text += ": " + join_names(std::move(roll.here));
   if (!roll.missing.empty()) text += fmt::format("; missing: {}", join_names(std::move(roll.missing)));
   if (!roll.stopping.empty()) {
     text += fmt::format("; still stopping their workers: {}", join_names(std::move(roll.stopping)));

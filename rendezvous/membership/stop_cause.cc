@@ -21,7 +21,16 @@ void StopCause::end_with(const JobEnd& end) {
   ends_by_failure_ = failed_by_itself();
 }
 
-std::optional<JobEnd> StopCause::ending() const { return ends_by_failure_ ? ended_by_failure() : ending_; }
+void StopCause::end_unless_failed(const JobEnd& end) {
+  if (ending_) return;
+  ending_ = end;
+  ends_unless_failed_ = true;
+}
+
+std::optional<JobEnd> StopCause::ending() const {
+  const bool is_by_failure = ends_by_failure_ || (ends_unless_failed_ && failure_);
+  return is_by_failure ? ended_by_failure() : ending_;
+}
 
 bool StopCause::is_explained_by(const NodeFailure& failure) const {
   if (!failure_) return !failure.final_because.empty() || (failure.weight == Weight::kCause && has_pause());
@@ -36,9 +45,11 @@ bool StopCause::has_pause() const {
 }
 
 JobEnd StopCause::ended_by_failure() const {
-  JobEnd end{.exit_code = failure_->exit_code, .why = why_};
-  if (failure_->rank) end.root_cause = failure_;
-  if (!failure_->final_because.empty()) end.why += "; " + failure_->final_because;
+  NodeFailure failure = *failure_;
+  if (failure.final_because.empty() && ending_) failure.final_because = ending_->why;
+  JobEnd end{.exit_code = failure.exit_code, .why = why_};
+  if (!failure.final_because.empty()) end.why += "; " + failure.final_because;
+  if (failure.rank) end.root_cause = std::move(failure);
   return end;
 }
 

@@ -45,6 +45,8 @@ class StopCause {
   void blame(NodeFailure failure, std::string why);
   /// The job ends after this generation. Where a worker had failed by itself, that failure is the end.
   void end_with(const JobEnd& end);
+  /// The job ends after this generation. Where it is stopped for a failure, of whatever weight, that is the end.
+  void end_unless_failed(const JobEnd& end);
 
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] const std::optional<NodeFailure>& failure() const { return failure_; }
@@ -69,6 +71,7 @@ class StopCause {
   std::optional<NodeFailure> failure_;
   std::optional<JobEnd> ending_;
   bool ends_by_failure_ = false;  ///< whatever `ending_` says
+  bool ends_unless_failed_ = false;
 };
 
 }  // namespace ddprun::membership

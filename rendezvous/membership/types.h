@@ -151,7 +151,7 @@ struct Status {
   std::uint64_t sequence = 0;  ///< ascending; an older one that arrives late says nothing
   Generation generation;       ///< last generation this agent has seen; 0: none yet
   Phase phase = Phase::kIdle;
-  std::optional<NodeFailure> failure;  ///< of `generation`
+  std::optional<NodeFailure> failure;  ///< of `generation`; of no worker: of the job
   int leaving_signal = 0;              ///< not 0: this node was told to stop by this signal
   std::string cut_off;  ///< why its workers are ended although nobody told it to: "it was not answered for …"
   bool has_heard_end = false;  ///< of the job, and leaves it

@@ -100,7 +100,7 @@ raise ValueError("mine")
                 self.port = free_port()
                 left = self.folder / f"left.{told}"
                 is_gone = f"[ -s {left} ] && [ ! -e /proc/$(cat {left}) ]"
-                nodes = (self.node(0, f"echo $$ >{left}", *flags),
+                nodes = (self.node(0, f"echo $$$$ >{left}", *flags),
                          self.node(1, f"until {is_gone}; do sleep 0.02; done; {PEER_LOST}", *flags))
                 self.await_line(nodes[told], "starting all workers again in ")
                 nodes[told].send_signal(signal.SIGTERM)
@@ -114,11 +114,12 @@ raise ValueError("mine")
     def test_the_node_that_left_with_0_writes_its_error_file_and_calls_its_rank_the_root_cause(self):
         outer, left = self.folder / "error.json", self.folder / "left"
         is_gone = f"[ -s {left} ] && [ ! -e /proc/$(cat {left}) ]"
-        nodes = (self.node(0, f"echo $$ >{left}", TORCHELASTIC_ERROR_FILE=str(outer)),
+        nodes = (self.node(0, f"echo $$$$ >{left}", TORCHELASTIC_ERROR_FILE=str(outer)),
                  self.node(1, f"until {is_gone}; do sleep 0.02; done; {PEER_LOST}", "--blame-window", 0.1))
         said, codes = self.end(*nodes)
         self.assertEqual(codes, [1, 1], said)
         self.assertIn("rank 0 (local rank 0, pid ", outer.read_text())
+        self.assertNotIn("failed as well", said[0])
         (worker,) = self.reports()[0]["generations"][0]["workers"]
         self.assertEqual(worker["verdict"], "root cause")
 
@@ -167,6 +168,63 @@ raise ValueError("mine")
         said, codes = self.end(*nodes)
         self.assertEqual(codes, [7, 75], said)
         self.assertRegex(said[0], r"\nddprun: /bin/sh failed: rank 0 .* exited with code 7")
+
+    def test_a_time_out_while_its_own_workers_are_stopped_ends_the_job_with_what_they_are_stopped_for(self):
+        for hasty in (0, 1):
+            with self.subTest(hasty=hasty):
+                self.port = free_port()
+                ready, gate = self.folder / f"ready.{hasty}", self.folder / f"gate.{hasty}"
+                lasts = (f"trap 'until [ -e {gate} ]; do sleep 0.02; done; exit 0' TERM; touch {ready}; "
+                         "while :; do sleep 0.05; done")
+                fails = f"until [ -e {ready} ]; do sleep 0.02; done; exit 7"
+                flags = ("--max-restarts", 3, "--rdzv-conf", "join_timeout=20")
+                scripts, limits = [fails, fails], [(), ()]
+                scripts[hasty], limits[hasty] = lasts, ("--job-timeout", 3)
+                nodes = [self.node(rank, scripts[rank], *flags, *limits[rank]) for rank in (0, 1)]
+                heard = self.await_line(nodes[hasty], "--job-timeout is over")
+                gate.touch()
+                said, codes = self.end(*nodes)
+                self.assertEqual(codes, [7, 7], said)
+                self.assertIn("exited with code 7", heard)  # it came first
+                for words in said:
+                    self.assertRegex(words, rf"(?m)^ddprun: /bin/sh failed: rank {1 - hasty} .* exited with code 7")
+                    self.assertRegex(words, rf"the job is not done after 3.0 s \(--job-timeout\) on node {hasty} ")
+
+    def test_a_time_out_of_a_node_that_has_done_its_part_ends_the_job(self):
+        for done in (0, 1):
+            with self.subTest(done=done):
+                self.port = free_port()
+                words, limits = ["exec sleep 100"] * 2, [(), ()]
+                words[done], limits[done] = "exit 0", ("--job-timeout", 2)
+                said, codes = self.end(*(self.node(rank, words[rank], *limits[rank]) for rank in (0, 1)))
+                self.assertEqual(codes, [75, 75], said)
+                for each in said:
+                    self.assertRegex(each, rf"the job is not done after 2.0 s \(--job-timeout\) on node {done} ")
+                    self.assertNotIn("waiting up to", each)
+
+    def test_a_time_out_while_a_symptom_is_looked_into_ends_the_job_with_the_failure(self):
+        gate, printed = self.folder / "gate", self.folder / "printed"
+        own = self.script("own.py", """import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sys.stderr.write("Traceback (most recent call last):\\nValueError: mine\\n")
+open(sys.argv[1], "w").close()
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
+sys.exit(1)
+""")
+        pair = (f"[ $LOCAL_RANK = 1 ] && exec {sys.executable} {own} {printed} {gate}; "
+                f"until [ -e {printed} ]; do sleep 0.02; done; kill -PIPE $$$$")
+        nodes = (self.node(0, "exec sleep 100", "--max-restarts", 3),
+                 self.node(1, pair, "--nproc-per-node", 2, "--max-restarts", 3, "--blame-window", 20, "--job-timeout", 2))
+        heard = self.await_line(nodes[1], "; sending SIGTERM to 1 worker")
+        gate.touch()
+        said, codes = self.end(*nodes)
+        said[1] = heard + said[1]
+        self.assertEqual(codes, [codes[0]] * 2, said)
+        self.assertIn(codes[0], (1, 141), said)
+        for words in said:
+            self.assertRegex(words, r"(?m)^ddprun: /bin/sh failed: rank [12] ")
+            self.assertRegex(words, r"restarts  0 of 3 used; the job is not done after 2.0 s \(--job-timeout\) on node 1 ")
 
     def test_a_node_that_is_told_to_end_while_it_stops_for_another_says_what_had_failed(self):
         ready = self.folder / "ready"

@@ -35,12 +35,14 @@ launcher::SupervisorOptions supervisor_options(const WorkerHabits& habits) {
   options.blame_window = kBlameWindow;
   options.joins_after_failure = true;
   options.sigterm_exit_code = exit_code_of_leaving(SIGTERM);
+  options.job_timeout = habits.job_timeout;
   return options;
 }
 
 EventKind expiry_of(DeadlineKind kind) {
   return kind == DeadlineKind::kGrace   ? EventKind::kGraceOver
          : kind == DeadlineKind::kBlame ? EventKind::kBlameOver
+         : kind == DeadlineKind::kJob   ? EventKind::kJobTimeOver
                                         : EventKind::kReapOver;
 }
 
@@ -86,6 +88,7 @@ void SimAgent::raise(Event event) {
                                           launcher::to_string(supervisor_.state()), entry.why));
       break;
     }
+    if (next.kind == EventKind::kJobTimeOver) time_over_at_ = world_.now();
     const launcher::Step step = supervisor_.handle(next, world_.clock());
     say(world_.now(), host_,
         fmt::format("{}: {}->{}: {}", launcher::to_string(next.kind), launcher::to_string(step.from),
@@ -112,7 +115,8 @@ void SimAgent::carry_out(const Action& action) {
     case ActionKind::kFinish:
       return finish(action.exit_code);
     case ActionKind::kPublishFailure:
-      if (!failed_in_.contains(seat_.generation) && !left_in_.contains(seat_.generation))
+      if (!action.workers.empty() && !failed_in_.contains(seat_.generation) &&
+          !left_in_.contains(seat_.generation))
         world_.promises().broke(fmt::format("{} blames a worker that ended because of another", host_));
       break;
     case ActionKind::kPublishSuccess:

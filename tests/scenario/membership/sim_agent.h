@@ -41,6 +41,7 @@ struct WorkerHabits {
   LocalWorldSize count{1};
   int failing_permille = 0;
   int exit_code = 1;
+  std::optional<Duration> job_timeout{};
   /// Breaks a rule on purpose: the agent says that no worker is alive while it is still stopping them.
   bool says_idle_too_early = false;
 };
@@ -68,7 +69,12 @@ class SimAgent final : private MemberWords {
   [[nodiscard]] const std::string& host() const { return host_; }
   [[nodiscard]] bool is_alive() const { return is_alive_; }
   [[nodiscard]] bool is_joined() const { return is_joined_; }
-  [[nodiscard]] bool was_told_to_leave() const { return leaving_signal_ != 0 || was_signalled_; }
+  /// By a signal, or because its time was over.
+  [[nodiscard]] bool was_told_to_leave() const {
+    return leaving_signal_ != 0 || was_signalled_ || time_over_at_.has_value();
+  }
+  /// When its --job-timeout was.
+  [[nodiscard]] std::optional<TimePoint> time_over_at() const { return time_over_at_; }
   /// Its exit code, once it has ended by itself.
   [[nodiscard]] std::optional<int> exit_code() const { return exit_code_; }
   [[nodiscard]] const std::optional<JobEnd>& told_end() const { return told_end_; }
@@ -141,6 +147,7 @@ class SimAgent final : private MemberWords {
   TimePoint asleep_until_{};
   std::optional<int> exit_code_;
   bool was_signalled_ = false;
+  std::optional<TimePoint> time_over_at_;
 
   launcher::Supervisor supervisor_;
   std::deque<Event> events_;

@@ -62,7 +62,11 @@ class Schedule {
 
  public:
   Schedule(std::uint64_t seed, Defect defect, ScheduleStats& stats)
-      : dice_(seed), coordinators_dice_(seed ^ 0x5eed), defect_(defect), stats_(stats) {
+      : dice_(seed),
+        coordinators_dice_(seed ^ 0x5eed),
+        timeouts_dice_(seed ^ 0x71e0),
+        defect_(defect),
+        stats_(stats) {
     set_the_stage();
   }
 
@@ -126,6 +130,7 @@ class Schedule {
     duplicate_percent_ = dice_.chance(50) ? 0 : dice_.below(30);
     max_delay_ = dice_.chance(60) ? Duration(2ms) : dice_.chance(70) ? Duration(80ms) : Duration(300ms);
     const int faults = dice_.chance(20) ? 0 : 1 + dice_.below(6);
+    is_calm_ = faults == 0 && drop_percent_ == 0 && max_delay_ < timing_.heartbeat;
     for (int i = 0; i < faults; ++i) in(dice_.up_to(kFaultTime), [this] { strike(); });
     in(kFaultTime, [this] { heal(); });
     in(0ms, [this] { tick_job(); });
@@ -164,10 +169,17 @@ class Schedule {
     const WorkerHabits habits{.count = workers_of(i),
                               .failing_permille = failing_permille_,
                               .exit_code = 1 + i % 100,
+                              .job_timeout = draw_job_timeout(),
                               .says_idle_too_early = has(Defect::kSaysIdleTooEarly)};
     agents_.push_back(std::make_unique<SimAgent>(host.name, host, habits, agents_timing()));
     host.agent = agents_.back().get();
     host.agent->start();
+  }
+
+  /// Its own dice, so that the schedules of old seeds stay what they were.
+  std::optional<Duration> draw_job_timeout() {
+    if (!has_timeouts_ || !timeouts_dice_.chance(50)) return std::nullopt;
+    return 300ms + timeouts_dice_.up_to(3000ms);
   }
 
   [[nodiscard]] Timing agents_timing() const {
@@ -259,6 +271,7 @@ class Schedule {
   void act(const Note&) {}
   void act(const BeginGeneration& begin) {
     check_not_given_up();
+    check_time();
     seated_.clear();
     promises_->generation_began(begin.generation);
   }
@@ -450,6 +463,11 @@ class Schedule {
 
   void check_progress() {
     if (job_->state() == JobState::kEnded) return check_end();
+    for (const Host& host : hosts_) {
+      const std::optional<TimePoint> over = host.is_up() ? host.agent->time_over_at() : std::nullopt;
+      if (over && now_ - *over > kPatience)
+        return broke(fmt::format("the time of {} was over long ago", host.name));
+    }
     if (now_ - last_work_ <= kPatience) return;
     int alive = 0;
     for (const Host& host : hosts_) alive += host.is_up() ? 1 : 0;
@@ -508,6 +526,17 @@ class Schedule {
     if (!is_right) broke(fmt::format("{} is blamed, where no worker failed", end.root_cause->host));
   }
 
+  // After a time-out of a node that had a part in the job, nothing begins that it did not cross on its way.
+  void check_time() {
+    if (!is_calm_) return;
+    for (const auto& [id, seated] : seated_) {
+      const std::optional<TimePoint> over = seated.agent->time_over_at();
+      if (over && now_ > *over + max_delay_)
+        broke(fmt::format("a generation begins {} ms after the time of {} was over", (now_ - *over) / 1ms,
+                          seated.agent->host()));
+    }
+  }
+
   // When all workers of all nodes have ended well, the job has: no pause, lost lease or lost connection
   // undoes that, and nothing is run again. But for a node that is gone, was told to leave, or did not come
   // back in time.
@@ -560,6 +589,9 @@ class Schedule {
 
   Dice dice_;
   Dice coordinators_dice_;
+  Dice timeouts_dice_;
+  bool has_timeouts_ = timeouts_dice_.chance(15);
+  bool is_calm_ = false;  ///< nothing happens to nodes and network, and messages come soon
   Defect defect_;
   ScheduleStats& stats_;
   std::optional<Promises> promises_;

@@ -21,7 +21,8 @@ class Story {
   explicit Story(WorldSpec spec, Timing timing = {}) : job(std::move(spec), timing, now, kCoordinator) {}
 
   void join(char name, std::optional<int> pin = std::nullopt, std::optional<char> was = std::nullopt,
-            std::uint32_t heard_of = 0, std::string cut_off = {}, std::optional<Success> succeeded = {}) {
+            std::uint32_t heard_of = 0, std::string cut_off = {}, std::optional<Success> succeeded = {},
+            Status first = {}) {
     NodeFacts facts{
         .id = id(name), .host = std::string(1, name), .address = "10.0.0." + std::to_string(name - 'a' + 1)};
     if (pin) facts.pinned = NodeRank(*pin);
@@ -30,7 +31,8 @@ class Story {
     facts.cut_off = std::move(cut_off);
     facts.succeeded = succeeded;
     facts.hosts_coordinator = host_of_coordinator == name;
-    take(job.joined(facts, now));
+    if (first != Status{}) first.sequence = ++sequence;
+    take(job.joined(facts, now, first));
   }
   void tell(char name, Status status) {
     status.sequence = ++sequence;

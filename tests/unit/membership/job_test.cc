@@ -492,45 +492,4 @@ TEST_CASE("a node that is not there cannot be drained, and those that are there 
         "no node of rank 7 runs in job none; running node ranks: 0, 1");
 }
 
-TEST_CASE("a failure of no worker ends a job that is just being stopped, but hides no worker's own failure") {
-  for (const char timed_out : {'a', 'b'}) {
-    for (const bool is_symptom : {false, true}) {
-      Story story = running(fixed(2, 5), "ab");
-      story.fail('a', 7, false, is_symptom);
-      const NodeFailure timeout{
-          .exit_code = 75, .what = "the job is not done after 5 s", .final_because = "it is over"};
-      story.tell(timed_out,
-                 Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = timeout});
-      story.lose(timed_out);
-      story.tell(timed_out == 'a' ? 'b' : 'a', Phase::kIdle);
-      INFO(timed_out << is_symptom);
-      REQUIRE(story.job.end().exit_code == (is_symptom ? 75 : 7));
-      CHECK(story.job.end().root_cause.has_value() == !is_symptom);
-    }
-  }
-}
-
-TEST_CASE("a failure of no worker ends the job between two generations, where the node had a part in one") {
-  for (const bool is_spare : {false, true}) {
-    Story story = running(fixed(2, 5), "ab");
-    story.join('c');            // has no seat
-    for (int times : {1, 2}) {  // there is a pause after the second
-      INFO(times);
-      story.fail('a', 7);
-      story.tell('b', Phase::kIdle);
-      story.tell('a', Phase::kIdle);
-    }
-    const char name = is_spare ? 'c' : 'b';
-    const NodeFailure timeout{
-        .exit_code = 75, .what = "the job is not done after 5 s", .final_because = "it is over"};
-    story.tell(name, Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = timeout});
-    INFO(is_spare);
-    CHECK((story.last('a').kind == OrderKind::kEnd) == !is_spare);
-    if (is_spare) continue;
-    CHECK(story.last('a').end->exit_code == 75);
-    CHECK(story.last('a').end->why == "the job is not done after 5 s on node 1 (b, 10.0.0.2)");
-    CHECK_FALSE(story.last('a').end->root_cause);
-  }
-}
-
 }  // namespace ddprun::membership

@@ -77,6 +77,23 @@ TEST_CASE("what a node has reached it tells whomever it finds, until it starts a
   CHECK_FALSE(member.success());
 }
 
+TEST_CASE("that the job is to end a node tells whomever it finds") {
+  const TimePoint now{};
+  MemberCore member = running_member(now);
+  const NodeFailure time_out{.exit_code = 75, .what = "the job is not done after 4 s"};
+  const auto told_of_it = [](const MemberActions& actions) {
+    const auto* send = actions.empty() ? nullptr : std::get_if<SendStatus>(&actions.back());
+    return send != nullptr && send->status.failure && !send->status.failure->rank;
+  };
+  member.workers_succeeded(now);
+  member.disconnected("lost", now);
+  CHECK(member.workers_failed(time_out, now).empty());
+  CHECK(told_of_it(member.connected(now)));
+  const Order run{.kind = OrderKind::kRun, .acknowledged = 2, .generation = Generation(2), .seat = Seat{}};
+  CHECK(told_of_it(member.order(run, now)));
+  CHECK_FALSE(member.has_workers());
+}
+
 // Whoever stood still could not hear, and what was said meanwhile lies in its socket.
 TEST_CASE("a node that stood still after its success reads first what it was told") {
   const TimePoint start{};
@@ -169,7 +186,7 @@ TEST_CASE(
 TEST_CASE("a failure is told of its own generation alone") {
   const TimePoint now{};
   MemberCore member = running_member(now);
-  member.workers_failed({.what = "rank 0 exited with code 7"}, now);
+  member.workers_failed({.rank = Rank(0), .what = "rank 0 exited with code 7"}, now);
   member.workers_stopped(now);
   const MemberActions obeyed =
       member.order({.kind = OrderKind::kStop, .generation = Generation(2), .text = "rank 1 failed"}, now);

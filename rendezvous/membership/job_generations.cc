@@ -1,0 +1,233 @@
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/membership/job.h"
+#include "rendezvous/membership/roll_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+// How one generation leads to the next, or to the end.
+
+namespace ddprun::membership {
+namespace {
+
+/// For people: what failed, and of what.
+std::string explain(const JobEnd& end) {
+  const bool knows = end.root_cause && !end.root_cause->diagnosis.empty();
+  return knows ? fmt::format("{}: {}", end.why, end.root_cause->diagnosis) : end.why;
+}
+
+}  // namespace
+
+void Job::advance(TimePoint now, JobActions& out) {
+  finish_if_all_succeeded(now, out);
+  const bool was_stopping = state_ == JobState::kStopping;
+  if (was_stopping) {
+    const auto is_done = [&](const auto& entry) { return !entry.second.seat || is_quiet(entry.second); };
+    if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done) &&
+        !may_still_succeed(now))
+      conclude(now, out);
+  }
+  if (state_ == JobState::kGathering) gather(now, out);
+  if (was_stopping && state_ == JobState::kGathering) send_to_all(now, out);  // what is waited for
+  if (state_ == JobState::kRunning) check_growth(now, out);
+  if (state_ != described_state_ || now - described_at_ >= timing_.heartbeat) {
+    described_state_ = state_;
+    described_at_ = now;
+    description_ = describe(now);
+  }
+}
+
+void Job::finish_if_all_succeeded(TimePoint now, JobActions& out) {
+  if (state_ != JobState::kEnded && everyone_succeeded()) finish(JobEnd{}, now, out);
+}
+
+void Job::conclude(TimePoint now, JobActions& out) {
+  state_ = JobState::kGathering;
+  opened_at_ = now;
+  for (auto& [id, node] : nodes_) {
+    node.previous = place_of(node);
+    node.seat.reset();
+    if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
+  }
+  drop_silent(now, out);
+  Conclusion conclusion = cause_.conclude(spec_.is_elastic());
+  switch (conclusion.kind) {
+    case Conclusion::Kind::kGoOn:
+      return restart_for_nothing(conclusion.end.why);
+    case Conclusion::Kind::kRestart:
+      return spend_restart_or_finish(std::move(conclusion.end), now, out);
+    case Conclusion::Kind::kEnd:
+      return finish(std::move(conclusion.end), now, out);
+  }
+}
+
+Generation Job::next_generation() const {
+  return Generation(std::max(generation_, told_generation_).value() + 1);
+}
+
+void Job::restart_for_nothing(const std::string& why) {
+  restart_ = Restart{.restart_count = static_cast<int>(next_generation().value()) - 1, .why = why};
+}
+
+void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
+  const RestartDecision decision = restarts_.decide(stopped_at_ - began_at_, now);
+  if (decision.restart) {
+    restart_for_nothing(explain(end));
+    restart_->number = decision.number;
+    restart_->allowed = spec_.max_restarts;
+    restart_->delay = decision.delay;
+    restart_->root_cause = std::move(end.root_cause);
+    restarts_at_ = now + decision.delay;
+    opened_at_ = restarts_at_;
+    out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});
+    return;
+  }
+  if (spec_.max_restarts > 0) end.why += "; " + decision.why;
+  finish(std::move(end), now, out);
+}
+
+// An agent that was part of a generation of a coordinator before this one. Others, which have not come back
+// yet, may still run workers of it.
+void Job::take_history(const NodeFacts& facts, TimePoint now) {
+  told_generation_ = std::max(told_generation_, facts.last_generation);
+  if (has_run_ || facts.last_generation.value() == 0) return;
+  restarts_.continue_from(facts.restarts_used, now);
+  losses_.fence(MemberId(0), opened_at_ + timing_.liveness());
+}
+
+void Job::gather(TimePoint now, JobActions& out) {
+  if (now < losses_.fenced_until() || now < restarts_at_ || may_have_succeeded(now)) return;
+  if (nodes_.size() < static_cast<std::size_t>(spec_.min_nodes) && now < opened_at_ + timing_.join_timeout)
+    return;
+  const RoundDecision decision = decide_round(spec_, timing_, view(), now);
+  switch (decision.verdict) {
+    case RoundVerdict::kWait:
+      return;
+    case RoundVerdict::kClose:
+      return open_generation(decision.reason, now, out);
+    case RoundVerdict::kGiveUp:
+      return finish({.exit_code = exit_code::kTempFail,
+                     .why = fmt::format("{}; {}", decision.reason, describe(now)),
+                     .restarts_used = restarts_.restart_count()},
+                    now, out);
+  }
+}
+
+void Job::open_generation(const std::string& reason, TimePoint now, JobActions& out) {
+  std::vector<Candidate> candidates;
+  for (const Node* node : eligible()) candidates.push_back({node->facts, node->previous, node->arrival});
+  for (auto& [id, node] : nodes_) node.previous.reset();
+  generation_ = next_generation();
+  began_at_ = now;
+  has_run_ = true;
+  const Seating seating = assign_ranks(candidates, spec_.max_nodes);
+  std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
+  for (Seat& seat : seats) {
+    seat.restarts_used = restarts_.restart_count();
+    seat.coordinator = coordinator_;
+  }
+  for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
+  state_ = JobState::kRunning;
+  losses_.begin_generation();
+  successes_.begin(generation_, static_cast<int>(seats.size()), coordinator_);
+  out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, reason,
+                                 seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
+  out.push_back(BeginGeneration{generation_});
+  send_to_all(now, out);
+}
+
+void Job::check_growth(TimePoint now, JobActions& out) {
+  if (now < last_arrival_ + timing_.debounce || !spec_.is_elastic() || !successes_.empty()) return;
+  int seated = 0;
+  std::vector<std::string> waiting;
+  for (const auto& [id, node] : nodes_) seated += node.seat ? 1 : 0;
+  for (const Node* node : eligible()) {
+    if (!node->seat) waiting.push_back(membership::name_of(node->facts));
+  }
+  if (waiting.empty() || seated >= spec_.max_nodes) return;
+  const int more = std::min(static_cast<int>(waiting.size()), spec_.max_nodes - seated);
+  begin_stop(
+      fmt::format("{} came; the world grows from {} to {} nodes", join_names(waiting), seated, seated + more),
+      now, out);
+}
+
+void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
+  end.restarts_used = restarts_.restart_count();
+  end_ = std::move(end);
+  state_ = JobState::kEnded;
+  for (auto& [id, node] : nodes_) expect_leave(node, now);
+  out.push_back(Note{end_.exit_code == 0 ? std::string("the job succeeded")
+                                         : fmt::format("the job ends: {}", end_.why)});
+  send_to_all(now, out);
+}
+
+// ---- questions
+// ------------------------------------------------------------------------------------------------------
+
+bool Job::is_idle(const Node& node) const {
+  return node.last.phase == Phase::kIdle && node.last.generation == generation_;
+}
+
+bool Job::is_quiet(const Node& node) const { return is_idle(node) || has_succeeded(node); }
+
+bool Job::has_succeeded(const Node& node) const {
+  return node.seat && node.last.phase == Phase::kSucceeded && node.last.generation == generation_;
+}
+
+bool Job::everyone_succeeded() const {
+  return successes_.are_all_of(has_run_ ? generation_ : told_generation_);
+}
+
+// Nothing is known of those who were lost, nobody who is here has ended otherwise, and nobody computes.
+bool Job::may_still_succeed(TimePoint now) const {
+  if (cause_.ending() || cause_.failure()) return false;
+  int unknown = 0;
+  for (const Hole& hole : losses_.awaited(now)) unknown += successes_.has(hole.rank) ? 0 : 1;
+  return unknown > 0 && unknown == successes_.missing();
+}
+
+// This coordinator is new. Of the last generation of the one before it all who have come have succeeded, and the
+// others have not come yet.
+bool Job::may_have_succeeded(TimePoint now) const {
+  if (has_run_ || !successes_.is_missing_some_of(told_generation_)) return false;
+  const auto has_not = [this](const auto& entry) {
+    const NodeFacts& facts = entry.second.facts;
+    return facts.last_generation == told_generation_ &&
+           !(facts.succeeded && successes_.are_of(*facts.succeeded));
+  };
+  return now < opened_at_ + timing_.rejoin_timeout && std::none_of(nodes_.begin(), nodes_.end(), has_not);
+}
+
+RoundView Job::view() const {
+  return {.ready = static_cast<int>(eligible().size()),
+          .is_first = !has_run_,
+          .opened_at = opened_at_,
+          .last_arrival = last_arrival_};
+}
+
+std::vector<const Job::Node*> Job::eligible() const {
+  std::vector<const Node*> nodes;
+  std::map<NodeRank, std::size_t> of_pin;
+  const auto claim = [](const Node* node) {
+    return std::tuple(!node->seat && !node->previous, node->arrival);
+  };
+  for (const auto& [id, node] : nodes_) {
+    if (node.is_leaving()) continue;
+    if (node.facts.pinned) {
+      const auto [place, is_first] = of_pin.try_emplace(*node.facts.pinned, nodes.size());
+      if (!is_first) {
+        const Node*& other = nodes[place->second];
+        if (claim(&node) < claim(other)) other = &node;
+        continue;
+      }
+    }
+    nodes.push_back(&node);
+  }
+  return nodes;
+}
+
+}  // namespace ddprun::membership
