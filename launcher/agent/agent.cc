@@ -97,9 +97,10 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     note_restart(outcome_, restart, cause);
   }
   void heard(const Event& event) override {
-    // Where this process stood still it hears of both at once: workers that were reaped, and whose group has ended by
-    // now, had ended before.
-    if (event.kind == EventKind::kLeaseLost) orphans_->reap();
+    if (event.kind == EventKind::kLeaseLost) {
+      workers_->check_exits();
+      orphans_->reap();  // of their groups, too
+    }
     raise(event);
   }
   void waiting(const std::string& text) override { output_.say(text); }
@@ -366,6 +367,7 @@ void Agent::start_generation() {
 
 void Agent::set_deadline(DeadlineKind kind, TimePoint at) {
   timers_[static_cast<std::size_t>(kind)].set_at(at, [this, kind] {
+    workers_->check_exits();
     // What a reaped worker left behind is for the sweep: only who has not ended itself is stuck.
     if (kind == DeadlineKind::kReap) workers_->await_groups_no_longer();
     raise({.kind = expiry_event(kind)});

@@ -289,6 +289,12 @@ int WorkerGroup::alive() const {
   return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), is_alive));
 }
 
+void WorkerGroup::check_exits() {
+  for (const auto& worker : workers_) {
+    if (worker->child) worker->child->check_exit();
+  }
+}
+
 void WorkerGroup::drain() {
   for (const auto& worker : workers_) {
     if (worker->streams) worker->streams->drain();

@@ -90,6 +90,9 @@ class WorkerGroup {
   WorkerOutcome look_at(LocalRank local_rank);
   /// How many workers have been started and not reaped.
   [[nodiscard]] int alive() const;
+  /// Tells now of those that have ended, and not when their turn comes in the loop: before what comes of a clock, which
+  /// also went on while this process stood still.
+  void check_exits();
   /// Takes what the workers wrote last.
   void drain();
   /// Everything the workers wrote is out, and the facts are final.
