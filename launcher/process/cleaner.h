@@ -8,8 +8,9 @@
 namespace ddprun::launcher {
 
 /// Programs whose whole task is to remove from /dev/shm what their client, once dead, has left there:
-/// Python's resource tracker and PyTorch's shared-memory manager. They know exactly what to remove, and end
-/// themselves as soon as the last client is dead; who kills them first keeps the files.
+/// Python's resource tracker and PyTorch's shared-memory manager. They know exactly what to remove, also of a
+/// process that we have never seen, and end themselves when the last client is dead, the manager two seconds later
+/// (SHUTDOWN_TIMEOUT in torch/lib/libshm/manager.cpp); who kills them first keeps the files.
 ///
 /// `command_line` is the text of /proc/<pid>/cmdline: words that end in a NUL. Pure.
 bool is_cleaner(std::string_view command_line);
@@ -19,6 +20,6 @@ bool is_cleaner(pid_t pid);
 
 /// How long a cleaner may take once the job's other processes are being killed. A program that only pretends
 /// to be one lives no longer either.
-inline constexpr std::chrono::milliseconds kCleanerTime(800);
+inline constexpr std::chrono::milliseconds kCleanerTime(2500);
 
 }  // namespace ddprun::launcher

@@ -41,20 +41,24 @@ constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in 
 
 enum class Cleaners { kSpared, kKilled };
 
-// Returns how many were found, those spared included.
-int kill_job_processes(JobMarks& marks, Cleaners cleaners) {
+struct Found {
+  int all = 0;
+  int spared = 0;
+};
+
+Found kill_job_processes(JobMarks& marks, Cleaners cleaners) {
   const std::vector<ProcessEntry> found = job_processes(marks);
-  bool spared = false;
+  int spared = 0;
   for (const ProcessEntry& process : found) {
     marks.seen.insert(process.pid);
     if (cleaners == Cleaners::kSpared && is_cleaner(process.pid)) {
-      spared = true;
+      ++spared;
     } else {
       kill_found(process, marks);
     }
   }
-  if (!marks.cgroup.empty() && !spared) kill_cgroup(marks.cgroup);
-  return static_cast<int>(found.size());
+  if (!marks.cgroup.empty() && spared == 0) kill_cgroup(marks.cgroup);
+  return {.all = static_cast<int>(found.size()), .spared = spared};
 }
 
 }  // namespace
@@ -111,16 +115,20 @@ void sweep_job(JobMarks marks) {
   const TimePoint begin = BootClock::now();
   TimePoint last_find = begin;
   int quiet = 0;
+  bool has_removed = false;
   for (TimePoint now = begin; now - begin < kLongest && (quiet < 3 || now - last_find < kQuiet);
        now = BootClock::now()) {
     const Cleaners cleaners = now - begin < kCleanerTime ? Cleaners::kSpared : Cleaners::kKilled;
-    if (kill_job_processes(marks, cleaners) == 0) {
+    const Found found = kill_job_processes(marks, cleaners);
+    const bool can_remove = found.all == found.spared;
+    if (can_remove && !has_removed) remove_torch_segments(marks.seen, marks.started);
+    has_removed = can_remove;
+    if (found.all == 0) {
       ++quiet;
     } else {
       quiet = 0;
       last_find = now;
     }
-    if (quiet == 1) remove_torch_segments(marks.seen, marks.started);
     // Looks are close together while processes die and far apart afterwards.
     std::this_thread::sleep_for(quiet > 5 ? 10 * kPause : kPause);
   }

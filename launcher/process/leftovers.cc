@@ -70,7 +70,7 @@ void LeftoverSweep::look() {
     }
     if (kills) {
       if (!first_kill_) first_kill_ = now;
-      killed_.insert(pid);
+      killed_.emplace(pid, now);
       ::kill(pid, SIGKILL);
     } else if (is_new) {
       ::kill(pid, SIGTERM);
@@ -80,11 +80,14 @@ void LeftoverSweep::look() {
   arm(kills || spared_one ? now + kLookAgain : kill_at_);
 }
 
-// By the clock alone, who was asked before a pause of this process would be given up after it without SIGKILL.
+// Each has its own time: cleaners are killed last, and after a pause of this process somebody may not have been yet.
 bool LeftoverSweep::is_to_give_up(const std::vector<pid_t>& left, TimePoint now) const {
-  if (!first_kill_ || now < *first_kill_ + kKilledTime) return false;
-  const auto was_killed = [this](pid_t pid) { return killed_.contains(pid); };
-  return now >= *first_kill_ + kLongestKilledTime || std::all_of(left.begin(), left.end(), was_killed);
+  if (!first_kill_) return false;
+  const auto had_its_time = [&](pid_t pid) {
+    const auto killed = killed_.find(pid);
+    return killed != killed_.end() && now >= killed->second + kKilledTime;
+  };
+  return now >= *first_kill_ + kLongestKilledTime || std::all_of(left.begin(), left.end(), had_its_time);
 }
 
 void LeftoverSweep::note_survivor(pid_t pid) {

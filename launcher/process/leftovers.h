@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -59,7 +58,7 @@ class LeftoverSweep {
   std::map<pid_t, std::string> signalled_;  // and their names, where they had not ended already
   TimePoint kill_at_{};
   std::optional<TimePoint> first_kill_;
-  std::set<pid_t> killed_;
+  std::map<pid_t, TimePoint> killed_;  ///< when first
   Leftovers result_;
   std::function<void(Leftovers)> on_done_;
 };

@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
+from namespaces import PID_NAMESPACE, needs_pid_namespace  # noqa: E402
 from owned import own  # noqa: E402
 
 DDPRUN, PYTHON = sys.argv[1:3]
@@ -92,6 +93,18 @@ class Shm(unittest.TestCase):
         for strategy in ("file_system", "file_descriptor"):
             with self.subTest(strategy):
                 self.end_python(signal.SIGKILL, "fork", strategy)
+
+    @unittest.skipUnless(HAS_TORCH, "needs torch")
+    def test_a_tensor_that_a_reaped_loader_had_sent_is_removed_when_its_rank_fails(self):
+        """Only PyTorch's manager knows of it, and removes it two seconds after the last of its clients has gone."""
+        job = self.start(PYTHON, WORKER, "lost")
+        child = int(job.stdout.readline())
+        _, said = job.communicate(timeout=30)
+        self.assertEqual(job.returncode, 3, said)
+        left = list(SHM.glob(f"torch_{child}_*"))
+        for path in left:
+            path.unlink()
+        self.assertEqual(left, [])
 
     def file(self, name):
         """A path in /dev/shm that goes with the test."""
@@ -183,12 +196,13 @@ class Shm(unittest.TestCase):
         self.end(job, signal.SIGKILL)
         self.assertEqual([path for path in paths if path.exists()], [])
 
-    @unittest.skipUnless(SEES_ALL and os.geteuid() == 0, "needs root and the machine's first pid namespace")
+    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    @needs_pid_namespace
     def test_a_segment_of_the_same_pid_in_another_pid_namespace_is_kept(self):
         """Containers may share /dev/shm."""
         job, (worker,) = self.start_shell("echo $$; exec sleep 1000")
         path = self.file(f"torch_{worker}_1_0")
-        other = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "/bin/sh", "-c",
+        other = subprocess.Popen([*PID_NAMESPACE, "/bin/sh", "-c",
                                   f"echo {int(worker) - 1} >/proc/sys/kernel/ns_last_pid; "
                                   "sh -c ': >/dev/shm/torch_$$_1_0; echo $$; read end'; true"],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -198,11 +212,10 @@ class Shm(unittest.TestCase):
         self.assertTrue(path.exists())
         other.communicate(timeout=30)
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root to make a pid namespace")
+    @needs_pid_namespace
     def test_inside_a_container_every_file_is_kept(self):
         """The holders and makers in other containers are invisible there."""
-        job, (worker,) = self.start_shell(": >/dev/shm/torch_$$_1_0; echo $$", "unshare", "--pid", "--fork",
-                                          "--mount-proc")
+        job, (worker,) = self.start_shell(": >/dev/shm/torch_$$_1_0; echo $$", *PID_NAMESPACE)
         path = self.file(f"torch_{worker}_1_0")
         job.communicate(timeout=30)
         self.assertTrue(path.exists())

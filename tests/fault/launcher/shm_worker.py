@@ -1,4 +1,6 @@
-"""A worker with a family, all of whom share memory: shm_worker.py fork|spawn [STRATEGY]. Prints its pid, then sleeps."""
+"""A worker with a family, all of whom share memory: shm_worker.py fork|spawn [STRATEGY]. Prints its pid, then sleeps.
+
+shm_worker.py lost: its child sends a tensor that nobody takes, and is reaped. Prints the child's pid, then fails."""
 
 import multiprocessing
 import os
@@ -12,7 +14,27 @@ def relative(queue, *_shared):
     time.sleep(1000)
 
 
+def send(queue):
+    import torch
+
+    queue.put(torch.ones(1000))
+
+
+def fail_with_a_tensor_on_its_way():
+    import torch.multiprocessing
+
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    context = torch.multiprocessing.get_context("fork")
+    child = context.Process(target=send, args=(context.Queue(),))
+    child.start()
+    child.join()
+    print(child.pid, flush=True)
+    sys.exit(3)
+
+
 def main():
+    if sys.argv[1] == "lost":
+        fail_with_a_tensor_on_its_way()
     shared = [shared_memory.SharedMemory(create=True, size=4096)]
     context = multiprocessing.get_context(sys.argv[1])
     if len(sys.argv) > 2:
