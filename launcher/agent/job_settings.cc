@@ -32,10 +32,12 @@ OutputOptions output_options(const Plan& plan) {
 
 std::size_t reserved_descriptors(const Plan& plan, int alive) {
   constexpr int kWorker = 5;   // its pidfd, the reading ends of its pipes, its log files
+  constexpr int kLogs = 2;  // of the generation before: another thread closes them, perhaps while these open
   constexpr int kMoment = 16;  // the ends of whoever is being started, and all that is opened for a moment
   constexpr int kNodes = 12;   // our connection, and on the node that hosts them, store and coordinator
   const int to_come = plan.local_world_size.value() - alive;
-  const int descriptors = kMoment + (plan.options.max_nodes > 1 ? kNodes : 0) + kWorker * to_come;
+  const int descriptors = kMoment + (plan.options.max_nodes > 1 ? kNodes : 0) + kWorker * to_come +
+                          kLogs * plan.local_world_size.value();
   return static_cast<std::size_t>(descriptors);
 }
 
