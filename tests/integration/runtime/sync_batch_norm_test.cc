@@ -1,21 +1,33 @@
+#include "tests/integration/runtime/batch_norm_kernels.h"
 #include "tests/integration/runtime/in_threads.h"
 #include "tests/support/catch.h"
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/sync_batch_norm.h>
 
+#include <array>
+#include <optional>
 #include <sstream>
 
 namespace ddprun {
 namespace {
 
+using testing::BatchNormKernels;
 using testing::message_of;
 using testing::run_ranks;
 using testing::run_ranks_to_success;
 namespace nn = torch::nn;
 using torch::Tensor;
 
+// With what ATen has for GPUs, and with the formula of ours.
+std::optional<BatchNormKernels> maybe_with_kernels() {
+  std::optional<BatchNormKernels> kernels;
+  if (GENERATE(false, true)) kernels.emplace();
+  return kernels;
+}
+
 TEST_CASE("SyncBatchNorm with batches of different sizes equals one whole batch") {
+  const auto kernels = maybe_with_kernels();
   const auto whole = torch::randn({5, 3, 4}, torch::kDouble);
   torch::nn::BatchNorm1d reference(3);
   reference->to(torch::kDouble);
@@ -44,6 +56,7 @@ TEST_CASE("SyncBatchNorm with batches of different sizes equals one whole batch"
 }
 
 TEST_CASE("a rank without samples takes part") {
+  const auto kernels = maybe_with_kernels();
   run_ranks_to_success(2, [](const Group& group) {
     SyncBatchNorm norm(3, group);
     const auto input = group.rank() == 0 ? torch::randn({6, 3}) : torch::empty({0, 3});
@@ -51,6 +64,38 @@ TEST_CASE("a rank without samples takes part") {
     CHECK_IN_RANK(norm->running_mean.allclose(all_gather(group, norm->running_mean)[0]));
     CHECK_IN_RANK(norm->num_batches_tracked.item<std::int64_t>() == 1);
   });
+}
+
+TEST_CASE(
+    "the kernels of a GPU are used where ATen has them, and a layer may have no weight, bias or statistics") {
+  torch::manual_seed(2);
+  const Tensor whole =
+      torch::randn({6, 3, 4, 4}, torch::kDouble).contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto train = [&](const nn::BatchNormOptions& options, const Group& group) {
+    SyncBatchNorm norm(options, group);
+    norm->to(torch::kDouble);
+    const Tensor input = whole.narrow(0, 3 * group.rank(), 3).clone().requires_grad_();
+    const Tensor output = norm(input);
+    (output * output.detach().cos()).sum().backward();
+    return std::vector<Tensor>{output.detach(), input.grad()};
+  };
+  const auto options = GENERATE(nn::BatchNormOptions(3), nn::BatchNormOptions(3).affine(false),
+                                nn::BatchNormOptions(3).track_running_stats(false));
+  std::array<std::vector<Tensor>, 2> by_formula, by_kernels;
+  const auto into = [&](auto& results) {
+    run_ranks_to_success(2, [&](const Group& group) {
+      results[static_cast<std::size_t>(group.rank())] = train(options, group);
+    });
+  };
+  into(by_formula);
+  const BatchNormKernels kernels;
+  into(by_kernels);
+  for (const std::size_t rank : {0U, 1U}) {
+    for (const std::size_t what : {0U, 1U}) {
+      CHECK(by_kernels[rank][what].allclose(by_formula[rank][what], 1e-10, 1e-10));
+      CHECK_FALSE(by_kernels[rank][what].equal(by_formula[rank][what]));  // they sum in another order
+    }
+  }
 }
 
 // torch.nn.SyncBatchNorm: need_sync = bn_training and self.training.
@@ -136,6 +181,7 @@ TEST_CASE("every batch norm at any depth of a model is converted, with its tenso
 }
 
 TEST_CASE("a converted model trains like one process with the whole batch") {
+  const auto kernels = maybe_with_kernels();
   torch::manual_seed(1);
   const Tensor whole = torch::randn({6, 3, 2, 2}, torch::kDouble);
   auto reference = nested_model();

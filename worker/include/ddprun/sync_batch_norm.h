@@ -19,8 +19,9 @@ namespace ddprun {
 /// member.
 ///
 /// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel.
-/// Device      CPU or GPU, wherever the group's backend is at home. float, or half types with float
-///             statistics.
+/// Device      CPU or GPU, wherever the group's backend is at home. float or double, or half types with float
+///             statistics. On a GPU by the kernels of torch.nn.SyncBatchNorm, in its order; Python has none for
+///             the CPU.
 /// Collective  in training mode: forward gathers 2C+1 numbers per rank, backward reduces 2C. All ranks call
 ///             both equally often. In evaluation mode it is a plain batch norm, of the batch's own statistics
 ///             where it keeps no running ones.
