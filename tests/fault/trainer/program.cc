@@ -1,6 +1,6 @@
 // A training loop in C++ in which one rank comes to grief.
 //
-// program BACKEND AROUND WHAT AT CULPRIT: rank CULPRIT does WHAT (acts.h, and what only libtorch and libddprun throw)
+// program BACKEND AROUND WHAT AT CULPRIT [DEVICE]: rank CULPRIT does WHAT (acts.h, and what only libtorch and libddprun throw)
 // AT start, made (the group is there), together (in what all do or none), wrapped (the model is there, too), before (a
 // step), forward, backward, after (the backward), stepped, thread (of its own, beside the step), shutdown, destroyed
 // (the group is closed). AROUND is what main does about it: recorded, plain (nothing), caught (prints it and returns
@@ -29,6 +29,7 @@ constexpr int kOwnCode = 5;
 struct Plan {
   std::string backend, around, what, at;
   int culprit = 0;
+  std::string device = "cpu";
 
   [[nodiscard]] bool is_careless() const { return around.ends_with("threads"); }
 
@@ -64,10 +65,11 @@ struct AtTheEnd {
 int train(const Plan& plan) {
   plan.reach("start");
   const AtTheEnd at_the_end{plan};
-  ddprun::Context context = ddprun::init({.backend = plan.backend});
+  ddprun::Context context = ddprun::init({.backend = plan.backend, .device = plan.device});
   plan.reach("made");
   ddprun::fail_together(context, [&] { plan.reach("together"); });
   auto net = std::make_shared<Net>(plan);
+  net->to(context.device());
   ddprun::DistributedDataParallel ddp(net, context);
   plan.reach("wrapped");
   ddprun::FusedSgd optimizer(ddp.parameters(), {.lr = 0.01});
@@ -75,7 +77,7 @@ int train(const Plan& plan) {
     net->is_at_fault = step == kStep;
     if (step == kStep) plan.reach("before");
     optimizer.zero_grad();
-    const torch::Tensor loss = ddp(torch::ones({8, 64}));
+    const torch::Tensor loss = ddp(torch::ones({8, 64}, context.device()));
     std::jthread beside([&] {
       if (step == kStep) plan.reach("thread");
     });
@@ -112,8 +114,9 @@ int run(const Plan& plan) {
 
 }  // namespace
 
-int main(int, char** argv) {
-  const Plan plan{
+int main(int argc, char** argv) {
+  Plan plan{
       .backend = argv[1], .around = argv[2], .what = argv[3], .at = argv[4], .culprit = std::atoi(argv[5])};
+  if (argc > 6) plan.device = argv[6];
   return run(plan);
 }

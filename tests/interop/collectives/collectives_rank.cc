@@ -1,4 +1,4 @@
-// One rank: `interop_collectives FOLDER` makes the calls of Rank in collectives_test.py, line by line, and
+// One rank: `interop_collectives FOLDER DEVICE` makes the calls of Rank in collectives_test.py, line by line, and
 // writes what it gets there.
 #include <ddprun/collectives.h>
 #include <ddprun/group.h>
@@ -46,7 +46,8 @@ std::string to_bytes(const Tensor& tensor) {
   // gloo's sum of True is the byte 2: see collectives_test.py.
   const Tensor dense =
       tensor.scalar_type() == torch::kBool ? tensor.view(torch::kUInt8).ne(0) : tensor.contiguous();
-  return {static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()};
+  const Tensor local = dense.cpu();
+  return {static_cast<const char*>(local.const_data_ptr()), local.nbytes()};
 }
 
 std::string to_bytes(const std::vector<std::int64_t>& numbers) {
@@ -68,10 +69,12 @@ std::string joined(const std::vector<T>& all) {
 
 class Rank {
  public:
-  Rank(const Group& world, const std::string& folder)
-      : world_(world),
-        rank_(world.rank()),
-        size_(world.size()),
+  Rank(const Context& context, const std::string& folder)
+      : world_(context),
+        device_(context.device()),
+        is_nccl_(context.backend() == "nccl"),
+        rank_(world_.rank()),
+        size_(world_.size()),
         file_(folder + "/cpp_" + std::to_string(rank_) + ".bin", std::ios::binary) {
     file_.exceptions(std::ios::failbit | std::ios::badbit);
   }
@@ -81,9 +84,11 @@ class Rank {
     premultiplied();
     complex_numbers();
     gathers();
-    messages();
-    groups();
-    objects();
+    if (size_ > 1) {
+      messages();
+      groups();
+      objects();
+    }
     monitored_barrier(world_);
     file_.close();
   }
@@ -91,7 +96,13 @@ class Rank {
  private:
   Tensor made(std::int64_t count, at::ScalarType dtype) {
     torch::manual_seed(static_cast<std::uint64_t>(1000 * ++seed_ + rank_));
-    return (at::isFloatingType(dtype) ? torch::randn({count}) : torch::randint(0, 100, {count})).to(dtype);
+    return (at::isFloatingType(dtype) ? torch::randn({count}) : torch::randint(0, 100, {count}))
+        .to(dtype)
+        .to(device_);
+  }
+
+  [[nodiscard]] Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype = torch::kFloat) const {
+    return torch::empty(sizes, at::TensorOptions(dtype).device(device_));
   }
 
   void keep(const std::string& name, const std::string& data) {
@@ -105,7 +116,7 @@ class Rank {
       std::vector<Op> ops = kNumbers;
       if (at::isFloatingType(dtype)) {
         ops.emplace_back("average", ReduceOp::kAverage);
-      } else {
+      } else if (!is_nccl_) {  // which has none of these
         ops.insert(ops.end(), kBits.begin(), kBits.end());
       }
       for (const auto& [word, op] : ops) {
@@ -121,17 +132,18 @@ class Rank {
     all_reduce(world_, tensor, op);
     keep("all_reduce, " + what, to_bytes(tensor));
     tensor = made(count, dtype);
-    reduce(world_, tensor, 1, op);
-    if (rank_ == 1) keep("reduce, " + what, to_bytes(tensor));
+    const int to_rank = size_ > 1 ? 1 : 0;
+    reduce(world_, tensor, to_rank, op);
+    if (rank_ == to_rank) keep("reduce, " + what, to_bytes(tensor));
     std::vector<Tensor> tensors;
     for (const std::int64_t n : {count, std::int64_t{7}, std::int64_t{300}})
       tensors.push_back(made(n, dtype));
     all_reduce_coalesced(world_, tensors, op);
     keep("all_reduce_coalesced, " + what, joined(tensors));
-    const Tensor output = torch::empty({count}, dtype);
+    const Tensor output = empty({count}, dtype);
     reduce_scatter_tensor(world_, output, made(count * size_, dtype), op);
     keep("reduce_scatter_tensor, " + what, to_bytes(output));
-    const std::vector<Tensor> outputs = {torch::empty({count}, dtype), torch::empty({5}, dtype)};
+    const std::vector<Tensor> outputs = {empty({count}, dtype), empty({5}, dtype)};
     std::vector<Tensor> wholes = {made(count * size_, dtype)};
     wholes.push_back(made(5 * size_, dtype));
     reduce_scatter_tensor_coalesced(world_, outputs, wholes, op);
@@ -143,7 +155,7 @@ class Rank {
       const Tensor tensor = made(1000, dtype);
       all_reduce(world_, tensor, ReduceOp::premul_sum(0.1 + rank_));
       keep("all_reduce, premul_sum of " + name, to_bytes(tensor));
-      const Tensor output = torch::empty({100}, dtype);
+      const Tensor output = empty({100}, dtype);
       const Tensor whole = made(100 * size_, dtype);
       reduce_scatter_tensor(world_, output, whole, ReduceOp::premul_sum(0.3));
       keep("reduce_scatter_tensor, premul_sum of " + name, to_bytes(output));
@@ -159,11 +171,10 @@ class Rank {
 
   void gathers() {
     for (const auto& [name, dtype] : all_types()) {
-      const Tensor output = torch::empty({size_, 10}, dtype);  // stacked: any shape will do
+      const Tensor output = empty({size_, 10}, dtype);  // stacked: any shape will do
       all_gather_into_tensor(world_, output, made(10, dtype));
       keep("all_gather_into_tensor of " + name, to_bytes(output));
-      const std::vector<Tensor> outputs = {torch::empty({3 * size_}, dtype),
-                                           torch::empty({50 * size_}, dtype)};
+      const std::vector<Tensor> outputs = {empty({3 * size_}, dtype), empty({50 * size_}, dtype)};
       std::vector<Tensor> inputs = {made(3, dtype)};
       inputs.push_back(made(50, dtype));
       all_gather_into_tensor_coalesced(world_, outputs, inputs);
@@ -174,7 +185,7 @@ class Rank {
   void messages() {
     const int right = (rank_ + 1) % size_;
     const int left = (rank_ + size_ - 1) % size_;
-    const std::vector<Tensor> into = {torch::empty({20}), torch::empty({3})};
+    const std::vector<Tensor> into = {empty({20}), empty({3})};
     std::vector<P2POp> ops = {P2POp::isend(made(20, torch::kFloat), right, 4),
                               P2POp::irecv(into[0], left, 4)};
     ops.push_back(P2POp::isend(made(3, torch::kFloat), left, 5));
@@ -231,6 +242,8 @@ class Rank {
   }
 
   Group world_;
+  at::Device device_;
+  bool is_nccl_;
   int rank_;
   int size_;
   int seed_ = 0;
@@ -242,7 +255,7 @@ class Rank {
 
 int main(int, char** argv) try {
   torch::set_num_threads(1);
-  ddprun::Context context = ddprun::init({.device = "cpu", .log = [](const std::string&) {}});
+  ddprun::Context context = ddprun::init({.device = argv[2], .log = [](const std::string&) {}});
   ddprun::interop::Rank(context, argv[1]).run();
   context.shutdown();
   return 0;

@@ -1,8 +1,11 @@
-"""collectives_test.py PROGRAM: ddprun's groups and collectives end with the bytes that torch.distributed ends with.
+"""collectives_test.py --worker PROGRAM: ddprun's groups and collectives end with the bytes that torch.distributed ends
+with.
 
-Python over gloo is the judge; PROGRAM does the same calls from the same seeds over gloo and over shm, on 2, 3 and 4
-ranks. Every rank writes what it got, call by call, and the files are compared."""
+Python over gloo is the judge; PROGRAM does the same calls from the same seeds over gloo and over shm, on 1 to 4
+ranks. Every rank writes what it got, call by call, and the files are compared. With `--device cuda` both use nccl and
+leave out what it cannot; one rank alone makes the calls that need no other."""
 
+import argparse
 import datetime
 import os
 import struct
@@ -16,6 +19,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _coalescing_manager
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+
+import cards  # noqa: E402
+
 FLOATS = {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}
 INTEGERS = {"int8": torch.int8, "uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
 NUMBERS = {"sum": dist.ReduceOp.SUM, "product": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN,
@@ -26,8 +33,9 @@ BITS = {"and": dist.ReduceOp.BAND, "or": dist.ReduceOp.BOR, "xor": dist.ReduceOp
 class Rank:
     """One rank of the judge. `collectives_rank.cc` is the same line by line."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, device):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.device, self.is_nccl = device, dist.get_backend() == "nccl"
         self.file = (folder / f"python_{self.rank}.bin").open("wb")
         self.seed = 0
 
@@ -35,7 +43,11 @@ class Rank:
         """Random elements: the same in both languages, others in every rank and call."""
         self.seed += 1
         torch.manual_seed(1000 * self.seed + self.rank)
-        return (torch.randn(count) if dtype.is_floating_point else torch.randint(0, 100, (count,))).to(dtype)
+        return (torch.randn(count) if dtype.is_floating_point else torch.randint(0, 100, (count,))).to(dtype).to(
+            self.device)
+
+    def empty(self, count, dtype=torch.float32):
+        return torch.empty(count, dtype=dtype, device=self.device)
 
     def keep(self, name, *results):
         data = b"".join(r if isinstance(r, bytes) else self.bytes_of(r) for r in results)
@@ -46,11 +58,14 @@ class Rank:
     def bytes_of(tensor):
         data = tensor.contiguous().view(torch.uint8)
         # gloo adds the bytes of bool: a sum of True is the byte 2, where every other backend says True.
-        return ((data != 0) if tensor.dtype == torch.bool else data).numpy().tobytes()
+        return ((data != 0) if tensor.dtype == torch.bool else data).cpu().numpy().tobytes()
+
+    def bits(self):
+        return {} if self.is_nccl else BITS  # it has none of these
 
     def reductions(self):
         for name, dtype in {**FLOATS, **INTEGERS}.items():
-            ops = {**NUMBERS, **({"average": dist.ReduceOp.AVG} if dtype.is_floating_point else BITS)}
+            ops = {**NUMBERS, **({"average": dist.ReduceOp.AVG} if dtype.is_floating_point else self.bits())}
             for word, op in ops.items():
                 for count in (1, 1000):
                     self.reduce_in_every_way(f"{word} of {count} {name}", count, dtype, op)
@@ -60,16 +75,17 @@ class Rank:
         dist.all_reduce(tensor, op)
         self.keep("all_reduce, " + what, tensor)
         tensor = self.made(count, dtype)
-        dist.reduce(tensor, 1, op)
-        if self.rank == 1:
+        to_rank = min(1, self.size - 1)
+        dist.reduce(tensor, to_rank, op)
+        if self.rank == to_rank:
             self.keep("reduce, " + what, tensor)
         tensors = [self.made(n, dtype) for n in (count, 7, 300)]
         dist.all_reduce_coalesced(tensors, op)
         self.keep("all_reduce_coalesced, " + what, *tensors)
-        output, whole = torch.empty(count, dtype=dtype), self.made(count * self.size, dtype)
+        output, whole = self.empty(count, dtype), self.made(count * self.size, dtype)
         dist.reduce_scatter_tensor(output, whole, op)
         self.keep("reduce_scatter_tensor, " + what, output)
-        outputs = [torch.empty(n, dtype=dtype) for n in (count, 5)]
+        outputs = [self.empty(n, dtype) for n in (count, 5)]
         wholes = [self.made(n * self.size, dtype) for n in (count, 5)]
         with _coalescing_manager():
             for output, whole in zip(outputs, wholes):
@@ -80,11 +96,17 @@ class Rank:
         # gloo has no PREMUL_SUM: what a Python user writes in its place.
         for name, dtype in FLOATS.items():
             tensor = self.made(1000, dtype)
-            tensor.mul_(0.1 + self.rank)
-            dist.all_reduce(tensor)
+            if self.is_nccl:
+                dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.1 + self.rank))
+            else:
+                tensor.mul_(0.1 + self.rank)
+                dist.all_reduce(tensor)
             self.keep("all_reduce, premul_sum of " + name, tensor)
-            output, whole = torch.empty(100, dtype=dtype), self.made(100 * self.size, dtype)
-            dist.reduce_scatter_tensor(output, whole * 0.3)
+            output, whole = self.empty(100, dtype), self.made(100 * self.size, dtype)
+            if self.is_nccl:
+                dist.reduce_scatter_tensor(output, whole, dist._make_nccl_premul_sum(0.3))
+            else:
+                dist.reduce_scatter_tensor(output, whole * 0.3)
             self.keep("reduce_scatter_tensor, premul_sum of " + name, output)
 
     def complex_numbers(self):
@@ -94,10 +116,10 @@ class Rank:
 
     def gathers(self):
         for name, dtype in {**FLOATS, **INTEGERS}.items():
-            output = torch.empty(10 * self.size, dtype=dtype)
+            output = self.empty(10 * self.size, dtype)
             dist.all_gather_into_tensor(output, self.made(10, dtype))
             self.keep("all_gather_into_tensor of " + name, output)
-            outputs = [torch.empty(n * self.size, dtype=dtype) for n in (3, 50)]
+            outputs = [self.empty(n * self.size, dtype) for n in (3, 50)]
             with _coalescing_manager():
                 for output, count in zip(outputs, (3, 50)):
                     dist.all_gather_into_tensor(output, self.made(count, dtype))
@@ -105,7 +127,7 @@ class Rank:
 
     def messages(self):
         right, left = (self.rank + 1) % self.size, (self.rank - 1) % self.size
-        into = [torch.empty(20), torch.empty(3)]
+        into = [self.empty(20), self.empty(3)]
         ops = [dist.P2POp(dist.isend, self.made(20, torch.float32), right, tag=4),
                dist.P2POp(dist.irecv, into[0], left, tag=4),
                dist.P2POp(dist.isend, self.made(3, torch.float32), left, tag=5),
@@ -160,10 +182,11 @@ class Rank:
         self.premultiplied()
         self.complex_numbers()
         self.gathers()
-        self.messages()
-        self.groups()
-        self.objects()
-        dist.monitored_barrier()
+        if self.size > 1:
+            self.messages()
+            self.groups()
+            self.objects()
+        dist.barrier() if self.is_nccl else dist.monitored_barrier()
         self.file.close()
 
 
@@ -204,22 +227,36 @@ def compare(folder, world, backend):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("--worlds", default="1,2,3,4")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--one-card", action="store_true")
+    arguments = parser.parse_args()
+    judge, backends = ("gloo", ("gloo", "shm")) if arguments.device == "cpu" else ("nccl", ("nccl",))
     good = True
-    for world in (2, 3, 4):
+    for world in cards.worlds(arguments):
         with tempfile.TemporaryDirectory(prefix="ddprun-collectives-") as folder:
-            run_ranks([sys.executable, __file__, "--rank", folder], world, "gloo")
-            for backend in ("gloo", "shm"):
-                run_ranks([sys.argv[1], folder], world, backend)
+            run_ranks([sys.executable, __file__, "--rank", folder, arguments.device], world, judge)
+            for backend in backends:
+                run_ranks([arguments.worker, folder, arguments.device], world, backend)
                 good = compare(Path(folder), world, backend) and good
     sys.exit(not good)
 
 
+def be_a_rank(folder, device):
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    device = torch.device(device, int(os.environ["LOCAL_RANK"]) if device == "cuda" else None)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(os.environ["DDPRUN_BACKEND"], timeout=datetime.timedelta(seconds=100))
+    Rank(Path(folder), device).run()
+    dist.destroy_process_group()
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "--rank":
-        warnings.simplefilter("ignore")
-        torch.set_num_threads(1)
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=100))
-        Rank(Path(sys.argv[2])).run()
-        dist.destroy_process_group()
+        be_a_rank(*sys.argv[2:])
     else:
         main()

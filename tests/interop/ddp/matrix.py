@@ -2,8 +2,11 @@
 rank's parameters and buffers are compared byte by byte at the end.
 
     matrix.py --worker build/release/tests/interop_ddp_worker [--worlds 1,2,3,4] [--only WORD] [--keep]
+              [--device cuda [--one-card]]
 
-Prints one row per case and world; exits 1 if a row that claims equality is not equal.
+Prints one row per case and world; exits 1 if a row that claims equality is not equal, 77 without the cards it needs.
+DDPRUN_BACKEND is ddprun's backend, and Python's where it has the same. `--worlds cards` is one rank for each card, at
+most 4.
 """
 
 import argparse
@@ -19,12 +22,16 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from cases import CASES
-from models import INPUTS, MODELS
-from python_rank import to_bytes
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+
+import cards  # noqa: E402
+from cases import CASES, NOT_ON_NCCL, PYTHON_SYNC_BATCH_NORM  # noqa: E402
+from models import INPUTS, MODELS  # noqa: E402
+from python_rank import to_bytes  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+os.environ.setdefault("DDPRUN_BACKEND", "gloo")
 
 
 def write_case(folder, case, world, seed):
@@ -45,8 +52,7 @@ def run_ranks(command, world):
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False,
                           timeout=datetime.timedelta(seconds=60))
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(world),
-           "LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1",
-           "DDPRUN_BACKEND": os.environ.get("DDPRUN_BACKEND", "gloo")}
+           "LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
     ranks = [subprocess.Popen(command, env={**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(world)]
     codes = [rank.wait(timeout=300) for rank in ranks]
     if any(codes):
@@ -76,23 +82,30 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", required=True)
     parser.add_argument("--worlds", default="1,2,3,4")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--one-card", action="store_true", help="all ranks share the first card")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--keep", action="store_true", help="leave the files of every case behind")
     arguments = parser.parse_args()
+    worlds = cards.worlds(arguments)
     root = Path(tempfile.mkdtemp(prefix="ddprun-interop-"))
     cases = {name: case for name, case in CASES.items() if arguments.only in name}
+    if os.environ["DDPRUN_BACKEND"] == "nccl":
+        cases = {name: case for name, case in cases.items() if case["model"] not in NOT_ON_NCCL}
+    if arguments.device == "cpu":
+        cases = {name: case for name, case in cases.items() if name not in PYTHON_SYNC_BATCH_NORM}
     failures = 0
     print(f"| {'case':<44} | world | bytes | largest difference | allowed |")
     print("|---|---|---|---|---|")
     try:
-        for world in map(int, arguments.worlds.split(",")):
+        for world in worlds:
             todo = {n: c for n, c in cases.items() if world in c["worlds"]}
             folders = [root / f"{world}_{i}" for i in range(len(todo))]
             for seed, (folder, case) in enumerate(zip(folders, todo.values())):
                 write_case(folder, case, world, seed)
             names = [str(f) for f in folders]
-            run_ranks([sys.executable, str(HERE / "python_rank.py"), *names], world)
-            run_ranks([arguments.worker, *names], world)
+            run_ranks([sys.executable, str(HERE / "python_rank.py"), arguments.device, *names], world)
+            run_ranks([arguments.worker, arguments.device, *names], world)
             for folder, (name, case) in zip(folders, todo.items()):
                 equal, difference = compare(folder, case, world)
                 fine = equal or difference <= case["tolerance"]

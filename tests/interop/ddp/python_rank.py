@@ -1,9 +1,11 @@
-"""One Python rank of the interop matrix: trains the case in each folder with torch's DistributedDataParallel."""
+"""One Python rank of the interop matrix: `python_rank.py DEVICE FOLDER…` trains the case in each folder with torch's
+DistributedDataParallel."""
 
 import contextlib
 import datetime
 import json
 import logging
+import os
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -21,6 +23,8 @@ from torch.nn.parallel.distributed import _MixedPrecision
 
 from models import MODELS
 
+DEVICE = torch.device("cpu")  # of this rank
+
 
 def tensors(module):
     return [p.detach() for p in module.parameters()] + list(module.buffers())
@@ -37,7 +41,7 @@ def load(module, path):
 
 
 def to_bytes(module, more=()):
-    return b"".join(t.reshape(-1).view(torch.uint8).numpy().tobytes() for t in [*tensors(module), *more])
+    return b"".join(t.reshape(-1).view(torch.uint8).cpu().numpy().tobytes() for t in [*tensors(module), *more])
 
 
 def make_optimizer(spec, parameters):
@@ -69,9 +73,6 @@ class NcclLikeGather:
 class NcclLikeDist:
     all_gather = NcclLikeGather
     ProcessGroup, GradBucket = dist.ProcessGroup, dist.GradBucket
-
-
-quantization_hooks.dist = NcclLikeDist
 
 
 def batched_power_sgd(state, bucket):
@@ -144,6 +145,8 @@ class NoStream:
 
 
 def do_without_streams():
+    if DEVICE.type != "cpu":
+        return
     torch.Stream = torch.Event = NoStream
     torch.accelerator.current_stream = NoStream
 
@@ -189,6 +192,9 @@ def run_case(folder):
         rank, world, case["batch"] = 0, 1, case["batch"] * world
     model = MODELS[case["model"]]()
     load(model, folder / "init.bin")
+    model.to(DEVICE)
+    if case["model"] == "sync_bn" and not case["whole_batch"]:
+        model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
     ddp = model if case["whole_batch"] else wrap(model, case["ddp"])
     register_hook(ddp, case["hook"])
     optimizer = make_optimizer(case["optimizer"], [p for p in model.parameters() if p.requires_grad])
@@ -197,12 +203,14 @@ def run_case(folder):
     optimizer = with_averager(optimizer, case["averager"])
     dtype = torch.float32 if case["words"] is None else torch.int64
     inputs = torch.frombuffer(bytearray((folder / "inputs.bin").read_bytes()), dtype=dtype)
-    inputs = inputs.view(case["rows"], *case["shape"])
-    targets = torch.frombuffer(bytearray((folder / "targets.bin").read_bytes()), dtype=torch.int64)
+    inputs = inputs.view(case["rows"], *case["shape"]).to(DEVICE)
+    targets = torch.frombuffer(bytearray((folder / "targets.bin").read_bytes()), dtype=torch.int64).to(DEVICE)
     batch, accumulate = case["batch"], case["accumulate"]
     if case["zero"]:
         options = {k: v for k, v in case["optimizer"].items() if k != "kind"}
         optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=type(optimizer), fused=True, **options)
+    amp = {"dtype": getattr(torch, case["amp"] or "bfloat16"), "enabled": case["amp"] is not None}
+    scaler = torch.amp.GradScaler(DEVICE.type, init_scale=2.0**20, growth_interval=4, enabled=amp["enabled"])
     joinables = [ddp, optimizer] if case["zero"] else [ddp]
     last_step = []
     remaining = dist.new_group(list(range(world - 1))) if case["leaves_after"] else None
@@ -215,22 +223,38 @@ def run_case(folder):
             for micro in range(accumulate):
                 first = ((step * accumulate + micro) * world + rank) * batch
                 with ddp.no_sync() if micro + 1 < accumulate else contextlib.nullcontext():
-                    output = ddp(inputs[first:first + batch])
-                    (torch.nn.functional.cross_entropy(output, targets[first:first + batch]) / accumulate).backward()
+                    with torch.autocast(DEVICE.type, **amp):
+                        output = ddp(inputs[first:first + batch])
+                        loss = torch.nn.functional.cross_entropy(output, targets[first:first + batch]) / accumulate
+                    scaler.scale(loss).backward()
             if case["last_step"]:
                 last_step = [output.detach(), *(p.grad.clone() for p in model.parameters() if p.requires_grad)]
             if not case["in_backward"]:
                 if step >= case["dropped_steps"]:
-                    optimizer.step()
+                    scaler.step(optimizer)
+                    scaler.update()
                 optimizer.zero_grad(set_to_none=case["set_to_none"])
     for r in range(dist.get_world_size()) if case["whole_batch"] else [rank]:
         (folder / f"python_{r}.bin").write_bytes(to_bytes(model, last_step))
 
 
-if __name__ == "__main__":
+def begin(device):
+    """Joins the job over what DDPRUN_BACKEND names (gloo in shm's place), on the card that ddprun's rank gets."""
+    global DEVICE
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
-    for name in sys.argv[1:]:
+    if device == "cuda":
+        DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        torch.cuda.set_device(DEVICE)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    backend = "nccl" if os.environ["DDPRUN_BACKEND"] == "nccl" else "gloo"
+    if backend == "gloo":
+        quantization_hooks.dist = NcclLikeDist
+    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
+
+
+if __name__ == "__main__":
+    begin(sys.argv[1])
+    for name in sys.argv[2:]:
         run_case(Path(name))
     dist.barrier()
     dist.destroy_process_group()

@@ -65,6 +65,7 @@ Recipe load_recipe(const std::string& folder) {
           .uneven = json.value("uneven", false),
           .last_step = json.value("last_step", false),
           .dropped_steps = json.value("dropped_steps", std::int64_t{0}),
+          .amp = dtype_of(json.at("amp")),
           .options = options_of(json.at("ddp"))};
 }
 
@@ -86,22 +87,24 @@ void save_tensors(const torch::nn::Module& module, const std::string& path,
   std::vector<torch::Tensor> tensors = all_tensors(module);
   tensors.insert(tensors.end(), more.begin(), more.end());
   for (const torch::Tensor& tensor : tensors) {
-    const torch::Tensor local = tensor.contiguous();
+    const torch::Tensor local = tensor.cpu().contiguous();
     file.write(static_cast<const char*>(local.const_data_ptr()),
                static_cast<std::streamsize>(local.nbytes()));
   }
 }
 
-Batches::Batches(const std::string& folder, const Recipe& recipe, int rank, int world)
-    : batch_(recipe.batch), rank_(rank), world_(world) {
+Batches::Batches(const std::string& folder, const Recipe& recipe, const Context& context)
+    : batch_(recipe.batch), rank_(context.rank()), world_(context.world_size()) {
   const std::int64_t rows = recipe.json.at("rows");
   const auto dtype = recipe.json.at("words").is_null() ? torch::kFloat32 : torch::kInt64;
   const std::string inputs = read_bytes(folder + "/inputs.bin");
   const std::string targets = read_bytes(folder + "/targets.bin");
   inputs_ =
       torch::from_blob(const_cast<char*>(inputs.data()), with_rows(rows, recipe.json.at("shape")), dtype)
-          .clone();
-  targets_ = torch::from_blob(const_cast<char*>(targets.data()), {rows}, torch::kInt64).clone();
+          .clone()
+          .to(context.device());
+  targets_ =
+      torch::from_blob(const_cast<char*>(targets.data()), {rows}, torch::kInt64).clone().to(context.device());
 }
 
 std::pair<torch::Tensor, torch::Tensor> Batches::at(std::int64_t forward) const {
@@ -110,7 +113,8 @@ std::pair<torch::Tensor, torch::Tensor> Batches::at(std::int64_t forward) const 
 }
 
 Stepper::Stepper(const Recipe& recipe, std::vector<torch::Tensor> parameters)
-    : set_to_none_(recipe.set_to_none) {
+    : set_to_none_(recipe.set_to_none),
+      scaler_({.init_scale = 1 << 20, .growth_interval = 4, .enabled = recipe.amp.has_value()}) {
   const auto& json = recipe.json.at("optimizer");
   const std::string kind = json.at("kind");
   const double lr = json.at("lr");
@@ -160,10 +164,11 @@ Joinable& Stepper::spread(const Recipe& recipe, const Group& group) {
 
 void Stepper::step() {
   if (fused_) {
-    fused_->step();
+    scaler_.step(*fused_);
   } else {
-    stock_->step();
+    scaler_.step(*stock_);
   }
+  scaler_.update();
 }
 
 void Stepper::zero_grad() {

@@ -1,7 +1,8 @@
-// One C++ rank of the interop matrix: `interop_ddp_worker FOLDER…` trains the case in each folder with
+// One C++ rank of the interop matrix: `interop_ddp_worker DEVICE FOLDER…` trains the case in each folder with
 // ddprun::DistributedDataParallel and writes this rank's final parameters and buffers there as raw bytes.
 #include "tests/interop/ddp/models.h"
 #include "tests/interop/ddp/recipe.h"
+#include <ddprun/autocast.h>
 #include <ddprun/comm_hooks.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/init.h>
@@ -24,12 +25,15 @@ std::vector<torch::Tensor> train_one_step(Ddp& ddp, Stepper& optimizer, const Re
   std::vector<torch::Tensor> kept;
   for (std::int64_t micro = 0; micro < recipe.accumulate; ++micro) {
     const auto [input, target] = batches.at(step * recipe.accumulate + micro);
-    const auto forward_backward = [&] {
+    const auto forward = [&, &input = input, &target = target] {
+      using Mode = AutocastGuard::Mode;
+      const AutocastGuard autocast(input.device().type(), recipe.amp,
+                                   recipe.amp ? Mode::kEnabled : Mode::kDisabled);
       const torch::Tensor output = ddp(input);
       kept = {output.detach()};
-      const torch::Tensor loss = torch::cross_entropy_loss(output, target);
-      (loss / static_cast<double>(recipe.accumulate)).backward();
+      return torch::cross_entropy_loss(output, target) / static_cast<double>(recipe.accumulate);
     };
+    const auto forward_backward = [&] { optimizer.scaled(forward()).backward(); };
     if (micro + 1 < recipe.accumulate) {
       const auto guard = ddp.no_sync();
       forward_backward();
@@ -100,12 +104,13 @@ void run_case(const Context& context, const std::string& folder) {
   const Recipe recipe = load_recipe(folder);
   const auto model = make_model(recipe.model, context);
   load_tensors(*model, folder + "/init.bin");
+  model->to(context.device());
   Ddp ddp(model, context, recipe.options);
   register_hook(ddp, recipe.json.at("hook"), context);
   Stepper optimizer(recipe, ddp.parameters());
   optimizer.average_with(recipe, context);
   if (recipe.json.at("in_backward")) ddp.apply_optimizer_in_backward(optimizer.fused());
-  const Batches batches(folder, recipe, context.rank(), context.world_size());
+  const Batches batches(folder, recipe, context);
   const std::int64_t steps = recipe.steps - (recipe.uneven ? context.rank() : 0);
   const std::int64_t leaves_after =
       recipe.json.at("leaves_after").is_null() ? steps : recipe.json.at("leaves_after").get<std::int64_t>();
@@ -131,8 +136,10 @@ void run_case(const Context& context, const std::string& folder) {
 
 int main(int argc, char** argv) try {
   torch::set_num_threads(1);
-  ddprun::Context context = ddprun::init({.device = "cpu"});
-  for (int i = 1; i < argc; ++i) ddprun::interop::run_case(context, argv[i]);
+  const std::string device = argv[1];
+  ddprun::Context context = ddprun::init({.device = device});
+  if (device != "cpu") at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  for (int i = 2; i < argc; ++i) ddprun::interop::run_case(context, argv[i]);
   context.shutdown();
   return 0;
 } catch (const std::exception& error) {

@@ -1,0 +1,109 @@
+"""Whole jobs on one card, on all, or on the CPU: they begin, lose a rank, are drained, and go on from checkpoints.
+
+    jobs_test.py --binaries DIR --fault-program F --drain-program D [--device cuda [--one-card]] [--worlds N]
+
+DDPRUN_BACKEND is their backend; `--worlds cards` is one rank for each card. Exits 77 without the cards it needs."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "support"), str(TESTS / "integration/training")]
+
+import cards  # noqa: E402
+from jobs import BOUND_S, JobTest  # noqa: E402
+from owned import own  # noqa: E402
+
+CONFIG = 78
+END_WITHIN_S = 60
+
+
+class GpuJob(JobTest):
+    options = None
+
+    def begin(self, ranks, program, *arguments):
+        words = [self.options.binaries / "ddprun", "--nproc-per-node", ranks, "--log-dir", self.folder / "logs", program, *arguments]
+        with open(self.folder / "stderr.txt", "w", encoding="utf-8") as errors:
+            job = subprocess.Popen([str(word) for word in words], cwd=self.folder, env=self.environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=errors)
+        return own(self, job)
+
+    def begin_program(self, ranks, around="recorded", what="none", at="never", culprit=-1, backend=None):
+        """tests/fault/trainer/program.cc"""
+        return self.begin(ranks, self.options.fault_program, backend or self.options.backend, around, what, at, culprit,
+                          self.options.device)
+
+    def train(self, epochs, device, backend):
+        job = self.job_file({"backend": backend, "device": device, "train": {"epochs": epochs}})
+        return self.run_job(job, ranks=self.options.ranks).stdout
+
+
+class Jobs(GpuJob):
+    def test_one_rank_and_several_begin_on_the_device_that_was_asked_for(self):
+        for ranks in (1, self.options.ranks):
+            with self.subTest(ranks=ranks):
+                self.finish(self.begin_program(ranks), expect=0)
+                self.assertRegex(self.errors(), rf"backend {self.options.backend} on {self.options.device}\b")
+
+    def test_a_rank_that_is_killed_is_named_and_the_others_end_in_time(self):
+        began = time.monotonic()
+        job = self.begin_program(self.options.ranks, "plain", "kill", "backward", culprit=1)
+        self.finish(job, expect=128 + signal.SIGKILL)
+        self.assertLess(time.monotonic() - began, END_WITHIN_S)
+        (report,) = (self.folder / "logs").glob("*/report.json")
+        self.assertEqual(json.loads(report.read_text())["root_cause"]["rank"], 1)
+        self.assertEqual(self.processes(), [])
+
+    def test_a_drained_job_stops_after_one_step_of_all_ranks(self):
+        job = self.begin(self.options.ranks, self.options.drain_program, self.options.backend, self.options.device)
+        self.wait_for_training(job)
+        job.send_signal(signal.SIGTERM)
+        saved = re.findall(r"rank (\d+) saved step (\d+)", self.finish(job, expect=128 + signal.SIGTERM))
+        self.assertEqual(sorted(int(rank) for rank, _ in saved), list(range(self.options.ranks)))
+        self.assertEqual(len({step for _, step in saved}), 1, saved)
+
+    def wait_for_training(self, job):
+        for line in job.stdout:
+            if "trains in pid" in line:
+                return
+        self.fail(self.errors())
+
+    def test_checkpoints_go_from_the_device_to_the_cpu_and_back(self):
+        here = (self.options.device, self.options.backend)
+        self.train(1, *here)
+        self.assertRegex(self.train(2, "cpu", "gloo"), r"resumed from \S+step-0*10\.pt")
+        self.assertRegex(self.train(3, *here), r"resumed from \S+step-0*20\.pt")
+        self.assertEqual([record["epoch"] for record in self.metrics("epoch")], [1, 2, 3])
+
+    def test_more_ranks_than_cards_over_nccl_are_refused(self):
+        ranks = cards.count() + 1 if self.options.device == "cuda" else 2
+        self.finish(self.begin_program(ranks, backend="nccl"), expect=CONFIG)
+        why = "nccl wants one GPU per worker" if self.options.device == "cuda" else "(it needs a GPU|left out of this build)"
+        self.assertRegex(self.errors(), f"backend nccl: .*{why}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("--binaries", "--fault-program", "--drain-program"):
+        parser.add_argument(name, type=lambda text: pathlib.Path(text).resolve(), required=True)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--one-card", action="store_true", help="all ranks share the first card")
+    parser.add_argument("--worlds", default="2")
+    options, rest = parser.parse_known_args()
+    (options.ranks,) = cards.worlds(options)
+    options.backend = os.environ["DDPRUN_BACKEND"]
+    JobTest.binaries = options.binaries
+    GpuJob.options = options
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
