@@ -20,7 +20,7 @@ void run_case(const Context& context, std::size_t devices, const std::string& fo
   DataParallel parallel(model, std::vector<at::Device>(devices, at::kCPU), {.make_replica = make});
   DataParallelCriterion criterion{torch::nn::CrossEntropyLoss()};
   Stepper optimizer(recipe, model->parameters());
-  const Batches batches(folder, recipe, 0, 1);
+  const Batches batches(folder, recipe, context);
   for (std::int64_t step = 0; step < recipe.steps; ++step) {
     const auto [input, target] = batches.at(step);
     const torch::Tensor loss = recipe.json.at("balanced").get<bool>()
