@@ -11,6 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
+from namespaces import PID_NAMESPACE, needs_pid_namespace  # noqa: E402
 from owned import own  # noqa: E402
 
 DDPRUN = sys.argv[1]
@@ -59,7 +60,7 @@ class Others(unittest.TestCase):
             .replace("exec timeout 20 ", "exec "))
         self.assertEqual((code, words), (0, ["gone"]), said)
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root to make a pid namespace")
+    @needs_pid_namespace
     def test_orphans_of_others_live_on_where_the_launcher_is_the_first_process_of_a_container(self):
         """Somebody's exec into the container leaves an orphan; then a generation fails, and the next one looks."""
         up, go = self.folder / "up", self.folder / "go"
@@ -68,8 +69,8 @@ class Others(unittest.TestCase):
         worker = f"""[ $TORCHELASTIC_RESTART_COUNT = 0 ] || {{
                        kill -0 $(cat orphan) && echo alive; exit 0; }}
                      echo up >{up}; read x <{go}; exit 3""".replace("$", "$$")
-        job = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", DDPRUN, "--max-restarts", "1",
-                                "--no-python", "/bin/sh", "-c", worker], env=self.environment, cwd=self.folder,
+        job = subprocess.Popen([*PID_NAMESPACE, DDPRUN, "--max-restarts", "1", "--no-python",
+                                "/bin/sh", "-c", worker], env=self.environment, cwd=self.folder,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         own(self, job)
         up.read_text()
@@ -124,7 +125,7 @@ read pid <spooled; echo $$pid; {left}"""
                 for name in ("queue", "spooled", "never"):
                     (self.folder / name).unlink()
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root to choose the number of a process")
+    @needs_pid_namespace
     def test_a_stranger_with_the_number_of_an_ended_worker_lives_on(self):
         """A helper that is older than the job gets the number of a worker that has ended, and leaves children to us."""
         os.mkfifo(self.folder / "number")
@@ -150,9 +151,24 @@ open("go", "w").write("go")""", "WORKER": """[ $RANK = 1 ] || { echo $$$$ >numbe
 read x <go; until [ ! -e /proc/$OLDER ]; do :; done; echo all there"""}
         code, words, said = self.run_shell(
             '$PYTHON -S -c "$HELPER" & export OLDER=$!; exec $DDPRUN --nproc-per-node 2 --no-python /bin/sh -c "$WORKER"',
-            "unshare", "--pid", "--fork", "--mount-proc")
+            *PID_NAMESPACE)
         self.assertEqual((code, words), (0, ["all", "there"]), said)
         self.assertNotIn("left behind", said)
+
+    def test_what_is_killed_last_is_waited_for_as_long_as_what_is_killed_first(self):
+        """Eight that look like cleaners are killed when the time of the first one killed is over."""
+        (self.folder / "worker").write_text("""[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0
+setsid sleep 1000 &
+for i in 1 2 3 4 5 6 7 8; do
+  mkfifo up$i
+  setsid bash -c 'trap "" TERM; echo >"$0"; exec -a torch_shm_manager sleep 1000' up$i &
+done
+for i in 1 2 3 4 5 6 7 8; do read line <up$i; done
+exit 7
+""")
+        code, _, said = self.run_shell("exec $DDPRUN --max-restarts 1 --no-python /bin/sh worker")
+        self.assertEqual(code, 0, said)
+        self.assertNotIn("does not end", said)
 
     def test_what_a_succeeded_job_left_running_is_ended_or_kept(self):
         """A helper in a session of its own, and one that has only been put into the background."""
