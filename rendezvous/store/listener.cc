@@ -31,16 +31,31 @@ std::string printable(const sockaddr* address, socklen_t size) {
   return address->sa_family == AF_INET6 ? fmt::format("[{}]", host) : host;
 }
 
-// Binds and listens, or returns errno.
-int open_at(const addrinfo& address, UniqueFd& out) {
+struct Attempt {
+  UniqueFd fd;
+  int error = 0;
+  bool is_bound = false;
+};
+
+// Binds and listens.
+Attempt try_at(const addrinfo& address) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return errno;
+  if (!fd) return {.error = errno};
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.ai_family == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (::bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0) return errno;
-  if (::listen(fd.get(), SOMAXCONN) != 0) return errno;
-  out = std::move(fd);
-  return 0;
+  if (::bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0) return {.error = errno};
+  if (::listen(fd.get(), SOMAXCONN) != 0) return {.error = errno, .is_bound = true};
+  return {.fd = std::move(fd)};
+}
+
+// Of two sockets that were bound and begin to listen at the same moment Linux may refuse both: each is marked as
+// listening before it looks for others. Where somebody listens in truth, the next bind() is refused.
+Attempt open_at(const addrinfo& address) {
+  constexpr int kAttempts = 100;
+  Attempt attempt = try_at(address);
+  for (int i = 1; i < kAttempts && attempt.is_bound && attempt.error == EADDRINUSE; ++i)
+    attempt = try_at(address);
+  return attempt;
 }
 
 Result<Listener> describe(UniqueFd fd) {
@@ -66,12 +81,12 @@ Result<Listener> listen_on_first(const HostAddresses& addresses, Port port, bool
     addrinfo* found = nullptr;
     if (::getaddrinfo(text.c_str(), to_string(port).c_str(), &hints, &found) != 0) continue;
     const AddressList address(found, &::freeaddrinfo);
-    UniqueFd fd;
-    const int error = open_at(*address, fd);
-    if (error == 0) return describe(std::move(fd));
-    is_taken = is_taken || error == EADDRINUSE;
-    tried += fmt::format("{}{}:{}: {}", tried.empty() ? "" : "; ",
-                         printable(address->ai_addr, address->ai_addrlen), port, std::strerror(error));
+    Attempt attempt = open_at(*address);
+    if (attempt.fd) return describe(std::move(attempt.fd));
+    is_taken = is_taken || attempt.error == EADDRINUSE;
+    tried +=
+        fmt::format("{}{}:{}: {}", tried.empty() ? "" : "; ",
+                    printable(address->ai_addr, address->ai_addrlen), port, std::strerror(attempt.error));
   }
   if (is_in_use != nullptr) *is_in_use = is_taken;
   return Error(
