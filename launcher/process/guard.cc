@@ -1,5 +1,6 @@
 #include "launcher/process/guard.h"
 
+#include "launcher/process/cleaner.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fcntl.h>
@@ -128,7 +129,8 @@ class GuardProcess {
     const TimePoint now = BootClock::now();
     const TimePoint lease = board_.lease();
     if (now < lease) return wait_until(lease);
-    kill_job(with_sessions(), [this] { return BootClock::now() >= board_.lease(); });
+    const Cleaners cleaners = now < lease + kCleanerTime ? Cleaners::kSpared : Cleaners::kKilled;
+    kill_job(with_sessions(), cleaners, [this] { return BootClock::now() >= board_.lease(); });
     wait_until(now + kLeaseLooksAgain);
   }
 

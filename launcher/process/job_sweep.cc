@@ -39,8 +39,6 @@ std::vector<ProcessEntry> job_processes(const JobMarks& marks) {
 constexpr std::chrono::milliseconds kPause(10);
 constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in the kernel
 
-enum class Cleaners { kSpared, kKilled };
-
 struct Found {
   int all = 0;
   int spared = 0;
@@ -87,15 +85,16 @@ bool kill_found(const ProcessEntry& found, const JobMarks& marks) {
   });
 }
 
-void kill_job(JobMarks marks, const std::function<bool()>& may_go) {
+void kill_job(JobMarks marks, Cleaners cleaners, const std::function<bool()>& may_go) {
   for (int look = 0; look < kMostLooks; ++look) {
-    const std::vector<ProcessEntry> found = job_processes(marks);
+    std::vector<ProcessEntry> found = job_processes(marks);
     if (!may_go()) return;
-    if (found.empty()) break;
-    for (const ProcessEntry& process : found) {
-      marks.seen.insert(process.pid);
-      kill_found(process, marks);
+    for (const ProcessEntry& process : found) marks.seen.insert(process.pid);
+    if (cleaners == Cleaners::kSpared) {
+      std::erase_if(found, [](const ProcessEntry& process) { return is_cleaner(process.pid); });
     }
+    if (found.empty()) break;
+    for (const ProcessEntry& process : found) kill_found(process, marks);
     std::this_thread::sleep_for(kPause);
   }
   remove_torch_segments(marks.seen, marks.started);

@@ -101,10 +101,38 @@ class Shm(unittest.TestCase):
         child = int(job.stdout.readline())
         _, said = job.communicate(timeout=30)
         self.assertEqual(job.returncode, 3, said)
-        left = list(SHM.glob(f"torch_{child}_*"))
+        self.assertEqual(self.removed_segments(child), [])
+
+    @unittest.skipUnless(HAS_TORCH, "needs torch")
+    def test_a_tensor_that_a_reaped_loader_had_sent_is_removed_when_its_node_loses_the_lease(self):
+        """The guards kill at the end of the lease, and leave the manager its time as well."""
+        coordinator = subprocess.Popen([DDPRUN, "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1:2", "--rdzv-conf",
+                                        "keep_alive_interval=0.2,keep_alive_max_attempt=5,last_call_timeout=0.1"],
+                                       env=self.environment, stdout=subprocess.PIPE, text=True)
+        own(self, coordinator)
+        endpoint = f"127.0.0.1:{coordinator.stdout.readline().strip()}"
+        job = self.start("--nnodes", "1:2", "--rdzv-endpoint", endpoint, "--rdzv-conf", "is_host=false", PYTHON, WORKER,
+                         "kept")
+        child = int(job.stdout.readline())
+        self.assertTrue(list(SHM.glob(f"torch_{child}_*")))
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        managers = [int(pid) for pid in children if "torch_shm_manager" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+        self.assertEqual(len(managers), 1, "one process that remembers what the loader had made")
+        gone = os.pidfd_open(managers[0])
+        job.send_signal(signal.SIGSTOP)
+        try:
+            self.assertTrue(select.select([gone], [], [], 30)[0])
+            self.assertEqual(self.removed_segments(child), [])
+        finally:
+            os.close(gone)
+            job.send_signal(signal.SIGCONT)
+
+    def removed_segments(self, process):
+        """What is still there of its segments; it is removed."""
+        left = list(SHM.glob(f"torch_{process}_*"))
         for path in left:
             path.unlink()
-        self.assertEqual(left, [])
+        return left
 
     def file(self, name):
         """A path in /dev/shm that goes with the test."""

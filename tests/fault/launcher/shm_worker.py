@@ -1,6 +1,7 @@
 """A worker with a family, all of whom share memory: shm_worker.py fork|spawn [STRATEGY]. Prints its pid, then sleeps.
 
-shm_worker.py lost: its child sends a tensor that nobody takes, and is reaped. Prints the child's pid, then fails."""
+shm_worker.py lost|kept: its child sends a tensor that nobody takes, and is reaped. Prints the child's pid, then fails
+or sleeps."""
 
 import multiprocessing
 import os
@@ -20,7 +21,7 @@ def send(queue):
     queue.put(torch.ones(1000))
 
 
-def fail_with_a_tensor_on_its_way():
+def let_a_tensor_be_lost():
     import torch.multiprocessing
 
     torch.multiprocessing.set_sharing_strategy("file_system")
@@ -29,12 +30,14 @@ def fail_with_a_tensor_on_its_way():
     child.start()
     child.join()
     print(child.pid, flush=True)
-    sys.exit(3)
 
 
 def main():
-    if sys.argv[1] == "lost":
-        fail_with_a_tensor_on_its_way()
+    if sys.argv[1] in ("lost", "kept"):
+        let_a_tensor_be_lost()
+        if sys.argv[1] == "lost":
+            sys.exit(3)
+        time.sleep(1000)
     shared = [shared_memory.SharedMemory(create=True, size=4096)]
     context = multiprocessing.get_context(sys.argv[1])
     if len(sys.argv) > 2:
