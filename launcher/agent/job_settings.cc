@@ -30,14 +30,31 @@ OutputOptions output_options(const Plan& plan) {
           .interrupt_key = plan.options.debug_rank ? InterruptKey::kWorkers : InterruptKey::kOurs};
 }
 
+namespace {
+
+// Of a generation before: another thread closes them, perhaps while the next ones open.
+int logs_being_closed(const Plan& plan) {
+  const bool may_follow = plan.options.max_restarts > 0 || plan.options.max_nodes > 1;
+  if (!may_follow || plan.log_root.empty()) return 0;
+  int files = 0;
+  for (int worker = 0; worker < plan.local_world_size.value(); ++worker) {
+    const StdStream redirects = plan.options.redirects.of(worker);
+    const StdStream tee = plan.options.tee.of(worker);
+    files += has_stdout(redirects) || has_stdout(tee) ? 1 : 0;
+    files += has_stderr(redirects) || has_stderr(tee) ? 1 : 0;
+  }
+  return files;
+}
+
+}  // namespace
+
 std::size_t reserved_descriptors(const Plan& plan, int alive) {
   constexpr int kWorker = 5;   // its pidfd, the reading ends of its pipes, its log files
-  constexpr int kLogs = 2;  // of the generation before: another thread closes them, perhaps while these open
   constexpr int kMoment = 16;  // the ends of whoever is being started, and all that is opened for a moment
   constexpr int kNodes = 12;   // our connection, and on the node that hosts them, store and coordinator
   const int to_come = plan.local_world_size.value() - alive;
-  const int descriptors = kMoment + (plan.options.max_nodes > 1 ? kNodes : 0) + kWorker * to_come +
-                          kLogs * plan.local_world_size.value();
+  const int descriptors =
+      kMoment + (plan.options.max_nodes > 1 ? kNodes : 0) + kWorker * to_come + logs_being_closed(plan);
   return static_cast<std::size_t>(descriptors);
 }
 
