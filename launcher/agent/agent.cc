@@ -368,6 +368,8 @@ void Agent::start_generation() {
 void Agent::set_deadline(DeadlineKind kind, TimePoint at) {
   timers_[static_cast<std::size_t>(kind)].set_at(at, [this, kind] {
     workers_->check_exits();
+    // An exit that lay there has begun something else, with a time of its own.
+    if (timers_[static_cast<std::size_t>(kind)].is_set()) return;
     // What a reaped worker left behind is for the sweep: only who has not ended itself is stuck.
     if (kind == DeadlineKind::kReap) workers_->await_groups_no_longer();
     raise({.kind = expiry_event(kind)});
