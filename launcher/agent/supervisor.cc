@@ -54,6 +54,7 @@ struct SupervisorTable {
   static bool is_too_late(const Supervisor&, const Event& event, TimePoint now) {
     return now >= event.valid_until;
   }
+  static bool time_is_over(const Supervisor& s, const Event&, TimePoint) { return s.is_time_over_; }
   static bool is_last_spawn(const Supervisor& s, const Event& event, TimePoint) {
     return event.local_rank.value() + 1 == s.options_.local_world_size.value();
   }
@@ -127,6 +128,7 @@ constexpr States kUp{S::kStarting, S::kRunning, S::kBlaming};
 const SupervisorTable::Row SupervisorTable::kRows[] = {
     // state                       event              guard                  next           does                         shown
     {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
+    {S::kWaiting,                  E::kRoundClosed,   T::time_is_over,       S::kRendezvous, &Do::decline_last_round,    Volume::kQuiet},
     {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
     {{S::kRendezvous, S::kWaiting, S::kRestarting}, E::kRoundFailed, T::report_says_why, S::kDone, &Do::finish_for_round, Volume::kQuiet},
     {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},

@@ -216,6 +216,7 @@ class Supervisor {
   Actions publish_success(const Event& event, TimePoint now);
   Actions wait_before_restart(const Event& event, TimePoint now);
   Actions decline_round(const Event& event, TimePoint now);
+  Actions decline_last_round(const Event& event, TimePoint now);
   Actions join_again(const Event& event, TimePoint now);
   Actions finish(const Event& event, TimePoint now);
   Actions finish_beside_survivors(const Event& event, TimePoint now);
@@ -260,6 +261,7 @@ class Supervisor {
   int signals_received_ = 0;
   Event noted_signal_{.kind =
                           EventKind::kSignal};  // the last that came while we were stopping, or all was done
+  bool is_time_over_ = false;                   // and the coordinator has been told
   std::string final_because_;      // why a restart would not help, when this generation's failure says so
   std::string restart_forbidden_;  // why, when something forbade it
   bool end_is_told_ = false;       // by the coordinator, and nothing of ours forbade it before

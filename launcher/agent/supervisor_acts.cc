@@ -330,6 +330,7 @@ Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
                    : fmt::format("{} while the job is being stopped: there will be no restart", kTimeIsOver);
   if (final_because_.empty()) call_final(kTimeIsOver);
   if (!options_.joins_after_failure) return {};
+  is_time_over_ = true;
   return {publish_job_timeout()};
 }
 
@@ -469,6 +470,12 @@ Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
 // We stood still, or were busy, since it was agreed on.
 Supervisor::Actions Supervisor::decline_round(const Event&, TimePoint) {
   story_ = "the round was agreed on too long ago: the others may have gone on; joining again";
+  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+}
+
+// The order to begin it had been read before the coordinator was told that our time is over.
+Supervisor::Actions Supervisor::decline_last_round(const Event&, TimePoint) {
+  story_ = fmt::format("{}: no workers are started again", kTimeIsOver);
   return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
 }
 
