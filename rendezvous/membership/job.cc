@@ -130,16 +130,6 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   if (node.seat && !is_quiet(node)) {
     losses_.fence(who, node.last_heard + timing_.liveness());
   }
-  // What it was told lies where nobody reads any more.
-  const std::optional<NodeRank> place = place_of(node);
-  const bool is_due = state_ == JobState::kEnded && place && successes_.has(*place);
-  if (is_due && !node.last.has_heard_end && !node.is_leaving()) {
-    losses_.add({.who = who,
-                 .name = name_of(node),
-                 .what = {},
-                 .rank = *place,
-                 .returns_by = now + timing_.rejoin_timeout});
-  }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
   advance(now, out);
   return out;
@@ -224,6 +214,7 @@ TimePoint Job::next_wake(TimePoint now) const {
     }
     wake = std::min(wake, decide_round(spec_, timing_, view(), now).decide_again_at);
   }
+  if (may_hear_of_others(now)) wake = std::min(wake, opened_at_ + timing_.rejoin_timeout);
   return wake;
 }
 
@@ -235,12 +226,16 @@ std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
   for (const Hole& hole : losses_.awaited(now)) {
     if (successes_.has(hole.rank)) names.push_back(hole.name);
   }
-  // Of the coordinator before this one: they stop their workers, and come when these are gone.
-  const bool may_come =
-      !has_run_ && told_generation_.value() > 0 && now < opened_at_ + timing_.rejoin_timeout;
-  if (may_come && arrivals_ < static_cast<std::uint64_t>(spec_.min_nodes))
-    names.emplace_back("nodes of the generation before");
+  if (may_hear_of_others(now)) names.emplace_back("nodes of the generation before (not here yet)");
   return names;
+}
+
+// Nodes of the coordinator before this one stop their workers, and come when these are gone. How many there were of an
+// elastic world, nobody knows.
+bool Job::may_hear_of_others(TimePoint now) const {
+  if (state_ != JobState::kEnded || has_run_ || everyone_succeeded()) return false;
+  const bool may_be_more = returned_.size() < static_cast<std::size_t>(spec_.max_nodes);
+  return !returned_.empty() && may_be_more && now < opened_at_ + timing_.rejoin_timeout;
 }
 
 // ---- what events do
@@ -415,7 +410,7 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
   }
   const bool did_its_part = has_succeeded(node) && !node.facts.hosts_coordinator;
   const bool is_needed = node.facts.hosts_coordinator || signal == SIGINT ||
-                         (node.seat && (!spec_.is_elastic() || staying < spec_.min_nodes));
+                         (place_of(node) && (!spec_.is_elastic() || staying < spec_.min_nodes));
   if (state_ == JobState::kEnded) return;
   if (state_ == JobState::kGathering) {
     // Between two generations, as while one runs; before the first another may come in its place.
@@ -424,7 +419,7 @@ void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
     return;
   }
   if (did_its_part) return;
-  if (is_needed && (node.seat || node.facts.hosts_coordinator)) {
+  if (is_needed && (place_of(node) || node.facts.hosts_coordinator)) {
     cause_.end_with(end);
     begin_stop(end.why, now, out);
   } else if (node.seat) {
@@ -463,7 +458,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (const std::optional<NodeRank> place = place_of(node)) losses_.remember_place(who, *place);
   const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
-  if (state_ == JobState::kEnded) return;
+  if (state_ == JobState::kEnded) return await_return(node, now);
   if (!node.is_leaving()) out.push_back(Note{what});
   const bool is_done = has_succeeded(node);
   if (!node.seat || is_idle(node)) return;
@@ -482,6 +477,17 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
                  .was_there = state_ == JobState::kStopping && node.is_heard_in_stop});
   }
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
+}
+
+// What it was told of the end, where it was told, lies where nobody reads any more.
+void Job::await_return(const Node& node, TimePoint now) {
+  const std::optional<NodeRank> place = place_of(node);
+  if (!place || !successes_.has(*place) || node.last.has_heard_end || node.is_leaving()) return;
+  losses_.add({.who = node.facts.id,
+               .name = name_of(node),
+               .what = {},
+               .rank = *place,
+               .returns_by = now + timing_.rejoin_timeout});
 }
 
 void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {

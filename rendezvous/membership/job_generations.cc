@@ -37,6 +37,7 @@ void Job::advance(TimePoint now, JobActions& out) {
   if (state_ != described_state_ || now - described_at_ >= timing_.heartbeat) {
     described_state_ = state_;
     described_at_ = now;
+    described_arrivals_ = arrivals_;
     description_ = describe(now);
   }
 }
@@ -95,6 +96,8 @@ void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
 void Job::take_history(const NodeFacts& facts, TimePoint now) {
   told_generation_ = std::max(told_generation_, facts.last_generation);
   if (has_run_ || facts.last_generation.value() == 0) return;
+  if (facts.replaces) returned_.erase(*facts.replaces);
+  returned_.insert(facts.id);
   restarts_.continue_from(facts.restarts_used, now);
   losses_.fence(MemberId(0), opened_at_ + timing_.liveness());
 }

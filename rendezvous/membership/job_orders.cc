@@ -61,7 +61,8 @@ Order Job::order_for(const Node& node, TimePoint now) const {
       order.seat = node.seat;
       order.restart = restart_;
     }
-  } else if (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait) {
+  } else if (node.arrival <= described_arrivals_ &&
+             (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait)) {
     order.text =
         state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", description_) : description_;
   }

@@ -28,8 +28,14 @@ void StopCause::end_unless_failed(const JobEnd& end) {
 }
 
 std::optional<JobEnd> StopCause::ending() const {
-  const bool is_by_failure = ends_by_failure_ || (ends_unless_failed_ && failure_);
-  return is_by_failure ? ended_by_failure() : ending_;
+  const bool is_second = ends_unless_failed_ && failure_;
+  const bool may_be_explained = is_second && !failed_by_itself();
+  if (const auto loss = may_be_explained ? explaining_loss() : std::nullopt) {
+    return JobEnd{.exit_code = exit_code::kTempFail,
+                  .why = *loss + "; " + ending_->why,
+                  .restarts_used = ending_->restarts_used};
+  }
+  return ends_by_failure_ || is_second ? ended_by_failure() : ending_;
 }
 
 bool StopCause::is_explained_by(const NodeFailure& failure) const {
@@ -59,23 +65,26 @@ Conclusion StopCause::conclude(bool is_elastic) {
   return conclusion;
 }
 
-Conclusion StopCause::choose(bool is_elastic) const {
-  using Kind = Conclusion::Kind;
-  if (const std::optional<JobEnd> end = ending()) return {Kind::kEnd, *end};
-  const bool is_final = failure_ && !failure_->final_because.empty();
+std::optional<std::string> StopCause::explaining_loss() const {
+  if (lost_.empty() || is_final()) return std::nullopt;
   // Of a pause no worker fails by itself, but with a symptom it may.
   const bool is_own = failed_by_itself();
   const auto cause = std::find_if(lost_.begin(), lost_.end(), [is_own](const LostNode& lost) {
     return !lost.was_there && !(is_own && lost.is_by_pause);
   });
-  const bool explains_failure = cause != lost_.end() && !is_final;
-  if (failure_ ? explains_failure : !lost_.empty()) {
-    const std::string& what = cause == lost_.end() ? lost_.front().what : cause->what;
-    const std::string meanwhile = failure_ ? "; meanwhile " + failed_ : std::string();
-    if (is_elastic) return {Kind::kGoOn, {.why = what + meanwhile}};
-    return {Kind::kRestart, {.exit_code = exit_code::kTempFail, .why = what + meanwhile}};
+  if (!failure_) return cause == lost_.end() ? lost_.front().what : cause->what;
+  if (cause == lost_.end()) return std::nullopt;
+  return cause->what + "; meanwhile " + failed_;
+}
+
+Conclusion StopCause::choose(bool is_elastic) const {
+  using Kind = Conclusion::Kind;
+  if (const std::optional<JobEnd> end = ending()) return {Kind::kEnd, *end};
+  if (const auto loss = explaining_loss()) {
+    if (is_elastic) return {Kind::kGoOn, {.why = *loss}};
+    return {Kind::kRestart, {.exit_code = exit_code::kTempFail, .why = *loss}};
   }
-  if (failure_) return {is_final ? Kind::kEnd : Kind::kRestart, ended_by_failure()};
+  if (failure_) return {is_final() ? Kind::kEnd : Kind::kRestart, ended_by_failure()};
   return {Kind::kGoOn, {.why = why_}};
 }
 

@@ -45,7 +45,8 @@ class StopCause {
   void blame(NodeFailure failure, std::string why);
   /// The job ends after this generation. Where a worker had failed by itself, that failure is the end.
   void end_with(const JobEnd& end);
-  /// The job ends after this generation. Where it is stopped for a failure, of whatever weight, that is the end.
+  /// The job ends after this generation. Where it is stopped for a failure, of whatever weight, that is the end, or
+  /// the loss that explains a symptom.
   void end_unless_failed(const JobEnd& end);
 
   [[nodiscard]] const std::string& why() const { return why_; }
@@ -61,9 +62,12 @@ class StopCause {
 
  private:
   [[nodiscard]] bool failed_by_itself() const { return failure_ && failure_->weight == Weight::kCause; }
+  [[nodiscard]] bool is_final() const { return failure_ && !failure_->final_because.empty(); }
   [[nodiscard]] bool has_pause() const;
   [[nodiscard]] Conclusion choose(bool is_elastic) const;
   [[nodiscard]] JobEnd ended_by_failure() const;
+  /// The sentence of the lost node that explains the failure, or of any where nothing has failed.
+  [[nodiscard]] std::optional<std::string> explaining_loss() const;
 
   std::string why_;
   std::string failed_;  ///< the sentence of failure_

@@ -248,4 +248,23 @@ TEST_CASE("a node whose workers have all succeeded may be told to stop, and the 
   CHECK(story.last('b').end->exit_code == 0);
 }
 
+TEST_CASE("a node that has succeeded, and is silent when the job ends, is waited for to hear of it") {
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Phase::kSucceeded);
+  story.heartbeats = {'a'};
+  story.phases['a'] = Phase::kRunning;
+  story.pass(20s);
+  story.tell('a', Phase::kSucceeded);
+  CHECK(story.job.end().exit_code == 0);
+  story.heartbeats.clear();
+  story.tell('a', Status{.generation = Generation(1), .phase = Phase::kSucceeded, .has_heard_end = true});
+  story.lose('a');
+  story.pass(1s);  // b is given up
+  CHECK(story.job.awaits_return(story.now));
+  story.join('z', std::nullopt, 'b', 1, {}, Success{Generation(1), NodeRank(1), 2, kCoordinator});
+  story.tell('z', Status{.generation = Generation(1), .phase = Phase::kSucceeded});
+  CHECK(story.last('z').kind == OrderKind::kEnd);
+  CHECK_FALSE(story.job.awaits_return(story.now));
+}
+
 }  // namespace ddprun::membership

@@ -492,4 +492,30 @@ TEST_CASE("a node that is not there cannot be drained, and those that are there 
         "no node of rank 7 runs in job none; running node ranks: 0, 1");
 }
 
+TEST_CASE(
+    "a node that came back while the generation is stopped, and is told to leave, ends the job of a fixed "
+    "world") {
+  Story story = running(fixed(2, 5), "ab");
+  story.fail('a', 7);
+  story.lose('b', Loss::kReset);
+  story.join('z', std::nullopt, 'b', 1);
+  story.tell('z',
+             Status{.generation = story.job.generation(), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.job.state() == JobState::kEnded);
+  CHECK(story.job.end().exit_code == 7);
+}
+
+TEST_CASE("a node that has just come is not told of nodes without itself") {
+  Story story(fixed(3), {.heartbeat = 60s});
+  story.join('a');
+  story.pass(2s);
+  story.join('b');
+  story.tell('b', Phase::kIdle);
+  CHECK(story.last('b').text.empty());
+  story.pass(61s);
+  story.tell('b', Phase::kIdle);
+  CHECK_THAT(story.last('b').text, Catch::Matchers::StartsWith("2 of 3 nodes are here: "));
+}
+
 }  // namespace ddprun::membership

@@ -95,6 +95,58 @@ TEST_CASE("a node that comes with the word that the job is to end starts none") 
   }
 }
 
+TEST_CASE("a new coordinator that ends at once waits for the others, however many nodes the world may have") {
+  SECTION("of an elastic world, of which nobody knows how many there were") {
+    Story story(elastic(1, 3));
+    story.join('b', std::nullopt, 'a', 3, {}, {}, Status{.failure = kTimeOut});
+    CHECK(story.job.awaits_return(story.now));
+    story.join('d', std::nullopt, 'c', 3);
+    story.join('f', std::nullopt, 'e', 3);
+    CHECK_FALSE(story.job.awaits_return(story.now));  // there were no more than three
+  }
+  SECTION("and counts no node twice") {
+    Story story(fixed(2, 5));
+    story.join('b', std::nullopt, 'a', 3);
+    story.lose('b', Loss::kReset);
+    story.join('c', std::nullopt, 'b', 3, {}, {}, Status{.failure = kTimeOut});
+    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.awaits_return(story.now));
+  }
+  SECTION("but not where nobody was before") {
+    Story story(elastic(1, 3));
+    story.host_of_coordinator = 'a';
+    story.join('a');
+    story.tell('a', Status{.failure = kTimeOut});
+    CHECK(story.job.state() == JobState::kEnded);
+    CHECK_FALSE(story.job.awaits_return(story.now));
+  }
+}
+
+TEST_CASE("the end of a coordinator's wait for who may come is one of its moments to look") {
+  Story story(fixed(2, 5), {.heartbeat = 60s});
+  story.join('b', std::nullopt, 'a', 3, {}, {}, Status{.failure = kTimeOut});
+  const TimePoint over = story.now + Timing().rejoin_timeout;
+  story.now = over - 1s;
+  CHECK(story.job.next_wake(story.now) == over);
+}
+
+TEST_CASE("a lost node explains a symptom, also where the time of a third runs out meanwhile") {
+  Story story = running(fixed(3, 0), "abc");
+  story.fail('b', 1, false, true);
+  story.tell('a',
+             Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = kTimeOut});
+  for (const char name : {'a', 'b'}) story.tell(name, Phase::kIdle), story.phases[name] = Phase::kIdle;
+  story.heartbeats = {'a', 'b'};
+  story.pass(6s);  // and nothing is heard of c
+  REQUIRE(story.job.state() == JobState::kEnded);
+  CHECK(story.job.end().exit_code == 75);
+  CHECK_FALSE(story.job.end().root_cause);
+  CHECK_THAT(story.job.end().why,
+             Catch::Matchers::StartsWith("node 2 (c, 10.0.0.3) was lost: ") &&
+                 Catch::Matchers::Contains("; meanwhile rank 0 ") &&
+                 Catch::Matchers::EndsWith("; the job is not done after 5 s on node 0 (a, 10.0.0.1)"));
+}
+
 TEST_CASE("a success that is complete is the end, whatever else comes with its last word") {
   const auto success = [](int rank) { return Success{Generation(3), NodeRank(rank), 2, "before"}; };
   const Status word = GENERATE(Status{.failure = kTimeOut}, Status{.leaving_signal = SIGTERM});
