@@ -129,8 +129,9 @@ class GuardProcess {
     const TimePoint now = BootClock::now();
     const TimePoint lease = board_.lease();
     if (now < lease) return wait_until(lease);
-    const Cleaners cleaners = now < lease + kCleanerTime ? Cleaners::kSpared : Cleaners::kKilled;
-    kill_job(with_sessions(), cleaners, [this] { return BootClock::now() >= board_.lease(); });
+    // From our first look on: this process may have been frozen, too.
+    if (std::exchange(lost_lease_, lease) != lease) cleaners_end_at_ = now + kCleanerTime;
+    kill_job(with_sessions(), cleaners_end_at_, [this] { return BootClock::now() >= board_.lease(); });
     wait_until(now + kLeaseLooksAgain);
   }
 
@@ -188,6 +189,8 @@ class GuardProcess {
   UniqueFd timer_;
   UniqueFd partner_;
   pid_t partner_pid_ = 0;
+  TimePoint lost_lease_{};
+  TimePoint cleaners_end_at_{};
   TimePoint launcher_ended_ =
       TimePoint::max();  ///< as far as we know: it holds its workers' numbers until then
 };

@@ -39,6 +39,8 @@ std::vector<ProcessEntry> job_processes(const JobMarks& marks) {
 constexpr std::chrono::milliseconds kPause(10);
 constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in the kernel
 
+enum class Cleaners { kSpared, kKilled };
+
 struct Found {
   int all = 0;
   int spared = 0;
@@ -85,12 +87,12 @@ bool kill_found(const ProcessEntry& found, const JobMarks& marks) {
   });
 }
 
-void kill_job(JobMarks marks, Cleaners cleaners, const std::function<bool()>& may_go) {
+void kill_job(JobMarks marks, TimePoint spare_until, const std::function<bool()>& may_go) {
   for (int look = 0; look < kMostLooks; ++look) {
     std::vector<ProcessEntry> found = job_processes(marks);
     if (!may_go()) return;
     for (const ProcessEntry& process : found) marks.seen.insert(process.pid);
-    if (cleaners == Cleaners::kSpared) {
+    if (BootClock::now() < spare_until) {
       std::erase_if(found, [](const ProcessEntry& process) { return is_cleaner(process.pid); });
     }
     if (found.empty()) break;

@@ -46,13 +46,11 @@ bool is_in_session(const ProcessEntry& process, const std::optional<ProcessEntry
 /// meanwhile, and its number be a stranger's. True: sent.
 bool kill_found(const ProcessEntry& found, const JobMarks& marks);
 
-/// What becomes of the job's cleaners (cleaner.h) while its other processes are killed.
-enum class Cleaners { kSpared, kKilled };
-
-/// SIGKILL to the job's processes but this one, again and again until none is found, or none but cleaners that are
-/// spared; then removes what PyTorch left in /dev/shm, for nobody else may know all of them. Before each round, with
-/// all of them found, it asks whether they `may_go`; it ends when they may not.
-void kill_job(JobMarks marks, Cleaners cleaners, const std::function<bool()>& may_go);
+/// SIGKILL to the job's processes but this one, again and again until none is found, or none but cleaners
+/// (cleaner.h), which are spared until `spare_until`; then removes what PyTorch left in /dev/shm, for nobody else may
+/// know all of them. Before each round, with all of them found, it asks whether they `may_go`; it ends when they may
+/// not.
+void kill_job(JobMarks marks, TimePoint spare_until, const std::function<bool()>& may_go);
 
 /// Whether one of the job's cleaners (cleaner.h) is at work in its control group.
 bool has_cleaner(const std::string& cgroup);

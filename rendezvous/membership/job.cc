@@ -89,6 +89,10 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& firs
     nodes_.at(facts.id).leaving_signal = SIGTERM;
   }
   if (state_ == JobState::kEnded) expect_leave(nodes_.at(facts.id), now);
+  if (!has_run_) {
+    if (facts.replaces) came_.erase(*facts.replaces);
+    came_.insert(facts.id);
+  }
   last_arrival_ = now;
   take_history(facts, now);
   finish_if_all_succeeded(now, out);
@@ -129,6 +133,14 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   const Node& node = found->second;
   if (node.seat && !is_quiet(node)) {
     losses_.fence(who, node.last_heard + timing_.liveness());
+  }
+  // What it was told lies where nobody reads any more.
+  if (is_to_hear_of_success(node) && !node.last.has_heard_end && !node.is_leaving()) {
+    losses_.add({.who = who,
+                 .name = name_of(node),
+                 .what = {},
+                 .rank = *place_of(node),
+                 .returns_by = now + timing_.rejoin_timeout});
   }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
   advance(now, out);
@@ -200,7 +212,14 @@ void Job::send_away_who_stays(TimePoint now, JobActions& out) {
 }
 
 void Job::expect_leave(Node& node, TimePoint now) const {
-  node.leaves_by = now + std::max(kFarewellTime, timing_.liveness());
+  const Duration returns_in = is_to_hear_of_success(node) ? timing_.rejoin_timeout : Duration::zero();
+  node.leaves_by = now + std::max({kFarewellTime, timing_.liveness(), returns_in});
+}
+
+// After the end: what its own workers did was well.
+bool Job::is_to_hear_of_success(const Node& node) const {
+  const std::optional<NodeRank> place = place_of(node);
+  return state_ == JobState::kEnded && place && successes_.has(*place);
 }
 
 TimePoint Job::next_wake(TimePoint now) const {
@@ -234,8 +253,8 @@ std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
 // elastic world, nobody knows.
 bool Job::may_hear_of_others(TimePoint now) const {
   if (state_ != JobState::kEnded || has_run_ || everyone_succeeded()) return false;
-  const bool may_be_more = returned_.size() < static_cast<std::size_t>(spec_.max_nodes);
-  return !returned_.empty() && may_be_more && now < opened_at_ + timing_.rejoin_timeout;
+  const bool may_be_more = came_.size() < static_cast<std::size_t>(spec_.max_nodes);
+  return told_generation_.value() > 0 && may_be_more && now < opened_at_ + timing_.rejoin_timeout;
 }
 
 // ---- what events do
@@ -270,12 +289,12 @@ std::string Job::because_of_pause(TimePoint now) const {
                      to_seconds(pause_), to_seconds(timing_.lease()));
 }
 
-// A node that has succeeded has nothing that its silence could hide. While its generation lasts it keeps its
-// connection: the end is then there to be read when it goes on, even if nobody is here any more.
+// A node that has succeeded has nothing that its silence could hide. While its generation lasts, and after the end of
+// the job, it keeps its connection: the end is then there to be read when it goes on.
 void Job::drop_silent(TimePoint now, JobActions& out) {
   std::vector<std::pair<MemberId, Duration>> silent;
   for (const auto& [id, node] : nodes_) {
-    const bool is_done = has_succeeded(node) && state_ != JobState::kEnded;
+    const bool is_done = state_ == JobState::kEnded ? is_to_hear_of_success(node) : has_succeeded(node);
     const Duration silence = now - node.last_heard;
     if (silence >= timing_.liveness() && !is_done) silent.emplace_back(id, silence);
   }
@@ -458,7 +477,8 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (const std::optional<NodeRank> place = place_of(node)) losses_.remember_place(who, *place);
   const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
-  if (state_ == JobState::kEnded) return await_return(node, now);
+  if (state_ == JobState::kEnded) return;
+  came_.erase(who);
   if (!node.is_leaving()) out.push_back(Note{what});
   const bool is_done = has_succeeded(node);
   if (!node.seat || is_idle(node)) return;
@@ -477,17 +497,6 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
                  .was_there = state_ == JobState::kStopping && node.is_heard_in_stop});
   }
   if (state_ == JobState::kRunning) begin_stop(what, now, out);
-}
-
-// What it was told of the end, where it was told, lies where nobody reads any more.
-void Job::await_return(const Node& node, TimePoint now) {
-  const std::optional<NodeRank> place = place_of(node);
-  if (!place || !successes_.has(*place) || node.last.has_heard_end || node.is_leaving()) return;
-  losses_.add({.who = node.facts.id,
-               .name = name_of(node),
-               .what = {},
-               .rank = *place,
-               .returns_by = now + timing_.rejoin_timeout});
 }
 
 void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {

@@ -138,7 +138,6 @@ class Job {
   [[nodiscard]] bool has_had_a_part(const Node& node) const;
   void end_by_failure_of_no_worker(Node& node, const NodeFailure& failure, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
-  void await_return(const Node& node, TimePoint now);
   void drop_silent(TimePoint now, JobActions& out);
   void replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& out);
   /// Whoever succeeded in this generation has a seat in it, under whatever name it sat there.
@@ -173,6 +172,7 @@ class Job {
   [[nodiscard]] std::vector<const Node*> eligible() const;
   [[nodiscard]] std::vector<std::string> missing() const;
   [[nodiscard]] std::vector<std::string> awaited_to_hear(TimePoint now) const;
+  [[nodiscard]] bool is_to_hear_of_success(const Node& node) const;
   [[nodiscard]] bool may_hear_of_others(TimePoint now) const;
 
   WorldSpec spec_;
@@ -195,7 +195,7 @@ class Job {
   std::optional<Restart> restart_;  ///< that led to the generation that is, or will be
   TimePoint restarts_at_ = TimePoint::min();
   Generation told_generation_;  ///< the last that an agent was part of, under a coordinator before this one
-  std::set<MemberId> returned_;  ///< who have come that were part of one, until we have begun one
+  std::set<MemberId> came_;     ///< until the first generation, and not lost again
   bool has_run_ = false;        ///< a generation
   TimePoint began_at_{};        ///< generation_
   TimePoint stopped_at_{};

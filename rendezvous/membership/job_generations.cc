@@ -54,16 +54,19 @@ void Job::conclude(TimePoint now, JobActions& out) {
     node.seat.reset();
     if (node.is_leaving()) out.push_back(SendOrder{id, order_for(node, now)});
   }
-  drop_silent(now, out);
   Conclusion conclusion = cause_.conclude(spec_.is_elastic());
   switch (conclusion.kind) {
     case Conclusion::Kind::kGoOn:
-      return restart_for_nothing(conclusion.end.why);
+      restart_for_nothing(conclusion.end.why);
+      break;
     case Conclusion::Kind::kRestart:
-      return spend_restart_or_finish(std::move(conclusion.end), now, out);
+      spend_restart_or_finish(std::move(conclusion.end), now, out);
+      break;
     case Conclusion::Kind::kEnd:
-      return finish(std::move(conclusion.end), now, out);
+      finish(std::move(conclusion.end), now, out);
+      break;
   }
+  if (state_ != JobState::kEnded) drop_silent(now, out);
 }
 
 Generation Job::next_generation() const {
@@ -96,8 +99,6 @@ void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
 void Job::take_history(const NodeFacts& facts, TimePoint now) {
   told_generation_ = std::max(told_generation_, facts.last_generation);
   if (has_run_ || facts.last_generation.value() == 0) return;
-  if (facts.replaces) returned_.erase(*facts.replaces);
-  returned_.insert(facts.id);
   restarts_.continue_from(facts.restarts_used, now);
   losses_.fence(MemberId(0), opened_at_ + timing_.liveness());
 }
@@ -127,6 +128,7 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
   generation_ = next_generation();
   began_at_ = now;
   has_run_ = true;
+  came_.clear();
   const Seating seating = assign_ranks(candidates, spec_.max_nodes);
   std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
   for (Seat& seat : seats) {

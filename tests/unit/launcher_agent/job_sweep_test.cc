@@ -180,7 +180,7 @@ TEST_CASE("who has only a copy of a worker's environment is a stranger, unless w
   Program submitted("DDPRUN_JOB_TAG=ddprun-of-this-test", RLIM_INFINITY, RLIM_INFINITY);
   CHECK(is_of_job(worker.entry(), marks));
   CHECK_FALSE(is_of_job(submitted.entry(), marks));
-  kill_job(marks, Cleaners::kKilled, [] { return true; });
+  kill_job(marks, {}, [] { return true; });
   CHECK(worker.was_killed());
   CHECK(submitted.is_alive());
   marks.lock_limit.reset();

@@ -248,22 +248,42 @@ TEST_CASE("a node whose workers have all succeeded may be told to stop, and the 
   CHECK(story.last('b').end->exit_code == 0);
 }
 
-TEST_CASE("a node that has succeeded, and is silent when the job ends, is waited for to hear of it") {
+TEST_CASE("a node that has succeeded, and is silent when the job ends, keeps its connection to hear of it") {
+  const bool is_failure = GENERATE(false, true);
+  INFO(is_failure);
   Story story = running(fixed(2), "ab");
   story.tell('b', Phase::kSucceeded);
   story.heartbeats = {'a'};
   story.phases['a'] = Phase::kRunning;
   story.pass(20s);
-  story.tell('a', Phase::kSucceeded);
-  CHECK(story.job.end().exit_code == 0);
+  if (is_failure) {
+    story.fail('a', 4);
+    story.tell('a', Phase::kIdle);
+  } else {
+    story.tell('a', Phase::kSucceeded);
+  }
+  REQUIRE(story.job.state() == JobState::kEnded);
+  CHECK(story.last('b').kind == OrderKind::kEnd);
   story.heartbeats.clear();
   story.tell('a', Status{.generation = Generation(1), .phase = Phase::kSucceeded, .has_heard_end = true});
   story.lose('a');
-  story.pass(1s);  // b is given up
-  CHECK(story.job.awaits_return(story.now));
-  story.join('z', std::nullopt, 'b', 1, {}, Success{Generation(1), NodeRank(1), 2, kCoordinator});
-  story.tell('z', Status{.generation = Generation(1), .phase = Phase::kSucceeded});
-  CHECK(story.last('z').kind == OrderKind::kEnd);
+  story.pass(8s);
+  CHECK(story.expelled('b').empty());
+  SECTION("it reads it there") {
+    story.tell('b', Status{.generation = Generation(1), .phase = Phase::kSucceeded, .has_heard_end = true});
+    story.lose('b');
+  }
+  SECTION("it had left its connection, and comes back") {
+    story.join('z', std::nullopt, 'b', 1, {}, Success{Generation(1), NodeRank(1), 2, kCoordinator});
+    story.tell('z', Status{.generation = Generation(1), .phase = Phase::kSucceeded});
+    CHECK(story.last('z').kind == OrderKind::kEnd);
+    story.tell('z', Status{.generation = Generation(1), .phase = Phase::kSucceeded, .has_heard_end = true});
+    story.lose('z');
+  }
+  SECTION("it is gone") {
+    story.pass(5s);
+    CHECK_FALSE(story.expelled('b').empty());
+  }
   CHECK_FALSE(story.job.awaits_return(story.now));
 }
 

@@ -112,6 +112,14 @@ TEST_CASE("a new coordinator that ends at once waits for the others, however man
     CHECK(story.job.state() == JobState::kEnded);
     CHECK(story.job.awaits_return(story.now));
   }
+  SECTION("nor one that is new in the place of another") {
+    Story story(fixed(2, 5));
+    story.host_of_coordinator = 'a';
+    story.join('a');
+    story.join('c', std::nullopt, 'b', 3, {}, {}, Status{.failure = kTimeOut});
+    CHECK(story.job.state() == JobState::kEnded);
+    CHECK_FALSE(story.job.awaits_return(story.now));
+  }
   SECTION("but not where nobody was before") {
     Story story(elastic(1, 3));
     story.host_of_coordinator = 'a';
