@@ -3,6 +3,7 @@
 #
 #   scripts/bench.sh                  all of them
 #   scripts/bench.sh start launcher   those (tests/bench/bench_*.py)
+#   scripts/bench.sh gpu              on one GPU; skipped with exit code 77 where none is. --device cpu tries the program
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 

@@ -1,15 +1,9 @@
 """A training step with DistributedDataParallel on two ranks: against Python's, against one rank alone, and against
 c10d::Reducer without a wrapper. All programs start once and take turns at a few steps of each workload."""
 
-import atexit
 import functools
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 
-from harness import BUILD, DDPRUN, PEERS, PYTHON, Limit, Versus, peer_environment
+from harness import BUILD, PEERS, PYTHON, Limit, Ranks, Versus
 
 TITLE = "DDP step, 2 ranks"
 
@@ -22,46 +16,24 @@ TURNS = {
 }
 
 
-class Ranks:
-    """A program that trains at command, as `ranks` ranks under ddprun: the launcher is not what is measured here."""
-
-    def __init__(self, *program, ranks):
-        self.folder = tempfile.TemporaryDirectory(prefix="bench_ddp-")
-        pipe = pathlib.Path(self.folder.name) / "commands"
-        os.mkfifo(pipe)
-        self.command = list(map(str, [DDPRUN, "--nproc-per-node", ranks, *program, pipe]))
-        # Its output is a pipe, so that the launcher's prefixes do not stand before the numbers.
-        self.process = subprocess.Popen(self.command, env=peer_environment(), stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        # Both ways, because a program that fails before it opens the pipe would leave a writer waiting for ever.
-        self.commands = os.fdopen(os.open(pipe, os.O_RDWR), "w", buffering=1)
-        atexit.register(self.end)
-
-    def end(self):
-        self.commands.close()
-        self.process.wait()
-
-    def milliseconds_per_step(self, workload, batch, steps, *more):
-        print(workload, batch, steps, *more, file=self.commands)
-        answer = self.process.stdout.readline()
-        if not answer:
-            sys.exit(f"{' '.join(self.command)} ended with {self.process.wait()}:\n{self.process.stderr.read()}")
-        return float(answer)
+class Trainers(Ranks):
+    def milliseconds_per_step(self, *words):
+        return float(self.answer(*words))
 
 
 @functools.cache
 def ours():
-    return Ranks(BUILD / "tests" / "ddp_bench", ranks=2)
+    return Trainers(BUILD / "tests" / "ddp_bench", ranks=2)
 
 
 @functools.cache
 def alone():
-    return Ranks(BUILD / "tests" / "ddp_bench", ranks=1)
+    return Trainers(BUILD / "tests" / "ddp_bench", ranks=1)
 
 
 @functools.cache
 def peer():
-    return Ranks(PYTHON, PEERS / "ddp_step.py", ranks=2)
+    return Trainers(PYTHON, PEERS / "ddp_step.py", ranks=2)
 
 
 @functools.cache

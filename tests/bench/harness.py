@@ -2,8 +2,12 @@
 
 A part is a file bench_<part>.py with a function rows() that returns Versus and Limit objects. Machines are noisy and
 differ: the ratio within one run is what is compared, the figures themselves are for orientation.
+
+What cannot be measured here raises LeftOut with the reason: a row says it in its place, a part that raises it in rows()
+is skipped. A program that ends too early is Broken: its row says so, and the others go on.
 """
 
+import atexit
 import dataclasses
 import os
 import pathlib
@@ -11,15 +15,24 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build" / "release"
 DDPRUN = BUILD / "bin" / "ddprun"
-PYTHON = ROOT / ".venv" / "bin" / "python"
-TORCHRUN = ROOT / ".venv" / "bin" / "torchrun"
+PYTHON = pathlib.Path(sys.executable)  # scripts/bench.sh takes the one of .venv
+TORCHRUN = PYTHON.parent / "torchrun"
 PEERS = pathlib.Path(__file__).resolve().parent / "peers"
+
+
+class LeftOut(Exception):
+    """Cannot be measured here; the message says why."""
+
+
+class Broken(Exception):
+    """A program that is measured has failed; the message's first line says which."""
 
 
 @dataclasses.dataclass
@@ -30,7 +43,7 @@ class Versus:
     ours: Callable[[], float]
     peer: Callable[[], float]
     unit: str
-    goal: float  # the ratio that is wanted: how many times better
+    goal: float | None  # the ratio that is wanted: how many times better; None: for orientation
     higher_is_better: bool = False
     rounds: int = 5
 
@@ -62,6 +75,35 @@ def peer_environment():
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
+class Ranks:
+    """A program that works at command, as `ranks` ranks under ddprun (the launcher is not what is measured): each line
+    that it reads from the pipe, which is its last argument, it answers with a line on stdout."""
+
+    def __init__(self, *program, ranks):
+        self.folder = tempfile.TemporaryDirectory(prefix="ddprun-bench-")
+        pipe = pathlib.Path(self.folder.name) / "commands"
+        os.mkfifo(pipe)
+        self.command = list(map(str, [DDPRUN, "--nproc-per-node", ranks, *program, pipe]))
+        # Its output is a pipe, so that the launcher's prefixes do not stand before the answers.
+        self.process = subprocess.Popen(self.command, env=peer_environment(), stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        # Both ways, because a program that fails before it opens the pipe would leave a writer waiting for ever.
+        self.commands = os.fdopen(os.open(pipe, os.O_RDWR), "w", buffering=1)
+        atexit.register(self.end)
+
+    def end(self):
+        self.commands.close()
+        self.process.wait()
+
+    def answer(self, *words):
+        print(*words, file=self.commands)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise Broken(f"{' '.join(self.command)} ended with {self.process.wait()} at {' '.join(map(str, words))}:\n"
+                         f"{self.process.stderr.read()}")
+        return answer.strip()
+
+
 def figure(value):
     """Three significant digits, never in scientific notation."""
     if value == 0 or abs(value) >= 100:
@@ -72,14 +114,14 @@ def figure(value):
 def run_versus(row):
     ours, peer = [], []
     for _ in range(row.rounds):
-        peer.append(row.peer())
         ours.append(row.ours())
+        peer.append(row.peer())
     pairs = zip(ours, peer)
     ratios = sorted(mine / theirs if row.higher_is_better else theirs / mine for mine, theirs in pairs)
     middle = statistics.median(ratios)
-    verdict = "met" if middle >= row.goal else "MISSED"
+    goal = "" if row.goal is None else f"≥ {figure(row.goal)}×, {'met' if middle >= row.goal else 'MISSED'}"
     return (f"| {row.name} | {figure(statistics.median(ours))} {row.unit} | {figure(statistics.median(peer))} {row.unit} "
-            f"| **{figure(middle)}×** ({figure(ratios[0])}–{figure(ratios[-1])}) | ≥ {figure(row.goal)}×, {verdict} |")
+            f"| **{figure(middle)}×** ({figure(ratios[0])}–{figure(ratios[-1])}) | {goal} |")
 
 
 def run_limit(row):
@@ -107,8 +149,18 @@ def machine():
 
 
 def run_part(title, rows):
+    """Whether nothing broke."""
     print(f"\n### {title}\n")
     print("| what | ddprun | peer | ratio: median (min–max) | goal |")
     print("|---|---|---|---|---|")
+    whole = True
     for row in rows:
-        print(run_versus(row) if isinstance(row, Versus) else run_limit(row), flush=True)
+        try:
+            print(run_versus(row) if isinstance(row, Versus) else run_limit(row), flush=True)
+        except LeftOut as why:
+            print(f"| {row.name} | left out: {why} | | | |", flush=True)
+        except Broken as why:
+            whole = False
+            print(f"| {row.name} | FAILED: {str(why).splitlines()[0]} | | | |", flush=True)
+            print(why, file=sys.stderr, flush=True)
+    return whole

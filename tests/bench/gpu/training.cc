@@ -1,0 +1,97 @@
+#include "tests/bench/gpu/training.h"
+
+#include "tests/bench/ddp/models.h"
+#include "worker/models/model.h"
+#include <ddprun/autocast.h>
+#include <ddprun/distributed_data_parallel.h>
+#include <ddprun/optim.h>
+#include <ddprun/seed.h>
+
+#include <memory>
+#include <optional>
+
+namespace ddprun::bench {
+namespace {
+
+const FusedSgdOptions kSgd{.lr = 0.01, .momentum = 0.9};
+
+/// A model of the trainer, as the workloads of the DDP benchmark are.
+struct TrainersModel final : Model {
+  explicit TrainersModel(const models::ModelOptions& options)
+      : inside(register_module("inside", models::make_model(options))) {}
+  torch::Tensor forward(const torch::Tensor& input) override { return inside->forward(input); }
+  std::shared_ptr<models::Model> inside;
+};
+
+Workload make_model_and_batch(const std::string& name, std::int64_t batch) {
+  if (name == "resnet18") return make_workload(name, batch);
+  models::ModelOptions options;
+  options.type = name;
+  options.hidden = {256, 128};
+  return {.model = std::make_shared<TrainersModel>(options),
+          .input = torch::randn({batch, 1, models::kImageSide, models::kImageSide}),
+          .target = torch::randint(models::kClasses, {batch})};
+}
+
+// Written anew, as Python's to(memory_format=…) does: contiguous(…) leaves the strides of a 1×1 filter as they
+// are, and a fused step wants those of its gradient.
+at::Tensor in_channels_last(const at::Tensor& tensor) {
+  return at::empty_like(tensor, tensor.options(), at::MemoryFormat::ChannelsLast).copy_(tensor);
+}
+
+void use_channels_last(Workload& workload) {
+  const at::NoGradGuard no_grad;
+  if (workload.input.dim() == 4) workload.input = in_channels_last(workload.input);
+  for (at::Tensor& parameter : workload.model->parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(in_channels_last(parameter));
+  }
+}
+
+struct State {
+  State(const Context& context, Workload made, const std::set<std::string>& how)
+      : workload(std::move(made)), device(context.device()), bf16(how.contains("bf16")) {
+    workload.model->to(device);
+    workload.input = workload.input.to(device);
+    workload.target = workload.target.to(device);
+    if (how.contains("channels_last")) use_channels_last(workload);
+    if (how.contains("ddp")) ddp.emplace(workload.model, context);
+    optimizer.emplace(workload.model->parameters(), kSgd);
+  }
+
+  at::Tensor forward() {
+    std::optional<AutocastGuard> autocast;
+    if (bf16) autocast.emplace(device.type(), at::kBFloat16);
+    const at::Tensor output = ddp ? (*ddp)(workload.input) : workload.model->forward(workload.input);
+    return torch::cross_entropy_loss(output, workload.target);
+  }
+
+  void step() {
+    const at::Tensor loss = forward();
+    loss.backward();
+    optimizer->step();
+    optimizer->zero_grad();
+    last_loss = loss.detach();
+  }
+
+  Workload workload;
+  at::Device device;
+  bool bf16;
+  std::optional<DistributedDataParallel<std::shared_ptr<Model>>> ddp;
+  std::optional<FusedSgd> optimizer;
+  at::Tensor last_loss;
+};
+
+}  // namespace
+
+Training make_training(const Context& context, const std::string& model, std::int64_t batch,
+                       const std::set<std::string>& how) {
+  const bool in_graph = how.contains("graph");
+  if (in_graph && !context.device().is_cuda()) throw LeftOut("CUDA graphs need a GPU");
+  seed_all_devices(1);
+  const auto state = std::make_shared<State>(context, make_model_and_batch(model, batch), how);
+  Step step = [state] { state->step(); };
+  if (in_graph) step = record_in_graph(std::move(step));
+  return {.step = std::move(step), .loss = [state] { return state->last_loss.item<double>(); }};
+}
+
+}  // namespace ddprun::bench
