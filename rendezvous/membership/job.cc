@@ -135,7 +135,7 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
     losses_.fence(who, node.last_heard + timing_.liveness());
   }
   // What it was told lies where nobody reads any more.
-  if (is_to_hear_of_success(node) && !node.last.has_heard_end && !node.is_leaving()) {
+  if (is_to_hear_the_end(node)) {
     losses_.add({.who = who,
                  .name = name_of(node),
                  .what = {},
@@ -212,14 +212,15 @@ void Job::send_away_who_stays(TimePoint now, JobActions& out) {
 }
 
 void Job::expect_leave(Node& node, TimePoint now) const {
-  const Duration returns_in = is_to_hear_of_success(node) ? timing_.rejoin_timeout : Duration::zero();
+  const Duration returns_in = is_to_hear_the_end(node) ? timing_.rejoin_timeout : Duration::zero();
   node.leaves_by = now + std::max({kFarewellTime, timing_.liveness(), returns_in});
 }
 
-// After the end: what its own workers did was well.
-bool Job::is_to_hear_of_success(const Node& node) const {
+// After the end: its workers have succeeded, and it waits to hear what became of the others.
+bool Job::is_to_hear_the_end(const Node& node) const {
   const std::optional<NodeRank> place = place_of(node);
-  return state_ == JobState::kEnded && place && successes_.has(*place);
+  const bool has_gone = node.last.has_heard_end || node.is_leaving();
+  return state_ == JobState::kEnded && place && successes_.has(*place) && !has_gone;
 }
 
 TimePoint Job::next_wake(TimePoint now) const {
@@ -294,7 +295,7 @@ std::string Job::because_of_pause(TimePoint now) const {
 void Job::drop_silent(TimePoint now, JobActions& out) {
   std::vector<std::pair<MemberId, Duration>> silent;
   for (const auto& [id, node] : nodes_) {
-    const bool is_done = state_ == JobState::kEnded ? is_to_hear_of_success(node) : has_succeeded(node);
+    const bool is_done = state_ == JobState::kEnded ? is_to_hear_the_end(node) : has_succeeded(node);
     const Duration silence = now - node.last_heard;
     if (silence >= timing_.liveness() && !is_done) silent.emplace_back(id, silence);
   }
@@ -478,7 +479,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
   if (state_ == JobState::kEnded) return;
-  came_.erase(who);
+  if (!node.is_leaving()) came_.erase(who);
   if (!node.is_leaving()) out.push_back(Note{what});
   const bool is_done = has_succeeded(node);
   if (!node.seat || is_idle(node)) return;

@@ -172,7 +172,7 @@ class Job {
   [[nodiscard]] std::vector<const Node*> eligible() const;
   [[nodiscard]] std::vector<std::string> missing() const;
   [[nodiscard]] std::vector<std::string> awaited_to_hear(TimePoint now) const;
-  [[nodiscard]] bool is_to_hear_of_success(const Node& node) const;
+  [[nodiscard]] bool is_to_hear_the_end(const Node& node) const;
   [[nodiscard]] bool may_hear_of_others(TimePoint now) const;
 
   WorldSpec spec_;
@@ -195,7 +195,7 @@ class Job {
   std::optional<Restart> restart_;  ///< that led to the generation that is, or will be
   TimePoint restarts_at_ = TimePoint::min();
   Generation told_generation_;  ///< the last that an agent was part of, under a coordinator before this one
-  std::set<MemberId> came_;     ///< until the first generation, and not lost again
+  std::set<MemberId> came_;     ///< until the first generation; not who was lost again
   bool has_run_ = false;        ///< a generation
   TimePoint began_at_{};        ///< generation_
   TimePoint stopped_at_{};

@@ -287,4 +287,26 @@ TEST_CASE("a node that has succeeded, and is silent when the job ends, keeps its
   CHECK_FALSE(story.job.awaits_return(story.now));
 }
 
+TEST_CASE("a node that has said that it goes is not kept to hear the end, where its connection lies open") {
+  const bool has_heard = GENERATE(true, false);
+  INFO(has_heard);
+  Story story = running(fixed(2), "ab");
+  story.tell('b', Phase::kSucceeded);
+  const Status last{.generation = Generation(1), .phase = Phase::kSucceeded};
+  if (!has_heard) {
+    Status leaves = last;
+    leaves.leaving_signal = SIGTERM;
+    story.tell('b', leaves);
+  }
+  story.tell('a', Phase::kSucceeded);
+  REQUIRE(story.job.state() == JobState::kEnded);
+  if (has_heard) {
+    Status hears = last;
+    hears.has_heard_end = true;
+    story.tell('b', hears);
+  }
+  story.pass(Timing().liveness());
+  CHECK_FALSE(story.expelled('b').empty());
+}
+
 }  // namespace ddprun::membership

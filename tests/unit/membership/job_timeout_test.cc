@@ -120,6 +120,17 @@ TEST_CASE("a new coordinator that ends at once waits for the others, however man
     CHECK(story.job.state() == JobState::kEnded);
     CHECK_FALSE(story.job.awaits_return(story.now));
   }
+  SECTION("nor those who have left on purpose") {
+    Story story(fixed(2, 5));
+    story.join('b', std::nullopt, 'a', 3);
+    story.join('d', std::nullopt, 'c', 3);
+    for (const char name : {'b', 'd'}) {
+      story.tell(name, Status{.leaving_signal = SIGTERM});
+      story.lose(name);
+    }
+    story.end_for_all({.exit_code = 75, .why = "this node was told to stop"});
+    CHECK_FALSE(story.job.awaits_return(story.now));
+  }
   SECTION("but not where nobody was before") {
     Story story(elastic(1, 3));
     story.host_of_coordinator = 'a';
