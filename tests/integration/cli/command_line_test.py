@@ -105,7 +105,7 @@ class Refused(Case):
         remedy = ("raise the limit where it was set: ulimit -n, limits.conf, LimitNOFILE= of a service, "
                   "--ulimit nofile of a container")
         for limit in 5, 20, 51:
-            for who, needed, words in (("a job of 2 workers here", 56, ("--nproc-per-node", 2, *SENTINEL)),
+            for who, needed, words in (("a job of 2 workers here", 52, ("--nproc-per-node", 2, *SENTINEL)),
                                        ("ddprun store", 32, ("store",)),
                                        ("ddprun coordinator", 32, ("coordinator", "--bind", ":0", "--nnodes", 2)),
                                        ("ddprun drain", 16, ("drain", "--rdzv-endpoint", ":1", "--rdzv-id", "job"))):

@@ -30,14 +30,15 @@ std::ptrdiff_t count_before(const std::string& said, const std::string& what) {
   return at == std::string::npos ? 0 : std::atol(said.c_str() + said.rfind(' ', at - 1) + 1);
 }
 
-/// One worker, whose lines go to a coordinator of its own. They have met when this is made.
+/// One worker, whose lines go to a coordinator of its own. They have met, and the worker is ready, when this is made.
 struct FarConsole {
-  explicit FarConsole(const std::string& script, const std::string& conf = "keep_alive_interval=1")
+  explicit FarConsole(const std::string& script, const std::string& conf = "keep_alive_interval=1",
+                      const std::string& to_be_ready = ":")
       : coordinator(ddprun_command({"coordinator", "--bind", "127.0.0.1:" + port, "--nnodes", "1:2",
                                     "--rdzv-id", "job", "--rdzv-conf", conf + ",last_call_timeout=0"})) {
     CHECK(coordinator.read_line() == port);
     const Cluster cluster{.nnodes = "1:2",
-                          .script = "echo up; " + script,
+                          .script = to_be_ready + "; echo up; " + script,
                           .port = port,
                           .flags = {"--log-funnel", "--rdzv-conf", "is_host=0"},
                           .nproc = "1"};
@@ -211,10 +212,8 @@ TEST_CASE(
 }
 
 TEST_CASE("what a node's workers say while it has no coordinator, and ends, comes to its own console") {
-  FarConsole job(
-      "trap 'yes last words | head -n 200; exit 0' TERM; "
-      "while :; do sleep 0.05; done",
-      "keep_alive_interval=0.3");
+  FarConsole job("while :; do sleep 0.05; done", "keep_alive_interval=0.3",
+                 "trap 'yes last words | head -n 200; exit 0' TERM");
   Launched& coordinator = job.coordinator;
   coordinator.signal(SIGKILL);
   coordinator.wait();

@@ -413,7 +413,8 @@ TEST_CASE("the node of the coordinator says for whom it waits, and a signal ends
   const Gate gate;
   const Cluster cluster{
       .nnodes = "2",
-      .script = "echo up; [ $RANK = 0 ] && exec sleep 100; trap '' TERM; read x < " + gate.path(),
+      .script =
+          "[ $RANK = 0 ] || trap '' TERM; echo up; [ $RANK = 0 ] && exec sleep 100; read x < " + gate.path(),
       .flags = {"--shutdown-timeout", "100s"},
       .nproc = "1"};
   const auto first = cluster.start_static(0);
