@@ -503,8 +503,10 @@ class Schedule {
     const bool is_heard = std::none_of(actions.begin(), actions.end(), [](const JobAction& action) {
       return std::holds_alternative<Expel>(action);
     });
-    if (is_in_time && is_heard && status.failure && status.failure->weight == Weight::kCause)
-      failures_told_.insert(status.generation);
+    const auto& failure = status.failure;
+    const bool is_by_worker =
+        failure && failure->rank && failure->weight == Weight::kCause;  // and no time-out
+    if (is_in_time && is_heard && is_by_worker) failures_told_.insert(status.generation);
     perform(actions);
   }
 
