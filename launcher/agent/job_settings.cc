@@ -7,6 +7,23 @@
 #include <cstddef>
 
 namespace ddprun::launcher {
+namespace {
+
+// Of a generation before: another thread closes them, perhaps while the next ones open.
+int logs_being_closed(const Plan& plan) {
+  const bool may_follow = plan.options.max_restarts > 0 || plan.options.max_nodes > 1;
+  if (!may_follow || plan.log_root.empty()) return 0;
+  int files = 0;
+  for (int worker = 0; worker < plan.local_world_size.value(); ++worker) {
+    const StdStream redirects = plan.options.redirects.of(worker);
+    const StdStream tee = plan.options.tee.of(worker);
+    files += has_stdout(redirects) || has_stdout(tee) ? 1 : 0;
+    files += has_stderr(redirects) || has_stderr(tee) ? 1 : 0;
+  }
+  return files;
+}
+
+}  // namespace
 
 SupervisorOptions supervisor_options(const Plan& plan) {
   SupervisorOptions options;
@@ -29,24 +46,6 @@ OutputOptions output_options(const Plan& plan) {
           .give_stdin_a_terminal = plan.options.stdin_local_rank || plan.options.debug_rank,
           .interrupt_key = plan.options.debug_rank ? InterruptKey::kWorkers : InterruptKey::kOurs};
 }
-
-namespace {
-
-// Of a generation before: another thread closes them, perhaps while the next ones open.
-int logs_being_closed(const Plan& plan) {
-  const bool may_follow = plan.options.max_restarts > 0 || plan.options.max_nodes > 1;
-  if (!may_follow || plan.log_root.empty()) return 0;
-  int files = 0;
-  for (int worker = 0; worker < plan.local_world_size.value(); ++worker) {
-    const StdStream redirects = plan.options.redirects.of(worker);
-    const StdStream tee = plan.options.tee.of(worker);
-    files += has_stdout(redirects) || has_stdout(tee) ? 1 : 0;
-    files += has_stderr(redirects) || has_stderr(tee) ? 1 : 0;
-  }
-  return files;
-}
-
-}  // namespace
 
 std::size_t reserved_descriptors(const Plan& plan, int alive) {
   constexpr int kWorker = 5;   // its pidfd, the reading ends of its pipes, its log files

@@ -479,8 +479,10 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
   if (state_ == JobState::kEnded) return;
-  if (!node.is_leaving()) came_.erase(who);
-  if (!node.is_leaving()) out.push_back(Note{what});
+  if (!node.is_leaving()) {
+    came_.erase(who);
+    out.push_back(Note{what});
+  }
   const bool is_done = has_succeeded(node);
   if (!node.seat || is_idle(node)) return;
   if (node.is_leaving() && !is_done) return;

@@ -4,6 +4,7 @@
 // compared can take turns. HOW: `bare` drives c10d::Reducer without our wrapper, `checked` compares the
 // replicas after every 100 steps, `check` does nothing but that.
 #include "tests/bench/ddp/models.h"
+#include "tests/bench/turns.h"
 #include "worker/runtime/ddp/make_reducer.h"
 #include "worker/runtime/shm/make_backend.h"
 #include <ddprun/collectives.h>
@@ -17,17 +18,11 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <functional>
 #include <map>
-#include <sstream>
 #include <string>
 
 namespace ddprun::bench {
 namespace {
-
-using Step = std::function<void()>;
 
 const DistributedDataParallelOptions kOptions{.gradient_as_bucket_view = true};
 const FusedSgdOptions kSgd{.lr = 0.01, .momentum = 0.9};
@@ -98,29 +93,6 @@ Step make_step(const Context& context, const Workload& workload, const std::stri
   return make_wrapped_step(context, workload);
 }
 
-/// What a line of the commands asks for.
-struct Turn {
-  std::string workload;
-  std::int64_t batch = 0;
-  int steps = 0;
-  std::string how;
-
-  static Turn parse(const std::string& line) {
-    Turn turn;
-    std::istringstream(line) >> turn.workload >> turn.batch >> turn.steps >> turn.how;
-    return turn;
-  }
-};
-
-/// The next line of rank 0's file, on every rank; empty at its end.
-std::string next_command(const Context& context, std::istream& commands) {
-  std::array<char, 64> text{};
-  if (context.rank() == 0) commands.getline(text.data(), text.size());
-  broadcast(Group(context.process_group()),
-            torch::from_blob(text.data(), {static_cast<std::int64_t>(text.size())}, torch::kInt8));
-  return text.data();
-}
-
 double milliseconds_per_step(const Step& step, int steps) {
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < steps; ++i) step();
@@ -131,25 +103,19 @@ double milliseconds_per_step(const Step& step, int steps) {
 int run(const char* commands_path) {
   torch::set_num_threads(1);
   const Context context = init({.device = "cpu", .log = [](const std::string&) {}});
-  std::ifstream commands;
-  if (context.rank() == 0) commands.open(commands_path);
-
   std::map<std::string, Step> prepared;
-  for (std::string line; !(line = next_command(context, commands)).empty();) {
-    const Turn turn = Turn::parse(line);
-    Step& step = prepared[turn.workload + " " + std::to_string(turn.batch) + " " + turn.how];
+  take_turns(context, commands_path, [&](const Turn& turn) {
+    Step& step = prepared[turn.name()];
     if (!step) {
       seed_all_devices(1);
-      const Workload workload = make_workload(turn.workload, turn.batch);
+      const Workload workload = make_workload(turn.what, turn.size);
       step = make_step(context, workload, turn.how);
-      milliseconds_per_step(step, std::max(2, turn.steps));  // buckets are rebuilt, caches are warm
+      milliseconds_per_step(step, std::max(2, turn.times));  // buckets are rebuilt, caches are warm
     }
-    const double milliseconds = milliseconds_per_step(step, turn.steps);
-    if (context.rank() == 0) {
-      std::printf("%.6f\n", milliseconds);
-      std::fflush(stdout);
-    }
-  }
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.6f", milliseconds_per_step(step, turn.times));
+    return std::string(text.data());
+  });
   prepared.clear();
   Context(context).shutdown();
   return 0;

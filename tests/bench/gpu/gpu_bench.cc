@@ -8,6 +8,7 @@
 // What a line names is made when it is first named and then kept, so that programs can take turns.
 #include "tests/bench/gpu/on_card.h"
 #include "tests/bench/gpu/training.h"
+#include "tests/bench/turns.h"
 #include <ddprun/collectives.h>
 #include <ddprun/record.h>
 
@@ -17,29 +18,12 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
 
 namespace ddprun::bench {
 namespace {
-
-/// What a line of the commands asks for.
-struct Turn {
-  std::string what;
-  std::int64_t size = 0;
-  int times = 0;
-  std::string how;
-
-  static Turn parse(const std::string& line) {
-    Turn turn;
-    std::istringstream(line) >> turn.what >> turn.size >> turn.times >> turn.how;
-    return turn;
-  }
-
-  [[nodiscard]] std::string name() const { return what + " " + std::to_string(size) + " " + how; }
-};
 
 std::set<std::string> words_of(const std::string& how) {
   std::set<std::string> words;
@@ -62,15 +46,6 @@ Training make_all_reduce(const Context& context, std::int64_t bytes, const std::
 Training make(const Context& context, const Turn& turn) {
   if (turn.what == "all_reduce") return make_all_reduce(context, turn.size, turn.how);
   return make_training(context, turn.what, turn.size, words_of(turn.how));
-}
-
-/// The next line of rank 0's file, on every rank; empty at its end.
-std::string next_command(const Context& context, std::istream& commands) {
-  std::array<char, 128> text{};
-  if (context.rank() == 0) commands.getline(text.data(), text.size());
-  broadcast(Group(context.process_group()),
-            torch::from_blob(text.data(), {static_cast<std::int64_t>(text.size())}, torch::kInt8));
-  return text.data();
 }
 
 void wait_for(const at::Device& device) {
@@ -110,17 +85,8 @@ int run(const std::string& device, const char* commands_path) {
                                 .device = device,
                                 .log = [](const std::string&) {}});
   at::globalContext().setBenchmarkCuDNN(true);
-  std::ifstream commands;
-  if (context.rank() == 0) commands.open(commands_path);
-
   std::map<std::string, Training> prepared;
-  for (std::string line; !(line = next_command(context, commands)).empty();) {
-    const std::string text = answer(context, prepared, Turn::parse(line));
-    if (context.rank() == 0) {
-      std::puts(text.c_str());
-      std::fflush(stdout);
-    }
-  }
+  take_turns(context, commands_path, [&](const Turn& turn) { return answer(context, prepared, turn); });
   prepared.clear();
   Context(context).shutdown();
   return 0;

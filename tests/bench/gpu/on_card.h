@@ -1,15 +1,13 @@
 #pragma once
 
+#include "tests/bench/turns.h"
 #include <ddprun/init.h>
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <stdexcept>
 
 namespace ddprun::bench {
-
-using Step = std::function<void()>;
 
 /// What cannot be measured here; the message says why.
 struct LeftOut : std::runtime_error {
