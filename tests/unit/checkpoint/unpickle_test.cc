@@ -95,7 +95,8 @@ Result<PtValue> read_tensor(std::string_view storage_type, int count, std::strin
   program += static_cast<char>(count);
   program += "tQ"sv;
   program += rest;
-  const std::size_t bytes = static_cast<std::size_t>(count) * (storage_type == "FloatStorage" ? 4 : 8);
+  const std::size_t size = storage_type == "BoolStorage" ? 1 : storage_type == "FloatStorage" ? 4 : 8;
+  const std::size_t bytes = static_cast<std::size_t>(count) * size;
   return unpickle(std::as_bytes(std::span(program)), [&](const std::string&) {
     return Result<std::span<const std::byte>>(std::as_bytes(std::span(zeros)).first(bytes));
   });
@@ -122,6 +123,8 @@ TEST_CASE("conjugate and negative views stay what they are") {
   CHECK(negative->as_tensor().is_neg());
   CHECK(read_tensor("FloatStorage", 2, conj).error().message() ==
         "a tensor of type Float is marked as conjugate, which only complex ones can be");
+  CHECK(read_tensor("BoolStorage", 8, neg).error().message() ==
+        "a tensor of type Bool is marked as negative, which only numbers can be");
 }
 
 TEST_CASE("a tensor of more elements than there are numbers is refused") {

@@ -339,6 +339,8 @@ class Unpickler {
         }
         tensor._set_conj(is_set);
       } else if (name == "neg") {
+        if (is_set && tensor.scalar_type() == at::kBool)
+          fail("a tensor of type Bool is marked as negative, which only numbers can be");
         tensor._set_neg(is_set);
       } else {
         fail(fmt::format("a tensor has the mark {}, of which nothing is known here", name));
