@@ -368,7 +368,7 @@ class Unpickler {
         fail(fmt::format("a tensor of size [{}] has more elements than can be counted",
                          fmt::join(sizes, ", ")));
       }
-      last += Wide{sizes[i] - 1} * strides[i];
+      last += (Wide{sizes[i]} - 1) * strides[i];
       is_valid = is_valid && (is_empty || last < storage.numel());
     }
     if (!is_valid || (!is_empty && last >= storage.numel())) {
