@@ -1,12 +1,13 @@
-// Any bytes as a data.pkl, as a .pt file or as an IDX file; the first byte says which. They are refused with
-// a sentence, or read; and what was read can be read through to its last element.
+// Any bytes as a data.pkl, as a .pt file and as an IDX file. They are refused with a sentence, or read; and
+// what was read can be read through to its last element.
 //
-// Promises checked: no other exception than ours comes out, no tensor reaches beyond its storage (in the
-// preset asan), memory stays in proportion.
+// Promises checked: no other exception than ours comes out, no tensor reaches beyond its storage, and no
+// allocation is larger than max_allocation_size_mb (CMakeLists.txt).
 
 #include "rendezvous/base/check.h"
 #include "worker/data/idx.h"
 #include "worker/runtime/checkpoint/unpickle.h"
+#include "worker/runtime/checkpoint/zip_format.h"
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>
 
@@ -14,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -62,22 +64,41 @@ void as_archive(std::span<const std::byte> bytes) {
   }
 }
 
-void as_idx(std::span<const std::uint8_t> bytes) {
-  const auto array = data::parse_idx({bytes.begin(), bytes.end()}, 3, "a.idx");
+// A changed record is refused for its checksum. With the checksum mended, what is in it is read.
+std::vector<std::byte> with_checksums(std::span<const std::byte> bytes) {
+  namespace zip = runtime::zip;
+  std::vector<std::byte> mended(bytes.begin(), bytes.end());
+  const auto number = [&](std::size_t offset, std::size_t size) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, bytes.data() + offset, size);
+    return std::size_t{value};
+  };
+  for (std::size_t entry = 0; entry + zip::kCentralSize <= bytes.size(); ++entry) {
+    if (number(entry, 4) != zip::kCentralSignature) continue;
+    const std::size_t local = number(entry + 42, 4);
+    if (local + zip::kLocalSize > bytes.size()) continue;
+    const std::size_t start = local + zip::kLocalSize + number(local + 26, 2) + number(local + 28, 2);
+    const std::size_t size = number(entry + 24, 4);
+    if (start + size > bytes.size()) continue;
+    const std::uint32_t checksum = zip::crc32(bytes.subspan(start, size));
+    std::memcpy(mended.data() + entry + 16, &checksum, sizeof checksum);
+  }
+  return mended;
+}
+
+void as_idx(std::span<const std::uint8_t> bytes, int dimensions) {
+  const auto array = data::parse_idx({bytes.begin(), bytes.end()}, dimensions, "a.idx");
   DDPRUN_CHECK(array.has_value() || !array.error().message().empty(), "a refusal says why");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  const std::span<const std::uint8_t> rest(data + 1, size - 1);
-  if (data[0] % 4 == 0) {
-    as_idx(rest);
-  } else if (data[0] % 4 == 1) {
-    as_archive(std::as_bytes(rest));
-  } else {
-    as_pickle(std::as_bytes(rest));
-  }
+  const std::span<const std::uint8_t> bytes(data, size);
+  as_idx(bytes, 1);
+  as_idx(bytes, 3);
+  as_archive(std::as_bytes(bytes));
+  as_archive(with_checksums(std::as_bytes(bytes)));
+  as_pickle(std::as_bytes(bytes));
   return 0;
 }

@@ -1,6 +1,7 @@
-// checkpoint_fuzz SECONDS [SEED]: feeds mutated checkpoints and IDX files to the fuzz target. Prints the
-// seed; a crash is repeated with it.
+// checkpoint_fuzz SECONDS [SEED]: feeds checkpoints and IDX files to the fuzz target: those of corpus/ and
+// what save_pt writes as they are, then changed. Prints the seed; a crash is repeated with it.
 
+#include "rendezvous/base/check.h"
 #include "tests/fuzz/feed.h"
 #include "worker/runtime/checkpoint/pickle.h"
 #include <ddprun/pt_file.h>
@@ -9,6 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -35,30 +38,31 @@ PtDict checkpoint() {
   return dict;
 }
 
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
 std::string archive_of(const PtDict& dict) {
   std::string path = "/tmp/checkpoint_fuzz-XXXXXX";
   const int file = ::mkstemp(path.data());
   ::close(file);
   save_pt(path, dict);
-  std::ifstream stream(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  std::string bytes = content_of(path);
   ::unlink(path.c_str());
   return bytes;
 }
 
-// What Python writes and our own pickler does not: references, marks, views.
-constexpr std::string_view kPython =
-    "\x80\x02}q\x00(X\x01\0\0\0aq\x01ctorch._utils\n_rebuild_tensor_v2\nq\x02((X\x07\0\0\0storageq\x03"
-    "ctorch\nFloatStorage\nq\x04X\x01\0\0\0"
-    "0q\x05X\x03\0\0\0cpuq\x06K\x04tq\x07QK\x01K\x01K\x02\x86q\x08K\x02K\x01\x86q\x09\x89"
-    "ccollections\nOrderedDict\n)R}X\x03\0\0\0neg\x88stq\x0aRh\x01h\x03]q\x0b(h\x01h\x06h\x0a"
-    "eu."sv;
-
 std::vector<std::string> seeds() {
   const PtDict dict = checkpoint();
-  return {"\2" + runtime::pickle(dict).value().bytes, "\2" + std::string(kPython),
-          "\2" + std::string(kPython), "\1" + archive_of(dict),
-          std::string("\0\0\0\x08\x03\0\0\0\1\0\0\0\2\0\0\0\3abcdef"sv)};
+  std::vector<std::string> found{runtime::pickle(dict).value().bytes, archive_of(dict)};
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(DDPRUN_FUZZ_CORPUS))
+    paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());  // a seed stands for the same inputs in every run
+  for (const auto& path : paths) found.push_back(content_of(path));
+  DDPRUN_CHECK(found.size() > 100, "the corpus is there");
+  return found;
 }
 
 class Generator {
@@ -66,8 +70,9 @@ class Generator {
   explicit Generator(std::uint64_t seed) : random_(seed), seeds_(seeds()) {}
 
   std::string next() {
+    if (unchanged_ < seeds_.size()) return seeds_[unchanged_++];
     std::string input = seeds_[below(seeds_.size())];
-    for (std::size_t left = 1 + below(6); left > 0 && input.size() > 1; --left) mutate(input);
+    for (std::size_t left = 1 + below(6); left > 0 && !input.empty(); --left) mutate(input);
     return input;
   }
 
@@ -75,8 +80,8 @@ class Generator {
   std::size_t below(std::size_t bound) { return random_() % bound; }
 
   void mutate(std::string& input) {
-    const std::size_t at = 1 + below(input.size() - 1);
-    switch (below(6)) {
+    const std::size_t at = below(input.size());
+    switch (below(8)) {
       case 0:
         input[at] = static_cast<char>(below(256));
         break;
@@ -87,11 +92,21 @@ class Generator {
         input.erase(at, below(12));
         break;
       case 3:
-        input.insert(at, input.substr(1 + below(input.size() - 1), below(40)));
+        input.insert(at, input.substr(below(input.size()), below(40)));
         break;
       case 4:
         input[at] = kOpcodes[below(kOpcodes.size())];
         break;
+      case 5: {
+        const std::string_view field = kFields[below(std::size(kFields))];
+        input.replace(at, field.size(), field);
+        break;
+      }
+      case 6: {
+        const std::string& other = seeds_[below(seeds_.size())];
+        input.replace(at, std::string::npos, other, std::min(at, other.size()));
+        break;
+      }
       default:
         input.insert(at, kNumbers[below(std::size(kNumbers))]);
         break;
@@ -107,8 +122,13 @@ class Generator {
                                                   "X\xff\xff\xff\xff"sv,
                                                   "K\xff\x85"sv,
                                                   "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"sv};
+  // What a zip archive's sizes and offsets are lied about with.
+  static constexpr std::string_view kFields[] = {
+      "\xff\xff"sv, "\xff\xff\xff\xff"sv, "\xff\xff\xff\xff\xff\xff\xff\xff"sv,
+      "\0\0\0\0"sv, "PK\1\2"sv,           "PK\3\4"sv};
   std::mt19937_64 random_;
   std::vector<std::string> seeds_;
+  std::size_t unchanged_ = 0;  ///< seeds that were given as they are
 };
 
 }  // namespace
