@@ -1,15 +1,18 @@
 # DDPRUN_SANITIZE=address,undefined | thread: for everything we compile, so that no object escapes it.
 if(DDPRUN_SANITIZE)
   add_compile_options(-fsanitize=${DDPRUN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  add_link_options(-fsanitize=${DDPRUN_SANITIZE})
   if(DDPRUN_SANITIZE MATCHES undefined)
     # It asks a pipe whether an object can be read, and takes what it cannot ask about for broken: where no descriptor is
     # left, which is something that we test.
     add_compile_options(-fno-sanitize=vptr)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND DDPRUN_SANITIZE MATCHES address)
-    # gcc's shared libubsan beside libasan has a report file of its own, to which log_path does not come.
-    add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-static-libasan$<SEMICOLON>-static-libubsan>)
+    # gcc's shared libubsan beside libasan has a report file of its own, to which log_path does not come. A shared library
+    # takes what it needs from its program: with a shared libasan of its own, the program would not start.
+    set(_runtimes -fsanitize=${DDPRUN_SANITIZE} -static-libasan -static-libubsan)
+    add_link_options("$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${_runtimes}>")
+  else()
+    add_link_options(-fsanitize=${DDPRUN_SANITIZE})
   endif()
 
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND DDPRUN_SANITIZE MATCHES thread)
