@@ -1,4 +1,5 @@
 // Collectives on one tensor for all ranks, on many tensors at once, and batches of messages.
+#include "worker/runtime/libtorch/single_collectives.h"
 #include "worker/runtime/reduce_op.h"
 #include <ddprun/collectives.h>
 
@@ -62,7 +63,7 @@ Pending async_all_gather_into_tensor(const Group& group, at::Tensor output, cons
   check_whole(kWhat, group, output, input);
   at::Tensor out = flat(kWhat, output);
   at::Tensor in = flat(kWhat, input);
-  return Pending({group.process_group()->_allgather_base(out, in)});
+  return Pending({runtime::all_gather_single(*group.process_group(), out, in)});
 }
 
 void all_gather_into_tensor(const Group& group, at::Tensor output, const at::Tensor& input) {
@@ -77,7 +78,7 @@ Pending async_reduce_scatter_tensor(const Group& group, at::Tensor output, const
   at::Tensor in = scaled(group, flat(kWhat, input), op);
   c10d::ReduceScatterOptions options;
   options.reduceOp = to_c10d(group, output, op);
-  return Pending({group.process_group()->_reduce_scatter_base(out, in, options)});
+  return Pending({runtime::reduce_scatter_single(*group.process_group(), out, in, options)});
 }
 
 void reduce_scatter_tensor(const Group& group, at::Tensor output, const at::Tensor& input, ReduceOp op) {
@@ -103,7 +104,7 @@ Pending async_all_gather_into_tensor_coalesced(const Group& group, const Tensors
   check_lists(kWhat, group, outputs, inputs);
   Tensors outs = flat_each(kWhat, outputs);
   Tensors ins = flat_each(kWhat, inputs);
-  return Pending({group.process_group()->allgather_into_tensor_coalesced(outs, ins)});
+  return Pending({runtime::all_gather_single_coalesced(*group.process_group(), outs, ins)});
 }
 
 void all_gather_into_tensor_coalesced(const Group& group, const Tensors& outputs, const Tensors& inputs) {
@@ -119,7 +120,7 @@ Pending async_reduce_scatter_tensor_coalesced(const Group& group, const Tensors&
   for (const at::Tensor& input : inputs) ins.push_back(scaled(group, flat(kWhat, input), op));
   c10d::ReduceScatterOptions options;
   options.reduceOp = to_c10d(group, outs.front(), op);
-  return Pending({group.process_group()->reduce_scatter_tensor_coalesced(outs, ins, options)});
+  return Pending({runtime::reduce_scatter_single_coalesced(*group.process_group(), outs, ins, options)});
 }
 
 void reduce_scatter_tensor_coalesced(const Group& group, const Tensors& outputs, const Tensors& inputs,

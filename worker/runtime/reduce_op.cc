@@ -1,5 +1,7 @@
 #include "worker/runtime/reduce_op.h"
 
+#include "worker/runtime/libtorch/premul_sum.h"
+
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -43,7 +45,7 @@ c10d::ReduceOp to_c10d(const Group& group, const at::Tensor& tensor, const Reduc
       return c10d::ReduceOp::BXOR;
     case ReduceOp::kPremulSum:
       if (needs_scaling(group, tensor, op)) break;
-      return c10d::makeNCCLPreMulSum(op.factor());
+      return premul_sum(op.factor());
   }
   return c10d::ReduceOp::SUM;
 }
