@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All that has to be seen on a GPU, in a folder that can be carried to one. There it needs a card and a Python with torch
-# 2.11: no network, no compiler, no cmake.
+# All that has to be seen on a GPU, in a folder that can be carried to one. There it needs a card and a Python with the
+# torch that the build is of: no network, no compiler, no cmake.
 #
 #   scripts/gpu_check.sh pack FOLDER [BUILD]   makes the folder, from build/release or BUILD
 #   ./gpu_check.sh [NAME…]                     in the folder: runs the tests of ctest's label gpu, and the benchmark as
@@ -11,7 +11,6 @@
 set -euo pipefail
 
 readonly LIMIT_MB=60
-readonly TORCH=2.11
 readonly BENCH_SECONDS=900
 
 say() { printf '==> %s\n' "$*"; }
@@ -57,6 +56,13 @@ libraries_of() {
     grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|libz|libssl|libcrypto)\.so' || true
 }
 
+# The first two numbers of the libtorch that a build is of.
+torch_of() {
+  local torch
+  torch=$(sed -n 's/^DDPRUN_TORCH:PATH=//p' "$1/CMakeCache.txt")
+  sed -n "s/^__version__ = '\([0-9]*\.[0-9]*\).*/\1/p" "$torch/version.py"
+}
+
 pack() {
   if [ $# -lt 1 ] || [ $# -gt 2 ]; then usage 64 >&2; fi
   local root folder build here there word
@@ -88,6 +94,7 @@ pack() {
   find "$there" -type f -exec strip --strip-unneeded {} +
   git -C "$root" -c 'safe.directory=*' ls-files -z -co --exclude-standard -- 'tests/*.py' | tar -C "$root" --null -T - -c | tar -C "$folder" -x
   git -C "$root" -c 'safe.directory=*' log -1 --format='%h, %cs' >"$folder/version"
+  torch_of "$build" >"$folder/torch_version"
   cp "$0" "$folder/gpu_check.sh"
 
   local bytes
@@ -100,12 +107,13 @@ pack() {
 
 # The folder of a torch that these programs can use.
 find_torch() {
-  local found version
+  local found version built
+  built=$(<torch_version)
   found=$("$python" -c 'import torch; print(torch.__version__, torch.__path__[0])' 2>/dev/null) ||
-    fail "$python has no torch: name one that has torch $TORCH, PYTHON=/path/to/python ./gpu_check.sh"
+    fail "$python has no torch: name one that has torch $built, PYTHON=/path/to/python ./gpu_check.sh"
   version=${found%% *}
-  [[ $version == "$TORCH".* ]] ||
-    fail "$python has torch $version, and these programs are built with $TORCH: name another, PYTHON=/path/to/python ./gpu_check.sh"
+  [[ $version == "$built".* ]] ||
+    fail "$python has torch $version, and these programs are built with $built: name another, PYTHON=/path/to/python ./gpu_check.sh"
   echo "${found#* }"
 }
 
@@ -118,7 +126,7 @@ use_libraries() {
   done
   export LD_LIBRARY_PATH
   missing=$(ldd build/release/lib/*.so build/release/bin/* build/release/tests/* 2>&1 | grep -E 'not found' | sort -u || true)
-  [ -z "$missing" ] || fail "shared libraries that these programs need are not here; install them, or a torch $TORCH with CUDA:"$'\n'"$missing"
+  [ -z "$missing" ] || fail "shared libraries that these programs need are not here; install them, or a torch $(<torch_version) with CUDA:"$'\n'"$missing"
 }
 
 describe_machine() {

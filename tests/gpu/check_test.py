@@ -11,9 +11,12 @@ import sys
 import tempfile
 import unittest
 
+import torch
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts/gpu_check.sh"
 SKIPPED = 77
+BUILT = ".".join(torch.__version__.split(".")[:2])  # this Python is that of the build
 
 
 def run(*words, **environment):
@@ -79,10 +82,10 @@ class GpuCheck(unittest.TestCase):
     def test_a_missing_or_other_torch_is_refused_with_what_to_do(self):
         python = self.python("exit 1")
         self.assertEqual(self.refusal(self.folder / "gpu_check.sh", PYTHON=python),
-                         f"gpu_check.sh: {python} has no torch: name one that has torch 2.11, PYTHON=/path/to/python ./gpu_check.sh")
+                         f"gpu_check.sh: {python} has no torch: name one that has torch {BUILT}, PYTHON=/path/to/python ./gpu_check.sh")
         self.python("echo 2.6.0+cu124 /usr/lib/torch")
         self.assertEqual(self.refusal(self.folder / "gpu_check.sh", PYTHON=python),
-                         f"gpu_check.sh: {python} has torch 2.6.0+cu124, and these programs are built with 2.11: "
+                         f"gpu_check.sh: {python} has torch 2.6.0+cu124, and these programs are built with {BUILT}: "
                          "name another, PYTHON=/path/to/python ./gpu_check.sh")
 
     def test_a_script_that_lies_outside_such_a_folder_says_how_one_is_made(self):
@@ -91,13 +94,13 @@ class GpuCheck(unittest.TestCase):
     def test_without_a_card_everything_is_skipped_and_the_page_says_so(self):
         page = self.page(self.folder, "jobs_on_one", "bench", expect=SKIPPED)
         self.assertIn("| card | **no card**: torch sees none |", page)
-        self.assertRegex(page, r"\| gpu_jobs_on_one_card \| skipped \| \d+ s \| needs a GPU, and torch 2.11\S+ sees none \|")
-        self.assertRegex(page, r"\| bench_gpu \| skipped \| \d+ s \| benchmark gpu: needs a GPU, and torch 2.11\S+ sees none; ")
+        self.assertRegex(page, rf"\| gpu_jobs_on_one_card \| skipped \| \d+ s \| needs a GPU, and torch {re.escape(BUILT)}\S+ sees none \|")
+        self.assertRegex(page, rf"\| bench_gpu \| skipped \| \d+ s \| benchmark gpu: needs a GPU, and torch {re.escape(BUILT)}\S+ sees none; ")
 
     def test_the_page_tells_what_passed_failed_and_was_not_over_in_time(self):
         other = self.root / "other"
         other.mkdir()
-        for name in ("gpu_check.sh", "version"):
+        for name in ("gpu_check.sh", "torch_version", "version"):
             shutil.copy(self.folder / name, other)
         (other / "build").symlink_to(self.folder / "build")
         (other / "checks.sh").write_text("check works 9 true\ncheck breaks 9 sh -c 'echo sorry; exit 3'\n"
