@@ -2,7 +2,9 @@
 # Sourced by the scripts beside it: the repository's root, and how they speak.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-readonly TORCH_VERSION=2.11.0
+# The release that is installed and tested, and the other one that the library compiles with.
+read -r TORCH_VERSION OTHER_TORCH_VERSION < <(sed -n 's/^set(Libtorch_RELEASES \(.*\))$/\1/p' scripts/cmake/FindLibtorch.cmake)
+readonly TORCH_VERSION OTHER_TORCH_VERSION
 readonly VENV=.venv
 
 say() { if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' "$*"; else printf '==> %s\n' "$*"; fi; }

@@ -5,6 +5,11 @@
 # this repository. TorchConfig.cmake is not used: it insists on a CUDA toolkit, and links every CUDA library into every
 # program, which triples the start-up time. Importing torch_cpu and c10 alone does neither.
 
+# The releases that ddprun is built with: the first is what scripts/setup.sh installs and scripts/test.sh tests, with the
+# second scripts/other_torch.sh compiles the library. scripts/common.sh reads this line.
+set(Libtorch_RELEASES 2.11.0 2.15.0)
+list(GET Libtorch_RELEASES 0 _installed)
+
 if(NOT DDPRUN_TORCH AND DEFINED ENV{DDPRUN_TORCH})
   set(DDPRUN_TORCH $ENV{DDPRUN_TORCH})
 endif()
@@ -23,12 +28,12 @@ endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(Libtorch REQUIRED_VARS DDPRUN_TORCH Libtorch_VERSION VERSION_VAR Libtorch_VERSION
-  REASON_FAILURE_MESSAGE "no libtorch at '${DDPRUN_TORCH}': run scripts/setup.sh, or set DDPRUN_TORCH to the folder site-packages/torch of a pip-installed torch 2.11.0")
+  REASON_FAILURE_MESSAGE "no libtorch at '${DDPRUN_TORCH}': run scripts/setup.sh, or set DDPRUN_TORCH to the folder site-packages/torch of a pip-installed torch ${_installed}")
 
 if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
-  # c10d::Reducer's constructor and the gloo forward declarations are pinned to this release (docs in worker/runtime).
-  if(NOT Libtorch_VERSION VERSION_EQUAL 2.11.0)
-    message(WARNING "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}: ddprun is built and tested with 2.11.0")
+  if(NOT Libtorch_VERSION IN_LIST Libtorch_RELEASES)
+    list(JOIN Libtorch_RELEASES " and " _releases)
+    message(WARNING "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}: ddprun is built with ${_releases}")
   endif()
   set(Libtorch_LIBRARY_DIR ${DDPRUN_TORCH}/lib)
   add_library(Libtorch::torch INTERFACE IMPORTED)
