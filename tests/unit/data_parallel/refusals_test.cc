@@ -114,10 +114,10 @@ TEST_CASE("what a replica throws comes out with the replica and its device") {
 
 TEST_CASE("libtorch's own errors come out without their stack") {
   DataParallel parallel(testing::mlp(), cpus(2));
-  CHECK_THROWS_WITH(
-      parallel(torch::ones({2, 7}, torch::kDouble)),
-      "DataParallel: replica 0 of 2, on cpu, failed: mat1 and mat2 shapes cannot be multiplied (1x7 "
-      "and 6x8)");
+  const std::string ours = "DataParallel: replica 0 of 2, on cpu, failed: ";
+  const std::string theirs = "mat1 and mat2 shapes cannot be multiplied (1x7 and 6x8)";
+  CHECK_THROWS_WITH(parallel(torch::ones({2, 7}, torch::kDouble)),
+                    Catch::Equals(ours + theirs) || Catch::Equals(ours + "addmm: " + theirs));  // 2.11, 2.15
 }
 
 }  // namespace
