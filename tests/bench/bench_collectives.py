@@ -4,7 +4,7 @@ import functools
 import json
 import subprocess
 
-from harness import BUILD, Limit, Versus, peer_environment
+from harness import BUILD, Limit, Versus, busy_neighbour, peer_environment
 
 TITLE = "All-reduce on one host, 2 ranks, float32"
 RANKS = 2
@@ -21,11 +21,17 @@ SIZES = {
 }
 
 
+# Beside a busy loop at this nice value; the goals are those of the rows above.
+NEIGHBOURS = (19, 0)
+BESIDE_NEIGHBOURS = (4096, 1048576)
+
+
 @functools.cache
-def figures():
+def figures(nice=None):
     """One dictionary of microseconds per size and round, all from one run of the program."""
     command = [BUILD / "tests" / "bench_collectives", str(RANKS), str(ROUNDS)]
-    done = subprocess.run(command, env=peer_environment(), capture_output=True, text=True, check=True)
+    with busy_neighbour(nice):
+        done = subprocess.run(command, env=peer_environment(), capture_output=True, text=True, check=True)
     by_size = {size: [] for size in SIZES}
     for line in done.stdout.splitlines():
         row = json.loads(line)
@@ -33,26 +39,29 @@ def figures():
     return by_size
 
 
-def each_round(size, pick):
+def each_round(size, pick, nice=None):
     """A function that answers with the figure of the next round at each call."""
     rounds = iter(range(ROUNDS))
-    return lambda: pick(figures()[size][next(rounds)])
+    return lambda: pick(figures(nice)[size][next(rounds)])
+
+
+def against_gloo(size, nice=None):
+    """A row for any tensor, and one for a gradient bucket."""
+    name, any_goal, bucket_goal = SIZES[size]
+    where = "" if nice is None else f", beside a busy loop at nice {nice}"
+    for kind, goal, what in (("shm", any_goal, "any tensor"), ("bucket", bucket_goal, "gradient bucket")):
+        yield Versus(
+            name=f"{name}, {what}{where}",
+            ours=each_round(size, lambda row, kind=kind: row[kind], nice),
+            peer=each_round(size, lambda row: row["gloo"], nice),
+            unit="µs",
+            goal=goal,
+            rounds=ROUNDS,
+        )
 
 
 def rows():
-    result = []
-    for size, (name, any_goal, bucket_goal) in SIZES.items():
-        for kind, goal, what in (("shm", any_goal, "any tensor"), ("bucket", bucket_goal, "gradient bucket")):
-            result.append(
-                Versus(
-                    name=f"{name}, {what}",
-                    ours=each_round(size, lambda row, kind=kind: row[kind]),
-                    peer=each_round(size, lambda row: row["gloo"]),
-                    unit="µs",
-                    goal=goal,
-                    rounds=ROUNDS,
-                )
-            )
+    result = [row for size in SIZES for row in against_gloo(size)]
     for kind, bound, what in (("shm", 20, "any tensor"), ("bucket", 50, "gradient bucket")):
         result.append(
             Limit(
@@ -63,4 +72,5 @@ def rows():
                 rounds=ROUNDS,
             )
         )
+    result += [row for nice in NEIGHBOURS for size in BESIDE_NEIGHBOURS for row in against_gloo(size, nice)]
     return result

@@ -8,6 +8,7 @@ is skipped. A program that ends too early is Broken: its row says so, and the ot
 """
 
 import atexit
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -75,9 +76,26 @@ def peer_environment():
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
+@contextlib.contextmanager
+def busy_neighbour(nice):
+    """Beside one process that never sleeps, as on a machine with other users; None: beside none."""
+    if nice is None:
+        yield
+        return
+    program = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100000))"
+    neighbour = subprocess.Popen([sys.executable, "-c", program], preexec_fn=lambda: os.nice(nice))
+    try:
+        yield
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
 class Ranks:
     """A program that works at command, as `ranks` ranks under ddprun (the launcher is not what is measured): each line
     that it reads from the pipe, which is its last argument, it answers with a line on stdout."""
+
+    running = []
 
     def __init__(self, *program, ranks):
         self.folder = tempfile.TemporaryDirectory(prefix="ddprun-bench-")
@@ -89,11 +107,18 @@ class Ranks:
                                         stderr=subprocess.PIPE, text=True)
         # Both ways, because a program that fails before it opens the pipe would leave a writer waiting for ever.
         self.commands = os.fdopen(os.open(pipe, os.O_RDWR), "w", buffering=1)
-        atexit.register(self.end)
+        Ranks.running.append(self)
 
     def end(self):
         self.commands.close()
         self.process.wait()
+        self.folder.cleanup()
+
+    @staticmethod
+    def end_all():
+        """The next part measures beside none of them."""
+        while Ranks.running:
+            Ranks.running.pop().end()
 
     def answer(self, *words):
         print(*words, file=self.commands)
@@ -102,6 +127,9 @@ class Ranks:
             raise Broken(f"{' '.join(self.command)} ended with {self.process.wait()} at {' '.join(map(str, words))}:\n"
                          f"{self.process.stderr.read()}")
         return answer.strip()
+
+
+atexit.register(Ranks.end_all)
 
 
 def figure(value):

@@ -22,10 +22,12 @@ def run(name, options):
     part = importlib.import_module(f"bench_{name}")
     try:
         rows = part.rows(options.device) if name == "gpu" else part.rows()
+        return 0 if harness.run_part(part.TITLE, rows) else FAILED
     except harness.LeftOut as why:
         print(f"\nSKIPPED: benchmark {name}: {why}", flush=True)
         return SKIPPED
-    return 0 if harness.run_part(part.TITLE, rows) else FAILED
+    finally:
+        harness.Ranks.end_all()
 
 
 def main():

@@ -2,17 +2,21 @@
 // (or pipe) COMMANDS, "WORKLOAD BATCH STEPS [HOW]", and answers each on rank 0 with the milliseconds of a
 // step, until the file ends. A workload is made when first named and then kept, so that programs which are
 // compared can take turns. HOW: `bare` drives c10d::Reducer without our wrapper, `checked` compares the
-// replicas after every 100 steps, `check` does nothing but that.
+// replicas after every 100 steps, `check` does nothing but that; `clip` is clip_grad_norm_ alone, `zero` a
+// step with ZeroRedundancyOptimizer over Adam, `zero_alone` that optimizer's step alone. "WORKLOAD BATCH 1
+// zero_share" answers with the percentage of the optimizer's state that the fullest rank keeps.
 #include "tests/bench/ddp/models.h"
 #include "tests/bench/turns.h"
 #include "worker/runtime/ddp/make_reducer.h"
 #include "worker/runtime/shm/make_backend.h"
+#include <ddprun/clip_grad.h>
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/divergence.h>
 #include <ddprun/init.h>
 #include <ddprun/optim.h>
 #include <ddprun/seed.h>
+#include <ddprun/zero_redundancy_optimizer.h>
 
 #include <algorithm>
 #include <array>
@@ -46,29 +50,65 @@ Step make_bare_step(const Context& context, const Workload& workload) {
   };
 }
 
+std::unique_ptr<FusedOptimizer> make_zero(const Context& context, const std::vector<at::Tensor>& parameters) {
+  return zero_redundancy_optimizer<FusedAdam>(context, parameters, FusedAdamOptions{.lr = 0.001});
+}
+
 /// A replica in the wrapper, and what trains it.
 struct Training {
-  Training(const Context& context, const Workload& given)
-      : workload(given), ddp(workload.model, context, kOptions), optimizer(ddp.parameters(), kSgd) {}
+  Training(const Context& context, const Workload& given, bool with_zero = false)
+      : workload(given), ddp(workload.model, context, kOptions) {
+    optimizer =
+        with_zero ? make_zero(context, ddp.parameters()) : std::make_unique<FusedSgd>(ddp.parameters(), kSgd);
+  }
 
+  void backward() { torch::cross_entropy_loss(ddp(workload.input), workload.target).backward(); }
   void step() {
-    torch::cross_entropy_loss(ddp(workload.input), workload.target).backward();
-    optimizer.step();
-    optimizer.zero_grad();
+    backward();
+    optimizer->step();
+    optimizer->zero_grad();
   }
 
   Workload workload;
   DistributedDataParallel<std::shared_ptr<Model>> ddp;
-  FusedSgd optimizer;
+  std::unique_ptr<FusedOptimizer> optimizer;
 };
 
-Step make_wrapped_step(const Context& context, const Workload& workload) {
-  const auto training = std::make_shared<Training>(context, workload);
+Step make_wrapped_step(const Context& context, const Workload& workload, bool with_zero = false) {
+  const auto training = std::make_shared<Training>(context, workload, with_zero);
   return [training] { training->step(); };
 }
 
+Step make_clip_alone(const Context& context, const Workload& workload) {
+  const auto training = std::make_shared<Training>(context, workload);
+  training->backward();
+  return [training, parameters = training->ddp.parameters()] { clip_grad_norm_(parameters, 1.0); };
+}
+
+Step make_zero_alone(const Context& context, const Workload& workload) {
+  const auto training = std::make_shared<Training>(context, workload, true);
+  training->backward();
+  return [training] { training->optimizer->step(); };
+}
+
+/// Of what Adam alone would keep.
+double percent_on_fullest_rank(const Context& context, const Workload& workload) {
+  Training training(context, workload, true);
+  training.step();
+  auto& zero = dynamic_cast<ZeroRedundancyOptimizer&>(*training.optimizer);
+  double own = 0;
+  for (const auto& state : zero.local().state()) {
+    for (const auto& [name, tensor] : state) own += static_cast<double>(tensor.nbytes());
+  }
+  const at::Tensor whole = at::full({1}, own, at::kDouble);
+  const at::Tensor fullest = whole.clone();
+  all_reduce(context, whole);
+  all_reduce(context, fullest, ReduceOp::kMax);
+  return 100 * fullest.item<double>() / whole.item<double>();
+}
+
 std::shared_ptr<DivergenceCheck> make_check(const Context& context, const Training& training) {
-  return std::make_shared<DivergenceCheck>(context, *training.workload.model, training.optimizer,
+  return std::make_shared<DivergenceCheck>(context, *training.workload.model, *training.optimizer,
                                            DivergenceCheckOptions{.every_steps = 100});
 }
 
@@ -90,6 +130,9 @@ Step make_step(const Context& context, const Workload& workload, const std::stri
   if (how == "bare") return make_bare_step(context, workload);
   if (how == "checked") return make_checked_step(context, workload);
   if (how == "check") return make_check_alone(context, workload);
+  if (how == "clip") return make_clip_alone(context, workload);
+  if (how == "zero") return make_wrapped_step(context, workload, true);
+  if (how == "zero_alone") return make_zero_alone(context, workload);
   return make_wrapped_step(context, workload);
 }
 
@@ -104,7 +147,9 @@ int run(const char* commands_path) {
   torch::set_num_threads(1);
   const Context context = init({.device = "cpu", .log = [](const std::string&) {}});
   std::map<std::string, Step> prepared;
-  take_turns(context, commands_path, [&](const Turn& turn) {
+  take_turns(context, commands_path, [&](const Turn& turn) -> std::string {
+    if (turn.how == "zero_share")
+      return std::to_string(percent_on_fullest_rank(context, make_workload(turn.what, turn.size)));
     Step& step = prepared[turn.name()];
     if (!step) {
       seed_all_devices(1);
@@ -114,7 +159,7 @@ int run(const char* commands_path) {
     }
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%.6f", milliseconds_per_step(step, turn.times));
-    return std::string(text.data());
+    return text.data();
   });
   prepared.clear();
   Context(context).shutdown();

@@ -7,6 +7,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 
 class BasicBlock(nn.Module):
@@ -51,20 +52,32 @@ def make_workload(name, batch):
     return ResNet18(), torch.randn(batch, 3, 32, 32)
 
 
-def make_step(name, batch):
+def make_optimizer(model, how):
+    """The same as ours: the fused step."""
+    if how.startswith("zero"):
+        return ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.001, fused=True)
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+
+
+def make_step(name, batch, how):
     torch.manual_seed(1)
     model, data = make_workload(name, batch)
     target = torch.randint(10, (batch,))
     ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    # The same as ours: the fused step, and gradients reset, which zero_grad() does on both sides.
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    optimizer = make_optimizer(model, how)
 
     def step():
         nn.functional.cross_entropy(ddp(data), target).backward()
         optimizer.step()
-        optimizer.zero_grad()
+        optimizer.zero_grad()  # resets gradients, as ours does
 
-    return step
+    if how not in ("clip", "zero_alone"):
+        return step
+    nn.functional.cross_entropy(ddp(data), target).backward()
+    if how == "zero_alone":
+        return optimizer.step
+    parameters = list(model.parameters())
+    return lambda: nn.utils.clip_grad_norm_(parameters, 1.0)
 
 
 def milliseconds_per_step(step, steps):
@@ -90,11 +103,11 @@ def main():
     commands = open(sys.argv[1]) if dist.get_rank() == 0 else None
     prepared = {}
     while line := next_command(commands):
-        name, batch, steps = line.split()
-        if (name, batch) not in prepared:
-            prepared[name, batch] = make_step(name, int(batch))
-            milliseconds_per_step(prepared[name, batch], max(2, int(steps)))  # buckets are rebuilt, caches are warm
-        milliseconds = milliseconds_per_step(prepared[name, batch], int(steps))
+        name, batch, steps, how = (line.split() + [""])[:4]
+        if (name, batch, how) not in prepared:
+            prepared[name, batch, how] = make_step(name, int(batch), how)
+            milliseconds_per_step(prepared[name, batch, how], max(2, int(steps)))  # buckets are rebuilt, caches are warm
+        milliseconds = milliseconds_per_step(prepared[name, batch, how], int(steps))
         if dist.get_rank() == 0:
             print(milliseconds, flush=True)
     dist.barrier()
