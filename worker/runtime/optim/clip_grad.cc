@@ -33,8 +33,9 @@ void clip_grads_with_norm_(const std::vector<at::Tensor>& parameters, double max
   check_bound("clip_grad_norm_", "max_norm", max_norm);
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> gradients = runtime::gradients_of(parameters);
-  // Always multiplied: to ask whether the norm is too large would be to wait for it.
   const at::Tensor factor = at::clamp_max((total_norm + 1e-6).reciprocal() * max_norm, 1.0);
+  // A GPU multiplies by 1 as well: to ask whether the norm is too large would be to wait for it.
+  if (factor.is_cpu() && factor.item<double>() == 1.0) return;
   for (const std::vector<at::Tensor>& list : runtime::by_device_and_dtype(gradients)) {
     at::_foreach_mul_(list, factor.to(list.front().device(), /*non_blocking=*/true));
   }
