@@ -44,8 +44,9 @@ Barrier::Barrier(std::shared_ptr<Segment> segment, int rank)
     : segment_(std::move(segment)),
       rank_(rank),
       size_(segment_->shape().size),
+      has_a_cpu_each_(usable_cores() >= size_),
       // With more ranks than cores, spinning keeps from running the very rank that is waited for.
-      spin_time_(usable_cores() >= size_ ? kSpinTime : Duration::zero()),
+      spin_time_(has_a_cpu_each_ ? kSpinTime : Duration::zero()),
       watch_(size_) {}
 
 void Barrier::arrive() {
@@ -68,7 +69,9 @@ bool Barrier::have_all_arrived() const {
 
 WaitEnd Barrier::wait(TimePoint deadline, Duration patience) {
   if (spin(std::min(spin_time_, patience))) return WaitEnd::kOpen;
-  return sleep(deadline, later(now(), patience));
+  const WaitEnd end = sleep(deadline, later(now(), patience));
+  if (end == WaitEnd::kOpen && has_a_cpu_each_) leave_peers_cpu();
+  return end;
 }
 
 bool Barrier::spin(Duration at_most) const {
@@ -103,6 +106,24 @@ bool Barrier::shares_cpu_with(int first_missing) const {
     }
   }
   return false;
+}
+
+// Where every processor is busy, the kernel wakes a thread on the one of its waker, which has work to do as
+// well, and separates the two only after tens of milliseconds.
+void Barrier::leave_peers_cpu() {
+  cpu_set_t peers;
+  CPU_ZERO(&peers);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) CPU_SET(segment_->rank_state(peer).cpu.load(std::memory_order_relaxed), &peers);
+  }
+  cpu_set_t allowed;
+  if (!CPU_ISSET(::sched_getcpu(), &peers) || ::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t free;
+  CPU_AND(&free, &allowed, &peers);
+  CPU_XOR(&free, &free, &allowed);
+  if (CPU_COUNT(&free) == 0 || ::sched_setaffinity(0, sizeof(free), &free) != 0) return;
+  ::sched_setaffinity(0, sizeof(allowed), &allowed);  // it is there now, and may go wherever it might before
+  tell_cpu();
 }
 
 WaitEnd Barrier::sleep(TimePoint deadline, TimePoint give_up) {

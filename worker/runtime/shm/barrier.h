@@ -26,7 +26,7 @@ enum class WaitEnd {
 /// all lines hold it: first by reading them over and over, then asleep on one word of the segment. Whoever
 /// arrives last and sees that somebody sleeps wakes them all, so that a barrier costs no system call while
 /// all ranks are awake and one wake-up for each rank when they are not. A rank does not spin for one that
-/// needs the same processor.
+/// needs the same processor, and one that is woken on a peer's moves to another of those that it may use.
 ///
 /// What a rank wrote before arrive() is seen by every rank whose wait() said kOpen.
 /// Threads: one at a time, but for abort().
@@ -62,12 +62,14 @@ class Barrier {
   [[nodiscard]] bool have_all_arrived() const;
   void tell_cpu();
   [[nodiscard]] bool shares_cpu_with(int first_missing) const;
+  void leave_peers_cpu();
   [[nodiscard]] bool spin(Duration at_most) const;
   WaitEnd sleep(TimePoint deadline, TimePoint give_up);
 
   std::shared_ptr<Segment> segment_;
   int rank_;
   int size_;
+  bool has_a_cpu_each_;
   Duration spin_time_;
   std::uint64_t ticket_ = 0;
   PeerWatch watch_;
