@@ -24,6 +24,7 @@ from owned import own  # noqa: E402
 
 CONFIG = 78
 END_WITHIN_S = 60
+SMALL_CHANGE = 64 << 20  # of a card's free memory; a process that uses the card has several times that
 
 
 class GpuJob(JobTest):
@@ -54,6 +55,8 @@ class Jobs(GpuJob):
                 self.assertRegex(self.errors(), rf"backend {self.options.backend} on {self.options.device}\b")
 
     def test_a_rank_that_is_killed_is_named_and_the_others_end_in_time(self):
+        cards.free_bytes()
+        free = cards.free_bytes()
         began = time.monotonic()
         job = self.begin_program(self.options.ranks, "plain", "kill", "backward", culprit=1)
         self.finish(job, expect=128 + signal.SIGKILL)
@@ -61,6 +64,8 @@ class Jobs(GpuJob):
         (report,) = (self.folder / "logs").glob("*/report.json")
         self.assertEqual(json.loads(report.read_text())["root_cause"]["rank"], 1)
         self.assertEqual(self.processes(), [])
+        for before, after in zip(free, cards.free_bytes(), strict=True):
+            self.assertGreater(after, before - SMALL_CHANGE, "something of the job still holds memory of the card")
 
     def test_a_drained_job_stops_after_one_step_of_all_ranks(self):
         job = self.begin(self.options.ranks, self.options.drain_program, self.options.backend, self.options.device)
