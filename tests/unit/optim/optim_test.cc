@@ -156,6 +156,17 @@ TEST_CASE("a scaler that is not enabled does nothing") {
   CHECK(scaler.get_scale() == 1);
 }
 
+TEST_CASE("gradients on the CPU that need no clipping are not written") {
+  at::Tensor parameter = at::zeros({4}).requires_grad_();
+  parameter.mutable_grad() = at::full({4}, 2.0);
+  const auto version = parameter.grad()._version();
+  CHECK(clip_grad_norm_({parameter}, 5).item<float>() == 4);
+  CHECK(parameter.grad()._version() == version);
+  CHECK(clip_grad_norm_({parameter}, 1).item<float>() == 4);
+  CHECK(parameter.grad()._version() > version);
+  CHECK(parameter.grad()[0].item<float>() == Approx(0.5));
+}
+
 TEST_CASE("clipping refuses a bound that is none") {
   CHECK_THROWS_WITH(clip_grad_norm_({a_parameter()}, -1),
                     "clip_grad_norm_: max_norm is -1; it has to be at least 0");

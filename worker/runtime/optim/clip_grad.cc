@@ -8,6 +8,11 @@
 namespace ddprun {
 namespace {
 
+// A copy from a GPU to the CPU that nobody waits for may be read before it is there.
+at::Tensor copied_to(const at::Device& device, const at::Tensor& tensor) {
+  return tensor.to(device, /*non_blocking=*/!device.is_cpu());
+}
+
 void check_bound(const char* function, const char* parameter, double value) {
   if (value >= 0) return;
   throw Exception(ErrorCode::kConfig,
@@ -22,7 +27,7 @@ at::Tensor get_total_norm(const std::vector<at::Tensor>& tensors, double norm_ty
   std::vector<at::Tensor> norms;
   for (const std::vector<at::Tensor>& list : runtime::by_device_and_dtype(tensors)) {
     for (const at::Tensor& norm : at::_foreach_norm(list, norm_type)) {
-      norms.push_back(norm.to(tensors.front().device(), /*non_blocking=*/true));
+      norms.push_back(copied_to(tensors.front().device(), norm));
     }
   }
   return at::linalg_vector_norm(at::stack(norms), norm_type);
@@ -37,7 +42,7 @@ void clip_grads_with_norm_(const std::vector<at::Tensor>& parameters, double max
   // A GPU multiplies by 1 as well: to ask whether the norm is too large would be to wait for it.
   if (factor.is_cpu() && factor.item<double>() == 1.0) return;
   for (const std::vector<at::Tensor>& list : runtime::by_device_and_dtype(gradients)) {
-    at::_foreach_mul_(list, factor.to(list.front().device(), /*non_blocking=*/true));
+    at::_foreach_mul_(list, copied_to(list.front().device(), factor));
   }
 }
 
