@@ -3,9 +3,11 @@
 #include "worker/runtime/shm/futex.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 namespace ddprun::runtime::shm {
 namespace {
@@ -36,6 +38,17 @@ int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// Linux remembers what is set here as the thread's own wish. All processors, also those to come: where it might
+// use all that are online, nothing had been asked for; else it keeps what it had, and does not follow a container
+// to processors that this gets later.
+void restore_affinity(const cpu_set_t& allowed) {
+  cpu_set_t all;
+  std::memset(&all, 0xff, sizeof(all));
+  const bool is_free = CPU_COUNT(&allowed) >= ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (is_free || ::sched_setaffinity(0, sizeof(allowed), &allowed) != 0)
+    ::sched_setaffinity(0, sizeof(all), &all);
 }
 
 }  // namespace
@@ -111,6 +124,7 @@ bool Barrier::shares_cpu_with(int first_missing) const {
 // Where every processor is busy, the kernel wakes a thread on the one of its waker, which has work to do as
 // well, and separates the two only after tens of milliseconds.
 void Barrier::leave_peers_cpu() {
+  tell_cpu();
   cpu_set_t peers;
   CPU_ZERO(&peers);
   for (int peer = 0; peer < size_; ++peer) {
@@ -122,7 +136,7 @@ void Barrier::leave_peers_cpu() {
   CPU_AND(&free, &allowed, &peers);
   CPU_XOR(&free, &free, &allowed);
   if (CPU_COUNT(&free) == 0 || ::sched_setaffinity(0, sizeof(free), &free) != 0) return;
-  ::sched_setaffinity(0, sizeof(allowed), &allowed);  // it is there now, and may go wherever it might before
+  restore_affinity(allowed);  // it is there now, and may go wherever it might before
   tell_cpu();
 }
 

@@ -26,7 +26,8 @@ enum class WaitEnd {
 /// all lines hold it: first by reading them over and over, then asleep on one word of the segment. Whoever
 /// arrives last and sees that somebody sleeps wakes them all, so that a barrier costs no system call while
 /// all ranks are awake and one wake-up for each rank when they are not. A rank does not spin for one that
-/// needs the same processor, and one that is woken on a peer's moves to another of those that it may use.
+/// needs the same processor. One that is woken on a peer's moves to another of those that it may use, if these
+/// are enough for all ranks (and at most 1024).
 ///
 /// What a rank wrote before arrive() is seen by every rank whose wait() said kOpen.
 /// Threads: one at a time, but for abort().
