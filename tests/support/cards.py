@@ -12,11 +12,6 @@ def count():
     return torch.cuda.device_count()
 
 
-def free_bytes():
-    """Of each card. The first call takes some for this process itself."""
-    return [torch.cuda.mem_get_info(card)[0] for card in range(count())]
-
-
 def require(needed, why=""):
     """Ends the test as skipped where there are fewer than `needed` cards."""
     found = count()
