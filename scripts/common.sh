@@ -3,7 +3,11 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 # The release that is installed and tested, and the other one that the library compiles with.
-read -r TORCH_VERSION OTHER_TORCH_VERSION < <(sed -n 's/^set(Libtorch_RELEASES \(.*\))$/\1/p' scripts/cmake/FindLibtorch.cmake)
+read -r TORCH_VERSION OTHER_TORCH_VERSION < <(sed -n 's/^set(Libtorch_RELEASES \(.*\))$/\1/p' scripts/cmake/FindLibtorch.cmake) || true
+if [[ ! $TORCH_VERSION =~ ^[0-9.]+$ || ! $OTHER_TORCH_VERSION =~ ^[0-9.]+$ ]]; then
+  echo "scripts/cmake/FindLibtorch.cmake: expected one line, set(Libtorch_RELEASES INSTALLED OTHER)" >&2
+  exit 1
+fi
 readonly TORCH_VERSION OTHER_TORCH_VERSION
 readonly VENV=.venv
 

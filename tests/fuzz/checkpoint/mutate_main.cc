@@ -133,4 +133,7 @@ class Generator {
 
 }  // namespace
 
+// Memory stays in proportion to the file: an allocation beyond this is a failure.
+extern "C" const char* __asan_default_options() { return "max_allocation_size_mb=512"; }
+
 int main(int argc, char** argv) { return ddprun::fuzz::feed<Generator>(argc, argv); }
