@@ -78,17 +78,18 @@ def peer_environment():
 
 @contextlib.contextmanager
 def busy_neighbour(nice):
-    """Beside one process that never sleeps, as on a machine with other users; None: beside none."""
-    if nice is None:
-        yield
-        return
+    """Beside processes that never sleep, as on a machine with other users: as many as leave two ranks one processor to
+    themselves. None: beside none."""
     program = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100000))"
-    neighbour = subprocess.Popen([sys.executable, "-c", program], preexec_fn=lambda: os.nice(nice))
+    loops = 0 if nice is None else len(os.sched_getaffinity(0)) - 1
+    neighbours = [subprocess.Popen([sys.executable, "-c", program], preexec_fn=lambda: os.setpriority(os.PRIO_PROCESS, 0, nice))
+                  for _ in range(loops)]
     try:
         yield
     finally:
-        neighbour.kill()
-        neighbour.wait()
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
 
 
 class Ranks:

@@ -2,9 +2,10 @@
 // (or pipe) COMMANDS, "WORKLOAD BATCH STEPS [HOW]", and answers each on rank 0 with the milliseconds of a
 // step, until the file ends. A workload is made when first named and then kept, so that programs which are
 // compared can take turns. HOW: `bare` drives c10d::Reducer without our wrapper, `checked` compares the
-// replicas after every 100 steps, `check` does nothing but that; `clip` is clip_grad_norm_ alone, `zero` a
-// step with ZeroRedundancyOptimizer over Adam, `zero_alone` that optimizer's step alone. "WORKLOAD BATCH 1
-// zero_share" answers with the percentage of the optimizer's state that the fullest rank keeps.
+// replicas after every 100 steps, `check` does nothing but that; `clip` is clip_grad_norm_ alone, with a
+// bound below the norm, `clip_nothing` with one above, `zero` a step with ZeroRedundancyOptimizer over Adam,
+// `zero_alone` that optimizer's step alone. "WORKLOAD BATCH 1 zero_share" answers with the percentage of the
+// optimizer's state that the fullest rank keeps.
 #include "tests/bench/ddp/models.h"
 #include "tests/bench/turns.h"
 #include "worker/runtime/ddp/make_reducer.h"
@@ -79,10 +80,13 @@ Step make_wrapped_step(const Context& context, const Workload& workload, bool wi
   return [training] { training->step(); };
 }
 
-Step make_clip_alone(const Context& context, const Workload& workload) {
+Step make_clip_alone(const Context& context, const Workload& workload, bool has_to_clip) {
   const auto training = std::make_shared<Training>(context, workload);
   training->backward();
-  return [training, parameters = training->ddp.parameters()] { clip_grad_norm_(parameters, 1.0); };
+  return [training, has_to_clip, parameters = training->ddp.parameters(), call = 0]() mutable {
+    clip_grad_norm_(parameters,
+                    has_to_clip ? 1.0 / ++call : 1e9);  // a bound that falls is always below the norm
+  };
 }
 
 Step make_zero_alone(const Context& context, const Workload& workload) {
@@ -91,20 +95,25 @@ Step make_zero_alone(const Context& context, const Workload& workload) {
   return [training] { training->optimizer->step(); };
 }
 
-/// Of what Adam alone would keep.
+double bytes_of(const FusedOptimizer& optimizer) {
+  double bytes = 0;
+  for (const auto& state : optimizer.state()) {
+    for (const auto& [name, tensor] : state) bytes += static_cast<double>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+/// Of what Adam alone keeps.
 double percent_on_fullest_rank(const Context& context, const Workload& workload) {
   Training training(context, workload, true);
-  training.step();
-  auto& zero = dynamic_cast<ZeroRedundancyOptimizer&>(*training.optimizer);
-  double own = 0;
-  for (const auto& state : zero.local().state()) {
-    for (const auto& [name, tensor] : state) own += static_cast<double>(tensor.nbytes());
-  }
-  const at::Tensor whole = at::full({1}, own, at::kDouble);
-  const at::Tensor fullest = whole.clone();
-  all_reduce(context, whole);
+  training.backward();
+  training.optimizer->step();
+  FusedAdam alone(training.ddp.parameters(), {});
+  alone.step();
+  const at::Tensor fullest = at::full(
+      {1}, bytes_of(dynamic_cast<ZeroRedundancyOptimizer&>(*training.optimizer).local()), at::kDouble);
   all_reduce(context, fullest, ReduceOp::kMax);
-  return 100 * fullest.item<double>() / whole.item<double>();
+  return 100 * fullest.item<double>() / bytes_of(alone);
 }
 
 std::shared_ptr<DivergenceCheck> make_check(const Context& context, const Training& training) {
@@ -130,7 +139,7 @@ Step make_step(const Context& context, const Workload& workload, const std::stri
   if (how == "bare") return make_bare_step(context, workload);
   if (how == "checked") return make_checked_step(context, workload);
   if (how == "check") return make_check_alone(context, workload);
-  if (how == "clip") return make_clip_alone(context, workload);
+  if (how == "clip" || how == "clip_nothing") return make_clip_alone(context, workload, how == "clip");
   if (how == "zero") return make_wrapped_step(context, workload, true);
   if (how == "zero_alone") return make_zero_alone(context, workload);
   return make_wrapped_step(context, workload);
