@@ -25,6 +25,7 @@ ALLOWED = {
     "worker/runtime": ["worker/include", "rendezvous/base"],
     "worker/data": ["worker/include", "worker/runtime", "rendezvous/base"],
     "worker/models": ["worker/include", "worker/runtime", "rendezvous/base"],
+    "worker/tasks": ["worker/include", "worker/runtime", "rendezvous/base"],
     "worker/training": ["worker", "rendezvous/base", "rendezvous/config"],
     "worker": ["worker", "rendezvous/base", "rendezvous/config"],
 }

@@ -6,8 +6,9 @@
 
 namespace ddprun::data {
 
-BatchLoader::BatchLoader(const Dataset& set, std::vector<std::int64_t> indices, const LoaderOptions& options)
-    : set_(set),
+BatchLoader::BatchLoader(const DataSource& source, std::vector<std::int64_t> indices,
+                         const LoaderOptions& options)
+    : source_(source),
       indices_(std::move(indices)),
       options_(options),
       batch_count_((static_cast<std::int64_t>(indices_.size()) + options.batch_size - 1) /
@@ -56,7 +57,10 @@ void BatchLoader::work(const std::stop_token& stop) {
 Batch BatchLoader::make(std::int64_t batch) const {
   const auto first = static_cast<std::size_t>(batch * options_.batch_size);
   const std::size_t count = std::min(static_cast<std::size_t>(options_.batch_size), indices_.size() - first);
-  return make_batch(set_, std::span(indices_).subspan(first, count), options_.pinned);
+  return source_.make_batch({.indices = std::span(indices_).subspan(first, count),
+                             .seed = options_.seed,
+                             .epoch = options_.epoch,
+                             .pinned = options_.pinned});
 }
 
 }  // namespace ddprun::data

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "worker/data/batch.h"
-#include "worker/data/dataset.h"
+#include <ddprun/trainer/data_source.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -20,21 +19,24 @@ struct LoaderOptions {
   int threads = 1;           ///< 0: batches are made by the caller of `next`
   int prefetch_batches = 4;  ///< made ahead of the caller, at most
   bool pinned = false;
+  std::uint64_t seed = 0;  ///< with `epoch`: what random changes of samples depend on
+  std::int64_t epoch = 0;
 };
 
 /// The batches of `indices`, in their order whatever the number of threads; the last one may be smaller.
 ///
 /// Threads   `next` is called by one thread. The loader's own threads end with it, also in the middle of an
 ///           epoch.
-/// Lifetime  `set` outlives the loader.
+/// Lifetime  `source` outlives the loader.
 class BatchLoader {
  public:
-  BatchLoader(const Dataset& set, std::vector<std::int64_t> indices, const LoaderOptions& options);
+  BatchLoader(const DataSource& source, std::vector<std::int64_t> indices, const LoaderOptions& options);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  /// The next batch, or nullopt after the last. Rethrows what a loader thread threw (out of memory).
+  /// The next batch, or nullopt after the last. Rethrows what a loader thread threw: out of memory, a damaged
+  /// sample.
   std::optional<Batch> next();
 
   [[nodiscard]] std::int64_t batch_count() const { return batch_count_; }
@@ -43,7 +45,7 @@ class BatchLoader {
   void work(const std::stop_token& stop);
   [[nodiscard]] Batch make(std::int64_t batch) const;
 
-  const Dataset& set_;
+  const DataSource& source_;
   const std::vector<std::int64_t> indices_;
   const LoaderOptions options_;
   const std::int64_t batch_count_;

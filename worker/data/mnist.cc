@@ -39,7 +39,7 @@ Result<IdxArray> load_idx(const std::string& folder, const std::string& name, in
   return parse_idx(std::move(*bytes), dimensions, path);
 }
 
-Result<Dataset> load_split(const std::string& folder, const std::string& stem, std::int64_t limit) {
+Result<Images> load_split(const std::string& folder, const std::string& stem, std::int64_t limit) {
   Result<IdxArray> labels = load_idx(folder, stem + "-labels-idx1-ubyte", 1);
   if (!labels) return labels.error();
   Result<IdxArray> images = load_idx(folder, stem + "-images-idx3-ubyte", 3);
@@ -66,13 +66,13 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
                  fmt::format("{}/{}-labels-idx1-ubyte is damaged: label {} is {}, expected 0 to 9", folder,
                              stem, bad - labels->elements.begin(), *bad));
   }
-  Dataset set;
+  Images set;
   set.count = limit > 0 ? std::min(limit, sizes[0]) : sizes[0];
   set.height = kMnistSide;
   set.width = kMnistSide;
   set.classes = kMnistClasses;
-  set.mean = kMean;
-  set.deviation = kDeviation;
+  set.mean = {kMean};
+  set.deviation = {kDeviation};
   set.pixels = std::move(images->elements);
   set.pixels.resize(static_cast<std::size_t>(set.count * set.image_size()));
   set.labels = std::move(labels->elements);
@@ -82,18 +82,18 @@ Result<Dataset> load_split(const std::string& folder, const std::string& stem, s
 
 }  // namespace
 
-Result<DataSplits> load_mnist(const std::string& folder, const SampleLimits& limits) {
+Result<ImageSplits> load_mnist(const std::string& folder, const SampleLimits& limits) {
   if (!exists(folder)) {
     return Error(ErrorCode::kNotFound,
                  fmt::format("data folder {} is not there; set /data/path to the folder that holds "
                              "the four files of MNIST",
                              folder));
   }
-  Result<Dataset> held_out = load_split(folder, "t10k", limits.held_out);
+  Result<Images> held_out = load_split(folder, "t10k", limits.held_out);
   if (!held_out) return held_out.error();
-  Result<Dataset> train = load_split(folder, "train", limits.train);
+  Result<Images> train = load_split(folder, "train", limits.train);
   if (!train) return train.error();
-  return DataSplits{std::move(*train), std::move(*held_out)};
+  return ImageSplits{std::move(*train), std::move(*held_out)};
 }
 
 }  // namespace ddprun::data

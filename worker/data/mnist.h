@@ -1,7 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/result.h"
-#include "worker/data/dataset.h"
+#include "worker/data/images.h"
 
 #include <cstdint>
 #include <string>
@@ -22,6 +22,6 @@ struct SampleLimits {
 ///
 /// Errors  one sentence naming the file, what was expected and found, and what to do: kNotFound, kCorrupt,
 /// kOs.
-Result<DataSplits> load_mnist(const std::string& folder, const SampleLimits& limits);
+Result<ImageSplits> load_mnist(const std::string& folder, const SampleLimits& limits);
 
 }  // namespace ddprun::data

@@ -23,14 +23,14 @@ Patterns make_patterns(Engine& engine) {
   return patterns;
 }
 
-Dataset make_split(const Patterns& patterns, std::int64_t count, Engine& engine) {
-  Dataset set;
+Images make_split(const Patterns& patterns, std::int64_t count, Engine& engine) {
+  Images set;
   set.count = count;
   set.height = kMnistSide;
   set.width = kMnistSide;
   set.classes = kMnistClasses;
-  set.mean = 0.28F;
-  set.deviation = 0.31F;
+  set.mean = {0.28F};
+  set.deviation = {0.31F};
   set.pixels.resize(static_cast<std::size_t>(count) * kPixels);
   set.labels.resize(static_cast<std::size_t>(count));
   std::uint8_t* pixel = set.pixels.data();
@@ -48,10 +48,10 @@ Dataset make_split(const Patterns& patterns, std::int64_t count, Engine& engine)
 
 }  // namespace
 
-DataSplits make_synthetic(const SyntheticOptions& options) {
+ImageSplits make_synthetic(const SyntheticOptions& options) {
   Engine engine(options.seed);
   const Patterns patterns = make_patterns(engine);
-  DataSplits splits;
+  ImageSplits splits;
   splits.train = make_split(patterns, options.train_samples, engine);
   splits.held_out = make_split(patterns, options.held_out_samples, engine);
   return splits;

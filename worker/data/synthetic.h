@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/data/dataset.h"
+#include "worker/data/images.h"
 
 #include <cstdint>
 
@@ -14,6 +14,6 @@ struct SyntheticOptions {
 
 /// Ten classes of 28 × 28 images that can be learned: each class has its own random pattern, each image is
 /// its class's pattern under noise. The same seed gives the same bytes on every machine.
-DataSplits make_synthetic(const SyntheticOptions& options);
+ImageSplits make_synthetic(const SyntheticOptions& options);
 
 }  // namespace ddprun::data

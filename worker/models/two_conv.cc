@@ -13,15 +13,23 @@ torch::nn::Conv2d same_size_conv(std::int64_t in) {
 
 }  // namespace
 
-TwoConv::TwoConv()
-    : conv1_(register_module("conv1", same_size_conv(1))),
+TwoConv::TwoConv(const ImageSize& image, std::int64_t outputs)
+    : conv1_(register_module("conv1", same_size_conv(image.channels))),
       conv2_(register_module("conv2", same_size_conv(kChannels))),
-      fc_(register_module("fc", torch::nn::Linear(kChannels * 7 * 7, kClasses))) {}
+      fc_(register_module("fc",
+                          torch::nn::Linear(kChannels * (image.height / 4) * (image.width / 4), outputs))) {}
 
 at::Tensor TwoConv::forward(at::Tensor images) {
   at::Tensor x = at::max_pool2d(at::relu(conv1_->forward(images)), 2);
   x = at::max_pool2d(at::relu(conv2_->forward(x)), 2);
   return fc_->forward(x.flatten(1));
+}
+
+void register_two_conv(ModelRegistry& models) {
+  models.add("two_conv", "two 3×3 convolutions of 10 channels and one linear layer",
+             [](const Options&, const DataShape& data) {
+               return std::make_shared<TwoConv>(images_of(data, "two_conv"), outputs_of(data));
+             });
 }
 
 }  // namespace ddprun::models

@@ -62,11 +62,11 @@ void Console::warning(const std::string& text) {
 
 bool Console::wants_progress() const { return is_live_ && clock_.now() >= next_draw_; }
 
-void Console::progress(const Progress& progress) {
+void Console::progress(const LiveLine& live) {
   if (!is_live_) return;
   // The last column stays free: a terminal that is full to the edge may wrap.
   const std::size_t columns = terminal_columns(STDERR_FILENO) - 1;
-  write_all(STDERR_FILENO, fmt::format("{}{}", kClearLine, format_progress(progress, columns)));
+  write_all(STDERR_FILENO, fmt::format("{}{}", kClearLine, format_live_line(live, columns)));
   is_drawn_ = true;
   next_draw_ = clock_.now() + kDrawInterval;
 }

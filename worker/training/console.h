@@ -1,7 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/clock.h"
-#include "worker/training/progress_line.h"
+#include "worker/training/live_line.h"
 
 #include <string>
 
@@ -24,7 +24,7 @@ class Console {
   void warning(const std::string& text);
   /// True when `progress` would draw now: at most ten times a second.
   [[nodiscard]] bool wants_progress() const;
-  void progress(const Progress& progress);
+  void progress(const LiveLine& live);
   /// Takes the live line away.
   void clear_progress();
 

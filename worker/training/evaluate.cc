@@ -1,5 +1,6 @@
 #include "worker/training/evaluate.h"
 
+#include <ddprun/autocast.h>
 #include <ddprun/sharded_evaluation.h>
 
 #include <torch/torch.h>
@@ -10,30 +11,44 @@
 namespace ddprun::training {
 
 LossSum sum_over_ranks(const Group& group, const LossSum& sum) {
-  const std::vector<double> all = ddprun::sum_over_ranks(group, {sum.loss, static_cast<double>(sum.samples)});
+  const std::vector<double> all = ddprun::sum_over_ranks(group, {sum.loss, static_cast<double>(sum.items)});
   return {all[0], std::llround(all[1])};
 }
 
-Evaluation evaluate(models::Model& model, const data::Dataset& set, const Group& group,
+Batch to_device(const Batch& batch, const at::Device& device) {
+  Batch moved{{}, batch.samples};
+  for (const at::Tensor& tensor : batch.tensors)
+    moved.tensors.push_back(tensor.to(device, /*non_blocking=*/true));
+  return moved;
+}
+
+Evaluation evaluate(Model& model, const Task& task, const DataSource& source, const Group& group,
                     const EvaluateOptions& options) {
   const torch::NoGradGuard no_grad;
   model.eval();
-  data::BatchLoader loader(set, evaluation_shard(set.count, group), options.loader);
-  // loss, correct, samples: added up where the model is, read once.
-  at::Tensor sums = at::zeros({3}, at::TensorOptions(options.device).dtype(at::kDouble));
-  while (const std::optional<data::Batch> batch = loader.next()) {
-    const at::Tensor labels = batch->labels.to(options.device, /*non_blocking=*/true);
-    const at::Tensor logits = model.forward(batch->images.to(options.device, /*non_blocking=*/true));
-    const at::Tensor loss = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
-    const at::Tensor correct = logits.argmax(1).eq(labels).sum();
-    sums += at::stack(
-        {loss.to(at::kDouble), correct.to(at::kDouble), at::full_like(loss, labels.numel(), at::kDouble)});
+  const std::vector<Metric> metrics = task.metrics();
+  data::BatchLoader loader(source, evaluation_shard(source.size(), group), options.loader);
+  // Added up where the model is, and read once.
+  at::Tensor sums = at::zeros({static_cast<std::int64_t>(metrics.size())},
+                              at::TensorOptions(options.device).dtype(at::kDouble));
+  std::int64_t items = 0;
+  while (const std::optional<Batch> loaded = loader.next()) {
+    const Batch batch = to_device(*loaded, options.device);
+    std::optional<AutocastGuard> autocast;
+    if (options.autocast) autocast.emplace(options.device.type(), options.autocast);
+    sums += task.sums(model.forward(batch.tensors[0]), batch);
+    items += task.items(batch);
     if (options.after_batch) options.after_batch();
   }
   sums = sums.cpu();
-  const double* const mine = sums.const_data_ptr<double>();
-  const std::vector<double> all = ddprun::sum_over_ranks(group, {mine, mine + 3});
-  return {{all[0], std::llround(all[2])}, std::llround(all[1])};
+  const double* const first = sums.const_data_ptr<double>();
+  std::vector<double> mine(first, first + metrics.size());
+  mine.push_back(static_cast<double>(items));
+  const std::vector<double> all = ddprun::sum_over_ranks(group, mine);
+  Evaluation evaluation;
+  for (std::size_t i = 0; i < metrics.size(); ++i) evaluation.sums.emplace_back(metrics[i].name, all[i]);
+  evaluation.items = std::llround(all.back());
+  return evaluation;
 }
 
 }  // namespace ddprun::training

@@ -1,26 +1,40 @@
 #pragma once
 
+#include <ddprun/pt_value.h>
+
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace ddprun::training {
 
-/// A mean over samples that is exact however the samples were spread over ranks and batches.
+/// A mean over items that is exact however the items were spread over ranks and batches.
 struct LossSum {
-  double loss = 0;  ///< summed over samples
-  std::int64_t samples = 0;
+  double loss = 0;  ///< summed over items
+  std::int64_t items = 0;
 
-  [[nodiscard]] double mean() const { return samples > 0 ? loss / static_cast<double>(samples) : 0; }
+  [[nodiscard]] double mean() const { return items > 0 ? loss / static_cast<double>(items) : 0; }
 };
 
-/// What an evaluation found, over all ranks.
+/// What an evaluation found, over all ranks: each of the task's metrics, summed over the items.
 struct Evaluation {
-  LossSum loss;
-  std::int64_t correct = 0;
+  std::vector<std::pair<std::string, double>> sums;
+  std::int64_t items = 0;
 
-  [[nodiscard]] double accuracy() const {
-    return loss.samples > 0 ? static_cast<double>(correct) / static_cast<double>(loss.samples) : 0;
+  /// The mean of metric `index`, as the task orders them.
+  [[nodiscard]] double mean(std::size_t index) const {
+    return items > 0 ? sums.at(index).second / static_cast<double>(items) : 0;
   }
+};
+
+/// The world that a job runs in, as far as it changes what a step is.
+struct World {
+  std::int64_t ranks = 1;
+  std::int64_t global_batch = 1;  ///< samples of one optimizer step, over all ranks
+
+  bool operator==(const World&) const = default;
 };
 
 /// How far a job has come: between two steps, the same on every rank.
@@ -30,6 +44,34 @@ struct Position {
   std::int64_t samples_seen = 0;         ///< of the current epoch, by all ranks together
   LossSum epoch_loss;                    ///< of the current epoch so far, over all ranks
   std::optional<Evaluation> evaluation;  ///< the last one
+  World world;                           ///< in which the last step was made
 };
+
+/// How long a job is, in a world that may change.
+struct JobLength {
+  std::int64_t epochs = 1;
+  std::int64_t max_steps = 0;  ///< 0: no limit
+  std::int64_t epoch_samples =
+      1;  ///< what an epoch has seen when it is over; samples that ranks repeat to have
+          ///< equal shares do not count, since another world repeats others
+};
+
+[[nodiscard]] bool is_complete(const Position& position, const JobLength& length);
+
+/// True when nothing of the current epoch is left, though its end (evaluation, checkpoint) may be.
+[[nodiscard]] bool is_epoch_over(const Position& position, const JobLength& length);
+
+/// How far a job is, as schedules see it: what has been learned, not the steps that one world makes of it.
+struct Progress {
+  std::int64_t step = 0;
+  double epochs = 0;  ///< with the part of the current one
+  double share = 0;   ///< of the whole job, 0…1
+};
+
+[[nodiscard]] Progress progress_of(const Position& position, const JobLength& length);
+
+PtDict to_dict(const Position& position);
+/// Errors  Exception kCorrupt for what is missing or of another type.
+Position read_position(const PtDict& dict);
 
 }  // namespace ddprun::training

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "worker/training/console.h"
-#include "worker/training/job_state.h"
+#include <ddprun/checkpoint.h>
 #include <ddprun/init.h>
 
 #include <optional>

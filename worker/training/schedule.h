@@ -1,21 +1,47 @@
 #pragma once
 
-#include "worker/training/train_config.h"
+#include "worker/training/position.h"
+#include <ddprun/trainer/registry.h>
 
-#include <cstdint>
+#include <functional>
+#include <optional>
 
 namespace ddprun::training {
 
-/// How long a job is, in steps: what a schedule depends on.
-struct JobLength {
-  std::int64_t steps_per_epoch = 1;
-  std::int64_t total_steps = 1;
+/// Where a job is after its warm-up.
+struct DecayPoint {
+  double part = 0;    ///< of what follows the warm-up, 0…1
+  double epochs = 0;  ///< since the beginning of the job
 };
 
-/// The factor on the base learning rate for the step with index `step` (0 = first).
+/// The factor on the base learning rate after the warm-up.
+using Decay = std::function<double(const DecayPoint& point)>;
+using DecayFactory = std::function<Decay(const Options& options)>;
+using DecayRegistry = Registry<DecayFactory>;
+
+/// constant, linear, cosine, step, multi_step.
+void register_decays(DecayRegistry& decays);
+
+/// The learning rate over a job, by progress and not by steps: a job that goes on in another world, where an
+/// epoch has other steps, goes on with the rate that it had.
 ///
-/// Warm-up rises linearly and reaches 1 with step `warmup_steps`; then constant, cosine down to
-/// `final_factor` at the last step, or `gamma` once more every `step_epochs` epochs.
-double learning_rate_factor(const ScheduleConfig& schedule, const JobLength& length, std::int64_t step);
+/// Warm-up is so many optimizer steps, rising linearly, and reaches 1 with the step after them. Where the job
+/// was then is remembered, and saved with the job: the rest is the decay's.
+class Schedule {
+ public:
+  Schedule(std::int64_t warmup_steps, Decay decay);
+
+  /// The factor for the step that is to be made at `progress`. Called with growing progress.
+  double factor(const Progress& progress);
+
+  [[nodiscard]] std::optional<double> warmup_end() const { return warmup_end_; }
+  /// What `warmup_end` gave when the job was saved.
+  void set_warmup_end(std::optional<double> share) { warmup_end_ = share; }
+
+ private:
+  std::int64_t warmup_steps_;
+  Decay decay_;
+  std::optional<double> warmup_end_;  // share of the job
+};
 
 }  // namespace ddprun::training

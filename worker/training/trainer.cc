@@ -1,96 +1,149 @@
 #include "worker/training/trainer.h"
 
 #include "worker/training/evaluate.h"
-#include "worker/training/make_optimizer.h"
+#include "worker/training/generators_part.h"
 #include "worker/training/rng.h"
-#include "worker/training/text.h"
-#include <ddprun/collectives.h>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 namespace ddprun::training {
 namespace {
 
-DistributedDataParallelOptions ddp_options(const DdpConfig& config) {
-  DistributedDataParallelOptions options;
-  options.bucket_cap_mb = config.bucket_cap_mb;
-  options.broadcast_buffers = config.broadcast_buffers;
-  options.find_unused_parameters = config.find_unused_parameters;
-  options.static_graph = config.static_graph;
-  options.gradient_as_bucket_view = config.gradient_as_bucket_view;
-  return options;
+constexpr std::size_t kShownIndices = 8;
+
+DistributedSamplerOptions sampler_options(const Context& context, const LoopOptions& options) {
+  DistributedSamplerOptions sampler;
+  sampler.world_size = context.world_size();
+  sampler.rank = context.rank();
+  sampler.drop_last = options.drop_last;
+  sampler.seed = options.seed;
+  return sampler;
 }
 
-DistributedSamplerOptions sampler_options(const Context& context, std::uint64_t seed) {
-  DistributedSamplerOptions options;
-  options.world_size = context.world_size();
-  options.rank = context.rank();
-  options.seed = seed;
-  return options;
-}
+std::int64_t divided_up(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
 
-JobLength job_length(const TrainConfig& config, std::int64_t samples_per_rank) {
-  JobLength length;
-  length.steps_per_epoch = (samples_per_rank + config.batch_size - 1) / config.batch_size;
-  length.total_steps = length.steps_per_epoch * config.epochs;
-  if (config.max_steps > 0) length.total_steps = std::min(length.total_steps, config.max_steps);
-  return length;
-}
+class PositionPart final : public SavedPart {
+ public:
+  explicit PositionPart(Position& position) : SavedPart("position"), position_(position) {}
+  [[nodiscard]] bool is_essential() const override { return true; }
+  PtValue save() override { return to_dict(position_); }
+  void load(const PtValue& value) override { position_ = read_position(value.as_dict()); }
 
-double mean_or_zero(double sum, double count) { return count > 0 ? sum / count : 0; }
+ private:
+  Position& position_;
+};
+
+constexpr const char* kHowToGoOn =
+    "a smaller /optimizer/learning_rate, a bound on /train/clip_grad_norm, or a look at these samples may "
+    "help; "
+    "/train/non_finite=skip leaves such steps out";
+
+std::string list_of(std::span<const std::int64_t> indices) {
+  const auto shown = indices.first(std::min(kShownIndices, indices.size()));
+  return fmt::format(
+      "{}{}", fmt::join(shown, ", "),
+      indices.size() > shown.size() ? fmt::format(" and {} more", indices.size() - shown.size()) : "");
+}
 
 }  // namespace
 
-Trainer::Trainer(TrainerParts parts, const PtDict* checkpoint)
-    : parts_(std::move(parts)),
-      device_(parts_.context.device()),
-      sampler_(parts_.data.train.count, sampler_options(parts_.context, parts_.config.seed)),
-      checkpoints_(parts_.config.output_dir + "/checkpoints", parts_.config.checkpoint.keep),
-      length_(job_length(parts_.config, sampler_.samples_per_rank())),
-      fresh_loss_(at::zeros({2}, at::TensorOptions(device_).dtype(at::kDouble))) {
-  const TrainConfig& config = parts_.config;
-  seed_generators(device_, config.seed);
-  model_ = models::make_model(config.model);
-  if (checkpoint != nullptr) load_state_dict(*model_, checkpoint->at("model").as_dict());
-  model_->to(device_);
-  ddp_.emplace(model_, parts_.context, ddp_options(config.ddp));
-  optimizer_ = make_optimizer(config.optimizer, ddp_->parameters());
-  seed_generators(device_, rank_seed(config.seed, parts_.context.rank(), 0));
-  if (checkpoint != nullptr) restore(*checkpoint);
-  if (config.divergence_check > 0) {
-    divergence_check_.emplace(parts_.context, *model_, *optimizer_,
-                              DivergenceCheckOptions{.every_steps = config.divergence_check});
+LoopOptions read_loop_options(const Options& job) {
+  const Options train = job.object("train");
+  const Options data = job.object("data");
+  const Options checkpoint = job.object("checkpoint");
+  LoopOptions options;
+  options.epochs = train.integer("epochs");
+  options.max_steps = train.integer("max_steps");
+  options.batch_size = train.integer("batch_size");
+  options.accumulation = train.integer("accumulation_steps");
+  options.eval_batch_size = train.integer("eval_batch_size");
+  options.eval_every_epochs = train.integer("eval_every_epochs");
+  options.checkpoint_every_epochs = checkpoint.integer("every_epochs");
+  options.checkpoint_every_steps = checkpoint.integer("every_steps");
+  options.log_every_steps = job.object("log").integer("every_steps");
+  options.divergence_check = job.integer("divergence_check");
+  options.drop_last = train.flag("drop_last");
+  options.seed = static_cast<std::uint64_t>(job.integer("seed"));
+  options.loader_threads = static_cast<int>(data.integer("loader_threads"));
+  options.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
+  options.keep = static_cast<int>(checkpoint.integer("keep"));
+  options.checkpoint_folder = job.text("output_dir") + "/checkpoints";
+  return options;
+}
+
+Trainer::Trainer(TrainerParts parts)
+    : parts_(parts),
+      options_(read_loop_options(parts.job)),
+      device_(parts.context.device()),
+      sampler_(parts.data.train->size(), sampler_options(parts.context, options_)),
+      learner_(parts.context, parts.job, parts.parts, parts.data.train->shape()),
+      checkpoints_(options_.checkpoint_folder, options_.keep),
+      world_{.ranks = parts.context.world_size(),
+             .global_batch = parts.context.world_size() * options_.batch_size * options_.accumulation},
+      length_{
+          .epochs = options_.epochs,
+          .max_steps = options_.max_steps,
+          .epoch_samples = std::min(parts.data.train->size(), sampler_.samples_per_rank() * world_.ranks)},
+      fresh_loss_(at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble))) {
+  if (length_.epoch_samples == 0) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("the training data has {} samples, and {} ranks with /train/drop_last need "
+                                "one each; use fewer ranks or more data",
+                                parts.data.train->size(), world_.ranks));
+  }
+  position_.world = world_;
+  learner_.add_saved_parts(saved_);
+  saved_.push_back(std::make_unique<PositionPart>(position_));
+  saved_.push_back(std::make_unique<GeneratorsPart>(
+      parts_.context, [this] { return rank_seed(options_.seed, parts_.context.rank(), position_.step); }));
+  if (options_.divergence_check > 0) {
+    divergence_check_.emplace(parts_.context, learner_.model(), learner_.optimizer(),
+                              DivergenceCheckOptions{.every_steps = options_.divergence_check});
   }
 }
 
 void Trainer::restore(const PtDict& checkpoint) {
-  const JobState state = read_job_state(checkpoint);
-  if (state.optimizer_type != parts_.config.optimizer.type) {
-    throw Exception(ErrorCode::kConfig, fmt::format("its optimizer is {}, the job file's is {}",
-                                                    state.optimizer_type, parts_.config.optimizer.type));
+  const AboutJob about = read_about(checkpoint);
+  const std::string optimizer = parts_.job.object("optimizer").text("type");
+  if (about.optimizer != optimizer) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("its optimizer is {}, the job file's is {}", about.optimizer, optimizer));
   }
-  load_state_dict(*optimizer_, checkpoint.at("optimizer").as_dict());
-  position_ = state.position;
-  const auto rank = static_cast<std::size_t>(parts_.context.rank());
-  const bool same_world =
-      state.generator_states.size() == static_cast<std::size_t>(parts_.context.world_size());
-  if (!same_world || !set_generator_state(device_, state.generator_states[rank])) {
-    seed_generators(device_, rank_seed(parts_.config.seed, parts_.context.rank(), position_.step));
-  }
+  parts_that_begin_anew_ = load_parts(checkpoint, saved_);
 }
 
-bool Trainer::is_complete() const {
-  const TrainConfig& config = parts_.config;
-  return position_.epoch >= config.epochs || (config.max_steps > 0 && position_.step >= config.max_steps);
+void Trainer::start(const std::optional<std::string>& resumed_from) {
+  tell<StartEvent>(&Observer::on_start, {.position = position_,
+                                         .length = length_,
+                                         .data = parts_.data.train->shape(),
+                                         .metrics = learner_.task().metrics(),
+                                         .train_samples = parts_.data.train->size(),
+                                         .held_out_samples = parts_.data.held_out->size(),
+                                         .world = world_,
+                                         .resumed_from = resumed_from,
+                                         .parts_that_begin_anew = parts_that_begin_anew_});
 }
 
 Ending Trainer::run() {
+  const TimePoint start = parts_.clock.now();
+  const Ending ending = train();
+  tell<EndEvent>(&Observer::on_end, {.ending = ending,
+                                     .position = position_,
+                                     .seconds = to_seconds(parts_.clock.now() - start),
+                                     .checkpoint_path = checkpoint_path_,
+                                     .signal = parts_.drain.signal()});
+  return ending;
+}
+
+Ending Trainer::train() {
   while (!is_complete()) {
     if (!run_epoch()) return stop();
   }
@@ -106,119 +159,142 @@ Ending Trainer::stop() {
 data::LoaderOptions Trainer::loader_options(std::int64_t batch_size) const {
   data::LoaderOptions options;
   options.batch_size = batch_size;
-  options.threads = parts_.config.data.loader_threads;
-  options.prefetch_batches = parts_.config.data.prefetch_batches;
+  options.threads = options_.loader_threads;
+  options.prefetch_batches = options_.prefetch_batches;
   options.pinned = device_.is_cuda();
+  options.seed = options_.seed;
+  options.epoch = position_.epoch;
   return options;
 }
 
-bool Trainer::run_epoch() {
+std::vector<std::int64_t> Trainer::rest_of_epoch() {
   sampler_.set_epoch(position_.epoch);
   // With another world size than the checkpoint's, fewer than world_size samples may come twice.
-  sampler_.start_at(position_.samples_seen / parts_.context.world_size());
-  data::BatchLoader loader(parts_.data.train, sampler_.indices(), loader_options(parts_.config.batch_size));
-  model_->train();
+  sampler_.start_at(std::min(position_.samples_seen / world_.ranks, sampler_.samples_per_rank()));
+  return sampler_.indices();
+}
+
+bool Trainer::run_epoch() {
+  const std::vector<std::int64_t> indices =
+      is_epoch_over(position_, length_) ? std::vector<std::int64_t>{} : rest_of_epoch();
+  data::BatchLoader loader(*parts_.data.train, indices, loader_options(options_.batch_size));
+  learner_.model().train();
   const TimePoint start = parts_.clock.now();
-  std::int64_t images = 0;
-  while (const std::optional<data::Batch> batch = loader.next()) {
-    train_step(*batch);
-    const std::int64_t count = batch->labels.numel() * parts_.context.world_size();
-    images += count;
-    position_.samples_seen += count;
-    after_step();
-    const double seconds = to_seconds(parts_.clock.now() - start);
-    if (parts_.console.wants_progress()) show_progress(seconds, images);
+  std::int64_t units = 0;
+  std::size_t used = 0;
+  for (std::int64_t left = loader.batch_count(); left > 0;) {
+    std::vector<Batch> micro_batches;
+    std::int64_t samples = 0;
+    for (const std::int64_t end = left - std::min(left, options_.accumulation); left > end; --left) {
+      micro_batches.push_back(to_device(*loader.next(), device_));
+      samples += micro_batches.back().samples;
+    }
+    step(micro_batches, std::span(indices).subspan(used, static_cast<std::size_t>(samples)));
+    used += static_cast<std::size_t>(samples);
+    position_.samples_seen += samples * world_.ranks;
+    units += samples * world_.ranks * parts_.data.train->shape().units_per_sample;
+    after_step(to_seconds(parts_.clock.now() - start), units);
     if (is_complete()) break;
     if (parts_.drain.requested(parts_.context)) return false;
   }
-  if (position_.samples_seen >= sampler_.samples_per_rank() * parts_.context.world_size()) {
+  if (is_epoch_over(position_, length_)) {
     ++position_.epoch;
     position_.samples_seen = 0;
   }
-  end_epoch(to_seconds(parts_.clock.now() - start), images);
+  end_epoch(to_seconds(parts_.clock.now() - start), units);
   return true;
 }
 
-void Trainer::train_step(const data::Batch& batch) {
-  const at::Tensor images = batch.images.to(device_, /*non_blocking=*/true);
-  const at::Tensor labels = batch.labels.to(device_, /*non_blocking=*/true);
-  const double factor = learning_rate_factor(parts_.config.schedule, length_, position_.step);
-  optimizer_->set_learning_rate(parts_.config.optimizer.learning_rate * factor);
-  optimizer_->zero_grad();
-  const at::Tensor loss = at::cross_entropy_loss(ddp_->forward(images), labels);
-  loss.backward();
-  optimizer_->step();
+void Trainer::step(std::span<const Batch> micro_batches, std::span<const std::int64_t> indices) {
+  const Step::Outcome outcome = learner_.step(micro_batches, progress_of(position_, length_));
+  if (!outcome.is_finite) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("the loss is not a finite number at step {} of epoch {}, on rank {} with the "
+                                "training samples {}; {}",
+                                position_.step + 1, position_.epoch + 1, parts_.context.rank(),
+                                list_of(indices), kHowToGoOn));
+  }
   ++position_.step;
-  const double count = static_cast<double>(labels.numel());
-  fresh_loss_[0].add_(loss.detach().to(at::kDouble), count);
-  fresh_loss_[1].add_(count);
+  position_.world = world_;
+  fresh_loss_.add_(outcome.loss);
+  fresh_items_ += outcome.items;
 }
 
-void Trainer::after_step() {
-  const TrainConfig& config = parts_.config;
+void Trainer::after_step(double seconds, std::int64_t units) {
   if (divergence_check_) divergence_check_->after_step(position_.step);
-  if (position_.step % config.log.every_steps == 0) {
+  std::optional<double> loss;
+  if (position_.step % options_.log_every_steps == 0) {
     const LossSum before = position_.epoch_loss;
     collect_loss();
     const LossSum& now = position_.epoch_loss;
-    parts_.metrics.write(
-        "step",
-        {{"step", position_.step},
-         {"epoch", position_.epoch + 1},
-         {"loss", mean_or_zero(now.loss - before.loss, static_cast<double>(now.samples - before.samples))},
-         {"learning_rate", optimizer_->learning_rate()}});
+    loss = LossSum{now.loss - before.loss, now.items - before.items}.mean();
   }
-  const std::int64_t every = config.checkpoint.every_steps;
-  const bool is_last_of_epoch =
-      position_.samples_seen >= sampler_.samples_per_rank() * parts_.context.world_size();
-  if (every > 0 && position_.step % every == 0 && !is_last_of_epoch && !is_complete()) save_checkpoint();
+  const std::function<double()> loss_so_far = [this] {
+    return LossSum{position_.epoch_loss.loss + fresh_loss_.item<double>(),
+                   position_.epoch_loss.items + fresh_items_}
+        .mean();
+  };
+  tell<StepEvent>(&Observer::on_step,
+                  {.position = position_,
+                   .learning_rate = learner_.optimizer().learning_rate(),
+                   .steps_per_epoch = divided_up(divided_up(sampler_.samples_per_rank(), options_.batch_size),
+                                                 options_.accumulation),
+                   .loss = loss,
+                   .loss_so_far = loss_so_far,
+                   .seconds = seconds,
+                   .units = units});
+  const std::int64_t every = options_.checkpoint_every_steps;
+  if (every > 0 && position_.step % every == 0 && !is_epoch_over(position_, length_) && !is_complete())
+    save_checkpoint();
 }
 
 void Trainer::collect_loss() {
-  const at::Tensor fresh = fresh_loss_.cpu();
-  const LossSum mine{fresh[0].item<double>(), std::llround(fresh[1].item<double>())};
-  const LossSum all = sum_over_ranks(parts_.context, mine);
-  position_.epoch_loss.loss += all.loss;
-  position_.epoch_loss.samples += all.samples;
+  const LossSum all = sum_over_ranks(parts_.context, {fresh_loss_.item<double>(), fresh_items_});
   fresh_loss_.zero_();
-}
-
-bool Trainer::wants_evaluation() const {
-  const std::int64_t every = parts_.config.eval_every_epochs;
-  return is_complete() || (every > 0 && position_.epoch % every == 0);
-}
-
-bool Trainer::wants_checkpoint() const {
-  const std::int64_t every = parts_.config.checkpoint.every_epochs;
-  return is_complete() || (every > 0 && position_.epoch % every == 0);
-}
-
-void Trainer::end_epoch(double seconds, std::int64_t images) {
-  collect_loss();
-  parts_.console.clear_progress();
-  const bool is_whole = position_.samples_seen == 0;
-  const std::int64_t number = is_whole ? position_.epoch : position_.epoch + 1;
-  const double rate = mean_or_zero(static_cast<double>(images), seconds);
-  const LossSum train_loss = position_.epoch_loss;
-  std::string line = fmt::format("epoch {}/{}  loss {:.4f}", number, parts_.config.epochs, train_loss.mean());
-  nlohmann::json record{{"epoch", number},           {"step", position_.step},
-                        {"loss", train_loss.mean()}, {"images_per_second", rate},
-                        {"seconds", seconds},        {"learning_rate", optimizer_->learning_rate()}};
-  if (is_whole) position_.epoch_loss = {};
-  if (wants_evaluation()) {
-    EvaluateOptions options{device_, loader_options(parts_.config.eval_batch_size),
-                            [this] { parts_.drain.progress(); }};
-    ddp_->sync_buffers();  // evaluate() calls the bare model
-    position_.evaluation = evaluate(*model_, parts_.data.held_out, parts_.context, options);
-    line += fmt::format("  accuracy {:.2f} %", 100 * position_.evaluation->accuracy());
-    record["accuracy"] = position_.evaluation->accuracy();
-    record["held_out_loss"] = position_.evaluation->loss.mean();
+  fresh_items_ = 0;
+  if (!std::isfinite(all.loss)) {
+    throw Exception(ErrorCode::kConfig, fmt::format("the loss is not a finite number at or before step {} of "
+                                                    "epoch {}; {}",
+                                                    position_.step, position_.epoch + 1, kHowToGoOn));
   }
-  line += fmt::format("  {} images/s  {:.1f} s", with_thousands(std::llround(rate)), seconds);
-  if (wants_checkpoint()) save_checkpoint();
-  // Only now: an epoch that a person has seen finished is not lost any more.
-  parts_.console.line(line);
-  parts_.metrics.write("epoch", record);
+  position_.epoch_loss.loss += all.loss;
+  position_.epoch_loss.items += all.items;
+}
+
+/// Every so many epochs, and at the end of the job. 0: only at the end.
+bool Trainer::is_due(std::int64_t every_epochs) const {
+  return is_complete() || (every_epochs > 0 && position_.epoch % every_epochs == 0);
+}
+
+void Trainer::end_epoch(double seconds, std::int64_t units) {
+  collect_loss();
+  const bool is_whole = position_.samples_seen == 0;
+  EpochEvent event{.position = position_,
+                   .number = is_whole ? position_.epoch : position_.epoch + 1,
+                   .train_loss = position_.epoch_loss,
+                   .seconds = seconds,
+                   .units = units,
+                   .learning_rate = learner_.optimizer().learning_rate()};
+  if (is_whole) position_.epoch_loss = {};
+  if (is_due(options_.eval_every_epochs)) {
+    evaluate_held_out();
+    event.evaluation = &*position_.evaluation;
+  }
+  if (is_due(options_.checkpoint_every_epochs)) save_checkpoint();
+  tell(&Observer::on_epoch, event);
+}
+
+void Trainer::evaluate_held_out() {
+  const TimePoint start = parts_.clock.now();
+  position_.evaluation =
+      evaluate(learner_.evaluated(), learner_.task(), *parts_.data.held_out, parts_.context,
+               {.device = device_,
+                .loader = loader_options(options_.eval_batch_size),
+                .autocast = autocast_dtype(learner_.step_options().precision),
+                .after_batch = [this] { parts_.drain.progress(); }});
+  tell<EvaluationEvent>(&Observer::on_evaluation, {.position = position_,
+                                                   .evaluation = *position_.evaluation,
+                                                   .seconds = to_seconds(parts_.clock.now() - start)});
 }
 
 void Trainer::save_checkpoint() {
@@ -226,32 +302,23 @@ void Trainer::save_checkpoint() {
   if (divergence_check_ && divergence_check_->last_equal_step() != position_.step)
     divergence_check_->compare(position_.step);
   collect_loss();
-  JobState state;
-  state.position = position_;
-  state.model_type = parts_.config.model.type;
-  state.optimizer_type = parts_.config.optimizer.type;
-  state.config = parts_.config_text;
-  state.generator_states = all_gather_bytes(parts_.context, generator_state(device_));
+  if (!learner_.has_finite_weights()) {
+    throw Exception(ErrorCode::kConfig, fmt::format("a weight is not a finite number after step {}, so no "
+                                                    "checkpoint is written; {}",
+                                                    position_.step, kHowToGoOn));
+  }
+  const TimePoint start = parts_.clock.now();
+  const AboutJob about{.model = parts_.job.object("model").text("type"),
+                       .optimizer = parts_.job.object("optimizer").text("type"),
+                       .config = parts_.job.to_json()};
+  const PtDict checkpoint = make_checkpoint(about, saved_);
   if (parts_.context.rank() != 0) return;
   parts_.drain.take_time();
-  checkpoint_path_ =
-      checkpoints_.save(position_.step, make_checkpoint(state, state_dict(*model_), state_dict(*optimizer_)));
-  parts_.metrics.write("checkpoint", {{"step", position_.step}, {"path", checkpoint_path_}});
+  checkpoint_path_ = checkpoints_.save(position_.step, checkpoint);
+  tell<CheckpointEvent>(
+      &Observer::on_checkpoint,
+      {.position = position_, .path = checkpoint_path_, .seconds = to_seconds(parts_.clock.now() - start)});
   parts_.drain.progress();
-}
-
-void Trainer::show_progress(double seconds, std::int64_t images) {
-  const at::Tensor fresh = fresh_loss_.cpu();
-  const LossSum so_far{position_.epoch_loss.loss + fresh[0].item<double>(),
-                       position_.epoch_loss.samples + std::llround(fresh[1].item<double>())};
-  Progress progress;
-  progress.epoch = position_.epoch + 1;
-  progress.epochs = parts_.config.epochs;
-  progress.step = position_.samples_seen / (parts_.config.batch_size * parts_.context.world_size());
-  progress.steps = length_.steps_per_epoch;
-  progress.loss = so_far.mean();
-  progress.images_per_second = mean_or_zero(static_cast<double>(images), seconds);
-  parts_.console.progress(progress);
 }
 
 }  // namespace ddprun::training

@@ -1,96 +1,109 @@
 #pragma once
 
 #include "rendezvous/base/clock.h"
-#include "worker/data/dataset.h"
 #include "worker/data/loader.h"
-#include "worker/models/model.h"
-#include "worker/training/console.h"
-#include "worker/training/job_state.h"
-#include "worker/training/metrics_log.h"
-#include "worker/training/schedule.h"
-#include "worker/training/train_config.h"
+#include "worker/training/job_parts.h"
+#include "worker/training/learner.h"
+#include "worker/training/observer.h"
+#include "worker/training/saved_part.h"
 #include <ddprun/checkpoint.h>
-#include <ddprun/distributed_data_parallel.h>
 #include <ddprun/distributed_sampler.h>
 #include <ddprun/divergence.h>
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
-#include <ddprun/optim.h>
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace ddprun::training {
 
 /// What a trainer works with; all outlive it.
 struct TrainerParts {
   const Context& context;
-  const TrainConfig& config;
-  std::string config_text;  ///< the merged job file, kept in every checkpoint
-  const data::DataSplits& data;
-  Console& console;
-  MetricsLog& metrics;
+  const Options& job;  ///< the checked job file
+  const JobParts& parts;
+  const DataSplits& data;
+  const Observers& observers;
   const Clock& clock;
   Drain& drain;
 };
 
-/// How a training ended.
-enum class Ending {
-  kComplete,
-  kStopped,    ///< SIGTERM: all ranks stopped after the same step, which is in a checkpoint
-  kAbandoned,  ///< SIGTERM, but other ranks did not come to the same step: nothing could be written
+/// What the loop takes from the job file.
+struct LoopOptions {
+  std::int64_t epochs = 1, max_steps = 0;
+  std::int64_t batch_size = 64, accumulation = 1, eval_batch_size = 256;
+  std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0;
+  std::int64_t log_every_steps = 50, divergence_check = 0;
+  bool drop_last = false;
+  std::uint64_t seed = 0;
+  int loader_threads = 1, prefetch_batches = 4, keep = 3;
+  std::string checkpoint_folder;
 };
+LoopOptions read_loop_options(const Options& job);
 
-/// One rank's training: replica, optimizer, position, and the loop over epochs and steps.
+/// One rank's training: the loop over epochs and steps, with evaluations and checkpoints where they are due.
 ///
 /// Collective throughout: every rank makes one and calls the same functions in the same order.
 class Trainer {
  public:
-  /// Builds the model from the seed, or takes it from `checkpoint` with optimizer, position and generators.
-  /// Errors  Exception kConfig when the checkpoint is of another model or optimizer.
-  Trainer(TrainerParts parts, const PtDict* checkpoint);
+  /// Errors  Exception kConfig: parts of the job do not fit each other.
+  explicit Trainer(TrainerParts parts);
 
-  /// Trains until all epochs (or max_steps) are done, or the job is asked to stop.
-  /// Errors  Exception; c10::Error and others of the process group.
+  /// Goes on from `checkpoint`. Not collective: all ranks have the same one.
+  /// Errors  Exception kConfig when it is of another model or optimizer.
+  void restore(const PtDict& checkpoint);
+
+  /// Tells the observers how it begins; `resumed_from` is the path of what was restored.
+  void start(const std::optional<std::string>& resumed_from);
+
+  /// Trains until all epochs (or max_steps) are done, or the job is asked to stop, and tells the observers.
+  /// Errors  Exception kConfig: a loss or a weight is not a finite number; c10::Error and others of the process
+  ///         group.
   Ending run();
 
-  [[nodiscard]] bool is_complete() const;
+  [[nodiscard]] bool is_complete() const { return training::is_complete(position_, length_); }
   [[nodiscard]] const Position& position() const { return position_; }
-  [[nodiscard]] const JobLength& length() const { return length_; }
-  /// Of the last checkpoint written by this process; empty without one. Rank 0 knows it.
-  [[nodiscard]] const std::string& checkpoint_path() const { return checkpoint_path_; }
 
  private:
-  using Ddp = DistributedDataParallel<std::shared_ptr<models::Model>>;
-
-  void restore(const PtDict& checkpoint);
+  Ending train();
   /// False when the job shall stop before the epoch is done.
   bool run_epoch();
   Ending stop();
-  void train_step(const data::Batch& batch);
-  void after_step();
+  /// `indices` are those of the step's samples.
+  void step(std::span<const Batch> micro_batches, std::span<const std::int64_t> indices);
+  void after_step(double seconds, std::int64_t units);
+  void end_epoch(double seconds, std::int64_t units);
   void collect_loss();
-  void end_epoch(double seconds, std::int64_t images);
+  void evaluate_held_out();
   void save_checkpoint();
-  void show_progress(double seconds, std::int64_t images);
+  [[nodiscard]] std::vector<std::int64_t> rest_of_epoch();
+  [[nodiscard]] bool is_due(std::int64_t every_epochs) const;
   [[nodiscard]] data::LoaderOptions loader_options(std::int64_t batch_size) const;
-  [[nodiscard]] bool wants_evaluation() const;
-  [[nodiscard]] bool wants_checkpoint() const;
+  template <class Event>
+  void tell(void (Observer::*what)(const Event&), const Event& event) const {
+    for (const auto& observer : parts_.observers) (*observer.*what)(event);
+  }
 
   TrainerParts parts_;
-  const at::Device device_;
-  std::shared_ptr<models::Model> model_;
-  std::optional<Ddp> ddp_;
-  std::unique_ptr<FusedOptimizer> optimizer_;
-  std::optional<DivergenceCheck> divergence_check_;  ///< if the job wants one
+  LoopOptions options_;
+  at::Device device_;
   DistributedSampler sampler_;
+  Learner learner_;
+  SavedParts saved_;
+  std::vector<std::string> parts_that_begin_anew_;
   CheckpointDirectory checkpoints_;
+  std::optional<DivergenceCheck> divergence_check_;  ///< if the job wants one
+  World world_;
   JobLength length_;
   Position position_;
-  /// This rank's loss since `position_.epoch_loss` was last summed over the ranks: two doubles on the device.
+  /// This rank's loss since `position_.epoch_loss` was last summed over the ranks: a double on the device, and
+  /// its items.
   at::Tensor fresh_loss_;
-  std::string checkpoint_path_;
+  std::int64_t fresh_items_ = 0;
+  std::string checkpoint_path_;  ///< the last one written by this process; rank 0 knows it
 };
 
 }  // namespace ddprun::training

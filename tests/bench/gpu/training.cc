@@ -1,7 +1,7 @@
 #include "tests/bench/gpu/training.h"
 
 #include "tests/bench/ddp/models.h"
-#include "worker/models/model.h"
+#include "worker/models/registry.h"
 #include <ddprun/autocast.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/optim.h>
@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace ddprun::bench {
 namespace {
@@ -17,20 +18,24 @@ const FusedSgdOptions kSgd{.lr = 0.01, .momentum = 0.9};
 
 /// A model of the trainer, as the workloads of the DDP benchmark are.
 struct TrainersModel final : Model {
-  explicit TrainersModel(const models::ModelOptions& options)
-      : inside(register_module("inside", models::make_model(options))) {}
+  explicit TrainersModel(std::shared_ptr<ddprun::Model> model)
+      : inside(register_module("inside", std::move(model))) {}
   torch::Tensor forward(const torch::Tensor& input) override { return inside->forward(input); }
-  std::shared_ptr<models::Model> inside;
+  std::shared_ptr<ddprun::Model> inside;
 };
 
 Workload make_model_and_batch(const std::string& name, std::int64_t batch) {
   if (name == "resnet18") return make_workload(name, batch);
-  models::ModelOptions options;
-  options.type = name;
-  options.hidden = {256, 128};
-  return {.model = std::make_shared<TrainersModel>(options),
-          .input = torch::randn({batch, 1, models::kImageSide, models::kImageSide}),
-          .target = torch::randint(models::kClasses, {batch})};
+  constexpr std::int64_t kSide = 28;
+  constexpr std::int64_t kClasses = 10;
+  ModelRegistry models("model");
+  models::register_models(models);
+  const Options options(R"({"hidden": [256, 128], "dropout": 0})");
+  const DataShape digits{.tensors = {{"image", {1, kSide, kSide}}, {"label", {}, at::kLong}},
+                         .classes = kClasses};
+  return {.model = std::make_shared<TrainersModel>(models.at(name).make(options, digits)),
+          .input = torch::randn({batch, 1, kSide, kSide}),
+          .target = torch::randint(kClasses, {batch})};
 }
 
 // Written anew, as Python's to(memory_format=…) does: contiguous(…) leaves the strides of a 1×1 filter as they

@@ -1,25 +1,25 @@
 #include "worker/training/text.h"
 
 #include "tests/support/catch.h"
-#include "worker/training/progress_line.h"
+#include "worker/training/live_line.h"
 
 using namespace ddprun::training;
 
 namespace {
 
-constexpr Progress kProgress{2, 5, 30, 79, 0.12345, 9812.4};
+const LiveLine kLive{2, 5, 30, 79, 0.12345, 9812.4, "images"};
 
 }  // namespace
 
 TEST_CASE("a progress line shows epoch, share, step, loss and speed") {
-  CHECK(format_progress(kProgress, 80) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s");
+  CHECK(format_live_line(kLive, 80) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s");
 }
 
 TEST_CASE("a narrow terminal loses the last parts of a progress line and never wraps") {
-  CHECK(format_progress(kProgress, 40) == "epoch 2/5   37 %  step 30/79");
-  CHECK(format_progress(kProgress, 10) == "epoch 2/5");
-  CHECK(format_progress(kProgress, 4) == "epoc");
-  CHECK(format_progress(kProgress, 0).empty());
+  CHECK(format_live_line(kLive, 40) == "epoch 2/5   37 %  step 30/79");
+  CHECK(format_live_line(kLive, 10) == "epoch 2/5");
+  CHECK(format_live_line(kLive, 4) == "epoc");
+  CHECK(format_live_line(kLive, 0).empty());
 }
 
 TEST_CASE("numbers are written for people") {

@@ -1,0 +1,138 @@
+#include "worker/training/job_parts.h"
+
+#include "configs/schemas.h"
+#include "rendezvous/config/job_config.h"
+#include "tests/support/catch.h"
+
+#include <nlohmann/json.hpp>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using namespace ddprun::training;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// What the schema lets /<part>/type be.
+Names types_of(const std::string& part) {
+  const auto schema = nlohmann::json::parse(config::train_schema_text());
+  Names names = schema.at("properties").at(part).at("properties").at("type").at("enum");
+  std::erase(names, "auto");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The object /<part> of a job file of that type, with every default.
+Options options_of(const std::string& part, const std::string& type) {
+  nlohmann::json job{{"model", {{"type", "mlp"}}}, {"data", {{"type", "synthetic"}}}};
+  job[part]["type"] = type;
+  if (type == "mnist") job[part]["path"] = DDPRUN_SOURCE_DIR "/configs/data/mnist-subset";
+  if (type == "multi_step") job[part]["milestones"] = {1, 2};
+  const auto checked =
+      config::read_job_config({.path = "job.json", .text = job.dump(), .working_directory = "/"});
+  REQUIRE(checked.has_value());
+  return Options(checked->values.at(part).dump(), "/" + part);
+}
+
+/// What is left of `options` when its part has been made: nobody's, but for the keys of the whole trainer.
+Names unread(const Options& options, const std::set<std::string>& others) {
+  Names names = options.unread();
+  std::erase_if(names, [&](const std::string& name) { return name == "type" || others.contains(name); });
+  return names;
+}
+
+const DataShape kImages{.tensors = {{"image", {1, 28, 28}}, {"label", {}, at::kLong}}, .classes = 10};
+const DataShape kTokens{.tensors = {{"tokens", {8}, at::kLong}, {"next", {8}, at::kLong}}, .classes = 5};
+const DataShape kNumbers{.tensors = {{"x", {3}}, {"y", {1}}}};
+
+}  // namespace
+
+TEST_CASE("the schema names exactly the parts that there are") {
+  const JobParts parts = built_in_parts();
+  CHECK(types_of("model") == parts.models.names());
+  CHECK(types_of("data") == parts.data.names());
+  CHECK(types_of("task") == parts.tasks.names());
+  CHECK(types_of("optimizer") == parts.optimizers.names());
+  CHECK(types_of("schedule") == parts.schedules.names());
+}
+
+// A factory that asks for a key which the schema does not give its type ends with "missing"; one that forgets a key
+// leaves it unread.
+TEST_CASE("each model reads the keys that the schema gives it, and no other") {
+  const JobParts parts = built_in_parts();
+  for (const std::string& type : parts.models.names()) {
+    CAPTURE(type);
+    const Options options = options_of("model", type);
+    const auto model = parts.models.at(type).make(options, kImages);
+    CHECK(unread(options, {}) == Names{});
+    CHECK(model->forward(torch::zeros({2, 1, 28, 28})).sizes() == at::IntArrayRef({2, 10}));
+  }
+}
+
+TEST_CASE("each data source reads the keys that the schema gives it, and no other") {
+  const JobParts parts = built_in_parts();
+  for (const std::string& type : parts.data.names()) {
+    CAPTURE(type);
+    const Options options = options_of("data", type);
+    const DataSplits splits = parts.data.at(type).make(options, 0);
+    CHECK(unread(options, {"loader_threads", "prefetch_batches"}) == Names{});
+    CHECK(splits.train->size() > splits.held_out->size());
+  }
+}
+
+TEST_CASE("each task reads the keys that the schema gives it, and no other") {
+  const JobParts parts = built_in_parts();
+  const std::map<std::string, DataShape> data{
+      {"classification", kImages}, {"language_modelling", kTokens}, {"regression", kNumbers}};
+  for (const std::string& type : parts.tasks.names()) {
+    CAPTURE(type);
+    const Options options = options_of("task", type);
+    const auto task = parts.tasks.at(type).make(options, data.at(type));
+    CHECK(unread(options, {}) == Names{});
+    CHECK(task->metrics().front().name == "loss");
+  }
+}
+
+TEST_CASE("each optimizer and each schedule read the keys that the schema gives them, and no other") {
+  const JobParts parts = built_in_parts();
+  for (const std::string& type : parts.optimizers.names()) {
+    CAPTURE(type);
+    const Options options = options_of("optimizer", type);
+    const auto optimizer = parts.optimizers.at(type).make(options, {{"w", torch::zeros({2, 2})}});
+    CHECK(unread(options, {}) == Names{});
+    CHECK(optimizer->parameters().size() == 1);
+  }
+  for (const std::string& type : parts.schedules.names()) {
+    CAPTURE(type);
+    const Options options = options_of("schedule", type);
+    CHECK(parts.schedules.at(type).make(options)({.part = 0, .epochs = 0}) == 1);
+    CHECK(unread(options, {"warmup_steps"}) == Names{});
+  }
+}
+
+TEST_CASE("weight decay for matrices alone leaves out what has one dimension") {
+  const JobParts parts = built_in_parts();
+  nlohmann::json values = nlohmann::json::parse(options_of("optimizer", "adamw").to_json());
+  values["decay"] = "matrices";
+  const auto optimizer = parts.optimizers.at("adamw").make(
+      Options(values.dump()),
+      {{"a", torch::zeros({2, 2})}, {"b", torch::zeros({2})}, {"c", torch::zeros({3, 1})}});
+  CHECK(optimizer->group_sizes() == std::vector<std::size_t>{2, 1});
+}
+
+TEST_CASE("a model refuses data of another kind, and a task as well") {
+  const JobParts parts = built_in_parts();
+  CHECK_THROWS_WITH(
+      parts.models.at("two_conv").make(Options("{}"), kTokens),
+      "/model/type: two_conv takes images, and the data gives \"tokens\" of shape [8]; choose a "
+      "model for such data, or other data");
+  CHECK_THROWS_WITH(parts.tasks.at("classification").make(Options("{}"), kNumbers),
+                    "/task/type: classification needs data with classes, and its \"y\" is a number; choose "
+                    "regression");
+}

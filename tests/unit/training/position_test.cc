@@ -1,0 +1,47 @@
+#include "worker/training/position.h"
+
+#include "tests/support/catch.h"
+#include <ddprun/exception.h>
+
+using namespace ddprun;
+using namespace ddprun::training;
+
+TEST_CASE("a position survives its checkpoint") {
+  Position position;
+  position.epoch = 2;
+  position.step = 141;
+  position.samples_seen = 640;
+  position.epoch_loss = {12.5, 640};
+  position.evaluation = Evaluation{{{"loss", 30.25}, {"accuracy", 970}}, 1000};
+  position.world = {.ranks = 4, .global_batch = 256};
+  const Position back = read_position(to_dict(position));
+  CHECK(back.epoch == 2);
+  CHECK(back.step == 141);
+  CHECK(back.samples_seen == 640);
+  CHECK(back.epoch_loss.mean() == 12.5 / 640);
+  CHECK(back.evaluation->mean(1) == 0.97);
+  CHECK(back.evaluation->sums == position.evaluation->sums);
+  CHECK(back.world == position.world);
+  CHECK_FALSE(read_position(to_dict(Position{})).evaluation);
+}
+
+TEST_CASE("a position that lacks something is damaged") {
+  PtDict dict = to_dict(Position{});
+  dict.entries.erase(dict.entries.begin());
+  CHECK_THROWS_AS(read_position(dict), Exception);
+}
+
+// Four ranks repeat two of ten samples to have three each. Who has seen the ten has seen the epoch, whatever the
+// next world is.
+TEST_CASE("an epoch is over when its samples were seen, with or without what ranks repeat") {
+  const JobLength length{.epochs = 2, .epoch_samples = 10};
+  CHECK_FALSE(is_epoch_over({.samples_seen = 9}, length));
+  CHECK(is_epoch_over({.samples_seen = 10}, length));
+  CHECK(is_epoch_over({.samples_seen = 12}, length));
+}
+
+TEST_CASE("a job is complete after its epochs or its steps") {
+  CHECK_FALSE(is_complete({.epoch = 1, .step = 7}, {.epochs = 2}));
+  CHECK(is_complete({.epoch = 2, .step = 7}, {.epochs = 2}));
+  CHECK(is_complete({.epoch = 1, .step = 7}, {.epochs = 2, .max_steps = 7}));
+}

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ddprun/trainer/batch.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun::models {
+
+struct ImageSize {
+  std::int64_t channels = 0, height = 0, width = 0;
+};
+
+/// The images that `data` has for model `name`. Errors: Exception kConfig where it has none.
+ImageSize images_of(const DataShape& data, const std::string& name);
+
+/// How many numbers a sample of the model's input is.
+std::int64_t inputs_of(const DataShape& data);
+
+/// How many numbers a model gives for a sample: one per class, else as many as the target has.
+std::int64_t outputs_of(const DataShape& data);
+
+}  // namespace ddprun::models

@@ -1,0 +1,137 @@
+#include "worker/training/console_observer.h"
+
+#include "worker/training/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <csignal>
+#include <utility>
+
+namespace ddprun::training {
+
+std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluation& evaluation) {
+  std::vector<std::string> words;
+  for (std::size_t i = 1; i < metrics.size(); ++i) {
+    const double mean = evaluation.mean(i);
+    words.push_back(metrics[i].is_share ? fmt::format("{} {:.2f} %", metrics[i].name, 100 * mean)
+                                        : fmt::format("{} {:.4f}", metrics[i].name, mean));
+  }
+  if (words.empty()) words.push_back(fmt::format("held-out loss {:.4f}", evaluation.mean(0)));
+  return fmt::format("{}", fmt::join(words, "  "));
+}
+
+ConsoleObserver::ConsoleObserver(Console& console, Facts facts)
+    : console_(console), facts_(std::move(facts)) {}
+
+void ConsoleObserver::on_start(const StartEvent& event) {
+  metrics_ = event.metrics;
+  length_ = event.length;
+  unit_ = event.data.unit;
+  held_out_samples_ = event.held_out_samples;
+  const std::int64_t ranks = event.world.ranks;
+  console_.line(fmt::format("{} on {} training {}, {} rank{} of batch {} on {}", facts_.model,
+                            with_thousands(event.train_samples * event.data.units_per_sample), unit_, ranks,
+                            ranks == 1 ? "" : "s", facts_.batch_size, facts_.device));
+  if (!facts_.backend_line.empty()) console_.line(facts_.backend_line);
+  if (!event.resumed_from) return;
+  say_resumed(event);
+  if (is_complete(event.position, event.length)) say_already_complete(event);
+}
+
+void ConsoleObserver::say_resumed(const StartEvent& event) {
+  const Position& position = event.position;
+  console_.line(fmt::format("resumed from {}: {} of {} epochs done, step {}", shown(*event.resumed_from),
+                            position.epoch, length_.epochs, position.step));
+  if (position.world != event.world) {
+    console_.line(
+        fmt::format("the world has changed: {} ranks and a global batch of {} before, {} and {} now; "
+                    "the learning rate goes on by samples seen",
+                    position.world.ranks, with_thousands(position.world.global_batch), event.world.ranks,
+                    with_thousands(event.world.global_batch)));
+  }
+  if (!event.parts_that_begin_anew.empty()) {
+    console_.line(fmt::format("not in the checkpoint, so it begins anew: {}",
+                              fmt::join(event.parts_that_begin_anew, ", ")));
+  }
+}
+
+void ConsoleObserver::say_already_complete(const StartEvent& event) {
+  const Position& position = event.position;
+  std::string line = fmt::format("training is complete: {} of {} epochs, step {}", position.epoch,
+                                 length_.epochs, position.step);
+  if (position.evaluation) line += ", " + metrics_in_words(metrics_, *position.evaluation);
+  console_.line(line);
+  const bool by_steps = position.epoch < length_.epochs;
+  const std::string more = by_steps ? fmt::format("/train/max_steps={}", 2 * length_.max_steps)
+                                    : fmt::format("/train/epochs={}", 2 * length_.epochs);
+  console_.line(fmt::format("  to train on    --set {}", more));
+  console_.line("  to start anew  --set /resume=never");
+  console_.line("  checkpoint     " + shown(*event.resumed_from));
+}
+
+void ConsoleObserver::on_step(const StepEvent& event) {
+  if (!console_.wants_progress()) return;
+  LiveLine live;
+  live.epoch = event.position.epoch + 1;
+  live.epochs = length_.epochs;
+  live.steps = event.steps_per_epoch;
+  live.step = event.position.samples_seen * live.steps / length_.epoch_samples;
+  live.loss = event.loss_so_far();
+  live.rate = event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0;
+  live.unit = unit_;
+  console_.progress(live);
+}
+
+void ConsoleObserver::on_epoch(const EpochEvent& event) {
+  std::string line =
+      fmt::format("epoch {}/{}  loss {:.4f}", event.number, length_.epochs, event.train_loss.mean());
+  if (event.evaluation != nullptr) line += "  " + metrics_in_words(metrics_, *event.evaluation);
+  const double rate = event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0;
+  line += fmt::format("  {} {}/s  {:.1f} s", with_thousands(std::llround(rate)), unit_, event.seconds);
+  console_.line(line);
+}
+
+void ConsoleObserver::on_end(const EndEvent& event) {
+  if (event.ending == Ending::kComplete) {
+    say_complete(event);
+  } else {
+    say_stopped(event);
+  }
+}
+
+void ConsoleObserver::say_complete(const EndEvent& event) {
+  const Position& position = event.position;
+  std::string line = fmt::format("done: {} of {} epochs, {} steps in {:.1f} s", position.epoch,
+                                 length_.epochs, position.step, event.seconds);
+  if (position.evaluation) {
+    line += fmt::format(", {} on {} held-out {}", metrics_in_words(metrics_, *position.evaluation),
+                        with_thousands(held_out_samples_), unit_);
+  }
+  console_.line(line);
+  console_.line("  checkpoint  " + shown(event.checkpoint_path));
+  const std::int64_t lost_records = facts_.lost_records();
+  const std::string lost =
+      lost_records == 0 ? "" : fmt::format(" ({} records could not be written)", lost_records);
+  console_.line("  metrics     " + shown(facts_.metrics_path) + lost);
+  console_.line("  job file    " + shown(facts_.output_dir + "/job.json"));
+}
+
+void ConsoleObserver::say_stopped(const EndEvent& event) {
+  const std::int64_t step = event.position.step;
+  const char* const signal = event.signal == SIGINT ? "SIGINT" : "SIGTERM";
+  if (event.ending == Ending::kAbandoned) {
+    console_.warning(fmt::format(
+        "stopped by {} after step {} without a checkpoint: not all ranks got the signal", signal, step));
+    return;
+  }
+  console_.line(fmt::format("stopped by {} after step {}; the same command goes on from {}", signal, step,
+                            shown(event.checkpoint_path)));
+}
+
+std::string ConsoleObserver::shown(const std::string& path) const {
+  return shown_path(path, facts_.working_directory);
+}
+
+}  // namespace ddprun::training

@@ -1,0 +1,134 @@
+#include "worker/training/learner.h"
+
+#include "worker/tasks/registry.h"
+#include "worker/training/rng.h"
+#include <ddprun/checkpoint.h>
+#include <ddprun/clip_grad.h>
+#include <ddprun/module_view.h>
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace ddprun::training {
+namespace {
+
+DistributedDataParallelOptions ddp_options(const Options& ddp) {
+  DistributedDataParallelOptions options;
+  options.bucket_cap_mb = ddp.number("bucket_cap_mb");
+  options.broadcast_buffers = ddp.flag("broadcast_buffers");
+  options.find_unused_parameters = ddp.flag("find_unused_parameters");
+  options.static_graph = ddp.flag("static_graph");
+  options.gradient_as_bucket_view = ddp.flag("gradient_as_bucket_view");
+  return options;
+}
+
+/// Those that are trained, each once, in the model's order.
+std::vector<NamedTensor> trained_parameters(const Model& model) {
+  std::vector<NamedTensor> trained;
+  for (const ModuleView::Parameter& parameter : view_of(model).parameters) {
+    if (parameter.tensor.requires_grad()) trained.emplace_back(parameter.name, parameter.tensor);
+  }
+  return trained;
+}
+
+std::unique_ptr<Task> make_task(const Options& task, const JobParts& parts, const DataShape& data) {
+  const std::string type = task.text("type");
+  return parts.tasks.at(type == "auto" ? tasks::task_for(data) : type).make(task, data);
+}
+
+/// Anything that has a state_dict and a load_state_dict.
+template <class Subject>
+class StateDictPart final : public SavedPart {
+ public:
+  StateDictPart(std::string key, Subject& subject, bool is_essential)
+      : SavedPart(std::move(key)), subject_(subject), is_essential_(is_essential) {}
+  [[nodiscard]] bool is_essential() const override { return is_essential_; }
+  PtValue save() override { return state_dict(subject_); }
+  void load(const PtValue& value) override { load_state_dict(subject_, value.as_dict()); }
+
+ private:
+  Subject& subject_;
+  bool is_essential_;
+};
+
+class SchedulePart final : public SavedPart {
+ public:
+  explicit SchedulePart(Schedule& schedule) : SavedPart("schedule"), schedule_(schedule) {}
+  PtValue save() override {
+    PtDict dict;
+    dict.set("warmup_end", schedule_.warmup_end() ? PtValue(*schedule_.warmup_end()) : PtValue());
+    return dict;
+  }
+  void load(const PtValue& value) override {
+    const PtValue& end = value.as_dict().at("warmup_end");
+    schedule_.set_warmup_end(end.is_none() ? std::nullopt : std::optional(end.as_double()));
+  }
+
+ private:
+  Schedule& schedule_;
+};
+
+}  // namespace
+
+Learner::Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data) {
+  const Options model = job.object("model");
+  const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
+  const auto make_model = [&] { return parts.models.at(model.text("type")).make(model, data); };
+  seed_generators(context.device(), seed);
+  model_ = make_model();
+  model_->to(context.device());
+  task_ = make_task(job.object("task"), parts, data);
+  replica_.emplace(model_, context, ddp_options(job.object("ddp")));
+
+  const Options optimizer = job.object("optimizer");
+  optimizer_ = parts.optimizers.at(optimizer.text("type")).make(optimizer, trained_parameters(*model_));
+  base_rate_ = optimizer.number("learning_rate");
+  const Options schedule = job.object("schedule");
+  schedule_.emplace(schedule.integer("warmup_steps"),
+                    parts.schedules.at(schedule.text("type")).make(schedule));
+
+  const Options train = job.object("train");
+  if (const double decay = train.number("ema_decay"); decay > 0) {
+    const std::shared_ptr<Model> average = make_model();
+    average->to(context.device());
+    average_.emplace(average, AveragedModelOptions{.decay = decay});
+  }
+  step_.emplace(Step::Parts{.replica = *replica_,
+                            .optimizer = *optimizer_,
+                            .task = *task_,
+                            .average = average_ ? &*average_ : nullptr,
+                            .device = context.device()},
+                read_step_options(train));
+  seed_generators(context.device(), rank_seed(seed, context.rank(), 0));
+}
+
+Step::Outcome Learner::step(std::span<const Batch> micro_batches, const Progress& progress) {
+  return step_->run(micro_batches, base_rate_ * schedule_->factor(progress));
+}
+
+Model& Learner::evaluated() {
+  replica_->sync_buffers();
+  if (!average_) return *model_;
+  return static_cast<Model&>(*average_->module());
+}
+
+void Learner::add_saved_parts(SavedParts& parts) {
+  constexpr bool kEssential = true;
+  parts.push_back(std::make_unique<StateDictPart<torch::nn::Module>>("model", *model_, kEssential));
+  parts.push_back(std::make_unique<StateDictPart<FusedOptimizer>>("optimizer", *optimizer_, kEssential));
+  parts.push_back(std::make_unique<SchedulePart>(*schedule_));
+  if (step_->options().precision == Precision::kFp16)
+    parts.push_back(std::make_unique<StateDictPart<GradScaler>>("scaler", step_->scaler(), !kEssential));
+  if (average_)
+    parts.push_back(std::make_unique<StateDictPart<AveragedModel>>("ema", *average_, !kEssential));
+}
+
+bool Learner::has_finite_weights() const {
+  const torch::NoGradGuard no_grad;
+  return std::isfinite(get_total_norm(optimizer_->parameters()).item<double>());
+}
+
+}  // namespace ddprun::training

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "worker/training/job_parts.h"
+#include "worker/training/saved_part.h"
+#include "worker/training/step.h"
+#include <ddprun/init.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::training {
+
+/// What learns on one rank: replica, task, optimizer, schedule, step and average, as the job file describes them.
+///
+/// Collective: the ranks of a world make theirs together, from the same job file.
+class Learner {
+ public:
+  /// Draws the first weights from the job's seed; afterwards the generators of each rank go their own ways.
+  /// Errors  Exception kConfig: the model does not fit the data, the task not the model.
+  Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data);
+
+  /// One optimizer step at `progress`.
+  Step::Outcome step(std::span<const Batch> micro_batches, const Progress& progress);
+
+  /// The model that is judged: the average where there is one. Every rank has the same afterwards, buffers
+  /// included. Collective.
+  Model& evaluated();
+
+  /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema".
+  void add_saved_parts(SavedParts& parts);
+
+  /// False: a weight is not a finite number. The same on every rank.
+  [[nodiscard]] bool has_finite_weights() const;
+
+  [[nodiscard]] Model& model() { return *model_; }
+  [[nodiscard]] FusedOptimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] const Task& task() const { return *task_; }
+  [[nodiscard]] const StepOptions& step_options() const { return step_->options(); }
+
+ private:
+  std::shared_ptr<Model> model_;
+  std::unique_ptr<Task> task_;
+  std::optional<Replica> replica_;
+  std::unique_ptr<FusedOptimizer> optimizer_;
+  double base_rate_;
+  std::optional<Schedule> schedule_;
+  std::optional<AveragedModel> average_;
+  std::optional<Step> step_;
+};
+
+}  // namespace ddprun::training

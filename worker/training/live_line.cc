@@ -1,0 +1,33 @@
+#include "worker/training/live_line.h"
+
+#include "worker/training/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace ddprun::training {
+
+std::string format_live_line(const LiveLine& live, std::size_t columns) {
+  const std::int64_t steps = std::max<std::int64_t>(1, live.steps);
+  std::vector<std::string> parts{
+      fmt::format("epoch {}/{}", live.epoch, live.epochs),
+      fmt::format("{:3} %", 100 * live.step / steps),
+      fmt::format("step {}/{}", live.step, live.steps),
+      fmt::format("loss {:.4f}", live.loss),
+  };
+  if (live.rate > 0) {
+    parts.push_back(fmt::format("{} {}/s", with_thousands(std::llround(live.rate)), live.unit));
+  }
+  std::string line;
+  for (const std::string& part : parts) {
+    const std::size_t gap = line.empty() ? 0 : 2;
+    if (line.size() + gap + part.size() > columns) break;
+    line.append(gap, ' ').append(part);
+  }
+  return line.empty() ? parts.front().substr(0, columns) : line;
+}
+
+}  // namespace ddprun::training

@@ -1,0 +1,47 @@
+#include "worker/training/metrics_observer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <utility>
+
+namespace ddprun::training {
+
+MetricsObserver::MetricsObserver(MetricsLog& log, Facts facts) : log_(log), facts_(std::move(facts)) {}
+
+void MetricsObserver::on_start(const StartEvent& event) {
+  metrics_ = event.metrics;
+  rate_ = event.data.unit + "_per_second";
+  log_.write("start", {{"world_size", event.world.ranks},
+                       {"global_batch", event.world.global_batch},
+                       {"backend", facts_.backend},
+                       {"step", event.position.step},
+                       {"restart_count", facts_.restart_count}});
+}
+
+void MetricsObserver::on_step(const StepEvent& event) {
+  if (!event.loss) return;
+  log_.write("step", {{"step", event.position.step},
+                      {"epoch", event.position.epoch + 1},
+                      {"loss", *event.loss},
+                      {"learning_rate", event.learning_rate}});
+}
+
+void MetricsObserver::on_checkpoint(const CheckpointEvent& event) {
+  log_.write("checkpoint", {{"step", event.position.step}, {"path", event.path}});
+}
+
+void MetricsObserver::on_epoch(const EpochEvent& event) {
+  nlohmann::json record{{"epoch", event.number},
+                        {"step", event.position.step},
+                        {"loss", event.train_loss.mean()},
+                        {rate_, event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0.0},
+                        {"seconds", event.seconds},
+                        {"learning_rate", event.learning_rate}};
+  for (std::size_t i = 0; event.evaluation != nullptr && i < metrics_.size(); ++i) {
+    const std::string& name = metrics_[i].name;
+    record[name == "loss" ? "held_out_loss" : name] = event.evaluation->mean(i);
+  }
+  log_.write("epoch", record);
+}
+
+}  // namespace ddprun::training

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "worker/training/metrics_log.h"
+#include "worker/training/observer.h"
+
+#include <string>
+#include <vector>
+
+namespace ddprun::training {
+
+/// A training as JSON lines: "start", "step", "checkpoint", "epoch".
+class MetricsObserver final : public Observer {
+ public:
+  struct Facts {
+    std::string backend;
+    int restart_count = 0;
+  };
+  MetricsObserver(MetricsLog& log, Facts facts);
+
+  void on_start(const StartEvent& event) override;
+  void on_step(const StepEvent& event) override;
+  void on_checkpoint(const CheckpointEvent& event) override;
+  void on_epoch(const EpochEvent& event) override;
+
+ private:
+  MetricsLog& log_;
+  Facts facts_;
+  std::vector<Metric> metrics_;
+  std::string rate_;
+};
+
+}  // namespace ddprun::training

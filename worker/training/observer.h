@@ -1,0 +1,104 @@
+#pragma once
+
+#include "worker/training/position.h"
+#include <ddprun/trainer/batch.h>
+#include <ddprun/trainer/task.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::training {
+
+/// How a training ended.
+enum class Ending {
+  kComplete,
+  kStopped,    ///< SIGTERM: all ranks stopped after the same step, which is in a checkpoint
+  kAbandoned,  ///< SIGTERM, but other ranks did not come to the same step: nothing could be written
+};
+
+/// What is known when a training begins.
+struct StartEvent {
+  const Position& position;
+  const JobLength& length;
+  const DataShape& data;
+  const std::vector<Metric>& metrics;
+  std::int64_t train_samples = 0;
+  std::int64_t held_out_samples = 0;
+  World world;                                     ///< of now; position.world is of before
+  std::optional<std::string> resumed_from;         ///< path of a checkpoint
+  std::vector<std::string> parts_that_begin_anew;  ///< keys that the checkpoint lacks
+};
+
+/// After each optimizer step.
+struct StepEvent {
+  const Position& position;
+  double learning_rate = 0;
+  std::int64_t steps_per_epoch = 1;
+  /// Every log.every_steps: the mean over all ranks since the last one.
+  std::optional<double> loss;
+  /// The mean of the epoch so far, with what this rank has added since it was last summed. Waits for the device.
+  const std::function<double()>& loss_so_far;
+  double seconds = 0;      ///< since this process began the epoch
+  std::int64_t units = 0;  ///< of the data's unit, by all ranks, in these seconds
+};
+
+/// After an epoch, or the part of it that max_steps left, with its evaluation and checkpoint: what a person has
+/// seen finished is not lost any more.
+struct EpochEvent {
+  const Position& position;
+  std::int64_t number = 1;
+  LossSum train_loss;
+  double seconds = 0;
+  std::int64_t units = 0;
+  double learning_rate = 0;
+  const Evaluation* evaluation = nullptr;  ///< null: none was due
+};
+
+struct EvaluationEvent {
+  const Position& position;
+  const Evaluation& evaluation;
+  double seconds = 0;
+};
+
+struct CheckpointEvent {
+  const Position& position;
+  const std::string& path;
+  double seconds = 0;
+};
+
+struct EndEvent {
+  Ending ending = Ending::kComplete;
+  const Position& position;
+  double seconds = 0;
+  std::string checkpoint_path;  ///< the last one of this process; empty: none
+  int signal = 0;               ///< that stopped it
+};
+
+/// Watches a training on rank 0. What one does is not collective, changes nothing, and does not last: a step
+/// waits for it.
+///
+/// Order  on_start; for each step on_step; at the end of an epoch on_evaluation and on_checkpoint, if they are
+///        due, then on_epoch; on_checkpoint also between steps; on_end, but not after an error.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  Observer() = default;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  virtual void on_start(const StartEvent& /*event*/) {}
+  virtual void on_step(const StepEvent& /*event*/) {}
+  virtual void on_evaluation(const EvaluationEvent& /*event*/) {}
+  virtual void on_checkpoint(const CheckpointEvent& /*event*/) {}
+  virtual void on_epoch(const EpochEvent& /*event*/) {}
+  virtual void on_end(const EndEvent& /*event*/) {}
+};
+
+/// Empty on every rank but 0.
+using Observers = std::vector<std::unique_ptr<Observer>>;
+
+}  // namespace ddprun::training

@@ -1,0 +1,74 @@
+#include "worker/training/position.h"
+
+#include <algorithm>
+
+namespace ddprun::training {
+namespace {
+
+double ratio(std::int64_t part, std::int64_t whole) {
+  return std::min(1.0, static_cast<double>(part) / static_cast<double>(whole));
+}
+
+PtDict to_dict(const Evaluation& evaluation) {
+  PtDict dict;
+  dict.set("items", evaluation.items);
+  for (const auto& [name, sum] : evaluation.sums) dict.set(name, sum);
+  return dict;
+}
+
+Evaluation read_evaluation(const PtDict& dict) {
+  Evaluation evaluation;
+  for (const auto& [key, value] : dict.entries) {
+    if (key.as_string() == "items") {
+      evaluation.items = value.as_int();
+    } else {
+      evaluation.sums.emplace_back(key.as_string(), value.as_double());
+    }
+  }
+  return evaluation;
+}
+
+}  // namespace
+
+bool is_complete(const Position& position, const JobLength& length) {
+  return position.epoch >= length.epochs || (length.max_steps > 0 && position.step >= length.max_steps);
+}
+
+bool is_epoch_over(const Position& position, const JobLength& length) {
+  return position.samples_seen >= length.epoch_samples;
+}
+
+Progress progress_of(const Position& position, const JobLength& length) {
+  const double epochs =
+      static_cast<double>(position.epoch) + ratio(position.samples_seen, length.epoch_samples);
+  double share = epochs / static_cast<double>(length.epochs);
+  if (length.max_steps > 0) share = std::max(share, ratio(position.step, length.max_steps));
+  return {.step = position.step, .epochs = epochs, .share = std::min(1.0, share)};
+}
+
+PtDict to_dict(const Position& position) {
+  PtDict dict;
+  dict.set("epoch", position.epoch);
+  dict.set("step", position.step);
+  dict.set("samples_seen", position.samples_seen);
+  dict.set("epoch_loss_sum", position.epoch_loss.loss);
+  dict.set("epoch_loss_items", position.epoch_loss.items);
+  if (position.evaluation) dict.set("evaluation", to_dict(*position.evaluation));
+  dict.set("world_size", position.world.ranks);
+  dict.set("global_batch", position.world.global_batch);
+  return dict;
+}
+
+Position read_position(const PtDict& dict) {
+  Position position;
+  position.epoch = dict.at("epoch").as_int();
+  position.step = dict.at("step").as_int();
+  position.samples_seen = dict.at("samples_seen").as_int();
+  position.epoch_loss = {dict.at("epoch_loss_sum").as_double(), dict.at("epoch_loss_items").as_int()};
+  if (const PtValue* evaluation = dict.find("evaluation"))
+    position.evaluation = read_evaluation(evaluation->as_dict());
+  position.world = {dict.at("world_size").as_int(), dict.at("global_batch").as_int()};
+  return position;
+}
+
+}  // namespace ddprun::training

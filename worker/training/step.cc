@@ -1,0 +1,119 @@
+#include "worker/training/step.h"
+
+#include "rendezvous/base/check.h"
+#include <ddprun/autocast.h>
+#include <ddprun/clip_grad.h>
+
+#include <torch/torch.h>
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+namespace ddprun::training {
+namespace {
+
+constexpr std::array<std::pair<const char*, Precision>, 4> kPrecisions{{{"fp32", Precision::kFp32},
+                                                                        {"tf32", Precision::kTf32},
+                                                                        {"bf16", Precision::kBf16},
+                                                                        {"fp16", Precision::kFp16}}};
+
+Precision to_precision(const std::string& name) {
+  for (const auto& [word, precision] : kPrecisions) {
+    if (name == word) return precision;
+  }
+  DDPRUN_CHECK(false, "the schema lets no other precision through");
+}
+
+/// fp16 needs one to keep small gradients. One that always scales by 1 leaves out steps that are not finite, on
+/// the device, and changes no bit of the others.
+GradScalerOptions scaler_options(const StepOptions& options) {
+  if (options.precision == Precision::kFp16) return {};
+  return {.init_scale = 1, .enabled = options.non_finite == NonFinite::kSkip};
+}
+
+}  // namespace
+
+StepOptions read_step_options(const Options& train) {
+  return {.precision = to_precision(train.text("precision")),
+          .clip_grad_norm = train.number("clip_grad_norm"),
+          .clip_grad_value = train.number("clip_grad_value"),
+          .non_finite = train.text("non_finite") == "skip" ? NonFinite::kSkip : NonFinite::kStop};
+}
+
+std::optional<c10::ScalarType> autocast_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+    case Precision::kTf32:
+      return std::nullopt;
+    case Precision::kBf16:
+      return at::kBFloat16;
+    case Precision::kFp16:
+      return at::kHalf;
+  }
+  return std::nullopt;
+}
+
+Step::Step(const Parts& parts, const StepOptions& options)
+    : parts_(parts), options_(options), scaler_(scaler_options(options)) {
+  if (options.precision == Precision::kTf32) {
+    at::globalContext().setAllowTF32CuBLAS(true);
+    at::globalContext().setAllowTF32CuDNN(true);
+  }
+}
+
+at::Tensor Step::loss_of(const Batch& batch) {
+  std::optional<AutocastGuard> autocast;
+  if (const auto dtype = autocast_dtype(options_.precision)) autocast.emplace(parts_.device.type(), dtype);
+  return parts_.task.loss(parts_.replica.forward(batch.tensors[0]), batch);
+}
+
+Step::Outcome Step::run(std::span<const Batch> micro_batches, double learning_rate) {
+  const auto count = static_cast<double>(micro_batches.size());
+  Outcome outcome{at::zeros({}, at::TensorOptions(parts_.device).dtype(at::kDouble)), 0};
+  parts_.optimizer.set_learning_rate(learning_rate);
+  parts_.optimizer.zero_grad();
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    const bool is_last = i + 1 == micro_batches.size();
+    const std::unique_ptr<Replica::NoSync> only_here(is_last ? nullptr
+                                                             : new Replica::NoSync(parts_.replica.no_sync()));
+    const at::Tensor loss = loss_of(micro_batches[i]);
+    const std::int64_t items = parts_.task.items(micro_batches[i]);
+    outcome.loss.add_(counted(loss), static_cast<double>(items));
+    outcome.items += items;
+    outcome.is_finite = outcome.is_finite && !must_stop(loss);
+    if (!outcome.is_finite) return outcome;
+    const at::Tensor share = micro_batches.size() == 1 ? loss : loss / count;
+    scaler_.scale(share).backward();
+  }
+  clip();
+  scaler_.step(parts_.optimizer);
+  if (options_.precision == Precision::kFp16) {
+    scaler_.update();
+  } else {
+    scaler_.update(1.0);
+  }
+  if (parts_.average != nullptr) parts_.average->update_parameters(*parts_.replica.module());
+  return outcome;
+}
+
+/// What a sum over steps takes of `loss`: nothing of a step that is left out.
+at::Tensor Step::counted(const at::Tensor& loss) const {
+  const at::Tensor value = loss.detach().to(at::kDouble);
+  return options_.non_finite == NonFinite::kSkip ? at::nan_to_num(value, 0, 0, 0) : value;
+}
+
+bool Step::must_stop(const at::Tensor& loss) const {
+  return options_.non_finite == NonFinite::kStop && parts_.device.is_cpu() &&
+         !std::isfinite(loss.item<double>());
+}
+
+void Step::clip() {
+  if (options_.clip_grad_norm == 0 && options_.clip_grad_value == 0) return;
+  if (scaler_.is_enabled()) scaler_.unscale_(parts_.optimizer);
+  if (options_.clip_grad_norm > 0) clip_grad_norm_(parts_.optimizer.parameters(), options_.clip_grad_norm);
+  if (options_.clip_grad_value > 0) clip_grad_value_(parts_.optimizer.parameters(), options_.clip_grad_value);
+}
+
+}  // namespace ddprun::training

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <ddprun/averaged_model.h>
+#include <ddprun/distributed_data_parallel.h>
+#include <ddprun/grad_scaler.h>
+#include <ddprun/optim.h>
+#include <ddprun/trainer/model.h>
+#include <ddprun/trainer/options.h>
+#include <ddprun/trainer/task.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace ddprun::training {
+
+using Replica = DistributedDataParallel<std::shared_ptr<Model>>;
+
+enum class Precision { kFp32, kTf32, kBf16, kFp16 };
+
+/// What a step does when a loss or a gradient is not finite.
+enum class NonFinite {
+  kStop,  ///< ends the job, before the weights have changed where the loss tells
+  kSkip,  ///< leaves the step out on all ranks
+};
+
+struct StepOptions {
+  Precision precision = Precision::kFp32;
+  double clip_grad_norm = 0;   ///< 0: not clipped
+  double clip_grad_value = 0;  ///< 0: not clipped
+  NonFinite non_finite = NonFinite::kStop;
+};
+
+/// From the job file's /train.
+StepOptions read_step_options(const Options& train);
+
+/// One optimizer step: forward and backward of its micro batches, clipping, update, average.
+///
+/// Collective: the gradients are averaged over all ranks in the backward of the last micro batch.
+class Step {
+ public:
+  /// What it works on; all outlive it. `average` may be null.
+  struct Parts {
+    Replica& replica;
+    FusedOptimizer& optimizer;
+    const Task& task;
+    AveragedModel* average = nullptr;
+    at::Device device{at::kCPU};
+  };
+  Step(const Parts& parts, const StepOptions& options);
+
+  /// What the micro batches had together: the loss summed over this rank's items (a double on the device), and
+  /// how many there were.
+  struct Outcome {
+    at::Tensor loss;
+    std::int64_t items = 0;
+    /// False: this rank's loss is not finite, and NonFinite::kStop left everything as it was. Only the CPU
+    /// knows at once; of a GPU the sums tell it later.
+    bool is_finite = true;
+  };
+  /// `micro_batches` are on the device, and at least one. Their mean losses count alike.
+  Outcome run(std::span<const Batch> micro_batches, double learning_rate);
+
+  [[nodiscard]] GradScaler& scaler() { return scaler_; }
+  [[nodiscard]] const StepOptions& options() const { return options_; }
+
+ private:
+  at::Tensor loss_of(const Batch& batch);
+  [[nodiscard]] at::Tensor counted(const at::Tensor& loss) const;
+  [[nodiscard]] bool must_stop(const at::Tensor& loss) const;
+  void clip();
+
+  Parts parts_;
+  StepOptions options_;
+  GradScaler scaler_;
+};
+
+/// How a forward of the job's precision is run, in training and in evaluation.
+[[nodiscard]] std::optional<c10::ScalarType> autocast_dtype(Precision precision);
+
+}  // namespace ddprun::training
