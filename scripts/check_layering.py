@@ -23,7 +23,8 @@ ALLOWED = {
     "launcher/process": ["rendezvous/base", "launcher/plan.h", "launcher/options.h"],
     "worker/include": ["rendezvous/base/error_code.h"],  # installed together; beyond that they stand on their own
     "worker/runtime": ["worker/include", "rendezvous/base"],
-    "worker/data": ["worker/include", "worker/runtime", "rendezvous/base"],
+    "worker/transforms": ["worker/include"],
+    "worker/data": ["worker/include", "worker/runtime", "worker/transforms", "rendezvous/base"],
     "worker/models": ["worker/include", "worker/runtime", "rendezvous/base"],
     "worker/tasks": ["worker/include", "worker/runtime", "rendezvous/base"],
     "worker/training": ["worker", "rendezvous/base", "rendezvous/config"],

@@ -1,0 +1,53 @@
+#include "worker/transforms/normalize.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ddprun::transforms {
+namespace {
+
+using FloatTable = std::array<float, 256>;
+
+FloatTable make_table(float mean, float deviation, Scaling scaling) {
+  FloatTable table{};
+  for (std::size_t level = 0; level < table.size(); ++level) {
+    const auto byte = static_cast<float>(level);
+    const float value = scaling == Scaling::kDivide ? byte / 255.0F : byte * static_cast<float>(1.0 / 255.0);
+    table[level] = (value - mean) / deviation;
+  }
+  return table;
+}
+
+void write_row(const std::uint8_t* pixel, std::int64_t stride, std::int64_t width, const FloatTable& table,
+               float* out) {
+  if (stride == 1) {
+    for (std::int64_t x = 0; x < width; ++x) out[x] = table[pixel[x]];
+  } else {
+    for (std::int64_t x = 0; x < width; ++x, pixel += stride) out[x] = table[*pixel];
+  }
+}
+
+}  // namespace
+
+Normalizer::Normalizer(const Normalization& normalization, std::int64_t channels) {
+  const auto of = [](const std::vector<float>& values, std::int64_t channel) {
+    return values[std::min(static_cast<std::size_t>(channel), values.size() - 1)];
+  };
+  for (std::int64_t c = 0; c < channels; ++c) {
+    tables_.push_back(
+        make_table(of(normalization.mean, c), of(normalization.deviation, c), normalization.scaling));
+  }
+}
+
+void Normalizer::write(const Image& image, float* out) const {
+  // Row by row and not plane by plane: the channels of an interleaved row are read while it is in the cache.
+  const std::int64_t plane = image.height * image.width;
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    for (std::int64_t c = 0; c < image.channels; ++c) {
+      write_row(image.at(c, y, 0), image.column_stride, image.width, tables_[static_cast<std::size_t>(c)],
+                out + c * plane + y * image.width);
+    }
+  }
+}
+
+}  // namespace ddprun::transforms
