@@ -171,6 +171,53 @@ class Resume(JobTest):
         self.assertEqual(self.checkpoints()[-1].name, "step-00000015.pt", done.stdout)
 
 
+class OtherWorlds(JobTest):
+    def test_a_cosine_goes_on_with_its_rate_in_another_world(self):
+        job = self.job_file({"train": {"epochs": 4, "batch_size": 10}, "log": {"every_steps": 1},
+                             "schedule": {"type": "cosine"}, "checkpoint": {"every_steps": 32}})
+        self.run_job(job, ranks=2)
+        rates = self.rates("out")  # 16 steps an epoch, 64 in all
+        half = self.checkpoints()[1]
+        self.assertEqual(half.name, "step-00000032.pt")
+        for ranks, rest in ((4, 16), (1, 64)):
+            with self.subTest(ranks=ranks):
+                done = self.run_job(job, f"/resume={half}", f"/output_dir=to_{ranks}", ranks=ranks)
+                self.assertIn(f"the world has changed: 2 ranks and a global batch of 20 before, {ranks} and {10 * ranks} now",
+                              done.stdout)
+                changed = self.rates(f"to_{ranks}")
+                self.assertEqual(changed[33], rates[33])
+                self.assertEqual(max(changed), 32 + rest)
+                self.assertLess(changed[32 + rest], 0.1 * changed[33])
+
+    def rates(self, output):
+        return {record["step"]: record["learning_rate"] for record in self.metrics("step", output)}
+
+    def test_a_job_drained_at_the_end_of_an_epoch_goes_on_in_any_world(self):
+        # One step is an epoch: whenever the signal comes, an epoch ends with the last step. Three ranks repeat two of
+        # the ten samples.
+        for before, after in ((3, 2), (3, 1), (2, 3)):
+            with self.subTest(before=before, after=after):
+                out = f"{before}_{after}"
+                job = self.job_file({"data": {"train_samples": 10}, "train": {"epochs": 1000000, "batch_size": 10},
+                                     "checkpoint": {"every_epochs": 0}, "output_dir": out})
+                process = self.start(job, "/train/eval_every_epochs=0", ranks=before)
+                self.wait_for_line(process, "epoch")
+                process.terminate()
+                output = self.finish(process, expect=128 + signal.SIGTERM)
+                step = int(re.search(r"stopped by SIGTERM after step (\d+)", output).group(1))
+                done = self.run_job(job, f"/train/epochs={step + 2}", ranks=after)
+                self.assertIn(f"done: {step + 2} of {step + 2} epochs, {step + 2} steps", done.stdout)
+
+
+class Steps(JobTest):
+    def test_a_loss_that_is_no_number_ends_the_job_with_its_step_rank_and_samples(self):
+        job = self.job_file({"optimizer": {"type": "sgd", "learning_rate": 1000, "momentum": 0.99}})
+        done = self.run_job(job, expect=78)
+        self.assertRegex(done.stderr, r"the loss is not a finite number at step \d+ of epoch \d+, on rank \d with the "
+                                      r"training samples (\d+, ){7}\d+ and 8 more")
+        self.assertEqual(self.processes(), [])
+
+
 class Ends(JobTest):
     LONG_JOB = {"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}}
 

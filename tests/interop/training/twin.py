@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""The Python twin of a job: trains what the merged job file says with torch, DistributedSampler, DataLoader and Python's
+DDP, and saves the weights, the average of them, and the metrics of an evaluation.
+
+    ddprun --nproc-per-node 2 twin.py out/job.json twin.pt
+"""
+
+import contextlib
+import gzip
+import json
+import math
+import pathlib
+import sys
+
+import numpy
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+MEAN, DEVIATION = 0.1307, 0.3081
+
+
+class Mlp(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        layers, width = [nn.Flatten()], 784
+        for hidden in options["hidden"]:
+            layers += [nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(options["dropout"])]
+            width = hidden
+        self.layers = nn.Sequential(*layers, nn.Linear(width, 10))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class MnistCnn(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 16, 5, padding=2)
+        self.conv2 = nn.Conv2d(16, 32, 5, padding=2)
+        self.fc1 = nn.Linear(1568, 128)
+        self.dropout = nn.Dropout(options["dropout"])
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
+        return self.fc2(self.dropout(functional.relu(self.fc1(x.flatten(1)))))
+
+
+class TwoConv(nn.Module):
+    def __init__(self, _):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 10, 3, padding=1)
+        self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
+        self.fc = nn.Linear(490, 10)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
+        return self.fc(x.flatten(1))
+
+
+MODELS = {"mlp": Mlp, "mnist_cnn": MnistCnn, "two_conv": TwoConv}
+
+
+def read_idx(path):
+    content = gzip.open(str(path) + ".gz").read() if not path.exists() else path.read_bytes()
+    dimensions = content[3]
+    sizes = [int.from_bytes(content[4 + 4 * i: 8 + 4 * i], "big") for i in range(dimensions)]
+    return torch.from_numpy(numpy.frombuffer(content, numpy.uint8, offset=4 + 4 * dimensions).reshape(sizes).copy())
+
+
+def load(data, stem, limit):
+    folder = pathlib.Path(data["path"])
+    images = read_idx(folder / f"{stem}-images-idx3-ubyte").unsqueeze(1).float().div(255).sub(MEAN).div(DEVIATION)
+    labels = read_idx(folder / f"{stem}-labels-idx1-ubyte").long()
+    return TensorDataset(images[:limit or None], labels[:limit or None])
+
+
+def make_optimizer(options, parameters):
+    rate, decay = options["learning_rate"], options["weight_decay"]
+    groups = [{"params": parameters, "weight_decay": decay}]
+    if options["decay"] == "matrices":
+        groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": decay},
+                  {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
+    if options["type"] == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=options["momentum"], dampening=options["dampening"],
+                               nesterov=options["nesterov"], fused=True)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options["type"]]
+    return kind(groups, lr=rate, betas=tuple(options["betas"]), eps=options["eps"], amsgrad=options["amsgrad"], fused=True)
+
+
+class Rate:
+    """The factor on the learning rate by progress, as the job file describes it."""
+
+    def __init__(self, options, epochs, max_steps, epoch_samples):
+        self.options, self.epochs, self.max_steps, self.epoch_samples = options, epochs, max_steps, epoch_samples
+        self.warmup_end = None
+
+    def __call__(self, step, epoch, seen):
+        done = epoch + min(1.0, seen / self.epoch_samples)
+        share = done / self.epochs
+        if self.max_steps:
+            share = max(share, min(1.0, step / self.max_steps))
+        warmup = self.options["warmup_steps"]
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        if self.warmup_end is None:
+            self.warmup_end = share if warmup else 0.0
+        part = (share - self.warmup_end) / (1 - self.warmup_end)
+        kind = self.options["type"]
+        if kind == "cosine":
+            last = self.options["final_factor"]
+            return last + (1 - last) * 0.5 * (1 + math.cos(math.pi * part))
+        if kind == "linear":
+            last = self.options["final_factor"]
+            return last + (1 - last) * (1 - part)
+        if kind == "step":
+            return self.options["gamma"] ** float(done // self.options["step_epochs"])
+        if kind == "multi_step":
+            return self.options["gamma"] ** float(sum(done >= milestone for milestone in self.options["milestones"]))
+        return 1.0
+
+
+def precision_of(train):
+    dtype = {"bf16": torch.bfloat16}.get(train["precision"])
+    return torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext()
+
+
+def train(job):
+    train_options, world = job["train"], dist.get_world_size()
+    torch.manual_seed(job["seed"])
+    model = MODELS[job["model"]["type"]](job["model"])
+    ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    average = None
+    if train_options["ema_decay"]:
+        average = torch.optim.swa_utils.AveragedModel(
+            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(train_options["ema_decay"]))
+    optimizer = make_optimizer(job["optimizer"], list(model.parameters()))
+    data = load(job["data"], "train", job["data"]["train_samples"])
+    sampler = DistributedSampler(data, seed=job["seed"], drop_last=train_options["drop_last"])
+    rate = Rate(job["schedule"], train_options["epochs"], train_options["max_steps"],
+                min(len(data), sampler.num_samples * world))
+    loss_of = nn.CrossEntropyLoss(label_smoothing=job["task"]["label_smoothing"])
+    step, accumulation = 0, train_options["accumulation_steps"]
+    for epoch in range(train_options["epochs"]):
+        sampler.set_epoch(epoch)
+        batches, seen = list(DataLoader(data, train_options["batch_size"], sampler=sampler)), 0
+        for first in range(0, len(batches), accumulation):
+            group = batches[first:first + accumulation]
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = job["optimizer"]["learning_rate"] * rate(step, epoch, seen)
+            optimizer.zero_grad()
+            for i, (images, labels) in enumerate(group):
+                with contextlib.nullcontext() if i + 1 == len(group) else ddp.no_sync():
+                    with precision_of(train_options):
+                        loss = loss_of(ddp(images), labels)
+                    (loss / len(group) if len(group) > 1 else loss).backward()
+                seen += len(labels) * world
+            if train_options["clip_grad_norm"]:
+                nn.utils.clip_grad_norm_(model.parameters(), train_options["clip_grad_norm"])
+            if train_options["clip_grad_value"]:
+                nn.utils.clip_grad_value_(model.parameters(), train_options["clip_grad_value"])
+            optimizer.step()
+            if average:
+                average.update_parameters(model)
+            step += 1
+            if step == train_options["max_steps"]:
+                return model, average
+    return model, average
+
+
+def main():
+    job, target = json.loads(pathlib.Path(sys.argv[1]).read_text()), sys.argv[2]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    model, average = train(job)
+    if dist.get_rank() == 0:
+        held_out = load(job["data"], "t10k", job["data"]["test_samples"])
+        judged = average.module if average else model
+        judged.eval()
+        with torch.no_grad(), precision_of(job["train"]):
+            hits = judged(held_out.tensors[0]).argmax(1).eq(held_out.tensors[1]).sum().item()
+        torch.save({"model": model.state_dict(), "ema": average.state_dict() if average else None,
+                    "accuracy": hits / len(held_out)}, target)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
