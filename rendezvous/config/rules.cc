@@ -99,6 +99,20 @@ void check_backend(const json& schema, const json& values, std::vector<Problem>&
   }
 }
 
+/// A milestone that the job never reaches is a schedule for another job.
+void check_milestones(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const json milestones = given_or_default(schema, values, "/schedule/milestones");
+  const json epochs = given_or_default(schema, values, "/train/epochs");
+  if (!milestones.is_array() || !epochs.is_number()) return;
+  for (std::size_t i = 0; i < milestones.size(); ++i) {
+    if (!milestones[i].is_number() || milestones[i].get<double>() < epochs.get<double>()) continue;
+    problems.push_back(
+        {fmt::format("/schedule/milestones/{}", i),
+         fmt::format("is never reached: {} epochs in, and the job ends after {} (/train/epochs)",
+                     milestones[i].dump(), epochs.dump())});
+  }
+}
+
 /// C ends a text at its first NUL, so the rest of a path would be lost without a word.
 void check_texts(const json& value, const std::string& pointer, std::vector<Problem>& problems) {
   if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
@@ -120,6 +134,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_conditions(schema, values, "", problems);
   check_nesterov(schema, values, problems);
   check_backend(schema, values, problems);
+  check_milestones(schema, values, problems);
   check_texts(values, "", problems);
   return problems;
 }

@@ -7,7 +7,9 @@
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/metrics_observer.h"
+#include "worker/training/output_folder.h"
 #include "worker/training/resume.h"
+#include "worker/training/tensorboard_observer.h"
 #include "worker/training/text.h"
 #include "worker/training/trainer.h"
 #include <ddprun/fail_together.h>
@@ -15,14 +17,11 @@
 #include <ddprun/record.h>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <memory>
-#include <system_error>
 
 namespace ddprun::training {
 namespace {
@@ -41,24 +40,6 @@ Result<DataSplits> load_data(const JobParts& parts, const Options& job) {
   }
 }
 
-/// The folder exists, can be written, and holds the merged job file.
-Result<void> prepare_output(const std::string& folder, const std::string& config_text) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    return Error(
-        ErrorCode::kOs,
-        fmt::format("cannot create output folder {}: {}; set /output_dir to a place that can be written",
-                    folder, error.message()));
-  }
-  const std::string path = folder + "/job.json";
-  std::ofstream file(path);
-  file << config_text << "\n";
-  file.flush();
-  if (!file) return os_error("cannot write " + path, errno);
-  return ok();
-}
-
 Error to_error(const Exception& exception) { return {exception.code(), exception.what()}; }
 
 std::optional<Exception> to_exception(const std::optional<Error>& error) {
@@ -69,7 +50,8 @@ std::optional<Exception> to_exception(const std::optional<Error>& error) {
 class Job {
  public:
   Job(const config::JobConfig& job, Drain& drain)
-      : job_(job.values.dump()),
+      : job_path_(job.path),
+        job_(job.values.dump()),
         parts_(built_in_parts()),
         working_directory_(fs::current_path()),
         drain_(drain) {}
@@ -134,7 +116,9 @@ class Job {
   /// What rank 0 does for the whole job before it starts.
   std::optional<Error> prepare(const Context& context, const std::string& backend_line,
                                std::optional<ResumePoint>& resume) {
-    if (Result<void> done = prepare_output(output_dir(), job_.to_json()); !done) return done.error();
+    Result<OutputFolder> folder = OutputFolder::open(output_dir(), job_path_, job_.to_json());
+    if (!folder) return folder.error();
+    folder_ = std::move(*folder);
     std::vector<std::string> files{metrics_path()};
     if (!context.log_dir().empty()) files.push_back(context.log_dir() + "/metrics.jsonl");
     Result<MetricsLog> metrics =
@@ -142,6 +126,12 @@ class Job {
     if (!metrics) return metrics.error();
     metrics_ = std::move(*metrics);
     add_observers(context, backend_line);
+    if (job_.object("log").flag("tensorboard")) {
+      Result<EventFile> events = EventFile::create(output_dir() + "/tensorboard");
+      if (!events) return events.error();
+      observers_.push_back(std::make_unique<TensorBoardObserver>(
+          std::move(*events), [this](const std::string& text) { console_->warning(text); }));
+    }
     try {
       resume = find_resume_point({checkpoint_folder(), job_.text("resume"), context.restart_count() > 0},
                                  *console_);
@@ -207,12 +197,14 @@ class Job {
   [[nodiscard]] std::string checkpoint_folder() const { return output_dir() + "/checkpoints"; }
   [[nodiscard]] std::string metrics_path() const { return output_dir() + "/metrics.jsonl"; }
 
+  std::string job_path_;
   Options job_;
   JobParts parts_;
   std::string working_directory_;
   Drain& drain_;
   KernelClock clock_;
   std::unique_ptr<Console> console_;
+  OutputFolder folder_;
   MetricsLog metrics_;
   Observers observers_;
 };

@@ -41,6 +41,17 @@ class PositionPart final : public SavedPart {
   Position& position_;
 };
 
+/// A warm-up that is longer than the job leaves it without its learning rate.
+void check_warmup(const LoopOptions& options, std::int64_t steps_per_epoch) {
+  std::int64_t steps = steps_per_epoch * options.epochs;
+  if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
+  if (options.warmup_steps < steps || options.warmup_steps == 0) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
+                              "after {} ({} epochs of {} steps in this world); shorten it, or train longer",
+                              options.warmup_steps, steps, options.epochs, steps_per_epoch));
+}
+
 constexpr const char* kHowToGoOn =
     "a smaller /optimizer/learning_rate, a bound on /train/clip_grad_norm, or a look at these samples may "
     "help; "
@@ -68,6 +79,7 @@ LoopOptions read_loop_options(const Options& job) {
   options.eval_every_epochs = train.integer("eval_every_epochs");
   options.checkpoint_every_epochs = checkpoint.integer("every_epochs");
   options.checkpoint_every_steps = checkpoint.integer("every_steps");
+  options.warmup_steps = job.object("schedule").integer("warmup_steps");
   options.log_every_steps = job.object("log").integer("every_steps");
   options.divergence_check = job.integer("divergence_check");
   options.drop_last = train.flag("drop_last");
@@ -99,6 +111,7 @@ Trainer::Trainer(TrainerParts parts)
                                 "one each; use fewer ranks or more data",
                                 parts.data.train->size(), world_.ranks));
   }
+  check_warmup(options_, steps_per_epoch());
   position_.world = world_;
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
@@ -165,6 +178,10 @@ data::LoaderOptions Trainer::loader_options(std::int64_t batch_size) const {
   options.seed = options_.seed;
   options.epoch = position_.epoch;
   return options;
+}
+
+std::int64_t Trainer::steps_per_epoch() const {
+  return divided_up(divided_up(sampler_.samples_per_rank(), options_.batch_size), options_.accumulation);
 }
 
 std::vector<std::int64_t> Trainer::rest_of_epoch() {
@@ -234,15 +251,13 @@ void Trainer::after_step(double seconds, std::int64_t units) {
                    position_.epoch_loss.items + fresh_items_}
         .mean();
   };
-  tell<StepEvent>(&Observer::on_step,
-                  {.position = position_,
-                   .learning_rate = learner_.optimizer().learning_rate(),
-                   .steps_per_epoch = divided_up(divided_up(sampler_.samples_per_rank(), options_.batch_size),
-                                                 options_.accumulation),
-                   .loss = loss,
-                   .loss_so_far = loss_so_far,
-                   .seconds = seconds,
-                   .units = units});
+  tell<StepEvent>(&Observer::on_step, {.position = position_,
+                                       .learning_rate = learner_.optimizer().learning_rate(),
+                                       .steps_per_epoch = steps_per_epoch(),
+                                       .loss = loss,
+                                       .loss_so_far = loss_so_far,
+                                       .seconds = seconds,
+                                       .units = units});
   const std::int64_t every = options_.checkpoint_every_steps;
   if (every > 0 && position_.step % every == 0 && !is_epoch_over(position_, length_) && !is_complete())
     save_checkpoint();

@@ -36,7 +36,7 @@ struct LoopOptions {
   std::int64_t epochs = 1, max_steps = 0;
   std::int64_t batch_size = 64, accumulation = 1, eval_batch_size = 256;
   std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0;
-  std::int64_t log_every_steps = 50, divergence_check = 0;
+  std::int64_t log_every_steps = 50, divergence_check = 0, warmup_steps = 0;
   bool drop_last = false;
   std::uint64_t seed = 0;
   int loader_threads = 1, prefetch_batches = 4, keep = 3;
@@ -79,6 +79,7 @@ class Trainer {
   void collect_loss();
   void evaluate_held_out();
   void save_checkpoint();
+  [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::vector<std::int64_t> rest_of_epoch();
   [[nodiscard]] bool is_due(std::int64_t every_epochs) const;
   [[nodiscard]] data::LoaderOptions loader_options(std::int64_t batch_size) const;

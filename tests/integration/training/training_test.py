@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -209,7 +210,34 @@ class OtherWorlds(JobTest):
                 self.assertIn(f"done: {step + 2} of {step + 2} epochs, {step + 2} steps", done.stdout)
 
 
+class OutputFolders(JobTest):
+    def test_a_job_file_in_its_own_output_folder_stays_as_it_was_written(self):
+        (self.folder / "out").mkdir()
+        job = self.job_file({"output_dir": "."}, name="out/job.json")
+        before = job.read_text()
+        self.run_job(job, "/train/epochs=1")
+        self.assertEqual(job.read_text(), before)
+
+    def test_the_second_job_in_an_output_folder_is_refused_and_names_the_first(self):
+        job = self.job_file({"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}})
+        process = self.start(job)
+        self.wait_for_line(process, "epoch")
+        first = self.workers()[0]
+        done = self.run_job(job, expect=78)
+        self.assertIn(f"another job writes to output folder {self.folder}/out: process {first} on {socket.gethostname()}; "
+                      "end that one, or set /output_dir to another place", done.stderr)
+        process.terminate()
+        self.finish(process, expect=128 + signal.SIGTERM)
+        self.run_job(job, "/train/max_steps=1")
+
+
 class Steps(JobTest):
+    def test_a_warm_up_that_outlives_the_job_is_refused(self):
+        job = self.job_file({"schedule": {"type": "cosine", "warmup_steps": 30}})
+        done = self.run_job(job, expect=78)
+        self.assertIn("/schedule/warmup_steps: the warm-up of 30 steps is not over when the job ends after 30 (3 epochs of 10 "
+                      "steps in this world); shorten it, or train longer", done.stderr)
+
     def test_a_loss_that_is_no_number_ends_the_job_with_its_step_rank_and_samples(self):
         job = self.job_file({"optimizer": {"type": "sgd", "learning_rate": 1000, "momentum": 0.99}})
         done = self.run_job(job, expect=78)

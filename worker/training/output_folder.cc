@@ -1,0 +1,84 @@
+#include "worker/training/output_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+namespace ddprun::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string who_am_i() {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("process {} on {}", ::getpid(), host.data());
+}
+
+std::string content_of(int fd) {
+  std::array<char, 512> text{};
+  const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
+  return {text.data(), static_cast<std::size_t>(size > 0 ? size : 0)};
+}
+
+/// The name of the holder stays in the file when it ends; only the lock says whether it is still there.
+Result<UniqueFd> lock(const std::string& folder) {
+  const std::string path = folder + "/.lock";
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!fd) return os_error("cannot open " + path, errno);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    // A file system without locks keeps nobody from training.
+    if (errno != EWOULDBLOCK) return fd;
+    return Error(
+        ErrorCode::kConfig,
+        fmt::format("another job writes to output folder {}: {}; end that one, or set /output_dir to "
+                    "another place",
+                    folder, content_of(fd.get())));
+  }
+  const std::string me = who_am_i();
+  if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), me.data(), me.size(), 0) < 0)
+    return os_error("cannot write " + path, errno);
+  return fd;
+}
+
+Result<void> write_job_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << "\n";
+  file.flush();
+  if (!file) return os_error("cannot write " + path, errno);
+  return ok();
+}
+
+}  // namespace
+
+Result<OutputFolder> OutputFolder::open(const std::string& path, const std::string& job_path,
+                                        const std::string& merged_job) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    return Error(
+        ErrorCode::kOs,
+        fmt::format("cannot create output folder {}: {}; set /output_dir to a place that can be written",
+                    path, error.message()));
+  }
+  OutputFolder folder;
+  folder.path_ = path;
+  Result<UniqueFd> held = lock(path);
+  if (!held) return held.error();
+  folder.lock_ = std::move(*held);
+  const std::string merged = path + "/job.json";
+  if (fs::equivalent(merged, job_path, error)) return folder;
+  if (Result<void> done = write_job_file(merged, merged_job); !done) return done.error();
+  return folder;
+}
+
+}  // namespace ddprun::training
