@@ -8,7 +8,12 @@ if [[ ! $TORCH_VERSION =~ ^[0-9.]+$ || ! $OTHER_TORCH_VERSION =~ ^[0-9.]+$ ]]; t
   echo "scripts/cmake/FindLibtorch.cmake: expected one line, set(Libtorch_RELEASES INSTALLED OTHER)" >&2
   exit 1
 fi
-readonly TORCH_VERSION OTHER_TORCH_VERSION
+read -r TORCHVISION_VERSION _ < <(sed -n 's/^set(Libtorch_TORCHVISION \(.*\))$/\1/p' scripts/cmake/FindLibtorch.cmake) || true
+if [[ ! $TORCHVISION_VERSION =~ ^[0-9.]+$ ]]; then
+  echo "scripts/cmake/FindLibtorch.cmake: expected one line, set(Libtorch_TORCHVISION INSTALLED OTHER)" >&2
+  exit 1
+fi
+readonly TORCH_VERSION OTHER_TORCH_VERSION TORCHVISION_VERSION
 readonly VENV=.venv
 
 say() { if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' "$*"; else printf '==> %s\n' "$*"; fi; }

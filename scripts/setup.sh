@@ -2,7 +2,7 @@
 # Installs what building ddprun needs: Debian packages, and libtorch from PyPI into .venv. Does nothing twice.
 #
 #   scripts/setup.sh                what ddprun itself needs (0.6 GB of download)
-#   scripts/setup.sh --with-tests   and what its tests need: Python's own torch, which is the peer (2.5 GB)
+#   scripts/setup.sh --with-tests   and what its tests need: Python's own torch and torchvision, which are the peers (2.5 GB)
 #
 # DDPRUN_TORCH=/path/to/site-packages/torch uses a libtorch that is already there.
 set -euo pipefail
@@ -87,6 +87,18 @@ import importlib.metadata; [importlib.metadata.version(name) for name in ('nvidi
   python_can "$check" || fail "Python in $VENV cannot import torch $TORCH_VERSION; remove $VENV and run this again"
 }
 
+# The peer of the tests of models. Without its dependencies: numpy and torch are there, and pip is not to exchange them.
+install_torchvision() {
+  local check="import torchvision, PIL, importlib.metadata, re
+assert torchvision.__version__.split('+')[0] == '$TORCHVISION_VERSION'
+assert 'torch==$TORCH_VERSION' in [re.sub('[ ()]', '', wanted) for wanted in importlib.metadata.requires('torchvision')]"
+  if python_can "$check"; then say "torchvision: $TORCHVISION_VERSION is in $VENV"; return; fi
+  say "torchvision: installing torchvision==$TORCHVISION_VERSION and pillow"
+  pip_install --no-deps "torchvision==$TORCHVISION_VERSION" pillow
+  python_can "$check" ||
+    fail "torchvision $TORCHVISION_VERSION in $VENV cannot be imported, or was built for another torch than $TORCH_VERSION: see the two lines of releases in scripts/cmake/FindLibtorch.cmake"
+}
+
 check_own_torch() {
   [ -e "$DDPRUN_TORCH/lib/libtorch_cpu.so" ] ||
     fail "DDPRUN_TORCH=$DDPRUN_TORCH has no lib/libtorch_cpu.so; it must be the folder site-packages/torch of a pip-installed torch"
@@ -98,6 +110,7 @@ install_packages "${packages[@]}"
 if [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi
 if [ $with_tests = yes ]; then
   install_python_torch
+  install_torchvision
 elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
   say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
   install_python_torch

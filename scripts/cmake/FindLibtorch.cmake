@@ -8,6 +8,8 @@
 # The releases that ddprun is built with: the first is what scripts/setup.sh installs and scripts/test.sh tests, with the
 # second scripts/other_torch.sh compiles the library. scripts/common.sh reads this line.
 set(Libtorch_RELEASES 2.11.0 2.15.0)
+# And the releases of torchvision that belong to them, the peer of the tests of models; scripts/common.sh reads it, too.
+set(Libtorch_TORCHVISION 0.26.0 0.29.2)
 list(GET Libtorch_RELEASES 0 _installed)
 
 if(NOT DDPRUN_TORCH AND DEFINED ENV{DDPRUN_TORCH})
