@@ -45,7 +45,17 @@ def type_words(schema):
 def default_words(schema, required):
     if required or schema.get("x-required"):
         return "required"
-    return f"`{json.dumps(schema['default'], ensure_ascii=False)}`"
+    return f"`{json.dumps(schema['default'], ensure_ascii=False)}`" + "".join(
+        f"; `{value}` with " + ", ".join(f"`{name}`" for name in names) for value, names in other_defaults(schema).items())
+
+
+def other_defaults(schema):
+    """value → those of a sibling's values with which it is the default"""
+    names = {}
+    for (_, values) in schema.get("x-defaults", {}).items():
+        for name, value in values.items():
+            names.setdefault(json.dumps(value), []).append(name)
+    return names
 
 
 def condition_words(schema):

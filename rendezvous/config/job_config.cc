@@ -135,7 +135,7 @@ class Reader {
     for (const auto& [key, described] : schema["properties"].items()) {
       const std::string inner = pointer + "/" + escape_token(key);
       if (!applies(schema_, values_, inner)) continue;
-      if (!object.contains(key)) object[key] = described.value("default", json());
+      if (!object.contains(key)) object[key] = default_at(schema_, values_, inner);
       if (described["type"] == "object") {
         merge_defaults(described, object[key], inner);
         continue;

@@ -129,6 +129,15 @@ bool applies(const json& schema, const json& values, const std::string& pointer)
   return !key->contains("x-when") || holds(condition_of(schema, values, pointer, (*key)["x-when"]));
 }
 
+json default_at(const json& schema, const json& values, const std::string& pointer) {
+  const json& key = *schema_at(schema, pointer);
+  json fallback = key.value("default", json());
+  if (!key.contains("x-defaults")) return fallback;
+  const auto only = key["x-defaults"].begin();
+  const json sibling = given_or_default(schema, values, parent_pointer(pointer) + "/" + only.key());
+  return only.value().value(sibling.get<std::string>(), fallback);
+}
+
 std::vector<Problem> check_rules(const json& schema, const json& values) {
   std::vector<Problem> problems;
   check_conditions(schema, values, "", problems);

@@ -11,8 +11,13 @@ struct ImageSize {
   std::int64_t channels = 0, height = 0, width = 0;
 };
 
-/// The images that `data` has for model `name`. Errors: Exception kConfig where it has none.
-ImageSize images_of(const DataShape& data, const std::string& name);
+/// The images that `data` has for model `name`. Errors: Exception kConfig where it has none, or where a side is
+/// below `smallest_side`.
+ImageSize images_of(const DataShape& data, const std::string& name, std::int64_t smallest_side = 1);
+
+/// The most tokens that a sample of `data` has for model `name`. Errors: Exception kConfig where it has no text,
+/// or no vocabulary.
+std::int64_t tokens_of(const DataShape& data, const std::string& name);
 
 /// How many numbers a sample of the model's input is.
 std::int64_t inputs_of(const DataShape& data);

@@ -33,6 +33,18 @@ TEST_CASE("keys of another type are absent, not defaulted") {
   CHECK(job.values.at("optimizer").contains("betas"));
 }
 
+TEST_CASE("a default may be another with another type") {
+  const auto dropout_of = [](const std::string& type) {
+    return read(R"({"model": {"type": ")" + type + R"("}, "data": {"type": "synthetic"}})")
+        .value()
+        .values.at("model")
+        .at("dropout");
+  };
+  CHECK(dropout_of("mlp") == 0);
+  CHECK(dropout_of("vgg16_bn") == 0.5);
+  CHECK(dropout_of("mobilenet_v3_small") == 0.2);
+}
+
 TEST_CASE("every value knows where it comes from") {
   const JobConfig job = read(kSmallest, {"/train/epochs=3"}).value();
   CHECK(job.origins.at("/data/type").text == "jobs/one.json:2:19");
