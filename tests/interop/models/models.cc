@@ -1,8 +1,10 @@
 // Makes models for models_test.py. Reads one JSON object a line, and answers with one:
 //   {"model": NAME, "options": {…}, "sizes": [3, 32, 32], "classes": 10}   the SHA-256 of all first weights
+//   and "weights": FILE.pt with a state dict, maybe for other classes     the same of what becomes of them
 //   and "inputs": FILE.pt with "input", "target" and maybe "weights"       digests of all tensors of one step that
 //                                                                          updates nothing
 #include "worker/models/registry.h"
+#include "worker/models/weights.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/module_view.h>
 #include <ddprun/pt_file.h>
@@ -93,8 +95,15 @@ json answer(const json& question) {
   data.tensors = {{.name = "input", .sizes = question.at("sizes").get<std::vector<std::int64_t>>()}};
   data.classes = question.at("classes");
   torch::manual_seed(0);
-  const auto model =
-      all_models().at(question.at("model")).make(Options(question.at("options").dump(), "/model"), data);
+  const ModelFactory make = all_models().at(question.at("model")).make;
+  const Options options(question.at("options").dump(), "/model");
+  std::shared_ptr<Model> model;
+  if (question.contains("weights")) {
+    const std::string file = question.at("weights");
+    model = models::make_with_weights(make, options, data, models::find_state_dict(load_pt(file), file));
+  } else {
+    model = make(options, data);
+  }
   if (question.contains("inputs")) return step(*model, load_pt(question.at("inputs")).as_dict());
   Digest digest;
   for (const auto& [name, value] : state_dict(*model).entries) digest.add(value.as_tensor());

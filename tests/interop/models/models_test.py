@@ -93,6 +93,13 @@ def digest(tensor):
     return hashlib.sha256(tensor.detach().contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
+def digest_of_all(model):
+    whole = hashlib.sha256()
+    for tensor in model.state_dict().values():
+        whole.update(tensor.contiguous().numpy().tobytes())
+    return whole.hexdigest()[:16]
+
+
 def describe(tensors):
     return [[name, DTYPES[tensor.dtype], digest(tensor)] for name, tensor in tensors.items()]
 
@@ -191,6 +198,17 @@ class ModelsTest(unittest.TestCase):
 
     def test_weights_logits_and_gradients_are_those_of_the_twins(self):
         self.check_all(cases_of_twins())
+
+    @unittest.skipUnless(HAS_TORCHVISION, NO_TORCHVISION)
+    def test_a_model_with_weights_of_other_classes_gets_the_new_head_that_python_draws(self):
+        torch.manual_seed(3)
+        torch.save(vision.resnet18().state_dict(), self.inputs)
+        torch.manual_seed(0)
+        model = vision.resnet18()
+        model.load_state_dict(torch.load(self.inputs))
+        model.fc = torch.nn.Linear(512, 10)
+        found = self.program.ask(Case("resnet18", None, sizes=(3, 64, 64)), weights=str(self.inputs))
+        self.assertEqual(found["sha256"], digest_of_all(model))
 
     @unittest.skipUnless(HAS_AVX2, NO_AVX2)
     def test_first_weights_of_gpt_are_the_golden_ones(self):

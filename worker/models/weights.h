@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ddprun/pt_value.h>
+#include <ddprun/trainer/registry.h>
+
+#include <string>
+#include <vector>
+
+namespace ddprun::models {
+
+/// The state dict in what `load_pt` read: the value itself, or what stands under "model" (a checkpoint of
+/// ddprun) or "state_dict". Names that all begin with "module.", as DistributedDataParallel saves them, lose
+/// that.
+/// Errors  Exception kConfig: there is none; `file` is what the message calls it.
+PtDict find_state_dict(const PtValue& value, const std::string& file);
+
+/// Copies `state` into the parameters and buffers of `model`, all or nothing. A norm's num_batches_tracked, which
+/// files from before 2018 have not, stays where it is missing.
+///
+/// may_differ  patterns ("fc.*"): names that they match may be missing, be too many or have another shape; this
+///             model's own values stay there. `*` stands for any letters, dots included
+/// returns     the names of this model that kept their own values
+/// Errors      Exception kConfig that lists every other name that is missing, not known, or misshapen, and every
+///             pattern that matches no name of either side
+std::vector<std::string> load_weights(torch::nn::Module& model, const PtDict& state,
+                                      const std::vector<std::string>& may_differ);
+
+/// A model that begins with the weights of `state`. Where these are for another number of classes, this does as
+/// one does in Python: it makes the model for those, loads them, and gives it a new head for the data's, drawn
+/// like a new linear layer after all draws of the model.
+///
+/// Errors  as load_weights; Exception kConfig: the head is no linear layer (a GPT's is its embedding, too)
+std::shared_ptr<Model> make_with_weights(const ModelFactory& make, const Options& options,
+                                         const DataShape& data, const PtDict& state,
+                                         const std::vector<std::string>& may_differ = {});
+
+/// From now on nothing that matches one of `patterns` learns: it requires no gradient. Running statistics of a
+/// norm go on in training mode, as they do in Python.
+///
+/// returns  the names of what is frozen
+/// Errors   Exception kConfig: a pattern matches no parameter, or nothing is left to learn
+std::vector<std::string> freeze(torch::nn::Module& model, const std::vector<std::string>& patterns);
+
+}  // namespace ddprun::models
