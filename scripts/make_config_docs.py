@@ -59,6 +59,8 @@ def other_defaults(schema):
 
 
 def condition_words(schema):
+    if "x-with" in schema:
+        return f" Only with `{schema['x-with']}`."
     if "x-when" not in schema:
         return ""
     (sibling, values), = schema["x-when"].items()
@@ -67,7 +69,7 @@ def condition_words(schema):
 
 def rows(schema, pointer):
     for name, inner in schema["properties"].items():
-        if inner["type"] == "object":
+        if inner["type"] == "object" and inner["properties"]:
             continue
         required = name in schema.get("required", [])
         yield (f"| `{pointer}/{name}` | {type_words(inner)} | {default_words(inner, required)} "

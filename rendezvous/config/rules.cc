@@ -48,6 +48,11 @@ std::string quoted(const json& names) {
 void check_condition(const json& schema, const json& values, const std::string& pointer,
                      std::vector<Problem>& problems) {
   const json& key = *schema_at(schema, pointer);
+  if (key.contains("x-with") && values.contains(json::json_pointer(pointer))) {
+    const std::string sibling = key["x-with"];
+    if (given_or_default(schema, values, parent_pointer(pointer) + "/" + sibling).is_null())
+      problems.push_back({pointer, fmt::format("no use without \"{}\"; remove it", sibling)});
+  }
   if (!key.contains("x-when")) return;
   const Condition condition = condition_of(schema, values, pointer, key["x-when"]);
   const bool given = values.contains(json::json_pointer(pointer));

@@ -58,6 +58,14 @@ bool is_explained_below(const std::map<std::string, std::string>& places, const 
   return below != places.end() && below->first.starts_with(pointer + "/");
 }
 
+/// A name that a plug-in beside it explains, which the schema cannot know.
+bool is_open(const json& place, const json& value, const std::string& pointer) {
+  if (!place.contains("x-open") || !value.at(json::json_pointer(pointer)).is_string()) return false;
+  const json& object = value.at(json::json_pointer(parent_pointer(pointer)));
+  const auto sibling = object.find(place["x-open"].get<std::string>());
+  return sibling != object.end() && !sibling->is_null();
+}
+
 }  // namespace
 
 std::vector<Problem> check_against_schema(const json& schema, const json& value) {
@@ -66,13 +74,14 @@ std::vector<Problem> check_against_schema(const json& schema, const json& value)
   for (const auto& [pointer, description] : places) {
     const json* place = schema_at(schema, pointer);
     const json& refused = value.at(json::json_pointer(pointer));
+    if (place != nullptr && is_open(*place, value, pointer)) continue;
     if (place == nullptr) {
       problems.push_back({pointer, description});
     } else if (refused.is_object() && has_allowed_type(*place, refused)) {
       explain_object(schema, refused, pointer, problems);
     } else if (!is_explained_below(places, pointer)) {
-      problems.push_back(
-          {pointer, fmt::format("expected {}, found {}", expected(*place), found(*place, refused))});
+      problems.push_back({pointer, fmt::format("expected {}, found {}{}", expected(*place),
+                                               found(*place, refused), nearest_word(*place, refused))});
     }
   }
   return problems;

@@ -156,15 +156,28 @@ std::string found(const json& schema, const json& value) {
   return type_says_it ? text : fmt::format("{} ({})", text, type_word(value));
 }
 
+std::string nearest_word(const json& schema, const json& value) {
+  if (!schema.contains("enum") || !value.is_string()) return "";
+  const auto name = nearest_name(value.get<std::string>(), schema["enum"].get<std::vector<std::string>>());
+  return name ? fmt::format("; did you mean \"{}\"?", *name) : "";
+}
+
 const json* schema_at(const json& schema, std::string_view pointer) {
   const json* at = &schema;
   for (const std::string& token : pointer_tokens(pointer)) {
     const char* inner = at->contains("properties") ? "properties" : "items";
     if (!at->contains(inner)) return nullptr;
-    at = &(*at)[inner];
+    const json& object = *at;
+    at = &object[inner];
     if (std::string_view(inner) == "items") continue;
-    if (!at->contains(token)) return nullptr;
-    at = &(*at)[token];
+    if (at->contains(token)) {
+      at = &(*at)[token];
+    } else if (const auto others = object.find("additionalProperties");
+               others != object.end() && others->is_object()) {
+      at = &*others;
+    } else {
+      return nullptr;
+    }
   }
   return at;
 }

@@ -22,6 +22,9 @@ bool has_allowed_type(const nlohmann::json& schema, const nlohmann::json& value)
 /// list of 3`.
 std::string found(const nlohmann::json& schema, const nlohmann::json& value);
 
+/// "; did you mean "resnet18"?" where `value` is nearly one of the words that the schema allows, else "".
+std::string nearest_word(const nlohmann::json& schema, const nlohmann::json& value);
+
 /// The schema of the value at `pointer`, or nullptr where the schema knows no such place.
 const nlohmann::json* schema_at(const nlohmann::json& schema, std::string_view pointer);
 

@@ -8,6 +8,7 @@
 #include "worker/training/job_parts.h"
 #include "worker/training/metrics_observer.h"
 #include "worker/training/output_folder.h"
+#include "worker/training/plugins.h"
 #include "worker/training/resume.h"
 #include "worker/training/tensorboard_observer.h"
 #include "worker/training/text.h"
@@ -31,10 +32,12 @@ namespace fs = std::filesystem;
 /// How long a rank that lost another one waits for that one's last words.
 constexpr std::chrono::milliseconds kPatienceForTheCause{1000};
 
-Result<DataSplits> load_data(const JobParts& parts, const Options& job) {
+/// Plug-ins come first: they may bring the data source.
+Result<DataSplits> load_data(JobParts& parts, const Options& job) {
   try {
+    load_plugins(job, parts);
     const Options data = job.object("data");
-    return parts.data.at(data.text("type")).make(data, static_cast<std::uint64_t>(job.integer("seed")));
+    return make_part(parts.data, data.text("type"), data, static_cast<std::uint64_t>(job.integer("seed")));
   } catch (const Exception& exception) {
     return Error(exception.code(), exception.what());
   }

@@ -1,6 +1,7 @@
 #include "worker/training/learner.h"
 
 #include "worker/tasks/registry.h"
+#include "worker/training/plugins.h"
 #include "worker/training/rng.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/clip_grad.h>
@@ -36,7 +37,7 @@ std::vector<NamedTensor> trained_parameters(const Model& model) {
 
 std::unique_ptr<Task> make_task(const Options& task, const JobParts& parts, const DataShape& data) {
   const std::string type = task.text("type");
-  return parts.tasks.at(type == "auto" ? tasks::task_for(data) : type).make(task, data);
+  return make_part(parts.tasks, type == "auto" ? tasks::task_for(data) : type, task, data);
 }
 
 /// Anything that has a state_dict and a load_state_dict.
@@ -76,7 +77,7 @@ class SchedulePart final : public SavedPart {
 Learner::Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data) {
   const Options model = job.object("model");
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
-  const auto make_model = [&] { return parts.models.at(model.text("type")).make(model, data); };
+  const auto make_model = [&] { return make_part(parts.models, model.text("type"), model, data); };
   seed_generators(context.device(), seed);
   model_ = make_model();
   model_->to(context.device());

@@ -47,6 +47,9 @@ for example in "${!says[@]}"; do
     "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/build/$example"
 done
 
+sed "s|build/libplugin.so|$work/build/libplugin.so|" "$source/worker/examples/plugin.json" >"$work/plugin.json"
+expect "a job with the plug-in" "done: 10 of 10 epochs" "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/plugin.json"
+
 expect "README's program, built and started with README's commands" "" readme
 losses=$(cd "$work/readme" && "$work/prefix/bin/ddprun" --nproc-per-node 2 build/mine 2>/dev/null)
 awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR == 4 && last < first / 10)}' <<<"$losses" ||

@@ -33,7 +33,7 @@ Options options_of(const std::string& part, const std::string& type) {
   nlohmann::json job{{"model", {{"type", "mlp"}}}, {"data", {{"type", "synthetic"}}}};
   job[part]["type"] = type;
   if (type == "mnist") job[part]["path"] = DDPRUN_SOURCE_DIR "/configs/data/mnist-subset";
-  if (type == "multi_step") job[part]["milestones"] = {1, 2};
+  if (type == "multi_step") job[part]["milestones"] = {0.5};
   const auto checked =
       config::read_job_config({.path = "job.json", .text = job.dump(), .working_directory = "/"});
   REQUIRE(checked.has_value());
@@ -43,11 +43,13 @@ Options options_of(const std::string& part, const std::string& type) {
 /// What is left of `options` when its part has been made: nobody's, but for the keys of the whole trainer.
 Names unread(const Options& options, const std::set<std::string>& others) {
   Names names = options.unread();
-  std::erase_if(names, [&](const std::string& name) { return name == "type" || others.contains(name); });
+  std::erase_if(names, [&](const std::string& name) {
+    return name == "type" || name == "plugin" || name == "options" || others.contains(name);
+  });
   return names;
 }
 
-const DataShape kImages{.tensors = {{"image", {1, 28, 28}}, {"label", {}, at::kLong}}, .classes = 10};
+const DataShape kImages{.tensors = {{"image", {1, 32, 32}}, {"label", {}, at::kLong}}, .classes = 10};
 const DataShape kTokens{.tensors = {{"tokens", {8}, at::kLong}, {"next", {8}, at::kLong}}, .classes = 5};
 const DataShape kNumbers{.tensors = {{"x", {3}}, {"y", {1}}}};
 
@@ -69,9 +71,8 @@ TEST_CASE("each model reads the keys that the schema gives it, and no other") {
   for (const std::string& type : parts.models.names()) {
     CAPTURE(type);
     const Options options = options_of("model", type);
-    const auto model = parts.models.at(type).make(options, kImages);
+    static_cast<void>(parts.models.at(type).make(options, type == "gpt" ? kTokens : kImages));
     CHECK(unread(options, {}) == Names{});
-    CHECK(model->forward(torch::zeros({2, 1, 28, 28})).sizes() == at::IntArrayRef({2, 10}));
   }
 }
 

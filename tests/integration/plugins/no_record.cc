@@ -1,0 +1,2 @@
+int nothing_for_ddprun();
+int nothing_for_ddprun() { return 1; }
