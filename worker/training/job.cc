@@ -1,6 +1,7 @@
 #include "worker/training/job.h"
 
 #include "rendezvous/base/exit_codes.h"
+#include "worker/models/summary.h"
 #include "worker/training/console.h"
 #include "worker/training/console_observer.h"
 #include "worker/training/first_failure.h"
@@ -159,10 +160,18 @@ class Job {
   }
 
   Outcome train(const Context& context, const DataSplits& data, const std::optional<ResumePoint>& resume) {
-    std::optional<Trainer> trainer;
     std::optional<Error> trouble;
+    std::optional<Draft> draft;
     try {
-      trainer.emplace(TrainerParts{context, job_, parts_, data, observers_, clock_, drain_});
+      draft = make_draft(context, job_, parts_, data.train->shape());
+    } catch (const Exception& exception) {
+      trouble = to_error(exception);
+    }
+    if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
+    std::optional<Trainer> trainer;
+    try {
+      trainer.emplace(TrainerParts{context, job_, parts_, data, observers_, clock_, drain_},
+                      std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
       if (exception.code() != ErrorCode::kConfig) throw;
@@ -177,6 +186,8 @@ class Job {
       }
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
+    if (context.rank() == 0 && job_.object("log").flag("summary"))
+      console_->line(models::summary(trainer->model(), data.train->shape()));
     trainer->start(resume ? std::optional(resume->path) : std::nullopt);
     if (trainer->is_complete()) return {};
     const Ending ending = trainer->run();

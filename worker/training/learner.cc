@@ -1,11 +1,13 @@
 #include "worker/training/learner.h"
 
+#include "worker/models/weights.h"
 #include "worker/tasks/registry.h"
 #include "worker/training/plugins.h"
 #include "worker/training/rng.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/clip_grad.h>
 #include <ddprun/module_view.h>
+#include <ddprun/pt_file.h>
 
 #include <torch/torch.h>
 
@@ -33,6 +35,25 @@ std::vector<NamedTensor> trained_parameters(const Model& model) {
     if (parameter.tensor.requires_grad()) trained.emplace_back(parameter.name, parameter.tensor);
   }
   return trained;
+}
+
+std::shared_ptr<Model> make_model(const Options& options, const JobParts& parts, const DataShape& data) {
+  return make_part(parts.models, options.text("type"), options, data);
+}
+
+/// The weights of a file, also one of a model with other classes.
+std::shared_ptr<Model> make_model_with_weights(const Options& options, const JobParts& parts,
+                                               const DataShape& data) {
+  const std::string path = options.text("weights");
+  try {
+    const ModelFactory make = [&](const Options& own, const DataShape& shape) {
+      return make_model(own, parts, shape);
+    };
+    return models::make_with_weights(make, options, data, models::find_state_dict(load_pt(path), path),
+                                     options.texts("weights_may_differ"));
+  } catch (const Exception& exception) {
+    throw Exception(exception.code(), "/model/weights: " + path + ": " + exception.what());
+  }
 }
 
 std::unique_ptr<Task> make_task(const Options& task, const JobParts& parts, const DataShape& data) {
@@ -74,14 +95,23 @@ class SchedulePart final : public SavedPart {
 
 }  // namespace
 
-Learner::Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data) {
-  const Options model = job.object("model");
+Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data) {
+  const Options options = job.object("model");
+  const std::vector<std::string> frozen = options.texts("freeze");
+  seed_generators(context.device(), static_cast<std::uint64_t>(job.integer("seed")));
+  Draft draft;
+  draft.model = options.has("weights") && context.rank() == 0 ? make_model_with_weights(options, parts, data)
+                                                              : make_model(options, parts, data);
+  if (!frozen.empty()) models::freeze(*draft.model, frozen);
+  draft.task = make_task(job.object("task"), parts, data);
+  return draft;
+}
+
+Learner::Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
+                 Draft draft)
+    : model_(std::move(draft.model)), task_(std::move(draft.task)) {
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
-  const auto make_model = [&] { return make_part(parts.models, model.text("type"), model, data); };
-  seed_generators(context.device(), seed);
-  model_ = make_model();
   model_->to(context.device());
-  task_ = make_task(job.object("task"), parts, data);
   replica_.emplace(model_, context, ddp_options(job.object("ddp")));
 
   const Options optimizer = job.object("optimizer");
@@ -93,7 +123,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
 
   const Options train = job.object("train");
   if (const double decay = train.number("ema_decay"); decay > 0) {
-    const std::shared_ptr<Model> average = make_model();
+    const std::shared_ptr<Model> average = make_model(job.object("model"), parts, data);
     average->to(context.device());
     average_.emplace(average, AveragedModelOptions{.decay = decay});
   }

@@ -12,14 +12,26 @@
 
 namespace ddprun::training {
 
+/// What a rank makes for itself before the ranks make a replica together.
+struct Draft {
+  std::shared_ptr<Model> model;
+  std::unique_ptr<Task> task;
+};
+
+/// Draws the model's first weights from the job's seed; on rank 0 it begins with those that /model/weights names,
+/// which the replica gives to the other ranks. Not collective: what is wrong may be so on one rank alone.
+/// Errors  Exception: a model that does not fit the data, weights that cannot be read or do not fit the model, a
+///         task that does not fit the data.
+Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data);
+
 /// What learns on one rank: replica, task, optimizer, schedule, step and average, as the job file describes them.
 ///
 /// Collective: the ranks of a world make theirs together, from the same job file.
 class Learner {
  public:
-  /// Draws the first weights from the job's seed; afterwards the generators of each rank go their own ways.
-  /// Errors  Exception kConfig: the model does not fit the data, the task not the model.
-  Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data);
+  /// Afterwards the generators of each rank go their own ways.
+  Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
+          Draft draft);
 
   /// One optimizer step at `progress`.
   Step::Outcome step(std::span<const Batch> micro_batches, const Progress& progress);

@@ -91,12 +91,12 @@ LoopOptions read_loop_options(const Options& job) {
   return options;
 }
 
-Trainer::Trainer(TrainerParts parts)
+Trainer::Trainer(TrainerParts parts, Draft draft)
     : parts_(parts),
       options_(read_loop_options(parts.job)),
       device_(parts.context.device()),
       sampler_(parts.data.train->size(), sampler_options(parts.context, options_)),
-      learner_(parts.context, parts.job, parts.parts, parts.data.train->shape()),
+      learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft)),
       checkpoints_(options_.checkpoint_folder, options_.keep),
       world_{.ranks = parts.context.world_size(),
              .global_batch = parts.context.world_size() * options_.batch_size * options_.accumulation},

@@ -50,7 +50,7 @@ LoopOptions read_loop_options(const Options& job);
 class Trainer {
  public:
   /// Errors  Exception kConfig: parts of the job do not fit each other.
-  explicit Trainer(TrainerParts parts);
+  Trainer(TrainerParts parts, Draft draft);
 
   /// Goes on from `checkpoint`. Not collective: all ranks have the same one.
   /// Errors  Exception kConfig when it is of another model or optimizer.
@@ -66,6 +66,7 @@ class Trainer {
 
   [[nodiscard]] bool is_complete() const { return training::is_complete(position_, length_); }
   [[nodiscard]] const Position& position() const { return position_; }
+  [[nodiscard]] Model& model() { return learner_.model(); }
 
  private:
   Ending train();

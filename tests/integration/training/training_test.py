@@ -210,6 +210,34 @@ class OtherWorlds(JobTest):
                 self.assertIn(f"done: {step + 2} of {step + 2} epochs, {step + 2} steps", done.stdout)
 
 
+class Weights(JobTest):
+    CNN = {"model": {"type": "mnist_cnn"}, "data": {"train_samples": 64}, "train": {"epochs": 1}}
+
+    def tensors(self, path):
+        archive = zipfile.ZipFile(path)
+        return {name.split("/data/")[1]: archive.read(name) for name in archive.namelist() if "/data/" in name}
+
+    def test_a_model_begins_with_the_weights_of_a_file_and_what_is_frozen_stays(self):
+        self.run_job(self.job_file(self.CNN))
+        weights = self.checkpoints()[-1]
+        changes = self.CNN | {"model": {"type": "mnist_cnn", "weights": str(weights), "freeze": ["conv*"]},
+                              "output_dir": "fine", "log": {"summary": True}}
+        done = self.run_job(self.job_file(changes))
+        self.assertRegex(done.stdout, r"conv1 +Conv2d")
+        before, after = self.tensors(weights), self.tensors(self.checkpoints("fine")[-1])
+        # conv1 and conv2, weight and bias, are the first four tensors; fc1 and fc2 follow.
+        self.assertEqual([before[str(i)] == after[str(i)] for i in range(8)], [True] * 4 + [False] * 4)
+
+    def test_weights_that_do_not_fit_are_refused_once_with_their_names(self):
+        self.run_job(self.job_file(self.CNN))
+        for model, reason in (({"type": "two_conv", "weights": str(self.checkpoints()[-1])}, "fc1.weight"),
+                              ({"type": "mnist_cnn", "weights": "nowhere.pt"}, "/model/weights: .*nowhere.pt"),
+                              ({"type": "mnist_cnn", "freeze": ["layer*"]}, r"layer\*")):
+            with self.subTest(model=model):
+                done = self.run_job(self.job_file(self.CNN | {"model": model, "output_dir": "no"}), expect=78)
+                self.assertRegex(done.stderr, reason)
+
+
 class OutputFolders(JobTest):
     def test_a_job_file_in_its_own_output_folder_stays_as_it_was_written(self):
         (self.folder / "out").mkdir()
