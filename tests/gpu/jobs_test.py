@@ -19,11 +19,11 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "support"), str(TESTS / "integration/training")]
 
 import cards  # noqa: E402
-from jobs import BOUND_S, JobTest  # noqa: E402
+from jobs import JobTest, patient  # noqa: E402
 from owned import own  # noqa: E402
 
 CONFIG = 78
-END_WITHIN_S = 60
+END_WITHIN_S = patient(60)
 SMALL_CHANGE_MIB = 64  # of a card's memory; a process that uses the card has several times that
 
 

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import threading
 
+from patience import patient
+
 # Less than what ctest gives a test, so that the test itself says what it waited for.
-LIMIT_S = 90
+LIMIT_S = patient(90)
 
 
 def own(test, process, limit_s=LIMIT_S):

@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "training"))
-from jobs import BOUND_S, JobTest  # noqa: E402
+from jobs import BOUND_S, JobTest, patient  # noqa: E402
 from owned import own  # noqa: E402
 from ports import free_port  # noqa: E402
 
@@ -61,7 +61,7 @@ class DrainTest(JobTest):
     def wait_for_training(self, earlier_starts=0):
         """Until rank 0 has written a step into the metrics, after so many starts."""
         metrics = self.folder / "out/metrics.jsonl"
-        for _ in range(1200):
+        for _ in range(patient(1200)):
             starts = metrics.read_text(encoding="utf-8").split('"event":"start"') if metrics.exists() else []
             if len(starts) > earlier_starts + 1 and '"event":"step"' in starts[-1]:
                 return
@@ -94,7 +94,7 @@ class CppWorkers(DrainTest):
         nodes = self.start_nodes(2, "2", [self.job()])
         self.wait_for_training()
         subprocess.run([str(self.binaries / "ddprun"), "drain", str(nodes[0].pid)], check=True, capture_output=True,
-                       timeout=10)
+                       timeout=patient(10))
         outputs = [self.finish_node(number, node, REQUEUE) for number, node in enumerate(nodes)]
         self.assert_all_stopped_after_one_step("".join(outputs))
 

@@ -5,12 +5,17 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/support"))
+
+from patience import patient  # noqa: E402
+
 DIGITS = ROOT / "configs/data/mnist-subset"
-BOUND_S = 120
+BOUND_S = patient(120)
 
 SMALL_JOB = {
     "backend": "gloo",

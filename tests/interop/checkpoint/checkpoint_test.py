@@ -16,9 +16,13 @@ from torch import nn
 from torch.nn import functional
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/support"))
+
+from patience import patient  # noqa: E402
+
 DIGITS = ROOT / "configs/data/mnist-subset"
 BUILD = ROOT / "build/release"
-BOUND_S = 120
+BOUND_S = patient(120)
 
 
 class Mlp(nn.Module):

@@ -22,6 +22,7 @@ from torch.distributed.distributed_c10d import _coalescing_manager
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 
 import cards  # noqa: E402
+from patience import patient  # noqa: E402
 
 FLOATS = {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}
 INTEGERS = {"int8": torch.int8, "uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
@@ -197,7 +198,7 @@ def run_ranks(command, world, backend):
            "LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1",
            "GLOO_SOCKET_IFNAME": "lo", "DDPRUN_BACKEND": backend}
     ranks = [subprocess.Popen(command, env={**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(world)]
-    codes = [rank.wait(timeout=250) for rank in ranks]
+    codes = [rank.wait(timeout=patient(250)) for rank in ranks]
     if any(codes):
         sys.exit(f"{command[0]}: ranks ended with {codes}")
 

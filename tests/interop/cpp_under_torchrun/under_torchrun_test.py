@@ -6,10 +6,15 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
-BOUND_S = 90
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from patience import patient  # noqa: E402
+
+BOUND_S = patient(90)
 JOB = {
     "backend": "auto",
     "output_dir": "out",

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import cards  # noqa: E402
 from cases import CASES, NOT_ON_NCCL, PYTHON_SYNC_BATCH_NORM  # noqa: E402
 from models import INPUTS, MODELS  # noqa: E402
+from patience import patient  # noqa: E402
 from python_rank import to_bytes  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -54,7 +55,7 @@ def run_ranks(command, world):
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(world),
            "LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
     ranks = [subprocess.Popen(command, env={**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(world)]
-    codes = [rank.wait(timeout=300) for rank in ranks]
+    codes = [rank.wait(timeout=patient(300)) for rank in ranks]
     if any(codes):
         sys.exit(f"{command[0]}: ranks ended with {codes}")
 

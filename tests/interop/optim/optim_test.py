@@ -20,6 +20,10 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import swa_utils
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+
+from patience import patient  # noqa: E402
+
 CASES = 60
 STEPS = 8
 SHAPES = [(7,), (3, 5), (2, 3, 4), (33,), (1,), (16, 17)]
@@ -228,7 +232,7 @@ def run_ranks(command, recipes, world, backend):
     for rank in ranks:
         rank.stdin.write(asked)
         rank.stdin.close()
-    codes = [rank.wait(timeout=300) for rank in ranks]
+    codes = [rank.wait(timeout=patient(300)) for rank in ranks]
     assert not any(codes), f"{command[0]}: ranks ended with {codes}"
 
 

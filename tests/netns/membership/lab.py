@@ -11,6 +11,10 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from patience import patient  # noqa: E402
+
 
 def skip(reason):
     print(f"SKIPPED: {reason}", file=sys.stderr)
@@ -46,6 +50,7 @@ class Process:
 
     def expect(self, text, count=1, within=20):
         """Waits for the count-th line that contains `text`; the moment it came."""
+        within = patient(within)
         end = time.monotonic() + within
         with self.changed:
             while True:
@@ -57,6 +62,7 @@ class Process:
         raise AssertionError(f"no {text!r} ({count}) within {within} s from {' '.join(self.words[-12:])}:\n{self.text}")
 
     def wait(self, within=20):
+        within = patient(within)
         try:
             code = self.child.wait(within)
         except subprocess.TimeoutExpired:

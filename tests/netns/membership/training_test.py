@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from lab import Lab, require_namespaces  # noqa: E402
+from lab import Lab, patient, require_namespaces  # noqa: E402
 
 DDPRUN, PYTHON = sys.argv.pop(1), sys.argv.pop(1)
 PORT = 29400
@@ -60,10 +60,10 @@ class Training(unittest.TestCase):
             second = next(index for index, record in enumerate(records) if record["event"] == "start" and record["restart_count"] == 1)
             first_step = next(record for record in records[second:] if record["event"] == "step")
             print(f"from the power cut to the first step of two hosts: {first_step['time'] - cut:.2f} s", file=sys.stderr)
-            self.assertLess(first_step["time"] - cut, 5)
+            self.assertLess(first_step["time"] - cut, patient(5))
 
     def wait_for(self, path, pattern, jobs):
-        for _ in range(600):
+        for _ in range(patient(600)):
             if path.exists() and re.search(pattern, path.read_text()):
                 return
             time.sleep(0.05)
