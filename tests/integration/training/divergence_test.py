@@ -14,6 +14,7 @@ from jobs import JobTest
 STILL = {"divergence_check": 7, "train": {"epochs": 10**6}, "optimizer": {"learning_rate": 1e-30}, "checkpoint": {"keep": 2}}
 WEIGHT = "parameter layers.1.weight (Float [16, 784])"
 WEIGHT_BYTES = 16 * 784 * 4
+SHADOW_BYTES = 1 << 40
 BIT_OF_MANTISSA = 1 << 4  # of a float's third byte
 
 
@@ -23,8 +24,8 @@ def flip_a_bit(pid, pattern):
     with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
         for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
             begin, end = (int(number, 16) for number in line.split()[0].split("-"))
-            # Parameters are private memory; what ranks share is gigabytes of address space.
-            if line.split()[1] != "rw-p":
+            # Parameters are private memory; what ranks share is gigabytes of address space, a sanitizer's shadow terabytes.
+            if line.split()[1] != "rw-p" or end - begin >= SHADOW_BYTES:
                 continue
             try:
                 memory.seek(begin)
