@@ -54,9 +54,17 @@ Fault& fault() {
   return one;
 }
 
-[[gnu::constructor]] void read_environment() { fault(); }
+/// The start of a sanitizer calls libc, and so us, before there is an environment.
+bool has_environment = false;
 
-bool is_at(const char* place) { return fault().is_mine && std::strcmp(fault().at, place) == 0; }
+[[gnu::constructor]] void read_environment() {
+  has_environment = true;
+  fault();
+}
+
+bool is_at(const char* place) {
+  return has_environment && fault().is_mine && std::strcmp(fault().at, place) == 0;
+}
 
 /// Whether it is to happen now, at one of the times that are counted.
 bool happens(const char* place) { return is_at(place) && ++fault().seen == fault().count; }
@@ -116,7 +124,8 @@ void shut_down(void* context) {
 }
 
 void* operator new(std::size_t size) {
-  if (fault().computes && ::gettid() == fault().main_thread && ++fault().seen == fault().count) {
+  if (has_environment && fault().computes && ::gettid() == fault().main_thread &&
+      ++fault().seen == fault().count) {
     fault().computes = false;
     act(fault().what);
   }
