@@ -6,14 +6,19 @@ if(DDPRUN_SANITIZE)
     # left, which is something that we test.
     add_compile_options(-fno-sanitize=vptr)
   endif()
+  set(_runtimes -fsanitize=${DDPRUN_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND DDPRUN_SANITIZE MATCHES address)
     # gcc's shared libubsan beside libasan has a report file of its own, to which log_path does not come. A shared library
     # takes what it needs from its program: with a shared libasan of its own, the program would not start.
-    set(_runtimes -fsanitize=${DDPRUN_SANITIZE} -static-libasan -static-libubsan)
+    list(APPEND _runtimes -static-libasan -static-libubsan)
     add_link_options("$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${_runtimes}>")
   else()
-    add_link_options(-fsanitize=${DDPRUN_SANITIZE})
+    add_link_options(${_runtimes})
   endif()
+
+  # The environment of a build of somebody else's program, which has to have the runtimes that our libraries need.
+  list(JOIN _runtimes " " _of_programs)
+  set(DDPRUN_SANITIZED_BUILD "CXXFLAGS=-fsanitize=${DDPRUN_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all" "LDFLAGS=${_of_programs}")
 
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND DDPRUN_SANITIZE MATCHES thread)
     # asio's fences, which the sanitizer does not see; they stand beside locks, which it does.
