@@ -2,7 +2,8 @@
 in the child exactly as its console script does, and answers with the exit code. Saves two seconds of import a case.
 
 A job that says {"parse": argv} starts nothing: the answer is what torchrun would have launched, or null if it refuses.
-{"flags": true} asks for the flags of this torchrun."""
+{"flags": true} asks for the flags of this torchrun, {"lone": true} whether it takes one node without an address for
+--standalone, as from 2.15 on."""
 
 import contextlib
 import json
@@ -60,11 +61,18 @@ def launched(argv):
     return {"run_id": "random" if is_random else asked_id, "workers": [worker(rank) for rank in range(config.nproc_per_node)]}
 
 
-def parse(argv):
-    """In a child: reading a command line changes the environment."""
+def is_lone_node_standalone():
+    args = run.parse_args(["--no-python", "true"])
+    run.elastic_launch = lambda config, entrypoint: lambda *arguments: None
+    run.run(args)
+    return args.rdzv_backend == "c10d"
+
+
+def in_child(ask, *words):
+    """Reading a command line changes the environment."""
     ours, theirs = os.pipe()
     if (pid := os.fork()) == 0:
-        os.write(theirs, json.dumps(launched(argv)).encode())
+        os.write(theirs, json.dumps(ask(*words)).encode())
         os._exit(0)
     os.close(theirs)
     with os.fdopen(ours) as answer:
@@ -101,8 +109,11 @@ def serve():
     print("ready", flush=True)
     for line in sys.stdin:
         job = json.loads(line)
-        if "flags" in job or "parse" in job:
-            print(json.dumps(flags()) if "flags" in job else parse(job["parse"]), flush=True)
+        if "flags" in job:
+            print(json.dumps(flags()), flush=True)
+            continue
+        if "parse" in job or "lone" in job:
+            print(in_child(launched, job["parse"]) if "parse" in job else in_child(is_lone_node_standalone), flush=True)
             continue
         pid = os.fork()
         if pid == 0:

@@ -25,6 +25,8 @@ del sys.argv[1:3]
 
 # What ddprun's workers are told beyond torchrun's variables.
 ONLY_DDPRUN = {"DDPRUN_JOB_TAG", "DDPRUN_LOG_DIR", "DDPRUN_BACKEND"}
+# What differs where torchrun takes one node without an address for --standalone.
+OF_LONE_NODES = ("MASTER_ADDR", "TORCHELASTIC_RUN_ID")
 IGNORED = {"PWD", "OLDPWD", "_", "SHLVL", "PROBE_DIR"}
 
 
@@ -36,7 +38,7 @@ class Peer:
         self.is_ready = self.process.stdout.readline() == "ready\n"
 
     def run(self, **job):
-        """The exit code of a job; of "parse" and "flags", the answer."""
+        """The exit code of a job; of "parse", "flags" and "lone", the answer."""
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -82,11 +84,13 @@ class Side:
         added["TORCHELASTIC_ERROR_FILE"] = "/".join(notes["env"].get("TORCHELASTIC_ERROR_FILE", "").split("/")[-3:])
         return added
 
-    def files(self):
-        """Log files by name below the run's directory, whose random part is taken off; with their content."""
+    def files(self, is_id_known):
+        """Log files by name below the run's directory, which is called by its id without the random part, or `run`; with
+        their content."""
         found = {}
         for path in self.logs.rglob("*"):
-            name = re.sub(r"(^|/)(\w+?)_[^/]{8}(?=/|$)", r"\1\2", str(path.relative_to(self.logs)), count=1)
+            name = re.sub(r"(^|/)([\w-]+?)_[^/]{8}(?=/|$)", r"\1\2" if is_id_known else r"\1run",
+                          str(path.relative_to(self.logs)), count=1)
             if path.is_dir():
                 found[name + "/"] = ""
             elif path.suffix != ".json":
@@ -104,6 +108,7 @@ class Compare(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.peer = Peer()
+        cls.is_lone_node_standalone = cls.peer.run(lone=True)
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="ddprun-interop-"))
         package = cls.folder / "package"
         package.mkdir()
@@ -143,14 +148,16 @@ class Compare(unittest.TestCase):
             if stream not in case.differs:
                 theirs, ours = getattr(torchrun, stream), getattr(ddprun, stream)
                 self.assertEqual(torchrun.console(theirs), ddprun.console(ours), stream + context)
-        self.assertEqual(torchrun.files(), ddprun.files(), context)
+        is_id_known = not self.is_lone_node_standalone
+        self.assertEqual(torchrun.files(is_id_known), ddprun.files(is_id_known), context)
         self.compare_outer_error_file(torchrun, ddprun)
 
     def compare_worker(self, case, worker, theirs, ours):
         for part in {"argv", "unbuffered", "main", "session_leader"}.difference(case.differs):
             self.assertEqual(theirs[1][part], ours[1][part], f"{part} of worker {worker}")
         expected, actual = theirs[0].variables(theirs[1]), ours[0].variables(ours[1])
-        for name in case.differs:
+        is_made_standalone = expected["TORCHELASTIC_RUN_ID"] == "random" != actual["TORCHELASTIC_RUN_ID"]
+        for name in (*case.differs, *(OF_LONE_NODES if is_made_standalone and self.is_lone_node_standalone else ())):
             expected.pop(name, None)
             actual.pop(name, None)
         for name in ONLY_DDPRUN:
