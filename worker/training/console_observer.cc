@@ -115,6 +115,7 @@ void ConsoleObserver::say_complete(const EndEvent& event) {
   const std::string lost =
       lost_records == 0 ? "" : fmt::format(" ({} records could not be written)", lost_records);
   console_.line("  metrics     " + shown(facts_.metrics_path) + lost);
+  if (!facts_.report_path.empty()) console_.line("  report      " + shown(facts_.report_path));
   console_.line("  job file    " + shown(facts_.output_dir + "/job.json"));
 }
 

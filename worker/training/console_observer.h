@@ -21,6 +21,7 @@ class ConsoleObserver final : public Observer {
     std::int64_t batch_size = 1;
     std::string output_dir;
     std::string metrics_path;
+    std::string report_path;        ///< empty: none is written
     std::string working_directory;  ///< from which paths are shown
     /// Asked at the end: records that the metrics file did not take.
     std::function<std::int64_t()> lost_records;

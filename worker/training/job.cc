@@ -10,6 +10,7 @@
 #include "worker/training/metrics_observer.h"
 #include "worker/training/output_folder.h"
 #include "worker/training/plugins.h"
+#include "worker/training/report.h"
 #include "worker/training/resume.h"
 #include "worker/training/tensorboard_observer.h"
 #include "worker/training/text.h"
@@ -130,6 +131,14 @@ class Job {
     if (!metrics) return metrics.error();
     metrics_ = std::move(*metrics);
     add_observers(context, backend_line);
+    if (job_.object("log").flag("report")) {
+      observers_.push_back(std::make_unique<ReportObserver>(
+          ReportObserver::Files{metrics_path(), report_path()},
+          ReportFacts{.name = job_.text("name"),
+                      .model = job_.object("model").text("type"),
+                      .device = context.device().str()},
+          job_, clock_, [this](const std::string& text) { console_->warning(text); }));
+    }
     if (job_.object("log").flag("tensorboard")) {
       Result<EventFile> events = EventFile::create(output_dir() + "/tensorboard");
       if (!events) return events.error();
@@ -147,14 +156,16 @@ class Job {
 
   void add_observers(const Context& context, const std::string& backend_line) {
     observers_.push_back(std::make_unique<ConsoleObserver>(
-        *console_, ConsoleObserver::Facts{.model = job_.object("model").text("type"),
-                                          .device = context.device().str(),
-                                          .backend_line = backend_line,
-                                          .batch_size = job_.object("train").integer("batch_size"),
-                                          .output_dir = output_dir(),
-                                          .metrics_path = metrics_path(),
-                                          .working_directory = working_directory_,
-                                          .lost_records = [this] { return metrics_.lost_records(); }}));
+        *console_,
+        ConsoleObserver::Facts{.model = job_.object("model").text("type"),
+                               .device = context.device().str(),
+                               .backend_line = backend_line,
+                               .batch_size = job_.object("train").integer("batch_size"),
+                               .output_dir = output_dir(),
+                               .metrics_path = metrics_path(),
+                               .report_path = job_.object("log").flag("report") ? report_path() : "",
+                               .working_directory = working_directory_,
+                               .lost_records = [this] { return metrics_.lost_records(); }}));
     observers_.push_back(std::make_unique<MetricsObserver>(
         metrics_, MetricsObserver::Facts{context.backend(), context.restart_count()}));
   }
@@ -209,6 +220,7 @@ class Job {
 
   [[nodiscard]] std::string output_dir() const { return job_.text("output_dir"); }
   [[nodiscard]] std::string checkpoint_folder() const { return output_dir() + "/checkpoints"; }
+  [[nodiscard]] std::string report_path() const { return output_dir() + "/report.html"; }
   [[nodiscard]] std::string metrics_path() const { return output_dir() + "/metrics.jsonl"; }
 
   std::string job_path_;

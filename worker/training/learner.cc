@@ -108,7 +108,7 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
 }
 
 Learner::Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
-                 Draft draft)
+                 Draft draft, TimeSpent& time)
     : model_(std::move(draft.model)), task_(std::move(draft.task)) {
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
   model_->to(context.device());
@@ -131,7 +131,8 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
                             .optimizer = *optimizer_,
                             .task = *task_,
                             .average = average_ ? &*average_ : nullptr,
-                            .device = context.device()},
+                            .device = context.device(),
+                            .time = time},
                 read_step_options(train));
   seed_generators(context.device(), rank_seed(seed, context.rank(), 0));
 }

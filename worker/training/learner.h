@@ -29,9 +29,9 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
 /// Collective: the ranks of a world make theirs together, from the same job file.
 class Learner {
  public:
-  /// Afterwards the generators of each rank go their own ways.
+  /// Afterwards the generators of each rank go their own ways. `time` outlives this.
   Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
-          Draft draft);
+          Draft draft, TimeSpent& time);
 
   /// One optimizer step at `progress`.
   Step::Outcome step(std::span<const Batch> micro_batches, const Progress& progress);

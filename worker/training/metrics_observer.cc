@@ -1,5 +1,7 @@
 #include "worker/training/metrics_observer.h"
 
+#include "worker/training/time_spent.h"
+
 #include <nlohmann/json.hpp>
 
 #include <utility>
@@ -42,6 +44,18 @@ void MetricsObserver::on_epoch(const EpochEvent& event) {
     record[name == "loss" ? "held_out_loss" : name] = event.evaluation->mean(i);
   }
   log_.write("epoch", record);
+}
+
+void MetricsObserver::on_end(const EndEvent& event) {
+  nlohmann::json record{
+      {"ending", to_string(event.ending)}, {"step", event.position.step}, {"seconds", event.seconds}};
+  for (const std::vector<double>& seconds : event.times_of_ranks) {
+    nlohmann::json rank = nlohmann::json::object();
+    for (std::size_t i = 0; i < seconds.size(); ++i)
+      rank[i < kActivityNames.size() ? kActivityNames[i] : "other"] = seconds[i];
+    record["time_spent"].push_back(std::move(rank));
+  }
+  log_.write("end", record);
 }
 
 }  // namespace ddprun::training

@@ -20,6 +20,9 @@ enum class Ending {
   kAbandoned,  ///< SIGTERM, but other ranks did not come to the same step: nothing could be written
 };
 
+/// "complete", "stopped", "abandoned".
+std::string to_string(Ending ending);
+
 /// What is known when a training begins.
 struct StartEvent {
   const Position& position;
@@ -28,6 +31,7 @@ struct StartEvent {
   const std::vector<Metric>& metrics;
   std::int64_t train_samples = 0;
   std::int64_t held_out_samples = 0;
+  std::int64_t steps_per_epoch = 1;
   World world;                                     ///< of now; position.world is of before
   std::optional<std::string> resumed_from;         ///< path of a checkpoint
   std::vector<std::string> parts_that_begin_anew;  ///< keys that the checkpoint lacks
@@ -74,6 +78,8 @@ struct EndEvent {
   Ending ending = Ending::kComplete;
   const Position& position;
   double seconds = 0;
+  /// Of each rank: seconds by activity (time_spent.h), then those of everything else. Empty unless complete.
+  std::vector<std::vector<double>> times_of_ranks{};
   std::string checkpoint_path;  ///< the last one of this process; empty: none
   int signal = 0;               ///< that stopped it
 };

@@ -64,6 +64,7 @@ Step::Step(const Parts& parts, const StepOptions& options)
 }
 
 at::Tensor Step::loss_of(const Batch& batch) {
+  const auto time = parts_.time.on(Activity::kForward);
   std::optional<AutocastGuard> autocast;
   if (const auto dtype = autocast_dtype(options_.precision)) autocast.emplace(parts_.device.type(), dtype);
   return parts_.task.loss(parts_.replica.forward(batch.tensors[0]), batch);
@@ -85,8 +86,10 @@ Step::Outcome Step::run(std::span<const Batch> micro_batches, double learning_ra
     outcome.is_finite = outcome.is_finite && !must_stop(loss);
     if (!outcome.is_finite) return outcome;
     const at::Tensor share = micro_batches.size() == 1 ? loss : loss / count;
+    const auto time = parts_.time.on(Activity::kBackward);
     scaler_.scale(share).backward();
   }
+  const auto time = parts_.time.on(Activity::kOptimizer);
   clip();
   scaler_.step(parts_.optimizer);
   if (options_.precision == Precision::kFp16) {

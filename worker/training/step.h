@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/training/time_spent.h"
 #include <ddprun/averaged_model.h>
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/grad_scaler.h>
@@ -48,6 +49,7 @@ class Step {
     const Task& task;
     AveragedModel* average = nullptr;
     at::Device device{at::kCPU};
+    TimeSpent& time;
   };
   Step(const Parts& parts, const StepOptions& options);
 

@@ -3,6 +3,7 @@
 #include "worker/training/evaluate.h"
 #include "worker/training/generators_part.h"
 #include "worker/training/rng.h"
+#include <ddprun/collectives.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +12,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 namespace ddprun::training {
@@ -96,7 +99,8 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       options_(read_loop_options(parts.job)),
       device_(parts.context.device()),
       sampler_(parts.data.train->size(), sampler_options(parts.context, options_)),
-      learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft)),
+      time_(parts.clock),
+      learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft), time_),
       checkpoints_(options_.checkpoint_folder, options_.keep),
       world_{.ranks = parts.context.world_size(),
              .global_batch = parts.context.world_size() * options_.batch_size * options_.accumulation},
@@ -140,6 +144,7 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
                                          .metrics = learner_.task().metrics(),
                                          .train_samples = parts_.data.train->size(),
                                          .held_out_samples = parts_.data.held_out->size(),
+                                         .steps_per_epoch = steps_per_epoch(),
                                          .world = world_,
                                          .resumed_from = resumed_from,
                                          .parts_that_begin_anew = parts_that_begin_anew_});
@@ -148,12 +153,29 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
 Ending Trainer::run() {
   const TimePoint start = parts_.clock.now();
   const Ending ending = train();
+  const double seconds = to_seconds(parts_.clock.now() - start);
+  // After SIGTERM the ranks may not wait for each other again.
+  std::vector<std::vector<double>> times;
+  if (ending == Ending::kComplete) times = times_of_ranks(seconds);
   tell<EndEvent>(&Observer::on_end, {.ending = ending,
                                      .position = position_,
-                                     .seconds = to_seconds(parts_.clock.now() - start),
+                                     .seconds = seconds,
+                                     .times_of_ranks = times,
                                      .checkpoint_path = checkpoint_path_,
                                      .signal = parts_.drain.signal()});
   return ending;
+}
+
+std::vector<std::vector<double>> Trainer::times_of_ranks(double seconds) const {
+  std::vector<double> mine(time_.seconds().begin(), time_.seconds().end());
+  mine.push_back(std::max(0.0, seconds - std::accumulate(mine.begin(), mine.end(), 0.0)));
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
+  std::vector<std::vector<double>> times;
+  for (const std::string& theirs : all_gather_bytes(parts_.context, bytes)) {
+    std::vector<double>& row = times.emplace_back(theirs.size() / sizeof(double));
+    std::memcpy(row.data(), theirs.data(), theirs.size());
+  }
+  return times;
 }
 
 Ending Trainer::train() {
@@ -203,6 +225,7 @@ bool Trainer::run_epoch() {
     std::vector<Batch> micro_batches;
     std::int64_t samples = 0;
     for (const std::int64_t end = left - std::min(left, options_.accumulation); left > end; --left) {
+      const auto time = time_.on(Activity::kLoader);
       micro_batches.push_back(to_device(*loader.next(), device_));
       samples += micro_batches.back().samples;
     }
@@ -300,6 +323,7 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
 }
 
 void Trainer::evaluate_held_out() {
+  const auto time = time_.on(Activity::kEvaluation);
   const TimePoint start = parts_.clock.now();
   position_.evaluation =
       evaluate(learner_.evaluated(), learner_.task(), *parts_.data.held_out, parts_.context,
@@ -313,6 +337,7 @@ void Trainer::evaluate_held_out() {
 }
 
 void Trainer::save_checkpoint() {
+  const auto time = time_.on(Activity::kCheckpoint);
   // What is resumed from was equal on all ranks when it was written.
   if (divergence_check_ && divergence_check_->last_equal_step() != position_.step)
     divergence_check_->compare(position_.step);

@@ -6,6 +6,7 @@
 #include "worker/training/learner.h"
 #include "worker/training/observer.h"
 #include "worker/training/saved_part.h"
+#include "worker/training/time_spent.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/distributed_sampler.h>
 #include <ddprun/divergence.h>
@@ -70,6 +71,8 @@ class Trainer {
 
  private:
   Ending train();
+  /// Of each rank: seconds by activity, then those of everything else. Collective.
+  [[nodiscard]] std::vector<std::vector<double>> times_of_ranks(double seconds) const;
   /// False when the job shall stop before the epoch is done.
   bool run_epoch();
   Ending stop();
@@ -93,6 +96,7 @@ class Trainer {
   LoopOptions options_;
   at::Device device_;
   DistributedSampler sampler_;
+  TimeSpent time_;
   Learner learner_;
   SavedParts saved_;
   std::vector<std::string> parts_that_begin_anew_;
