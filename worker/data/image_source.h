@@ -1,18 +1,19 @@
 #pragma once
 
 #include "worker/data/images.h"
+#include "worker/transforms/chain.h"
 #include <ddprun/trainer/data_source.h>
-
-#include <array>
-#include <vector>
+#include <ddprun/trainer/options.h>
 
 namespace ddprun::data {
 
-/// Images in memory as a data source: "image", normalised floats [channels, height, width], and "label", the
-/// class as int64.
+/// Images in memory as a data source: "image", floats [channels, height, width] at the end of a chain of
+/// transforms, and "label", the class as int64.
 class ImageSource final : public DataSource {
  public:
+  /// Without transforms: normalised only.
   explicit ImageSource(Images images);
+  ImageSource(Images images, transforms::Chain chain);
 
   [[nodiscard]] std::int64_t size() const override { return images_.count; }
   [[nodiscard]] const DataShape& shape() const override { return shape_; }
@@ -20,11 +21,38 @@ class ImageSource final : public DataSource {
 
  private:
   Images images_;
+  transforms::Chain chain_;
   DataShape shape_;
-  std::vector<std::array<float, 256>> value_of_;  // by channel: what a byte stands for
 };
 
-/// Both splits as sources.
-DataSplits to_sources(ImageSplits splits);
+/// Both splits as sources, through the lists "transforms" and "test_transforms" of `options`.
+///
+/// Errors  Exception kConfig with the place in the job file: a list is wrong, or images of the two splits come
+///         out in different sizes.
+DataSplits to_sources(ImageSplits splits, const Options& options);
+
+/// The chains of the two lists, and that they end in one size.
+struct Chains {
+  transforms::Chain train;
+  transforms::Chain held_out;
+};
+Chains read_chains(const Options& options, const transforms::ChainInput& train,
+                   const transforms::ChainInput& held_out);
+
+/// What a source of images yields: "image" and "label".
+DataShape image_shape(const transforms::Chain& chain, std::int64_t classes,
+                      std::vector<std::string> class_names);
+
+/// Tensors for the images and labels of a request.
+struct ImageBatch {
+  ImageBatch(const BatchRequest& request, const transforms::Chain& chain);
+  /// Where the image of the request's i-th sample goes.
+  [[nodiscard]] float* image(std::size_t i) const;
+  [[nodiscard]] std::int64_t& label(std::size_t i) const;
+  [[nodiscard]] Batch take() const { return {{images, labels}, labels.size(0)}; }
+
+  at::Tensor images;
+  at::Tensor labels;
+};
 
 }  // namespace ddprun::data

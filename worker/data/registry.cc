@@ -1,5 +1,6 @@
 #include "worker/data/registry.h"
 
+#include "worker/data/cifar.h"
 #include "worker/data/image_source.h"
 #include "worker/data/mnist.h"
 #include "worker/data/synthetic.h"
@@ -13,24 +14,52 @@ namespace {
 constexpr std::int64_t kSyntheticTrainSamples = 4096;
 constexpr std::int64_t kSyntheticTestSamples = 1024;
 
+template <class T>
+T value_of(Result<T> result) {
+  if (!result) throw Exception(result.error().code(), result.error().message());
+  return std::move(*result);
+}
+
+SampleLimits limits_of(const Options& options) {
+  return {options.integer("train_samples"), options.integer("test_samples")};
+}
+
 DataSplits mnist(const Options& options, std::uint64_t /*seed*/) {
-  Result<ImageSplits> splits =
-      load_mnist(options.text("path"), {options.integer("train_samples"), options.integer("test_samples")});
-  if (!splits) throw Exception(splits.error().code(), splits.error().message());
-  return to_sources(std::move(*splits));
+  return to_sources(value_of(load_mnist(options.text("path"), limits_of(options))), options);
+}
+
+DataSplits fashion_mnist(const Options& options, std::uint64_t /*seed*/) {
+  ImageSplits splits = value_of(load_mnist(options.text("path"), limits_of(options)));
+  for (Images* images : {&splits.train, &splits.held_out}) {
+    images->mean = {0.2860F};
+    images->deviation = {0.3530F};
+    images->class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                           "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+  }
+  return to_sources(std::move(splits), options);
+}
+
+DataFactory cifar(Cifar which) {
+  return [which](const Options& options, std::uint64_t /*seed*/) {
+    return to_sources(value_of(load_cifar(which, options.text("path"), limits_of(options))), options);
+  };
 }
 
 DataSplits synthetic(const Options& options, std::uint64_t seed) {
-  const std::int64_t train = options.integer("train_samples");
-  const std::int64_t test = options.integer("test_samples");
+  const auto [train, test] = limits_of(options);
   return to_sources(make_synthetic({.train_samples = train > 0 ? train : kSyntheticTrainSamples,
                                     .held_out_samples = test > 0 ? test : kSyntheticTestSamples,
-                                    .seed = seed}));
+                                    .seed = seed}),
+                    options);
 }
 
 }  // namespace
 
 void register_data_sources(DataRegistry& sources) {
+  sources.add("cifar10", "CIFAR-10 in its binary version", cifar(Cifar::k10));
+  sources.add("cifar100", "CIFAR-100 in its binary version, with the fine labels", cifar(Cifar::k100));
+  sources.add("fashion_mnist", "Fashion-MNIST: the four files of MNIST's IDX layout, plain or .gz",
+              fashion_mnist);
   sources.add("mnist", "the four files of MNIST's IDX layout, plain or .gz", mnist);
   sources.add("synthetic", "random images made from the seed, for benchmarks and tests", synthetic);
 }

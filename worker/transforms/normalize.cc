@@ -40,6 +40,14 @@ Normalizer::Normalizer(const Normalization& normalization, std::int64_t channels
 }
 
 void Normalizer::write(const Image& image, float* out) const {
+  const bool has_planes = image.column_stride == 1 && image.row_stride == image.width;
+  if (has_planes) {
+    for (std::int64_t c = 0; c < image.channels; ++c) {
+      write_row(image.at(c, 0, 0), 1, image.height * image.width, tables_[static_cast<std::size_t>(c)],
+                out + c * image.height * image.width);
+    }
+    return;
+  }
   // Row by row and not plane by plane: the channels of an interleaved row are read while it is in the cache.
   const std::int64_t plane = image.height * image.width;
   for (std::int64_t y = 0; y < image.height; ++y) {

@@ -3,11 +3,14 @@
 #include "configs/schemas.h"
 #include "rendezvous/config/job_config.h"
 #include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
 
 #include <nlohmann/json.hpp>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,11 +31,30 @@ Names types_of(const std::string& part) {
   return names;
 }
 
+/// A folder with a little of every kind of data.
+const testing::TemporaryFolder& data_folder() {
+  static const testing::TemporaryFolder folder;
+  static const bool is_new = [] {
+    const std::string mnist = DDPRUN_SOURCE_DIR "/configs/data/mnist-subset";
+    std::filesystem::copy(mnist, folder.path(), std::filesystem::copy_options::recursive);
+    const auto write = [](const std::string& name, std::size_t bytes) {
+      std::ofstream(folder.file(name), std::ios::binary) << std::string(bytes, '\1');
+    };
+    write("data_batch_1.bin", 2 * 3073);
+    write("test_batch.bin", 3073);
+    write("train.bin", 2 * 3074);
+    write("test.bin", 3074);
+    return true;
+  }();
+  REQUIRE(is_new);
+  return folder;
+}
+
 /// The object /<part> of a job file of that type, with every default.
 Options options_of(const std::string& part, const std::string& type) {
   nlohmann::json job{{"model", {{"type", "mlp"}}}, {"data", {{"type", "synthetic"}}}};
   job[part]["type"] = type;
-  if (type == "mnist") job[part]["path"] = DDPRUN_SOURCE_DIR "/configs/data/mnist-subset";
+  if (part == "data" && type != "synthetic") job[part]["path"] = data_folder().path();
   if (type == "multi_step") job[part]["milestones"] = {0.5};
   const auto checked =
       config::read_job_config({.path = "job.json", .text = job.dump(), .working_directory = "/"});
