@@ -19,7 +19,8 @@ esac
 # Debian 12's names. Boost is named with its version: Debian 12 has two of them. make is for programs that use the
 # library: it is what cmake's default generator runs.
 packages=(ca-certificates git cmake ninja-build make g++ ccache mold python3 python3-venv
-  libboost1.81-dev libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev)
+  libboost1.81-dev libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev
+  libjpeg62-turbo-dev libpng-dev)
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
 test_packages=(catch2 iproute2 procps shellcheck nftables python3-yaml tcsh zsh)
 

@@ -1,9 +1,11 @@
 #include "worker/data/registry.h"
 
 #include "worker/data/cifar.h"
+#include "worker/data/image_folder.h"
 #include "worker/data/image_source.h"
 #include "worker/data/mnist.h"
 #include "worker/data/synthetic.h"
+#include "worker/data/token_source.h"
 #include <ddprun/exception.h>
 
 #include <utility>
@@ -60,8 +62,14 @@ void register_data_sources(DataRegistry& sources) {
   sources.add("cifar100", "CIFAR-100 in its binary version, with the fine labels", cifar(Cifar::k100));
   sources.add("fashion_mnist", "Fashion-MNIST: the four files of MNIST's IDX layout, plain or .gz",
               fashion_mnist);
+  sources.add("image_folder", "JPEG and PNG files, a folder for each class",
+              [](const Options& options, std::uint64_t /*seed*/) { return open_image_folder(options); });
   sources.add("mnist", "the four files of MNIST's IDX layout, plain or .gz", mnist);
   sources.add("synthetic", "random images made from the seed, for benchmarks and tests", synthetic);
+  sources.add("text", "the characters of a text file",
+              [](const Options& options, std::uint64_t /*seed*/) { return open_text_file(options); });
+  sources.add("tokens", "train.bin and val.bin of 16-bit tokens, as nanoGPT writes them",
+              [](const Options& options, std::uint64_t /*seed*/) { return open_token_files(options); });
 }
 
 }  // namespace ddprun::data

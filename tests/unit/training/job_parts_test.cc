@@ -44,6 +44,10 @@ const testing::TemporaryFolder& data_folder() {
     write("test_batch.bin", 3073);
     write("train.bin", 2 * 3074);
     write("test.bin", 3074);
+    write("val.bin", 1000);
+    write("a.txt", 10000);
+    std::filesystem::create_directories(folder.file("images/a"));
+    for (const char* name : {"images/a/1.png", "images/a/2.png", "images/a/3.png"}) write(name, 10);
     return true;
   }();
   REQUIRE(is_new);
@@ -55,6 +59,12 @@ Options options_of(const std::string& part, const std::string& type) {
   nlohmann::json job{{"model", {{"type", "mlp"}}}, {"data", {{"type", "synthetic"}}}};
   job[part]["type"] = type;
   if (part == "data" && type != "synthetic") job[part]["path"] = data_folder().path();
+  if (type == "text") job[part]["path"] = data_folder().file("a.txt");
+  if (type == "tokens") job[part]["vocabulary"] = 65536;
+  if (type == "image_folder") {
+    job[part]["path"] = data_folder().file("images");
+    job[part]["transforms"] = job[part]["test_transforms"] = {{{"type", "center_crop"}, {"size", 2}}};
+  }
   if (type == "multi_step") job[part]["milestones"] = {0.5};
   const auto checked =
       config::read_job_config({.path = "job.json", .text = job.dump(), .working_directory = "/"});

@@ -1,0 +1,154 @@
+#include "worker/data/image_folder.h"
+
+#include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+#include <ddprun/exception.h>
+
+#include <png.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+using namespace ddprun;
+using ddprun::testing::TemporaryFolder;
+
+namespace {
+
+/// A PNG file of 2 × 2 pixels of one grey.
+void write_image(const std::string& path, std::uint8_t grey) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = 2;
+  image.height = 2;
+  image.format = PNG_FORMAT_GRAY;
+  const std::array<std::uint8_t, 4> pixels{grey, grey, grey, grey};
+  REQUIRE(png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr) != 0);
+}
+
+void write_text(const std::string& path) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path) << "no image";
+}
+
+DataSplits open(const TemporaryFolder& folder, const std::string& damaged = "stop") {
+  const std::string list =
+      R"([{"type": "center_crop", "size": 2}, {"type": "normalize", "mean": [0], "std": [1]}])";
+  return data::open_image_folder(Options(R"({"path": ")" + folder.path() +
+                                             R"(", "held_out_share": 0.25, "damaged": ")" + damaged +
+                                             R"(", "train_samples": 0, "test_samples": 0, "transforms": )" +
+                                             list + R"(, "test_transforms": )" + list + "}",
+                                         "/data"));
+}
+
+std::vector<std::int64_t> all_of(const DataSource& source) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(source.size()));
+  for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
+  return indices;
+}
+
+Batch whole(const DataSource& source) {
+  const auto indices = all_of(source);
+  return source.make_batch({.indices = indices});
+}
+
+/// The grey level of each image of a batch.
+std::vector<std::int64_t> greys(const Batch& batch) {
+  std::vector<std::int64_t> levels;
+  for (std::int64_t i = 0; i < batch.samples; ++i)
+    levels.push_back(std::lround(batch.tensors[0][i][0][0][0].item<double>() * 255));
+  return levels;
+}
+
+void write_two_splits(const TemporaryFolder& folder) {
+  write_image(folder.file("train/cat/b.png"), 2);
+  write_image(folder.file("train/cat/a.PNG"), 1);
+  write_image(folder.file("train/Dog/c.png"), 0);
+  write_image(folder.file("train/cat/deep/d.png"), 3);
+  write_image(folder.file("val/cat/x.png"), 4);
+  write_image(folder.file("val/Dog/y.png"), 5);
+}
+
+}  // namespace
+
+TEST_CASE("classes and files come in Python's order: by code point, folder by folder") {
+  const TemporaryFolder folder;
+  write_two_splits(folder);
+  write_text(folder.file("train/cat/notes.txt"));
+  const DataSplits splits = open(folder);
+  CHECK(splits.train->shape().class_names == std::vector<std::string>{"Dog", "cat"});
+  CHECK(greys(whole(*splits.train)) == std::vector<std::int64_t>{0, 1, 2, 3});
+  CHECK(torch::equal(whole(*splits.train).tensors[1], torch::tensor({0, 1, 1, 1})));
+  CHECK(greys(whole(*splits.held_out)) == std::vector<std::int64_t>{5, 4});
+}
+
+TEST_CASE("a folder without train is parted, each class by itself, always in the same way") {
+  const TemporaryFolder folder;
+  for (std::uint8_t i = 0; i < 8; ++i) {
+    write_image(folder.file("a/" + std::to_string(i) + ".png"), i);
+    write_image(folder.file("b/" + std::to_string(i) + ".png"), static_cast<std::uint8_t>(100 + i));
+  }
+  const DataSplits splits = open(folder);
+  CHECK(splits.train->size() == 12);
+  CHECK(torch::equal(whole(*splits.held_out).tensors[1], torch::tensor({0, 0, 1, 1})));
+  CHECK(greys(whole(*open(folder).held_out)) == greys(whole(*splits.held_out)));
+  std::vector<std::int64_t> all = greys(whole(*splits.train));
+  for (const std::int64_t level : greys(whole(*splits.held_out)))
+    CHECK(std::count(all.begin(), all.end(), level) == 0);
+}
+
+TEST_CASE("a damaged image stops the job, with its name") {
+  const TemporaryFolder folder;
+  write_two_splits(folder);
+  write_text(folder.file("train/cat/bad.jpg"));
+  CHECK_THROWS_WITH(
+      whole(*open(folder).train),
+      folder.file("train/cat/bad.jpg") + " is no whole JPEG image: Not a JPEG file: starts with 0x6e 0x6f");
+}
+
+TEST_CASE("a damaged image is skipped where that is wanted: the next one takes its place") {
+  const TemporaryFolder folder;
+  write_two_splits(folder);
+  write_text(folder.file("train/cat/bad.jpg"));
+  const DataSplits splits = open(folder, "skip");
+  CHECK(greys(whole(*splits.train)) == std::vector<std::int64_t>{0, 1, 2, 3, 3});
+  const auto& source = dynamic_cast<const data::ImageFolderSource&>(*splits.train);
+  CHECK(source.damaged_files() == std::set<std::string>{folder.file("train/cat/bad.jpg")});
+}
+
+TEST_CASE("a class without images, and images that only Python reads, are refused") {
+  const TemporaryFolder folder;
+  write_two_splits(folder);
+  write_text(folder.file("train/bird/readme"));
+  CHECK_THROWS_WITH(open(folder),
+                    "class bird has no image: " + folder.file("train/bird") +
+                        " holds no .jpg, .jpeg or .png; remove the folder, or put images there");
+  write_text(folder.file("train/bird/x.webp"));
+  CHECK_THROWS_WITH(open(folder), folder.file("train/bird/x.webp") +
+                                      " is an image that cannot be read here: only .jpg, .jpeg and .png are; "
+                                      "convert it, or move it away");
+}
+
+TEST_CASE("folders that do not belong together are refused") {
+  const TemporaryFolder folder;
+  CHECK_THROWS_WITH(open(folder),
+                    "data folder " + folder.path() + " has no folder in it; expected one for each class");
+  write_image(folder.file("train/cat/a.png"), 1);
+  CHECK_THROWS_WITH(open(folder), "data folder " + folder.path() +
+                                      " has a folder train, but neither val nor test beside it");
+  write_image(folder.file("test/dog/a.png"), 1);
+  CHECK_THROWS_WITH(open(folder),
+                    folder.file("train") + " and " + folder.file("test") +
+                        " have different classes: 2 of 1 and 1 are in one of them only, the first "
+                        "is cat");
+}
+
+TEST_CASE("limits take images from the whole listing") {
+  data::ImageListing listing{{"a", "b"}, {{"1", 0}, {"2", 0}, {"3", 1}, {"4", 1}}};
+  const data::ImageListing two = data::limited(listing, 2);
+  REQUIRE(two.files.size() == 2);
+  CHECK(two.files[1].path == "3");
+  CHECK(data::limited(listing, 9).files.size() == 4);
+}

@@ -1,0 +1,109 @@
+#include "tests/support/catch.h"
+#include "tests/support/skip.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/data/token_source.h"
+#include <ddprun/exception.h>
+
+#include <torch/torch.h>
+
+#include <array>
+#include <fstream>
+#include <numeric>
+#include <set>
+
+using namespace ddprun;
+using ddprun::testing::TemporaryFolder;
+
+namespace {
+
+data::Tokens counting(std::size_t count) {
+  const auto values = std::make_shared<std::vector<std::uint16_t>>(count);
+  std::iota(values->begin(), values->end(), std::uint16_t{0});
+  return {*values, values, "train.bin"};
+}
+
+void write_tokens(const std::string& path, const std::vector<std::uint16_t>& tokens) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(tokens.size() * 2));
+}
+
+Batch batch_of(const DataSource& source, std::vector<std::int64_t> indices, std::int64_t epoch = 0) {
+  return source.make_batch({.indices = indices, .seed = 1, .epoch = epoch});
+}
+
+}  // namespace
+
+TEST_CASE("windows of tokens follow one another, and their targets are one further") {
+  const data::TokenSource source(counting(13), {.block = 4, .vocabulary = 100});
+  CHECK(source.size() == 3);
+  const Batch batch = batch_of(source, {0, 2});
+  CHECK(torch::equal(batch.tensors[0], torch::tensor({{0, 1, 2, 3}, {8, 9, 10, 11}})));
+  CHECK(torch::equal(batch.tensors[1], torch::tensor({{1, 2, 3, 4}, {9, 10, 11, 12}})));
+  CHECK(data::TokenSource(counting(12), {.block = 4, .vocabulary = 100}).size() == 2);
+}
+
+TEST_CASE("shifted windows of an epoch do not overlap, stay within the tokens, and reach every place") {
+  const data::TokenSource source(counting(20),
+                                 {.block = 4, .vocabulary = 20, .start = data::WindowStart::kShifted});
+  std::set<std::int64_t> starts;
+  for (std::int64_t epoch = 0; epoch < 100; ++epoch) {
+    const at::Tensor tokens = batch_of(source, {0, source.size() - 1}, epoch).tensors[0];
+    starts.insert(tokens[0][0].item<std::int64_t>());
+    CHECK(tokens[1][0].item<std::int64_t>() - tokens[0][0].item<std::int64_t>() == 4 * (source.size() - 1));
+  }
+  CHECK(starts == std::set<std::int64_t>{0, 1, 2, 3});
+}
+
+TEST_CASE("a text becomes the places of its characters in the sorted list of them") {
+  const auto text = data::tokenize_characters("b\u00e4a b", "x.txt");
+  REQUIRE(text.has_value());
+  CHECK(text->characters == std::vector<std::string>{" ", "a", "b", "\u00e4"});
+  CHECK(std::vector<std::uint16_t>(text->tokens.values.begin(), text->tokens.values.end()) ==
+        std::vector<std::uint16_t>{2, 3, 1, 0, 2});
+  CHECK(data::tokenize_characters("ab\xff", "x.txt").error().message() ==
+        "x.txt is no UTF-8 text: byte 2 begins no character");
+}
+
+TEST_CASE("token files are mapped, with the vocabulary of meta.json") {
+  const TemporaryFolder folder;
+  write_tokens(folder.file("train.bin"), {1, 2, 3, 4, 5, 6});
+  write_tokens(folder.file("val.bin"), {3, 2, 1});
+  const std::string job = R"({"path": ")" + folder.path() +
+                          R"(", "block": 2, "train_samples": 0, "test_samples": 0, "vocabulary": )";
+  CHECK_THROWS_WITH(data::open_token_files(Options(job + "0}", "/data")),
+                    "/data/vocabulary: the size of the vocabulary is not known, because " +
+                        folder.file("meta.json") + " is not there; set it (50257 for GPT-2's tokens)");
+  std::ofstream(folder.file("meta.json")) << R"({"vocab_size": 7})";
+  const DataSplits splits = data::open_token_files(Options(job + "0}", "/data"));
+  CHECK(splits.train->size() == 2);
+  CHECK(splits.train->shape().classes == 7);
+  CHECK(torch::equal(batch_of(*splits.held_out, {0}).tensors[1], torch::tensor({{2, 1}})));
+}
+
+TEST_CASE("a token beyond the vocabulary is refused with its place") {
+  const data::TokenSource source(counting(20), {.block = 4, .vocabulary = 10});
+  CHECK_THROWS_WITH(batch_of(source, {0, 2}),
+                    "train.bin: token 10 is 10, and the vocabulary ends at 9; set /data/vocabulary");
+}
+
+TEST_CASE("token files that are too short or no tokens are refused") {
+  CHECK_THROWS_WITH(
+      data::TokenSource(counting(4), {.block = 4, .vocabulary = 10}),
+      "train.bin has 4 tokens, a window of 4 needs at least 5; choose a smaller block, or more text");
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("train.bin")) << "abc";
+  CHECK(data::map_tokens(folder.file("train.bin")).error().message() ==
+        folder.file("train.bin") + " is no file of 16-bit tokens: it has 3 bytes, an odd number");
+}
+
+TEST_CASE("the text of Shakespeare has nanoGPT's 65 characters and its cut") {
+  const std::string path = DDPRUN_SOURCE_DIR "/../shared/data/tinyshakespeare/input.txt";
+  if (!std::ifstream(path)) return ddprun::testing::skipped("the text of Shakespeare is not at " + path);
+  const DataSplits splits = data::open_text_file(
+      Options(R"({"path": ")" + path +
+                  R"(", "held_out_share": 0.1, "block": 1, "train_samples": 0, "test_samples": 0})",
+              "/data"));
+  CHECK(splits.train->shape().classes == 65);
+  CHECK(splits.train->size() == 1003854 - 1);
+  CHECK(splits.held_out->size() == 111540 - 1);
+}
