@@ -15,17 +15,19 @@ std::uint32_t big_endian_32(std::span<const std::uint8_t> bytes) {
 
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 36;
 
-}  // namespace
+struct Header {
+  std::vector<std::int64_t> sizes;
+  std::uint64_t count = 1;  // of elements; above kMaxElements where it is more than that
+};
 
-Result<IdxArray> parse_idx(std::vector<std::uint8_t> bytes, int dimensions, const std::string& name) {
-  const std::span<const std::uint8_t> view(bytes);
-  const std::size_t header = 4 + 4 * static_cast<std::size_t>(dimensions);
-  if (bytes.size() < header) {
+Result<Header> parse_header(std::span<const std::uint8_t> bytes, int dimensions, const std::string& name) {
+  const std::size_t size = idx_header_size(dimensions);
+  if (bytes.size() < size) {
     return Error(ErrorCode::kCorrupt,
                  fmt::format("{} is not an IDX file: it has {} bytes, its header alone takes {}", name,
-                             bytes.size(), header));
+                             bytes.size(), size));
   }
-  const std::uint32_t magic = big_endian_32(view);
+  const std::uint32_t magic = big_endian_32(bytes);
   const std::uint32_t expected = 0x0800U + static_cast<std::uint32_t>(dimensions);
   if (magic != expected) {
     return Error(
@@ -34,23 +36,46 @@ Result<IdxArray> parse_idx(std::vector<std::uint8_t> bytes, int dimensions, cons
             "{} is not an IDX file of {}-dimensional bytes: it begins with 0x{:08x}, expected 0x{:08x}", name,
             dimensions, magic, expected));
   }
-  IdxArray array;
-  std::uint64_t count = 1;
-  for (std::size_t offset = 4; offset < header; offset += 4) {
-    const std::uint32_t size = big_endian_32(view.subspan(offset));
-    array.sizes.push_back(size);
-    count = size != 0 && count > kMaxElements / size ? kMaxElements + 1 : count * size;
+  Header header;
+  for (std::size_t offset = 4; offset < size; offset += 4) {
+    const std::uint32_t length = big_endian_32(bytes.subspan(offset));
+    header.sizes.push_back(length);
+    const bool is_too_large = length != 0 && header.count > kMaxElements / length;
+    header.count = is_too_large ? kMaxElements + 1 : header.count * length;
   }
-  const std::uint64_t found = bytes.size() - header;
-  if (found != count) {
+  return header;
+}
+
+}  // namespace
+
+Result<std::size_t> announced_idx_size(std::span<const std::uint8_t> bytes, int dimensions, std::size_t limit,
+                                       const std::string& name) {
+  const Result<Header> header = parse_header(bytes, dimensions, name);
+  if (!header) return header.error();
+  const std::uint64_t size = idx_header_size(dimensions) + header->count;
+  if (size <= limit) return size;
+  return Error(
+      ErrorCode::kCorrupt,
+      fmt::format("{} is damaged: its header announces {} elements, more than the {} bytes such a file can "
+                  "have; fetch it again",
+                  name, fmt::join(header->sizes, " × "), limit));
+}
+
+Result<IdxArray> parse_idx(std::vector<std::uint8_t> bytes, int dimensions, const std::string& name) {
+  Result<Header> header = parse_header(bytes, dimensions, name);
+  if (!header) return header.error();
+  const std::size_t start = idx_header_size(dimensions);
+  const std::uint64_t found = bytes.size() - start;
+  if (found != header->count) {
+    const bool is_short = found < header->count;
     return Error(
         ErrorCode::kCorrupt,
         fmt::format("{} is {}: its header announces {} = {} bytes of data, {} follow; fetch it again", name,
-                    found < count ? "truncated" : "damaged", fmt::join(array.sizes, " × "), count, found));
+                    is_short ? "truncated" : "damaged", fmt::join(header->sizes, " × "), header->count,
+                    is_short ? fmt::to_string(found) : "more"));
   }
-  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header));
-  array.elements = std::move(bytes);
-  return array;
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(start));
+  return IdxArray{std::move(header->sizes), std::move(bytes)};
 }
 
 }  // namespace ddprun::data

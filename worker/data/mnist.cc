@@ -34,7 +34,12 @@ Result<IdxArray> load_idx(const std::string& folder, const std::string& name, in
             "holds the four files of MNIST",
             plain));
   }
-  Result<std::vector<std::uint8_t>> bytes = read_file(path, kFileLimit);
+  // The header says how much follows: a packed file that holds more is not inflated beyond the first such byte.
+  const Result<std::vector<std::uint8_t>> header = read_start_of_file(path, idx_header_size(dimensions));
+  if (!header) return header.error();
+  const Result<std::size_t> size = announced_idx_size(*header, dimensions, kFileLimit, path);
+  if (!size) return size.error();
+  Result<std::vector<std::uint8_t>> bytes = read_start_of_file(path, *size + 1);
   if (!bytes) return bytes.error();
   return parse_idx(std::move(*bytes), dimensions, path);
 }

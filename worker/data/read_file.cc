@@ -15,6 +15,11 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
+/// What happens where a file goes on after the bytes that are wanted.
+enum class Beyond { kRefuse, kLeave };
+
+constexpr std::size_t kPackedLimit = std::size_t{4} << 30;
+
 Error too_long(const std::string& path, std::size_t limit) {
   return {ErrorCode::kCorrupt,
           fmt::format("{} is longer than the {} bytes such a file can have", path, limit)};
@@ -59,7 +64,7 @@ std::size_t size_hint(const Bytes& packed, std::size_t limit) {
   return std::clamp<std::size_t>(size, 1, std::min(limit, packed.size() * 1100));
 }
 
-Result<Bytes> inflate_all(const std::string& path, const Bytes& packed, std::size_t limit) {
+Result<Bytes> inflate_up_to(const std::string& path, const Bytes& packed, std::size_t limit, Beyond beyond) {
   Inflater inflater;
   if (!inflater.ready)
     return Error(ErrorCode::kOs, fmt::format("cannot inflate {}: zlib is out of memory", path));
@@ -71,6 +76,7 @@ Result<Bytes> inflate_all(const std::string& path, const Bytes& packed, std::siz
   std::size_t done = 0;
   while (true) {
     if (done == out.size()) {
+      if (done >= limit && beyond == Beyond::kLeave) break;
       if (done >= limit) return too_long(path, limit);
       out.resize(std::min(limit, done * 2));
     }
@@ -102,7 +108,15 @@ Result<Bytes> inflate_all(const std::string& path, const Bytes& packed, std::siz
 Result<Bytes> read_file(const std::string& path, std::size_t limit) {
   Result<Bytes> bytes = read_plain(path, limit);
   if (!bytes || !is_gzip(*bytes)) return bytes;
-  return inflate_all(path, *bytes, limit);
+  return inflate_up_to(path, *bytes, limit, Beyond::kRefuse);
+}
+
+Result<Bytes> read_start_of_file(const std::string& path, std::size_t most) {
+  Result<Bytes> bytes = read_plain(path, kPackedLimit);
+  if (!bytes) return bytes;
+  if (is_gzip(*bytes)) return inflate_up_to(path, *bytes, most, Beyond::kLeave);
+  if (bytes->size() > most) bytes->resize(most);
+  return bytes;
 }
 
 }  // namespace ddprun::data

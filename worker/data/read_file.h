@@ -15,4 +15,8 @@ namespace ddprun::data {
 ///         `limit` bytes. Each names the file.
 Result<std::vector<std::uint8_t>> read_file(const std::string& path, std::size_t limit);
 
+/// The same, but no more than the first `most` bytes of it: no file makes this take more memory than that and
+/// its own size.
+Result<std::vector<std::uint8_t>> read_start_of_file(const std::string& path, std::size_t most);
+
 }  // namespace ddprun::data

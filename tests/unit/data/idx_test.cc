@@ -31,7 +31,15 @@ TEST_CASE("an IDX file with fewer or more elements than announced is refused wit
   CHECK(refusal({0, 0, 8, 1, 0, 0, 0, 3, 1, 2}) ==
         "labels is truncated: its header announces 3 = 3 bytes of data, 2 follow; fetch it again");
   CHECK(refusal({0, 0, 8, 1, 0, 0, 0, 1, 1, 2}) ==
-        "labels is damaged: its header announces 1 = 1 bytes of data, 2 follow; fetch it again");
+        "labels is damaged: its header announces 1 = 1 bytes of data, more follow; fetch it again");
+}
+
+TEST_CASE("the header of an IDX file says how long the file is") {
+  const Bytes header{0, 0, 8, 2, 0, 0, 1, 0, 0, 0, 0, 3};
+  CHECK(data::announced_idx_size(header, 2, 1000, "x").value() == 12 + 768);
+  CHECK(data::announced_idx_size(header, 2, 100, "x").error().message() ==
+        "x is damaged: its header announces 256 × 3 elements, more than the 100 bytes such a file can have; "
+        "fetch it again");
 }
 
 TEST_CASE("sizes whose product overflows are refused") {

@@ -3,6 +3,8 @@
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -96,4 +98,18 @@ TEST_CASE("images of another size are refused") {
   write_file(folder.file("t10k-images-idx3-ubyte"), images_header(2, 2) + std::string(8, '\0'));
   CHECK(refusal(folder) ==
         folder.path() + "/t10k-images-idx3-ubyte holds images of 2 × 2 pixels, expected 28 × 28");
+}
+
+TEST_CASE("a packed file that holds more than its header says is refused, and not inflated") {
+  const TemporaryFolder folder;
+  write_set(folder, 2);
+  const std::string path = folder.file("t10k-labels-idx1-ubyte");
+  std::filesystem::remove(path);
+  const std::string bytes = std::string({0, 0, 8, 1, 0, 0, 0, 2}) + std::string(std::size_t{64} << 20, '\3');
+  gzFile file = gzopen((path + ".gz").c_str(), "wb1");
+  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+  gzclose(file);
+  CHECK(refusal(folder) == path +
+                               ".gz is damaged: its header announces 2 = 2 bytes of data, more follow; "
+                               "fetch it again");
 }

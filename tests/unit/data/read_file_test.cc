@@ -66,6 +66,19 @@ TEST_CASE("a file longer than its kind can be is refused before it fills the mem
         folder.file("bomb.gz") + " is longer than the 1048576 bytes such a file can have");
 }
 
+TEST_CASE("of the start of a file no more is inflated than was asked for") {
+  const TemporaryFolder folder;
+  write_gzip(folder.file("bomb.gz"), std::string(4 * kLimit, 'x'));
+  std::ofstream(folder.file("plain")) << std::string(100, 'x');
+  for (const char* name : {"bomb.gz", "plain"}) {
+    const auto bytes = data::read_start_of_file(folder.file(name), 10);
+    REQUIRE(bytes.has_value());
+    CHECK(text_of(*bytes) == std::string(10, 'x'));
+    CHECK(bytes->capacity() < 1000);
+  }
+  CHECK(data::read_start_of_file(folder.file("plain"), 1000).value().size() == 100);
+}
+
 TEST_CASE("a folder in place of a file is refused") {
   const TemporaryFolder folder;
   CHECK(data::read_file(folder.path(), kLimit).error().message() == folder.path() + " is not a regular file");
