@@ -69,6 +69,17 @@ TEST_CASE("every model makes classes of images, or words of text, and every para
   }
 }
 
+TEST_CASE("every batch norm can be made one of all ranks") {
+  const auto is_out_of_reach = [](const std::shared_ptr<torch::nn::Module>& module) {
+    return module->as<torch::nn::BatchNorm2dImpl>() != nullptr;
+  };
+  for (const std::string name : {"resnet18", "resnet20", "mobilenet_v3_small"}) {
+    INFO(name);
+    const auto modules = make(name, data_of({1, 32, 32}, 11), options_of(name))->modules();
+    CHECK(std::none_of(modules.begin(), modules.end(), is_out_of_reach));
+  }
+}
+
 TEST_CASE("a job file can name every model, and nothing else") {
   const auto schema = nlohmann::json::parse(config::train_schema_text());
   auto names = schema.at(nlohmann::json::json_pointer("/properties/model/properties/type/enum"))
