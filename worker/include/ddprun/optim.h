@@ -243,7 +243,7 @@ class FusedAdagrad final : public GroupedOptimizer<FusedAdagradOptions> {
   explicit FusedAdagrad(Groups groups);
 
   [[nodiscard]] std::string name() const override { return "Adagrad"; }
-  [[nodiscard]] bool supports_scale() const override { return false; }  // nor does Python's
+  [[nodiscard]] bool supports_scale() const override;  ///< on CPUs, where that of this libtorch's Python does
   [[nodiscard]] std::optional<double> momentum(std::size_t /*group*/) const override { return std::nullopt; }
   void set_momentum(std::size_t /*group*/, double /*momentum*/) override {}
 

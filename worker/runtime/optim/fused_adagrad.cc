@@ -1,10 +1,19 @@
+#include "worker/runtime/libtorch/adagrad_scale.h"
+#include "worker/runtime/optim/given.h"
 #include <ddprun/optim.h>
 
 #include <torch/torch.h>
 
+#include <algorithm>
+
 namespace ddprun {
 
 FusedAdagrad::FusedAdagrad(Groups groups) : GroupedOptimizer(std::move(groups)) { make_all_states(); }
+
+bool FusedAdagrad::supports_scale() const {
+  const auto is_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };
+  return runtime::kAdagradTakesScale && std::ranges::all_of(parameters(), is_cpu);
+}
 
 FusedOptimizer::Hyperparameters FusedAdagrad::own_hyperparameters(std::size_t group) const {
   const FusedAdagradOptions& o = options(group);
@@ -34,8 +43,10 @@ void FusedAdagrad::update(std::size_t group, Batch& batch) {
   const std::vector<at::Tensor>&steps = batch.state[0], &sums = batch.state[1];
   at::_foreach_add_(steps, 1);
   if (batch.parameters.front().is_cpu()) {
+    const auto found_inf = runtime::given(batch.scale.found_inf);
     at::_fused_adagrad_(batch.parameters, batch.gradients, sums, steps, o.lr, o.lr_decay, o.weight_decay,
-                        o.eps, o.maximize);
+                        o.eps, o.maximize, runtime::given(batch.scale.grad_scale), found_inf);
+    if (found_inf) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), *found_inf));
     return;
   }
   std::vector<at::Tensor> gradients = o.maximize ? at::_foreach_neg(batch.gradients) : batch.gradients;
