@@ -29,6 +29,7 @@ void ConsoleObserver::on_start(const StartEvent& event) {
   metrics_ = event.metrics;
   length_ = event.length;
   unit_ = event.data.unit;
+  units_per_sample_ = event.data.units_per_sample;
   held_out_samples_ = event.held_out_samples;
   const std::int64_t ranks = event.world.ranks;
   console_.line(fmt::format("{} on {} training {}, {} rank{} of batch {} on {}", facts_.model,
@@ -81,6 +82,11 @@ void ConsoleObserver::on_step(const StepEvent& event) {
   live.loss = event.loss_so_far();
   live.rate = event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0;
   live.unit = unit_;
+  live.learning_rate = event.learning_rate;
+  if (live.rate > 0) {
+    const std::int64_t units_left = samples_left(event.position, length_) * units_per_sample_;
+    live.seconds_left = static_cast<double>(units_left) / live.rate;
+  }
   console_.progress(live);
 }
 

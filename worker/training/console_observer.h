@@ -45,6 +45,7 @@ class ConsoleObserver final : public Observer {
   std::vector<Metric> metrics_;
   JobLength length_;
   std::string unit_;
+  std::int64_t units_per_sample_ = 1;
   std::int64_t held_out_samples_ = 0;
 };
 

@@ -21,6 +21,8 @@ std::string format_live_line(const LiveLine& live, std::size_t columns) {
   if (live.rate > 0) {
     parts.push_back(fmt::format("{} {}/s", with_thousands(std::llround(live.rate)), live.unit));
   }
+  if (live.seconds_left) parts.push_back(fmt::format("{} left", human_seconds(*live.seconds_left)));
+  if (live.learning_rate > 0) parts.push_back(fmt::format("rate {:.2e}", live.learning_rate));
   std::string line;
   for (const std::string& part : parts) {
     const std::size_t gap = line.empty() ? 0 : 2;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ddprun::training {
@@ -15,6 +16,8 @@ struct LiveLine {
   double loss = 0;         ///< mean of the epoch so far
   double rate = 0;
   std::string unit = "samples";  ///< of the rate
+  double learning_rate = 0;
+  std::optional<double> seconds_left;  ///< of the job, at this rate; without evaluations and checkpoints
 };
 
 /// One line of at most `columns` characters: parts that do not fit are left out, the last ones first.

@@ -46,6 +46,13 @@ Progress progress_of(const Position& position, const JobLength& length) {
   return {.step = position.step, .epochs = epochs, .share = std::min(1.0, share)};
 }
 
+std::int64_t samples_left(const Position& position, const JobLength& length) {
+  std::int64_t left = (length.epochs - position.epoch) * length.epoch_samples - position.samples_seen;
+  if (length.max_steps > 0)
+    left = std::min(left, (length.max_steps - position.step) * position.world.global_batch);
+  return std::max<std::int64_t>(0, left);
+}
+
 PtDict to_dict(const Position& position) {
   PtDict dict;
   dict.set("epoch", position.epoch);

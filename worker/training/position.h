@@ -70,6 +70,9 @@ struct Progress {
 
 [[nodiscard]] Progress progress_of(const Position& position, const JobLength& length);
 
+/// The samples, of all ranks, that are still to be learned from.
+[[nodiscard]] std::int64_t samples_left(const Position& position, const JobLength& length);
+
 PtDict to_dict(const Position& position);
 /// Errors  Exception kCorrupt for what is missing or of another type.
 Position read_position(const PtDict& dict);

@@ -45,3 +45,11 @@ TEST_CASE("a job is complete after its epochs or its steps") {
   CHECK(is_complete({.epoch = 2, .step = 7}, {.epochs = 2}));
   CHECK(is_complete({.epoch = 1, .step = 7}, {.epochs = 2, .max_steps = 7}));
 }
+
+TEST_CASE("what is left of a job is counted in samples") {
+  const Position position{
+      .epoch = 1, .step = 14, .samples_seen = 40, .world = {.ranks = 2, .global_batch = 10}};
+  CHECK(samples_left(position, {.epochs = 3, .epoch_samples = 100}) == 160);
+  CHECK(samples_left(position, {.epochs = 3, .max_steps = 20, .epoch_samples = 100}) == 60);
+  CHECK(samples_left({.epoch = 3}, {.epochs = 3, .epoch_samples = 100}) == 0);
+}

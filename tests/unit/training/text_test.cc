@@ -15,6 +15,15 @@ TEST_CASE("a progress line shows epoch, share, step, loss and speed") {
   CHECK(format_live_line(kLive, 80) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s");
 }
 
+TEST_CASE("a live line shows what is left of the job, and its learning rate, where there is room") {
+  LiveLine live = kLive;
+  live.seconds_left = 125;
+  live.learning_rate = 0.001;
+  CHECK(format_live_line(live, 100) ==
+        "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left  rate 1.00e-03");
+  CHECK(format_live_line(live, 70) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left");
+}
+
 TEST_CASE("a narrow terminal loses the last parts of a progress line and never wraps") {
   CHECK(format_live_line(kLive, 40) == "epoch 2/5   37 %  step 30/79");
   CHECK(format_live_line(kLive, 10) == "epoch 2/5");
