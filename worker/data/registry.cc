@@ -5,6 +5,7 @@
 #include "worker/data/image_source.h"
 #include "worker/data/mnist.h"
 #include "worker/data/synthetic.h"
+#include "worker/data/table.h"
 #include "worker/data/token_source.h"
 #include <ddprun/exception.h>
 
@@ -60,11 +61,15 @@ DataSplits synthetic(const Options& options, std::uint64_t seed) {
 void register_data_sources(DataRegistry& sources) {
   sources.add("cifar10", "CIFAR-10 in its binary version", cifar(Cifar::k10));
   sources.add("cifar100", "CIFAR-100 in its binary version, with the fine labels", cifar(Cifar::k100));
+  sources.add("csv", "train.csv and test.csv, a line for each sample",
+              [](const Options& options, std::uint64_t /*seed*/) { return open_csv(options); });
   sources.add("fashion_mnist", "Fashion-MNIST: the four files of MNIST's IDX layout, plain or .gz",
               fashion_mnist);
   sources.add("image_folder", "JPEG and PNG files, a folder for each class",
               [](const Options& options, std::uint64_t /*seed*/) { return open_image_folder(options); });
   sources.add("mnist", "the four files of MNIST's IDX layout, plain or .gz", mnist);
+  sources.add("npy", "arrays of numpy.save: train_x.npy, train_y.npy, test_x.npy and test_y.npy",
+              [](const Options& options, std::uint64_t /*seed*/) { return open_npy(options); });
   sources.add("synthetic", "random images made from the seed, for benchmarks and tests", synthetic);
   sources.add("text", "the characters of a text file",
               [](const Options& options, std::uint64_t /*seed*/) { return open_text_file(options); });

@@ -31,6 +31,15 @@ Names types_of(const std::string& part) {
   return names;
 }
 
+/// `rows` bytes, as numpy.save writes them.
+void write_npy(const std::string& path, int rows) {
+  const std::string header =
+      "{'descr': '|u1', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ",), }";
+  std::ofstream(path, std::ios::binary)
+      << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size()) << '\0' << header
+      << std::string(static_cast<std::size_t>(rows), '\1');
+}
+
 /// A folder with a little of every kind of data.
 const testing::TemporaryFolder& data_folder() {
   static const testing::TemporaryFolder folder;
@@ -46,6 +55,12 @@ const testing::TemporaryFolder& data_folder() {
     write("test.bin", 3074);
     write("val.bin", 1000);
     write("a.txt", 10000);
+    std::ofstream(folder.file("train.csv")) << "x,y\n1,2\n3,4\n";
+    std::ofstream(folder.file("test.csv")) << "x,y\n1,2\n";
+    write_npy(folder.file("train_x.npy"), 2);
+    write_npy(folder.file("train_y.npy"), 2);
+    write_npy(folder.file("test_x.npy"), 1);
+    write_npy(folder.file("test_y.npy"), 1);
     std::filesystem::create_directories(folder.file("images/a"));
     for (const char* name : {"images/a/1.png", "images/a/2.png", "images/a/3.png"}) write(name, 10);
     return true;

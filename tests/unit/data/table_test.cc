@@ -1,0 +1,115 @@
+#include "worker/data/table.h"
+
+#include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+#include <ddprun/exception.h>
+
+#include <torch/torch.h>
+
+#include <fstream>
+
+using namespace ddprun;
+using ddprun::testing::TemporaryFolder;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// An .npy file of version 1.
+Bytes npy(const std::string& header, const std::string& data) {
+  const std::string text =
+      std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header + data;
+  return {text.begin(), text.end()};
+}
+
+std::string header_of(const std::string& kind, const std::string& shape,
+                      const std::string& fortran = "False") {
+  return "{'descr': '" + kind + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
+}
+
+std::string csv_refusal(const std::string& text, const std::string& target = "") {
+  return data::parse_csv(text, target, "x.csv").error().message();
+}
+
+std::string npy_refusal(const Bytes& bytes) { return data::parse_npy(bytes, "x.npy").error().message(); }
+
+data::Table two_rows(std::vector<double> targets) {
+  return {{2, {2}, {1, 2, 3, 4}}, {static_cast<std::int64_t>(targets.size()), {}, std::move(targets)}};
+}
+
+}  // namespace
+
+TEST_CASE("a CSV file gives features and the column to be learned, whichever it is") {
+  const std::string text = "a, \"b\",c\r\n1,2.5,-3e1\r\n\n4,5,6\n";
+  const auto last = data::parse_csv(text, "", "x.csv");
+  REQUIRE(last.has_value());
+  CHECK(last->features.sizes == std::vector<std::int64_t>{2});
+  CHECK(last->features.values == std::vector<double>{1, 2.5, 4, 5});
+  CHECK(last->targets.values == std::vector<double>{-30, 6});
+  CHECK(data::parse_csv(text, "b", "x.csv")->targets.values == std::vector<double>{2.5, 5});
+}
+
+TEST_CASE("a CSV file that is wrong is refused with line and column") {
+  CHECK(csv_refusal("a,b\n") == "x.csv has no rows: expected a line of names, and numbers below");
+  CHECK(csv_refusal("a,b\n1,2\n3\n") == "x.csv, line 3: expected 2 numbers, one for each name, got 1");
+  CHECK(csv_refusal("a,b\n1,x\n") == "x.csv, line 2, column b: expected a number, got \"x\"");
+  CHECK(csv_refusal("a,b\n,1\n") == "x.csv, line 2, column a: expected a number, got \"\"");
+  CHECK(csv_refusal("a,b\n1,2\n", "c") == "/data/target: x.csv has no column c; there are a, b");
+}
+
+TEST_CASE("an .npy file gives rows of numbers") {
+  const auto bytes = data::parse_npy(npy(header_of("|u1", "(2, 3)"), "\x01\x02\x03\x04\x05\xff"), "x.npy");
+  REQUIRE(bytes.has_value());
+  CHECK(bytes->rows == 2);
+  CHECK(bytes->sizes == std::vector<std::int64_t>{3});
+  CHECK(bytes->values == std::vector<double>{1, 2, 3, 4, 5, 255});
+  const auto wide =
+      data::parse_npy(npy(header_of("<i8", "(1,)"), std::string("\xfe\xff\xff\xff\xff\xff\xff\xff", 8)), "x");
+  CHECK(wide->values == std::vector<double>{-2});
+  CHECK(wide->sizes.empty());
+}
+
+TEST_CASE("an .npy file that is wrong is refused with what was found") {
+  const std::string start = "x.npy is no file of numpy.save that can be read: ";
+  CHECK(npy_refusal({1, 2, 3}) == start + "it does not begin as one");
+  CHECK(npy_refusal(npy(header_of("<c8", "(1,)"), "12345678")) == start + "its numbers are of kind '<c8'");
+  CHECK(npy_refusal(npy(header_of("|u1", "(2, 2)", "True"), "1234")) ==
+        start + "it is in Fortran's order; save numpy.ascontiguousarray of it");
+  CHECK(npy_refusal(npy(header_of("|u1", "()"), "1")) == start + "it holds a single number, expected rows");
+  CHECK(npy_refusal(npy(header_of("<f4", "(3,)"), "12345678")) ==
+        start + "its shape is (3), and 8 bytes of 4 each follow");
+  CHECK(npy_refusal(npy(header_of("|u1", "(1099511627776, 1099511627776)"), "1")) ==
+        start + "its shape is (1099511627776, 1099511627776), and 1 bytes of 1 each follow");
+}
+
+TEST_CASE("a table yields classes where there are some, else numbers") {
+  const std::vector<std::int64_t> indices{1, 0};
+  const data::TableSource classes(two_rows({0, 2}), 3, "x");
+  const Batch batch = classes.make_batch({.indices = indices});
+  CHECK(torch::equal(batch.tensors[0], torch::tensor({{3.0F, 4.0F}, {1.0F, 2.0F}})));
+  CHECK(torch::equal(batch.tensors[1], torch::tensor({2, 0}, torch::kLong)));
+  const data::TableSource numbers(two_rows({0.5, 2}), 0, "x");
+  CHECK(torch::equal(numbers.make_batch({.indices = indices}).tensors[1], torch::tensor({{2.0F}, {0.5F}})));
+  CHECK(numbers.shape().classes == 0);
+}
+
+TEST_CASE("targets that are no classes, or too few, are refused") {
+  CHECK_THROWS_WITH(data::TableSource(two_rows({0, 0.5}), 3, "x"),
+                    "x: the target of sample 1 is 0.5, expected a class of 0 to 2");
+  CHECK_THROWS_WITH(data::TableSource(two_rows({0}), 3, "x"), "x: there are 2 samples and 1 targets");
+}
+
+TEST_CASE("CSV columns are standardised with the training data's mean and deviation") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("train.csv")) << "a,same,y\n1,7,0\n3,7,1\n";
+  std::ofstream(folder.file("test.csv")) << "a,same,y\n4,7,1\n";
+  const DataSplits splits = data::open_csv(Options(
+      R"({"path": ")" + folder.path() +
+          R"(", "target": "", "standardize": true, "classes": 2, "train_samples": 0, "test_samples": 0})",
+      "/data"));
+  const std::vector<std::int64_t> first{0};
+  CHECK(
+      torch::equal(splits.train->make_batch({.indices = first}).tensors[0], torch::tensor({{-1.0F, 0.0F}})));
+  CHECK(torch::equal(splits.held_out->make_batch({.indices = first}).tensors[0],
+                     torch::tensor({{2.0F, 0.0F}})));
+}

@@ -1,0 +1,329 @@
+#include "worker/data/table.h"
+
+#include "worker/data/read_file.h"
+#include <ddprun/exception.h>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace ddprun::data {
+namespace {
+
+constexpr std::size_t kTableLimit = std::size_t{8} << 30;
+constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 40;
+
+std::vector<std::string_view> cut_at_commas(std::string_view line) {
+  std::vector<std::string_view> cells;
+  std::size_t start = 0;
+  for (std::size_t comma; (comma = line.find(',', start)) != std::string_view::npos; start = comma + 1)
+    cells.push_back(line.substr(start, comma - start));
+  cells.push_back(line.substr(start));
+  return cells;
+}
+
+std::string_view trimmed(std::string_view cell) {
+  const auto is_outer = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '"'; };
+  while (!cell.empty() && is_outer(cell.front())) cell.remove_prefix(1);
+  while (!cell.empty() && is_outer(cell.back())) cell.remove_suffix(1);
+  return cell;
+}
+
+/// Lines without their ends; empty ones are left out, and each keeps its number.
+struct Line {
+  std::size_t number = 0;
+  std::string_view text;
+};
+
+std::vector<Line> lines_of(std::string_view text) {
+  std::vector<Line> lines;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    ++number;
+    if (!trimmed(text.substr(0, end)).empty()) lines.push_back({number, text.substr(0, end)});
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+Result<std::size_t> find_target(const std::vector<std::string_view>& names, const std::string& target,
+                                const std::string& file) {
+  if (target.empty()) return names.size() - 1;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (trimmed(names[i]) == target) return i;
+  }
+  return Error(ErrorCode::kConfig, fmt::format("/data/target: {} has no column {}; there are {}", file,
+                                               target, fmt::join(names, ", ")));
+}
+
+template <class T>
+double number_at(const std::uint8_t* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return static_cast<double>(value);
+}
+
+/// How numpy names a kind of number, its bytes, and what reads one.
+struct Kind {
+  std::string_view name;
+  std::size_t bytes;
+  double (*read)(const std::uint8_t*);
+};
+
+constexpr Kind kKinds[] = {
+    {"|u1", 1, number_at<std::uint8_t>},  {"|i1", 1, number_at<std::int8_t>},
+    {"|b1", 1, number_at<std::uint8_t>},  {"<i2", 2, number_at<std::int16_t>},
+    {"<u2", 2, number_at<std::uint16_t>}, {"<i4", 4, number_at<std::int32_t>},
+    {"<u4", 4, number_at<std::uint32_t>}, {"<i8", 8, number_at<std::int64_t>},
+    {"<f4", 4, number_at<float>},         {"<f8", 8, number_at<double>},
+};
+
+/// The text after `key` in the dictionary of an .npy header, up to `end`.
+std::string_view value_of(std::string_view header, std::string_view key, char end) {
+  const std::size_t place = header.find(key);
+  if (place == std::string_view::npos) return {};
+  const std::string_view rest = header.substr(place + key.size());
+  return rest.substr(0, rest.find(end));
+}
+
+Error no_npy(const std::string& name, const std::string& why) {
+  return {ErrorCode::kCorrupt, fmt::format("{} is no file of numpy.save that can be read: {}", name, why)};
+}
+
+/// "(3, 4" → 3, 4
+Result<std::vector<std::int64_t>> parse_shape(std::string_view text, const std::string& name) {
+  std::vector<std::int64_t> sizes;
+  text.remove_prefix(std::min(text.find('(') + 1, text.size()));
+  for (std::string_view cell : cut_at_commas(text)) {
+    cell = trimmed(cell);
+    if (cell.empty()) continue;
+    std::int64_t size = -1;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), size);
+    if (error != std::errc() || end != cell.data() + cell.size() || size < 0 ||
+        size > (std::int64_t{1} << 40))
+      return no_npy(name, fmt::format("its header has the shape ({})", text));
+    sizes.push_back(size);
+  }
+  if (sizes.empty()) return no_npy(name, "it holds a single number, expected rows");
+  return sizes;
+}
+
+template <class T>
+T out_of(Result<T> result) {
+  if (!result) throw Exception(result.error().code(), result.error().message());
+  return std::move(*result);
+}
+
+void keep_first(Numbers& numbers, std::int64_t limit) {
+  if (limit == 0 || limit >= numbers.rows) return;
+  numbers.rows = limit;
+  numbers.values.resize(static_cast<std::size_t>(limit * numbers.row_size()));
+}
+
+Table limited_table(Table table, std::int64_t limit) {
+  keep_first(table.features, limit);
+  keep_first(table.targets, limit);
+  return table;
+}
+
+Table load_csv(const std::string& path, const Options& options, std::int64_t limit) {
+  const auto bytes = out_of(read_file(path, kTableLimit));
+  Table table = out_of(parse_csv({bytes.begin(), bytes.end()}, options.text("target"), path));
+  return limited_table(std::move(table), limit);
+}
+
+Numbers load_npy(const std::string& path) {
+  return out_of(parse_npy(out_of(read_file(path, kTableLimit)), path));
+}
+
+void check_width(const Table& train, const Table& test, const std::string& folder) {
+  if (train.features.sizes == test.features.sizes && train.targets.sizes == test.targets.sizes) return;
+  throw Exception(
+      ErrorCode::kCorrupt,
+      fmt::format("the training data of {} has samples of shape [{}] and the test data of shape [{}]; "
+                  "they are not of one set",
+                  folder, fmt::join(train.features.sizes, ", "), fmt::join(test.features.sizes, ", ")));
+}
+
+void standardize(Table& train, Table& test) {
+  const std::int64_t width = train.features.row_size();
+  for (std::int64_t column = 0; column < width; ++column) {
+    double sum = 0;
+    double squares = 0;
+    for (std::int64_t row = 0; row < train.features.rows; ++row)
+      sum += train.features.values[static_cast<std::size_t>(row * width + column)];
+    const double mean = sum / static_cast<double>(train.features.rows);
+    for (std::int64_t row = 0; row < train.features.rows; ++row)
+      squares += std::pow(train.features.values[static_cast<std::size_t>(row * width + column)] - mean, 2);
+    const double deviation = std::sqrt(squares / static_cast<double>(train.features.rows));
+    for (Table* table : {&train, &test}) {
+      for (std::int64_t row = 0; row < table->features.rows; ++row) {
+        double& value = table->features.values[static_cast<std::size_t>(row * width + column)];
+        value = (value - mean) / (deviation > 0 ? deviation : 1);
+      }
+    }
+  }
+}
+
+DataSplits to_splits(Table train, Table test, std::int64_t classes, const std::string& folder) {
+  check_width(train, test, folder);
+  return {std::make_shared<TableSource>(std::move(train), classes, folder + " (training)"),
+          std::make_shared<TableSource>(std::move(test), classes, folder + " (test)")};
+}
+
+}  // namespace
+
+std::int64_t Numbers::row_size() const {
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) count *= size;
+  return count;
+}
+
+Result<Table> parse_csv(const std::string& text, const std::string& target, const std::string& name) {
+  const std::vector<Line> lines = lines_of(text);
+  if (lines.size() < 2)
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{} has no rows: expected a line of names, and numbers below", name));
+  const std::vector<std::string_view> names = cut_at_commas(lines.front().text);
+  const Result<std::size_t> wanted = find_target(names, target, name);
+  if (!wanted) return wanted.error();
+  Table table;
+  table.features.sizes = {static_cast<std::int64_t>(names.size()) - 1};
+  for (auto line = lines.begin() + 1; line != lines.end(); ++line) {
+    const std::vector<std::string_view> cells = cut_at_commas(line->text);
+    if (cells.size() != names.size()) {
+      return Error(ErrorCode::kCorrupt,
+                   fmt::format("{}, line {}: expected {} numbers, one for each name, got {}", name,
+                               line->number, names.size(), cells.size()));
+    }
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string_view cell = trimmed(cells[i]);
+      double value = 0;
+      const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+      if (error != std::errc() || end != cell.data() + cell.size()) {
+        return Error(ErrorCode::kCorrupt, fmt::format("{}, line {}, column {}: expected a number, got \"{}\"",
+                                                      name, line->number, trimmed(names[i]), cell));
+      }
+      (i == *wanted ? table.targets : table.features).values.push_back(value);
+    }
+    ++table.features.rows;
+  }
+  table.targets.rows = table.features.rows;
+  return table;
+}
+
+Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::string& name) {
+  static_assert(std::endian::native == std::endian::little);
+  constexpr std::string_view kMagic = "\x93NUMPY";
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!all.starts_with(kMagic) || all.size() < 12) return no_npy(name, "it does not begin as one");
+  const bool is_first_version = bytes[6] == 1;
+  const std::size_t length = is_first_version
+                                 ? bytes[8] | std::size_t{bytes[9]} << 8
+                                 : bytes[8] | std::size_t{bytes[9]} << 8 | std::size_t{bytes[10]} << 16 |
+                                       std::size_t{bytes[11]} << 24;
+  const std::size_t start = is_first_version ? 10 : 12;
+  if (length > all.size() - start) return no_npy(name, "it ends within its header");
+  const std::string_view header = all.substr(start, length);
+  const std::string_view kind_name = trimmed(value_of(header, "'descr':", ','));
+  const Kind* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& candidate) {
+    return kind_name == fmt::format("'{}'", candidate.name);
+  });
+  if (kind == std::end(kKinds)) return no_npy(name, fmt::format("its numbers are of kind {}", kind_name));
+  if (trimmed(value_of(header, "'fortran_order':", ',')) != "False")
+    return no_npy(name, "it is in Fortran's order; save numpy.ascontiguousarray of it");
+  const Result<std::vector<std::int64_t>> shape = parse_shape(value_of(header, "'shape':", ')'), name);
+  if (!shape) return shape.error();
+  Numbers numbers{shape->front(), {shape->begin() + 1, shape->end()}, {}};
+  const std::size_t found = (all.size() - start - length) / kind->bytes;
+  std::uint64_t count = 1;
+  for (const std::int64_t size : *shape) {
+    const auto length_of_it = static_cast<std::uint64_t>(size);
+    count = size != 0 && count > kMostNumbers / length_of_it ? kMostNumbers + 1 : count * length_of_it;
+  }
+  if (count != found || (all.size() - start - length) % kind->bytes != 0) {
+    return no_npy(name, fmt::format("its shape is ({}), and {} bytes of {} each follow",
+                                    fmt::join(*shape, ", "), all.size() - start - length, kind->bytes));
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    numbers.values.push_back(kind->read(bytes.data() + start + length + i * kind->bytes));
+  return numbers;
+}
+
+TableSource::TableSource(Table table, std::int64_t classes, const std::string& name)
+    : table_(std::move(table)) {
+  const auto refuse = [&](const std::string& why) { throw Exception(ErrorCode::kCorrupt, name + why); };
+  if (table_.features.rows == 0) refuse(": there is no sample");
+  if (table_.features.rows != table_.targets.rows)
+    refuse(fmt::format(": there are {} samples and {} targets", table_.features.rows, table_.targets.rows));
+  shape_.tensors = {{"features", table_.features.sizes, at::kFloat}};
+  shape_.classes = classes;
+  if (classes == 0) {
+    if (table_.targets.sizes.empty()) table_.targets.sizes = {1};
+    shape_.tensors.push_back({"target", table_.targets.sizes, at::kFloat});
+    return;
+  }
+  shape_.tensors.push_back({"label", {}, at::kLong});
+  if (table_.targets.row_size() != 1) refuse(": there are several targets for a sample, expected one class");
+  table_.targets.sizes.clear();
+  for (std::size_t row = 0; row < table_.targets.values.size(); ++row) {
+    const double value = table_.targets.values[row];
+    if (!(value >= 0 && value < static_cast<double>(classes) && value == std::floor(value)))
+      refuse(fmt::format(": the target of sample {} is {}, expected a class of 0 to {}", row, value,
+                         classes - 1));
+  }
+}
+
+Batch TableSource::make_batch(const BatchRequest& request) const {
+  const auto count = static_cast<std::int64_t>(request.indices.size());
+  const auto gather = [&](const Numbers& numbers, at::ScalarType dtype) {
+    std::vector<std::int64_t> sizes{count};
+    sizes.insert(sizes.end(), numbers.sizes.begin(), numbers.sizes.end());
+    const at::Tensor gathered =
+        at::empty(sizes, at::TensorOptions().dtype(dtype).pinned_memory(request.pinned));
+    const std::int64_t width = numbers.row_size();
+    std::int64_t to = 0;
+    for (const std::int64_t index : request.indices) {
+      for (std::int64_t i = index * width; i < (index + 1) * width; ++i, ++to) {
+        const double value = numbers.values[static_cast<std::size_t>(i)];
+        if (dtype == at::kLong) {
+          gathered.mutable_data_ptr<std::int64_t>()[to] = static_cast<std::int64_t>(value);
+        } else {
+          gathered.mutable_data_ptr<float>()[to] = static_cast<float>(value);
+        }
+      }
+    }
+    return gathered;
+  };
+  return {{gather(table_.features, at::kFloat), gather(table_.targets, shape_.tensors[1].dtype)}, count};
+}
+
+DataSplits open_csv(const Options& options) {
+  const std::string folder = options.text("path");
+  Table train = load_csv(folder + "/train.csv", options, options.integer("train_samples"));
+  Table test = load_csv(folder + "/test.csv", options, options.integer("test_samples"));
+  check_width(train, test, folder);
+  if (options.flag("standardize")) standardize(train, test);
+  return to_splits(std::move(train), std::move(test), options.integer("classes"), folder);
+}
+
+DataSplits open_npy(const Options& options) {
+  const std::string folder = options.text("path");
+  Table train{load_npy(folder + "/train_x.npy"), load_npy(folder + "/train_y.npy")};
+  Table test{load_npy(folder + "/test_x.npy"), load_npy(folder + "/test_y.npy")};
+  return to_splits(limited_table(std::move(train), options.integer("train_samples")),
+                   limited_table(std::move(test), options.integer("test_samples")),
+                   options.integer("classes"), folder);
+}
+
+}  // namespace ddprun::data

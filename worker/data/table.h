@@ -1,0 +1,63 @@
+#pragma once
+
+#include "rendezvous/base/result.h"
+#include <ddprun/trainer/data_source.h>
+#include <ddprun/trainer/options.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun::data {
+
+/// Numbers in memory: rows of `sizes`, one after another.
+struct Numbers {
+  std::int64_t rows = 0;
+  std::vector<std::int64_t> sizes;  ///< of a row; empty: a single number
+  std::vector<double> values;
+
+  [[nodiscard]] std::int64_t row_size() const;
+};
+
+/// What is known of samples, and what is to be learned about each.
+struct Table {
+  Numbers features;
+  Numbers targets;
+};
+
+/// Reads a CSV text: a line of names, then lines of as many numbers, separated by commas. `target` names the
+/// column to be learned; empty: the last one.
+///
+/// Errors  kCorrupt, kConfig: one sentence with the name, the line and the column.
+Result<Table> parse_csv(const std::string& text, const std::string& target, const std::string& name);
+
+/// Reads a file of numpy.save: little-endian integers of 1, 2, 4 and 8 bytes, bool, float32 and float64, in C order;
+/// the first dimension counts the rows.
+///
+/// Errors  kCorrupt, naming the file, what was expected and found.
+Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::string& name);
+
+/// A table as a data source: "features" in float32, and "label", a class as int64, or "target" in float32.
+class TableSource final : public DataSource {
+ public:
+  /// classes   0: targets are numbers
+  /// Errors    Exception kCorrupt: targets that are no classes, or not as many as features.
+  TableSource(Table table, std::int64_t classes, const std::string& name);
+
+  [[nodiscard]] std::int64_t size() const override { return table_.features.rows; }
+  [[nodiscard]] const DataShape& shape() const override { return shape_; }
+  [[nodiscard]] Batch make_batch(const BatchRequest& request) const override;
+
+ private:
+  Table table_;
+  DataShape shape_;
+};
+
+/// train.csv and test.csv of the folder "path". Features are standardised, if "standardize" says so: less the
+/// training data's mean, divided by its deviation, by column.
+DataSplits open_csv(const Options& options);
+
+/// train_x.npy, train_y.npy, test_x.npy and test_y.npy of the folder "path".
+DataSplits open_npy(const Options& options);
+
+}  // namespace ddprun::data
