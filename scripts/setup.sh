@@ -100,6 +100,13 @@ assert 'torch==$TORCH_VERSION' in [re.sub('[ ()]', '', wanted) for wanted in imp
     fail "torchvision $TORCHVISION_VERSION in $VENV cannot be imported, or was built for another torch than $TORCH_VERSION: see the two lines of releases in scripts/cmake/FindLibtorch.cmake"
 }
 
+# Reads back what a job writes for TensorBoard.
+install_tensorboard() {
+  if python_can 'import tensorboard'; then say "tensorboard is in $VENV"; return; fi
+  say "tensorboard: installing it"
+  pip_install tensorboard
+}
+
 check_own_torch() {
   [ -e "$DDPRUN_TORCH/lib/libtorch_cpu.so" ] ||
     fail "DDPRUN_TORCH=$DDPRUN_TORCH has no lib/libtorch_cpu.so; it must be the folder site-packages/torch of a pip-installed torch"
@@ -112,6 +119,7 @@ if [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi
 if [ $with_tests = yes ]; then
   install_python_torch
   install_torchvision
+  install_tensorboard
 elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
   say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
   install_python_torch

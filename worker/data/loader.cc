@@ -1,10 +1,43 @@
 #include "worker/data/loader.h"
 
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <span>
+#include <string>
 #include <utility>
 
 namespace ddprun::data {
+namespace {
+
+/// A source that is not ours may give something else than it says.
+void check_batch(const Batch& batch, std::int64_t samples, const DataShape& shape) {
+  const auto refuse = [](const std::string& why) {
+    throw Exception(ErrorCode::kCorrupt, "the data source gave a wrong batch: " + why);
+  };
+  if (batch.samples != samples)
+    refuse(fmt::format("it says {} samples, asked for {}", batch.samples, samples));
+  if (batch.tensors.size() != shape.tensors.size())
+    refuse(fmt::format("{} tensors, and its shape has {}", batch.tensors.size(), shape.tensors.size()));
+  for (std::size_t i = 0; i < shape.tensors.size(); ++i) {
+    const TensorShape& wanted = shape.tensors[i];
+    std::vector<std::int64_t> sizes{samples};
+    sizes.insert(sizes.end(), wanted.sizes.begin(), wanted.sizes.end());
+    const at::Tensor& tensor = batch.tensors[i];
+    if (!tensor.defined() || tensor.sizes() != at::IntArrayRef(sizes) ||
+        tensor.scalar_type() != wanted.dtype) {
+      refuse(fmt::format("\"{}\" is {} [{}], and its shape says {} [{}]", wanted.name,
+                         tensor.defined() ? at::toString(tensor.scalar_type()) : "nothing",
+                         fmt::join(tensor.defined() ? tensor.sizes() : at::IntArrayRef(), ", "),
+                         at::toString(wanted.dtype), fmt::join(sizes, ", ")));
+    }
+  }
+}
+
+}  // namespace
 
 BatchLoader::BatchLoader(const DataSource& source, std::vector<std::int64_t> indices,
                          const LoaderOptions& options)
@@ -57,10 +90,12 @@ void BatchLoader::work(const std::stop_token& stop) {
 Batch BatchLoader::make(std::int64_t batch) const {
   const auto first = static_cast<std::size_t>(batch * options_.batch_size);
   const std::size_t count = std::min(static_cast<std::size_t>(options_.batch_size), indices_.size() - first);
-  return source_.make_batch({.indices = std::span(indices_).subspan(first, count),
-                             .seed = options_.seed,
-                             .epoch = options_.epoch,
-                             .pinned = options_.pinned});
+  Batch made = source_.make_batch({.indices = std::span(indices_).subspan(first, count),
+                                   .seed = options_.seed,
+                                   .epoch = options_.epoch,
+                                   .pinned = options_.pinned});
+  check_batch(made, static_cast<std::int64_t>(count), source_.shape());
+  return made;
 }
 
 }  // namespace ddprun::data

@@ -35,7 +35,7 @@ void register_classification(TaskRegistry& tasks) {
                 throw Exception(ErrorCode::kConfig,
                                 fmt::format("/task/type: classification needs data with classes, and its "
                                             "\"{}\" is a number; choose regression",
-                                            data.tensors.at(1).name));
+                                            data.tensors.back().name));
               }
               return std::make_unique<Classification>(options.number("label_smoothing"));
             });

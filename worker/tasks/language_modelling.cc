@@ -34,7 +34,7 @@ void register_language_modelling(TaskRegistry& tasks) {
                     ErrorCode::kConfig,
                     fmt::format("/task/type: language_modelling needs data of tokens, and \"{}\" is "
                                 "none; choose classification or regression",
-                                data.tensors.at(1).name));
+                                data.tensors.back().name));
               }
               return std::make_unique<LanguageModelling>();
             });

@@ -13,7 +13,7 @@ void register_tasks(TaskRegistry& tasks) {
 }
 
 std::string task_for(const DataShape& data) {
-  if (data.classes == 0) return "regression";
+  if (data.classes == 0 || data.tensors.size() < 2) return "regression";
   return data.tensors.at(1).sizes.empty() ? "classification" : "language_modelling";
 }
 

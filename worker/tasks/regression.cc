@@ -1,6 +1,10 @@
 #include "worker/tasks/regression.h"
 
+#include <ddprun/exception.h>
+
 #include <ATen/ATen.h>
+
+#include <string>
 
 namespace ddprun::tasks {
 
@@ -20,8 +24,16 @@ at::Tensor Regression::sums(const at::Tensor& output, const Batch& batch) const 
 }
 
 void register_regression(TaskRegistry& tasks) {
-  tasks.add("regression", "numbers for each sample: mean squared error",
-            [](const Options&, const DataShape&) { return std::make_unique<Regression>(); });
+  tasks.add(
+      "regression", "numbers for each sample: mean squared error", [](const Options&, const DataShape& data) {
+        if (data.tensors.size() < 2 || data.classes > 0) {
+          throw Exception(ErrorCode::kConfig,
+                          "/task/type: regression needs data with numbers to learn, and this data has " +
+                              std::string(data.classes > 0 ? "classes; choose classification"
+                                                           : "none beside the model's input"));
+        }
+        return std::make_unique<Regression>();
+      });
 }
 
 }  // namespace ddprun::tasks

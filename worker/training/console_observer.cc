@@ -16,9 +16,9 @@ std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluatio
   for (std::size_t i = 1; i < metrics.size(); ++i) {
     const double mean = evaluation.mean(i);
     words.push_back(metrics[i].is_share ? fmt::format("{} {:.2f} %", metrics[i].name, 100 * mean)
-                                        : fmt::format("{} {:.4f}", metrics[i].name, mean));
+                                        : fmt::format("{} {}", metrics[i].name, human_loss(mean)));
   }
-  if (words.empty()) words.push_back(fmt::format("held-out loss {:.4f}", evaluation.mean(0)));
+  if (words.empty()) words.push_back("held-out loss " + human_loss(evaluation.mean(0)));
   return fmt::format("{}", fmt::join(words, "  "));
 }
 
@@ -92,7 +92,7 @@ void ConsoleObserver::on_step(const StepEvent& event) {
 
 void ConsoleObserver::on_epoch(const EpochEvent& event) {
   std::string line =
-      fmt::format("epoch {}/{}  loss {:.4f}", event.number, length_.epochs, event.train_loss.mean());
+      fmt::format("epoch {}/{}  loss {}", event.number, length_.epochs, human_loss(event.train_loss.mean()));
   if (event.evaluation != nullptr) line += "  " + metrics_in_words(metrics_, *event.evaluation);
   const double rate = event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0;
   line += fmt::format("  {} {}/s  {:.1f} s", with_thousands(std::llround(rate)), unit_, event.seconds);
@@ -133,7 +133,9 @@ void ConsoleObserver::say_stopped(const EndEvent& event) {
         "stopped by {} after step {} without a checkpoint: not all ranks got the signal", signal, step));
     return;
   }
-  console_.line(fmt::format("stopped by {} after step {}; the same command goes on from {}", signal, step,
+  const std::string how = facts_.resume == "auto" ? "the same command goes on"
+                                                  : "the same command with --set /resume=auto goes on";
+  console_.line(fmt::format("stopped by {} after step {}; {} from {}", signal, step, how,
                             shown(event.checkpoint_path)));
 }
 

@@ -1,8 +1,11 @@
 #include "worker/training/evaluate.h"
 
 #include <ddprun/autocast.h>
+#include <ddprun/exception.h>
 #include <ddprun/sharded_evaluation.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -36,7 +39,13 @@ Evaluation evaluate(Model& model, const Task& task, const DataSource& source, co
     const Batch batch = to_device(*loaded, options.device);
     std::optional<AutocastGuard> autocast;
     if (options.autocast) autocast.emplace(options.device.type(), options.autocast);
-    sums += task.sums(model.forward(batch.tensors[0]), batch);
+    const at::Tensor found = task.sums(model.forward(batch.tensors[0]), batch);
+    if (found.sizes() != sums.sizes()) {
+      throw Exception(ErrorCode::kConfig,
+                      fmt::format("/task/type: sums() of the task gives [{}] numbers, and metrics() names {}",
+                                  fmt::join(found.sizes(), ", "), metrics.size()));
+    }
+    sums += found;
     items += task.items(batch);
     if (options.after_batch) options.after_batch();
   }

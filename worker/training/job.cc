@@ -12,6 +12,7 @@
 #include "worker/training/plugins.h"
 #include "worker/training/report.h"
 #include "worker/training/resume.h"
+#include "worker/training/same_job.h"
 #include "worker/training/tensorboard_observer.h"
 #include "worker/training/text.h"
 #include "worker/training/trainer.h"
@@ -91,8 +92,12 @@ class Job {
     if (!trouble && context.rank() == 0) trouble = prepare(context, backend_line, resume);
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
 
+    const auto difference = compare_with_rank_zero(context, common_job(job_, *splits));
+    if (difference) trouble = to_error(*difference);
+    if (const auto shared = agree_on_error(context, difference)) return refuse(*shared, trouble);
+
     resume = share_resume_point(context, std::move(resume));
-    Outcome outcome = train(context, *splits, resume);
+    Outcome outcome = train(context, *splits, std::move(resume));
     // After SIGTERM the ranks may not wait for each other again.
     if (outcome.exit_code == exit_code::kOk) context.shutdown();
     return outcome;
@@ -161,6 +166,7 @@ class Job {
                                .device = context.device().str(),
                                .backend_line = backend_line,
                                .batch_size = job_.object("train").integer("batch_size"),
+                               .resume = job_.text("resume"),
                                .output_dir = output_dir(),
                                .metrics_path = metrics_path(),
                                .report_path = job_.object("log").flag("report") ? report_path() : "",
@@ -170,11 +176,11 @@ class Job {
         metrics_, MetricsObserver::Facts{context.backend(), context.restart_count()}));
   }
 
-  Outcome train(const Context& context, const DataSplits& data, const std::optional<ResumePoint>& resume) {
+  Outcome train(const Context& context, const DataSplits& data, std::optional<ResumePoint> resume) {
     std::optional<Error> trouble;
     std::optional<Draft> draft;
     try {
-      draft = make_draft(context, job_, parts_, data.train->shape());
+      draft = make_draft(context, job_, parts_, data.train->shape(), resume.has_value());
     } catch (const Exception& exception) {
       trouble = to_error(exception);
     }
@@ -191,9 +197,17 @@ class Job {
     if (trainer && resume) {
       try {
         trainer->restore(resume->content);
+        resume->content = {};  // as large as the model and the optimizer
       } catch (const Exception& exception) {
         trouble =
             to_error(exception).with("cannot resume from " + shown_path(resume->path, working_directory_));
+      }
+    }
+    if (trainer && !trouble) {
+      try {
+        trainer->check();
+      } catch (const Exception& exception) {
+        trouble = to_error(exception);
       }
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);

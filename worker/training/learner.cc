@@ -5,14 +5,15 @@
 #include "worker/training/plugins.h"
 #include "worker/training/rng.h"
 #include <ddprun/checkpoint.h>
-#include <ddprun/clip_grad.h>
+#include <ddprun/exception.h>
 #include <ddprun/module_view.h>
 #include <ddprun/pt_file.h>
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <cmath>
 #include <functional>
+#include <set>
 #include <utility>
 
 namespace ddprun::training {
@@ -61,6 +62,32 @@ std::unique_ptr<Task> make_task(const Options& task, const JobParts& parts, cons
   return make_part(parts.tasks, type == "auto" ? tasks::task_for(data) : type, task, data);
 }
 
+/// The name of the first tensor with something else than finite numbers, or "".
+std::string non_finite_in(const torch::nn::Module& module) {
+  for (const auto& [name, value] : state_dict(module).entries) {
+    const at::Tensor& tensor = value.as_tensor();
+    if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>()) return name.as_string();
+  }
+  return {};
+}
+
+/// Metrics stand in files under their names, beside other things.
+void check_metrics(const std::vector<Metric>& metrics) {
+  static const std::set<std::string> kTaken{"event",   "time",  "epoch",         "step",
+                                            "seconds", "items", "learning_rate", "held_out_loss"};
+  if (metrics.empty() || metrics.front().name != "loss")
+    throw Exception(ErrorCode::kConfig, "/task/type: the first metric of the task is to be \"loss\"");
+  std::set<std::string> seen;
+  for (const Metric& metric : metrics) {
+    if (kTaken.contains(metric.name) || !seen.insert(metric.name).second) {
+      throw Exception(ErrorCode::kConfig,
+                      fmt::format("/task/type: the task has a metric \"{}\", a name that is taken; give it "
+                                  "another one",
+                                  metric.name));
+    }
+  }
+}
+
 /// Anything that has a state_dict and a load_state_dict.
 template <class Subject>
 class StateDictPart final : public SavedPart {
@@ -81,12 +108,17 @@ class SchedulePart final : public SavedPart {
   explicit SchedulePart(Schedule& schedule) : SavedPart("schedule"), schedule_(schedule) {}
   PtValue save() override {
     PtDict dict;
-    dict.set("warmup_end", schedule_.warmup_end() ? PtValue(*schedule_.warmup_end()) : PtValue());
+    if (const auto& end = schedule_.warmup_end()) {
+      dict.set("warmup_end_step", end->step);
+      dict.set("warmup_end_epochs", end->epochs);
+    }
     return dict;
   }
   void load(const PtValue& value) override {
-    const PtValue& end = value.as_dict().at("warmup_end");
-    schedule_.set_warmup_end(end.is_none() ? std::nullopt : std::optional(end.as_double()));
+    const PtDict& dict = value.as_dict();
+    if (dict.find("warmup_end_step") == nullptr) return;
+    schedule_.set_warmup_end(Progress{.step = dict.at("warmup_end_step").as_int(),
+                                      .epochs = dict.at("warmup_end_epochs").as_double()});
   }
 
  private:
@@ -95,15 +127,18 @@ class SchedulePart final : public SavedPart {
 
 }  // namespace
 
-Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data) {
+Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
+                 bool is_resumed) {
   const Options options = job.object("model");
   const std::vector<std::string> frozen = options.texts("freeze");
   seed_generators(context.device(), static_cast<std::uint64_t>(job.integer("seed")));
   Draft draft;
-  draft.model = options.has("weights") && context.rank() == 0 ? make_model_with_weights(options, parts, data)
-                                                              : make_model(options, parts, data);
+  const bool wants_weights = options.has("weights") && !is_resumed && context.rank() == 0;
+  draft.model =
+      wants_weights ? make_model_with_weights(options, parts, data) : make_model(options, parts, data);
   if (!frozen.empty()) models::freeze(*draft.model, frozen);
   draft.task = make_task(job.object("task"), parts, data);
+  check_metrics(draft.task->metrics());
   return draft;
 }
 
@@ -126,6 +161,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
     const std::shared_ptr<Model> average = make_model(job.object("model"), parts, data);
     average->to(context.device());
     average_.emplace(average, AveragedModelOptions{.decay = decay});
+    begin_average();
   }
   step_.emplace(Step::Parts{.replica = *replica_,
                             .optimizer = *optimizer_,
@@ -137,8 +173,13 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
   seed_generators(context.device(), rank_seed(seed, context.rank(), 0));
 }
 
-Step::Outcome Learner::step(std::span<const Batch> micro_batches, const Progress& progress) {
-  return step_->run(micro_batches, base_rate_ * schedule_->factor(progress));
+Step::Outcome Learner::step(const MicroBatches& micro_batches, const Progress& progress,
+                            const JobLength& length) {
+  return step_->run(micro_batches, base_rate_ * schedule_->factor(progress, length));
+}
+
+void Learner::begin_average() {
+  if (average_) load_state_dict(*average_->module(), state_dict(*model_));
 }
 
 Model& Learner::evaluated() {
@@ -158,9 +199,14 @@ void Learner::add_saved_parts(SavedParts& parts) {
     parts.push_back(std::make_unique<StateDictPart<AveragedModel>>("ema", *average_, !kEssential));
 }
 
-bool Learner::has_finite_weights() const {
+std::string Learner::first_non_finite() const {
   const torch::NoGradGuard no_grad;
-  return std::isfinite(get_total_norm(optimizer_->parameters()).item<double>());
+  std::string found = non_finite_in(*model_);
+  if (found.empty() && average_) {
+    found = non_finite_in(*average_->module());
+    if (!found.empty()) found += " (of the average)";
+  }
+  return found;
 }
 
 }  // namespace ddprun::training

@@ -19,10 +19,11 @@ struct Draft {
 };
 
 /// Draws the model's first weights from the job's seed; on rank 0 it begins with those that /model/weights names,
-/// which the replica gives to the other ranks. Not collective: what is wrong may be so on one rank alone.
+/// which the replica gives to the other ranks. A job that is resumed has its own. Not collective: what is wrong may be so on one rank alone.
 /// Errors  Exception: a model that does not fit the data, weights that cannot be read or do not fit the model, a
 ///         task that does not fit the data.
-Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data);
+Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
+                 bool is_resumed);
 
 /// What learns on one rank: replica, task, optimizer, schedule, step and average, as the job file describes them.
 ///
@@ -33,8 +34,8 @@ class Learner {
   Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
           Draft draft, TimeSpent& time);
 
-  /// One optimizer step at `progress`.
-  Step::Outcome step(std::span<const Batch> micro_batches, const Progress& progress);
+  /// One optimizer step of a job of `length`, at `progress`.
+  Step::Outcome step(const MicroBatches& micro_batches, const Progress& progress, const JobLength& length);
 
   /// The model that is judged: the average where there is one. Every rank has the same afterwards, buffers
   /// included. Collective.
@@ -43,8 +44,12 @@ class Learner {
   /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema".
   void add_saved_parts(SavedParts& parts);
 
-  /// False: a weight is not a finite number. The same on every rank.
-  [[nodiscard]] bool has_finite_weights() const;
+  /// The average begins with the model as it is.
+  void begin_average();
+
+  /// The first parameter or buffer, of the model or of the average, that holds something else than finite
+  /// numbers; empty: none does. The same on every rank, after evaluated().
+  [[nodiscard]] std::string first_non_finite() const;
 
   [[nodiscard]] Model& model() { return *model_; }
   [[nodiscard]] FusedOptimizer& optimizer() { return *optimizer_; }

@@ -16,7 +16,7 @@ std::string format_live_line(const LiveLine& live, std::size_t columns) {
       fmt::format("epoch {}/{}", live.epoch, live.epochs),
       fmt::format("{:3} %", 100 * live.step / steps),
       fmt::format("step {}/{}", live.step, live.steps),
-      fmt::format("loss {:.4f}", live.loss),
+      "loss " + human_loss(live.loss),
   };
   if (live.rate > 0) {
     parts.push_back(fmt::format("{} {}/s", with_thousands(std::llround(live.rate)), live.unit));

@@ -87,16 +87,17 @@ void check(const std::string& path, const plugin::Record& record) {
 }
 
 void add(const plugin::Node& node, const std::string& path, JobParts& parts) {
+  constexpr bool kIsPlugins = true;
   const std::string about = "of plug-in " + path;
   switch (node.kind) {
     case plugin::Kind::kModel:
-      parts.models.add(node.name, about, node.make_model);
+      parts.models.add(node.name, about, node.make_model, kIsPlugins);
       break;
     case plugin::Kind::kData:
-      parts.data.add(node.name, about, node.make_data);
+      parts.data.add(node.name, about, node.make_data, kIsPlugins);
       break;
     case plugin::Kind::kTask:
-      parts.tasks.add(node.name, about, node.make_task);
+      parts.tasks.add(node.name, about, node.make_task, kIsPlugins);
       break;
   }
 }
@@ -104,16 +105,33 @@ void add(const plugin::Node& node, const std::string& path, JobParts& parts) {
 }  // namespace
 
 void load_plugins(const Options& job, JobParts& parts) {
-  std::set<std::string> opened;
+  std::set<const plugin::Record*> opened;
   for (const char* part : {"model", "data", "task"}) {
     const Options object = job.object(part);
     if (!object.has("plugin")) continue;
     const std::string path = object.text("plugin");
-    if (!opened.insert(path).second) continue;
     const plugin::Record& record = open(path);
+    // One library may have several paths.
+    if (!opened.insert(&record).second) continue;
     check(path, record);
     for (const plugin::Node* node = record.first; node != nullptr; node = node->next) add(*node, path, parts);
   }
+}
+
+void refuse_type(const Options& object, const std::string& type) {
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("{}/type: {} is ddprun's own and not of plug-in {}; remove /plugin, or name a type "
+                  "that it brings",
+                  object.pointer(), type, object.text("plugin")));
+}
+
+void refuse_nothing(const Options& object, const std::string& type) {
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("{}: {} of plug-in {} made nothing; a model and a task are needed, and both splits "
+                  "of a data source",
+                  object.pointer(), type, object.text("plugin")));
 }
 
 void refuse_unread(const Options& options, const std::string& type) {

@@ -10,21 +10,19 @@ double ratio(std::int64_t part, std::int64_t whole) {
 }
 
 PtDict to_dict(const Evaluation& evaluation) {
+  PtDict sums;
+  for (const auto& [name, sum] : evaluation.sums) sums.set(name, sum);
   PtDict dict;
   dict.set("items", evaluation.items);
-  for (const auto& [name, sum] : evaluation.sums) dict.set(name, sum);
+  dict.set("sums", std::move(sums));
   return dict;
 }
 
 Evaluation read_evaluation(const PtDict& dict) {
   Evaluation evaluation;
-  for (const auto& [key, value] : dict.entries) {
-    if (key.as_string() == "items") {
-      evaluation.items = value.as_int();
-    } else {
-      evaluation.sums.emplace_back(key.as_string(), value.as_double());
-    }
-  }
+  evaluation.items = dict.at("items").as_int();
+  for (const auto& [key, value] : dict.at("sums").as_dict().entries)
+    evaluation.sums.emplace_back(key.as_string(), value.as_double());
   return evaluation;
 }
 
@@ -41,9 +39,13 @@ bool is_epoch_over(const Position& position, const JobLength& length) {
 Progress progress_of(const Position& position, const JobLength& length) {
   const double epochs =
       static_cast<double>(position.epoch) + ratio(position.samples_seen, length.epoch_samples);
-  double share = epochs / static_cast<double>(length.epochs);
-  if (length.max_steps > 0) share = std::max(share, ratio(position.step, length.max_steps));
-  return {.step = position.step, .epochs = epochs, .share = std::min(1.0, share)};
+  return {.step = position.step, .epochs = epochs};
+}
+
+double share_of(const Progress& progress, const JobLength& length) {
+  double share = progress.epochs / static_cast<double>(length.epochs);
+  if (length.max_steps > 0) share = std::max(share, ratio(progress.step, length.max_steps));
+  return std::min(1.0, share);
 }
 
 std::int64_t samples_left(const Position& position, const JobLength& length) {

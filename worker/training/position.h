@@ -65,10 +65,12 @@ struct JobLength {
 struct Progress {
   std::int64_t step = 0;
   double epochs = 0;  ///< with the part of the current one
-  double share = 0;   ///< of the whole job, 0…1
 };
 
 [[nodiscard]] Progress progress_of(const Position& position, const JobLength& length);
+
+/// Of the whole job, 0…1.
+[[nodiscard]] double share_of(const Progress& progress, const JobLength& length);
 
 /// The samples, of all ranks, that are still to be learned from.
 [[nodiscard]] std::int64_t samples_left(const Position& position, const JobLength& length);

@@ -5,11 +5,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <span>
 #include <system_error>
+#include <vector>
 
 namespace ddprun::training {
 namespace {
@@ -34,11 +36,15 @@ std::optional<ResumePoint> newest(const std::string& folder, Console& console) {
                   skipped, folder));
 }
 
-void set_aside(const std::string& folder, Console& console) {
-  if (CheckpointDirectory(folder, kAnyKeep).list().empty()) return;
+std::string free_name(const std::string& folder) {
   int number = 1;
   while (fs::exists(fmt::format("{}.old-{}", folder, number))) ++number;
-  const std::string aside = fmt::format("{}.old-{}", folder, number);
+  return fmt::format("{}.old-{}", folder, number);
+}
+
+void set_aside(const std::string& folder, Console& console) {
+  if (CheckpointDirectory(folder, kAnyKeep).list().empty()) return;
+  const std::string aside = free_name(folder);
   std::error_code error;
   fs::rename(folder, aside, error);
   if (error) {
@@ -46,6 +52,26 @@ void set_aside(const std::string& folder, Console& console) {
                     fmt::format("cannot rename {} to {}: {}", folder, aside, error.message()));
   }
   console.line(fmt::format("earlier checkpoints were moved to {}", aside));
+}
+
+/// The checkpoints after the one that the job goes on from are of a way that it leaves: a restart takes the newest.
+void set_aside_newer(const ResumeOptions& options, Console& console) {
+  const std::vector<CheckpointDirectory::Entry> entries =
+      CheckpointDirectory(options.folder, kAnyKeep).list();
+  std::error_code error;
+  const auto named = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
+    return fs::equivalent(entry.path, options.choice, error);
+  });
+  if (named == entries.begin() || named == entries.end()) return;
+  const std::string aside = free_name(options.folder);
+  fs::create_directories(aside, error);
+  for (auto newer = entries.begin(); newer != named && !error; ++newer)
+    fs::rename(newer->path, fs::path(aside) / fs::path(newer->path).filename(), error);
+  if (error) {
+    throw Exception(ErrorCode::kOs, fmt::format("cannot move the checkpoints after {} to {}: {}",
+                                                options.choice, aside, error.message()));
+  }
+  console.line(fmt::format("later checkpoints were moved to {}", aside));
 }
 
 std::string read_bytes(const std::string& path) {
@@ -67,7 +93,12 @@ std::optional<ResumePoint> find_resume_point(const ResumeOptions& options, Conso
     return std::nullopt;
   }
   ResumePoint point{options.choice, load_pt(options.choice).as_dict()};
-  if (fs::path(options.choice).parent_path() != fs::path(options.folder)) set_aside(options.folder, console);
+  std::error_code error;
+  if (fs::equivalent(fs::absolute(options.choice).parent_path(), options.folder, error)) {
+    set_aside_newer(options, console);
+  } else {
+    set_aside(options.folder, console);
+  }
   return point;
 }
 

@@ -25,8 +25,9 @@ struct ResumePoint {
 /// Decides what the job goes on from, and reads it. Rank 0 alone calls it.
 ///
 /// A damaged newest checkpoint is passed over with a warning. When the job starts anew although checkpoints
-/// lie in `folder`, or goes on from one elsewhere, `folder` is renamed to <folder>.old-N first, so that no
-/// later resume mixes the two; nothing is deleted.
+/// lie in `folder`, or goes on from one elsewhere, `folder` is renamed to <folder>.old-N first; where it goes on
+/// from one that is not the newest in `folder`, the later ones are moved there. So no later resume mixes the two;
+/// nothing is deleted.
 /// Errors  Exception: the named checkpoint cannot be read; all in the folder are damaged; the rename fails.
 std::optional<ResumePoint> find_resume_point(const ResumeOptions& options, Console& console);
 

@@ -55,13 +55,13 @@ void register_decays(DecayRegistry& decays) {
 Schedule::Schedule(std::int64_t warmup_steps, Decay decay)
     : warmup_steps_(warmup_steps), decay_(std::move(decay)) {}
 
-double Schedule::factor(const Progress& progress) {
+double Schedule::factor(const Progress& progress, const JobLength& length) {
   if (progress.step < warmup_steps_) {
     return static_cast<double>(progress.step + 1) / static_cast<double>(warmup_steps_ + 1);
   }
-  if (!warmup_end_) warmup_end_ = warmup_steps_ > 0 ? progress.share : 0;
-  const double rest = 1 - *warmup_end_;
-  const double part = rest > 0 ? (progress.share - *warmup_end_) / rest : 1;
+  if (!warmup_end_) warmup_end_ = warmup_steps_ > 0 ? progress : Progress{};
+  const double begin = share_of(*warmup_end_, length);
+  const double part = begin < 1 ? (share_of(progress, length) - begin) / (1 - begin) : 1;
   return decay_({.part = std::clamp(part, 0.0, 1.0), .epochs = progress.epochs});
 }
 

@@ -25,23 +25,23 @@ void register_decays(DecayRegistry& decays);
 /// The learning rate over a job, by progress and not by steps: a job that goes on in another world, where an
 /// epoch has other steps, goes on with the rate that it had.
 ///
-/// Warm-up is so many optimizer steps, rising linearly, and reaches 1 with the step after them. Where the job
-/// was then is remembered, and saved with the job: the rest is the decay's.
+/// Warm-up is so many optimizer steps, rising linearly, and reaches 1 with the step after them. How far the job
+/// was then is remembered, and saved with the job: the rest is the decay's, also of a job that is made longer.
 class Schedule {
  public:
   Schedule(std::int64_t warmup_steps, Decay decay);
 
   /// The factor for the step that is to be made at `progress`. Called with growing progress.
-  double factor(const Progress& progress);
+  double factor(const Progress& progress, const JobLength& length);
 
-  [[nodiscard]] std::optional<double> warmup_end() const { return warmup_end_; }
+  [[nodiscard]] const std::optional<Progress>& warmup_end() const { return warmup_end_; }
   /// What `warmup_end` gave when the job was saved.
-  void set_warmup_end(std::optional<double> share) { warmup_end_ = share; }
+  void set_warmup_end(const std::optional<Progress>& end) { warmup_end_ = end; }
 
  private:
   std::int64_t warmup_steps_;
   Decay decay_;
-  std::optional<double> warmup_end_;  // share of the job
+  std::optional<Progress> warmup_end_;
 };
 
 }  // namespace ddprun::training

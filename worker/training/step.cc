@@ -70,22 +70,21 @@ at::Tensor Step::loss_of(const Batch& batch) {
   return parts_.task.loss(parts_.replica.forward(batch.tensors[0]), batch);
 }
 
-Step::Outcome Step::run(std::span<const Batch> micro_batches, double learning_rate) {
-  const auto count = static_cast<double>(micro_batches.size());
-  Outcome outcome{at::zeros({}, at::TensorOptions(parts_.device).dtype(at::kDouble)), 0};
+Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate) {
+  Outcome outcome{at::zeros({2}, at::TensorOptions(parts_.device).dtype(at::kDouble))};
   parts_.optimizer.set_learning_rate(learning_rate);
   parts_.optimizer.zero_grad();
-  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-    const bool is_last = i + 1 == micro_batches.size();
+  for (std::int64_t left = micro_batches.count; left > 0; --left) {
+    const bool is_last = left == 1;
     const std::unique_ptr<Replica::NoSync> only_here(is_last ? nullptr
                                                              : new Replica::NoSync(parts_.replica.no_sync()));
-    const at::Tensor loss = loss_of(micro_batches[i]);
-    const std::int64_t items = parts_.task.items(micro_batches[i]);
-    outcome.loss.add_(counted(loss), static_cast<double>(items));
-    outcome.items += items;
-    outcome.is_finite = outcome.is_finite && !must_stop(loss);
+    const Batch batch = micro_batches.next();
+    const at::Tensor loss = loss_of(batch);
+    outcome.loss_and_items.add_(counted(loss, parts_.task.items(batch)));
+    outcome.is_finite = !must_stop(loss);
     if (!outcome.is_finite) return outcome;
-    const at::Tensor share = micro_batches.size() == 1 ? loss : loss / count;
+    const at::Tensor share =
+        micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
     const auto time = parts_.time.on(Activity::kBackward);
     scaler_.scale(share).backward();
   }
@@ -101,10 +100,12 @@ Step::Outcome Step::run(std::span<const Batch> micro_batches, double learning_ra
   return outcome;
 }
 
-/// What a sum over steps takes of `loss`: nothing of a step that is left out.
-at::Tensor Step::counted(const at::Tensor& loss) const {
-  const at::Tensor value = loss.detach().to(at::kDouble);
-  return options_.non_finite == NonFinite::kSkip ? at::nan_to_num(value, 0, 0, 0) : value;
+/// What the sums over steps take of a batch: nothing of a loss that is left out.
+at::Tensor Step::counted(const at::Tensor& loss, std::int64_t items) const {
+  const at::Tensor mean = loss.detach().to(at::kDouble);
+  const at::Tensor both = at::stack({mean, at::ones_like(mean)}) * static_cast<double>(items);
+  if (options_.non_finite != NonFinite::kSkip) return both;
+  return at::where(at::isfinite(mean), both, at::zeros_like(both));
 }
 
 bool Step::must_stop(const at::Tensor& loss) const {

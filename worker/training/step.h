@@ -10,9 +10,9 @@
 #include <ddprun/trainer/task.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 namespace ddprun::training {
@@ -37,6 +37,12 @@ struct StepOptions {
 /// From the job file's /train.
 StepOptions read_step_options(const Options& train);
 
+/// The batches of one step, taken one at a time, so that the device holds one. Their mean losses count alike.
+struct MicroBatches {
+  std::int64_t count = 1;
+  std::function<Batch()> next;  ///< on the device
+};
+
 /// One optimizer step: forward and backward of its micro batches, clipping, update, average.
 ///
 /// Collective: the gradients are averaged over all ranks in the backward of the last micro batch.
@@ -53,24 +59,22 @@ class Step {
   };
   Step(const Parts& parts, const StepOptions& options);
 
-  /// What the micro batches had together: the loss summed over this rank's items (a double on the device), and
-  /// how many there were.
+  /// What the micro batches had together, doubles on the device: the loss summed over this rank's items, and how
+  /// many they were. What NonFinite::kSkip leaves out counts as no item.
   struct Outcome {
-    at::Tensor loss;
-    std::int64_t items = 0;
+    at::Tensor loss_and_items;
     /// False: this rank's loss is not finite, and NonFinite::kStop left everything as it was. Only the CPU
     /// knows at once; of a GPU the sums tell it later.
     bool is_finite = true;
   };
-  /// `micro_batches` are on the device, and at least one. Their mean losses count alike.
-  Outcome run(std::span<const Batch> micro_batches, double learning_rate);
+  Outcome run(const MicroBatches& micro_batches, double learning_rate);
 
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   [[nodiscard]] const StepOptions& options() const { return options_; }
 
  private:
   at::Tensor loss_of(const Batch& batch);
-  [[nodiscard]] at::Tensor counted(const at::Tensor& loss) const;
+  [[nodiscard]] at::Tensor counted(const at::Tensor& loss, std::int64_t items) const;
   [[nodiscard]] bool must_stop(const at::Tensor& loss) const;
   void clip();
 

@@ -17,6 +17,11 @@ std::string with_thousands(std::int64_t value) {
   return digits;
 }
 
+std::string human_loss(double loss) {
+  constexpr double kReadable = 1e6;
+  return std::abs(loss) < kReadable ? fmt::format("{:.4f}", loss) : fmt::format("{:.3g}", loss);
+}
+
 std::string human_seconds(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 60) return fmt::format("{} s", whole);

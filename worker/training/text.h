@@ -7,6 +7,8 @@ namespace ddprun::training {
 
 /// "12,345".
 std::string with_thousands(std::int64_t value);
+/// "0.1234", and "2.03e+32" of what has grown beyond reading.
+std::string human_loss(double loss);
 /// "1:02:03", "2:03" or "3 s": a duration for people.
 std::string human_seconds(double seconds);
 /// `path` as seen from `folder` where that is shorter, otherwise as it is.

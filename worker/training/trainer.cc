@@ -21,6 +21,8 @@ namespace ddprun::training {
 namespace {
 
 constexpr std::size_t kShownIndices = 8;
+/// So many steps left out one after the other, and nothing is learned any more.
+constexpr std::int64_t kMostBarrenSteps = 50;
 
 DistributedSamplerOptions sampler_options(const Context& context, const LoopOptions& options) {
   DistributedSamplerOptions sampler;
@@ -45,14 +47,15 @@ class PositionPart final : public SavedPart {
 };
 
 /// A warm-up that is longer than the job leaves it without its learning rate.
-void check_warmup(const LoopOptions& options, std::int64_t steps_per_epoch) {
-  std::int64_t steps = steps_per_epoch * options.epochs;
-  if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
-  if (options.warmup_steps < steps || options.warmup_steps == 0) return;
+void check_warmup(std::int64_t warmup_steps, const Position& position, const JobLength& length,
+                  const World& world) {
+  if (position.step >= warmup_steps) return;
+  const std::int64_t steps = position.step + divided_up(samples_left(position, length), world.global_batch);
+  if (warmup_steps < steps || samples_left(position, length) == 0) return;
   throw Exception(ErrorCode::kConfig,
                   fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
-                              "after {} ({} epochs of {} steps in this world); shorten it, or train longer",
-                              options.warmup_steps, steps, options.epochs, steps_per_epoch));
+                              "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
+                              warmup_steps, steps, length.epochs, world.ranks));
 }
 
 constexpr const char* kHowToGoOn =
@@ -108,14 +111,16 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
           .epochs = options_.epochs,
           .max_steps = options_.max_steps,
           .epoch_samples = std::min(parts.data.train->size(), sampler_.samples_per_rank() * world_.ranks)},
-      fresh_loss_(at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble))) {
+      fresh_loss_(at::zeros({2}, at::TensorOptions(device_).dtype(at::kDouble))) {
   if (length_.epoch_samples == 0) {
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("the training data has {} samples, and {} ranks with /train/drop_last need "
-                                "one each; use fewer ranks or more data",
-                                parts.data.train->size(), world_.ranks));
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("the training data has {} samples{}; use {}", parts.data.train->size(),
+                    options_.drop_last
+                        ? fmt::format(", and {} ranks with /train/drop_last need one each", world_.ranks)
+                        : "",
+                    options_.drop_last ? "fewer ranks, or more data" : "more data"));
   }
-  check_warmup(options_, steps_per_epoch());
   position_.world = world_;
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
@@ -135,6 +140,20 @@ void Trainer::restore(const PtDict& checkpoint) {
                     fmt::format("its optimizer is {}, the job file's is {}", about.optimizer, optimizer));
   }
   parts_that_begin_anew_ = load_parts(checkpoint, saved_);
+  if (std::count(parts_that_begin_anew_.begin(), parts_that_begin_anew_.end(), "ema") > 0)
+    learner_.begin_average();
+  // The numbers of another task say nothing about this one.
+  const std::vector<Metric> metrics = learner_.task().metrics();
+  const auto& last = position_.evaluation;
+  if (last && !std::equal(metrics.begin(), metrics.end(), last->sums.begin(), last->sums.end(),
+                          [](const Metric& metric, const auto& sum) { return metric.name == sum.first; }))
+    position_.evaluation.reset();
+}
+
+void Trainer::check() const {
+  Position position = position_;
+  position.world = world_;
+  check_warmup(options_.warmup_steps, position, length_, world_);
 }
 
 void Trainer::start(const std::optional<std::string>& resumed_from) {
@@ -222,14 +241,14 @@ bool Trainer::run_epoch() {
   std::int64_t units = 0;
   std::size_t used = 0;
   for (std::int64_t left = loader.batch_count(); left > 0;) {
-    std::vector<Batch> micro_batches;
-    std::int64_t samples = 0;
-    for (const std::int64_t end = left - std::min(left, options_.accumulation); left > end; --left) {
-      const auto time = time_.on(Activity::kLoader);
-      micro_batches.push_back(to_device(*loader.next(), device_));
-      samples += micro_batches.back().samples;
-    }
+    const MicroBatches micro_batches{.count = std::min(left, options_.accumulation), .next = [&] {
+                                       const auto time = time_.on(Activity::kLoader);
+                                       return to_device(*loader.next(), device_);
+                                     }};
+    const std::int64_t samples =
+        std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(indices.size() - used));
     step(micro_batches, std::span(indices).subspan(used, static_cast<std::size_t>(samples)));
+    left -= micro_batches.count;
     used += static_cast<std::size_t>(samples);
     position_.samples_seen += samples * world_.ranks;
     units += samples * world_.ranks * parts_.data.train->shape().units_per_sample;
@@ -245,8 +264,8 @@ bool Trainer::run_epoch() {
   return true;
 }
 
-void Trainer::step(std::span<const Batch> micro_batches, std::span<const std::int64_t> indices) {
-  const Step::Outcome outcome = learner_.step(micro_batches, progress_of(position_, length_));
+void Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices) {
+  const Step::Outcome outcome = learner_.step(micro_batches, progress_of(position_, length_), length_);
   if (!outcome.is_finite) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("the loss is not a finite number at step {} of epoch {}, on rank {} with the "
@@ -256,8 +275,8 @@ void Trainer::step(std::span<const Batch> micro_batches, std::span<const std::in
   }
   ++position_.step;
   position_.world = world_;
-  fresh_loss_.add_(outcome.loss);
-  fresh_items_ += outcome.items;
+  fresh_loss_.add_(outcome.loss_and_items);
+  ++fresh_steps_;
 }
 
 void Trainer::after_step(double seconds, std::int64_t units) {
@@ -270,9 +289,8 @@ void Trainer::after_step(double seconds, std::int64_t units) {
     loss = LossSum{now.loss - before.loss, now.items - before.items}.mean();
   }
   const std::function<double()> loss_so_far = [this] {
-    return LossSum{position_.epoch_loss.loss + fresh_loss_.item<double>(),
-                   position_.epoch_loss.items + fresh_items_}
-        .mean();
+    const LossSum mine = fresh_sum();
+    return LossSum{position_.epoch_loss.loss + mine.loss, position_.epoch_loss.items + mine.items}.mean();
   };
   tell<StepEvent>(&Observer::on_step, {.position = position_,
                                        .learning_rate = learner_.optimizer().learning_rate(),
@@ -286,10 +304,26 @@ void Trainer::after_step(double seconds, std::int64_t units) {
     save_checkpoint();
 }
 
+LossSum Trainer::fresh_sum() const {
+  const at::Tensor sums = fresh_loss_.cpu();
+  return {sums[0].item<double>(), std::llround(sums[1].item<double>())};
+}
+
+void Trainer::refuse_barren_steps() const {
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("the last {} steps, up to step {} of epoch {}, were all left out, because their "
+                  "losses were no finite numbers (/train/non_finite=skip); a smaller "
+                  "/optimizer/learning_rate or a bound on /train/clip_grad_norm may help",
+                  barren_steps_, position_.step, position_.epoch + 1));
+}
+
 void Trainer::collect_loss() {
-  const LossSum all = sum_over_ranks(parts_.context, {fresh_loss_.item<double>(), fresh_items_});
+  const LossSum all = sum_over_ranks(parts_.context, fresh_sum());
+  barren_steps_ = all.items > 0 ? 0 : barren_steps_ + fresh_steps_;
   fresh_loss_.zero_();
-  fresh_items_ = 0;
+  fresh_steps_ = 0;
+  if (barren_steps_ >= kMostBarrenSteps) refuse_barren_steps();
   if (!std::isfinite(all.loss)) {
     throw Exception(ErrorCode::kConfig, fmt::format("the loss is not a finite number at or before step {} of "
                                                     "epoch {}; {}",
@@ -306,6 +340,7 @@ bool Trainer::is_due(std::int64_t every_epochs) const {
 
 void Trainer::end_epoch(double seconds, std::int64_t units) {
   collect_loss();
+  if (units > 0 && position_.epoch_loss.items == 0) refuse_barren_steps();
   const bool is_whole = position_.samples_seen == 0;
   EpochEvent event{.position = position_,
                    .number = is_whole ? position_.epoch : position_.epoch + 1,
@@ -342,10 +377,12 @@ void Trainer::save_checkpoint() {
   if (divergence_check_ && divergence_check_->last_equal_step() != position_.step)
     divergence_check_->compare(position_.step);
   collect_loss();
-  if (!learner_.has_finite_weights()) {
-    throw Exception(ErrorCode::kConfig, fmt::format("a weight is not a finite number after step {}, so no "
-                                                    "checkpoint is written; {}",
-                                                    position_.step, kHowToGoOn));
+  if (const std::string name = learner_.first_non_finite(); !name.empty()) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("{} holds something else than finite numbers after step {}, so no checkpoint "
+                                "is written; a smaller /optimizer/learning_rate, a bound on "
+                                "/train/clip_grad_norm, or a look at the data may help",
+                                name, position_.step));
   }
   const TimePoint start = parts_.clock.now();
   const AboutJob about{.model = parts_.job.object("model").text("type"),

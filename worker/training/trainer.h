@@ -57,6 +57,9 @@ class Trainer {
   /// Errors  Exception kConfig when it is of another model or optimizer.
   void restore(const PtDict& checkpoint);
 
+  /// Errors  Exception kConfig: from here on the job's schedule would not fit its length. The same on every rank.
+  void check() const;
+
   /// Tells the observers how it begins; `resumed_from` is the path of what was restored.
   void start(const std::optional<std::string>& resumed_from);
 
@@ -77,10 +80,12 @@ class Trainer {
   bool run_epoch();
   Ending stop();
   /// `indices` are those of the step's samples.
-  void step(std::span<const Batch> micro_batches, std::span<const std::int64_t> indices);
+  void step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices);
   void after_step(double seconds, std::int64_t units);
   void end_epoch(double seconds, std::int64_t units);
   void collect_loss();
+  [[nodiscard]] LossSum fresh_sum() const;
+  [[noreturn]] void refuse_barren_steps() const;
   void evaluate_held_out();
   void save_checkpoint();
   [[nodiscard]] std::int64_t steps_per_epoch() const;
@@ -105,10 +110,10 @@ class Trainer {
   World world_;
   JobLength length_;
   Position position_;
-  /// This rank's loss since `position_.epoch_loss` was last summed over the ranks: a double on the device, and
-  /// its items.
+  /// This rank's loss and items since `position_.epoch_loss` was last summed over the ranks: doubles on the device.
   at::Tensor fresh_loss_;
-  std::int64_t fresh_items_ = 0;
+  std::int64_t fresh_steps_ = 0;   ///< since then
+  std::int64_t barren_steps_ = 0;  ///< steps before that of which no rank counted anything
   std::string checkpoint_path_;  ///< the last one written by this process; rank 0 knows it
 };
 

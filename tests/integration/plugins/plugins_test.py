@@ -58,6 +58,18 @@ class Plugins(unittest.TestCase):
         job["model"]["type"] = "two_layers"
         self.assertRegex(self.run_job(job, expect=78).stderr, "no model two_layers; there are .*one_layer")
 
+    def test_one_library_may_be_named_in_several_ways(self):
+        job = self.example()
+        (self.folder / "link.so").symlink_to(job["task"]["plugin"])
+        job["task"]["plugin"] = "link.so"
+        self.run_job(job, "/train/epochs=1")
+
+    def test_a_type_of_ddprun_itself_is_not_taken_for_the_plugins(self):
+        job = self.example()
+        job["model"]["type"] = "mlp"
+        self.assertRegex(self.run_job(job, expect=78).stderr, "/model/type: mlp is ddprun's own and not of plug-in .*; remove "
+                                                              "/plugin, or name a type that it brings")
+
     def test_what_is_no_plugin_or_another_is_refused_with_the_reason(self):
         (self.folder / "text.so").write_text("no library")
         for library, reason in (

@@ -17,7 +17,9 @@ import time
 import unittest
 import zipfile
 
-from jobs import BOUND_S, DIGITS, JobTest, patient
+from jobs import BOUND_S, DIGITS, SMALL_JOB, JobTest
+from patience import patient
+from ports import free_port
 
 class Output(JobTest):
     def test_a_job_says_one_line_per_epoch_and_where_everything_lies(self):
@@ -238,6 +240,50 @@ class Weights(JobTest):
                 self.assertRegex(done.stderr, reason)
 
 
+class Branches(JobTest):
+    def test_a_job_that_goes_on_from_an_earlier_checkpoint_leaves_the_later_ones(self):
+        job = self.job_file()
+        self.run_job(job)
+        first = self.checkpoints()[0]
+        (self.folder / "link").symlink_to(first.parent)
+        process = self.start(job, f"/resume=link/{first.name}", "/train/epochs=100000", flags=("--max-restarts", "1"))
+        self.wait_for_line(process, "epoch 20/")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.wait_for_line(process, "epoch 40/")
+        process.terminate()
+        self.finish(process, expect=128 + signal.SIGTERM)
+        self.assertEqual([path.name for path in self.checkpoints(".")], [])
+        later = sorted(path.name for path in (self.folder / "out/checkpoints.old-1").iterdir())
+        self.assertEqual(later, ["step-00000020.pt", "step-00000030.pt"])
+        self.assertGreater(self.metrics("start")[-1]["step"], 30)
+
+    def test_a_job_that_began_with_weights_is_resumed_without_them(self):
+        self.run_job(self.job_file({"output_dir": "base", "train": {"epochs": 1}}))
+        weights = self.folder / "base/checkpoints/step-00000010.pt"
+        job = self.job_file({"model": SMALL_JOB["model"] | {"weights": str(weights)}, "train": {"epochs": 1}})
+        self.run_job(job)
+        weights.unlink()
+        self.run_job(job, "/train/epochs=2")
+
+
+class Differences(JobTest):
+    def test_nodes_whose_jobs_differ_are_refused_with_the_difference(self):
+        for setting, difference in (("/optimizer/learning_rate=0.1", "/optimizer/learning_rate is 0.1, and 0.05 on rank 0"),
+                                    ("/data/train_samples=319", "/data/train_samples is 319, and 320 on rank 0"),
+                                    ("/output_dir=elsewhere", None)):
+            with self.subTest(setting=setting):
+                port = free_port()
+                flags = ("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}", "--node-rank")
+                job = self.job_file({"train": {"epochs": 1}})
+                first = self.start(job, ranks=1, flags=(*flags, "0"))
+                second = subprocess.run(self.command(job, setting, ranks=1, flags=(*flags, "1")), cwd=self.folder,
+                                        env=self.environment(), text=True, capture_output=True, timeout=BOUND_S, check=False)
+                self.finish(first, expect=78 if difference else 0)
+                self.assertEqual(second.returncode, 78 if difference else 0, second.stderr)
+                if difference:
+                    self.assertIn(f"the job is not the same on all ranks: on rank 1 {difference}", second.stderr)
+
+
 class OutputFolders(JobTest):
     def test_a_job_file_in_its_own_output_folder_stays_as_it_was_written(self):
         (self.folder / "out").mkdir()
@@ -263,8 +309,20 @@ class Steps(JobTest):
     def test_a_warm_up_that_outlives_the_job_is_refused(self):
         job = self.job_file({"schedule": {"type": "cosine", "warmup_steps": 30}})
         done = self.run_job(job, expect=78)
-        self.assertIn("/schedule/warmup_steps: the warm-up of 30 steps is not over when the job ends after 30 (3 epochs of 10 "
-                      "steps in this world); shorten it, or train longer", done.stderr)
+        self.assertIn("/schedule/warmup_steps: the warm-up of 30 steps is not over when the job ends after 30 (3 epochs in "
+                      "this world of 2 ranks); shorten it, or train longer", done.stderr)
+
+    def test_a_warm_up_that_is_over_keeps_no_larger_world_from_going_on(self):
+        job = self.job_file({"schedule": {"type": "cosine", "warmup_steps": 35}, "checkpoint": {"every_steps": 40}})
+        self.run_job(job, "/train/epochs=3", ranks=1)  # 20 steps an epoch
+        half = next(path for path in self.checkpoints() if path.name == "step-00000040.pt")
+        self.run_job(job, f"/resume={half}", "/output_dir=more", ranks=4)
+
+    def test_a_job_whose_steps_are_all_left_out_ends(self):
+        job = self.job_file({"model": {"type": "mlp", "hidden": [64] * 6}, "optimizer": {"type": "sgd", "learning_rate": 3},
+                             "train": {"non_finite": "skip", "epochs": 20}})
+        self.assertRegex(self.run_job(job, expect=78).stderr,
+                         r"the last \d+ steps, up to step \d+ of epoch \d+, were all left out")
 
     def test_a_loss_that_is_no_number_ends_the_job_with_its_step_rank_and_samples(self):
         job = self.job_file({"optimizer": {"type": "sgd", "learning_rate": 1000, "momentum": 0.99}})

@@ -83,7 +83,7 @@ class Twins(unittest.TestCase):
                     self.assert_equal_weights(ours["model"], theirs["model"])
                     if theirs["ema"] is not None:
                         self.assert_equal_weights(ours["ema"], theirs["ema"])
-                    accuracy = ours["position"]["evaluation"]["accuracy"] / ours["position"]["evaluation"]["items"]
+                    accuracy = ours["position"]["evaluation"]["sums"]["accuracy"] / ours["position"]["evaluation"]["items"]
                     self.assertEqual(accuracy, theirs["accuracy"])
 
 

@@ -29,6 +29,8 @@ TEST_CASE("a value of another type is refused with its place") {
   const Options options(R"({"width": "64", "hidden": [1, 2.5], "inner": {"depth": []}})", "/model");
   CHECK_THROWS_MATCHES(options.integer("width"), Exception,
                        Message("/model/width: expected integer, got \"64\" (a string)"));
+  CHECK_THROWS_MATCHES(Options(R"({"width": 18446744073709551615})").integer("width"), Exception,
+                       Message("/width: expected integer, got 18446744073709551615 (number)"));
   CHECK_THROWS_MATCHES(options.integers("hidden"), Exception,
                        Message("/model/hidden/1: expected integer, got 2.5 (number)"));
   CHECK_THROWS_MATCHES(options.object("inner").text("depth"), Exception,

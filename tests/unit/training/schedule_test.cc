@@ -23,7 +23,7 @@ std::vector<double> factors(Schedule& schedule, Position& position, std::int64_t
   const JobLength length{.epochs = epochs, .epoch_samples = kEpochSamples};
   std::vector<double> all;
   for (std::int64_t i = 0; i < steps; ++i) {
-    all.push_back(schedule.factor(progress_of(position, length)));
+    all.push_back(schedule.factor(progress_of(position, length), length));
     ++position.step;
     position.samples_seen += global_batch;
     if (!is_epoch_over(position, length)) continue;
@@ -104,13 +104,23 @@ TEST_CASE("a resumed schedule remembers where its warm-up ended") {
   static_cast<void>(factors(schedule, position, 20, 10, 100));
   Schedule resumed = make("cosine", R"({"final_factor": 0})", 10);
   resumed.set_warmup_end(schedule.warmup_end());
-  const Progress next = progress_of(position, {.epochs = 10, .epoch_samples = kEpochSamples});
-  CHECK(resumed.factor(next) == schedule.factor(next));
+  const JobLength length{.epochs = 10, .epoch_samples = kEpochSamples};
+  const Progress next = progress_of(position, length);
+  CHECK(resumed.factor(next, length) == schedule.factor(next, length));
+}
+
+TEST_CASE("a job that is made longer after its warm-up has the rates of one that was always so long") {
+  Schedule schedule = make("cosine", R"({"final_factor": 0})", 20);
+  Position position;
+  static_cast<void>(factors(schedule, position, 40, 4, 100));
+  const auto longer = factors(schedule, position, 60, 40, 100);
+  const auto always = factors(make("cosine", R"({"final_factor": 0})", 20), 100, 40);
+  for (std::size_t i = 0; i < longer.size(); ++i) CHECK(longer[i] == always[40 + i]);
 }
 
 TEST_CASE("max_steps ends a schedule where it ends the job") {
   const JobLength length{.epochs = 1000, .max_steps = 50, .epoch_samples = kEpochSamples};
-  CHECK(progress_of({.step = 25, .samples_seen = 10}, length).share == 0.5);
-  CHECK(progress_of({.epoch = 900, .step = 25}, length).share == 0.9);
-  CHECK(progress_of({.epoch = 1000, .step = 50}, length).share == 1);
+  CHECK(share_of({.step = 25, .epochs = 0.01}, length) == 0.5);
+  CHECK(share_of({.step = 25, .epochs = 900}, length) == 0.9);
+  CHECK(share_of({.step = 50, .epochs = 1000}, length) == 1);
 }

@@ -24,6 +24,12 @@ TEST_CASE("a live line shows what is left of the job, and its learning rate, whe
   CHECK(format_live_line(live, 70) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left");
 }
 
+TEST_CASE("a loss that has grown beyond reading is short") {
+  CHECK(human_loss(0.12345) == "0.1235");
+  CHECK(human_loss(999999) == "999999.0000");
+  CHECK(human_loss(2.0291e32) == "2.03e+32");
+}
+
 TEST_CASE("a narrow terminal loses the last parts of a progress line and never wraps") {
   CHECK(format_live_line(kLive, 40) == "epoch 2/5   37 %  step 30/79");
   CHECK(format_live_line(kLive, 10) == "epoch 2/5");

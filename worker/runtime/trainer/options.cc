@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -27,7 +28,8 @@ namespace {
 }
 
 std::int64_t to_integer(const json& value, const std::string& pointer) {
-  if (!value.is_number_integer()) refuse(pointer, "integer", value);
+  const bool is_too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX;
+  if (!value.is_number_integer() || is_too_large) refuse(pointer, "integer", value);
   return value.get<std::int64_t>();
 }
 
@@ -64,6 +66,7 @@ Options::Options(const std::string& json_text, std::string pointer) : node_(std:
 }
 
 bool Options::has(const std::string& key) const {
+  node_->read.insert(key);
   const auto found = node_->values.find(key);
   return found != node_->values.end() && !found->is_null();
 }

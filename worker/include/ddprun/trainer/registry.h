@@ -23,14 +23,16 @@ class Registry {
   struct Entry {
     std::string about;  ///< one sentence, for `ddprun list`
     Factory make;
+    bool is_plugins = false;  ///< its options are its own, and not the schema's
   };
 
   /// `kind` is what messages call an entry: "model".
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
   /// Errors  Exception kConfig: the name is taken.
-  void add(const std::string& name, std::string about, Factory make) {
-    const bool is_new = entries_.try_emplace(name, Entry{std::move(about), std::move(make)}).second;
+  void add(const std::string& name, std::string about, Factory make, bool is_plugins = false) {
+    const bool is_new =
+        entries_.try_emplace(name, Entry{std::move(about), std::move(make), is_plugins}).second;
     if (is_new) return;
     throw Exception(ErrorCode::kConfig, "there are two entries of the name " + name + " for a " + kind_ +
                                             "; give one another name");

@@ -1,0 +1,81 @@
+#include "worker/training/same_job.h"
+
+#include <ddprun/collectives.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <string_view>
+
+namespace ddprun::training {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<const char*, 18> kMayDiffer{"/$schema",
+                                                 "/name",
+                                                 "/output_dir",
+                                                 "/resume",
+                                                 "/backend",
+                                                 "/device",
+                                                 "/model/plugin",
+                                                 "/model/weights",
+                                                 "/data/plugin",
+                                                 "/data/path",
+                                                 "/task/plugin",
+                                                 "/data/loader_threads",
+                                                 "/data/prefetch_batches",
+                                                 "/log/progress",
+                                                 "/log/report",
+                                                 "/log/summary",
+                                                 "/log/tensorboard",
+                                                 "/checkpoint/keep"};
+
+json describe(const DataSource& source) {
+  json tensors = json::array();
+  for (const TensorShape& tensor : source.shape().tensors)
+    tensors.push_back(
+        {{"name", tensor.name}, {"sizes", tensor.sizes}, {"dtype", at::toString(tensor.dtype)}});
+  return {{"samples", source.size()}, {"tensors", tensors}, {"classes", source.shape().classes}};
+}
+
+}  // namespace
+
+std::string common_job(const Options& job, const DataSplits& data) {
+  json common = json::parse(job.to_json());
+  for (const char* place : kMayDiffer) {
+    const json::json_pointer pointer(place);
+    if (common.contains(pointer)) common[pointer] = nullptr;
+  }
+  common["training data"] = describe(*data.train);
+  common["held-out data"] = describe(*data.held_out);
+  return common.dump();
+}
+
+std::optional<std::string> first_difference(const std::string& mine, const std::string& rank_zeros) {
+  const json here = json::parse(mine).flatten();
+  const json there = json::parse(rank_zeros).flatten();
+  const auto in_words = [](const json& all, const std::string& place) {
+    return all.contains(place) ? all[place].dump() : std::string("not there");
+  };
+  for (const json* side : {&here, &there}) {
+    for (const auto& [place, value] : side->items()) {
+      if (in_words(here, place) == in_words(there, place)) continue;
+      return fmt::format("{} is {}, and {} on rank 0", place, in_words(here, place), in_words(there, place));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Exception> compare_with_rank_zero(const Context& context, const std::string& common_job) {
+  const std::string rank_zeros = broadcast_bytes(context, common_job);
+  if (rank_zeros == common_job) return std::nullopt;
+  return Exception(
+      ErrorCode::kConfig,
+      fmt::format("the job is not the same on all ranks: on rank {} {}; start every node with the "
+                  "same job file, flags and data",
+                  context.rank(), first_difference(common_job, rank_zeros).value_or("its text differs")));
+}
+
+}  // namespace ddprun::training
