@@ -91,6 +91,16 @@ void check_nesterov(const json& schema, const json& values, std::vector<Problem>
   }
 }
 
+/// Reducer's static graph learns the order of gradients in its first backward, which has to reduce them.
+void check_static_graph(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const json steps = given_or_default(schema, values, "/train/accumulation_steps");
+  if (given_or_default(schema, values, "/ddp/static_graph") != true || steps == 1) return;
+  problems.push_back(
+      {"/ddp/static_graph",
+       fmt::format("does not go with /train/accumulation_steps, which is {}; remove one of them",
+                   steps.dump())});
+}
+
 void check_backend(const json& schema, const json& values, std::vector<Problem>& problems) {
   const json backend = given_or_default(schema, values, "/backend");
   const json device = given_or_default(schema, values, "/device");
@@ -147,6 +157,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   std::vector<Problem> problems;
   check_conditions(schema, values, "", problems);
   check_nesterov(schema, values, problems);
+  check_static_graph(schema, values, problems);
   check_backend(schema, values, problems);
   check_milestones(schema, values, problems);
   check_texts(values, "", problems);

@@ -198,6 +198,11 @@ Result<Table> parse_csv(const std::string& text, const std::string& target, cons
   const Result<std::size_t> wanted = find_target(names, target, name);
   if (!wanted) return wanted.error();
   Table table;
+  for (const std::string_view column : names) {
+    if (std::find(table.columns.begin(), table.columns.end(), trimmed(column)) != table.columns.end())
+      return Error(ErrorCode::kCorrupt, fmt::format("{} has two columns \"{}\"", name, trimmed(column)));
+    table.columns.emplace_back(trimmed(column));
+  }
   table.features.sizes = {static_cast<std::int64_t>(names.size()) - 1};
   for (auto line = lines.begin() + 1; line != lines.end(); ++line) {
     const std::vector<std::string_view> cells = cut_at_commas(line->text);
@@ -264,6 +269,14 @@ TableSource::TableSource(Table table, std::int64_t classes, const std::string& n
     : table_(std::move(table)) {
   const auto refuse = [&](const std::string& why) { throw Exception(ErrorCode::kCorrupt, name + why); };
   if (table_.features.rows == 0) refuse(": there is no sample");
+  if (table_.features.sizes.empty()) table_.features.sizes = {1};
+  if (table_.features.row_size() == 0) refuse(": its samples hold no number");
+  const auto bad = std::find_if_not(table_.features.values.begin(), table_.features.values.end(),
+                                    [](double value) { return std::isfinite(static_cast<float>(value)); });
+  if (bad != table_.features.values.end()) {
+    refuse(fmt::format(": sample {} holds {}, which is no finite number",
+                       (bad - table_.features.values.begin()) / table_.features.row_size(), *bad));
+  }
   if (table_.features.rows != table_.targets.rows)
     refuse(fmt::format(": there are {} samples and {} targets", table_.features.rows, table_.targets.rows));
   shape_.tensors = {{"features", table_.features.sizes, at::kFloat}};
@@ -313,6 +326,13 @@ DataSplits open_csv(const Options& options) {
   Table train = load_csv(folder + "/train.csv", options, options.integer("train_samples"));
   Table test = load_csv(folder + "/test.csv", options, options.integer("test_samples"));
   check_width(train, test, folder);
+  if (train.columns != test.columns) {
+    throw Exception(
+        ErrorCode::kCorrupt,
+        fmt::format("the columns of {0}/train.csv are {1}, and those of {0}/test.csv {2}; give both "
+                    "the same, in one order",
+                    folder, fmt::join(train.columns, ", "), fmt::join(test.columns, ", ")));
+  }
   if (options.flag("standardize")) standardize(train, test);
   return to_splits(std::move(train), std::move(test), options.integer("classes"), folder);
 }

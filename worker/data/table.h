@@ -23,6 +23,7 @@ struct Numbers {
 struct Table {
   Numbers features;
   Numbers targets;
+  std::vector<std::string> columns{};  ///< of a CSV file: all names, in order
 };
 
 /// Reads a CSV text: a line of names, then lines of as many numbers, separated by commas. `target` names the

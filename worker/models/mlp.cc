@@ -26,7 +26,7 @@ at::Tensor Mlp::forward(at::Tensor input) { return layers_->forward(std::move(in
 void register_mlp(ModelRegistry& models) {
   models.add("mlp", "linear layers with ReLU, for any data",
              [](const Options& options, const DataShape& data) {
-               return std::make_shared<Mlp>(MlpOptions{.inputs = inputs_of(data),
+               return std::make_shared<Mlp>(MlpOptions{.inputs = inputs_of(data, "mlp"),
                                                        .hidden = options.integers("hidden"),
                                                        .outputs = outputs_of(data),
                                                        .dropout = options.number("dropout")});

@@ -19,8 +19,8 @@ ImageSize images_of(const DataShape& data, const std::string& name, std::int64_t
 /// or no vocabulary.
 std::int64_t tokens_of(const DataShape& data, const std::string& name);
 
-/// How many numbers a sample of the model's input is.
-std::int64_t inputs_of(const DataShape& data);
+/// How many numbers a sample of the input of model `name` is. Errors: Exception kConfig where they are no floats.
+std::int64_t inputs_of(const DataShape& data, const std::string& name);
 
 /// How many numbers a model gives for a sample: one per class, else as many as the target has.
 std::int64_t outputs_of(const DataShape& data);

@@ -178,6 +178,8 @@ Step::Outcome Learner::step(const MicroBatches& micro_batches, const Progress& p
   return step_->run(micro_batches, base_rate_ * schedule_->factor(progress, length));
 }
 
+void Learner::sync_buffers() { replica_->sync_buffers(); }
+
 void Learner::begin_average() {
   if (average_) load_state_dict(*average_->module(), state_dict(*model_));
 }

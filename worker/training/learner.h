@@ -44,6 +44,9 @@ class Learner {
   /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema".
   void add_saved_parts(SavedParts& parts);
 
+  /// Each rank's running statistics become rank 0's, as DDP has them before the next forward. Collective.
+  void sync_buffers();
+
   /// The average begins with the model as it is.
   void begin_average();
 

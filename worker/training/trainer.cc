@@ -127,8 +127,11 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
   saved_.push_back(std::make_unique<GeneratorsPart>(
       parts_.context, [this] { return rank_seed(options_.seed, parts_.context.rank(), position_.step); }));
   if (options_.divergence_check > 0) {
-    divergence_check_.emplace(parts_.context, learner_.model(), learner_.optimizer(),
-                              DivergenceCheckOptions{.every_steps = options_.divergence_check});
+    DivergenceCheckOptions check{.every_steps = options_.divergence_check};
+    if (!parts_.job.object("ddp").flag("broadcast_buffers")) {
+      for (const auto& buffer : learner_.model().named_buffers()) check.ignored.push_back(buffer.key());
+    }
+    divergence_check_.emplace(parts_.context, learner_.model(), learner_.optimizer(), check);
   }
 }
 
@@ -280,7 +283,11 @@ void Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64
 }
 
 void Trainer::after_step(double seconds, std::int64_t units) {
-  if (divergence_check_) divergence_check_->after_step(position_.step);
+  if (divergence_check_) {
+    // Running statistics are each rank's own after a step, and rank 0's again before the next one.
+    if (position_.step % options_.divergence_check == 0) sync_buffers_for_check();
+    divergence_check_->after_step(position_.step);
+  }
   std::optional<double> loss;
   if (position_.step % options_.log_every_steps == 0) {
     const LossSum before = position_.epoch_loss;
@@ -302,6 +309,10 @@ void Trainer::after_step(double seconds, std::int64_t units) {
   const std::int64_t every = options_.checkpoint_every_steps;
   if (every > 0 && position_.step % every == 0 && !is_epoch_over(position_, length_) && !is_complete())
     save_checkpoint();
+}
+
+void Trainer::sync_buffers_for_check() {
+  if (parts_.job.object("ddp").flag("broadcast_buffers")) learner_.sync_buffers();
 }
 
 LossSum Trainer::fresh_sum() const {
@@ -374,8 +385,10 @@ void Trainer::evaluate_held_out() {
 void Trainer::save_checkpoint() {
   const auto time = time_.on(Activity::kCheckpoint);
   // What is resumed from was equal on all ranks when it was written.
-  if (divergence_check_ && divergence_check_->last_equal_step() != position_.step)
+  if (divergence_check_ && divergence_check_->last_equal_step() != position_.step) {
+    sync_buffers_for_check();
     divergence_check_->compare(position_.step);
+  }
   collect_loss();
   if (const std::string name = learner_.first_non_finite(); !name.empty()) {
     throw Exception(ErrorCode::kConfig,

@@ -84,6 +84,7 @@ class Trainer {
   void after_step(double seconds, std::int64_t units);
   void end_epoch(double seconds, std::int64_t units);
   void collect_loss();
+  void sync_buffers_for_check();
   [[nodiscard]] LossSum fresh_sum() const;
   [[noreturn]] void refuse_barren_steps() const;
   void evaluate_held_out();

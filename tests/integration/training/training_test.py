@@ -266,6 +266,15 @@ class Branches(JobTest):
         self.run_job(job, "/train/epochs=2")
 
 
+class Guards(JobTest):
+    def test_replicas_with_running_statistics_pass_the_divergence_check(self):
+        for settings in ((), ("/ddp/broadcast_buffers=false",), ("/train/accumulation_steps=2",)):
+            with self.subTest(settings=settings):
+                job = self.job_file({"model": {"type": "resnet20"}, "data": {"train_samples": 24, "test_samples": 8},
+                                     "train": {"batch_size": 4, "epochs": 1}, "divergence_check": 1})
+                self.run_job(job, *settings, "/resume=never", ranks=2)
+
+
 class Differences(JobTest):
     def test_nodes_whose_jobs_differ_are_refused_with_the_difference(self):
         for setting, difference in (("/optimizer/learning_rate=0.1", "/optimizer/learning_rate is 0.1, and 0.05 on rank 0"),

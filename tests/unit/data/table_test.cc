@@ -6,6 +6,7 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
 #include <fstream>
 
 using namespace ddprun;
@@ -55,6 +56,28 @@ TEST_CASE("a CSV file that is wrong is refused with line and column") {
   CHECK(csv_refusal("a,b\n1,x\n") == "x.csv, line 2, column b: expected a number, got \"x\"");
   CHECK(csv_refusal("a,b\n,1\n") == "x.csv, line 2, column a: expected a number, got \"\"");
   CHECK(csv_refusal("a,b\n1,2\n", "c") == "/data/target: x.csv has no column c; there are a, b");
+}
+
+TEST_CASE("columns of one name, and files whose columns are in another order, are refused") {
+  CHECK(csv_refusal("a,a,y\n1,2,3\n") == "x.csv has two columns \"a\"");
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("train.csv")) << "a,b,y\n1,2,0\n";
+  std::ofstream(folder.file("test.csv")) << "b,a,y\n1,2,0\n";
+  const Options options(
+      R"({"path": ")" + folder.path() +
+      R"(", "target": "", "train_samples": 0, "test_samples": 0, "standardize": false, "classes": 0})");
+  CHECK_THROWS_WITH(data::open_csv(options), "the columns of " + folder.path() +
+                                                 "/train.csv are a, b, y, and those of " + folder.path() +
+                                                 "/test.csv b, a, y; give both the same, in one order");
+}
+
+TEST_CASE("samples of one number need no second dimension, and numbers have to be finite") {
+  const data::TableSource source(data::Table{{2, {}, {1, 2}}, {2, {}, {0, 1}}}, 0, "x");
+  CHECK(source.shape().tensors[0].sizes == std::vector<std::int64_t>{1});
+  CHECK_THROWS_WITH(data::TableSource(data::Table{{1, {2}, {1, NAN}}, {1, {}, {0}}}, 0, "x"),
+                    "x: sample 0 holds nan, which is no finite number");
+  CHECK_THROWS_WITH(data::TableSource(data::Table{{2, {0}, {}}, {2, {}, {0, 1}}}, 0, "x"),
+                    "x: its samples hold no number");
 }
 
 TEST_CASE("an .npy file gives rows of numbers") {
