@@ -30,7 +30,7 @@ void ConsoleObserver::on_start(const StartEvent& event) {
   length_ = event.length;
   unit_ = event.data.unit;
   units_per_sample_ = event.data.units_per_sample;
-  held_out_samples_ = event.held_out_samples;
+  held_out_units_ = event.held_out_samples * event.data.units_per_sample;
   const std::int64_t ranks = event.world.ranks;
   console_.line(fmt::format("{} on {} training {}, {} rank{} of batch {} on {}", facts_.model,
                             with_thousands(event.train_samples * event.data.units_per_sample), unit_, ranks,
@@ -113,7 +113,7 @@ void ConsoleObserver::say_complete(const EndEvent& event) {
                                  length_.epochs, position.step, event.seconds);
   if (position.evaluation) {
     line += fmt::format(", {} on {} held-out {}", metrics_in_words(metrics_, *position.evaluation),
-                        with_thousands(held_out_samples_), unit_);
+                        with_thousands(held_out_units_), unit_);
   }
   console_.line(line);
   console_.line("  checkpoint  " + shown(event.checkpoint_path));

@@ -47,7 +47,7 @@ class ConsoleObserver final : public Observer {
   JobLength length_;
   std::string unit_;
   std::int64_t units_per_sample_ = 1;
-  std::int64_t held_out_samples_ = 0;
+  std::int64_t held_out_units_ = 0;
 };
 
 /// The metrics of `evaluation` for a line of text: "accuracy 97.00 %"; where there is no other, "held-out loss
