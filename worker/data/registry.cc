@@ -7,6 +7,7 @@
 #include "worker/data/synthetic.h"
 #include "worker/data/table.h"
 #include "worker/data/token_source.h"
+#include "worker/runtime/throw_error.h"
 #include <ddprun/exception.h>
 
 #include <utility>
@@ -17,22 +18,16 @@ namespace {
 constexpr std::int64_t kSyntheticTrainSamples = 4096;
 constexpr std::int64_t kSyntheticTestSamples = 1024;
 
-template <class T>
-T value_of(Result<T> result) {
-  if (!result) throw Exception(result.error().code(), result.error().message());
-  return std::move(*result);
-}
-
 SampleLimits limits_of(const Options& options) {
   return {options.integer("train_samples"), options.integer("test_samples")};
 }
 
 DataSplits mnist(const Options& options, std::uint64_t /*seed*/) {
-  return to_sources(value_of(load_mnist(options.text("path"), limits_of(options))), options);
+  return to_sources(runtime::value_or_throw(load_mnist(options.text("path"), limits_of(options))), options);
 }
 
 DataSplits fashion_mnist(const Options& options, std::uint64_t /*seed*/) {
-  ImageSplits splits = value_of(load_mnist(options.text("path"), limits_of(options)));
+  ImageSplits splits = runtime::value_or_throw(load_mnist(options.text("path"), limits_of(options)));
   for (Images* images : {&splits.train, &splits.held_out}) {
     images->mean = {0.2860F};
     images->deviation = {0.3530F};
@@ -44,7 +39,8 @@ DataSplits fashion_mnist(const Options& options, std::uint64_t /*seed*/) {
 
 DataFactory cifar(Cifar which) {
   return [which](const Options& options, std::uint64_t /*seed*/) {
-    return to_sources(value_of(load_cifar(which, options.text("path"), limits_of(options))), options);
+    return to_sources(runtime::value_or_throw(load_cifar(which, options.text("path"), limits_of(options))),
+                      options);
   };
 }
 

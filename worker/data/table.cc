@@ -1,6 +1,7 @@
 #include "worker/data/table.h"
 
 #include "worker/data/read_file.h"
+#include "worker/runtime/throw_error.h"
 #include <ddprun/exception.h>
 
 #include <ATen/ops/empty.h>
@@ -118,12 +119,6 @@ Result<std::vector<std::int64_t>> parse_shape(std::string_view text, const std::
   return sizes;
 }
 
-template <class T>
-T out_of(Result<T> result) {
-  if (!result) throw Exception(result.error().code(), result.error().message());
-  return std::move(*result);
-}
-
 void keep_first(Numbers& numbers, std::int64_t limit) {
   if (limit == 0 || limit >= numbers.rows) return;
   numbers.rows = limit;
@@ -137,13 +132,14 @@ Table limited_table(Table table, std::int64_t limit) {
 }
 
 Table load_csv(const std::string& path, const Options& options, std::int64_t limit) {
-  const auto bytes = out_of(read_file(path, kTableLimit));
-  Table table = out_of(parse_csv({bytes.begin(), bytes.end()}, options.text("target"), path));
+  const auto bytes = runtime::value_or_throw(read_file(path, kTableLimit));
+  Table table =
+      runtime::value_or_throw(parse_csv({bytes.begin(), bytes.end()}, options.text("target"), path));
   return limited_table(std::move(table), limit);
 }
 
 Numbers load_npy(const std::string& path) {
-  return out_of(parse_npy(out_of(read_file(path, kTableLimit)), path));
+  return runtime::value_or_throw(parse_npy(runtime::value_or_throw(read_file(path, kTableLimit)), path));
 }
 
 void check_width(const Table& train, const Table& test, const std::string& folder) {

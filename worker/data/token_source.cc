@@ -1,6 +1,7 @@
 #include "worker/data/token_source.h"
 
 #include "worker/data/read_file.h"
+#include "worker/runtime/throw_error.h"
 #include "worker/transforms/random.h"
 #include <ddprun/exception.h>
 
@@ -19,14 +20,8 @@ constexpr std::uint8_t kShiftStream = 3;
 constexpr std::size_t kTextLimit = std::size_t{1} << 32;
 constexpr std::size_t kMetaLimit = std::size_t{16} << 20;
 
-template <class T>
-T or_throw(Result<T> result) {
-  if (!result) throw Exception(result.error().code(), result.error().message());
-  return std::move(*result);
-}
-
 std::string read_text(const std::string& path, std::size_t limit) {
-  const std::vector<std::uint8_t> bytes = or_throw(read_file(path, limit));
+  const std::vector<std::uint8_t> bytes = runtime::value_or_throw(read_file(path, limit));
   return {bytes.begin(), bytes.end()};
 }
 
@@ -112,14 +107,15 @@ Batch TokenSource::make_batch(const BatchRequest& request) const {
 
 DataSplits open_token_files(const Options& options) {
   const std::string folder = options.text("path");
-  return to_splits(or_throw(map_tokens(folder + "/train.bin")), or_throw(map_tokens(folder + "/val.bin")),
+  return to_splits(runtime::value_or_throw(map_tokens(folder + "/train.bin")),
+                   runtime::value_or_throw(map_tokens(folder + "/val.bin")),
                    {.vocabulary = vocabulary_of(options, folder)}, options);
 }
 
 DataSplits open_text_file(const Options& options) {
   const std::string path = options.text("path");
   const double share = options.number("held_out_share");
-  TextTokens text = or_throw(tokenize_characters(read_text(path, kTextLimit), path));
+  TextTokens text = runtime::value_or_throw(tokenize_characters(read_text(path, kTextLimit), path));
   const auto all = text.tokens.values;
   // As nanoGPT cuts: the length of the first part is rounded down.
   const auto cut = static_cast<std::size_t>((1.0 - share) * static_cast<double>(all.size()));

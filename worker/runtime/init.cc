@@ -1,4 +1,5 @@
 #include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/host_name.h"
 #include "worker/runtime/gpu/plugin.h"
 #include "worker/runtime/memory/pool_allocator.h"
 #include "worker/runtime/process_group/agreement.h"
@@ -10,10 +11,8 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 
 namespace ddprun {
@@ -57,11 +56,6 @@ PlacementFacts look_around(const PlacementRequest& request, const WorkerEnv& env
     facts.why_no_gpu = "this build has no libddprun_nccl.so";
   }
   return facts;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
 /// What this rank can do, for the others to hear.

@@ -1,15 +1,15 @@
 #include "worker/training/event_file.h"
 
+#include "rendezvous/base/host_name.h"
+
 #include <boost/crc.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <filesystem>
 #include <system_error>
 
@@ -99,12 +99,10 @@ Result<EventFile> EventFile::create(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return Error(ErrorCode::kOs, fmt::format("cannot create {}: {}", folder, error.message()));
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  ::gethostname(host.data(), host.size() - 1);
   const double now = seconds_since_1970();
   // TensorBoard reads the files of a folder in the order of their names.
   const std::string path = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", folder,
-                                       static_cast<std::int64_t>(now), host.data(), ::getpid());
+                                       static_cast<std::int64_t>(now), host_name(), ::getpid());
   EventFile file;
   file.fd_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file.fd_) return os_error("cannot open " + path, errno);

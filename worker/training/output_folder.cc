@@ -1,5 +1,7 @@
 #include "worker/training/output_folder.h"
 
+#include "rendezvous/base/host_name.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -7,7 +9,6 @@
 
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -18,11 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string who_am_i() {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("process {} on {}", ::getpid(), host.data());
-}
+std::string who_am_i() { return fmt::format("process {} on {}", ::getpid(), host_name()); }
 
 std::string content_of(int fd) {
   std::array<char, 512> text{};

@@ -1,14 +1,14 @@
 #include "worker/training/report.h"
 
+#include "rendezvous/base/host_name.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <torch/version.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -22,12 +22,6 @@ namespace {
 constexpr auto kBetweenWrites = std::chrono::seconds(10);
 constexpr std::uintmax_t kMostBytes = 64 << 20;
 constexpr std::string_view kPlace = "@@DATA@@";
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
 
 /// The lines of a regular file, the last kMostBytes of it: a link to a device has no end.
 std::vector<std::string> lines_of(const std::string& path) {

@@ -89,6 +89,7 @@ LoopOptions read_loop_options(const Options& job) {
   options.log_every_steps = job.object("log").integer("every_steps");
   options.divergence_check = job.integer("divergence_check");
   options.drop_last = train.flag("drop_last");
+  options.broadcast_buffers = job.object("ddp").flag("broadcast_buffers");
   options.seed = static_cast<std::uint64_t>(job.integer("seed"));
   options.loader_threads = static_cast<int>(data.integer("loader_threads"));
   options.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
@@ -128,7 +129,7 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       parts_.context, [this] { return rank_seed(options_.seed, parts_.context.rank(), position_.step); }));
   if (options_.divergence_check > 0) {
     DivergenceCheckOptions check{.every_steps = options_.divergence_check};
-    if (!parts_.job.object("ddp").flag("broadcast_buffers")) {
+    if (!options_.broadcast_buffers) {
       for (const auto& buffer : learner_.model().named_buffers()) check.ignored.push_back(buffer.key());
     }
     divergence_check_.emplace(parts_.context, learner_.model(), learner_.optimizer(), check);
@@ -312,7 +313,7 @@ void Trainer::after_step(double seconds, std::int64_t units) {
 }
 
 void Trainer::sync_buffers_for_check() {
-  if (parts_.job.object("ddp").flag("broadcast_buffers")) learner_.sync_buffers();
+  if (options_.broadcast_buffers) learner_.sync_buffers();
 }
 
 LossSum Trainer::fresh_sum() const {

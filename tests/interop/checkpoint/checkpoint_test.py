@@ -17,6 +17,9 @@ from torch.nn import functional
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support"))
+from nets import MODELS  # noqa: E402
+
+sys.path.insert(0, str(ROOT / "tests/support"))
 
 from patience import patient  # noqa: E402
 
@@ -24,44 +27,6 @@ DIGITS = ROOT / "configs/data/mnist-subset"
 BUILD = ROOT / "build/release"
 BOUND_S = patient(120)
 
-
-class Mlp(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Dropout(0), nn.Linear(32, 10))
-
-    def forward(self, x):
-        return self.layers(x)
-
-
-class MnistCnn(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 16, 5, padding=2)
-        self.conv2 = nn.Conv2d(16, 32, 5, padding=2)
-        self.fc1 = nn.Linear(1568, 128)
-        self.fc2 = nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
-        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
-        return self.fc2(functional.relu(self.fc1(x.flatten(1))))
-
-
-class TwoConv(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 10, 3, padding=1)
-        self.conv2 = nn.Conv2d(10, 10, 3, padding=1)
-        self.fc = nn.Linear(490, 10)
-
-    def forward(self, x):
-        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
-        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
-        return self.fc(x.flatten(1))
-
-
-MODELS = {"mlp": Mlp, "mnist_cnn": MnistCnn, "two_conv": TwoConv}
 OPTIMIZERS = {
     "sgd": ({"momentum": 0.9, "weight_decay": 0.001}, lambda p: torch.optim.SGD(p, momentum=0.9, fused=True)),
     "adam": ({"amsgrad": True}, lambda p: torch.optim.Adam(p, amsgrad=True, fused=True)),
@@ -113,7 +78,7 @@ class InteropTest(unittest.TestCase):
         self.train(model, optimizer)
         checkpoint = torch.load(self.folder / "out/checkpoints/step-00000020.pt")
         self.assertIsInstance(checkpoint["model"], collections.OrderedDict)
-        twin = MODELS[model]()
+        twin = MODELS[model]({"hidden": [32], "dropout": 0})
         self.assertEqual(list(checkpoint["model"]), list(twin.state_dict()))
         twin.load_state_dict(checkpoint["model"])
         images, labels = held_out()
