@@ -6,10 +6,10 @@
 #include "worker/training/console_observer.h"
 #include "worker/training/first_failure.h"
 #include "worker/training/foreign_error.h"
+#include "worker/training/job_data.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/metrics_observer.h"
 #include "worker/training/output_folder.h"
-#include "worker/training/plugins.h"
 #include "worker/training/report.h"
 #include "worker/training/resume.h"
 #include "worker/training/same_job.h"
@@ -34,17 +34,6 @@ namespace fs = std::filesystem;
 
 /// How long a rank that lost another one waits for that one's last words.
 constexpr std::chrono::milliseconds kPatienceForTheCause{1000};
-
-/// Plug-ins come first: they may bring the data source.
-Result<DataSplits> load_data(JobParts& parts, const Options& job) {
-  try {
-    load_plugins(job, parts);
-    const Options data = job.object("data");
-    return make_part(parts.data, data.text("type"), data, static_cast<std::uint64_t>(job.integer("seed")));
-  } catch (const Exception& exception) {
-    return Error(exception.code(), exception.what());
-  }
-}
 
 Error to_error(const Exception& exception) { return {exception.code(), exception.what()}; }
 

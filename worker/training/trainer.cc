@@ -24,10 +24,10 @@ constexpr std::size_t kShownIndices = 8;
 /// So many steps left out one after the other, and nothing is learned any more.
 constexpr std::int64_t kMostBarrenSteps = 50;
 
-DistributedSamplerOptions sampler_options(const Context& context, const LoopOptions& options) {
+DistributedSamplerOptions sampler_options(const LoopOptions& options, int ranks, int rank) {
   DistributedSamplerOptions sampler;
-  sampler.world_size = context.world_size();
-  sampler.rank = context.rank();
+  sampler.world_size = ranks;
+  sampler.rank = rank;
   sampler.drop_last = options.drop_last;
   sampler.seed = options.seed;
   return sampler;
@@ -45,18 +45,6 @@ class PositionPart final : public SavedPart {
  private:
   Position& position_;
 };
-
-/// A warm-up that is longer than the job leaves it without its learning rate.
-void check_warmup(std::int64_t warmup_steps, const Position& position, const JobLength& length,
-                  const World& world) {
-  if (position.step >= warmup_steps) return;
-  const std::int64_t steps = position.step + divided_up(samples_left(position, length), world.global_batch);
-  if (warmup_steps < steps || samples_left(position, length) == 0) return;
-  throw Exception(ErrorCode::kConfig,
-                  fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
-                              "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
-                              warmup_steps, steps, length.epochs, world.ranks));
-}
 
 constexpr const char* kHowToGoOn =
     "a smaller /optimizer/learning_rate, a bound on /train/clip_grad_norm, or a look at these samples may "
@@ -98,30 +86,49 @@ LoopOptions read_loop_options(const Options& job) {
   return options;
 }
 
+JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks) {
+  const std::int64_t per_rank =
+      DistributedSampler(train_samples, sampler_options(options, ranks, 0)).samples_per_rank();
+  const std::int64_t epoch_samples = std::min(train_samples, per_rank * ranks);
+  if (epoch_samples == 0) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format(
+            "the training data has {} samples{}; use {}", train_samples,
+            options.drop_last ? fmt::format(", and {} ranks with /train/drop_last need one each", ranks) : "",
+            options.drop_last ? "fewer ranks, or more data" : "more data"));
+  }
+  return {
+      .world = {.ranks = ranks, .global_batch = ranks * options.batch_size * options.accumulation},
+      .length = {.epochs = options.epochs, .max_steps = options.max_steps, .epoch_samples = epoch_samples},
+      .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation)};
+}
+
+// A warm-up that is longer than the job leaves it without its learning rate.
+void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size) {
+  if (position.step >= warmup_steps) return;
+  const std::int64_t left = samples_left(position, size.length);
+  const std::int64_t steps = position.step + divided_up(left, size.world.global_batch);
+  if (warmup_steps < steps || left == 0) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
+                              "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
+                              warmup_steps, steps, size.length.epochs, size.world.ranks));
+}
+
 Trainer::Trainer(TrainerParts parts, Draft draft)
     : parts_(parts),
       options_(read_loop_options(parts.job)),
       device_(parts.context.device()),
-      sampler_(parts.data.train->size(), sampler_options(parts.context, options_)),
+      sampler_(parts.data.train->size(),
+               sampler_options(options_, parts.context.world_size(), parts.context.rank())),
       time_(parts.clock),
       learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft), time_),
       checkpoints_(options_.checkpoint_folder, options_.keep),
-      world_{.ranks = parts.context.world_size(),
-             .global_batch = parts.context.world_size() * options_.batch_size * options_.accumulation},
-      length_{
-          .epochs = options_.epochs,
-          .max_steps = options_.max_steps,
-          .epoch_samples = std::min(parts.data.train->size(), sampler_.samples_per_rank() * world_.ranks)},
+      size_(size_of_job(options_, parts.data.train->size(), parts.context.world_size())),
+      world_(size_.world),
+      length_(size_.length),
       fresh_loss_(at::zeros({2}, at::TensorOptions(device_).dtype(at::kDouble))) {
-  if (length_.epoch_samples == 0) {
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format("the training data has {} samples{}; use {}", parts.data.train->size(),
-                    options_.drop_last
-                        ? fmt::format(", and {} ranks with /train/drop_last need one each", world_.ranks)
-                        : "",
-                    options_.drop_last ? "fewer ranks, or more data" : "more data"));
-  }
   position_.world = world_;
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
@@ -157,7 +164,7 @@ void Trainer::restore(const PtDict& checkpoint) {
 void Trainer::check() const {
   Position position = position_;
   position.world = world_;
-  check_warmup(options_.warmup_steps, position, length_, world_);
+  check_warmup(options_.warmup_steps, position, size_);
 }
 
 void Trainer::start(const std::optional<std::string>& resumed_from) {
@@ -225,9 +232,7 @@ data::LoaderOptions Trainer::loader_options(std::int64_t batch_size) const {
   return options;
 }
 
-std::int64_t Trainer::steps_per_epoch() const {
-  return divided_up(divided_up(sampler_.samples_per_rank(), options_.batch_size), options_.accumulation);
-}
+std::int64_t Trainer::steps_per_epoch() const { return size_.steps_per_epoch; }
 
 std::vector<std::int64_t> Trainer::rest_of_epoch() {
   sampler_.set_epoch(position_.epoch);

@@ -46,6 +46,18 @@ struct LoopOptions {
 };
 LoopOptions read_loop_options(const Options& job);
 
+/// What `options` make of so many training samples in a world of so many ranks.
+struct JobSize {
+  World world;
+  JobLength length;
+  std::int64_t steps_per_epoch = 0;
+};
+/// Errors  Exception kConfig: not every rank gets a sample.
+JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
+
+/// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over.
+void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
+
 /// One rank's training: the loop over epochs and steps, with evaluations and checkpoints where they are due.
 ///
 /// Collective throughout: every rank makes one and calls the same functions in the same order.
@@ -109,6 +121,7 @@ class Trainer {
   std::vector<std::string> parts_that_begin_anew_;
   CheckpointDirectory checkpoints_;
   std::optional<DivergenceCheck> divergence_check_;  ///< if the job wants one
+  JobSize size_;
   World world_;
   JobLength length_;
   Position position_;
