@@ -1,5 +1,9 @@
-"""The built-in nets for MNIST in Python, under the same names; `options` is the /model of a merged job file."""
+"""The models of ddprun in Python, under the same names; `options` is the /model of a merged job file."""
 
+import re
+
+import torch
+import twins
 from torch import nn
 from torch.nn import functional
 
@@ -46,3 +50,35 @@ class TwoConv(nn.Module):
 
 
 MODELS = {"mlp": Mlp, "mnist_cnn": MnistCnn, "two_conv": TwoConv}
+
+
+def resnet(kind, channels, classes):
+    """torchvision's, for images of `channels`. A stem for others than 3 is what a seed draws first, as if it always had been."""
+    from torchvision.models import resnet as vision
+
+    class ResNet(vision.ResNet):
+        def _make_layer(self, *args, **options):
+            if self.conv1.in_channels != channels:
+                torch.manual_seed(torch.initial_seed())
+                self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+            return super()._make_layer(*args, **options)
+
+    block, layers = {"resnet18": (vision.BasicBlock, [2, 2, 2, 2]), "resnet34": (vision.BasicBlock, [3, 4, 6, 3]),
+                     "resnet50": (vision.Bottleneck, [3, 4, 6, 3]), "resnet101": (vision.Bottleneck, [3, 4, 23, 3])}[kind]
+    return ResNet(block, layers, num_classes=classes)
+
+
+def make_model(options, sample, classes):
+    """`sample` is one input of the data."""
+    kind = options["type"]
+    if kind in MODELS:
+        return MODELS[kind](options)
+    if kind == "gpt":
+        return twins.Gpt(len(sample), classes, options["layers"], options["heads"], options["width"], options["dropout"],
+                         options["bias"])
+    if found := re.fullmatch("resnet(20|32|56)", kind):
+        return twins.CifarResNet(int(found[1]), options["shortcut"] == "projection", sample.shape[0], classes)
+    if kind.startswith("resnet"):
+        return resnet(kind, sample.shape[0], classes)
+    from torchvision import models
+    return getattr(models, kind)(num_classes=classes)

@@ -20,7 +20,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 from torch.nn import functional
 
-import twins
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+import twins  # noqa: E402
 
 HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
 if HAS_TORCHVISION:

@@ -1,42 +1,29 @@
 #!/usr/bin/env python3
 """The Python twin of a job: trains what the merged job file says with torch, DistributedSampler, DataLoader and Python's
-DDP, and saves the weights, the average of them, and the metrics of an evaluation.
+DDP, and saves the weights, the average of them, and the metrics of an evaluation. Beside TARGET it leaves TARGET.json: the
+accuracy, and the time of each step that the job file has logged.
 
     ddprun --nproc-per-node 2 twin.py out/job.json twin.pt
 """
 
 import contextlib
-import gzip
+import itertools
 import json
 import math
 import pathlib
 import sys
+import time
 
-import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from nets import MODELS  # noqa: E402
-
-MEAN, DEVIATION = 0.1307, 0.3081
-
-
-def read_idx(path):
-    content = gzip.open(str(path) + ".gz").read() if not path.exists() else path.read_bytes()
-    dimensions = content[3]
-    sizes = [int.from_bytes(content[4 + 4 * i: 8 + 4 * i], "big") for i in range(dimensions)]
-    return torch.from_numpy(numpy.frombuffer(content, numpy.uint8, offset=4 + 4 * dimensions).reshape(sizes).copy())
-
-
-def load(data, stem, limit):
-    folder = pathlib.Path(data["path"])
-    images = read_idx(folder / f"{stem}-images-idx3-ubyte").unsqueeze(1).float().div(255).sub(MEAN).div(DEVIATION)
-    labels = read_idx(folder / f"{stem}-labels-idx1-ubyte").long()
-    return TensorDataset(images[:limit or None], labels[:limit or None])
+import nets  # noqa: E402
+import twin_data  # noqa: E402
 
 
 def make_optimizer(options, parameters):
@@ -89,27 +76,38 @@ def precision_of(train):
     return torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext()
 
 
+def make_loss(job):
+    if job["data"]["type"] != "text":
+        return nn.CrossEntropyLoss(label_smoothing=job["task"]["label_smoothing"])
+    return lambda output, tokens: functional.cross_entropy(output.flatten(0, 1), tokens.flatten())
+
+
+def loader_options(data):
+    workers = data["loader_threads"]
+    return {"num_workers": workers, "persistent_workers": workers > 0}
+
+
 def train(job):
     train_options, world = job["train"], dist.get_world_size()
+    data = twin_data.open_split(job["data"], is_training=True)
     torch.manual_seed(job["seed"])
-    model = MODELS[job["model"]["type"]](job["model"])
+    model = nets.make_model(job["model"], data[0][0], twin_data.classes_of(job["data"]))
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
     average = None
     if train_options["ema_decay"]:
         average = torch.optim.swa_utils.AveragedModel(
             model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(train_options["ema_decay"]))
     optimizer = make_optimizer(job["optimizer"], list(model.parameters()))
-    data = load(job["data"], "train", job["data"]["train_samples"])
     sampler = DistributedSampler(data, seed=job["seed"], drop_last=train_options["drop_last"])
     rate = Rate(job["schedule"], train_options["epochs"], train_options["max_steps"],
                 min(len(data), sampler.num_samples * world))
-    loss_of = nn.CrossEntropyLoss(label_smoothing=job["task"]["label_smoothing"])
-    step, accumulation = 0, train_options["accumulation_steps"]
+    loss_of = make_loss(job)
+    step, times, accumulation = 0, [], train_options["accumulation_steps"]
+    loader = DataLoader(data, train_options["batch_size"], sampler=sampler, **loader_options(job["data"]))
     for epoch in range(train_options["epochs"]):
         sampler.set_epoch(epoch)
-        batches, seen = list(DataLoader(data, train_options["batch_size"], sampler=sampler)), 0
-        for first in range(0, len(batches), accumulation):
-            group = batches[first:first + accumulation]
+        batches, seen = iter(loader), 0
+        while group := list(itertools.islice(batches, accumulation)):
             for parameters in optimizer.param_groups:
                 parameters["lr"] = job["optimizer"]["learning_rate"] * rate(step, epoch, seen)
             optimizer.zero_grad()
@@ -127,24 +125,33 @@ def train(job):
             if average:
                 average.update_parameters(model)
             step += 1
+            if step % job["log"]["every_steps"] == 0:
+                times.append({"step": step, "time": time.time()})
             if step == train_options["max_steps"]:
-                return model, average
-    return model, average
+                return model, average, times
+    return model, average, times
+
+
+def accuracy_of(model, job):
+    held_out = twin_data.open_split(job["data"], is_training=False)
+    model.eval()
+    hits = count = 0
+    with torch.no_grad(), precision_of(job["train"]):
+        for inputs, labels in DataLoader(held_out, job["train"]["eval_batch_size"]):
+            hits += model(inputs).argmax(-1).eq(labels).sum().item()
+            count += labels.numel()
+    return hits / count
 
 
 def main():
     job, target = json.loads(pathlib.Path(sys.argv[1]).read_text()), sys.argv[2]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    model, average = train(job)
+    model, average, times = train(job)
     if dist.get_rank() == 0:
-        held_out = load(job["data"], "t10k", job["data"]["test_samples"])
-        judged = average.module if average else model
-        judged.eval()
-        with torch.no_grad(), precision_of(job["train"]):
-            hits = judged(held_out.tensors[0]).argmax(1).eq(held_out.tensors[1]).sum().item()
-        torch.save({"model": model.state_dict(), "ema": average.state_dict() if average else None,
-                    "accuracy": hits / len(held_out)}, target)
+        accuracy = accuracy_of(average.module if average else model, job)
+        torch.save({"model": model.state_dict(), "ema": average.state_dict() if average else None, "accuracy": accuracy}, target)
+        pathlib.Path(target + ".json").write_text(json.dumps({"accuracy": accuracy, "times": times}))
     dist.destroy_process_group()
 
 
