@@ -3,6 +3,7 @@
 #include "worker/training/evaluate.h"
 #include "worker/training/generators_part.h"
 #include "worker/training/rng.h"
+#include "worker/training/training_batches.h"
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
@@ -119,6 +120,7 @@ void check_warmup(std::int64_t warmup_steps, const Position& position, const Job
 Trainer::Trainer(TrainerParts parts, Draft draft)
     : parts_(parts),
       options_(read_loop_options(parts.job)),
+      batches_(training_batches(parts.job, parts.data.train)),
       device_(parts.context.device()),
       sampler_(parts.data.train->size(),
                sampler_options(options_, parts.context.world_size(), parts.context.rank())),
@@ -244,7 +246,7 @@ std::vector<std::int64_t> Trainer::rest_of_epoch() {
 bool Trainer::run_epoch() {
   const std::vector<std::int64_t> indices =
       is_epoch_over(position_, length_) ? std::vector<std::int64_t>{} : rest_of_epoch();
-  data::BatchLoader loader(*parts_.data.train, indices, loader_options(options_.batch_size));
+  data::BatchLoader loader(*batches_, indices, loader_options(options_.batch_size));
   learner_.model().train();
   const TimePoint start = parts_.clock.now();
   std::int64_t units = 0;

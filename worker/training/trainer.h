@@ -113,6 +113,7 @@ class Trainer {
 
   TrainerParts parts_;
   LoopOptions options_;
+  std::shared_ptr<const DataSource> batches_;  ///< what is trained on, as it is learned from
   at::Device device_;
   DistributedSampler sampler_;
   TimeSpent time_;

@@ -108,6 +108,7 @@ class Resume(JobTest):
                 with self.subTest(backend=backend, stop=stop):
                     whole, parts = f"{backend}-{stop}-whole", f"{backend}-{stop}-parts"
                     base = self.job_file({"backend": backend, "checkpoint": {"every_steps": 13},
+                                          "train": {"mixup_alpha": 0.4, "cutmix_alpha": 1}, "model": {"type": "mnist_cnn"},
                                           "optimizer": {"type": "adamw", "learning_rate": 0.003}})
                     self.run_job(base, f"/output_dir={whole}")
                     self.run_job(base, f"/output_dir={parts}", f"/train/max_steps={stop}")

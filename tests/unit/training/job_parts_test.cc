@@ -4,6 +4,7 @@
 #include "rendezvous/config/job_config.h"
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/training/training_batches.h"
 
 #include <nlohmann/json.hpp>
 #include <torch/torch.h>
@@ -183,4 +184,18 @@ TEST_CASE("a model refuses data of another kind, and a task as well") {
   CHECK_THROWS_WITH(parts.tasks.at("classification").make(Options("{}"), kNumbers),
                     "/task/type: classification needs data with classes, and its \"y\" is a number; choose "
                     "regression");
+}
+
+TEST_CASE("what is mixed are the batches of classification alone") {
+  const DataSplits data = built_in_parts().data.at("synthetic").make(options_of("data", "synthetic"), 0);
+  const auto batches_of = [&](const std::string& task, double alpha) {
+    const nlohmann::json job{{"task", {{"type", task}}},
+                             {"train", {{"mixup_alpha", 0.0}, {"cutmix_alpha", alpha}}}};
+    return training_batches(Options(job.dump()), data.train);
+  };
+  CHECK(batches_of("regression", 0) == data.train);
+  CHECK(batches_of("auto", 1)->shape().tensors[1].dtype == at::kFloat);
+  CHECK_THROWS_WITH(
+      batches_of("regression", 1),
+      "/train/cutmix_alpha: mixes the labels of classification, and the task is regression; remove it");
 }
