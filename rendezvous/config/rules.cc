@@ -50,7 +50,8 @@ void check_condition(const json& schema, const json& values, const std::string& 
   const json& key = *schema_at(schema, pointer);
   if (key.contains("x-with") && values.contains(json::json_pointer(pointer))) {
     const std::string sibling = key["x-with"];
-    if (given_or_default(schema, values, parent_pointer(pointer) + "/" + sibling).is_null())
+    const json beside = given_or_default(schema, values, parent_pointer(pointer) + "/" + sibling);
+    if (beside.is_null() || beside == 0)
       problems.push_back({pointer, fmt::format("no use without \"{}\"; remove it", sibling)});
   }
   if (!key.contains("x-when")) return;
@@ -114,6 +115,18 @@ void check_backend(const json& schema, const json& values, std::vector<Problem>&
   }
 }
 
+/// What chooses among evaluations needs some.
+void check_evaluations(const json& schema, const json& values, std::vector<Problem>& problems) {
+  if (given_or_default(schema, values, "/train/eval_every_epochs") != 0) return;
+  for (const char* pointer : {"/checkpoint/best", "/early_stopping/patience"}) {
+    if (given_or_default(schema, values, pointer) == 0) continue;
+    problems.push_back(
+        {pointer,
+         "has no evaluations to look at, since /train/eval_every_epochs is 0, only at the end; "
+         "set that to 1 or more, or remove this"});
+  }
+}
+
 /// A milestone that the job never reaches is a schedule for another job.
 void check_milestones(const json& schema, const json& values, std::vector<Problem>& problems) {
   const json milestones = given_or_default(schema, values, "/schedule/milestones");
@@ -160,6 +173,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_static_graph(schema, values, problems);
   check_backend(schema, values, problems);
   check_milestones(schema, values, problems);
+  check_evaluations(schema, values, problems);
   check_texts(values, "", problems);
   return problems;
 }

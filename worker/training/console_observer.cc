@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <utility>
@@ -20,6 +21,21 @@ std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluatio
   }
   if (words.empty()) words.push_back("held-out loss " + human_loss(evaluation.mean(0)));
   return fmt::format("{}", fmt::join(words, "  "));
+}
+
+std::string early_stop_in_words(const std::vector<Metric>& metrics, const Plateau& plateau) {
+  if (!plateau.best)
+    return fmt::format("stopped early: {} of {} evaluations was no finite number", plateau.metric,
+                       plateau.evaluations);
+  const auto metric = std::find_if(metrics.begin(), metrics.end(),
+                                   [&](const Metric& other) { return other.name == plateau.metric; });
+  const bool is_share = metric != metrics.end() && metric->is_share;
+  return fmt::format(
+      "stopped early: {} was best after epoch {}, at {}, and {} evaluation{} since brought nothing "
+      "better (/early_stopping)",
+      plateau.metric == "loss" ? "the held-out loss" : plateau.metric, plateau.best_epoch,
+      is_share ? fmt::format("{:.2f} %", 100 * *plateau.best) : human_loss(*plateau.best),
+      plateau.evaluations, plateau.evaluations == 1 ? "" : "s");
 }
 
 ConsoleObserver::ConsoleObserver(Console& console, Facts facts)
@@ -64,9 +80,12 @@ void ConsoleObserver::say_already_complete(const StartEvent& event) {
                                  length_.epochs, position.step);
   if (position.evaluation) line += ", " + metrics_in_words(metrics_, *position.evaluation);
   console_.line(line);
-  const bool by_steps = position.epoch < length_.epochs;
-  const std::string more = by_steps ? fmt::format("/train/max_steps={}", 2 * length_.max_steps)
-                                    : fmt::format("/train/epochs={}", 2 * length_.epochs);
+  if (is_stopped_early(position, length_)) console_.line(early_stop_in_words(metrics_, position.plateau));
+  const bool by_steps = length_.max_steps > 0 && position.step >= length_.max_steps;
+  const std::string more = position.epoch >= length_.epochs
+                               ? fmt::format("/train/epochs={}", 2 * length_.epochs)
+                           : by_steps ? fmt::format("/train/max_steps={}", 2 * length_.max_steps)
+                                      : fmt::format("/early_stopping/patience={}", 2 * length_.patience);
   console_.line(fmt::format("  to train on    --set {}", more));
   console_.line("  to start anew  --set /resume=never");
   console_.line("  checkpoint     " + shown(*event.resumed_from));
@@ -116,7 +135,9 @@ void ConsoleObserver::say_complete(const EndEvent& event) {
                         with_thousands(held_out_units_), unit_);
   }
   console_.line(line);
+  if (is_stopped_early(position, length_)) console_.line(early_stop_in_words(metrics_, position.plateau));
   console_.line("  checkpoint  " + shown(event.checkpoint_path));
+  if (!event.best_path.empty()) console_.line("  best        " + shown(event.best_path));
   const std::int64_t lost_records = facts_.lost_records();
   const std::string lost =
       lost_records == 0 ? "" : fmt::format(" ({} records could not be written)", lost_records);

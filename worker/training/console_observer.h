@@ -54,4 +54,7 @@ class ConsoleObserver final : public Observer {
 /// 0.1234".
 std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluation& evaluation);
 
+/// Why a job has ended before its epochs did.
+std::string early_stop_in_words(const std::vector<Metric>& metrics, const Plateau& plateau);
+
 }  // namespace ddprun::training

@@ -12,6 +12,7 @@ MetricsObserver::MetricsObserver(MetricsLog& log, Facts facts) : log_(log), fact
 
 void MetricsObserver::on_start(const StartEvent& event) {
   metrics_ = event.metrics;
+  length_ = event.length;
   rate_ = event.data.unit + "_per_second";
   log_.write("start", {{"world_size", event.world.ranks},
                        {"global_batch", event.world.global_batch},
@@ -29,7 +30,9 @@ void MetricsObserver::on_step(const StepEvent& event) {
 }
 
 void MetricsObserver::on_checkpoint(const CheckpointEvent& event) {
-  log_.write("checkpoint", {{"step", event.position.step}, {"path", event.path}});
+  nlohmann::json record{{"step", event.position.step}, {"path", event.path}};
+  if (event.is_best) record["best"] = true;
+  log_.write("checkpoint", record);
 }
 
 void MetricsObserver::on_epoch(const EpochEvent& event) {
@@ -49,6 +52,13 @@ void MetricsObserver::on_epoch(const EpochEvent& event) {
 void MetricsObserver::on_end(const EndEvent& event) {
   nlohmann::json record{
       {"ending", to_string(event.ending)}, {"step", event.position.step}, {"seconds", event.seconds}};
+  if (is_stopped_early(event.position, length_)) {
+    const Plateau& plateau = event.position.plateau;
+    record["stopped_early"] = {{"metric", plateau.metric},
+                               {"best", plateau.best ? nlohmann::json(*plateau.best) : nlohmann::json()},
+                               {"best_epoch", plateau.best_epoch},
+                               {"evaluations", plateau.evaluations}};
+  }
   for (const std::vector<double>& seconds : event.times_of_ranks) {
     nlohmann::json rank = nlohmann::json::object();
     for (std::size_t i = 0; i < seconds.size(); ++i)

@@ -27,6 +27,7 @@ class MetricsObserver final : public Observer {
   MetricsLog& log_;
   Facts facts_;
   std::vector<Metric> metrics_;
+  JobLength length_;
   std::string rate_;
 };
 

@@ -72,6 +72,7 @@ struct CheckpointEvent {
   const Position& position;
   const std::string& path;
   double seconds = 0;
+  bool is_best = false;  ///< one that an evaluation chose, beside the newest
 };
 
 struct EndEvent {
@@ -81,6 +82,7 @@ struct EndEvent {
   /// Of each rank: seconds by activity (time_spent.h), then those of everything else. Empty unless complete.
   std::vector<std::vector<double>> times_of_ranks{};
   std::string checkpoint_path;  ///< the last one of this process; empty: none
+  std::string best_path;        ///< of the best checkpoint; empty: none is kept
   int signal = 0;               ///< that stopped it
 };
 

@@ -26,10 +26,42 @@ Evaluation read_evaluation(const PtDict& dict) {
   return evaluation;
 }
 
+PtDict to_dict(const Plateau& plateau) {
+  PtDict dict;
+  dict.set("metric", plateau.metric);
+  if (plateau.best) dict.set("best", *plateau.best);
+  dict.set("best_epoch", plateau.best_epoch);
+  dict.set("evaluations", plateau.evaluations);
+  return dict;
+}
+
+Plateau read_plateau(const PtDict& dict) {
+  Plateau plateau;
+  plateau.metric = dict.at("metric").as_string();
+  if (const PtValue* best = dict.find("best")) plateau.best = best->as_double();
+  plateau.best_epoch = dict.at("best_epoch").as_int();
+  plateau.evaluations = dict.at("evaluations").as_int();
+  return plateau;
+}
+
 }  // namespace
 
 bool is_complete(const Position& position, const JobLength& length) {
-  return position.epoch >= length.epochs || (length.max_steps > 0 && position.step >= length.max_steps);
+  return position.epoch >= length.epochs || (length.max_steps > 0 && position.step >= length.max_steps) ||
+         is_stopped_early(position, length);
+}
+
+bool is_stopped_early(const Position& position, const JobLength& length) {
+  return is_patience_over(position.plateau, length.patience);
+}
+
+std::optional<double> last_value(const Position& position, const std::string& metric) {
+  if (!position.evaluation) return std::nullopt;
+  const auto& sums = position.evaluation->sums;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i].first == metric) return position.evaluation->mean(i);
+  }
+  return std::nullopt;
 }
 
 bool is_epoch_over(const Position& position, const JobLength& length) {
@@ -63,6 +95,7 @@ PtDict to_dict(const Position& position) {
   dict.set("epoch_loss_sum", position.epoch_loss.loss);
   dict.set("epoch_loss_items", position.epoch_loss.items);
   if (position.evaluation) dict.set("evaluation", to_dict(*position.evaluation));
+  if (!position.plateau.metric.empty()) dict.set("plateau", to_dict(position.plateau));
   dict.set("world_size", position.world.ranks);
   dict.set("global_batch", position.world.global_batch);
   return dict;
@@ -76,6 +109,7 @@ Position read_position(const PtDict& dict) {
   position.epoch_loss = {dict.at("epoch_loss_sum").as_double(), dict.at("epoch_loss_items").as_int()};
   if (const PtValue* evaluation = dict.find("evaluation"))
     position.evaluation = read_evaluation(evaluation->as_dict());
+  if (const PtValue* plateau = dict.find("plateau")) position.plateau = read_plateau(plateau->as_dict());
   position.world = {dict.at("world_size").as_int(), dict.at("global_batch").as_int()};
   return position;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/training/plateau.h"
 #include <ddprun/pt_value.h>
 
 #include <cstdint>
@@ -44,6 +45,7 @@ struct Position {
   std::int64_t samples_seen = 0;         ///< of the current epoch, by all ranks together
   LossSum epoch_loss;                    ///< of the current epoch so far, over all ranks
   std::optional<Evaluation> evaluation;  ///< the last one
+  Plateau plateau;                       ///< of what /early_stopping looks at
   World world;                           ///< in which the last step was made
 };
 
@@ -51,12 +53,19 @@ struct Position {
 struct JobLength {
   std::int64_t epochs = 1;
   std::int64_t max_steps = 0;  ///< 0: no limit
+  std::int64_t patience = 0;   ///< evaluations in a row that bring nothing better; 0: no limit
   std::int64_t epoch_samples =
       1;  ///< what an epoch has seen when it is over; samples that ranks repeat to have
           ///< equal shares do not count, since another world repeats others
 };
 
 [[nodiscard]] bool is_complete(const Position& position, const JobLength& length);
+
+/// True when evaluations that brought nothing better have ended the job.
+[[nodiscard]] bool is_stopped_early(const Position& position, const JobLength& length);
+
+/// What the last evaluation found for `metric`; nothing where it has no such one.
+[[nodiscard]] std::optional<double> last_value(const Position& position, const std::string& metric);
 
 /// True when nothing of the current epoch is left, though its end (evaluation, checkpoint) may be.
 [[nodiscard]] bool is_epoch_over(const Position& position, const JobLength& length);

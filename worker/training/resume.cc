@@ -1,5 +1,6 @@
 #include "worker/training/resume.h"
 
+#include "worker/training/best_checkpoints.h"
 #include <ddprun/collectives.h>
 #include <ddprun/pt_file.h>
 
@@ -20,14 +21,30 @@ namespace fs = std::filesystem;
 
 constexpr int kAnyKeep = 1;  // this directory is only read
 
+/// Those of a folder, the best ones as well, newest first.
+std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder) {
+  std::vector<CheckpointDirectory::Entry> entries = CheckpointDirectory(folder, kAnyKeep).list();
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder, error)) {
+    if (const auto step = step_of_best(file.path().filename().string()))
+      entries.push_back({*step, file.path().string()});
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& one, const auto& other) { return one.step > other.step; });
+  return entries;
+}
+
 std::optional<ResumePoint> newest(const std::string& folder, Console& console) {
-  const CheckpointDirectory directory(folder, kAnyKeep);
   int skipped = 0;
-  auto loaded = directory.load_newest([&](const CheckpointDirectory::Entry& entry, const std::string& why) {
-    ++skipped;
-    console.warning(fmt::format("checkpoint of step {} is passed over: {}", entry.step, why));
-  });
-  if (loaded) return ResumePoint{loaded->entry.path, loaded->value.as_dict()};
+  for (const CheckpointDirectory::Entry& entry : checkpoints_in(folder)) {
+    try {
+      return ResumePoint{entry.path, load_pt(entry.path).as_dict()};
+    } catch (const Exception& exception) {
+      if (exception.code() != ErrorCode::kCorrupt) throw;
+      ++skipped;
+      console.warning(fmt::format("checkpoint of step {} is passed over: {}", entry.step, exception.what()));
+    }
+  }
   if (skipped == 0) return std::nullopt;
   throw Exception(
       ErrorCode::kConfig,
@@ -43,7 +60,7 @@ std::string free_name(const std::string& folder) {
 }
 
 void set_aside(const std::string& folder, Console& console) {
-  if (CheckpointDirectory(folder, kAnyKeep).list().empty()) return;
+  if (checkpoints_in(folder).empty()) return;
   const std::string aside = free_name(folder);
   std::error_code error;
   fs::rename(folder, aside, error);
@@ -56,16 +73,15 @@ void set_aside(const std::string& folder, Console& console) {
 
 /// The checkpoints after the one that the job goes on from are of a way that it leaves: a restart takes the newest.
 void set_aside_newer(const ResumeOptions& options, Console& console) {
-  const std::vector<CheckpointDirectory::Entry> entries =
-      CheckpointDirectory(options.folder, kAnyKeep).list();
+  const std::vector<CheckpointDirectory::Entry> entries = checkpoints_in(options.folder);
   std::error_code error;
   const auto named = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
     return fs::equivalent(entry.path, options.choice, error);
   });
-  if (named == entries.begin() || named == entries.end()) return;
+  if (named == entries.end() || named->step == entries.front().step) return;
   const std::string aside = free_name(options.folder);
   fs::create_directories(aside, error);
-  for (auto newer = entries.begin(); newer != named && !error; ++newer)
+  for (auto newer = entries.begin(); newer->step > named->step && !error; ++newer)
     fs::rename(newer->path, fs::path(aside) / fs::path(newer->path).filename(), error);
   if (error) {
     throw Exception(ErrorCode::kOs, fmt::format("cannot move the checkpoints after {} to {}: {}",

@@ -83,6 +83,12 @@ LoopOptions read_loop_options(const Options& job) {
   options.loader_threads = static_cast<int>(data.integer("loader_threads"));
   options.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
   options.keep = static_cast<int>(checkpoint.integer("keep"));
+  options.keep_best = checkpoint.integer("best");
+  options.best_by = checkpoint.text("best_by");
+  const Options early = job.object("early_stopping");
+  options.patience = early.integer("patience");
+  options.patience_metric = early.text("metric");
+  options.min_delta = early.number("min_delta");
   options.checkpoint_folder = job.text("output_dir") + "/checkpoints";
   return options;
 }
@@ -99,10 +105,12 @@ JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int 
             options.drop_last ? fmt::format(", and {} ranks with /train/drop_last need one each", ranks) : "",
             options.drop_last ? "fewer ranks, or more data" : "more data"));
   }
-  return {
-      .world = {.ranks = ranks, .global_batch = ranks * options.batch_size * options.accumulation},
-      .length = {.epochs = options.epochs, .max_steps = options.max_steps, .epoch_samples = epoch_samples},
-      .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation)};
+  return {.world = {.ranks = ranks, .global_batch = ranks * options.batch_size * options.accumulation},
+          .length = {.epochs = options.epochs,
+                     .max_steps = options.max_steps,
+                     .patience = options.patience,
+                     .epoch_samples = epoch_samples},
+          .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation)};
 }
 
 // A warm-up that is longer than the job leaves it without its learning rate.
@@ -127,6 +135,11 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       time_(parts.clock),
       learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft), time_),
       checkpoints_(options_.checkpoint_folder, options_.keep),
+      best_checkpoints_(options_.checkpoint_folder, options_.keep_best,
+                        metric_named(options_.best_by, "/checkpoint/best_by")),
+      early_stopping_{.patience = options_.patience,
+                      .metric = metric_named(options_.patience_metric, "/early_stopping/metric"),
+                      .min_delta = options_.min_delta},
       size_(size_of_job(options_, parts.data.train->size(), parts.context.world_size())),
       world_(size_.world),
       length_(size_.length),
@@ -161,6 +174,17 @@ void Trainer::restore(const PtDict& checkpoint) {
   if (last && !std::equal(metrics.begin(), metrics.end(), last->sums.begin(), last->sums.end(),
                           [](const Metric& metric, const auto& sum) { return metric.name == sum.first; }))
     position_.evaluation.reset();
+  if (position_.plateau.metric != early_stopping_.metric.name) position_.plateau = {};
+}
+
+Metric Trainer::metric_named(const std::string& name, const std::string& key) const {
+  std::vector<std::string> names;
+  for (const Metric& metric : learner_.task().metrics()) {
+    if (metric.name == name) return metric;
+    names.push_back(metric.name);
+  }
+  throw Exception(ErrorCode::kConfig, fmt::format("{}: an evaluation finds no \"{}\"; it finds {}", key, name,
+                                                  fmt::join(names, ", ")));
 }
 
 void Trainer::check() const {
@@ -189,11 +213,14 @@ Ending Trainer::run() {
   // After SIGTERM the ranks may not wait for each other again.
   std::vector<std::vector<double>> times;
   if (ending == Ending::kComplete) times = times_of_ranks(seconds);
+  const std::vector<BestCheckpoints::Entry> best =
+      options_.keep_best > 0 ? best_checkpoints_.list() : std::vector<BestCheckpoints::Entry>{};
   tell<EndEvent>(&Observer::on_end, {.ending = ending,
                                      .position = position_,
                                      .seconds = seconds,
                                      .times_of_ranks = times,
                                      .checkpoint_path = checkpoint_path_,
+                                     .best_path = best.empty() ? "" : best.front().path,
                                      .signal = parts_.drain.signal()});
   return ending;
 }
@@ -368,11 +395,17 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
                    .units = units,
                    .learning_rate = learner_.optimizer().learning_rate()};
   if (is_whole) position_.epoch_loss = {};
+  std::optional<double> best;
   if (is_due(options_.eval_every_epochs)) {
     evaluate_held_out();
     event.evaluation = &*position_.evaluation;
+    position_.plateau =
+        after_evaluation(position_.plateau, early_stopping_,
+                         last_value(position_, early_stopping_.metric.name).value(), position_.epoch);
+    best = value_to_keep();
   }
-  if (is_due(options_.checkpoint_every_epochs)) save_checkpoint();
+  const bool is_checkpoint_due = is_due(options_.checkpoint_every_epochs);
+  if (is_checkpoint_due || best) save_checkpoint(is_checkpoint_due, best);
   tell(&Observer::on_epoch, event);
 }
 
@@ -390,7 +423,16 @@ void Trainer::evaluate_held_out() {
                                                    .seconds = to_seconds(parts_.clock.now() - start)});
 }
 
-void Trainer::save_checkpoint() {
+std::optional<double> Trainer::value_to_keep() const {
+  if (options_.keep_best == 0) return std::nullopt;
+  const double value = last_value(position_, options_.best_by).value();
+  // The folder is rank 0's.
+  const bool is_wanted = parts_.context.rank() == 0 && best_checkpoints_.wants(position_.step, value);
+  if (broadcast_bytes(parts_.context, is_wanted ? "yes" : "").empty()) return std::nullopt;
+  return value;
+}
+
+void Trainer::save_checkpoint(bool as_newest, std::optional<double> as_best) {
   const auto time = time_.on(Activity::kCheckpoint);
   // What is resumed from was equal on all ranks when it was written.
   if (divergence_check_ && divergence_check_->last_equal_step() != position_.step) {
@@ -412,10 +454,21 @@ void Trainer::save_checkpoint() {
   const PtDict checkpoint = make_checkpoint(about, saved_);
   if (parts_.context.rank() != 0) return;
   parts_.drain.take_time();
-  checkpoint_path_ = checkpoints_.save(position_.step, checkpoint);
-  tell<CheckpointEvent>(
-      &Observer::on_checkpoint,
-      {.position = position_, .path = checkpoint_path_, .seconds = to_seconds(parts_.clock.now() - start)});
+  std::string newest;
+  if (as_newest) {
+    newest = checkpoint_path_ = checkpoints_.save(position_.step, checkpoint);
+    tell<CheckpointEvent>(
+        &Observer::on_checkpoint,
+        {.position = position_, .path = newest, .seconds = to_seconds(parts_.clock.now() - start)});
+  }
+  if (as_best) {
+    const TimePoint begin = parts_.clock.now();
+    const std::string path = best_checkpoints_.save(position_.step, *as_best, checkpoint, newest);
+    tell<CheckpointEvent>(&Observer::on_checkpoint, {.position = position_,
+                                                     .path = path,
+                                                     .seconds = to_seconds(parts_.clock.now() - begin),
+                                                     .is_best = true});
+  }
   parts_.drain.progress();
 }
 

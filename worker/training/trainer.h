@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/clock.h"
 #include "worker/data/loader.h"
+#include "worker/training/best_checkpoints.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/learner.h"
 #include "worker/training/observer.h"
@@ -42,6 +43,9 @@ struct LoopOptions {
   bool broadcast_buffers = true;
   std::uint64_t seed = 0;
   int loader_threads = 1, prefetch_batches = 4, keep = 3;
+  std::int64_t keep_best = 0, patience = 0;
+  std::string best_by = "loss", patience_metric = "loss";
+  double min_delta = 0;
   std::string checkpoint_folder;
 };
 LoopOptions read_loop_options(const Options& job);
@@ -101,7 +105,12 @@ class Trainer {
   [[nodiscard]] LossSum fresh_sum() const;
   [[noreturn]] void refuse_barren_steps() const;
   void evaluate_held_out();
-  void save_checkpoint();
+  /// The metric of that name. Errors: Exception kConfig, naming `key` and the metrics there are.
+  [[nodiscard]] Metric metric_named(const std::string& name, const std::string& key) const;
+  /// What `best_by` has found, if it belongs to the best. The same on every rank. Collective.
+  [[nodiscard]] std::optional<double> value_to_keep() const;
+  /// Writes the newest checkpoint, or one of the best, whose value that is, or both. Collective.
+  void save_checkpoint(bool as_newest = true, std::optional<double> as_best = std::nullopt);
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::vector<std::int64_t> rest_of_epoch();
   [[nodiscard]] bool is_due(std::int64_t every_epochs) const;
@@ -121,6 +130,8 @@ class Trainer {
   SavedParts saved_;
   std::vector<std::string> parts_that_begin_anew_;
   CheckpointDirectory checkpoints_;
+  BestCheckpoints best_checkpoints_;
+  EarlyStopping early_stopping_;
   std::optional<DivergenceCheck> divergence_check_;  ///< if the job wants one
   JobSize size_;
   World world_;

@@ -13,6 +13,7 @@ TEST_CASE("a position survives its checkpoint") {
   position.samples_seen = 640;
   position.epoch_loss = {12.5, 640};
   position.evaluation = Evaluation{{{"loss", 30.25}, {"accuracy", 970}}, 1000};
+  position.plateau = {.metric = "accuracy", .best = 0.5, .best_epoch = 1, .evaluations = 3};
   position.world = {.ranks = 4, .global_batch = 256};
   const Position back = read_position(to_dict(position));
   CHECK(back.epoch == 2);
@@ -21,6 +22,8 @@ TEST_CASE("a position survives its checkpoint") {
   CHECK(back.epoch_loss.mean() == 12.5 / 640);
   CHECK(back.evaluation->mean(1) == 0.97);
   CHECK(back.evaluation->sums == position.evaluation->sums);
+  CHECK(back.plateau.best == 0.5);
+  CHECK(back.plateau.evaluations == 3);
   CHECK(back.world == position.world);
   CHECK_FALSE(read_position(to_dict(Position{})).evaluation);
 }
@@ -44,6 +47,13 @@ TEST_CASE("a job is complete after its epochs or its steps") {
   CHECK_FALSE(is_complete({.epoch = 1, .step = 7}, {.epochs = 2}));
   CHECK(is_complete({.epoch = 2, .step = 7}, {.epochs = 2}));
   CHECK(is_complete({.epoch = 1, .step = 7}, {.epochs = 2, .max_steps = 7}));
+}
+
+TEST_CASE("a job is complete when its patience is over, unless it has more by now") {
+  const Position position{.epoch = 1, .plateau = {.metric = "loss", .evaluations = 3}};
+  CHECK(is_complete(position, {.epochs = 9, .patience = 3}));
+  CHECK_FALSE(is_complete(position, {.epochs = 9, .patience = 4}));
+  CHECK_FALSE(is_complete(position, {.epochs = 9}));
 }
 
 TEST_CASE("what is left of a job is counted in samples") {

@@ -24,14 +24,6 @@ Place split(const std::string& path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-Result<void> sync_folder(const std::string& folder) {
-  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return os_error("cannot open folder " + folder, errno);
-  // Some file systems cannot sync a folder and say EINVAL; the rename is done all the same.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) return os_error("cannot sync folder " + folder, errno);
-  return ok();
-}
-
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, UniqueFd fd)
@@ -73,6 +65,14 @@ Result<void> AtomicFile::commit() {
     return os_error("cannot rename a file to " + path_, errno);
   temporary_.clear();
   return sync_folder(split(path_).folder);
+}
+
+Result<void> sync_folder(const std::string& folder) {
+  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return os_error("cannot open folder " + folder, errno);
+  // Some file systems cannot sync a folder and say EINVAL; the rename is done all the same.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) return os_error("cannot sync folder " + folder, errno);
+  return ok();
 }
 
 bool is_leftover(const std::string& name) { return name.starts_with('.') && name.ends_with(kSuffix); }

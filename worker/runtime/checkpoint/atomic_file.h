@@ -34,6 +34,9 @@ class AtomicFile {
   std::uint64_t size_ = 0;
 };
 
+/// Names in `folder` outlast a loss of power.
+Result<void> sync_folder(const std::string& folder);
+
 /// Whether `name` (no folder) is what AtomicFile leaves behind when its process is killed.
 bool is_leftover(const std::string& name);
 

@@ -1,0 +1,131 @@
+#include "worker/training/best_checkpoints.h"
+
+#include "worker/runtime/checkpoint/atomic_file.h"
+#include <ddprun/exception.h>
+#include <ddprun/pt_file.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace ddprun::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "best-";
+constexpr std::string_view kSuffix = ".pt";
+
+template <class Number>
+std::optional<Number> to_number(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// "best-<step>-<rest>.pt".
+std::optional<std::pair<std::int64_t, std::string_view>> parse(std::string_view name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  name.remove_suffix(std::min(kSuffix.size(), name.size()));
+  const std::size_t dash = name.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto step = to_number<std::int64_t>(name.substr(0, dash));
+  if (!step || *step < 0) return std::nullopt;
+  return std::pair(*step, name.substr(dash + 1));
+}
+
+/// As part of a file's name.
+std::string file_word(std::string name) {
+  for (char& c : name) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!is_plain && c != '_' && c != '.') c = '_';
+  }
+  return name;
+}
+
+bool is_better(const Metric& metric, const BestCheckpoints::Entry& one, const BestCheckpoints::Entry& other) {
+  if (one.value == other.value) return one.step < other.step;
+  return (metric.better == Metric::Better::kHigher) == (one.value > other.value);
+}
+
+/// A second name for `existing`, in one step. False where the file system has none.
+bool link_to(const std::string& existing, const fs::path& path) {
+  const fs::path temporary =
+      path.parent_path() / fmt::format(".{}.{}.tmp", path.filename().string(), ::getpid());
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_hard_link(existing, temporary, error);
+  if (error) return false;
+  fs::rename(temporary, path, error);
+  const bool is_done = !error;
+  fs::remove(temporary, error);  // rename() leaves it where both are names of one file already
+  return is_done && runtime::sync_folder(path.parent_path().string()).has_value();
+}
+
+}  // namespace
+
+BestCheckpoints::BestCheckpoints(std::string folder, std::int64_t keep, Metric metric)
+    : folder_(std::move(folder)), keep_(keep), metric_(std::move(metric)) {}
+
+std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const {
+  const std::string beginning = file_word(metric_.name) + "-";
+  std::vector<Entry> entries;
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder_, error)) {
+    const std::string name = file.path().filename().string();
+    const auto parsed = parse(name);
+    if (!parsed || !parsed->second.starts_with(beginning)) continue;
+    const auto value = to_number<double>(parsed->second.substr(beginning.size()));
+    if (value && std::isfinite(*value)) entries.push_back({parsed->first, *value, file.path().string()});
+  }
+  std::sort(entries.begin(), entries.end(),
+            [&](const Entry& a, const Entry& b) { return is_better(metric_, a, b); });
+  return entries;
+}
+
+bool BestCheckpoints::wants(std::int64_t step, double value) const {
+  if (keep_ == 0 || !std::isfinite(value)) return false;
+  const Entry fresh{step, value, {}};
+  const std::vector<Entry> entries = list();
+  const auto better = std::count_if(entries.begin(), entries.end(), [&](const Entry& entry) {
+    return entry.step != step && is_better(metric_, entry, fresh);
+  });
+  return better < keep_;
+}
+
+std::string BestCheckpoints::save(std::int64_t step, double value, const PtValue& checkpoint,
+                                  const std::string& same) {
+  const std::string path =
+      fmt::format("{}/best-{:08}-{}-{}.pt", folder_, step, file_word(metric_.name), value);
+  if (same.empty() || !link_to(same, path)) {
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (error) {
+      throw Exception(ErrorCode::kOs,
+                      fmt::format("cannot create checkpoint folder {}: {}", folder_, error.message()));
+    }
+    save_pt(path, checkpoint);
+  }
+  std::int64_t kept = 1;  // the new one is
+  for (const Entry& entry : list()) {
+    if (entry.path == path) continue;
+    std::error_code ignored;
+    if (entry.step == step || ++kept > keep_) fs::remove(entry.path, ignored);
+  }
+  return path;
+}
+
+std::optional<std::int64_t> step_of_best(std::string_view file_name) {
+  const auto parsed = parse(file_name);
+  return parsed ? std::optional(parsed->first) : std::nullopt;
+}
+
+}  // namespace ddprun::training

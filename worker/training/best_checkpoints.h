@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ddprun/pt_value.h>
+#include <ddprun/trainer/task.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::training {
+
+/// The checkpoints that an evaluation found best, beside the newest ones of their folder:
+/// best-<step>-<metric>-<value>.pt. What is best so far is what the folder has, so a restart knows it, and what a
+/// person has removed is forgotten. Rank 0 alone uses it.
+class BestCheckpoints {
+ public:
+  struct Entry {
+    std::int64_t step = 0;
+    double value = 0;
+    std::string path;
+  };
+
+  /// Keeps so many by `metric`; those of another metric stay as they are.
+  BestCheckpoints(std::string folder, std::int64_t keep, Metric metric);
+
+  /// Best first; of equal ones the earlier.
+  [[nodiscard]] std::vector<Entry> list() const;
+
+  /// Whether what an evaluation after `step` found belongs here. What is no finite number never does.
+  [[nodiscard]] bool wants(std::int64_t step, double value) const;
+
+  /// Writes `checkpoint`, or links it to `same`, a file of the folder that holds it ("": none does), and removes what
+  /// is no longer among the best. Whole or not at all. Returns the path. Errors: Exception kOs.
+  std::string save(std::int64_t step, double value, const PtValue& checkpoint, const std::string& same);
+
+ private:
+  std::string folder_;
+  std::int64_t keep_;
+  Metric metric_;
+};
+
+/// The step of a file of that form, whatever its metric.
+std::optional<std::int64_t> step_of_best(std::string_view file_name);
+
+}  // namespace ddprun::training
