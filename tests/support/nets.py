@@ -1,21 +1,21 @@
 """The models of ddprun in Python, under the same names; `options` is the /model of a merged job file."""
 
 import re
+from unittest import mock
 
-import torch
 import twins
 from torch import nn
 from torch.nn import functional
 
 
 class Mlp(nn.Module):
-    def __init__(self, options):
+    def __init__(self, options, inputs=784, outputs=10):
         super().__init__()
-        layers, width = [nn.Flatten()], 784
+        layers, width = [nn.Flatten()], inputs
         for hidden in options["hidden"]:
             layers += [nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(options["dropout"])]
             width = hidden
-        self.layers = nn.Sequential(*layers, nn.Linear(width, 10))
+        self.layers = nn.Sequential(*layers, nn.Linear(width, outputs))
 
     def forward(self, x):
         return self.layers(x)
@@ -52,33 +52,48 @@ class TwoConv(nn.Module):
 MODELS = {"mlp": Mlp, "mnist_cnn": MnistCnn, "two_conv": TwoConv}
 
 
-def resnet(kind, channels, classes):
-    """torchvision's, for images of `channels`. A stem for others than 3 is what a seed draws first, as if it always had been."""
-    from torchvision.models import resnet as vision
+def from_torchvision(kind, options, channels, classes):
+    """For images of other channels than 3 the first convolution is one for these, as if torchvision had it."""
+    from torchvision import models
 
-    class ResNet(vision.ResNet):
-        def _make_layer(self, *args, **options):
-            if self.conv1.in_channels != channels:
-                torch.manual_seed(torch.initial_seed())
-                self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
-            return super()._make_layer(*args, **options)
+    class Stem(nn.Conv2d):
+        def __init__(self, inputs, *args, **named):
+            super().__init__(channels if inputs == 3 else inputs, *args, **named)
 
-    block, layers = {"resnet18": (vision.BasicBlock, [2, 2, 2, 2]), "resnet34": (vision.BasicBlock, [3, 4, 6, 3]),
-                     "resnet50": (vision.Bottleneck, [3, 4, 6, 3]), "resnet101": (vision.Bottleneck, [3, 4, 23, 3])}[kind]
-    return ResNet(block, layers, num_classes=classes)
+    more = {"dropout": options["dropout"]} if kind.startswith("vgg") else {}
+    with mock.patch.object(nn, "Conv2d", Stem):
+        return getattr(models, kind)(num_classes=classes, **more)
 
 
-def make_model(options, sample, classes):
-    """`sample` is one input of the data."""
+def make_model(options, sample, outputs):
+    """`sample` is one input of the data, `outputs` its classes, or the numbers of a target."""
     kind = options["type"]
+    if kind == "mlp":
+        return Mlp(options, sample.numel(), outputs)
     if kind in MODELS:
         return MODELS[kind](options)
     if kind == "gpt":
-        return twins.Gpt(len(sample), classes, options["layers"], options["heads"], options["width"], options["dropout"],
+        return twins.Gpt(len(sample), outputs, options["layers"], options["heads"], options["width"], options["dropout"],
                          options["bias"])
     if found := re.fullmatch("resnet(20|32|56)", kind):
-        return twins.CifarResNet(int(found[1]), options["shortcut"] == "projection", sample.shape[0], classes)
-    if kind.startswith("resnet"):
-        return resnet(kind, sample.shape[0], classes)
-    from torchvision import models
-    return getattr(models, kind)(num_classes=classes)
+        return twins.CifarResNet(int(found[1]), options["shortcut"] == "projection", sample.shape[0], outputs)
+    return from_torchvision(kind, options, sample.shape[0], outputs)
+
+
+def with_new_head(model, outputs):
+    """As one fine-tunes: the features stay, and the last layer is new."""
+    name = next(name for name in ("fc", "classifier", "head", "heads") if hasattr(model, name))
+    last = getattr(model, name)
+    if isinstance(last, nn.Linear):
+        setattr(model, name, nn.Linear(last.in_features, outputs))
+    else:
+        last[-1] = nn.Linear(last[-1].in_features, outputs)
+    return model
+
+
+def make_finetuned(options, sample, outputs, state):
+    """The model that learns from the weights of `state`, which may be for other classes."""
+    head = [value for name, value in state.items() if value.dim() >= 1][-1]
+    model = make_model(options, sample, len(head))
+    model.load_state_dict(state)
+    return model if len(head) == outputs else with_new_head(model, outputs)

@@ -21,6 +21,11 @@ def read_idx(path):
     return torch.from_numpy(numpy.frombuffer(content, numpy.uint8, offset=4 + 4 * dimensions).reshape(sizes).copy())
 
 
+def to_floats(image):
+    """As ToTensor divides; v2's ToDtype multiplies by the inverse, and the last bit is another one."""
+    return image.float().div(255)
+
+
 def chain(entries, mean, deviation):
     """torchvision's v2 transforms as a job file lists them."""
     from torchvision.transforms import v2
@@ -35,7 +40,7 @@ def chain(entries, mean, deviation):
     for entry in entries:
         if entry["type"] == "normalize":
             mean, deviation = entry["mean"], entry["std"]
-    return v2.Compose([v2.ToImage(), *changes, v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, deviation)])
+    return v2.Compose([v2.ToImage(), *changes, to_floats, v2.Normalize(mean, deviation)])
 
 
 class Images(Dataset):
@@ -107,7 +112,14 @@ def text(data, is_training):
     return Windows(tokens[:cut], block, block) if is_training else Windows(tokens[cut:], block, 1)
 
 
-KINDS = {"mnist": mnist, "cifar10": cifar10, "image_folder": image_folder, "text": text}
+def npy(data, is_training):
+    folder, stem = pathlib.Path(data["path"]), "train" if is_training else "test"
+    features = torch.from_numpy(numpy.load(folder / f"{stem}_x.npy")).float()
+    targets = torch.from_numpy(numpy.load(folder / f"{stem}_y.npy"))
+    return TensorDataset(features, targets.long() if data["classes"] else targets.float())
+
+
+KINDS = {"mnist": mnist, "cifar10": cifar10, "image_folder": image_folder, "npy": npy, "text": text}
 
 
 def open_split(data, is_training):
@@ -115,9 +127,12 @@ def open_split(data, is_training):
     return first(dataset, data["train_samples" if is_training else "test_samples"])
 
 
-def classes_of(data):
+def outputs_of(data):
+    """Classes, symbols, or the numbers of a target."""
     if data["type"] == "text":
         return len(set(pathlib.Path(data["path"]).read_text(encoding="utf-8")))
     if data["type"] == "image_folder":
         return sum(entry.is_dir() for entry in (pathlib.Path(data["path"]) / "train").iterdir())
+    if data["type"] == "npy":
+        return data["classes"] or numpy.load(pathlib.Path(data["path"]) / "train_y.npy", mmap_mode="r").shape[1]
     return 10

@@ -7,6 +7,7 @@ accuracy, and the time of each step that the job file has logged.
 """
 
 import contextlib
+import fnmatch
 import itertools
 import json
 import math
@@ -76,7 +77,21 @@ def precision_of(train):
     return torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext()
 
 
+def make_model(job, sample):
+    options, outputs = job["model"], twin_data.outputs_of(job["data"])
+    if options["weights"] is None:
+        model = nets.make_model(options, sample, outputs)
+    else:
+        model = nets.make_finetuned(options, sample, outputs, torch.load(options["weights"]))
+    for name, parameter in model.named_parameters():
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in options["freeze"]):
+            parameter.requires_grad_(False)
+    return model
+
+
 def make_loss(job):
+    if job["data"]["type"] == "npy" and not job["data"]["classes"]:
+        return nn.MSELoss()
     if job["data"]["type"] != "text":
         return nn.CrossEntropyLoss(label_smoothing=job["task"]["label_smoothing"])
     return lambda output, tokens: functional.cross_entropy(output.flatten(0, 1), tokens.flatten())
@@ -91,13 +106,13 @@ def train(job):
     train_options, world = job["train"], dist.get_world_size()
     data = twin_data.open_split(job["data"], is_training=True)
     torch.manual_seed(job["seed"])
-    model = nets.make_model(job["model"], data[0][0], twin_data.classes_of(job["data"]))
+    model = make_model(job, data[0][0])
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
     average = None
     if train_options["ema_decay"]:
         average = torch.optim.swa_utils.AveragedModel(
             model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(train_options["ema_decay"]))
-    optimizer = make_optimizer(job["optimizer"], list(model.parameters()))
+    optimizer = make_optimizer(job["optimizer"], [p for p in model.parameters() if p.requires_grad])
     sampler = DistributedSampler(data, seed=job["seed"], drop_last=train_options["drop_last"])
     rate = Rate(job["schedule"], train_options["epochs"], train_options["max_steps"],
                 min(len(data), sampler.num_samples * world))
@@ -132,15 +147,20 @@ def train(job):
     return model, average, times
 
 
-def accuracy_of(model, job):
+def evaluate(model, job):
+    """The share of right answers; of numbers, the mean absolute error."""
     held_out = twin_data.open_split(job["data"], is_training=False)
     model.eval()
-    hits = count = 0
+    found = count = 0
     with torch.no_grad(), precision_of(job["train"]):
-        for inputs, labels in DataLoader(held_out, job["train"]["eval_batch_size"]):
-            hits += model(inputs).argmax(-1).eq(labels).sum().item()
-            count += labels.numel()
-    return hits / count
+        for inputs, targets in DataLoader(held_out, job["train"]["eval_batch_size"]):
+            output = model(inputs)
+            if targets.is_floating_point():
+                found += (output - targets).abs().sum().item()
+            else:
+                found += output.argmax(-1).eq(targets).sum().item()
+            count += targets.numel()
+    return found / count
 
 
 def main():
@@ -149,7 +169,7 @@ def main():
     dist.init_process_group("gloo")
     model, average, times = train(job)
     if dist.get_rank() == 0:
-        accuracy = accuracy_of(average.module if average else model, job)
+        accuracy = evaluate(average.module if average else model, job)
         torch.save({"model": model.state_dict(), "ema": average.state_dict() if average else None, "accuracy": accuracy}, target)
         pathlib.Path(target + ".json").write_text(json.dumps({"accuracy": accuracy, "times": times}))
     dist.destroy_process_group()

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Every job of configs/ as it lies there, cut to a few steps on small data, trains; and where nothing is random per sample,
+its Python twin ends with the same bytes of all weights.
+
+DDPRUN_CONFIG_STEPS=20 makes all of them as long as the shortest ones are; those of the large nets then take minutes."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TWIN = pathlib.Path(__file__).with_name("twin.py")
+BINARIES = ROOT / "build/release/bin"
+BOUND_S = 300
+MNIST = str(ROOT / "configs/data/mnist-subset")
+RESIZED = [{"type": "resize", "size": 32}]
+
+try:
+    import torchvision
+    from PIL import Image
+except ImportError:
+    torchvision = None
+
+
+def write_cifar10(folder):
+    generator = numpy.random.default_rng(1)
+    for name, count in (("data_batch_1", 128), ("test_batch", 16)):
+        records = generator.integers(0, 256, (count, 3073), numpy.uint8)
+        records[:, 0] %= 10
+        (folder / f"{name}.bin").write_bytes(records.tobytes())
+
+
+def write_images(folder):
+    generator = numpy.random.default_rng(1)
+    for i in range(48):
+        file = folder / ("train" if i < 40 else "test") / f"class{i % 2}" / f"{i}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (80, 96, 3), numpy.uint8)).save(file)
+
+
+def write_text(folder):
+    (folder / "text.txt").write_text("".join(random.Random(1).choices("abcdefgh ,.\n", k=20000)))
+
+
+def write_weights(folder):
+    torch.manual_seed(7)
+    torch.save(torchvision.models.resnet50().state_dict(), folder / "resnet50.pth")
+
+
+class Configs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-configs-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_ranks(self, ranks, *words):
+        environment = {**os.environ, "TMPDIR": str(self.folder), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([str(BINARIES / "ddprun"), "--nproc-per-node", str(ranks), *map(str, words)], cwd=self.folder,
+                              env=environment, text=True, capture_output=True, timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def train(self, name, ranks, steps, overrides):
+        out = self.folder / f"{len(list(self.folder.iterdir()))}"
+        settings = {"/output_dir": str(out), "/device": "cpu", "/train/max_steps": steps, "/train/epochs": 1000, **overrides}
+        flags = [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
+        said = self.run_ranks(ranks, *flags, ROOT / f"configs/{name}.json")
+        self.assertIn(f" {steps} steps in ", said)
+        return out
+
+    def assert_equal_to_twin(self, name, overrides, steps=20, ranks=(1, 2)):
+        steps = int(os.environ.get("DDPRUN_CONFIG_STEPS", steps))
+        for count in ranks:
+            with self.subTest(ranks=count):
+                out = self.train(name, count, steps, overrides)
+                self.run_ranks(count, sys.executable, TWIN, out / "job.json", out / "twin.pt")
+                ours = torch.load(out / f"checkpoints/step-{steps:08}.pt")
+                theirs = torch.load(out / "twin.pt")
+                self.assertEqual(list(ours["model"]), list(theirs["model"]))
+                for key, tensor in theirs["model"].items():
+                    self.assertTrue(torch.equal(ours["model"][key], tensor), key)
+                if theirs["ema"] is not None:
+                    for key, tensor in theirs["ema"].items():
+                        self.assertTrue(torch.equal(ours["ema"][key], tensor), f"average of {key}")
+
+    def test_no_job_is_left_out(self):
+        tested = {name.removeprefix("test_") for name in dir(self) if name.startswith("test_")}
+        jobs = {path.stem for path in (ROOT / "configs").glob("*.json")} - {"train.schema", "events.schema"}
+        self.assertEqual(jobs - tested, set())
+
+    def test_quickstart(self):
+        self.assert_equal_to_twin("quickstart", {"/model/dropout": 0, "/schedule/warmup_steps": 5})
+
+    def test_mnist(self):
+        self.assert_equal_to_twin("mnist", {"/data/path": MNIST, "/model/dropout": 0, "/schedule/warmup_steps": 5})
+
+    def test_mnist_net(self):
+        self.assert_equal_to_twin("mnist_net", {"/data/path": MNIST, "/train/batch_size": 64})
+
+    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    def test_mnist_vgg16(self):
+        self.assert_equal_to_twin("mnist_vgg16", {"/data/path": MNIST, "/model/dropout": 0, "/train/batch_size": 2,
+                                                  "/data/test_samples": 4}, steps=2, ranks=(2,))
+
+    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    def test_mnist_resnet18(self):
+        self.train("mnist_resnet18", 2, 3, {"/data/path": MNIST, "/train/batch_size": 8, "/data/test_samples": 8})
+        self.assert_equal_to_twin("mnist_resnet18", {"/data/path": MNIST, "/train/batch_size": 4, "/data/test_samples": 8,
+                                                     "/data/transforms": RESIZED, "/data/test_transforms": RESIZED})
+
+    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    def test_cifar10_resnet50(self):
+        write_cifar10(self.folder)
+        write_weights(self.folder)
+        self.assert_equal_to_twin("cifar10_resnet50", {
+            "/data/path": str(self.folder), "/model/weights": str(self.folder / "resnet50.pth"), "/train/batch_size": 4,
+            "/data/test_samples": 4, "/data/loader_threads": 1}, steps=3, ranks=(2,))
+
+    def test_toy_ddp(self):
+        self.assert_equal_to_twin("toy_ddp", {})
+
+    def test_amp_mnist(self):
+        self.assert_equal_to_twin("amp_mnist", {"/data/path": MNIST, "/train/batch_size": 32})
+
+    def test_cifar10_resnet20(self):
+        write_cifar10(self.folder)
+        small = {"/data/path": str(self.folder), "/train/batch_size": 8, "/schedule/warmup_steps": 2}
+        self.train("cifar10_resnet20", 2, 3, small)
+        if torchvision:
+            self.assert_equal_to_twin("cifar10_resnet20", {**small, "/data/transforms": []}, steps=10)
+
+    def test_char_gpt(self):
+        write_text(self.folder)
+        self.train("char_gpt", 2, 3, {"/data/path": str(self.folder / "text.txt"), "/data/block": 16, "/schedule/warmup_steps": 1})
+
+    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    def test_image_folder(self):
+        write_images(self.folder)
+        self.train("image_folder", 2, 3, {"/data/path": str(self.folder), "/train/batch_size": 4, "/schedule/warmup_steps": 1})
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        BINARIES = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)
