@@ -64,13 +64,13 @@ class GptAttention final : public torch::nn::Module {
     const at::Tensor mixed =
         at::scaled_dot_product_attention(by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {},
                                          is_training() ? dropout_ : 0, /*is_causal=*/true);
-    const at::Tensor joined = mixed.transpose(1, 2).contiguous().view(input.sizes());
+    const at::Tensor joined = mixed.transpose(1, 2).contiguous().flatten(2);
     return resid_dropout_->forward(linear_forward(c_proj_, joined));
   }
 
  private:
   [[nodiscard]] at::Tensor by_head(const at::Tensor& x) const {
-    return x.view({x.size(0), x.size(1), heads_, x.size(2) / heads_}).transpose(1, 2);
+    return x.unflatten(2, {heads_, x.size(2) / heads_}).transpose(1, 2);
   }
 
   std::int64_t heads_;
@@ -134,7 +134,8 @@ class GptTrunk final : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& tokens) {
-    const at::Tensor positions = at::arange(tokens.size(1), tokens.options().dtype(at::kLong));
+    // No arange: a trace would keep its length as a number.
+    const at::Tensor positions = at::ones_like(tokens[0], at::kLong).cumsum(0) - 1;
     at::Tensor x = drop_->forward(wte_->forward(tokens) + wpe_->forward(positions));
     for (const auto& block : blocks_) x = block->forward(x);
     return ln_f_->forward(x);

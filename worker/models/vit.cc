@@ -42,11 +42,10 @@ class VitAttention final : public torch::nn::Module {
     torch::nn::init::zeros_(out_proj_->bias);
   }
 
-  /// N × positions × width, as is what it gives.
+  /// N × positions × width, as is what it gives. No N is a number here: a trace would keep it.
   at::Tensor forward(const at::Tensor& input) {
     const at::Tensor x = input.transpose(1, 0);
     const std::int64_t positions = x.size(0);
-    const std::int64_t samples = x.size(1);
     const std::int64_t width = x.size(2);
     const at::Tensor projected = at::linear(x, in_proj_weight_, in_proj_bias_)
                                      .unflatten(-1, {3, width})
@@ -56,15 +55,15 @@ class VitAttention final : public torch::nn::Module {
                                      .contiguous();
     const auto by_head = [&](std::int64_t which) {
       return projected[which]
-          .view({positions, samples * heads_, width / heads_})
+          .view({positions, -1, width / heads_})
           .transpose(0, 1)
-          .view({samples, heads_, positions, width / heads_});
+          .view({-1, heads_, positions, width / heads_});
     };
     const at::Tensor mixed = at::scaled_dot_product_attention(by_head(0), by_head(1), by_head(2))
                                  .permute({2, 0, 1, 3})
                                  .contiguous()
-                                 .view({samples * positions, width});
-    return linear_forward(out_proj_, mixed).view({positions, samples, width}).transpose(1, 0);
+                                 .view({-1, width});
+    return linear_forward(out_proj_, mixed).view({positions, -1, width}).transpose(1, 0);
   }
 
  private:
@@ -176,7 +175,7 @@ class VisionTransformer final : public Model {
 
   at::Tensor forward(at::Tensor images) override {
     const at::Tensor patches = conv_proj_->forward(images).flatten(2).permute({0, 2, 1});
-    const at::Tensor x = at::cat({class_token_.expand({images.size(0), -1, -1}), patches}, 1);
+    const at::Tensor x = at::cat({class_token_.expand_as(patches.slice(1, 0, 1)), patches}, 1);
     return heads_->forward(encoder_->forward(x).select(1, 0));
   }
 
