@@ -22,6 +22,7 @@ enum class Command {
   kPs,           ///< list this user's jobs: `ps_json`
   kCompletions,  ///< print the completions of `shell`
   kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
+  kJobCommand,   ///< hand `job_command` on to ddprun-worker
   kDrain,        ///< ask a job to let nodes go: `drain_here`, or its coordinator: `drain`
 };
 
@@ -40,6 +41,8 @@ struct CommandLine {
   membership::DrainCommandOptions drain;
   std::optional<std::string> drain_here;  ///< a job of this host in place of `drain`; empty: the only one
   bool ps_json = false;
+  std::vector<std::string>
+      job_command;    ///< one of rendezvous/config/job_commands.h, and what stands behind it
   std::string shell;  ///< bash, zsh or tcsh
   std::string text;   ///< version
 };

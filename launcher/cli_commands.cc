@@ -2,6 +2,7 @@
 
 #include "launcher/cli_syntax.h"
 #include "launcher/cli_values.h"
+#include "rendezvous/config/job_commands.h"
 #include "rendezvous/membership/timing.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -238,23 +240,50 @@ const CommandEntry* find_command(std::string_view name) {
   return found == kCommands.end() ? nullptr : &*found;
 }
 
+using FlagsByCommand = std::map<std::string_view, std::vector<FlagSyntax>>;
+
+FlagsByCommand flags_of_job_commands() {
+  FlagsByCommand flags;
+  for (const config::JobCommand& command : config::job_commands()) {
+    for (const config::JobCommandFlag& flag : command.flags)
+      flags[command.name].push_back({flag.name, flag.short_name, flag.metavar});
+  }
+  return flags;
+}
+
 }  // namespace
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
-  names.reserve(kCommands.size());
   for (const CommandEntry& entry : kCommands) names.emplace_back(entry.name);
+  for (const config::JobCommand& command : config::job_commands()) names.emplace_back(command.name);
   return names;
 }
 
-bool is_command(const std::string& word) { return find_command(word) != nullptr; }
+bool is_command(const std::string& word) {
+  return find_command(word) != nullptr || config::find_job_command(word) != nullptr;
+}
 
 std::span<const FlagSyntax> command_flags(std::string_view command) {
+  static const FlagsByCommand kJobFlags = flags_of_job_commands();
   const CommandEntry* const found = find_command(command);
-  return found == nullptr ? std::span<const FlagSyntax>() : found->flags;
+  if (found != nullptr) return found->flags;
+  const auto of_job = kJobFlags.find(command);
+  return of_job == kJobFlags.end() ? std::span<const FlagSyntax>() : std::span(of_job->second);
+}
+
+bool takes_file(std::string_view command) {
+  const config::JobCommand* const found = config::find_job_command(command);
+  return found != nullptr && found->words.starts_with("JOB");
 }
 
 Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args) {
+  if (config::find_job_command(command) != nullptr) {
+    CommandLine line{.command = Command::kJobCommand};
+    line.job_command.push_back(command);
+    line.job_command.insert(line.job_command.end(), args.begin(), args.end());
+    return line;
+  }
   const CommandEntry* const found = find_command(command);
   if (found == nullptr) return usage_error(fmt::format("\"{}\" is no command", command));
   return found->parse(args);

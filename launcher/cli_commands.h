@@ -20,7 +20,10 @@ bool is_command(const std::string& word);
 /// Its flags, for completions; none for a word that is no command.
 std::span<const FlagSyntax> command_flags(std::string_view command);
 
-/// The arguments behind that command. Errors kUsage, beginning with the command.
+/// Whether a job file stands behind it.
+bool takes_file(std::string_view command);
+
+/// The arguments behind that command; those of a job file's are for ddprun-worker to judge. Errors kUsage, beginning with the command.
 Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args);
 
 }  // namespace ddprun::launcher

@@ -38,7 +38,16 @@ std::string joined(std::span<const FlagSyntax> flags, std::string_view dashes) {
 
 std::string shells() { return fmt::format("{}", fmt::join(completion_shells(), " ")); }
 
-bool takes_file(const FlagSyntax& flag) { return flag.metavar == "FILE"; }
+bool is_file(const FlagSyntax& flag) { return flag.metavar == "FILE"; }
+
+/// The kinds of `ddprun list`.
+constexpr std::string_view kKinds = "models data tasks transforms optimizers schedules";
+
+/// Words that may stand behind a command.
+std::string choices_of(std::string_view command) {
+  if (command == "completions") return shells();
+  return command == "list" ? std::string(kKinds) : std::string();
+}
 
 /// What stands behind a command: its own flags and nothing else.
 std::string bash_commands() {
@@ -47,12 +56,17 @@ std::string bash_commands() {
     std::string values;
     for (const FlagSyntax& flag : command_flags(command)) {
       if (flag.metavar.empty()) continue;
-      const char* const words = takes_file(flag) ? "COMPREPLY=($(compgen -f -- \"$word\")); " : "";
+      const char* const words = is_file(flag) ? "COMPREPLY=($(compgen -f -- \"$word\")); " : "";
       values += fmt::format("--{}) {}return ;; ", flag.name, words);
     }
-    const std::string words = command == "completions" ? shells() : joined(command_flags(command), "--");
+    const std::string words = command == "completions"
+                                  ? shells()
+                                  : fmt::format("{}{}{}", joined(command_flags(command), "--"),
+                                                command == "list" ? " " : "", choices_of(command));
     cases += fmt::format("      {})\n", command);
     if (!values.empty()) cases += fmt::format("        case $previous in {}esac\n", values);
+    if (takes_file(command))
+      cases += "        [[ $word == -* ]] || { COMPREPLY=($(compgen -f -- \"$word\")); return; }\n";
     cases += fmt::format("        COMPREPLY=($(compgen -W \"{}\" -- \"$word\")); return ;;\n", words);
   }
   return cases;
@@ -113,11 +127,13 @@ std::string zsh_action(const RunFlag& flag) {
 std::string zsh_commands() {
   std::string cases;
   for (const std::string& command : command_names()) {
-    std::string specs = command == "completions" ? fmt::format(" '1:shell:({})'", shells()) : std::string();
+    const std::string choices = choices_of(command);
+    std::string specs = choices.empty() ? "" : fmt::format(" '1:choice:({})'", choices);
+    if (takes_file(command)) specs += " '*:file:_files'";
     for (const FlagSyntax& flag : command_flags(command)) {
       const std::string value = flag.metavar.empty() ? std::string()
                                                      : fmt::format(":{}:{}", zsh_quoted(flag.metavar),
-                                                                   takes_file(flag) ? "_files" : " ");
+                                                                   is_file(flag) ? "_files" : " ");
       specs += fmt::format(" '--{}{}'", flag.name, value);
     }
     cases +=
@@ -162,6 +178,7 @@ std::string tcsh_action(const RunFlag& flag) {
 std::string tcsh_commands() {
   std::string rules;
   for (const std::string& command : command_names()) {
+    if (takes_file(command)) continue;
     const std::string flags = joined(command_flags(command), "--");
     if (!flags.empty()) rules += fmt::format("  'n@{}@({})@' \\\n", command, flags);
   }

@@ -1,5 +1,6 @@
 #include "launcher/cli.h"
 #include "launcher/cli_flags.h"
+#include "rendezvous/config/job_commands.h"
 
 #include <fmt/format.h>
 
@@ -91,6 +92,9 @@ std::string help_text(std::size_t columns) {
   const std::size_t width = std::max(columns, kNarrowest);
   std::string text = wrap(kPurpose, 0, width) + "\nUsage\n";
   for (const UsageLine& line : kUsage) text += line_of(line.usage, line.help, width);
+  text += "\nJob files: ddprun COMMAND --help says more\n";
+  for (const config::JobCommand& command : config::job_commands())
+    text += line_of(fmt::format("  ddprun {} {}", command.name, command.words), command.help, width);
   text += '\n' + wrap(kRules, 0, width);
   const RunFlag* previous = nullptr;
   for (const RunFlag& flag : run_flags()) {

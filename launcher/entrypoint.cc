@@ -132,14 +132,9 @@ Result<std::vector<std::string>> python_command(const Options& options, const Ho
 
 Result<std::vector<std::string>> job_command(const Options& options, const HostFacts& host) {
   if (Result<void> job = check_readable(options.entrypoint, "job file"); !job) return job.error();
-  std::string worker = host.self_directory + "/ddprun-worker";
-  if (!is_executable_file(worker)) {
-    return not_found(
-        fmt::format("ddprun-worker, which runs .json jobs, is not beside ddprun in {}; build it with cmake "
-                    "--build --preset release",
-                    host.self_directory));
-  }
-  std::vector<std::string> command{std::move(worker), options.entrypoint};
+  Result<std::string> worker = find_worker(host.self_directory);
+  if (!worker) return worker.error();
+  std::vector<std::string> command{std::move(*worker), options.entrypoint};
   for (const std::string& assignment : options.config_overrides)
     command.insert(command.end(), {"--set", assignment});
   if (!options.backend.empty()) command.insert(command.end(), {"--set", "/backend=" + options.backend});
@@ -169,6 +164,15 @@ EntrypointKind entrypoint_kind(const Options& options) {
     return EntrypointKind::kScript;
   if (access(main_file(options.entrypoint).c_str(), F_OK) == 0) return EntrypointKind::kScript;
   return EntrypointKind::kProgram;
+}
+
+Result<std::string> find_worker(const std::string& self_directory) {
+  std::string worker = self_directory + "/ddprun-worker";
+  if (is_executable_file(worker)) return worker;
+  return not_found(
+      fmt::format("ddprun-worker, which runs .json jobs, is not beside ddprun in {}; build it with cmake "
+                  "--build --preset release",
+                  self_directory));
 }
 
 bool is_under_pdb(const Options& options) {

@@ -25,6 +25,9 @@ EntrypointKind entrypoint_kind(const Options& options);
 /// Errors  kNotFound (127) or kCannotExecute (126), before anything has been started.
 Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host);
 
+/// ddprun-worker, beside this program. Errors  kNotFound, with how to build it.
+Result<std::string> find_worker(const std::string& self_directory);
+
 /// The command of --debug-rank, found as above; none without the flag, and as it is where it is Python's own for a
 /// script: a module, no program.
 /// Errors  as above.

@@ -1,5 +1,6 @@
 #include "launcher/cli.h"
 #include "launcher/drain.h"
+#include "launcher/entrypoint.h"
 #include "launcher/funnel_console.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/process/pty.h"
@@ -17,9 +18,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace {
@@ -74,6 +79,24 @@ int list_jobs(bool as_json) {
   return print(as_json ? jobs_json(jobs) : render_jobs(jobs));
 }
 
+/// Becomes ddprun-worker. Returns where it cannot.
+int hand_on(const std::vector<std::string>& job_command) {
+  std::error_code ignored;
+  const std::string here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
+  const Result<std::string> worker = find_worker(here);
+  if (!worker) return refuse(worker.error());
+  std::vector<std::string> words{*worker};
+  words.insert(words.end(), job_command.begin(), job_command.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  // What own_standard_streams() ignores would be ignored by the next program as well.
+  std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
+  ::execv(worker->c_str(), argv.data());
+  return refuse(Error(ErrorCode::kCannotExecute, os_error("cannot run " + *worker, errno).message()));
+}
+
 int run(const std::vector<std::string>& args, const std::optional<std::string>& secret) {
   if (args.empty()) {
     print_all(STDERR_FILENO, help_text(terminal_columns(STDERR_FILENO)));
@@ -96,6 +119,8 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
       return list_jobs(line->ps_json);
     case Command::kCoordinator:
       return coordinate(line->coordinator);
+    case Command::kJobCommand:
+      return hand_on(line->job_command);
     case Command::kDrain:
       return drain(*line);
     case Command::kRun:

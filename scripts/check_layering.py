@@ -27,7 +27,9 @@ ALLOWED = {
     "worker/data": ["worker/include", "worker/runtime", "worker/transforms", "rendezvous/base"],
     "worker/models": ["worker/include", "worker/runtime", "rendezvous/base"],
     "worker/tasks": ["worker/include", "worker/runtime", "rendezvous/base"],
-    "worker/training": ["worker", "rendezvous/base", "rendezvous/config"],
+    "worker/training": ["worker/include", "worker/runtime", "worker/data", "worker/models", "worker/tasks", "rendezvous/base",
+                        "rendezvous/config"],
+    "worker/commands": ["worker", "rendezvous/base", "rendezvous/config", "configs"],
     "worker": ["worker", "rendezvous/base", "rendezvous/config"],
 }
 

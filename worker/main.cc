@@ -1,5 +1,7 @@
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/config/job_commands.h"
 #include "rendezvous/config/job_config.h"
+#include "worker/commands/commands.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/job.h"
 #include <ddprun/drain.h>
@@ -25,6 +27,8 @@ Trains what JOB.json describes, as one worker of a job. ddprun starts as many of
     ddprun --nproc-per-node 2 JOB.json
 
 Started by hand it is a world of one. Keys of the job file: configs/train.schema.json
+
+ddprun validate, eval, export and others are done by this program, too: ddprun --help.
 )";
 
 /// After SIGTERM: a peer's death is known within milliseconds, and a restart waits for this process.
@@ -105,6 +109,10 @@ int main(int argc, char** argv) {
   if (words.size() == 1 && words[0] == "--version") {
     fmt::print("ddprun-worker {}\n", DDPRUN_VERSION);
     return exit_code::kOk;
+  }
+  if (const config::JobCommand* command = words.empty() ? nullptr : config::find_job_command(words[0])) {
+    const std::vector<std::string> rest(words.begin() + 1, words.end());
+    return record([&] { return commands::run_command(*command, rest); });
   }
   return record([&] { return conclude(run_guarded(words)); });
 }

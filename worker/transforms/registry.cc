@@ -165,18 +165,18 @@ Image Transform::apply_to(const Undecoded& image, Random& random) const {
 }
 
 void register_transforms(TransformRegistry& registry) {
-  registry.add("resize", "Resizes, with antialias: the short side, or both.", make<Resize>);
-  registry.add("center_crop", "Cuts out the middle.", make<CenterCrop>);
-  registry.add("random_crop", "Cuts out a window anywhere, after padding with black.", make<RandomCrop>);
-  registry.add("random_resized_crop", "Cuts out a window of random size and ratio, and resizes it.",
+  registry.add("resize", "resizes, with antialias: the short side, or both", make<Resize>);
+  registry.add("center_crop", "cuts out the middle", make<CenterCrop>);
+  registry.add("random_crop", "cuts out a window anywhere, after padding with black", make<RandomCrop>);
+  registry.add("random_resized_crop", "cuts out a window of random size and ratio, and resizes it",
                make<RandomResizedCrop>);
-  registry.add("horizontal_flip", "Swaps left and right in a share p of cases.",
+  registry.add("horizontal_flip", "swaps left and right in a share p of cases",
                [](const Options& options) { return std::make_unique<Flip>(options, flip_horizontally); });
-  registry.add("vertical_flip", "Swaps top and bottom in a share p of cases.",
+  registry.add("vertical_flip", "swaps top and bottom in a share p of cases",
                [](const Options& options) { return std::make_unique<Flip>(options, flip_vertically); });
-  registry.add("color_jitter", "Changes brightness, contrast, saturation and hue, in random order.",
+  registry.add("color_jitter", "changes brightness, contrast, saturation and hue, in random order",
                make<ColorJitter>);
-  registry.add("rand_augment", "Applies some of 14 changes, chosen at random.", make<RandAugment>);
+  registry.add("rand_augment", "applies some of 14 changes, chosen at random", make<RandAugment>);
 }
 
 }  // namespace ddprun::transforms

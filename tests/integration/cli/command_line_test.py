@@ -217,9 +217,13 @@ class Accepted(Case):
                                                 "--help"])
         self.assertEqual(complete("coordinator --rdzv-id x --max"), ["--max-restarts", "--max-restarts-window"])
         self.assertEqual(complete("completions t"), ["tcsh"])
+        self.assertEqual(complete("list sch"), ["schedules"])
+        self.assertEqual(complete("eval --j"), ["--json"])
         (self.folder / "secret").touch()
         self.assertEqual(complete("drain --rdzv-secret-file se"), ["secret"])
         self.assertEqual(complete("drain --rdzv-id se"), [])
+        self.assertEqual(complete("eval se"), ["secret"])
+        self.assertEqual(complete("eval --json se"), ["secret"])
 
     def complete(self, shell, terminal, steps):
         """What a line becomes at Tab, in a shell of our own on a terminal of our own. A step is what to type, and

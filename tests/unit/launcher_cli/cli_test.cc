@@ -273,6 +273,14 @@ TEST_CASE("a coordinator for one node, which nobody could join, is refused") {
   CHECK(parse({"coordinator", "--bind", ":0", "--nnodes", "1:2"}).value().coordinator.spec.max_nodes == 2);
 }
 
+TEST_CASE("what is done with a job file goes on to its worker as it was written") {
+  const CommandLine line = parse({"eval", "job.json", "--jsn"}).value();
+  CHECK(line.command == Command::kJobCommand);
+  CHECK(line.job_command == std::vector<std::string>{"eval", "job.json", "--jsn"});
+  CHECK(parse({"--", "eval", "job.json"}).value().options.entrypoint == "eval");
+  CHECK(parse({"./eval"}).value().options.entrypoint == "./eval");
+}
+
 TEST_CASE("draining a job of this host names it, or nothing where there is only one") {
   CHECK(parse({"drain", "job-7"}).value().drain_here == "job-7");
   CHECK(parse({"drain"}).value().drain_here == "");

@@ -1,0 +1,107 @@
+#include "worker/commands/checkpoint_weights.h"
+
+#include "worker/commands/output.h"
+#include "worker/models/weights.h"
+#include "worker/training/saved_part.h"
+#include "worker/training/text.h"
+#include <ddprun/checkpoint.h>
+#include <ddprun/exception.h>
+#include <ddprun/pt_file.h>
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace ddprun::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAnyKeep = 1;  // the folder is only read
+constexpr std::string_view kAveragePrefix = "module.";
+
+/// AveragedModel's entries less their prefix.
+PtDict averaged_state(const PtDict& average) {
+  PtDict state;
+  state.ordered = true;
+  for (const auto& [name, value] : average.entries) {
+    const std::string& text = name.as_string();
+    if (text.starts_with(kAveragePrefix)) state.set(text.substr(kAveragePrefix.size()), value);
+  }
+  return state;
+}
+
+std::string shown(const std::string& path) {
+  std::error_code error;
+  return training::shown_path(path, fs::current_path(error).string());
+}
+
+/// A checkpoint of ddprun, and no state dict.
+const PtDict* as_checkpoint(const PtValue& content) {
+  const bool is_one = content.is_dict() && content.as_dict().find("ddprun") != nullptr;
+  return is_one ? &content.as_dict() : nullptr;
+}
+
+}  // namespace
+
+std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
+  int skipped = 0;
+  auto loaded =
+      CheckpointDirectory(folder, kAnyKeep)
+          .load_newest([&](const CheckpointDirectory::Entry& entry, const std::string& why) {
+            ++skipped;
+            print_error(fmt::format("ddprun: checkpoint of step {} is passed over: {}\n", entry.step, why));
+          });
+  if (loaded) return Checkpoint{loaded->entry.path, std::move(loaded->value)};
+  if (skipped == 0) return std::nullopt;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("none of the {} checkpoints in {} can be read", skipped, shown(folder)));
+}
+
+Checkpoint find_checkpoint(const Options& job, const std::string& wanted) {
+  std::error_code error;
+  if (!wanted.empty() && !fs::is_directory(wanted, error)) return {wanted, load_pt(wanted)};
+  const std::string folder = wanted.empty() ? job.text("output_dir") + "/checkpoints" : wanted;
+  if (auto newest = newest_checkpoint(folder)) return std::move(*newest);
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("there is no checkpoint in {}; {}", shown(folder),
+                              wanted.empty() ? "train the job first, or name a file with --checkpoint"
+                                             : "name a file, or a folder with some"));
+}
+
+LoadedWeights load_judged_weights(Model& model, const Options& job, const Checkpoint& checkpoint) {
+  LoadedWeights loaded;
+  PtDict state;
+  try {
+    const PtDict* own = as_checkpoint(checkpoint.content);
+    if (own != nullptr) {
+      const std::string theirs = training::read_about(*own).model;
+      const std::string mine = job.object("model").text("type");
+      if (theirs != mine) {
+        throw Exception(ErrorCode::kConfig,
+                        fmt::format("its model is {}, the job file's is {}", theirs, mine));
+      }
+      loaded.position = training::read_position(own->at("position").as_dict());
+      const PtValue* average = own->find("ema");
+      if (average != nullptr && job.object("train").number("ema_decay") > 0) {
+        loaded.is_average = true;
+        state = averaged_state(average->as_dict());
+      }
+    }
+    if (!loaded.is_average) state = models::find_state_dict(checkpoint.content, "the file");
+    models::load_weights(model, state, {});
+  } catch (const Exception& exception) {
+    throw Exception(exception.code(), shown(checkpoint.path) + ": " + exception.what());
+  }
+  return loaded;
+}
+
+std::string describe(const Checkpoint& checkpoint, const LoadedWeights& weights) {
+  std::string text = shown(checkpoint.path);
+  if (weights.position) text += fmt::format(" (step {})", training::with_thousands(weights.position->step));
+  return weights.is_average ? text + ", the average of the weights" : text;
+}
+
+}  // namespace ddprun::commands

@@ -1,0 +1,77 @@
+#include "rendezvous/base/exit_codes.h"
+#include "worker/commands/checkpoint_weights.h"
+#include "worker/commands/commands.h"
+#include "worker/commands/opened_job.h"
+#include "worker/commands/output.h"
+#include "worker/training/evaluate.h"
+#include "worker/training/step.h"
+#include "worker/training/text.h"
+
+#include <ATen/Context.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace ddprun::commands {
+namespace {
+
+training::EvaluateOptions evaluate_options(const OpenedJob& job) {
+  const Options train = job.job.object("train");
+  const Options data = job.job.object("data");
+  training::EvaluateOptions options{.device = job.context.device()};
+  options.loader.batch_size = train.integer("eval_batch_size");
+  options.loader.threads = static_cast<int>(data.integer("loader_threads"));
+  options.loader.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
+  options.loader.pinned = job.context.device().is_cuda();
+  options.loader.seed = static_cast<std::uint64_t>(job.job.integer("seed"));
+  const training::Precision precision = training::read_step_options(train).precision;
+  options.autocast = training::autocast_dtype(precision);
+  if (precision == training::Precision::kTf32) {
+    at::globalContext().setAllowTF32CuBLAS(true);
+    at::globalContext().setAllowTF32CuDNN(true);
+  }
+  return options;
+}
+
+std::string in_words(const Metric& metric, double value) {
+  return metric.is_share ? fmt::format("{} {:.2f} %", metric.name, 100 * value)
+                         : fmt::format("{} {}", metric.name, training::human_loss(value));
+}
+
+}  // namespace
+
+int run_eval(const config::JobCommandLine& line) {
+  const OpenedJob job = open_job(line);
+  const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
+  const LoadedWeights weights = load_judged_weights(job.model(), job.job, checkpoint);
+  const training::Evaluation evaluation =
+      training::evaluate(job.model(), job.task(), *job.data.held_out, job.context, evaluate_options(job));
+  const std::vector<Metric> metrics = job.task().metrics();
+  if (line.has("json")) {
+    nlohmann::ordered_json values;
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
+      const double mean = evaluation.mean(i);
+      values[metrics[i].name] = std::isfinite(mean) ? nlohmann::ordered_json(mean) : nullptr;
+    }
+    const nlohmann::ordered_json all{
+        {"checkpoint", checkpoint.path},
+        {"step", weights.position ? nlohmann::ordered_json(weights.position->step) : nullptr},
+        {"weights", weights.is_average ? "average" : "model"},
+        {"samples", job.data.held_out->size()},
+        {"metrics", values}};
+    print(all.dump() + "\n");
+    return exit_code::kOk;
+  }
+  std::string text;
+  for (std::size_t i = 0; i < metrics.size(); ++i)
+    text += (text.empty() ? "" : "  ") + in_words(metrics[i], evaluation.mean(i));
+  print(fmt::format("{} on {} held-out {}\n  of {}\n", text,
+                    training::with_thousands(job.data.held_out->size()),
+                    job.shape().unit == "images" ? "images" : "samples", describe(checkpoint, weights)));
+  return exit_code::kOk;
+}
+
+}  // namespace ddprun::commands

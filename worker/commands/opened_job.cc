@@ -1,0 +1,40 @@
+#include "worker/commands/opened_job.h"
+
+#include "worker/runtime/throw_error.h"
+#include "worker/training/job_data.h"
+
+#include <utility>
+
+namespace ddprun::commands {
+
+config::JobConfig read_job_file(const config::JobCommandLine& line) {
+  return runtime::value_or_throw(config::load_job_config(line.words.at(0), line.values("set")));
+}
+
+Context world_of_one(const std::string& device, const std::string& backend) {
+  InitOptions options;
+  options.device = device;
+  options.backend = backend;
+  options.log = [](const std::string&) {};
+  return init(options);
+}
+
+OpenedJob open_job(const config::JobCommandLine& line, const std::optional<std::string>& device) {
+  const config::JobConfig config = read_job_file(line);
+  const Options job(config.values.dump());
+  training::JobParts parts = training::built_in_parts();
+  DataSplits data = runtime::value_or_throw(training::load_data(parts, job));
+  Context context = world_of_one(device.value_or(job.text("device")));
+  constexpr bool kWithoutFirstWeights = true;
+  training::Draft draft =
+      training::make_draft(context, job, parts, data.train->shape(), kWithoutFirstWeights);
+  draft.model->to(context.device());
+  return {.path = config.path,
+          .job = job,
+          .parts = std::move(parts),
+          .data = std::move(data),
+          .context = std::move(context),
+          .draft = std::move(draft)};
+}
+
+}  // namespace ddprun::commands
