@@ -44,6 +44,7 @@ class Reader {
     if (values_.is_object()) {
       if (auto done = apply_overrides(); !done) return done.error();
     }
+    imply(schema_, values_);
     // Rules read values whose types they rely on: they come when each value by itself is right.
     add(check_against_schema(schema_, values_));
     if (problems_.empty()) add(check_rules(schema_, values_));

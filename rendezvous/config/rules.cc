@@ -157,6 +157,18 @@ bool applies(const json& schema, const json& values, const std::string& pointer)
   return !key->contains("x-when") || holds(condition_of(schema, values, pointer, (*key)["x-when"]));
 }
 
+void imply(const json& schema, json& values) {
+  if (!values.is_object()) return;
+  for (const auto& [key, described] : properties_of(schema).items()) {
+    if (!values.contains(key)) continue;
+    if (described.contains("x-implies")) {
+      const auto only = described["x-implies"].begin();
+      if (!values.contains(only.key())) values[only.key()] = only.value();
+    }
+    imply(described, values[key]);
+  }
+}
+
 json default_at(const json& schema, const json& values, const std::string& pointer) {
   const json& key = *schema_at(schema, pointer);
   json fallback = key.value("default", json());

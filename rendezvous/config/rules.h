@@ -12,6 +12,10 @@ namespace ddprun::config {
 /// a sibling for which it does. A sibling that is not given has its default.
 bool applies(const nlohmann::json& schema, const nlohmann::json& values, const std::string& pointer);
 
+/// Writes into `values` what a given key says without words: its schema's "x-implies" names a sibling and that
+/// one's value, where it is not given itself.
+void imply(const nlohmann::json& schema, nlohmann::json& values);
+
 /// What the key at `pointer` has where it is not given: what its schema's "x-defaults" names for the value of
 /// a sibling, else its "default", else null.
 nlohmann::json default_at(const nlohmann::json& schema, const nlohmann::json& values,

@@ -3,6 +3,7 @@
 import re
 from unittest import mock
 
+import torch
 import twins
 from torch import nn
 from torch.nn import functional
@@ -68,6 +69,8 @@ def from_torchvision(kind, options, channels, classes):
 def make_model(options, sample, outputs):
     """`sample` is one input of the data, `outputs` its classes, or the numbers of a target."""
     kind = options["type"]
+    if kind == "torchscript":
+        return torch.jit.load(options["torchscript"])
     if kind == "mlp":
         return Mlp(options, sample.numel(), outputs)
     if kind in MODELS:

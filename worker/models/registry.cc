@@ -7,6 +7,7 @@
 #include "worker/models/mnist_cnn.h"
 #include "worker/models/mobilenet.h"
 #include "worker/models/resnet.h"
+#include "worker/models/torchscript.h"
 #include "worker/models/two_conv.h"
 #include "worker/models/vgg.h"
 #include "worker/models/vit.h"
@@ -21,6 +22,7 @@ void register_models(ModelRegistry& models) {
   register_mnist_cnn(models);
   register_mobilenet(models);
   register_resnet(models);
+  register_torchscript(models);
   register_two_conv(models);
   register_vgg(models);
   register_vit(models);

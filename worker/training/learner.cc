@@ -4,6 +4,7 @@
 #include "worker/tasks/registry.h"
 #include "worker/training/plugins.h"
 #include "worker/training/rng.h"
+#include "worker/training/trial.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/exception.h>
 #include <ddprun/module_view.h>
@@ -70,6 +71,9 @@ std::string non_finite_in(const torch::nn::Module& module) {
   }
   return {};
 }
+
+/// Whether a model is of somebody else, who knew nothing of the data.
+bool is_foreign(const Options& model) { return model.has("plugin") || model.text("type") == "torchscript"; }
 
 /// Metrics stand in files under their names, beside other things.
 void check_metrics(const std::vector<Metric>& metrics) {
@@ -139,6 +143,7 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
   if (!frozen.empty()) models::freeze(*draft.model, frozen);
   draft.task = make_task(job.object("task"), parts, data);
   check_metrics(draft.task->metrics());
+  if (is_foreign(options) || job.object("task").has("plugin")) try_out(*draft.model, *draft.task, data);
   return draft;
 }
 

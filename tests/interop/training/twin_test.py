@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 import torch
+from torch import nn
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TWIN = pathlib.Path(__file__).with_name("twin.py")
@@ -41,6 +42,28 @@ CASES = {
         "schedule": {"type": "step", "step_epochs": 1, "gamma": 0.5, "warmup_steps": 3}},
 }
 
+# Not in MODELS: a plug-in that is Python's.
+SCRIPTED = {
+    "model": {"torchscript": "net.pt"}, "train": {"ema_decay": 0.9, "batch_size": 16},
+    "optimizer": {"type": "adamw", "learning_rate": 0.003}}
+
+
+class Net(nn.Module):
+    """A norm, a branch that a trace would lose, and a parameter that several places share."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(4))
+        self.middle = nn.Linear(216, 216)
+        self.fc = nn.Linear(216, 10)
+
+    def forward(self, x):
+        x = self.features(x).flatten(1)
+        x = torch.relu(self.middle(x))
+        if self.training:
+            x = torch.relu(self.middle(x))
+        return self.fc(x)
+
 
 def merged(base, changes):
     result = dict(base)
@@ -69,22 +92,64 @@ class Twins(unittest.TestCase):
             self.assertTrue(torch.equal(ours[name], tensor),
                             f"{name}: differs by up to {(ours[name].double() - tensor.double()).abs().max().item()}")
 
+    def assert_equal_to_twin(self, job, ranks):
+        out = self.folder / f"{len(list(self.folder.iterdir()))}"
+        file = self.folder / "job.json"
+        file.write_text(json.dumps(job | {"output_dir": str(out), "device": "cpu"}))
+        self.run_ranks(ranks, file)
+        self.run_ranks(ranks, sys.executable, TWIN, out / "job.json", out / "twin.pt")
+        ours = torch.load(out / "checkpoints/step-00000020.pt")
+        theirs = torch.load(out / "twin.pt")
+        self.assert_equal_weights(ours["model"], theirs["model"])
+        if theirs["ema"] is not None:
+            self.assert_equal_weights(ours["ema"], theirs["ema"])
+        accuracy = ours["position"]["evaluation"]["sums"]["accuracy"] / ours["position"]["evaluation"]["items"]
+        self.assertEqual(accuracy, theirs["accuracy"])
+
+    def test_what_python_has_scripted(self):
+        torch.manual_seed(3)
+        torch.jit.script(Net()).save(str(self.folder / "net.pt"))
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                self.assert_equal_to_twin(merged({**BASE, "model": {}}, SCRIPTED), ranks)
+
+    def test_what_python_has_saved_and_no_job_can_train_is_refused(self):
+        class Pair(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(784, 10)
+
+            def forward(self, x):
+                return self.fc(x.flatten(1)), x
+
+        def linear(inputs, outputs):
+            return nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs))
+
+        file, job = self.folder / "net.pt", self.folder / "job.json"
+        job.write_text(json.dumps(merged({**BASE, "model": {"torchscript": "net.pt"}}, {"output_dir": "out", "device": "cpu"})))
+        cases = {
+            "net.pt is not there": lambda: None,
+            "cannot be read as TorchScript": lambda: torch.save(linear(784, 10).state_dict(), file),
+            "has no parameters": lambda: torch.jit.script(nn.Flatten()).save(str(file)),
+            "its forward gives a Tuple": lambda: torch.jit.script(Pair()).save(str(file)),
+            "the model gives Float [2, 7] for 2 samples, and the data has 10 classes":
+                lambda: torch.jit.script(linear(784, 7)).save(str(file)),
+            'it does not take "image", Float [2, 1, 28, 28]: RuntimeError: mat1 and mat2 shapes cannot be multiplied':
+                lambda: torch.jit.script(linear(100, 10)).save(str(file)),
+        }
+        for words, make in cases.items():
+            with self.subTest(words):
+                make()
+                done = subprocess.run([str(BINARIES / "ddprun"), "--nproc-per-node", "2", str(job)], cwd=self.folder, text=True,
+                                      capture_output=True, timeout=BOUND_S, check=False)
+                self.assertEqual(done.returncode, 78, done.stdout + done.stderr)
+                self.assertIn(words, done.stderr)
+
     def test_the_twins_end_with_the_same_weights_average_and_accuracy(self):
         for case, changes in CASES.items():
             for ranks in (1, 2) if case in ("sgd", "everything at once") else (2,):
                 with self.subTest(case=case, ranks=ranks):
-                    out = self.folder / f"{len(list(self.folder.iterdir()))}"
-                    job = self.folder / "job.json"
-                    job.write_text(json.dumps(merged(BASE, changes) | {"output_dir": str(out), "device": "cpu"}))
-                    self.run_ranks(ranks, job)
-                    self.run_ranks(ranks, sys.executable, TWIN, out / "job.json", out / "twin.pt")
-                    ours = torch.load(out / "checkpoints/step-00000020.pt")
-                    theirs = torch.load(out / "twin.pt")
-                    self.assert_equal_weights(ours["model"], theirs["model"])
-                    if theirs["ema"] is not None:
-                        self.assert_equal_weights(ours["ema"], theirs["ema"])
-                    accuracy = ours["position"]["evaluation"]["sums"]["accuracy"] / ours["position"]["evaluation"]["items"]
-                    self.assertEqual(accuracy, theirs["accuracy"])
+                    self.assert_equal_to_twin(merged(BASE, changes), ranks)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+#include "worker/models/torchscript.h"
+
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace ddprun::models {
+namespace {
+
+/// The parameters, buffers and submodules of a script module as a module of C++. Both share their tensors, so
+/// what moves, loads or updates these does it to the script module.
+class Mirror : public torch::nn::Module {
+ public:
+  explicit Mirror(const torch::jit::Module& script) { mirror(*this, script); }
+
+  static void mirror(torch::nn::Module& module, const torch::jit::Module& script) {
+    for (const auto& parameter : script.named_parameters(/*recurse=*/false)) {
+      const at::Tensor tensor = parameter.value;
+      module.register_parameter(parameter.name, tensor, tensor.requires_grad());
+    }
+    for (const auto& buffer : script.named_buffers(/*recurse=*/false))
+      module.register_buffer(buffer.name, buffer.value);
+    for (const auto& child : script.named_children())
+      module.register_module(child.name, std::make_shared<Mirror>(child.value));
+  }
+};
+
+class TorchScript final : public Model {
+ public:
+  explicit TorchScript(torch::jit::Module script) : script_(std::move(script)) {
+    Mirror::mirror(*this, script_);
+  }
+
+  at::Tensor forward(at::Tensor input) override {
+    const c10::IValue output = script_.forward({std::move(input)});
+    if (output.isTensor()) return output.toTensor();
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("/model/torchscript: its forward gives a {}, and a job needs "
+                                "one tensor; wrap it in a module that picks that",
+                                output.tagKind()));
+  }
+
+  void train(bool on = true) override {
+    Model::train(on);
+    script_.train(on);
+  }
+
+ private:
+  torch::jit::Module script_;
+};
+
+/// What follows is advice for another case.
+std::string first_sentence(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, std::min(text.find('\n'), text.find(". ")));
+}
+
+torch::jit::Module load(const std::string& path) {
+  const auto refuse = [&](const std::string& why) -> Exception {
+    return {ErrorCode::kConfig, fmt::format("/model/torchscript: {} {}", path, why)};
+  };
+  if (!std::filesystem::exists(path)) throw refuse("is not there");
+  try {
+    return torch::jit::load(path, at::kCPU);
+  } catch (const c10::Error& error) {
+    throw refuse(fmt::format(
+        "cannot be read as TorchScript: {}; save it by torch.jit.save(torch.jit.script(model), …), "
+        "and not by torch.save",
+        first_sentence(error)));
+  }
+}
+
+}  // namespace
+
+void register_torchscript(ModelRegistry& models) {
+  models.add("torchscript", "what torch.jit.script or trace of Python saved",
+             [](const Options& options, const DataShape&) -> std::shared_ptr<Model> {
+               const std::string path = options.text("torchscript");
+               auto model = std::make_shared<TorchScript>(load(path));
+               if (!model->parameters().empty()) return model;
+               throw Exception(ErrorCode::kConfig,
+                               fmt::format("/model/torchscript: {} has no parameters, so nothing to train; "
+                                           "torch.jit.freeze makes constants of them",
+                                           path));
+             });
+}
+
+}  // namespace ddprun::models

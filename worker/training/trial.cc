@@ -1,0 +1,96 @@
+#include "worker/training/trial.h"
+
+#include <ddprun/exception.h>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+
+namespace ddprun::training {
+namespace {
+
+constexpr std::int64_t kSamples = 2;
+
+Batch zeros_of(const DataShape& data) {
+  Batch batch{{}, kSamples};
+  for (const TensorShape& tensor : data.tensors) {
+    std::vector<std::int64_t> sizes{kSamples};
+    sizes.insert(sizes.end(), tensor.sizes.begin(), tensor.sizes.end());
+    batch.tensors.push_back(at::zeros(sizes, tensor.dtype));
+  }
+  return batch;
+}
+
+std::string describe(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "nothing";
+  return fmt::format("{} [{}]", at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
+}
+
+/// What went wrong, without where: TorchScript has that before it, C++ behind it.
+std::string essence(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const bool is_of_script = text.find("TorchScript interpreter") != std::string::npos;
+  return is_of_script ? text.substr(text.find_last_of('\n') + 1) : text.substr(0, text.find('\n'));
+}
+
+/// Runs `part`; what libtorch or a plug-in throws comes out as a sentence that begins with `doing`.
+void attempt(const std::string& doing, const std::function<void()>& part) {
+  const auto refuse = [&](const std::string& why) -> Exception {
+    return {ErrorCode::kConfig, fmt::format("{}: {}", doing, why)};
+  };
+  try {
+    part();
+  } catch (const Exception&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw refuse(essence(error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    throw refuse(essence(error.what()));
+  }
+}
+
+/// A model that is put back into training mode, and the generator as it was.
+class Undisturbed {
+ public:
+  explicit Undisturbed(Model& model) : model_(model), state_(generator_.get_state()) { model_.eval(); }
+  ~Undisturbed() {
+    model_.train();
+    generator_.set_state(state_);
+  }
+  Undisturbed(const Undisturbed&) = delete;
+  Undisturbed& operator=(const Undisturbed&) = delete;
+
+ private:
+  Model& model_;
+  at::Generator generator_ = at::detail::getDefaultCPUGenerator();
+  at::Tensor state_;
+};
+
+}  // namespace
+
+void try_out(Model& model, const Task& task, const DataShape& data) {
+  const torch::NoGradGuard no_grad;
+  const Undisturbed undisturbed(model);
+  const Batch batch = zeros_of(data);
+  at::Tensor output;
+  attempt(fmt::format("/model: it does not take \"{}\", {}", data.tensors.front().name,
+                      describe(batch.tensors.front())),
+          [&] { output = model.forward(batch.tensors.front()); });
+  const std::string gives = fmt::format("the model gives {} for {} samples", describe(output), kSamples);
+  if (!output.defined() || output.dim() == 0 || output.size(0) != kSamples)
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("/model: {}; its first dimension is to be theirs", gives));
+  const std::int64_t width = output.size(-1);
+  if (data.classes > 0 && output.dim() > 1 && width != data.classes) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("/model: {}, and the data has {} classes; its last dimension is to be these",
+                                gives, data.classes));
+  }
+  attempt("/task: it has no loss where " + gives, [&] { task.loss(output, batch); });
+}
+
+}  // namespace ddprun::training
