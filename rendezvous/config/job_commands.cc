@@ -37,6 +37,8 @@ constexpr std::array kExportFlags{
         "pt, safetensors or torchscript [by FILE's ending: .pt, .pth, .safetensors, .torchscript]"},
     JobCommandFlag{"force", '\0', "", "replaces a file that is there"},
     kHelp};
+constexpr std::array kSmokeFlags{kSet, JobCommandFlag{"verbose", 'v', "", "shows all output of what fails"},
+                                 kHelp};
 
 constexpr std::array kJobCommands{
     JobCommand{
@@ -64,7 +66,14 @@ constexpr std::array kJobCommands{
         "Writes the weights of a checkpoint, of their average where the job keeps one: as a state dict "
         "for torch.load, as safetensors, or, with the model's computation, as TorchScript for "
         "torch.jit.load.",
-        kExportFlags}};
+        kExportFlags},
+    JobCommand{
+        "smoke", "JOB.json", 1, 1, "try all that a job does, small, in seconds",
+        "Runs what the job does on two CPU ranks, small: training over gloo and shared memory (and on a "
+        "GPU, where there is one), evaluation, checkpoints, a resume that has to end with the same "
+        "bytes, a killed rank, export. Data that is not there is made up. Nothing is left behind. Ends "
+        "with 0, or with the exit code of what failed first.",
+        kSmokeFlags}};
 
 std::string spelled(const JobCommandFlag& flag) {
   std::string text = flag.short_name == '\0' ? "" : fmt::format("-{}, ", flag.short_name);

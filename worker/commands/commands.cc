@@ -22,11 +22,9 @@ constexpr std::size_t kHelpColumns = 80;  ///< where it is no terminal
 
 using Run = int (*)(const config::JobCommandLine& line);
 
-const std::map<std::string_view, Run> kRuns{{"eval", run_eval},
-                                            {"export", run_export},
-                                            {"list", run_list},
-                                            {"summary", run_summary},
-                                            {"validate", run_validate}};
+const std::map<std::string_view, Run> kRuns{{"eval", run_eval},       {"export", run_export},
+                                            {"list", run_list},       {"smoke", run_smoke},
+                                            {"summary", run_summary}, {"validate", run_validate}};
 
 /// A command inside of a job (in a worker, in an allocation) is a world of its own.
 void leave_the_world() {

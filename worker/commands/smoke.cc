@@ -1,0 +1,509 @@
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/config/job_config.h"
+#include "worker/commands/commands.h"
+#include "worker/commands/output.h"
+#include "worker/commands/smoke_child.h"
+#include "worker/commands/smoke_data.h"
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::commands {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::chrono::seconds kLimit{120};  ///< of each program
+constexpr std::int64_t kRanks = 2;
+constexpr std::int64_t kStepsPerEpoch = 3;
+constexpr std::int64_t kSteps = 6;
+constexpr std::int64_t kBatch = 2;
+constexpr int kKilledRank = 1;
+/// Variables that would change what is tried.
+constexpr std::array<std::string_view, 5> kForeign{"PET_", "DDPRUN_BACKEND=", "TORCHELASTIC_",
+                                                   "TMPDIR=", "OMP_NUM_THREADS="};
+constexpr const char* kSharedMemory = "/dev/shm";
+
+/// A folder that goes with this object.
+class Folder {
+ public:
+  Folder() {
+    const char* const wanted = std::getenv("TMPDIR");
+    path_ = fmt::format("{}/ddprun-smoke-XXXXXX", wanted != nullptr && *wanted != '\0' ? wanted : "/tmp");
+    if (::mkdtemp(path_.data()) == nullptr) {
+      throw Exception(ErrorCode::kOs,
+                      fmt::format("cannot make a folder {}: {}; set TMPDIR to a place that can "
+                                  "be written",
+                                  path_, std::strerror(errno)));
+    }
+  }
+  ~Folder() { remove(); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  /// Empty, or why it cannot go.
+  std::string remove() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+    return error ? fmt::format("{}: {}", path_, error.message()) : std::string();
+  }
+  [[nodiscard]] std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<json> json_lines(const std::string& path) {
+  std::vector<json> lines;
+  std::istringstream stream(content_of(path));
+  for (std::string line; std::getline(stream, line);) {
+    json parsed = json::parse(line, nullptr, false);
+    if (parsed.is_object()) lines.push_back(std::move(parsed));
+  }
+  return lines;
+}
+
+/// "step-00000007.pt" → 7; none: no checkpoint's name.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  std::int64_t step = 0;
+  int end = 0;
+  if (std::sscanf(name.c_str(), "step-%ld.pt%n", &step, &end) != 1) return std::nullopt;
+  return static_cast<std::size_t>(end) == name.size() ? std::optional(step) : std::nullopt;
+}
+
+/// Steps of the checkpoints in `folder`, in order.
+std::vector<std::int64_t> checkpoints_in(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const auto step = step_of(entry.path().filename())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::string checkpoint_path(const std::string& output, std::int64_t step) {
+  return fmt::format("{}/checkpoints/step-{:08}.pt", output, step);
+}
+
+/// What a program died of, in one line: the trainer's own words, else the launcher's first line, else the last.
+std::string why(const Ended& ended) {
+  std::istringstream stream(ended.err);
+  std::string first;
+  std::string last;
+  std::string said;
+  bool is_list = false;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.empty()) continue;
+    for (const std::string_view name :
+         {"ddprun-worker: ", "ddprun validate: ", "ddprun eval: ", "ddprun export: "}) {
+      if (!said.empty() || !line.starts_with(name)) continue;
+      said = line.substr(name.size());
+      is_list = said.ends_with("problems") || said.ends_with("problem");
+    }
+    // The problems of a list stand below its head.
+    if (is_list && line.starts_with("  ") && !line.starts_with("  ("))
+      said += (said.back() == 'm' || said.back() == 's' ? ": " : "; ") + line.substr(2);
+    if (first.empty() && line.starts_with("ddprun: ")) first = line.substr(8);
+    last = line;
+  }
+  if (ended.is_late) return fmt::format("no end after {} s", kLimit.count());
+  const std::string words = !said.empty() ? said : !first.empty() ? first : last;
+  return words.empty() ? fmt::format("exit code {}, without a word", ended.exit_code)
+                       : fmt::format("{} (exit code {})", words, ended.exit_code);
+}
+
+/// The environment less what is another job's or would change what is tried.
+std::vector<std::string> clean_environment(const std::string& temporary) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const bool is_foreign = std::any_of(kForeign.begin(), kForeign.end(),
+                                        [&](std::string_view name) { return variable.starts_with(name); });
+    if (!is_foreign) variables.emplace_back(variable);
+  }
+  variables.push_back("TMPDIR=" + temporary);
+  variables.push_back("OMP_NUM_THREADS=1");
+  return variables;
+}
+
+/// PyTorch's segments, torch_<pid>_…, whose makers are gone.
+std::set<std::string> orphaned_segments() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(kSharedMemory, error)) {
+    const std::string name = entry.path().filename();
+    int pid = 0;
+    if (std::sscanf(name.c_str(), "torch_%d_", &pid) == 1 && ::kill(pid, 0) != 0 && errno == ESRCH)
+      names.insert(name);
+  }
+  return names;
+}
+
+bool has_gpu() {
+  struct stat status {};
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool is_hidden = visible != nullptr && (*visible == '\0' || std::string_view(visible) == "-1");
+  return !is_hidden && ::stat("/dev/nvidia0", &status) == 0;
+}
+
+/// One run of the whole: makes the job small, and tries it.
+class Smoke {
+ public:
+  Smoke(const config::JobConfig& job, const config::JobCommandLine& line)
+      : path_(job.path),
+        values_(job.values),
+        own_settings_(line.values("set")),
+        is_verbose_(line.has("verbose")),
+        self_directory_(fs::read_symlink("/proc/self/exe").parent_path()),
+        segments_before_(orphaned_segments()),
+        environment_(clean_environment(folder_.path())),
+        children_(kLimit) {}
+
+  int run() {
+    if (make_data() && check_job()) {
+      const bool has_trained = check_training("gloo");
+      if (has_trained) {
+        check_eval();
+        check_resume();
+        for (const char* format : {"pt", "safetensors", "torchscript"}) check_export(format);
+      }
+      check_kill();
+      check_training("shm");
+      if (has_gpu()) check_training("cuda");
+    }
+    check_clean();
+    print(failed_ == 0 ? fmt::format("{}: all is well ({} checks)\n", path_, checks_)
+                       : fmt::format("{}: {} of {} checks failed\n", path_, failed_, checks_));
+    return exit_code_;
+  }
+
+ private:
+  // What is said.
+
+  bool tell(bool is_ok, std::string_view check, const std::string& text, double seconds) {
+    ++checks_;
+    if (!is_ok) ++failed_;
+    print(fmt::format("{:<4}  {:<8}  {}{}\n", is_ok ? "ok" : "FAIL", check, text,
+                      seconds > 0 ? fmt::format("  ({:.1f} s)", seconds) : ""));
+    return is_ok;
+  }
+
+  bool tell_failure(std::string_view check, const std::string& text, const Ended& ended) {
+    const bool says_code = ended.exit_code != 0 && !ended.is_late;
+    if (exit_code_ == 0) exit_code_ = says_code ? ended.exit_code : exit_code::kInternal;
+    tell(false, check, text, ended.seconds);
+    if (is_verbose_) print(ended.out + ended.err);
+    return false;
+  }
+
+  // What is run.
+
+  /// The job's own settings, and those that make it small; `more` come last.
+  [[nodiscard]] std::vector<std::string> settings(const std::vector<std::string>& more) const {
+    std::vector<std::string> words;
+    for (const auto* list : {&own_settings_, &small_, &more})
+      for (const std::string& setting : *list) words.insert(words.end(), {"--set", setting});
+    return words;
+  }
+
+  [[nodiscard]] std::vector<std::string> on(const std::string& backend, const std::string& output) const {
+    const bool is_cuda = backend == "cuda";
+    return {fmt::format("/backend=\"{}\"", is_cuda ? "auto" : backend),
+            fmt::format("/device=\"{}\"", is_cuda ? "cuda" : "cpu"),
+            fmt::format("/output_dir={}", json(output).dump())};
+  }
+
+  Ended train(const std::string& backend, const std::string& output, std::vector<std::string> more = {},
+              const std::optional<Watch>& watch = std::nullopt) {
+    const std::vector<std::string> where = on(backend, output);
+    more.insert(more.end(), where.begin(), where.end());
+    std::vector<std::string> argv{self_directory_ + "/ddprun",
+                                  "--standalone",
+                                  "--nproc-per-node",
+                                  backend == "cuda" ? "1" : std::to_string(kRanks),
+                                  "--events",
+                                  events_path(output)};
+    const std::vector<std::string> words = settings(more);
+    argv.insert(argv.end(), words.begin(), words.end());
+    argv.push_back(path_);
+    return children_.run(argv, environment_, watch);
+  }
+
+  Ended command(const std::vector<std::string>& words, const std::string& output) {
+    std::vector<std::string> argv{self_directory_ + "/ddprun"};
+    argv.insert(argv.end(), words.begin(), words.end());
+    argv.push_back(path_);
+    const std::vector<std::string> set = settings(on("gloo", output));
+    argv.insert(argv.end(), set.begin(), set.end());
+    return children_.run(argv, environment_);
+  }
+
+  [[nodiscard]] std::string output_of(const std::string& backend) const {
+    return folder_ / ("run-" + backend);
+  }
+  [[nodiscard]] static std::string events_path(const std::string& output) { return output + ".events"; }
+
+  // What makes it small.
+
+  [[nodiscard]] std::int64_t value(const char* pointer) const {
+    const json::json_pointer place(pointer);
+    return values_.contains(place) && values_.at(place).is_number_integer()
+               ? values_.at(place).get<std::int64_t>()
+               : 0;
+  }
+
+  void set_small(const char* pointer, std::int64_t number) {
+    if (values_.contains(json::json_pointer(pointer)))
+      small_.push_back(fmt::format("{}={}", pointer, number));
+  }
+
+  /// Not more than the job's own, where that is not 0: all.
+  void set_at_most(const char* pointer, std::int64_t most) {
+    const std::int64_t own = value(pointer);
+    set_small(pointer, own > 0 ? std::min(own, most) : most);
+  }
+
+  bool make_data() {
+    const std::int64_t accumulation = std::min<std::int64_t>(value("/train/accumulation_steps"), 2);
+    const std::int64_t batch = std::min(value("/train/batch_size"), kBatch);
+    const SmokeSamples samples{.train = kRanks * batch * accumulation * kStepsPerEpoch,
+                               .held_out = 2 * kRanks * batch};
+    small_ = {"/resume=auto", "/log/progress=never"};
+    set_small("/train/batch_size", batch);
+    set_small("/train/accumulation_steps", accumulation);
+    set_at_most("/train/eval_batch_size", kBatch);
+    set_small("/train/eval_every_epochs", std::min<std::int64_t>(value("/train/eval_every_epochs"), 1));
+    set_at_most("/data/train_samples", samples.train);
+    set_at_most("/data/test_samples", samples.held_out);
+    set_small("/schedule/warmup_steps", std::min<std::int64_t>(value("/schedule/warmup_steps"), 1));
+    set_small("/train/epochs", kSteps);
+    set_small("/train/max_steps", kSteps);
+    set_small("/checkpoint/every_epochs", 1);
+    set_small("/checkpoint/every_steps", kStepsPerEpoch);
+    set_small("/checkpoint/keep", kSteps);
+    if (value("/early_stopping/patience") > 0) set_small("/early_stopping/patience", 1'000'000);
+    if (value("/divergence_check") > 0) set_small("/divergence_check", 2);
+    set_at_most("/log/every_steps", 1);
+
+    const json& data = values_.at("data");
+    const std::string type = data.at("type");
+    if (is_data_there(data)) return true;
+    const std::string missing = data.at("path");
+    const std::string made = folder_ / "data";
+    const auto place = make_up_data(data, values_.at("model").at("type"), samples, made);
+    if (!place) {
+      Ended none{.exit_code = exit_code::kConfig};
+      return tell_failure("data", fmt::format("{} is not there, and {} cannot be made up", missing, type),
+                          none);
+    }
+    small_.push_back(fmt::format("/data/path={}", json(*place).dump()));
+    return tell(true, "data",
+                fmt::format("{} is not there: {} samples of {} are made up", missing,
+                            samples.train + samples.held_out, type),
+                0);
+  }
+
+  // What is checked.
+
+  bool check_job() {
+    const Ended ended = command({"validate", "--ranks", std::to_string(kRanks)}, output_of("gloo"));
+    if (ended.exit_code != 0) return tell_failure("validate", why(ended), ended);
+    const std::string model = values_.at("model").at("type");
+    const std::string data = values_.at("data").at("type");
+    return tell(true, "validate", fmt::format("{} on {}", model, data), ended.seconds);
+  }
+
+  [[nodiscard]] std::string losses(const std::string& output) const {
+    std::vector<std::string> found;
+    for (const json& line : json_lines(output + "/metrics.jsonl"))
+      if (line.value("event", "") == "epoch" && line["loss"].is_number())
+        found.push_back(fmt::format("{:.4f}", line["loss"].get<double>()));
+    return found.empty() ? "" : fmt::format(", loss {} → {}", found.front(), found.back());
+  }
+
+  bool check_training(const std::string& backend) {
+    const std::string output = output_of(backend);
+    const Ended ended = train(backend, output);
+    const std::string world =
+        backend == "cuda" ? "cuda, 1 rank" : fmt::format("{}, {} ranks", backend, kRanks);
+    if (ended.exit_code != 0) return tell_failure("train", fmt::format("{}: {}", world, why(ended)), ended);
+    const std::vector<std::int64_t> steps = checkpoints_in(output + "/checkpoints");
+    if (steps.empty()) return tell_failure("train", world + ": no checkpoint was written", ended);
+    return tell(
+        true, "train",
+        fmt::format("{}, {} steps with evaluations and checkpoints{}", world, steps.back(), losses(output)),
+        ended.seconds);
+  }
+
+  void check_eval() {
+    const Ended ended = command({"eval"}, output_of("gloo"));
+    const std::string line = ended.out.substr(0, ended.out.find('\n'));
+    if (ended.exit_code != 0) {
+      tell_failure("eval", why(ended), ended);
+    } else {
+      tell(true, "eval", line, ended.seconds);
+    }
+  }
+
+  /// The run that has ended goes on from a checkpoint in its middle, in the same folder, and has to end with the
+  /// same file.
+  void check_resume() {
+    const std::string output = output_of("gloo");
+    const std::vector<std::int64_t> steps = checkpoints_in(output + "/checkpoints");
+    if (steps.size() < 2) {
+      tell_failure("resume", "there is one checkpoint only, and none to go on from", {});
+      return;
+    }
+    const std::int64_t last = steps.back();
+    const std::int64_t from = steps[(steps.size() - 1) / 2];
+    const std::string reference = folder_ / "reference.pt";
+    fs::rename(checkpoint_path(output, last), reference);
+    for (const std::int64_t step : steps)
+      if (step > from && step != last) fs::remove(checkpoint_path(output, step));
+    const Ended ended = train("gloo", output);
+    const std::string what = fmt::format("from step {} to {}", from, last);
+    if (ended.exit_code != 0) {
+      tell_failure("resume", fmt::format("{}: {}", what, why(ended)), ended);
+    } else if (content_of(checkpoint_path(output, last)) != content_of(reference)) {
+      tell_failure(
+          "resume",
+          what +
+              ": ends with another checkpoint than the run without an interruption; something that the "
+              "job goes on from is not saved, or not the same each time",
+          {});
+    } else {
+      tell(true, "resume", what + ": the same bytes as without the interruption", ended.seconds);
+    }
+  }
+
+  /// A rank of a job without end is killed after its second checkpoint; what it left is gone on from.
+  void check_kill() {
+    const std::string output = folder_ / "run-killed";
+    fs::create_directories(output + "/checkpoints");
+    int written = 0;
+    int killed = 0;
+    const Watch watch{output + "/checkpoints", [&](const std::string& name) {
+                        if (!step_of(name) || ++written < 2 || killed != 0) return;
+                        killed = pid_of_rank(kKilledRank, output);
+                        if (killed > 0) ::kill(killed, SIGKILL);
+                      }};
+    const std::vector<std::string> endless{"/train/epochs=1000000", "/train/max_steps=0",
+                                           "/checkpoint/keep=2"};
+    const Ended ended = train("gloo", output, endless, watch);
+    if (killed <= 0 || ended.exit_code != 128 + SIGKILL) {
+      tell_failure("kill",
+                   killed <= 0 ? why(ended)
+                               : fmt::format("SIGKILL of rank {}: expected exit code {}, got {}", kKilledRank,
+                                             128 + SIGKILL, ended.exit_code),
+                   ended);
+      return;
+    }
+    const std::vector<std::int64_t> steps = checkpoints_in(output + "/checkpoints");
+    const std::int64_t from = steps.empty() ? 0 : steps.back();
+    const Ended again =
+        train("gloo", output, {endless[0], fmt::format("/train/max_steps={}", from + 1), endless[2]});
+    const std::vector<std::int64_t> after = checkpoints_in(output + "/checkpoints");
+    if (again.exit_code != 0) {
+      tell_failure("kill",
+                   fmt::format("SIGKILL of rank {} is survived by no resume: {}", kKilledRank, why(again)),
+                   again);
+    } else if (steps.empty() || after.empty() || after.back() != from + 1) {
+      tell_failure(
+          "kill",
+          fmt::format("after SIGKILL of rank {} the job did not go on from step {}", kKilledRank, from), {});
+    } else {
+      tell(true, "kill",
+           fmt::format("SIGKILL of rank {}: exit code {}, then on from step {}", kKilledRank, ended.exit_code,
+                       from),
+           ended.seconds + again.seconds);
+    }
+  }
+
+  [[nodiscard]] static int pid_of_rank(int rank, const std::string& output) {
+    for (const json& line : json_lines(events_path(output)))
+      if (line.value("event", "") == "worker_spawned" && line.value("rank", -1) == rank)
+        return line.value("pid", 0);
+    return -1;
+  }
+
+  void check_export(const std::string& format) {
+    const std::string file = folder_ / ("exported." + format);
+    const Ended ended = command({"export", "--output", file}, output_of("gloo"));
+    std::error_code error;
+    if (ended.exit_code != 0) {
+      tell_failure("export", fmt::format("{}: {}", format, why(ended)), ended);
+    } else {
+      tell(true, "export", fmt::format("{}, {} bytes", format, fs::file_size(file, error)), ended.seconds);
+    }
+  }
+
+  void check_clean() {
+    std::vector<std::string> left = children_.end_leftovers();
+    for (const std::string& name : orphaned_segments())
+      if (!segments_before_.contains(name)) left.push_back(fmt::format("{}/{}", kSharedMemory, name));
+    if (const std::string problem = folder_.remove(); !problem.empty()) left.push_back(problem);
+    if (left.empty()) {
+      tell(true, "clean", "no process, shared memory or file is left", 0);
+    } else {
+      tell_failure("clean", fmt::format("left behind: {}", fmt::join(left, ", ")), {});
+    }
+  }
+
+  std::string path_;
+  json values_;
+  std::vector<std::string> own_settings_;
+  std::vector<std::string> small_;
+  bool is_verbose_;
+  std::string self_directory_;
+  std::set<std::string> segments_before_;
+  Folder folder_;
+  std::vector<std::string> environment_;
+  SmokeChildren children_;  // last: what it started ends before the folder goes
+  int checks_ = 0;
+  int failed_ = 0;
+  int exit_code_ = 0;
+};
+
+}  // namespace
+
+int run_smoke(const config::JobCommandLine& line) {
+  const Result<config::JobConfig> job = config::load_job_config(line.words.at(0), line.values("set"));
+  if (!job) throw Exception(job.error().code(), job.error().message());
+  try {
+    return Smoke(*job, line).run();
+  } catch (const Interrupted& interrupted) {
+    print_error(
+        fmt::format("ddprun smoke: ended by signal {}; nothing is left behind\n", interrupted.signal));
+    return exit_code::kSignalBase + interrupted.signal;
+  }
+}
+
+}  // namespace ddprun::commands
