@@ -20,16 +20,6 @@
 namespace ddprun::training {
 namespace {
 
-DistributedDataParallelOptions ddp_options(const Options& ddp) {
-  DistributedDataParallelOptions options;
-  options.bucket_cap_mb = ddp.number("bucket_cap_mb");
-  options.broadcast_buffers = ddp.flag("broadcast_buffers");
-  options.find_unused_parameters = ddp.flag("find_unused_parameters");
-  options.static_graph = ddp.flag("static_graph");
-  options.gradient_as_bucket_view = ddp.flag("gradient_as_bucket_view");
-  return options;
-}
-
 /// Those that are trained, each once, in the model's order.
 std::vector<NamedTensor> trained_parameters(const Model& model) {
   std::vector<NamedTensor> trained;
@@ -152,7 +142,9 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
     : model_(std::move(draft.model)), task_(std::move(draft.task)) {
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
   model_->to(context.device());
-  replica_.emplace(model_, context, ddp_options(job.object("ddp")));
+  strategy_ = make_strategy(job, context, model_, [options = job.object("model"), &parts, data] {
+    return make_model(options, parts, data);
+  });
 
   const Options optimizer = job.object("optimizer");
   optimizer_ = parts.optimizers.at(optimizer.text("type")).make(optimizer, trained_parameters(*model_));
@@ -168,7 +160,8 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
     average_.emplace(average, AveragedModelOptions{.decay = decay});
     begin_average();
   }
-  step_.emplace(Step::Parts{.replica = *replica_,
+  step_.emplace(Step::Parts{.strategy = *strategy_,
+                            .model = *model_,
                             .optimizer = *optimizer_,
                             .task = *task_,
                             .average = average_ ? &*average_ : nullptr,
@@ -183,14 +176,14 @@ Step::Outcome Learner::step(const MicroBatches& micro_batches, const Progress& p
   return step_->run(micro_batches, base_rate_ * schedule_->factor(progress, length));
 }
 
-void Learner::sync_buffers() { replica_->sync_buffers(); }
+void Learner::sync_buffers() { strategy_->sync_buffers(); }
 
 void Learner::begin_average() {
   if (average_) load_state_dict(*average_->module(), state_dict(*model_));
 }
 
 Model& Learner::evaluated() {
-  replica_->sync_buffers();
+  strategy_->sync_buffers();
   if (!average_) return *model_;
   return static_cast<Model&>(*average_->module());
 }

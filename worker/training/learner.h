@@ -12,20 +12,21 @@
 
 namespace ddprun::training {
 
-/// What a rank makes for itself before the ranks make a replica together.
+/// What a rank makes for itself before the ranks share the work.
 struct Draft {
   std::shared_ptr<Model> model;
   std::unique_ptr<Task> task;
 };
 
 /// Draws the model's first weights from the job's seed; on rank 0 it begins with those that /model/weights names,
-/// which the replica gives to the other ranks. A job that is resumed has its own. Not collective: what is wrong may be so on one rank alone.
+/// which DDP gives to the other ranks. A job that is resumed has its own. Not collective: what is wrong may be so
+/// on one rank alone.
 /// Errors  Exception: a model that does not fit the data, weights that cannot be read or do not fit the model, a
 ///         task that does not fit the data.
 Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
                  bool is_resumed);
 
-/// What learns on one rank: replica, task, optimizer, schedule, step and average, as the job file describes them.
+/// What learns on one rank: model, strategy, task, optimizer, schedule, step and average, as the job file describes them.
 ///
 /// Collective: the ranks of a world make theirs together, from the same job file.
 class Learner {
@@ -62,7 +63,7 @@ class Learner {
  private:
   std::shared_ptr<Model> model_;
   std::unique_ptr<Task> task_;
-  std::optional<Replica> replica_;
+  std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<FusedOptimizer> optimizer_;
   double base_rate_;
   std::optional<Schedule> schedule_;

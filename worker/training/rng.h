@@ -20,4 +20,17 @@ std::string generator_state(const at::Device& device);
 /// Takes back what `generator_state` gave. False when the bytes are of another kind of device.
 bool set_generator_state(const at::Device& device, const std::string& state);
 
+/// While it lives, the generators may be drawn from; then they go on where they were.
+class KeptGenerators {
+ public:
+  explicit KeptGenerators(at::Device device = at::kCPU) : device_(device), state_(generator_state(device)) {}
+  ~KeptGenerators() { set_generator_state(device_, state_); }
+  KeptGenerators(const KeptGenerators&) = delete;
+  KeptGenerators& operator=(const KeptGenerators&) = delete;
+
+ private:
+  at::Device device_;
+  std::string state_;
+};
+
 }  // namespace ddprun::training

@@ -67,7 +67,7 @@ at::Tensor Step::loss_of(const Batch& batch) {
   const auto time = parts_.time.on(Activity::kForward);
   std::optional<AutocastGuard> autocast;
   if (const auto dtype = autocast_dtype(options_.precision)) autocast.emplace(parts_.device.type(), dtype);
-  return parts_.task.loss(parts_.replica.forward(batch.tensors[0]), batch);
+  return parts_.strategy.loss(batch, parts_.task);
 }
 
 Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate) {
@@ -76,8 +76,7 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
   parts_.optimizer.zero_grad();
   for (std::int64_t left = micro_batches.count; left > 0; --left) {
     const bool is_last = left == 1;
-    const std::unique_ptr<Replica::NoSync> only_here(is_last ? nullptr
-                                                             : new Replica::NoSync(parts_.replica.no_sync()));
+    const std::shared_ptr<void> only_here = is_last ? nullptr : parts_.strategy.no_sync();
     const Batch batch = micro_batches.next();
     const at::Tensor loss = loss_of(batch);
     outcome.loss_and_items.add_(counted(loss, parts_.task.items(batch)));
@@ -96,7 +95,7 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
   } else {
     scaler_.update(1.0);
   }
-  if (parts_.average != nullptr) parts_.average->update_parameters(*parts_.replica.module());
+  if (parts_.average != nullptr) parts_.average->update_parameters(parts_.model);
   return outcome;
 }
 

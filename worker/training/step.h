@@ -1,8 +1,8 @@
 #pragma once
 
+#include "worker/training/strategy.h"
 #include "worker/training/time_spent.h"
 #include <ddprun/averaged_model.h>
-#include <ddprun/distributed_data_parallel.h>
 #include <ddprun/grad_scaler.h>
 #include <ddprun/optim.h>
 #include <ddprun/trainer/model.h>
@@ -16,8 +16,6 @@
 #include <string>
 
 namespace ddprun::training {
-
-using Replica = DistributedDataParallel<std::shared_ptr<Model>>;
 
 enum class Precision { kFp32, kTf32, kBf16, kFp16 };
 
@@ -50,7 +48,8 @@ class Step {
  public:
   /// What it works on; all outlive it. `average` may be null.
   struct Parts {
-    Replica& replica;
+    Strategy& strategy;
+    const Model& model;
     FusedOptimizer& optimizer;
     const Task& task;
     AveragedModel* average = nullptr;

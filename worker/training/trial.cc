@@ -1,8 +1,8 @@
 #include "worker/training/trial.h"
 
+#include "worker/training/rng.h"
 #include <ddprun/exception.h>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/torch.h>
@@ -53,28 +53,24 @@ void attempt(const std::string& doing, const std::function<void()>& part) {
   }
 }
 
-/// A model that is put back into training mode, and the generator as it was.
-class Undisturbed {
+/// A model in evaluation mode, and in training mode afterwards.
+class Judged {
  public:
-  explicit Undisturbed(Model& model) : model_(model), state_(generator_.get_state()) { model_.eval(); }
-  ~Undisturbed() {
-    model_.train();
-    generator_.set_state(state_);
-  }
-  Undisturbed(const Undisturbed&) = delete;
-  Undisturbed& operator=(const Undisturbed&) = delete;
+  explicit Judged(Model& model) : model_(model) { model_.eval(); }
+  ~Judged() { model_.train(); }
+  Judged(const Judged&) = delete;
+  Judged& operator=(const Judged&) = delete;
 
  private:
   Model& model_;
-  at::Generator generator_ = at::detail::getDefaultCPUGenerator();
-  at::Tensor state_;
 };
 
 }  // namespace
 
 void try_out(Model& model, const Task& task, const DataShape& data) {
   const torch::NoGradGuard no_grad;
-  const Undisturbed undisturbed(model);
+  const KeptGenerators kept;
+  const Judged judged(model);
   const Batch batch = zeros_of(data);
   at::Tensor output;
   attempt(fmt::format("/model: it does not take \"{}\", {}", data.tensors.front().name,

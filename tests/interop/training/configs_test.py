@@ -105,6 +105,29 @@ class Configs(unittest.TestCase):
     def test_mnist_net(self):
         self.assert_equal_to_twin("mnist_net", {"/data/path": MNIST, "/train/batch_size": 64})
 
+    def test_strategies_in_one_process_learn_the_same(self):
+        """nn.DataParallel of Python has no replicas on a CPU: one rank of DDP with the whole batch is the judge."""
+        jobs = {"mnist_net": {"/train/batch_size": 30},
+                "mnist_resnet18": {"/train/batch_size": 6, "/data/transforms": RESIZED, "/data/test_transforms": RESIZED,
+                                   "/data/test_samples": 8}}
+        for name, more in jobs.items():
+            small, weights = {"/data/path": MNIST, **more}, {}
+            for strategy in ("ddp", "data_parallel", "balanced_data_parallel"):
+                replicas = {} if strategy == "ddp" else {"/replicas": 3 if name == "mnist_net" else 1}
+                out = self.train(name, 1, 10, {**small, "/strategy": strategy, **replicas})
+                weights[strategy] = torch.load(out / "checkpoints/step-00000010.pt")["model"]
+            for strategy in ("data_parallel", "balanced_data_parallel"):
+                for key, tensor in weights["ddp"].items():
+                    torch.testing.assert_close(weights[strategy][key], tensor, rtol=1e-4, atol=1e-6,
+                                               msg=f"{name}, {strategy}: {key}")
+
+    def test_a_strategy_in_one_process_refuses_two(self):
+        command = [str(BINARIES / "ddprun"), "--nproc-per-node", "2", "--set=/strategy=data_parallel", "--set=/device=cpu",
+                   f"--set=/output_dir={self.folder}/out", str(ROOT / "configs/toy_ddp.json")]
+        done = subprocess.run(command, cwd=self.folder, text=True, capture_output=True, timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 78, done.stderr)
+        self.assertIn("data_parallel works in one process, and this job has 2 ranks; start it with --nproc-per-node 1", done.stderr)
+
     @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_mnist_vgg16(self):
         self.assert_equal_to_twin("mnist_vgg16", {"/data/path": MNIST, "/model/dropout": 0, "/train/batch_size": 2,
