@@ -4,6 +4,7 @@
 #include "worker/commands/opened_job.h"
 #include "worker/commands/output.h"
 #include "worker/training/evaluate.h"
+#include "worker/training/kernels.h"
 #include "worker/training/step.h"
 #include "worker/training/text.h"
 
@@ -27,12 +28,8 @@ training::EvaluateOptions evaluate_options(const OpenedJob& job) {
   options.loader.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
   options.loader.pinned = job.context.device().is_cuda();
   options.loader.seed = static_cast<std::uint64_t>(job.job.integer("seed"));
-  const training::Precision precision = training::read_step_options(train).precision;
-  options.autocast = training::autocast_dtype(precision);
-  if (precision == training::Precision::kTf32) {
-    at::globalContext().setAllowTF32CuBLAS(true);
-    at::globalContext().setAllowTF32CuDNN(true);
-  }
+  options.autocast = training::autocast_dtype(training::read_step_options(train).precision);
+  training::choose_kernels(train);
   return options;
 }
 

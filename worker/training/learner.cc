@@ -2,6 +2,7 @@
 
 #include "worker/models/weights.h"
 #include "worker/tasks/registry.h"
+#include "worker/training/kernels.h"
 #include "worker/training/plugins.h"
 #include "worker/training/rng.h"
 #include "worker/training/trial.h"
@@ -60,6 +61,11 @@ std::string non_finite_in(const torch::nn::Module& module) {
     if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>()) return name.as_string();
   }
   return {};
+}
+
+void place(Model& model, const at::Device& device, const Options& train) {
+  model.to(device);
+  if (train.flag("channels_last")) lay_out_channels_last(model);
 }
 
 /// Whether a model is of somebody else, who knew nothing of the data.
@@ -141,7 +147,9 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
                  Draft draft, TimeSpent& time)
     : model_(std::move(draft.model)), task_(std::move(draft.task)) {
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
-  model_->to(context.device());
+  const Options train = job.object("train");
+  choose_kernels(train);
+  place(*model_, context.device(), train);
   strategy_ = make_strategy(job, context, model_, [options = job.object("model"), &parts, data] {
     return make_model(options, parts, data);
   });
@@ -153,10 +161,9 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
   schedule_.emplace(schedule.integer("warmup_steps"),
                     parts.schedules.at(schedule.text("type")).make(schedule));
 
-  const Options train = job.object("train");
   if (const double decay = train.number("ema_decay"); decay > 0) {
     const std::shared_ptr<Model> average = make_model(job.object("model"), parts, data);
-    average->to(context.device());
+    place(*average, context.device(), train);
     average_.emplace(average, AveragedModelOptions{.decay = decay});
     begin_average();
   }

@@ -56,12 +56,7 @@ std::optional<c10::ScalarType> autocast_dtype(Precision precision) {
 }
 
 Step::Step(const Parts& parts, const StepOptions& options)
-    : parts_(parts), options_(options), scaler_(scaler_options(options)) {
-  if (options.precision == Precision::kTf32) {
-    at::globalContext().setAllowTF32CuBLAS(true);
-    at::globalContext().setAllowTF32CuDNN(true);
-  }
-}
+    : parts_(parts), options_(options), scaler_(scaler_options(options)) {}
 
 at::Tensor Step::loss_of(const Batch& batch) {
   const auto time = parts_.time.on(Activity::kForward);

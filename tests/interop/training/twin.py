@@ -83,6 +83,8 @@ def make_model(job, sample):
         model = nets.make_model(options, sample, outputs)
     else:
         model = nets.make_finetuned(options, sample, outputs, torch.load(options["weights"]))
+    if job["train"]["channels_last"]:
+        model = model.to(memory_format=torch.channels_last)
     for name, parameter in model.named_parameters():
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in options["freeze"]):
             parameter.requires_grad_(False)

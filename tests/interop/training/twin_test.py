@@ -34,6 +34,7 @@ CASES = {
     "AdamW without decay on biases, smoothed labels": {
         "model": {"type": "mnist_cnn"}, "task": {"label_smoothing": 0.1},
         "optimizer": {"type": "adamw", "learning_rate": 0.003, "weight_decay": 0.1, "decay": "matrices"}},
+    "channels_last": {"model": {"type": "mnist_cnn"}, "train": {"channels_last": True, "ema_decay": 0.9, "clip_grad_norm": 1}},
     "bf16": {"train": {"precision": "bf16"}},
     "everything at once": {
         "model": {"type": "two_conv"}, "task": {"label_smoothing": 0.05},

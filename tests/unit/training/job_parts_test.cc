@@ -7,6 +7,7 @@
 #include "worker/training/training_batches.h"
 
 #include <nlohmann/json.hpp>
+#include <torch/script.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -58,6 +59,10 @@ const testing::TemporaryFolder& data_folder() {
     write("a.txt", 10000);
     std::ofstream(folder.file("train.csv")) << "x,y\n1,2\n3,4\n";
     std::ofstream(folder.file("test.csv")) << "x,y\n1,2\n";
+    torch::jit::Module script("scale");
+    script.register_parameter("by", at::ones({1}), /*is_buffer=*/false);
+    script.define("def forward(self, x):\n  return x * self.by\n");
+    script.save(folder.file("scale.pt"));
     write_npy(folder.file("train_x.npy"), 2);
     write_npy(folder.file("train_y.npy"), 2);
     write_npy(folder.file("test_x.npy"), 1);
@@ -81,6 +86,7 @@ Options options_of(const std::string& part, const std::string& type) {
     job[part]["path"] = data_folder().file("images");
     job[part]["transforms"] = job[part]["test_transforms"] = {{{"type", "center_crop"}, {"size", 2}}};
   }
+  if (type == "torchscript") job[part]["torchscript"] = data_folder().file("scale.pt");
   if (type == "multi_step") job[part]["milestones"] = {0.5};
   const auto checked =
       config::read_job_config({.path = "job.json", .text = job.dump(), .working_directory = "/"});

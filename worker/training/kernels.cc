@@ -1,0 +1,41 @@
+#include "worker/training/kernels.h"
+
+#include <torch/torch.h>
+
+#include <cstdlib>
+
+namespace ddprun::training {
+namespace {
+
+/// As Module.to does it in Python: with the strides of that layout also for a single channel, where contiguous()
+/// would find nothing to do.
+at::Tensor as_channels_last(const at::Tensor& weight) {
+  return weight.to(weight.options(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast);
+}
+
+}  // namespace
+
+void choose_kernels(const Options& train) {
+  at::Context& context = at::globalContext();
+  const bool is_tf32 = train.text("precision") == "tf32";
+  context.setAllowTF32CuBLAS(is_tf32);
+  context.setAllowTF32CuDNN(is_tf32);
+  context.setBenchmarkCuDNN(train.flag("cudnn_benchmark"));
+  const bool deterministic = train.flag("deterministic");
+  // cuBLAS reads it when its first handle is made.
+  if (deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  context.setDeterministicCuDNN(deterministic);
+  context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  // Otherwise every at::empty is filled, so that what reads memory before it writes it is the same each time.
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
+void lay_out_channels_last(Model& model) {
+  const torch::NoGradGuard no_grad;
+  constexpr std::int64_t kDimensions = 4;
+  for (at::Tensor& parameter : model.parameters()) {
+    if (parameter.dim() == kDimensions) parameter.set_data(as_channels_last(parameter));
+  }
+}
+
+}  // namespace ddprun::training
