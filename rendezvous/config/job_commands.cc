@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 namespace ddprun::config {
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::size_t kNarrowestHelp = 60;
 constexpr std::size_t kFlagHelpColumn = 25;
+
+constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
 
 constexpr JobCommandFlag kSet{"set", '\0', "/KEY=VALUE",
                               "changes one value of the job file; may be repeated"};
@@ -23,11 +26,21 @@ constexpr JobCommandFlag kHelp{"help", 'h', "", "shows this"};
 
 constexpr std::array kValidateFlags{
     kSet, JobCommandFlag{"ranks", '\0', "N", "counts steps for a world of so many ranks [1]"}, kHelp};
+constexpr std::array kInitFlags{kHelp};
 constexpr std::array kListFlags{
     JobCommandFlag{"plugin", '\0', "FILE", "lists what this library brings as well; may be repeated"}, kHelp};
 constexpr std::array kSummaryFlags{kSet, kHelp};
 constexpr std::array kEvalFlags{kSet, kCheckpoint, JobCommandFlag{"json", '\0', "", "prints one JSON object"},
                                 kHelp};
+constexpr std::array kPredictFlags{
+    kSet,
+    kCheckpoint,
+    JobCommandFlag{"json", '\0', "", "prints a JSON object for each input"},
+    JobCommandFlag{"top", '\0', "N", "so many classes of each input [1]"},
+    JobCommandFlag{"tokens", '\0', "N", "of text: so many tokens [200]"},
+    JobCommandFlag{"temperature", '\0', "X", "of text: below 1 surer, above 1 wilder, 0 the likeliest [0.8]"},
+    JobCommandFlag{"seed", '\0', "N", "of text: what is drawn [0]"},
+    kHelp};
 constexpr std::array kExportFlags{
     kSet,
     kCheckpoint,
@@ -48,6 +61,11 @@ constexpr std::array kJobCommands{
         "would go on from. Ends with 78 and all that was found where something is wrong.",
         kValidateFlags},
     JobCommand{
+        "init", "[NAME]", 0, 1, "write a job file to start from, with comments",
+        "Writes NAME.json [job.json], a job file that trains at once, with a comment at each key. Never "
+        "replaces a file.",
+        kInitFlags},
+    JobCommand{
         "list", "[KIND]", 0, 1, "what a job file can name: models, data, ...",
         "Prints what a job file can name, with a sentence each. KIND is models, data, tasks, transforms, "
         "optimizers or schedules; without it all are listed.",
@@ -61,6 +79,13 @@ constexpr std::array kJobCommands{
         "Prints the job's metrics on its held-out data for a checkpoint: of the average of the weights "
         "where the job keeps one, as in training.",
         kEvalFlags},
+    JobCommand{
+        "predict", "JOB.json INPUT...", 2, kAnyNumber, "what a checkpoint says of new inputs",
+        "Prints class and probability of each input, or the numbers of a job without classes. An INPUT is "
+        "a JPEG or PNG file for jobs of images, a CSV file or an array of numpy for jobs of these (a line "
+        "for each row), and for text the beginning of one, which is continued. Ends with 78 where an "
+        "input cannot be read; the others are told.",
+        kPredictFlags},
     JobCommand{
         "export", "JOB.json -o FILE", 1, 1, "weights as .pt, safetensors or TorchScript",
         "Writes the weights of a checkpoint, of their average where the job keeps one: as a state dict "

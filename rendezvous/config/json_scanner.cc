@@ -68,7 +68,7 @@ class Scanner {
       const std::size_t end = text_.find_first_of("\"\n", at_ + 1);
       return std::string(text_.substr(at_, end == std::string_view::npos ? end : end + 1 - at_));
     }
-    if (c == '/' || c == '#') return fmt::format("'{}' (JSON has no comments)", c);
+    if (c == '/' || c == '#') return fmt::format("'{}' (a comment begins with //)", c);
     if (c == '\'') return "a single quote (JSON strings stand in double quotes)";
     if (static_cast<unsigned char>(c) < 0x20)
       return fmt::format("the control character 0x{:02x}", static_cast<int>(c));

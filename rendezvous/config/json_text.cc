@@ -42,6 +42,27 @@ bool is_utf16(std::string_view text) {
          (text.size() > 1 && (text[0] == '\0' || text[1] == '\0'));
 }
 
+/// The same text with blanks in place of comments: everything keeps its place.
+std::string without_comments(std::string_view text) {
+  std::string plain(text);
+  bool is_in_string = false;
+  for (std::size_t at = 0; at < plain.size(); ++at) {
+    if (is_in_string && plain[at] == '\\') {
+      ++at;
+    } else if (plain[at] == '"') {
+      is_in_string = !is_in_string;
+    } else if (plain[at] == '\n') {
+      is_in_string = false;  // no string has several lines: the scanner will say so
+    } else if (!is_in_string && plain.compare(at, 2, "//") == 0) {
+      const std::size_t end = std::min(plain.find('\n', at), plain.size());
+      std::fill(plain.begin() + static_cast<std::ptrdiff_t>(at),
+                plain.begin() + static_cast<std::ptrdiff_t>(end), ' ');
+      at = end - 1;
+    }
+  }
+  return plain;
+}
+
 }  // namespace
 
 Result<JsonText> parse_json_text(std::string_view text, std::string_view name) {
@@ -54,10 +75,11 @@ Result<JsonText> parse_json_text(std::string_view text, std::string_view name) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   JsonText parsed{.text = text, .value = {}, .offsets = {}};
-  if (const auto problem = scan_json(text, parsed.offsets))
+  const std::string plain = without_comments(text);
+  if (const auto problem = scan_json(plain, parsed.offsets))
     return syntax_error(text, name, problem->offset, problem->message);
   try {
-    parsed.value = nlohmann::json::parse(text);
+    parsed.value = nlohmann::json::parse(plain);
   } catch (const nlohmann::json::parse_error& error) {
     // The scanner leaves only what it does not look at: bytes that are not UTF-8.
     return syntax_error(text, name, error.byte > 0 ? error.byte - 1 : 0, "this is not valid UTF-8");

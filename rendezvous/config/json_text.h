@@ -23,7 +23,8 @@ struct JsonText {
 ///       "seed": 1
 ///       ^ here
 ///
-/// A byte order mark in front is passed over, as editors do; UTF-16 is refused by its name.
+/// Comments, from // to the end of the line, are passed over wherever they stand outside of a string. A byte
+/// order mark in front is passed over, as editors do; UTF-16 is refused by its name.
 Result<JsonText> parse_json_text(std::string_view text, std::string_view name);
 
 }  // namespace ddprun::config

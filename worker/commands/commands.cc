@@ -22,9 +22,9 @@ constexpr std::size_t kHelpColumns = 80;  ///< where it is no terminal
 
 using Run = int (*)(const config::JobCommandLine& line);
 
-const std::map<std::string_view, Run> kRuns{{"eval", run_eval},       {"export", run_export},
-                                            {"list", run_list},       {"smoke", run_smoke},
-                                            {"summary", run_summary}, {"validate", run_validate}};
+const std::map<std::string_view, Run> kRuns{
+    {"eval", run_eval},       {"export", run_export}, {"init", run_init},       {"list", run_list},
+    {"predict", run_predict}, {"smoke", run_smoke},   {"summary", run_summary}, {"validate", run_validate}};
 
 /// A command inside of a job (in a worker, in an allocation) is a world of its own.
 void leave_the_world() {
@@ -41,8 +41,7 @@ int exit_code_of(ErrorCode code) {
 }
 
 int refuse(const config::JobCommand& command, const Error& error) {
-  // A job file's problems are told in several lines.
-  print_error(fmt::format("ddprun {}: {}\n", command.name, error.message()));
+  print_error(printable_lines(fmt::format("ddprun {}: {}\n", command.name, error.message())));
   return exit_code_of(error.code());
 }
 

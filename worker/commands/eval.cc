@@ -59,7 +59,7 @@ int run_eval(const config::JobCommandLine& line) {
         {"weights", weights.is_average ? "average" : "model"},
         {"samples", job.data.held_out->size()},
         {"metrics", values}};
-    print(all.dump() + "\n");
+    print(all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     return exit_code::kOk;
   }
   std::string text;

@@ -236,7 +236,7 @@ class Validation {
                                    counted(static_cast<std::int64_t>(problems_.size()), "problems"));
     for (const std::string& problem : problems_) text += "  " + problem + "\n";
     if (!data_.train) text += "  (model and task were not looked at: they are made for the data)\n";
-    print_error(text);
+    print_error(printable_lines(text));
     return exit_code::kConfig;
   }
 

@@ -43,17 +43,6 @@ bool is_png(const std::vector<std::uint8_t>& bytes) {
   return bytes.size() >= 4 && bytes[0] == 0x89 && bytes[1] == 'P' && bytes[2] == 'N' && bytes[3] == 'G';
 }
 
-/// The kind is known by the first bytes, not by the name, as Pillow knows it. `bytes` outlives the result.
-Undecoded open_image(const std::vector<std::uint8_t>& bytes, const std::string& path) {
-  if (is_png(bytes)) {
-    return {value_or_throw(read_png_size(bytes, path)), [&](const Window& window) {
-              return transforms::crop(value_or_throw(decode_png(bytes, path)), window);
-            }};
-  }
-  return {value_or_throw(read_jpeg_size(bytes, path)),
-          [&](const Window& window) { return value_or_throw(decode_jpeg(bytes, window, path)); }};
-}
-
 /// Folders of the two splits; `held_out` is empty where `path` holds the classes themselves.
 struct Folders {
   std::string train;
@@ -93,6 +82,16 @@ ListingSplits list_splits(const Options& options) {
 }
 
 }  // namespace
+
+Undecoded open_image(const std::vector<std::uint8_t>& bytes, const std::string& path) {
+  if (is_png(bytes)) {
+    return {value_or_throw(read_png_size(bytes, path)), [&](const Window& window) {
+              return transforms::crop(value_or_throw(decode_png(bytes, path)), window);
+            }};
+  }
+  return {value_or_throw(read_jpeg_size(bytes, path)),
+          [&](const Window& window) { return value_or_throw(decode_jpeg(bytes, window, path)); }};
+}
 
 ImageFolderSource::ImageFolderSource(ImageListing listing, transforms::Chain chain, OnDamage on_damage)
     : listing_(std::move(listing)),

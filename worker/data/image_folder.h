@@ -5,10 +5,12 @@
 #include <ddprun/trainer/data_source.h>
 #include <ddprun/trainer/options.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace ddprun::data {
 
@@ -17,6 +19,11 @@ enum class OnDamage {
   kStop,  ///< make_batch throws Exception kCorrupt, naming the file
   kSkip,  ///< the next readable image of the listing takes its place; the file is named on stderr, once
 };
+
+/// A JPEG or PNG file's content, still to be decoded. The kind is known by the first bytes, not by the name, as
+/// Pillow knows it. `bytes` and `path` outlive the result.
+/// Errors  Exception kCorrupt, naming the file.
+transforms::Undecoded open_image(const std::vector<std::uint8_t>& bytes, const std::string& path);
 
 /// JPEG and PNG files as a data source: "image", floats [3, height, width] at the end of a chain, and "label".
 /// Each image is read and decoded when a batch wants it; of a JPEG that is cropped first, the crop only.
@@ -29,6 +36,8 @@ class ImageFolderSource final : public DataSource {
   }
   [[nodiscard]] const DataShape& shape() const override { return shape_; }
   [[nodiscard]] Batch make_batch(const BatchRequest& request) const override;
+
+  [[nodiscard]] const transforms::Chain& chain() const { return chain_; }
 
   /// The files that have been skipped so far.
   [[nodiscard]] std::set<std::string> damaged_files() const;

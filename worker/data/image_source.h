@@ -19,6 +19,11 @@ class ImageSource final : public DataSource {
   [[nodiscard]] const DataShape& shape() const override { return shape_; }
   [[nodiscard]] Batch make_batch(const BatchRequest& request) const override;
 
+  /// What other images are made from as these are: of this size and as many channels.
+  [[nodiscard]] const transforms::Chain& chain() const { return chain_; }
+  [[nodiscard]] transforms::Size image_size() const { return {images_.height, images_.width}; }
+  [[nodiscard]] std::int64_t channels() const { return images_.channels; }
+
  private:
   Images images_;
   transforms::Chain chain_;

@@ -151,24 +151,50 @@ void check_width(const Table& train, const Table& test, const std::string& folde
                   folder, fmt::join(train.features.sizes, ", "), fmt::join(test.features.sizes, ", ")));
 }
 
-void standardize(Table& train, Table& test) {
-  const std::int64_t width = train.features.row_size();
+/// By column.
+struct Scaling {
+  std::vector<double> mean;
+  std::vector<double> deviation;
+};
+
+Scaling scaling_of(const Numbers& features) {
+  const std::int64_t width = features.row_size();
+  Scaling scaling;
   for (std::int64_t column = 0; column < width; ++column) {
     double sum = 0;
     double squares = 0;
-    for (std::int64_t row = 0; row < train.features.rows; ++row)
-      sum += train.features.values[static_cast<std::size_t>(row * width + column)];
-    const double mean = sum / static_cast<double>(train.features.rows);
-    for (std::int64_t row = 0; row < train.features.rows; ++row)
-      squares += std::pow(train.features.values[static_cast<std::size_t>(row * width + column)] - mean, 2);
-    const double deviation = std::sqrt(squares / static_cast<double>(train.features.rows));
-    for (Table* table : {&train, &test}) {
-      for (std::int64_t row = 0; row < table->features.rows; ++row) {
-        double& value = table->features.values[static_cast<std::size_t>(row * width + column)];
-        value = (value - mean) / (deviation > 0 ? deviation : 1);
-      }
-    }
+    for (std::int64_t row = 0; row < features.rows; ++row)
+      sum += features.values[static_cast<std::size_t>(row * width + column)];
+    const double mean = sum / static_cast<double>(features.rows);
+    for (std::int64_t row = 0; row < features.rows; ++row)
+      squares += std::pow(features.values[static_cast<std::size_t>(row * width + column)] - mean, 2);
+    const double deviation = std::sqrt(squares / static_cast<double>(features.rows));
+    scaling.mean.push_back(mean);
+    scaling.deviation.push_back(deviation > 0 ? deviation : 1);
   }
+  return scaling;
+}
+
+void scale(Numbers& features, const Scaling& scaling) {
+  const std::size_t width = scaling.mean.size();
+  for (std::size_t i = 0; i < features.values.size(); ++i)
+    features.values[i] = (features.values[i] - scaling.mean[i % width]) / scaling.deviation[i % width];
+}
+
+/// The text with one more column, in which every row has 0.
+std::string with_column(const std::string& text, const std::string& name) {
+  std::string wider;
+  bool is_first = true;
+  for (const Line& line : lines_of(text)) {
+    // Lines keep their numbers, for messages.
+    wider.append(line.number - 1 - static_cast<std::size_t>(std::count(wider.begin(), wider.end(), '\n')),
+                 '\n');
+    std::string_view cells = line.text;
+    while (cells.ends_with('\r')) cells.remove_suffix(1);
+    wider += fmt::format("{},{}\n", cells, is_first ? name : "0");
+    is_first = false;
+  }
+  return wider;
 }
 
 DataSplits to_splits(Table train, Table test, std::int64_t classes, const std::string& folder) {
@@ -317,6 +343,44 @@ Batch TableSource::make_batch(const BatchRequest& request) const {
   return {{gather(table_.features, at::kFloat), gather(table_.targets, shape_.tensors[1].dtype)}, count};
 }
 
+Numbers read_csv_features(const Options& options, const std::string& path) {
+  const Table train =
+      load_csv(options.text("path") + "/train.csv", options, options.integer("train_samples"));
+  const std::string target = options.text("target").empty() ? train.columns.back() : options.text("target");
+  const auto bytes = runtime::value_or_throw(read_file(path, kTableLimit));
+  std::string text(bytes.begin(), bytes.end());
+  const std::vector<Line> lines = lines_of(text);
+  const std::vector<std::string_view> names =
+      lines.empty() ? std::vector<std::string_view>() : cut_at_commas(lines.front().text);
+  const bool has_target =
+      std::any_of(names.begin(), names.end(), [&](std::string_view name) { return trimmed(name) == target; });
+  if (!has_target) text = with_column(text, target);
+  const Table table = runtime::value_or_throw(parse_csv(text, target, path));
+
+  const auto without_target = [&](std::vector<std::string> columns) {
+    std::erase(columns, target);
+    return columns;
+  };
+  const std::vector<std::string> theirs = without_target(table.columns);
+  std::vector<std::size_t> places;
+  for (const std::string& column : without_target(train.columns)) {
+    const auto found = std::find(theirs.begin(), theirs.end(), column);
+    if (found == theirs.end()) {
+      throw Exception(ErrorCode::kCorrupt,
+                      fmt::format("{} has no column {}, which the training data has; there are {}", path,
+                                  column, fmt::join(theirs, ", ")));
+    }
+    places.push_back(static_cast<std::size_t>(found - theirs.begin()));
+  }
+  Numbers features{table.features.rows, train.features.sizes, {}};
+  for (std::int64_t row = 0; row < features.rows; ++row) {
+    for (const std::size_t place : places)
+      features.values.push_back(table.features.values[static_cast<std::size_t>(row) * theirs.size() + place]);
+  }
+  if (options.flag("standardize")) scale(features, scaling_of(train.features));
+  return features;
+}
+
 DataSplits open_csv(const Options& options) {
   const std::string folder = options.text("path");
   Table train = load_csv(folder + "/train.csv", options, options.integer("train_samples"));
@@ -329,7 +393,11 @@ DataSplits open_csv(const Options& options) {
                     "the same, in one order",
                     folder, fmt::join(train.columns, ", "), fmt::join(test.columns, ", ")));
   }
-  if (options.flag("standardize")) standardize(train, test);
+  if (options.flag("standardize")) {
+    const Scaling scaling = scaling_of(train.features);
+    scale(train.features, scaling);
+    scale(test.features, scaling);
+  }
   return to_splits(std::move(train), std::move(test), options.integer("classes"), folder);
 }
 

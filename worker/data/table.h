@@ -54,6 +54,11 @@ class TableSource final : public DataSource {
   DataShape shape_;
 };
 
+/// Features of another CSV file as the job's model is fed: the columns of the training data, by name, standardised
+/// as there. A column of the target, and others, are left out.
+/// Errors  Exception kCorrupt, kConfig, naming the file and the column that it lacks.
+Numbers read_csv_features(const Options& options, const std::string& path);
+
 /// train.csv and test.csv of the folder "path". Features are standardised, if "standardize" says so: less the
 /// training data's mean, divided by its deviation, by column.
 DataSplits open_csv(const Options& options);

@@ -121,3 +121,16 @@ TEST_CASE("UTF-16 is refused by its name, with and without a mark") {
           "t.json");
   }
 }
+
+TEST_CASE("comments stand anywhere outside of strings, and move nothing") {
+  const JsonText text =
+      parse_json_text("// ä\n{ // \"\n  \"a\": \"http://b\", // {\n  \"c\": 1 //\n} // end", "t.json")
+          .value();
+  CHECK(text.value == nlohmann::json{{"a", "http://b"}, {"c", 1}});
+  CHECK(key_place(text, "/c") == Position{4, 3});
+  CHECK(parse_json_text("{\"a\\\\\": 1 // \"\n}", "t.json")->value == nlohmann::json{{"a\\", 1}});
+  CHECK(parse_json_text("{\"a\\\"//\": 1}", "t.json")->value == nlohmann::json{{"a\"//", 1}});
+  CHECK(parse_json_text("//", "t.json").has_error());
+  CHECK(parse_json_text("{/* no */}", "t.json").has_error());
+  CHECK(parse_json_text("{\"a // b\n\": 1}", "t.json").has_error());
+}
