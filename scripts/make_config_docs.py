@@ -28,6 +28,8 @@ def limits(schema):
 
 
 def type_words(schema):
+    if "x-list" in schema:
+        return f"a name that `ddprun list {schema['x-list']}` shows"
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]

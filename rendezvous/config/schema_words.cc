@@ -131,6 +131,8 @@ const json& properties_of(const json& schema) {
 }
 
 std::string expected(const json& schema) {
+  if (schema.contains("x-list"))
+    return fmt::format("a name that `ddprun list {}` shows", schema["x-list"].get<std::string>());
   if (schema.contains("enum")) {
     std::vector<std::string> values;
     for (const json& value : schema["enum"]) values.push_back(value.dump());

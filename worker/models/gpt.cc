@@ -1,8 +1,7 @@
-#include "worker/models/gpt.h"
-
 #include "worker/models/linear.h"
 #include "worker/models/shapes.h"
 #include <ddprun/exception.h>
+#include <ddprun/trainer/registry.h>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -221,6 +220,12 @@ GptOptions read_gpt_options(const Options& options, const DataShape& data) {
 
 }  // namespace
 
+/// gpt: nanoGPT's: a decoder of tokens, N × tokens in, N × tokens × vocabulary out. The data's tokens are the
+/// most that it takes, and its classes the vocabulary. The embedding of tokens and the head are one parameter.
+///
+/// Options  layers, heads, width: width is a multiple of heads
+///          dropout: share of values that is dropped in training
+///          bias: whether linear layers and norms have one
 void register_gpt(ModelRegistry& models) {
   models.add("gpt", "a decoder of tokens, nanoGPT's: 10.6 M parameters with 65 characters",
              [](const Options& options, const DataShape& data) {

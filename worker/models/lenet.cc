@@ -1,6 +1,5 @@
-#include "worker/models/lenet.h"
-
 #include "worker/models/shapes.h"
+#include <ddprun/trainer/registry.h>
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/conv.h>
@@ -55,6 +54,9 @@ class LeNet final : public Model {
 
 }  // namespace
 
+/// lenet: LeNet-5 (LeCun et al., 1998) with ReLU and max-pooling: 5 × 5 convolutions to 6 and 16 channels,
+/// each with 2 × 2 pooling, then linear layers to 120, 84 and the classes. Images below 32 pixels get a margin
+/// of 2, as digits of 28 pixels had there. From 12 pixels on; no options.
 void register_lenet(ModelRegistry& models) {
   models.add("lenet", "LeNet-5 with ReLU and max-pooling: 62 k parameters with 10 classes of colour images",
              [](const Options&, const DataShape& data) {

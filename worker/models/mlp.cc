@@ -1,12 +1,33 @@
-#include "worker/models/mlp.h"
-
 #include "worker/models/shapes.h"
+#include <ddprun/trainer/registry.h>
 
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace ddprun::models {
+
+struct MlpOptions {
+  std::int64_t inputs = 1;           ///< numbers a sample
+  std::vector<std::int64_t> hidden;  ///< width of each hidden layer
+  std::int64_t outputs = 1;
+  double dropout = 0;
+};
+
+/// Linear layers with ReLU and dropout between them. Python: nn.Sequential(Flatten(), Linear, ReLU, Dropout,
+/// …, Linear) under the name "layers".
+class Mlp final : public Model {
+ public:
+  explicit Mlp(const MlpOptions& options);
+  at::Tensor forward(at::Tensor input) override;
+
+ private:
+  torch::nn::Sequential layers_;
+};
 
 Mlp::Mlp(const MlpOptions& options) {
   layers_->push_back(torch::nn::Flatten());

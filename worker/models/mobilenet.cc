@@ -1,9 +1,8 @@
-#include "worker/models/mobilenet.h"
-
 #include "worker/models/chain.h"
 #include "worker/models/initialization.h"
 #include "worker/models/shapes.h"
 #include <ddprun/sync_batch_norm.h>
+#include <ddprun/trainer/registry.h>
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/container/functional.h>
@@ -149,6 +148,10 @@ class MobileNetV3Small final : public Model {
 
 }  // namespace
 
+/// mobilenet_v3_small: Howard et al., "Searching for MobileNetV3" (2019), table 2, as torchvision has it. Images
+/// of any size.
+///
+/// Options  dropout: share of the classifier's hidden values that is dropped in training
 void register_mobilenet(ModelRegistry& models) {
   const std::string name = "mobilenet_v3_small";
   models.add(name, "MobileNetV3-small, torchvision's: 2.5 M parameters with 1000 classes",

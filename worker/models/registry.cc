@@ -1,18 +1,19 @@
 #include "worker/models/registry.h"
 
-#include "worker/models/cifar_resnet.h"
-#include "worker/models/gpt.h"
-#include "worker/models/lenet.h"
-#include "worker/models/mlp.h"
-#include "worker/models/mnist_cnn.h"
-#include "worker/models/mobilenet.h"
-#include "worker/models/resnet.h"
-#include "worker/models/torchscript.h"
-#include "worker/models/two_conv.h"
-#include "worker/models/vgg.h"
-#include "worker/models/vit.h"
-
 namespace ddprun::models {
+
+// Of the file that has the model's name.
+void register_cifar_resnet(ModelRegistry& models);
+void register_gpt(ModelRegistry& models);
+void register_lenet(ModelRegistry& models);
+void register_mlp(ModelRegistry& models);
+void register_mnist_cnn(ModelRegistry& models);
+void register_mobilenet(ModelRegistry& models);
+void register_resnet(ModelRegistry& models);
+void register_torchscript(ModelRegistry& models);
+void register_two_conv(ModelRegistry& models);
+void register_vgg(ModelRegistry& models);
+void register_vit(ModelRegistry& models);
 
 void register_models(ModelRegistry& models) {
   register_cifar_resnet(models);

@@ -1,8 +1,7 @@
-#include "worker/models/resnet.h"
-
 #include "worker/models/initialization.h"
 #include "worker/models/residual_block.h"
 #include "worker/models/shapes.h"
+#include <ddprun/trainer/registry.h>
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
@@ -76,6 +75,8 @@ class ResNet final : public Model {
 
 }  // namespace
 
+/// resnet18, resnet34, resnet50, resnet101: torchvision's, whose stride stands in the 3 × 3 convolution of a
+/// bottleneck ("v1.5"). Images of any size; no options.
 void register_resnet(ModelRegistry& models) {
   const auto add = [&](const std::string& name, const std::string& about, const ResNetSize& size) {
     models.add(name, about, [name, size](const Options&, const DataShape& data) {

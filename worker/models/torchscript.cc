@@ -1,6 +1,5 @@
-#include "worker/models/torchscript.h"
-
 #include <ddprun/exception.h>
+#include <ddprun/trainer/registry.h>
 
 #include <fmt/format.h>
 #include <torch/csrc/jit/api/module.h>
@@ -81,6 +80,11 @@ torch::jit::Module load(const std::string& path) {
 
 }  // namespace
 
+/// torchscript: what torch.jit.script or torch.jit.trace of Python saved, with its weights, names and code.
+/// "torchscript" is the file.
+///
+/// Errors of its factory  Exception kConfig: no such file, or none of TorchScript's; a module whose parameters and
+///                        buffers are none
 void register_torchscript(ModelRegistry& models) {
   models.add("torchscript", "what torch.jit.script or trace of Python saved",
              [](const Options& options, const DataShape&) -> std::shared_ptr<Model> {

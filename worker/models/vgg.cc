@@ -1,8 +1,7 @@
-#include "worker/models/vgg.h"
-
 #include "worker/models/initialization.h"
 #include "worker/models/shapes.h"
 #include <ddprun/sync_batch_norm.h>
+#include <ddprun/trainer/registry.h>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -86,6 +85,10 @@ void add_vgg(ModelRegistry& models, int layers, const VggStages& stages, Norms n
 
 }  // namespace
 
+/// vgg11, vgg13, vgg16, vgg19, and each with batch norm ("vgg16_bn"): torchvision's. Images of any size from 32
+/// pixels on.
+///
+/// Options  dropout: share of the classifier's hidden values that is dropped in training
 void register_vgg(ModelRegistry& models) {
   for (const Norms norms : {Norms::kNone, Norms::kBatch}) {
     add_vgg(models, 11, {1, 1, 2, 2, 2}, norms);

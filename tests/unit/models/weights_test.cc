@@ -1,8 +1,7 @@
 #include "worker/models/weights.h"
 
 #include "tests/support/catch.h"
-#include "worker/models/cifar_resnet.h"
-#include "worker/models/lenet.h"
+#include "worker/models/registry.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/exception.h>
 
@@ -23,7 +22,7 @@ DataShape digits(std::int64_t classes) {
 
 ModelFactory lenet() {
   ModelRegistry registry("model");
-  register_lenet(registry);
+  register_models(registry);
   return registry.at("lenet").make;
 }
 
@@ -91,7 +90,7 @@ TEST_CASE("a head for other classes is drawn after all of the model") {
 
 TEST_CASE("counters of batches that an old file has not stay as they are") {
   ModelRegistry registry("model");
-  register_cifar_resnet(registry);
+  register_models(registry);
   const auto model = registry.at("resnet20").make(Options(R"({"shortcut": "pad"})"), digits(10));
   PtDict weights;
   for (const auto& [name, value] : copy_of(*model).entries)
