@@ -53,6 +53,7 @@ std::int64_t count_parameters(const Model& model) {
 // One channel and eleven classes: no net counts on three and a thousand.
 TEST_CASE("every model makes classes of images, or words of text, and every parameter gets a gradient") {
   for (const std::string& name : the_models().names()) {
+    if (name == "torchscript") continue;  // what a file says
     INFO(name);
     const auto model =
         make(name, is_text(name) ? data_of({8}, 11) : data_of({1, 32, 32}, 11), options_of(name));
