@@ -49,6 +49,7 @@ int refuse(const config::JobCommand& command, const Error& error) {
 
 int run_command(const config::JobCommand& command, const std::vector<std::string>& args) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond ulimit -f a write fails, and what was begun is removed
   leave_the_world();
   const Result<config::JobCommandLine> line = config::parse_command_line(command, args);
   if (!line) {

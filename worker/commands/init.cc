@@ -1,6 +1,7 @@
 #include "configs/schemas.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/base/unique_fd.h"
 #include "worker/commands/commands.h"
 #include "worker/commands/output.h"
@@ -89,14 +90,10 @@ int run_init(const config::JobCommandLine& line) {
   std::string path = line.words.empty() ? "job" : line.words.front();
   if (!path.ends_with(".json")) path += ".json";
   const std::string name = fs::path(path).stem().string();
-  if (name.empty() || name == ".json")
+  if (name.empty() || name.starts_with('.') || printable(name, std::string::npos) != name)
     throw Exception(ErrorCode::kUsage, fmt::format("\"{}\" is no name for a job", line.words.front()));
-  std::string text;
-  try {
-    text = head(path) + written(start(name), json::parse(config::train_schema_text()), "") + "\n";
-  } catch (const json::type_error&) {
-    throw Exception(ErrorCode::kUsage, "the name is not UTF-8");
-  }
+  const std::string text =
+      head(path) + written(start(name), json::parse(config::train_schema_text()), "") + "\n";
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file && errno == EEXIST)
     throw Exception(ErrorCode::kUsage, fmt::format("{} is there already; name another one", path));

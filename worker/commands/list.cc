@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,8 +53,10 @@ std::vector<Kind> kinds_of(const training::JobParts& parts) {
 }
 
 void add_plugin(const std::string& path, training::JobParts& parts) {
-  const nlohmann::json job{
-      {"model", {{"plugin", path}}}, {"data", nlohmann::json::object()}, {"task", nlohmann::json::object()}};
+  // The loader of libraries takes a name without a slash for one of the system's.
+  const nlohmann::json job{{"model", {{"plugin", std::filesystem::absolute(path).string()}}},
+                           {"data", nlohmann::json::object()},
+                           {"task", nlohmann::json::object()}};
   training::load_plugins(Options(job.dump()), parts);
 }
 

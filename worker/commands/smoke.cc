@@ -36,11 +36,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::chrono::seconds kLimit{120};  ///< of each program
-constexpr std::int64_t kRanks = 2;
 constexpr std::int64_t kStepsPerEpoch = 3;
 constexpr std::int64_t kSteps = 6;
 constexpr std::int64_t kBatch = 2;
-constexpr int kKilledRank = 1;
 /// Variables that would change what is tried.
 constexpr std::array<std::string_view, 5> kForeign{"PET_", "DDPRUN_BACKEND=", "TORCHELASTIC_",
                                                    "TMPDIR=", "OMP_NUM_THREADS="};
@@ -182,6 +180,7 @@ class Smoke {
         values_(job.values),
         own_settings_(line.values("set")),
         is_verbose_(line.has("verbose")),
+        ranks_(values_.value("strategy", "ddp") == "ddp" ? 2 : 1),
         self_directory_(fs::read_symlink("/proc/self/exe").parent_path()),
         segments_before_(orphaned_segments()),
         environment_(clean_environment(folder_.path())),
@@ -196,7 +195,7 @@ class Smoke {
         for (const char* format : {"pt", "safetensors", "torchscript"}) check_export(format);
       }
       check_kill();
-      check_training("shm");
+      if (ranks_ > 1) check_training("shm");
       if (has_gpu()) check_training("cuda");
     }
     check_clean();
@@ -206,6 +205,8 @@ class Smoke {
   }
 
  private:
+  [[nodiscard]] int killed_rank() const { return static_cast<int>(ranks_) - 1; }
+
   // What is said.
 
   bool tell(bool is_ok, std::string_view check, const std::string& text, double seconds) {
@@ -248,7 +249,7 @@ class Smoke {
     std::vector<std::string> argv{self_directory_ + "/ddprun",
                                   "--standalone",
                                   "--nproc-per-node",
-                                  backend == "cuda" ? "1" : std::to_string(kRanks),
+                                  backend == "cuda" ? "1" : std::to_string(ranks_),
                                   "--events",
                                   events_path(output)};
     const std::vector<std::string> words = settings(more);
@@ -294,8 +295,8 @@ class Smoke {
   bool make_data() {
     const std::int64_t accumulation = std::min<std::int64_t>(value("/train/accumulation_steps"), 2);
     const std::int64_t batch = std::min(value("/train/batch_size"), kBatch);
-    const SmokeSamples samples{.train = kRanks * batch * accumulation * kStepsPerEpoch,
-                               .held_out = 2 * kRanks * batch};
+    const SmokeSamples samples{.train = ranks_ * batch * accumulation * kStepsPerEpoch,
+                               .held_out = 2 * ranks_ * batch};
     small_ = {"/resume=auto", "/log/progress=never"};
     set_small("/train/batch_size", batch);
     set_small("/train/accumulation_steps", accumulation);
@@ -334,7 +335,7 @@ class Smoke {
   // What is checked.
 
   bool check_job() {
-    const Ended ended = command({"validate", "--ranks", std::to_string(kRanks)}, output_of("gloo"));
+    const Ended ended = command({"validate", "--ranks", std::to_string(ranks_)}, output_of("gloo"));
     if (ended.exit_code != 0) return tell_failure("validate", why(ended), ended);
     const std::string model = values_.at("model").at("type");
     const std::string data = values_.at("data").at("type");
@@ -353,7 +354,7 @@ class Smoke {
     const std::string output = output_of(backend);
     const Ended ended = train(backend, output);
     const std::string world =
-        backend == "cuda" ? "cuda, 1 rank" : fmt::format("{}, {} ranks", backend, kRanks);
+        backend == "cuda" ? "cuda, 1 rank" : fmt::format("{}, {}", backend, counted(ranks_, "ranks"));
     if (ended.exit_code != 0) return tell_failure("train", fmt::format("{}: {}", world, why(ended)), ended);
     const std::vector<std::int64_t> steps = checkpoints_in(output + "/checkpoints");
     if (steps.empty()) return tell_failure("train", world + ": no checkpoint was written", ended);
@@ -412,7 +413,7 @@ class Smoke {
     int killed = 0;
     const Watch watch{output + "/checkpoints", [&](const std::string& name) {
                         if (!step_of(name) || ++written < 2 || killed != 0) return;
-                        killed = pid_of_rank(kKilledRank, output);
+                        killed = pid_of_rank(killed_rank(), output);
                         if (killed > 0) ::kill(killed, SIGKILL);
                       }};
     const std::vector<std::string> endless{"/train/epochs=1000000", "/train/max_steps=0",
@@ -421,8 +422,8 @@ class Smoke {
     if (killed <= 0 || ended.exit_code != 128 + SIGKILL) {
       tell_failure("kill",
                    killed <= 0 ? why(ended)
-                               : fmt::format("SIGKILL of rank {}: expected exit code {}, got {}", kKilledRank,
-                                             128 + SIGKILL, ended.exit_code),
+                               : fmt::format("SIGKILL of rank {}: expected exit code {}, got {}",
+                                             killed_rank(), 128 + SIGKILL, ended.exit_code),
                    ended);
       return;
     }
@@ -433,16 +434,17 @@ class Smoke {
     const std::vector<std::int64_t> after = checkpoints_in(output + "/checkpoints");
     if (again.exit_code != 0) {
       tell_failure("kill",
-                   fmt::format("SIGKILL of rank {} is survived by no resume: {}", kKilledRank, why(again)),
+                   fmt::format("SIGKILL of rank {} is survived by no resume: {}", killed_rank(), why(again)),
                    again);
     } else if (steps.empty() || after.empty() || after.back() != from + 1) {
       tell_failure(
           "kill",
-          fmt::format("after SIGKILL of rank {} the job did not go on from step {}", kKilledRank, from), {});
+          fmt::format("after SIGKILL of rank {} the job did not go on from step {}", killed_rank(), from),
+          {});
     } else {
       tell(true, "kill",
-           fmt::format("SIGKILL of rank {}: exit code {}, then on from step {}", kKilledRank, ended.exit_code,
-                       from),
+           fmt::format("SIGKILL of rank {}: exit code {}, then on from step {}", killed_rank(),
+                       ended.exit_code, from),
            ended.seconds + again.seconds);
     }
   }
@@ -482,6 +484,7 @@ class Smoke {
   std::vector<std::string> own_settings_;
   std::vector<std::string> small_;
   bool is_verbose_;
+  std::int64_t ranks_;  ///< replicas in one process are one rank
   std::string self_directory_;
   std::set<std::string> segments_before_;
   Folder folder_;

@@ -60,6 +60,8 @@ class Lists(CommandTest):
     def test_a_plugin_is_listed_with_what_it_brings(self):
         text = self.ddprun("list", "models", "--plugin", harness.PLUGINS / "libplugin_example.so").stdout
         self.assertRegex(text, "(?m)^one_layer +of plug-in .*libplugin_example.so$")
+        (self.folder / "mine.so").symlink_to(harness.PLUGINS / "libplugin_example.so")
+        self.assertIn("one_layer", self.ddprun("list", "models", "--plugin", "mine.so").stdout)
 
     def test_a_program_of_a_commands_name_is_run_behind_two_dashes(self):
         program = self.folder / "list"

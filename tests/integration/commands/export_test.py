@@ -2,6 +2,7 @@
 """`ddprun export`: Python's torch opens what is written, and computes with it what the model computes, bit for bit."""
 
 import json
+import resource
 import struct
 import unittest
 
@@ -138,6 +139,16 @@ class Exports(CommandTest):
                 self.assertEqual(self.ddprun("export", "job.json", *words, expect=code).stderr, f"ddprun export: {said}\n")
         self.assertEqual((self.folder / "there.pt").read_text(), "mine")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["job.json", "there.pt"])
+
+
+    def test_what_does_not_fit_on_the_disk_leaves_nothing(self):
+        self.train_small()
+        for name in ("a.pt", "a.safetensors", "a.torchscript"):
+            done = self.ddprun("export", "job.json", "-o", name, expect=71,
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
+            self.assertIn("File too large", done.stderr)
+        left = {path.name for path in self.folder.iterdir() if not path.name.startswith("ddprun_")}  # logs of the training
+        self.assertEqual(left, {"job.json", "out"})
 
 
 if __name__ == "__main__":

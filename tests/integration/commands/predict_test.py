@@ -151,7 +151,8 @@ class Beginnings(CommandTest):
         self.assertEqual((self.folder / "job.json").read_text(), "mine")
         self.assertIn("cannot write nowhere/a.json: No such file or directory",
                       self.ddprun("init", "nowhere/a", expect=71).stderr)
-        self.assertIn("is no name for a job", self.ddprun("init", ".json", expect=64).stderr)
+        for name in (".json", "..", "/", "a\n", "a\x1b"):
+            self.assertIn("is no name for a job", self.ddprun("init", name, expect=64).stderr)
 
 
 if __name__ == "__main__":

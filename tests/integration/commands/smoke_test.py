@@ -69,6 +69,13 @@ class WellJobs(SmokeTest):
                       "from step 3 to 6: the same bytes as without the interruption"):
             self.assertTrue(any(words in line for line in lines), words)
 
+    def test_replicas_in_one_process_are_one_rank(self):
+        self.write_job(strategy="data_parallel", replicas=2)
+        lines = self.smoke()
+        self.assertEqual({verdict for verdict, _ in self.verdicts(lines)}, {"ok"}, "\n".join(lines))
+        self.assertIn("gloo, 1 rank, 6 steps", "\n".join(lines))
+        self.assertIn("SIGKILL of rank 0", "\n".join(lines))
+
     def test_data_that_is_not_there_is_made_up(self):
         mlp = {"type": "mlp", "hidden": [4]}
         cases = {"csv": ({"classes": 3, "target": "kind"}, mlp), "npy": ({}, mlp),
