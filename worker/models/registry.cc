@@ -10,6 +10,7 @@ void register_mlp(ModelRegistry& models);
 void register_mnist_cnn(ModelRegistry& models);
 void register_mobilenet(ModelRegistry& models);
 void register_resnet(ModelRegistry& models);
+void register_squeezenet(ModelRegistry& models);
 void register_torchscript(ModelRegistry& models);
 void register_two_conv(ModelRegistry& models);
 void register_vgg(ModelRegistry& models);
@@ -23,6 +24,7 @@ void register_models(ModelRegistry& models) {
   register_mnist_cnn(models);
   register_mobilenet(models);
   register_resnet(models);
+  register_squeezenet(models);
   register_torchscript(models);
   register_two_conv(models);
   register_vgg(models);
