@@ -72,6 +72,7 @@ def cases_of_torchvision():
     yield Case("vgg11_bn", lambda: vision.vgg11_bn(num_classes=10), options={"dropout": 0.5}, other_weights=False)
     yield Case("mobilenet_v3_small", lambda: vision.mobilenet_v3_small(num_classes=7, dropout=0.3), sizes=(3, 40, 56), classes=7,
                options={"dropout": 0.3})
+    yield Case("squeezenet1_1", lambda: vision.squeezenet1_1(num_classes=10), sizes=(3, 64, 48), other_weights=False)
     yield Case("vit_tiny", lambda: vision.VisionTransformer(32, 8, 12, 3, 192, 768, num_classes=10), options={"patch_size": 8, "dropout": 0}, batch=3)
     yield Case("vit_tiny", lambda: vision.VisionTransformer(16, 16, 12, 3, 192, 768, dropout=0.1, num_classes=10), sizes=(3, 16, 16),
                options={"patch_size": 16, "dropout": 0.1})
