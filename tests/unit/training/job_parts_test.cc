@@ -75,11 +75,17 @@ const testing::TemporaryFolder& data_folder() {
   return folder;
 }
 
+bool needs_path(const std::string& type) {
+  const auto schema = nlohmann::json::parse(config::train_schema_text());
+  const nlohmann::json& types = schema["properties"]["data"]["properties"]["path"]["x-when"]["type"];
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
 /// The object /<part> of a job file of that type, with every default.
 Options options_of(const std::string& part, const std::string& type) {
   nlohmann::json job{{"model", {{"type", "mlp"}}}, {"data", {{"type", "synthetic"}}}};
   job[part]["type"] = type;
-  if (part == "data" && type != "synthetic") job[part]["path"] = data_folder().path();
+  if (part == "data" && needs_path(type)) job[part]["path"] = data_folder().path();
   if (type == "text") job[part]["path"] = data_folder().file("a.txt");
   if (type == "tokens") job[part]["vocabulary"] = 65536;
   if (type == "image_folder") {
