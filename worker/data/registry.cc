@@ -13,6 +13,10 @@
 #include <utility>
 
 namespace ddprun::data {
+
+// Of the file that has the source's name.
+void register_spirals(DataRegistry& sources);
+
 namespace {
 
 constexpr std::int64_t kSyntheticTrainSamples = 4096;
@@ -66,6 +70,7 @@ void register_data_sources(DataRegistry& sources) {
   sources.add("mnist", "the four files of MNIST's IDX layout, plain or .gz", mnist);
   sources.add("npy", "arrays of numpy.save: train_x.npy, train_y.npy, test_x.npy and test_y.npy",
               [](const Options& options, std::uint64_t /*seed*/) { return open_npy(options); });
+  register_spirals(sources);
   sources.add("synthetic", "random images made from the seed, for benchmarks and tests", synthetic);
   sources.add("text", "the characters of a text file",
               [](const Options& options, std::uint64_t /*seed*/) { return open_text_file(options); });
