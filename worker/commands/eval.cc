@@ -44,6 +44,8 @@ int run_eval(const config::JobCommandLine& line) {
   const OpenedJob job = open_job(line);
   const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
   const LoadedWeights weights = load_judged_weights(job.model(), job.job, checkpoint);
+  // As in training, to the same bits.
+  if (job.job.object("train").flag("channels_last")) training::lay_out_channels_last(job.model());
   const training::Evaluation evaluation =
       training::evaluate(job.model(), job.task(), *job.data.held_out, job.context, evaluate_options(job));
   const std::vector<Metric> metrics = job.task().metrics();

@@ -150,6 +150,12 @@ class Evaluations(CommandTest):
         self.assertEqual(found["metrics"], {"loss": last["held_out_loss"], "accuracy": last["accuracy"]})
         self.assertEqual((found["step"], found["weights"], found["samples"]), (8, "model", 50))
 
+    def test_the_numbers_are_those_of_the_training_in_its_layout_and_precision(self):
+        self.write_job(model={"type": "resnet20"}, train={"batch_size": 16, "channels_last": True, "precision": "bf16"})
+        self.train()
+        self.assertEqual(json.loads(self.ddprun("eval", "job.json", "--json").stdout)["metrics"]["loss"],
+                         self.metrics()[-1]["held_out_loss"])
+
     def test_the_average_is_judged_where_the_job_keeps_one(self):
         self.write_job(train={"batch_size": 16, "epochs": 2, "ema_decay": 0.5})
         self.train()
