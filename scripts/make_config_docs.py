@@ -87,7 +87,7 @@ def tables():
     schema = json.loads((CONFIGS / "train.schema.json").read_text())
     lines = section("Top level", "The job itself.", schema, "")
     for name, inner in schema["properties"].items():
-        if inner["type"] == "object":
+        if inner["type"] == "object" and inner["properties"]:
             needed = " Required." if name in schema["required"] else ""
             lines += section(f"`{name}`", inner["description"] + needed, inner, f"/{name}")
     return "\n".join(lines).rstrip() + "\n"

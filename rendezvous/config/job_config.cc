@@ -5,6 +5,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/config/json_scanner.h"
 #include "rendezvous/config/json_text.h"
+#include "rendezvous/config/named_entries.h"
 #include "rendezvous/config/override.h"
 #include "rendezvous/config/position.h"
 #include "rendezvous/config/rules.h"
@@ -41,10 +42,12 @@ class Reader {
     if (!parsed) return parsed.error();
     text_ = std::move(*parsed);
     values_ = text_.value;
+    add_named_entries(schema_, values_);
     if (values_.is_object()) {
       if (auto done = apply_overrides(); !done) return done.error();
     }
     imply(schema_, values_);
+    add_named_entries(schema_, values_);  // an override may have brought more
     // Rules read values whose types they rely on: they come when each value by itself is right.
     add(check_against_schema(schema_, values_));
     if (problems_.empty()) add(check_rules(schema_, values_));

@@ -127,6 +127,24 @@ void check_evaluations(const json& schema, const json& values, std::vector<Probl
   }
 }
 
+/// They stand in metrics' names, in files and beside the job's own.
+void check_names(const json& values, std::vector<Problem>& problems) {
+  if (!values.contains("evaluate")) return;
+  for (const auto& [name, ignored] : values["evaluate"].items()) {
+    const bool is_plain =
+        !name.empty() && name.size() <= 40 && std::all_of(name.begin(), name.end(), [](char c) {
+          return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                 c == '-' || c == '.';
+        });
+    const std::string pointer = "/evaluate/" + escape_token(name);
+    if (!is_plain)
+      problems.push_back(
+          {pointer, "is no name of 1 to 40 letters, digits, \"_\", \"-\" and \".\"; choose another one"});
+    if (name == "train" || name == "held_out")
+      problems.push_back({pointer, "is what the job's own data is called; choose another name"});
+  }
+}
+
 /// A milestone that the job never reaches is a schedule for another job.
 void check_milestones(const json& schema, const json& values, std::vector<Problem>& problems) {
   const json milestones = given_or_default(schema, values, "/schedule/milestones");
@@ -186,6 +204,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_backend(schema, values, problems);
   check_milestones(schema, values, problems);
   check_evaluations(schema, values, problems);
+  check_names(values, problems);
   check_texts(values, "", problems);
   return problems;
 }

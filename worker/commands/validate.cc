@@ -58,6 +58,9 @@ class Validation {
     look([&] { context_ = world_of_one(job_.text("device"), job_.text("backend")); });
     look([&] { check_output_folder(); });
     look([&] { data_ = runtime_data(); });
+    look([&] {
+      if (data_.train) judging_ = runtime_judging_data();
+    });
     if (data_.train) {
       look([&] { check_samples(); });
       look([&] { check_length(); });
@@ -81,6 +84,13 @@ class Validation {
 
   DataSplits runtime_data() {
     Result<DataSplits> data = training::load_data(parts_, job_);
+    if (!data) throw Exception(data.error().code(), data.error().message());
+    return std::move(*data);
+  }
+
+  std::vector<training::JudgingData> runtime_judging_data() {
+    Result<std::vector<training::JudgingData>> data =
+        training::load_judging_data(parts_, job_, data_.train->shape());
     if (!data) throw Exception(data.error().code(), data.error().message());
     return std::move(*data);
   }
@@ -152,8 +162,9 @@ class Validation {
       draft.model->to(context_->device());
       look([&] { check_forward(*draft.model, *draft.task); });
       tell_model(*draft.model, *draft.task, type == "auto" ? tasks::task_for(shape) : type);
-      trainer_.emplace(training::TrainerParts{*context_, job_, parts_, data_, observers_, clock_, drain_},
-                       std::move(draft));
+      trainer_.emplace(
+          training::TrainerParts{*context_, job_, parts_, data_, observers_, clock_, drain_, judging_},
+          std::move(draft));
     });
   }
 
@@ -248,6 +259,7 @@ class Validation {
   std::vector<std::pair<std::string, std::string>> facts_;
   std::optional<Context> context_;
   DataSplits data_;
+  std::vector<training::JudgingData> judging_;
   std::optional<Batch> sample_;
   std::optional<training::JobSize> size_;
   KernelClock clock_;

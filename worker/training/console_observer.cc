@@ -12,14 +12,17 @@
 
 namespace ddprun::training {
 
-std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluation& evaluation) {
+std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluation& evaluation,
+                             const std::string& name) {
+  const std::string prefix = name.empty() ? "" : name + "/";
   std::vector<std::string> words;
   for (std::size_t i = 1; i < metrics.size(); ++i) {
     const double mean = evaluation.mean(i);
-    words.push_back(metrics[i].is_share ? fmt::format("{} {:.2f} %", metrics[i].name, 100 * mean)
-                                        : fmt::format("{} {}", metrics[i].name, human_loss(mean)));
+    words.push_back(metrics[i].is_share ? fmt::format("{}{} {:.2f} %", prefix, metrics[i].name, 100 * mean)
+                                        : fmt::format("{}{} {}", prefix, metrics[i].name, human_loss(mean)));
   }
-  if (words.empty()) words.push_back("held-out loss " + human_loss(evaluation.mean(0)));
+  if (words.empty())
+    words.push_back((name.empty() ? "held-out loss " : prefix + "loss ") + human_loss(evaluation.mean(0)));
   return fmt::format("{}", fmt::join(words, "  "));
 }
 
@@ -112,7 +115,11 @@ void ConsoleObserver::on_step(const StepEvent& event) {
 void ConsoleObserver::on_epoch(const EpochEvent& event) {
   std::string line =
       fmt::format("epoch {}/{}  loss {}", event.number, length_.epochs, human_loss(event.train_loss.mean()));
-  if (event.evaluation != nullptr) line += "  " + metrics_in_words(metrics_, *event.evaluation);
+  if (event.evaluation != nullptr) {
+    line += "  " + metrics_in_words(metrics_, *event.evaluation);
+    for (const auto& [name, evaluation] : event.position.more_evaluations)
+      line += "  " + metrics_in_words(metrics_, evaluation, name);
+  }
   const double rate = event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0;
   line += fmt::format("  {} {}/s  {:.1f} s", with_thousands(std::llround(rate)), unit_, event.seconds);
   console_.line(line);
@@ -133,6 +140,8 @@ void ConsoleObserver::say_complete(const EndEvent& event) {
   if (position.evaluation) {
     line += fmt::format(", {} on {} held-out {}", metrics_in_words(metrics_, *position.evaluation),
                         with_thousands(held_out_units_), unit_);
+    for (const auto& [name, evaluation] : position.more_evaluations)
+      line += ", " + metrics_in_words(metrics_, evaluation, name);
   }
   console_.line(line);
   if (is_stopped_early(position, length_)) console_.line(early_stop_in_words(metrics_, position.plateau));

@@ -51,8 +51,9 @@ class ConsoleObserver final : public Observer {
 };
 
 /// The metrics of `evaluation` for a line of text: "accuracy 97.00 %"; where there is no other, "held-out loss
-/// 0.1234".
-std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluation& evaluation);
+/// 0.1234". Of other data than the held-out its `name` comes before each: "name/accuracy 95.00 %".
+std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluation& evaluation,
+                             const std::string& name = "");
 
 /// Why a job has ended before its epochs did.
 std::string early_stop_in_words(const std::vector<Metric>& metrics, const Plateau& plateau);

@@ -42,6 +42,20 @@ std::optional<Exception> to_exception(const std::optional<Error>& error) {
   return Exception(error->code(), error->message());
 }
 
+/// Everything that a job reads.
+struct JobData {
+  DataSplits splits;
+  std::vector<JudgingData> judging;
+};
+
+Result<JobData> load_all_data(JobParts& parts, const Options& job) {
+  Result<DataSplits> splits = load_data(parts, job);
+  if (!splits) return splits.error();
+  Result<std::vector<JudgingData>> judging = load_judging_data(parts, job, splits->train->shape());
+  if (!judging) return judging.error();
+  return JobData{std::move(*splits), std::move(*judging)};
+}
+
 class Job {
  public:
   Job(const config::JobConfig& job, Drain& drain)
@@ -53,8 +67,8 @@ class Job {
 
   Outcome run() {
     // Reading data and meeting the other ranks take their time side by side. The thread has options of its own.
-    std::future<Result<DataSplits>> data = std::async(
-        std::launch::async, [this, job = Options(job_.to_json())] { return load_data(parts_, job); });
+    std::future<Result<JobData>> data = std::async(
+        std::launch::async, [this, job = Options(job_.to_json())] { return load_all_data(parts_, job); });
     std::string backend_line;
     InitOptions options;
     options.backend = job_.text("backend");
@@ -70,23 +84,23 @@ class Job {
   }
 
  private:
-  Outcome run_in(Context& context, std::future<Result<DataSplits>>& data, const std::string& backend_line) {
+  Outcome run_in(Context& context, std::future<Result<JobData>>& data, const std::string& backend_line) {
     const auto speaker = context.rank() == 0 ? Console::Speaker::kRankZero : Console::Speaker::kSilent;
     console_ = std::make_unique<Console>(speaker, job_.object("log").text("progress"), clock_);
 
     std::optional<Error> trouble;
-    Result<DataSplits> splits = data.get();
-    if (!splits) trouble = splits.error();
+    Result<JobData> all = data.get();
+    if (!all) trouble = all.error();
     std::optional<ResumePoint> resume;
     if (!trouble && context.rank() == 0) trouble = prepare(context, backend_line, resume);
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
 
-    const auto difference = compare_with_rank_zero(context, common_job(job_, *splits));
+    const auto difference = compare_with_rank_zero(context, common_job(job_, all->splits, all->judging));
     if (difference) trouble = to_error(*difference);
     if (const auto shared = agree_on_error(context, difference)) return refuse(*shared, trouble);
 
     resume = share_resume_point(context, std::move(resume));
-    Outcome outcome = train(context, *splits, std::move(resume));
+    Outcome outcome = train(context, *all, std::move(resume));
     // After SIGTERM the ranks may not wait for each other again.
     if (outcome.exit_code == exit_code::kOk) context.shutdown();
     return outcome;
@@ -165,19 +179,20 @@ class Job {
         metrics_, MetricsObserver::Facts{context.backend(), context.restart_count()}));
   }
 
-  Outcome train(const Context& context, const DataSplits& data, std::optional<ResumePoint> resume) {
+  Outcome train(const Context& context, const JobData& data, std::optional<ResumePoint> resume) {
     std::optional<Error> trouble;
     std::optional<Draft> draft;
     try {
-      draft = make_draft(context, job_, parts_, data.train->shape(), resume.has_value());
+      draft = make_draft(context, job_, parts_, data.splits.train->shape(), resume.has_value());
     } catch (const Exception& exception) {
       trouble = to_error(exception);
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     std::optional<Trainer> trainer;
     try {
-      trainer.emplace(TrainerParts{context, job_, parts_, data, observers_, clock_, drain_},
-                      std::move(*draft));
+      trainer.emplace(
+          TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging},
+          std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
       if (exception.code() != ErrorCode::kConfig) throw;
@@ -201,7 +216,7 @@ class Job {
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     if (context.rank() == 0 && job_.object("log").flag("summary"))
-      console_->line(models::summary(trainer->model(), data.train->shape()));
+      console_->line(models::summary(trainer->model(), data.splits.train->shape()));
     trainer->start(resume ? std::optional(resume->path) : std::nullopt);
     if (trainer->is_complete()) return {};
     const Ending ending = trainer->run();

@@ -45,6 +45,8 @@ void MetricsObserver::on_epoch(const EpochEvent& event) {
   for (std::size_t i = 0; event.evaluation != nullptr && i < metrics_.size(); ++i) {
     const std::string& name = metrics_[i].name;
     record[name == "loss" ? "held_out_loss" : name] = event.evaluation->mean(i);
+    for (const auto& [data, evaluation] : event.position.more_evaluations)
+      record[data + "/" + name] = evaluation.mean(i);
   }
   log_.write("epoch", record);
 }

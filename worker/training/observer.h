@@ -29,6 +29,7 @@ struct StartEvent {
   const JobLength& length;
   const DataShape& data;
   const std::vector<Metric>& metrics;
+  const std::vector<Metric>& more_metrics;  ///< of /evaluate's data: "name/accuracy"
   std::int64_t train_samples = 0;
   std::int64_t held_out_samples = 0;
   std::int64_t steps_per_epoch = 1;
@@ -66,6 +67,7 @@ struct EvaluationEvent {
   const Position& position;
   const Evaluation& evaluation;
   double seconds = 0;
+  std::string name = "held_out";  ///< of the data
 };
 
 struct CheckpointEvent {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <link.h>
+#include <nlohmann/json.hpp>
 #include <torch/version.h>
 
 #include <cstdlib>
@@ -106,8 +107,13 @@ void add(const plugin::Node& node, const std::string& path, JobParts& parts) {
 
 void load_plugins(const Options& job, JobParts& parts) {
   std::set<const plugin::Record*> opened;
-  for (const char* part : {"model", "data", "task"}) {
-    const Options object = job.object(part);
+  std::vector<Options> objects{job.object("model"), job.object("data"), job.object("task")};
+  if (job.has("evaluate")) {
+    const Options evaluate = job.object("evaluate");
+    const nlohmann::json named = nlohmann::json::parse(evaluate.to_json());
+    for (const auto& [name, ignored] : named.items()) objects.push_back(evaluate.object(name));
+  }
+  for (const Options& object : objects) {
     if (!object.has("plugin")) continue;
     const std::string path = object.text("plugin");
     const plugin::Record& record = open(path);

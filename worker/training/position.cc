@@ -1,6 +1,7 @@
 #include "worker/training/position.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace ddprun::training {
 namespace {
@@ -56,10 +57,19 @@ bool is_stopped_early(const Position& position, const JobLength& length) {
 }
 
 std::optional<double> last_value(const Position& position, const std::string& metric) {
+  const auto mean_of = [](const Evaluation& evaluation, std::string_view name) -> std::optional<double> {
+    for (std::size_t i = 0; i < evaluation.sums.size(); ++i) {
+      if (evaluation.sums[i].first == name) return evaluation.mean(i);
+    }
+    return std::nullopt;
+  };
   if (!position.evaluation) return std::nullopt;
-  const auto& sums = position.evaluation->sums;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    if (sums[i].first == metric) return position.evaluation->mean(i);
+  if (const auto mean = mean_of(*position.evaluation, metric)) return mean;
+  for (const auto& [name, evaluation] : position.more_evaluations) {
+    if (metric.starts_with(name + "/")) {
+      if (const auto mean = mean_of(evaluation, std::string_view(metric).substr(name.size() + 1)))
+        return mean;
+    }
   }
   return std::nullopt;
 }
@@ -95,6 +105,11 @@ PtDict to_dict(const Position& position) {
   dict.set("epoch_loss_sum", position.epoch_loss.loss);
   dict.set("epoch_loss_items", position.epoch_loss.items);
   if (position.evaluation) dict.set("evaluation", to_dict(*position.evaluation));
+  if (!position.more_evaluations.empty()) {
+    PtDict more;
+    for (const auto& [name, evaluation] : position.more_evaluations) more.set(name, to_dict(evaluation));
+    dict.set("more_evaluations", std::move(more));
+  }
   if (!position.plateau.metric.empty()) dict.set("plateau", to_dict(position.plateau));
   dict.set("world_size", position.world.ranks);
   dict.set("global_batch", position.world.global_batch);
@@ -109,6 +124,10 @@ Position read_position(const PtDict& dict) {
   position.epoch_loss = {dict.at("epoch_loss_sum").as_double(), dict.at("epoch_loss_items").as_int()};
   if (const PtValue* evaluation = dict.find("evaluation"))
     position.evaluation = read_evaluation(evaluation->as_dict());
+  if (const PtValue* more = dict.find("more_evaluations")) {
+    for (const auto& [name, evaluation] : more->as_dict().entries)
+      position.more_evaluations.emplace_back(name.as_string(), read_evaluation(evaluation.as_dict()));
+  }
   if (const PtValue* plateau = dict.find("plateau")) position.plateau = read_plateau(plateau->as_dict());
   position.world = {dict.at("world_size").as_int(), dict.at("global_batch").as_int()};
   return position;

@@ -45,6 +45,8 @@ struct Position {
   std::int64_t samples_seen = 0;         ///< of the current epoch, by all ranks together
   LossSum epoch_loss;                    ///< of the current epoch so far, over all ranks
   std::optional<Evaluation> evaluation;  ///< the last one
+  /// Then by /evaluate's data, under its names.
+  std::vector<std::pair<std::string, Evaluation>> more_evaluations{};
   Plateau plateau;                       ///< of what /early_stopping looks at
   World world;                           ///< in which the last step was made
 };
@@ -64,7 +66,7 @@ struct JobLength {
 /// True when evaluations that brought nothing better have ended the job.
 [[nodiscard]] bool is_stopped_early(const Position& position, const JobLength& length);
 
-/// What the last evaluation found for `metric`; nothing where it has no such one.
+/// What the last evaluation found for `metric` ("accuracy", "name/accuracy"); nothing where it has no such one.
 [[nodiscard]] std::optional<double> last_value(const Position& position, const std::string& metric);
 
 /// True when nothing of the current epoch is left, though its end (evaluation, checkpoint) may be.

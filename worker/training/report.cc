@@ -81,6 +81,7 @@ ReportObserver::ReportObserver(Files files, ReportFacts facts, const Options& jo
 
 void ReportObserver::on_start(const StartEvent& event) {
   facts_.metrics = event.metrics;
+  facts_.metrics.insert(facts_.metrics.end(), event.more_metrics.begin(), event.more_metrics.end());
   facts_.steps_per_epoch = event.steps_per_epoch;
   next_ = clock_.now() + kBetweenWrites;
 }

@@ -42,7 +42,7 @@ json describe(const DataSource& source) {
 
 }  // namespace
 
-std::string common_job(const Options& job, const DataSplits& data) {
+std::string common_job(const Options& job, const DataSplits& data, const std::vector<JudgingData>& judging) {
   json common = json::parse(job.to_json());
   for (const char* place : kMayDiffer) {
     const json::json_pointer pointer(place);
@@ -50,6 +50,11 @@ std::string common_job(const Options& job, const DataSplits& data) {
   }
   common["training data"] = describe(*data.train);
   common["held-out data"] = describe(*data.held_out);
+  for (const JudgingData& more : judging) {
+    json& entry = common["evaluate"][more.name];
+    for (const char* key : {"path", "plugin"}) entry[key] = nullptr;
+    common["data of /evaluate/" + more.name] = describe(*more.source);
+  }
   return common.dump();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/training/job_data.h"
 #include <ddprun/exception.h>
 #include <ddprun/init.h>
 #include <ddprun/trainer/data_source.h>
@@ -12,7 +13,7 @@ namespace ddprun::training {
 
 /// What of a job has to be alike on all ranks, as JSON, key by key: the job file, but for what may differ from node
 /// to node (paths, threads, what rank 0 writes), and the sizes and shapes of the data. Pure.
-std::string common_job(const Options& job, const DataSplits& data);
+std::string common_job(const Options& job, const DataSplits& data, const std::vector<JudgingData>& judging);
 
 /// The first difference between two of them, in words: "/optimizer/learning_rate is 0.1, and 0.01 on rank 0". Pure.
 std::optional<std::string> first_difference(const std::string& mine, const std::string& rank_zeros);

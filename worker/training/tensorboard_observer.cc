@@ -19,7 +19,7 @@ void TensorBoardObserver::on_step(const StepEvent& event) {
 void TensorBoardObserver::on_evaluation(const EvaluationEvent& event) {
   std::vector<Scalar> scalars;
   for (std::size_t i = 0; i < event.evaluation.sums.size(); ++i)
-    scalars.push_back({"held_out/" + event.evaluation.sums[i].first, event.evaluation.mean(i)});
+    scalars.push_back({event.name + "/" + event.evaluation.sums[i].first, event.evaluation.mean(i)});
   write(event.position.step, scalars);
 }
 

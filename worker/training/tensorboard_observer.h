@@ -10,7 +10,7 @@
 namespace ddprun::training {
 
 /// A training as TensorBoard shows it: train/loss and train/learning_rate by step, and of each evaluation
-/// held_out/<metric>; train/<unit>_per_second by epoch.
+/// held_out/<metric> and, for /evaluate's data, <name>/<metric>; train/<unit>_per_second by epoch.
 class TensorBoardObserver final : public Observer {
  public:
   /// `warn` is told once when the disk takes no more.

@@ -174,12 +174,16 @@ void Trainer::restore(const PtDict& checkpoint) {
   if (last && !std::equal(metrics.begin(), metrics.end(), last->sums.begin(), last->sums.end(),
                           [](const Metric& metric, const auto& sum) { return metric.name == sum.first; }))
     position_.evaluation.reset();
+  if (!position_.evaluation) position_.more_evaluations.clear();
   if (position_.plateau.metric != early_stopping_.metric.name) position_.plateau = {};
 }
 
 Metric Trainer::metric_named(const std::string& name, const std::string& key) const {
   std::vector<std::string> names;
-  for (const Metric& metric : learner_.task().metrics()) {
+  std::vector<Metric> metrics = learner_.task().metrics();
+  for (Metric& metric : metrics_of(learner_.task().metrics(), parts_.judging))
+    metrics.push_back(std::move(metric));
+  for (const Metric& metric : metrics) {
     if (metric.name == name) return metric;
     names.push_back(metric.name);
   }
@@ -194,16 +198,18 @@ void Trainer::check() const {
 }
 
 void Trainer::start(const std::optional<std::string>& resumed_from) {
-  tell<StartEvent>(&Observer::on_start, {.position = position_,
-                                         .length = length_,
-                                         .data = parts_.data.train->shape(),
-                                         .metrics = learner_.task().metrics(),
-                                         .train_samples = parts_.data.train->size(),
-                                         .held_out_samples = parts_.data.held_out->size(),
-                                         .steps_per_epoch = steps_per_epoch(),
-                                         .world = world_,
-                                         .resumed_from = resumed_from,
-                                         .parts_that_begin_anew = parts_that_begin_anew_});
+  tell<StartEvent>(&Observer::on_start,
+                   {.position = position_,
+                    .length = length_,
+                    .data = parts_.data.train->shape(),
+                    .metrics = learner_.task().metrics(),
+                    .more_metrics = metrics_of(learner_.task().metrics(), parts_.judging),
+                    .train_samples = parts_.data.train->size(),
+                    .held_out_samples = parts_.data.held_out->size(),
+                    .steps_per_epoch = steps_per_epoch(),
+                    .world = world_,
+                    .resumed_from = resumed_from,
+                    .parts_that_begin_anew = parts_that_begin_anew_});
 }
 
 Ending Trainer::run() {
@@ -397,7 +403,7 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
   if (is_whole) position_.epoch_loss = {};
   std::optional<double> best;
   if (is_due(options_.eval_every_epochs)) {
-    evaluate_held_out();
+    evaluate_all();
     event.evaluation = &*position_.evaluation;
     position_.plateau =
         after_evaluation(position_.plateau, early_stopping_,
@@ -409,18 +415,26 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
   tell(&Observer::on_epoch, event);
 }
 
-void Trainer::evaluate_held_out() {
+void Trainer::evaluate_all() {
   const auto time = time_.on(Activity::kEvaluation);
+  position_.evaluation = evaluate_on(*parts_.data.held_out, "held_out");
+  position_.more_evaluations.clear();
+  for (const JudgingData& data : parts_.judging)
+    position_.more_evaluations.emplace_back(data.name, evaluate_on(*data.source, data.name));
+}
+
+Evaluation Trainer::evaluate_on(const DataSource& source, const std::string& name) {
   const TimePoint start = parts_.clock.now();
-  position_.evaluation =
-      evaluate(learner_.evaluated(), learner_.task(), *parts_.data.held_out, parts_.context,
-               {.device = device_,
-                .loader = loader_options(options_.eval_batch_size),
-                .autocast = autocast_dtype(learner_.step_options().precision),
-                .after_batch = [this] { parts_.drain.progress(); }});
+  const Evaluation evaluation = evaluate(learner_.evaluated(), learner_.task(), source, parts_.context,
+                                         {.device = device_,
+                                          .loader = loader_options(options_.eval_batch_size),
+                                          .autocast = autocast_dtype(learner_.step_options().precision),
+                                          .after_batch = [this] { parts_.drain.progress(); }});
   tell<EvaluationEvent>(&Observer::on_evaluation, {.position = position_,
-                                                   .evaluation = *position_.evaluation,
-                                                   .seconds = to_seconds(parts_.clock.now() - start)});
+                                                   .evaluation = evaluation,
+                                                   .seconds = to_seconds(parts_.clock.now() - start),
+                                                   .name = name});
+  return evaluation;
 }
 
 std::optional<double> Trainer::value_to_keep() const {

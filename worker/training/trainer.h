@@ -3,6 +3,7 @@
 #include "rendezvous/base/clock.h"
 #include "worker/data/loader.h"
 #include "worker/training/best_checkpoints.h"
+#include "worker/training/job_data.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/learner.h"
 #include "worker/training/observer.h"
@@ -31,6 +32,7 @@ struct TrainerParts {
   const Observers& observers;
   const Clock& clock;
   Drain& drain;
+  std::span<const JudgingData> judging{};  ///< beside data.held_out
 };
 
 /// What the loop takes from the job file.
@@ -104,7 +106,8 @@ class Trainer {
   void sync_buffers_for_check();
   [[nodiscard]] LossSum fresh_sum() const;
   [[noreturn]] void refuse_barren_steps() const;
-  void evaluate_held_out();
+  void evaluate_all();
+  [[nodiscard]] Evaluation evaluate_on(const DataSource& source, const std::string& name);
   /// The metric of that name. Errors: Exception kConfig, naming `key` and the metrics there are.
   [[nodiscard]] Metric metric_named(const std::string& name, const std::string& key) const;
   /// What `best_by` has found, if it belongs to the best. The same on every rank. Collective.

@@ -13,6 +13,7 @@ TEST_CASE("a position survives its checkpoint") {
   position.samples_seen = 640;
   position.epoch_loss = {12.5, 640};
   position.evaluation = Evaluation{{{"loss", 30.25}, {"accuracy", 970}}, 1000};
+  position.more_evaluations = {{"photos", Evaluation{{{"loss", 8}, {"accuracy", 3}}, 4}}};
   position.plateau = {.metric = "accuracy", .best = 0.5, .best_epoch = 1, .evaluations = 3};
   position.world = {.ranks = 4, .global_batch = 256};
   const Position back = read_position(to_dict(position));
@@ -22,6 +23,9 @@ TEST_CASE("a position survives its checkpoint") {
   CHECK(back.epoch_loss.mean() == 12.5 / 640);
   CHECK(back.evaluation->mean(1) == 0.97);
   CHECK(back.evaluation->sums == position.evaluation->sums);
+  CHECK(last_value(back, "accuracy") == 0.97);
+  CHECK(last_value(back, "photos/accuracy") == 0.75);
+  CHECK_FALSE(last_value(back, "photos/error"));
   CHECK(back.plateau.best == 0.5);
   CHECK(back.plateau.evaluations == 3);
   CHECK(back.world == position.world);

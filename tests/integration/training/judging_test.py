@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Jobs that are judged by more data than the held-out samples."""
+
+import json
+import pathlib
+import sys
+import unittest
+
+from jobs import JobTest
+
+
+def rows(path, shift):
+    lines = ["a,b,class"]
+    for i in range(120):
+        a, b = (i * 37 % 101) / 50 - 1, (i * 61 % 103) / 50 - 1
+        lines.append(f"{a + shift},{b},{int(a > b)}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+class Judging(JobTest):
+    def setUp(self):
+        super().setUp()
+        for name, shift in (("here", 0), ("there", 0.7)):
+            (self.folder / name).mkdir()
+            for split in ("train", "test"):
+                rows(self.folder / name / f"{split}.csv", shift)
+
+    def job(self, changes=None):
+        data = {"type": "csv", "classes": 2, "standardize": False}
+        return self.job_file({"data": data | {"path": "here", "train_samples": 0, "test_samples": 0},
+                              "evaluate": {"same": data | {"path": "here"}, "there": data | {"path": "there"}},
+                              "optimizer": {"learning_rate": 0.2}} | (changes or {}))
+
+    def test_metrics_of_more_data_stand_under_its_name_everywhere(self):
+        done = self.run_job(self.job({"log": {"tensorboard": True}, "checkpoint": {"best": 1, "best_by": "there/accuracy"}}))
+        self.assertRegex(done.stdout, r"(?m)^epoch 3/3 .*  accuracy \d+\.\d\d %  same/accuracy \d+\.\d\d %  there/accuracy \d+\.\d\d %  ")
+        self.assertRegex(done.stdout, r"held-out samples, same/accuracy \d+\.\d\d %, there/accuracy")
+        for record in self.metrics("epoch"):
+            self.assertEqual((record["same/accuracy"], record["same/loss"]), (record["accuracy"], record["held_out_loss"]))
+            self.assertNotEqual(record["there/loss"], record["held_out_loss"])
+        self.assertRegex(done.stdout, r"best +out/checkpoints/best-\d{8}-there_accuracy-0\.")
+        report = (self.folder / "out/report.html").read_text()
+        self.assertIn('"shares":["accuracy","same/accuracy","there/accuracy"]', report)
+        events = b"".join(path.read_bytes() for path in (self.folder / "out/tensorboard").iterdir())
+        self.assertIn(b"there/accuracy", events)
+
+    def test_a_resumed_job_knows_what_it_found(self):
+        job = self.job({"early_stopping": {"patience": 50, "metric": "there/loss"}})
+        self.run_job(job)
+        again = self.run_job(job)
+        self.assertIn("training is complete: 3 of 3 epochs", again.stdout)
+        self.run_job(job, "/train/epochs=4", ranks=1)
+
+    def test_what_is_not_like_the_training_data_is_refused(self):
+        (self.folder / "there/test.csv").write_text("a,class\n1,0\n")
+        (self.folder / "there/train.csv").write_text("a,class\n1,0\n")
+        done = self.run_job(self.job(), expect=78)
+        self.assertRegex(done.stderr, r'/evaluate/there: gives "features" \[1\] Float, .* and the training data "features" \[2\]')
+        done = self.run_job(self.job(), "/evaluate/there/standardize=true", expect=78)
+        self.assertIn("/evaluate/there/standardize: scales by the mean of the train.csv beside it", done.stderr)
+        done = self.run_job(self.job(), "/evaluate/there/path=nowhere", expect=78)
+        self.assertRegex(done.stderr, r"/evaluate/there: .*nowhere")
+
+    def test_a_path_counts_from_the_job_file(self):
+        self.run_job(self.job(), "/train/epochs=1")
+        merged = json.loads((self.folder / "out/job.json").read_text())
+        self.assertEqual(merged["evaluate"]["there"]["path"], str(self.folder / "there"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        JobTest.binaries = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)
