@@ -112,6 +112,12 @@ void ConsoleObserver::on_step(const StepEvent& event) {
   console_.progress(live);
 }
 
+void ConsoleObserver::on_rollback(const RollbackEvent& event) {
+  console_.warning(
+      fmt::format("{}; rollback {} of {}: weights of {} (step {}), and on after that step's samples",
+                  event.what, event.position.rollbacks, event.most, shown(event.path), event.position.step));
+}
+
 void ConsoleObserver::on_epoch(const EpochEvent& event) {
   std::string line =
       fmt::format("epoch {}/{}  loss {}", event.number, length_.epochs, human_loss(event.train_loss.mean()));

@@ -190,9 +190,9 @@ class Job {
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     std::optional<Trainer> trainer;
     try {
-      trainer.emplace(
-          TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging},
-          std::move(*draft));
+      trainer.emplace(TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_,
+                                   data.judging, [&] { return newest_checkpoint(context); }},
+                      std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
       if (exception.code() != ErrorCode::kConfig) throw;
@@ -222,6 +222,20 @@ class Job {
     const Ending ending = trainer->run();
     if (ending == Ending::kComplete) return {};
     return {.exit_code = exit_code::kSignalBase + drain_.signal()};
+  }
+
+  /// What the trainer goes back to. Collective.
+  std::optional<ResumePoint> newest_checkpoint(const Context& context) {
+    std::optional<ResumePoint> point;
+    std::optional<Exception> trouble;
+    try {
+      if (context.rank() == 0) point = find_resume_point({checkpoint_folder(), "auto"}, *console_);
+    } catch (const Exception& exception) {
+      trouble = exception;
+    }
+    if (const auto shared = agree_on_error(context, trouble))
+      throw trouble ? *trouble : consequence_of(*shared);
+    return share_resume_point(context, std::move(point));
   }
 
   /// All ranks know of `shared`: who has an error of its own ends with that, and the others because of it.

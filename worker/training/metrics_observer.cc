@@ -35,6 +35,13 @@ void MetricsObserver::on_checkpoint(const CheckpointEvent& event) {
   log_.write("checkpoint", record);
 }
 
+void MetricsObserver::on_rollback(const RollbackEvent& event) {
+  log_.write("rollback", {{"step", event.position.step},
+                          {"broken_step", event.broken_step},
+                          {"what", event.what},
+                          {"path", event.path}});
+}
+
 void MetricsObserver::on_epoch(const EpochEvent& event) {
   nlohmann::json record{{"epoch", event.number},
                         {"step", event.position.step},

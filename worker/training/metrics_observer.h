@@ -8,7 +8,7 @@
 
 namespace ddprun::training {
 
-/// A training as JSON lines: "start", "step", "checkpoint", "epoch", "end".
+/// A training as JSON lines: "start", "step", "checkpoint", "rollback", "epoch", "end".
 class MetricsObserver final : public Observer {
  public:
   struct Facts {
@@ -20,6 +20,7 @@ class MetricsObserver final : public Observer {
   void on_start(const StartEvent& event) override;
   void on_step(const StepEvent& event) override;
   void on_checkpoint(const CheckpointEvent& event) override;
+  void on_rollback(const RollbackEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
   void on_end(const EndEvent& event) override;
 

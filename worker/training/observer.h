@@ -77,6 +77,15 @@ struct CheckpointEvent {
   bool is_best = false;  ///< one that an evaluation chose, beside the newest
 };
 
+/// A step whose loss or gradients were no finite numbers has sent the job back.
+struct RollbackEvent {
+  const Position& position;  ///< of now
+  std::int64_t broken_step = 0;
+  const std::string& what;  ///< was not finite, where, and with which samples
+  const std::string& path;  ///< of the checkpoint
+  std::int64_t most = 0;    ///< rollbacks that the job may have
+};
+
 struct EndEvent {
   Ending ending = Ending::kComplete;
   const Position& position;
@@ -92,7 +101,7 @@ struct EndEvent {
 /// waits for it.
 ///
 /// Order  on_start; for each step on_step; at the end of an epoch on_evaluation and on_checkpoint, if they are
-///        due, then on_epoch; on_checkpoint also between steps; on_end, but not after an error.
+///        due, then on_epoch; on_checkpoint and on_rollback also between steps; on_end, but not after an error.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -104,6 +113,7 @@ class Observer {
   virtual void on_step(const StepEvent& /*event*/) {}
   virtual void on_evaluation(const EvaluationEvent& /*event*/) {}
   virtual void on_checkpoint(const CheckpointEvent& /*event*/) {}
+  virtual void on_rollback(const RollbackEvent& /*event*/) {}
   virtual void on_epoch(const EpochEvent& /*event*/) {}
   virtual void on_end(const EndEvent& /*event*/) {}
 };

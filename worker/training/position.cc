@@ -111,6 +111,7 @@ PtDict to_dict(const Position& position) {
     dict.set("more_evaluations", std::move(more));
   }
   if (!position.plateau.metric.empty()) dict.set("plateau", to_dict(position.plateau));
+  if (position.rollbacks > 0) dict.set("rollbacks", position.rollbacks);
   dict.set("world_size", position.world.ranks);
   dict.set("global_batch", position.world.global_batch);
   return dict;
@@ -129,6 +130,7 @@ Position read_position(const PtDict& dict) {
       position.more_evaluations.emplace_back(name.as_string(), read_evaluation(evaluation.as_dict()));
   }
   if (const PtValue* plateau = dict.find("plateau")) position.plateau = read_plateau(plateau->as_dict());
+  if (const PtValue* rollbacks = dict.find("rollbacks")) position.rollbacks = rollbacks->as_int();
   position.world = {dict.at("world_size").as_int(), dict.at("global_batch").as_int()};
   return position;
 }

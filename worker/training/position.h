@@ -48,6 +48,7 @@ struct Position {
   /// Then by /evaluate's data, under its names.
   std::vector<std::pair<std::string, Evaluation>> more_evaluations{};
   Plateau plateau;                       ///< of what /early_stopping looks at
+  std::int64_t rollbacks = 0;            ///< times that the job has gone back
   World world;                           ///< in which the last step was made
 };
 

@@ -8,8 +8,10 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace ddprun::training {
 namespace {
@@ -26,6 +28,11 @@ Precision to_precision(const std::string& name) {
   DDPRUN_CHECK(false, "the schema lets no other precision through");
 }
 
+NonFinite to_non_finite(const std::string& word) {
+  if (word == "skip") return NonFinite::kSkip;
+  return word == "rollback" ? NonFinite::kRollBack : NonFinite::kStop;
+}
+
 /// fp16 needs one to keep small gradients. One that always scales by 1 leaves out steps that are not finite, on
 /// the device, and changes no bit of the others.
 GradScalerOptions scaler_options(const StepOptions& options) {
@@ -39,7 +46,7 @@ StepOptions read_step_options(const Options& train) {
   return {.precision = to_precision(train.text("precision")),
           .clip_grad_norm = train.number("clip_grad_norm"),
           .clip_grad_value = train.number("clip_grad_value"),
-          .non_finite = train.text("non_finite") == "skip" ? NonFinite::kSkip : NonFinite::kStop};
+          .non_finite = to_non_finite(train.text("non_finite"))};
 }
 
 std::optional<c10::ScalarType> autocast_dtype(Precision precision) {
@@ -91,7 +98,23 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
     scaler_.update(1.0);
   }
   if (parts_.average != nullptr) parts_.average->update_parameters(parts_.model);
+  if (options_.non_finite == NonFinite::kRollBack) outcome.is_finite = is_all_finite(outcome);
   return outcome;
+}
+
+// An overflow of fp16's gradients is the scaler's: it looks for a scale.
+bool Step::is_all_finite(const Outcome& outcome) const {
+  if (!std::isfinite(outcome.loss_and_items[0].item<double>())) return false;
+  if (options_.precision == Precision::kFp16) return true;
+  const torch::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : parts_.optimizer.parameters()) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  if (gradients.empty()) return true;
+  const std::vector<at::Tensor> largest =
+      at::_foreach_norm(gradients, std::numeric_limits<double>::infinity());
+  return at::isfinite(at::stack(largest)).all().item<bool>();
 }
 
 /// What the sums over steps take of a batch: nothing of a loss that is left out.

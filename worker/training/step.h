@@ -21,8 +21,9 @@ enum class Precision { kFp32, kTf32, kBf16, kFp16 };
 
 /// What a step does when a loss or a gradient is not finite.
 enum class NonFinite {
-  kStop,  ///< ends the job, before the weights have changed where the loss tells
-  kSkip,  ///< leaves the step out on all ranks
+  kStop,      ///< ends the job, before the weights have changed where the loss tells
+  kSkip,      ///< leaves the step out on all ranks
+  kRollBack,  ///< says so, at once: everything goes back to what it was earlier
 };
 
 struct StepOptions {
@@ -63,7 +64,8 @@ class Step {
   struct Outcome {
     at::Tensor loss_and_items;
     /// False: this rank's loss is not finite, and NonFinite::kStop left everything as it was. Only the CPU
-    /// knows at once; of a GPU the sums tell it later.
+    /// knows at once; of a GPU the sums tell it later. With kRollBack: the loss or a gradient is not, and what the
+    /// step has left is of no use; this waits for a GPU.
     bool is_finite = true;
   };
   Outcome run(const MicroBatches& micro_batches, double learning_rate);
@@ -74,6 +76,7 @@ class Step {
  private:
   at::Tensor loss_of(const Batch& batch);
   [[nodiscard]] at::Tensor counted(const at::Tensor& loss, std::int64_t items) const;
+  [[nodiscard]] bool is_all_finite(const Outcome& outcome) const;
   [[nodiscard]] bool must_stop(const at::Tensor& loss) const;
   void clip();
 

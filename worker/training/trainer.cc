@@ -5,6 +5,7 @@
 #include "worker/training/rng.h"
 #include "worker/training/training_batches.h"
 #include <ddprun/collectives.h>
+#include <ddprun/sharded_evaluation.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -83,6 +84,7 @@ LoopOptions read_loop_options(const Options& job) {
   options.loader_threads = static_cast<int>(data.integer("loader_threads"));
   options.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
   options.keep = static_cast<int>(checkpoint.integer("keep"));
+  if (train.has("max_rollbacks")) options.max_rollbacks = train.integer("max_rollbacks");
   options.keep_best = checkpoint.integer("best");
   options.best_by = checkpoint.text("best_by");
   const Options early = job.object("early_stopping");
@@ -281,7 +283,7 @@ bool Trainer::run_epoch() {
       is_epoch_over(position_, length_) ? std::vector<std::int64_t>{} : rest_of_epoch();
   data::BatchLoader loader(*batches_, indices, loader_options(options_.batch_size));
   learner_.model().train();
-  const TimePoint start = parts_.clock.now();
+  TimePoint start = parts_.clock.now();
   std::int64_t units = 0;
   std::size_t used = 0;
   for (std::int64_t left = loader.batch_count(); left > 0;) {
@@ -291,12 +293,20 @@ bool Trainer::run_epoch() {
                                      }};
     const std::int64_t samples =
         std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(indices.size() - used));
-    step(micro_batches, std::span(indices).subspan(used, static_cast<std::size_t>(samples)));
+    const bool is_kept =
+        step(micro_batches, std::span(indices).subspan(used, static_cast<std::size_t>(samples)));
     left -= micro_batches.count;
     used += static_cast<std::size_t>(samples);
     position_.samples_seen += samples * world_.ranks;
-    units += samples * world_.ranks * parts_.data.train->shape().units_per_sample;
-    after_step(to_seconds(parts_.clock.now() - start), units);
+    if (is_kept) {
+      units += samples * world_.ranks * parts_.data.train->shape().units_per_sample;
+      after_step(to_seconds(parts_.clock.now() - start), units);
+    } else {
+      start = parts_.clock.now();
+      units = 0;
+      save_checkpoint();  // the next start is to go on from here, and to know how often the job went back
+      learner_.model().train();
+    }
     if (is_complete()) break;
     if (parts_.drain.requested(parts_.context)) return false;
   }
@@ -308,9 +318,14 @@ bool Trainer::run_epoch() {
   return true;
 }
 
-void Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices) {
+bool Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices) {
   const Step::Outcome outcome = learner_.step(micro_batches, progress_of(position_, length_), length_);
-  if (!outcome.is_finite) {
+  if (learner_.step_options().non_finite == NonFinite::kRollBack) {
+    if (const auto what = what_broke(outcome, indices)) {
+      roll_back(*what);
+      return false;
+    }
+  } else if (!outcome.is_finite) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("the loss is not a finite number at step {} of epoch {}, on rank {} with the "
                                 "training samples {}; {}",
@@ -321,6 +336,59 @@ void Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64
   position_.world = world_;
   fresh_loss_.add_(outcome.loss_and_items);
   ++fresh_steps_;
+  return true;
+}
+
+std::optional<std::string> Trainer::what_broke(const Step::Outcome& outcome,
+                                               std::span<const std::int64_t> indices) const {
+  if (ddprun::sum_over_ranks(parts_.context, {outcome.is_finite ? 0.0 : 1.0})[0] == 0) return std::nullopt;
+  // A gradient is the mean over all ranks, and tells of none.
+  const bool is_mine = !std::isfinite(outcome.loss_and_items[0].item<double>());
+  const std::vector<std::string> all =
+      all_gather_bytes(parts_.context, is_mine ? list_of(indices) : std::string());
+  const auto first =
+      std::find_if(all.begin(), all.end(), [](const std::string& list) { return !list.empty(); });
+  const std::string where = fmt::format("at step {} of epoch {}", position_.step + 1, position_.epoch + 1);
+  if (first == all.end())
+    return fmt::format("a gradient is not a finite number {}, though each loss is", where);
+  return fmt::format("the loss is not a finite number {}, on rank {} with the training samples {}", where,
+                     first - all.begin(), *first);
+}
+
+void Trainer::roll_back(const std::string& what) {
+  const Position before = position_;
+  if (before.rollbacks >= options_.max_rollbacks) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("{}, and the job has gone back {} time{} before (/train/max_rollbacks); a smaller "
+                    "/optimizer/learning_rate, a bound on /train/clip_grad_norm, or a look at these "
+                    "samples may help",
+                    what, before.rollbacks, before.rollbacks == 1 ? "" : "s"));
+  }
+  const std::optional<ResumePoint> checkpoint = parts_.newest_checkpoint();
+  if (!checkpoint) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("{}, and there is no checkpoint yet to go back to; /checkpoint/every_steps writes "
+                    "one earlier, and a smaller /optimizer/learning_rate may help",
+                    what));
+  }
+  const auto names = load_parts(checkpoint->content, saved_);
+  if (std::count(names.begin(), names.end(), "ema") > 0) learner_.begin_average();
+  const bool is_of_this_epoch = position_.epoch == before.epoch;
+  // What the step that broke has seen is added by who called it.
+  position_.epoch = before.epoch;
+  position_.samples_seen = before.samples_seen;
+  if (!is_of_this_epoch) position_.epoch_loss = {};
+  position_.rollbacks = before.rollbacks + 1;
+  position_.world = world_;
+  fresh_loss_.zero_();
+  fresh_steps_ = barren_steps_ = 0;
+  tell<RollbackEvent>(&Observer::on_rollback, {.position = position_,
+                                               .broken_step = before.step + 1,
+                                               .what = what,
+                                               .path = checkpoint->path,
+                                               .most = options_.max_rollbacks});
 }
 
 void Trainer::after_step(double seconds, std::int64_t units) {

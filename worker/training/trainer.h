@@ -7,6 +7,7 @@
 #include "worker/training/job_parts.h"
 #include "worker/training/learner.h"
 #include "worker/training/observer.h"
+#include "worker/training/resume.h"
 #include "worker/training/saved_part.h"
 #include "worker/training/time_spent.h"
 #include <ddprun/checkpoint.h>
@@ -15,6 +16,7 @@
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +35,8 @@ struct TrainerParts {
   const Clock& clock;
   Drain& drain;
   std::span<const JudgingData> judging{};  ///< beside data.held_out
+  /// The newest whole checkpoint of the job, on every rank. Collective.
+  std::function<std::optional<ResumePoint>()> newest_checkpoint{};
 };
 
 /// What the loop takes from the job file.
@@ -45,6 +49,7 @@ struct LoopOptions {
   bool broadcast_buffers = true;
   std::uint64_t seed = 0;
   int loader_threads = 1, prefetch_batches = 4, keep = 3;
+  std::int64_t max_rollbacks = 3;
   std::int64_t keep_best = 0, patience = 0;
   std::string best_by = "loss", patience_metric = "loss";
   double min_delta = 0;
@@ -98,8 +103,14 @@ class Trainer {
   /// False when the job shall stop before the epoch is done.
   bool run_epoch();
   Ending stop();
-  /// `indices` are those of the step's samples.
-  void step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices);
+  /// `indices` are those of the step's samples. False: the job has gone back to a checkpoint.
+  bool step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices);
+  /// What was not finite, where, and with which samples, if something was on some rank. The same on every rank.
+  /// Collective.
+  [[nodiscard]] std::optional<std::string> what_broke(const Step::Outcome& outcome,
+                                                      std::span<const std::int64_t> indices) const;
+  /// Takes weights and all else from the newest checkpoint, and goes on after the samples of the step that broke.
+  void roll_back(const std::string& what);
   void after_step(double seconds, std::int64_t units);
   void end_epoch(double seconds, std::int64_t units);
   void collect_loss();
