@@ -71,6 +71,10 @@ void ConsoleObserver::say_resumed(const StartEvent& event) {
                     position.world.ranks, with_thousands(position.world.global_batch), event.world.ranks,
                     with_thousands(event.world.global_batch)));
   }
+  if (position.train_samples > 0 && position.train_samples != event.train_samples) {
+    console_.line(fmt::format("the training data has changed: {} samples before, {} now",
+                              with_thousands(position.train_samples), with_thousands(event.train_samples)));
+  }
   if (!event.parts_that_begin_anew.empty()) {
     console_.line(fmt::format("not in the checkpoint, so it begins anew: {}",
                               fmt::join(event.parts_that_begin_anew, ", ")));

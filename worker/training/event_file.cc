@@ -79,6 +79,17 @@ std::string encode_event(double time, std::int64_t step, const std::vector<Scala
   return event;
 }
 
+std::string encode_session_start(double time, std::int64_t step) {
+  std::string log;
+  put_key(log, 1, Kind::kVarint);
+  put_varint(log, 1);
+  std::string event = begin_event(time);
+  put_key(event, 2, Kind::kVarint);
+  put_varint(event, static_cast<std::uint64_t>(step));
+  put_bytes(event, 7, log);
+  return event;
+}
+
 std::string encode_version(double time) {
   std::string event = begin_event(time);
   put_bytes(event, 3, "brain.Event:2");
@@ -112,8 +123,16 @@ Result<EventFile> EventFile::create(const std::string& folder) {
 }
 
 bool EventFile::append(std::int64_t step, const std::vector<Scalar>& scalars) {
+  return append_event(encode_event(seconds_since_1970(), step, scalars));
+}
+
+bool EventFile::append_session_start(std::int64_t step) {
+  return append_event(encode_session_start(seconds_since_1970(), step));
+}
+
+bool EventFile::append_event(const std::string& event) {
   if (!fd_) return false;
-  if (write_whole(fd_.get(), encode_record(encode_event(seconds_since_1970(), step, scalars)))) return true;
+  if (write_whole(fd_.get(), encode_record(event))) return true;
   fd_.reset();
   return false;
 }

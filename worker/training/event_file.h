@@ -20,6 +20,10 @@ struct Scalar {
 /// Source  tensorboard/compat/proto/event.proto and summary.proto: tags 1, 2 and 5; 1 and 2
 [[nodiscard]] std::string encode_event(double time, std::int64_t step, const std::vector<Scalar>& scalars);
 
+/// An Event that begins a session at `step`: TensorBoard drops what it has of that step and later ones. Pure.
+/// Source  event.proto: session_log is tag 7, its status START is 1
+[[nodiscard]] std::string encode_session_start(double time, std::int64_t step);
+
 /// The first Event of a file: it names the format.
 [[nodiscard]] std::string encode_version(double time);
 
@@ -36,8 +40,12 @@ class EventFile {
   /// Appends an event of now. False: the disk did not take it, and the file ends here, since what follows a torn
   /// record is not read.
   bool append(std::int64_t step, const std::vector<Scalar>& scalars);
+  /// The same for the beginning of a session (encode_session_start).
+  bool append_session_start(std::int64_t step);
 
  private:
+  bool append_event(const std::string& event);
+
   UniqueFd fd_;
 };
 

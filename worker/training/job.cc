@@ -4,6 +4,7 @@
 #include "worker/models/summary.h"
 #include "worker/training/console.h"
 #include "worker/training/console_observer.h"
+#include "worker/training/csv_observer.h"
 #include "worker/training/first_failure.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_data.h"
@@ -147,6 +148,10 @@ class Job {
                       .device = context.device().str()},
           job_, clock_, [this](const std::string& text) { console_->warning(text); }));
     }
+    if (job_.object("log").flag("csv")) {
+      observers_.push_back(std::make_unique<CsvObserver>(
+          output_dir() + "/metrics.csv", [this](const std::string& text) { console_->warning(text); }));
+    }
     if (job_.object("log").flag("tensorboard")) {
       Result<EventFile> events = EventFile::create(output_dir() + "/tensorboard");
       if (!events) return events.error();
@@ -188,6 +193,7 @@ class Job {
       trouble = to_error(exception);
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
+    const std::string warning = draft->warning;
     std::optional<Trainer> trainer;
     try {
       trainer.emplace(TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_,
@@ -215,6 +221,7 @@ class Job {
       }
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
+    if (!warning.empty()) console_->warning(warning);
     if (context.rank() == 0 && job_.object("log").flag("summary"))
       console_->line(models::summary(trainer->model(), data.splits.train->shape()));
     trainer->start(resume ? std::optional(resume->path) : std::nullopt);

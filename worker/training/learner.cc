@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <utility>
@@ -47,6 +48,24 @@ std::shared_ptr<Model> make_model_with_weights(const Options& options, const Job
   } catch (const Exception& exception) {
     throw Exception(exception.code(), "/model/weights: " + path + ": " + exception.what());
   }
+}
+
+/// A head that was made anew and does not learn guesses for ever.
+std::string warning_of_frozen_head(const Model& model, const Options& options,
+                                   const std::vector<std::string>& frozen) {
+  const std::string weight = model.head() + ".weight";
+  if (model.head().empty() || std::find(frozen.begin(), frozen.end(), weight) == frozen.end()) return {};
+  const std::string path = options.text("weights");
+  const PtDict given = models::find_state_dict(load_pt(path), path);
+  const at::Tensor* const mine = model.named_parameters().find(weight);
+  const PtValue* const theirs = given.find(weight);
+  if (mine == nullptr ||
+      (theirs != nullptr && theirs->is_tensor() && theirs->as_tensor().sizes() == mine->sizes()))
+    return {};
+  return fmt::format(
+      "/model/freeze: the head \"{}\" is new, with random weights, and frozen, so it never learns; "
+      "leave it out of the patterns",
+      model.head());
 }
 
 std::unique_ptr<Task> make_task(const Options& task, const JobParts& parts, const DataShape& data) {
@@ -136,7 +155,10 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
   const bool wants_weights = options.has("weights") && !is_resumed && context.rank() == 0;
   draft.model =
       wants_weights ? make_model_with_weights(options, parts, data) : make_model(options, parts, data);
-  if (!frozen.empty()) models::freeze(*draft.model, frozen);
+  if (!frozen.empty()) {
+    const std::vector<std::string> names = models::freeze(*draft.model, frozen);
+    if (wants_weights) draft.warning = warning_of_frozen_head(*draft.model, options, names);
+  }
   draft.task = make_task(job.object("task"), parts, data);
   check_metrics(draft.task->metrics());
   if (is_foreign(options) || job.object("task").has("plugin")) try_out(*draft.model, *draft.task, data);

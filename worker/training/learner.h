@@ -16,6 +16,7 @@ namespace ddprun::training {
 struct Draft {
   std::shared_ptr<Model> model;
   std::unique_ptr<Task> task;
+  std::string warning;  ///< what a person may not have meant; empty: nothing
 };
 
 /// Draws the model's first weights from the job's seed; on rank 0 it begins with those that /model/weights names,

@@ -112,6 +112,7 @@ PtDict to_dict(const Position& position) {
   }
   if (!position.plateau.metric.empty()) dict.set("plateau", to_dict(position.plateau));
   if (position.rollbacks > 0) dict.set("rollbacks", position.rollbacks);
+  dict.set("train_samples", position.train_samples);
   dict.set("world_size", position.world.ranks);
   dict.set("global_batch", position.world.global_batch);
   return dict;
@@ -131,6 +132,7 @@ Position read_position(const PtDict& dict) {
   }
   if (const PtValue* plateau = dict.find("plateau")) position.plateau = read_plateau(plateau->as_dict());
   if (const PtValue* rollbacks = dict.find("rollbacks")) position.rollbacks = rollbacks->as_int();
+  if (const PtValue* samples = dict.find("train_samples")) position.train_samples = samples->as_int();
   position.world = {dict.at("world_size").as_int(), dict.at("global_batch").as_int()};
   return position;
 }

@@ -50,6 +50,7 @@ struct Position {
   Plateau plateau;                       ///< of what /early_stopping looks at
   std::int64_t rollbacks = 0;            ///< times that the job has gone back
   World world;                           ///< in which the last step was made
+  std::int64_t train_samples = 0;        ///< of the data that it was made with; 0: not known
 };
 
 /// How long a job is, in a world that may change.

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<const char*, 18> kMayDiffer{"/$schema",
+constexpr std::array<const char*, 19> kMayDiffer{"/$schema",
                                                  "/name",
                                                  "/output_dir",
                                                  "/resume",
@@ -26,6 +26,7 @@ constexpr std::array<const char*, 18> kMayDiffer{"/$schema",
                                                  "/task/plugin",
                                                  "/data/loader_threads",
                                                  "/data/prefetch_batches",
+                                                 "/log/csv",
                                                  "/log/progress",
                                                  "/log/report",
                                                  "/log/summary",

@@ -9,7 +9,10 @@ TensorBoardObserver::TensorBoardObserver(EventFile file, std::function<void(cons
 
 void TensorBoardObserver::on_start(const StartEvent& event) {
   rate_ = "train/" + event.data.unit + "_per_second";
+  if (event.resumed_from) begin_after(event.position.step);
 }
+
+void TensorBoardObserver::on_rollback(const RollbackEvent& event) { begin_after(event.position.step); }
 
 void TensorBoardObserver::on_step(const StepEvent& event) {
   if (!event.loss) return;
@@ -28,8 +31,16 @@ void TensorBoardObserver::on_epoch(const EpochEvent& event) {
   write(event.position.step, {{rate_, static_cast<double>(event.units) / event.seconds}});
 }
 
+void TensorBoardObserver::begin_after(std::int64_t step) {
+  if (!is_full_) check(file_.append_session_start(step + 1));
+}
+
 void TensorBoardObserver::write(std::int64_t step, const std::vector<Scalar>& scalars) {
-  if (is_full_ || file_.append(step, scalars)) return;
+  if (!is_full_) check(file_.append(step, scalars));
+}
+
+void TensorBoardObserver::check(bool is_written) {
+  if (is_written) return;
   is_full_ = true;
   warn_("cannot write to the TensorBoard file; the training goes on, and TensorBoard shows it up to here");
 }

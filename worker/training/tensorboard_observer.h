@@ -18,10 +18,14 @@ class TensorBoardObserver final : public Observer {
 
   void on_start(const StartEvent& event) override;
   void on_step(const StepEvent& event) override;
+  void on_rollback(const RollbackEvent& event) override;
   void on_evaluation(const EvaluationEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
 
  private:
+  /// What comes after `step` is told anew.
+  void begin_after(std::int64_t step);
+  void check(bool is_written);
   void write(std::int64_t step, const std::vector<Scalar>& scalars);
 
   EventFile file_;

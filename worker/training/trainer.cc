@@ -147,6 +147,7 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       length_(size_.length),
       fresh_loss_(at::zeros({2}, at::TensorOptions(device_).dtype(at::kDouble))) {
   position_.world = world_;
+  position_.train_samples = parts_.data.train->size();
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
   saved_.push_back(std::make_unique<GeneratorsPart>(
@@ -334,6 +335,7 @@ bool Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64
   }
   ++position_.step;
   position_.world = world_;
+  position_.train_samples = parts_.data.train->size();
   fresh_loss_.add_(outcome.loss_and_items);
   ++fresh_steps_;
   return true;
@@ -382,6 +384,7 @@ void Trainer::roll_back(const std::string& what) {
   if (!is_of_this_epoch) position_.epoch_loss = {};
   position_.rollbacks = before.rollbacks + 1;
   position_.world = world_;
+  position_.train_samples = parts_.data.train->size();
   fresh_loss_.zero_();
   fresh_steps_ = barren_steps_ = 0;
   tell<RollbackEvent>(&Observer::on_rollback, {.position = position_,

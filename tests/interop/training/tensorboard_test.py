@@ -40,6 +40,18 @@ class TensorBoard(unittest.TestCase):
             self.assert_same(read.Scalars("held_out/accuracy"), epochs, "accuracy")
             self.assert_same(read.Scalars("held_out/loss"), epochs, "held_out_loss")
 
+    def test_steps_that_a_job_repeats_are_shown_once(self):
+        with tempfile.TemporaryDirectory(prefix="ddprun-tensorboard-") as folder:
+            path = pathlib.Path(folder)
+            (path / "job.json").write_text(json.dumps(JOB))
+            for setting in ("/train/epochs=2", "/train/epochs=3"):
+                subprocess.run([str(BINARIES / "ddprun"), "--nproc-per-node", "2", "--set", setting, "job.json"], cwd=path,
+                               env={**os.environ, "TMPDIR": folder, "OMP_NUM_THREADS": "1"}, check=True, timeout=60, capture_output=True)
+                if setting.endswith("2"):  # as if it had been killed before its last checkpoint
+                    (path / "out/checkpoints/step-00000020.pt").unlink()
+            read = EventAccumulator(str(path / "out/tensorboard")).Reload()
+            self.assertEqual([scalar.step for scalar in read.Scalars("train/loss")], [5, 10, 15, 20, 25, 30])
+
     def assert_same(self, scalars, records, key):
         self.assertEqual([scalar.step for scalar in scalars], [record["step"] for record in records])
         for scalar, record in zip(scalars, records):
