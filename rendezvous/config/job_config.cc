@@ -69,6 +69,7 @@ class Reader {
       auto change = parse_override(assignment);
       if (!change) return change.error();
       flags_[change->pointer] = change->flag;
+      add_named_entry(schema_, change->pointer);
       if (auto problem = apply_override(schema_, *change, values_)) {
         problems_.push_back({.offset = 0, .flag = change->flag, .problem = std::move(*problem)});
       }

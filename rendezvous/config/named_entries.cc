@@ -19,4 +19,12 @@ void add_named_entries(nlohmann::json& schema, const nlohmann::json& values) {
   }
 }
 
+void add_named_entry(nlohmann::json& schema, const std::string& pointer) {
+  const std::size_t end_of_key = pointer.find('/', 1);
+  if (pointer.empty() || end_of_key == std::string::npos) return;
+  const std::string name = pointer.substr(end_of_key + 1, pointer.find('/', end_of_key + 1) - end_of_key - 1);
+  const nlohmann::json entries = nlohmann::json::object({{name, nullptr}});
+  add_named_entries(schema, nlohmann::json::object({{pointer.substr(1, end_of_key - 1), entries}}));
+}
+
 }  // namespace ddprun::config

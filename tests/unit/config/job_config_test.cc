@@ -67,6 +67,13 @@ TEST_CASE("an override of one place of a default list keeps the others") {
         std::vector<int>{7});
 }
 
+TEST_CASE("an override makes an entry of a name that the file does not have") {
+  const JobConfig job =
+      read(kSmallest, {"/evaluate/photos/type=synthetic", "/evaluate/0/type=synthetic"}).value();
+  CHECK(job.values.at("evaluate").at("photos").at("test_samples") == 0);
+  CHECK(job.values.at("evaluate").at("0").at("type") == "synthetic");
+}
+
 TEST_CASE("the last of two overrides of a key wins") {
   const JobConfig job = read(kSmallest, {"/train/epochs=3", "/train/epochs=4"}).value();
   CHECK(job.values.at("train").at("epochs") == 4);
