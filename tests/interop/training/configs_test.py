@@ -6,20 +6,13 @@ DDPRUN_CONFIG_STEPS=20 makes all of them as long as the shortest ones are; those
 
 import json
 import os
-import pathlib
 import random
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import numpy
 import torch
+from twin_case import ROOT, TwinCase, binaries
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-TWIN = pathlib.Path(__file__).with_name("twin.py")
-BINARIES = ROOT / "build/release/bin"
-BOUND_S = 300
 MNIST = str(ROOT / "configs/data/mnist-subset")
 RESIZED = [{"type": "resize", "size": 32}]
 
@@ -55,41 +48,22 @@ def write_weights(folder):
     torch.save(torchvision.models.resnet50().state_dict(), folder / "resnet50.pth")
 
 
-class Configs(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="ddprun-configs-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def run_ranks(self, ranks, *words):
-        environment = {**os.environ, "TMPDIR": str(self.folder), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([str(BINARIES / "ddprun"), "--nproc-per-node", str(ranks), *map(str, words)], cwd=self.folder,
-                              env=environment, text=True, capture_output=True, timeout=BOUND_S, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
+class Configs(TwinCase):
+    binaries = binaries()
 
     def train(self, name, ranks, steps, overrides):
-        out = self.folder / f"{len(list(self.folder.iterdir()))}"
+        out = self.fresh_folder()
         settings = {"/output_dir": str(out), "/device": "cpu", "/train/max_steps": steps, "/train/epochs": 1000, **overrides}
         flags = [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
         said = self.run_ranks(ranks, *flags, ROOT / f"configs/{name}.json")
         self.assertIn(f" {steps} steps in ", said)
         return out
 
-    def assert_equal_to_twin(self, name, overrides, steps=20, ranks=(1, 2)):
+    def assert_config_equals_twin(self, name, overrides, steps=20, ranks=(1, 2)):
         steps = int(os.environ.get("DDPRUN_CONFIG_STEPS", steps))
         for count in ranks:
             with self.subTest(ranks=count):
-                out = self.train(name, count, steps, overrides)
-                self.run_ranks(count, sys.executable, TWIN, out / "job.json", out / "twin.pt")
-                ours = torch.load(out / f"checkpoints/step-{steps:08}.pt")
-                theirs = torch.load(out / "twin.pt")
-                self.assertEqual(list(ours["model"]), list(theirs["model"]))
-                for key, tensor in theirs["model"].items():
-                    self.assertTrue(torch.equal(ours["model"][key], tensor), key)
-                if theirs["ema"] is not None:
-                    for key, tensor in theirs["ema"].items():
-                        self.assertTrue(torch.equal(ours["ema"][key], tensor), f"average of {key}")
+                self.assert_equal_to_twin(self.train(name, count, steps, overrides), count, steps)
 
     def test_no_job_is_left_out(self):
         tested = {name.removeprefix("test_") for name in dir(self) if name.startswith("test_")}
@@ -97,13 +71,13 @@ class Configs(unittest.TestCase):
         self.assertEqual(jobs - tested, set())
 
     def test_quickstart(self):
-        self.assert_equal_to_twin("quickstart", {"/model/dropout": 0, "/schedule/warmup_steps": 5})
+        self.assert_config_equals_twin("quickstart", {"/model/dropout": 0, "/schedule/warmup_steps": 5})
 
     def test_mnist(self):
-        self.assert_equal_to_twin("mnist", {"/data/path": MNIST, "/model/dropout": 0, "/schedule/warmup_steps": 5})
+        self.assert_config_equals_twin("mnist", {"/data/path": MNIST, "/model/dropout": 0, "/schedule/warmup_steps": 5})
 
     def test_mnist_net(self):
-        self.assert_equal_to_twin("mnist_net", {"/data/path": MNIST, "/train/batch_size": 64})
+        self.assert_config_equals_twin("mnist_net", {"/data/path": MNIST, "/train/batch_size": 64})
 
     def test_strategies_in_one_process_learn_the_same(self):
         """nn.DataParallel of Python has no replicas on a CPU: one rank of DDP with the whole batch is the judge."""
@@ -122,43 +96,41 @@ class Configs(unittest.TestCase):
                                                msg=f"{name}, {strategy}: {key}")
 
     def test_a_strategy_in_one_process_refuses_two(self):
-        command = [str(BINARIES / "ddprun"), "--nproc-per-node", "2", "--set=/strategy=data_parallel", "--set=/device=cpu",
-                   f"--set=/output_dir={self.folder}/out", str(ROOT / "configs/toy_ddp.json")]
-        done = subprocess.run(command, cwd=self.folder, text=True, capture_output=True, timeout=BOUND_S, check=False)
-        self.assertEqual(done.returncode, 78, done.stderr)
-        self.assertIn("data_parallel works in one process, and this job has 2 ranks; start it with --nproc-per-node 1", done.stderr)
+        self.assert_refused("data_parallel works in one process, and this job has 2 ranks; start it with --nproc-per-node 1", 2,
+                            "--set=/strategy=data_parallel", "--set=/device=cpu", f"--set=/output_dir={self.folder}/out",
+                            ROOT / "configs/toy_ddp.json")
 
     @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_mnist_vgg16(self):
-        self.assert_equal_to_twin("mnist_vgg16", {"/data/path": MNIST, "/model/dropout": 0, "/train/batch_size": 2,
+        self.assert_config_equals_twin("mnist_vgg16", {"/data/path": MNIST, "/model/dropout": 0, "/train/batch_size": 2,
                                                   "/data/test_samples": 4}, steps=2, ranks=(2,))
 
     @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_mnist_resnet18(self):
         self.train("mnist_resnet18", 2, 3, {"/data/path": MNIST, "/train/batch_size": 8, "/data/test_samples": 8})
-        self.assert_equal_to_twin("mnist_resnet18", {"/data/path": MNIST, "/train/batch_size": 4, "/data/test_samples": 8,
+        self.assert_config_equals_twin("mnist_resnet18", {"/data/path": MNIST, "/train/batch_size": 4, "/data/test_samples": 8,
                                                      "/data/transforms": RESIZED, "/data/test_transforms": RESIZED})
 
     @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_cifar10_resnet50(self):
         write_cifar10(self.folder)
         write_weights(self.folder)
-        self.assert_equal_to_twin("cifar10_resnet50", {
+        self.assert_config_equals_twin("cifar10_resnet50", {
             "/data/path": str(self.folder), "/model/weights": str(self.folder / "resnet50.pth"), "/train/batch_size": 4,
             "/data/test_samples": 4, "/data/loader_threads": 1}, steps=3, ranks=(2,))
 
     def test_toy_ddp(self):
-        self.assert_equal_to_twin("toy_ddp", {})
+        self.assert_config_equals_twin("toy_ddp", {})
 
     def test_amp_mnist(self):
-        self.assert_equal_to_twin("amp_mnist", {"/data/path": MNIST, "/train/batch_size": 32})
+        self.assert_config_equals_twin("amp_mnist", {"/data/path": MNIST, "/train/batch_size": 32})
 
     def test_cifar10_resnet20(self):
         write_cifar10(self.folder)
         small = {"/data/path": str(self.folder), "/train/batch_size": 8, "/schedule/warmup_steps": 2}
         self.train("cifar10_resnet20", 2, 3, small)
         if torchvision:
-            self.assert_equal_to_twin("cifar10_resnet20", {**small, "/data/transforms": []}, steps=10)
+            self.assert_config_equals_twin("cifar10_resnet20", {**small, "/data/transforms": []}, steps=10)
 
     def test_char_gpt(self):
         write_text(self.folder)
@@ -171,6 +143,4 @@ class Configs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
-        BINARIES = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main(verbosity=2)

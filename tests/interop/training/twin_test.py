@@ -2,20 +2,11 @@
 """A job file trained by ddprun-worker and by its Python twin ends with the same bytes of all weights."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import torch
 from torch import nn
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-TWIN = pathlib.Path(__file__).with_name("twin.py")
-BINARIES = ROOT / "build/release/bin"
-BOUND_S = 120
+from twin_case import ROOT, TwinCase, binaries
 
 BASE = {
     "model": {"type": "mlp", "hidden": [32]},
@@ -74,45 +65,21 @@ def merged(base, changes):
     return result
 
 
-class Twins(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="ddprun-twin-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+class Twins(TwinCase):
+    binaries = binaries()
 
-    def run_ranks(self, ranks, *words):
-        environment = {**os.environ, "TMPDIR": str(self.folder), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([str(BINARIES / "ddprun"), "--nproc-per-node", str(ranks), *map(str, words)], cwd=self.folder,
-                              env=environment, text=True, capture_output=True, timeout=BOUND_S, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
-
-    def assert_equal_weights(self, ours, theirs):
-        self.assertEqual(list(ours), list(theirs))
-        for name, tensor in theirs.items():
-            self.assertTrue(torch.equal(ours[name], tensor),
-                            f"{name}: differs by up to {(ours[name].double() - tensor.double()).abs().max().item()}")
-
-    def assert_equal_to_twin(self, job, ranks):
-        out = self.folder / f"{len(list(self.folder.iterdir()))}"
-        file = self.folder / "job.json"
+    def assert_job_equals_twin(self, job, ranks):
+        out, file = self.fresh_folder(), self.folder / "job.json"
         file.write_text(json.dumps(job | {"output_dir": str(out), "device": "cpu"}))
         self.run_ranks(ranks, file)
-        self.run_ranks(ranks, sys.executable, TWIN, out / "job.json", out / "twin.pt")
-        ours = torch.load(out / "checkpoints/step-00000020.pt")
-        theirs = torch.load(out / "twin.pt")
-        self.assert_equal_weights(ours["model"], theirs["model"])
-        if theirs["ema"] is not None:
-            self.assert_equal_weights(ours["ema"], theirs["ema"])
-        accuracy = ours["position"]["evaluation"]["sums"]["accuracy"] / ours["position"]["evaluation"]["items"]
-        self.assertEqual(accuracy, theirs["accuracy"])
+        self.assert_equal_to_twin(out, ranks, 20)
 
     def test_what_python_has_scripted(self):
         torch.manual_seed(3)
         torch.jit.script(Net()).save(str(self.folder / "net.pt"))
         for ranks in (1, 2):
             with self.subTest(ranks=ranks):
-                self.assert_equal_to_twin(merged({**BASE, "model": {}}, SCRIPTED), ranks)
+                self.assert_job_equals_twin(merged({**BASE, "model": {}}, SCRIPTED), ranks)
 
     def test_what_python_has_saved_and_no_job_can_train_is_refused(self):
         class Pair(nn.Module):
@@ -141,19 +108,14 @@ class Twins(unittest.TestCase):
         for words, make in cases.items():
             with self.subTest(words):
                 make()
-                done = subprocess.run([str(BINARIES / "ddprun"), "--nproc-per-node", "2", str(job)], cwd=self.folder, text=True,
-                                      capture_output=True, timeout=BOUND_S, check=False)
-                self.assertEqual(done.returncode, 78, done.stdout + done.stderr)
-                self.assertIn(words, done.stderr)
+                self.assert_refused(words, 2, job)
 
     def test_the_twins_end_with_the_same_weights_average_and_accuracy(self):
         for case, changes in CASES.items():
             for ranks in (1, 2) if case in ("sgd", "everything at once") else (2,):
                 with self.subTest(case=case, ranks=ranks):
-                    self.assert_equal_to_twin(merged(BASE, changes), ranks)
+                    self.assert_job_equals_twin(merged(BASE, changes), ranks)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
-        BINARIES = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main(verbosity=2)
