@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import mixing  # noqa: E402
 import nets  # noqa: E402
 import twin_data  # noqa: E402
 
@@ -123,7 +124,7 @@ def train(job):
     loader = DataLoader(data, train_options["batch_size"], sampler=sampler, **loader_options(job["data"]))
     for epoch in range(train_options["epochs"]):
         sampler.set_epoch(epoch)
-        batches, seen = iter(loader), 0
+        batches, seen = mixing.mixed(loader, job, epoch, list(sampler)), 0
         while group := list(itertools.islice(batches, accumulation)):
             for parameters in optimizer.param_groups:
                 parameters["lr"] = job["optimizer"]["learning_rate"] * rate(step, epoch, seen)
