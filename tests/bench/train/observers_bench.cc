@@ -60,6 +60,7 @@ class Watched {
                            .length = length_,
                            .data = shape_,
                            .metrics = {{.name = "loss"}},
+                           .more_metrics = {},
                            .train_samples = length_.epoch_samples,
                            .held_out_samples = 10000,
                            .steps_per_epoch = kStepsPerEpoch,
