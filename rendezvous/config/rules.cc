@@ -102,6 +102,15 @@ void check_static_graph(const json& schema, const json& values, std::vector<Prob
                    steps.dump())});
 }
 
+/// cuDNN's search takes what was fastest this time.
+void check_cudnn(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const auto is_on = [&](const char* pointer) { return given_or_default(schema, values, pointer) == true; };
+  if (!is_on("/train/deterministic") || !is_on("/train/cudnn_benchmark")) return;
+  problems.push_back({"/train/cudnn_benchmark",
+                      "does not go with /train/deterministic, which wants the same algorithms in each run; "
+                      "remove one of them"});
+}
+
 void check_backend(const json& schema, const json& values, std::vector<Problem>& problems) {
   const json backend = given_or_default(schema, values, "/backend");
   const json device = given_or_default(schema, values, "/device");
@@ -201,6 +210,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_conditions(schema, values, "", problems);
   check_nesterov(schema, values, problems);
   check_static_graph(schema, values, problems);
+  check_cudnn(schema, values, problems);
   check_backend(schema, values, problems);
   check_milestones(schema, values, problems);
   check_evaluations(schema, values, problems);

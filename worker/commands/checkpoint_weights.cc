@@ -2,6 +2,7 @@
 
 #include "worker/commands/output.h"
 #include "worker/models/weights.h"
+#include "worker/training/resume.h"
 #include "worker/training/saved_part.h"
 #include "worker/training/text.h"
 #include <ddprun/checkpoint.h>
@@ -19,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kAnyKeep = 1;  // the folder is only read
 constexpr std::string_view kAveragePrefix = "module.";
 
 /// AveragedModel's entries less their prefix.
@@ -48,13 +48,16 @@ const PtDict* as_checkpoint(const PtValue& content) {
 
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
   int skipped = 0;
-  auto loaded =
-      CheckpointDirectory(folder, kAnyKeep)
-          .load_newest([&](const CheckpointDirectory::Entry& entry, const std::string& why) {
-            ++skipped;
-            print_error(fmt::format("ddprun: checkpoint of step {} is passed over: {}\n", entry.step, why));
-          });
-  if (loaded) return Checkpoint{loaded->entry.path, std::move(loaded->value)};
+  for (const CheckpointDirectory::Entry& entry : training::checkpoints_in(folder)) {
+    try {
+      return Checkpoint{entry.path, load_pt(entry.path)};
+    } catch (const Exception& exception) {
+      if (exception.code() != ErrorCode::kCorrupt) throw;
+      ++skipped;
+      print_error(
+          fmt::format("ddprun: checkpoint of step {} is passed over: {}\n", entry.step, exception.what()));
+    }
+  }
   if (skipped == 0) return std::nullopt;
   throw Exception(ErrorCode::kConfig,
                   fmt::format("none of the {} checkpoints in {} can be read", skipped, shown(folder)));

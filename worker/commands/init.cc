@@ -90,7 +90,7 @@ int run_init(const config::JobCommandLine& line) {
   std::string path = line.words.empty() ? "job" : line.words.front();
   if (!path.ends_with(".json")) path += ".json";
   const std::string name = fs::path(path).stem().string();
-  if (name.empty() || name.starts_with('.') || printable(name, std::string::npos) != name)
+  if (name.empty() || name.starts_with('.') || printable(path, std::string::npos) != path)
     throw Exception(ErrorCode::kUsage, fmt::format("\"{}\" is no name for a job", line.words.front()));
   const std::string text =
       head(path) + written(start(name), json::parse(config::train_schema_text()), "") + "\n";

@@ -17,6 +17,9 @@
 namespace ddprun::commands {
 namespace {
 
+/// Scores divided by less may be larger than any number.
+constexpr double kLowestTemperature = 1e-6;
+
 using Tokens = std::vector<std::int64_t>;
 
 std::size_t length_of_character(char first) {
@@ -79,7 +82,8 @@ std::string sample_text(Model& model, const DataShape& data, const std::string& 
         model.forward(input.to(device)).select(0, 0).select(0, -1).to(at::kDouble).cpu();
     const at::Tensor next =
         options.temperature > 0
-            ? at::multinomial((scores / options.temperature).softmax(0), 1, false, generator)
+            ? at::multinomial((scores / std::max(options.temperature, kLowestTemperature)).softmax(0), 1,
+                              false, generator)
             : scores.argmax();
     const auto token = next.item<std::int64_t>();
     tokens.push_back(token);

@@ -4,6 +4,7 @@
 #include "worker/commands/output.h"
 #include "worker/commands/smoke_child.h"
 #include "worker/commands/smoke_data.h"
+#include "worker/training/resume.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -310,22 +311,31 @@ class Smoke {
     set_small("/checkpoint/every_epochs", 1);
     set_small("/checkpoint/every_steps", kStepsPerEpoch);
     set_small("/checkpoint/keep", kSteps);
+    if (values_.at("schedule").at("type") == "multi_step") small_.push_back("/schedule/milestones=[1]");
     if (value("/early_stopping/patience") > 0) set_small("/early_stopping/patience", 1'000'000);
     if (value("/divergence_check") > 0) set_small("/divergence_check", 2);
     set_at_most("/log/every_steps", 1);
 
-    const json& data = values_.at("data");
+    for (const auto& [name, entry] : values_.at("evaluate").items()) {
+      set_at_most(("/evaluate/" + name + "/test_samples").c_str(), samples.held_out);
+      if (!find_or_make_up("/evaluate/" + name, entry, samples, folder_ / ("data-" + name))) return false;
+    }
+    return find_or_make_up("/data", values_.at("data"), samples, folder_ / "data");
+  }
+
+  /// What the object `pointer` of the job file reads; where that is not there, something of its form.
+  bool find_or_make_up(const std::string& pointer, const json& data, const SmokeSamples& samples,
+                       const std::string& made) {
     const std::string type = data.at("type");
     if (is_data_there(data)) return true;
     const std::string missing = data.at("path");
-    const std::string made = folder_ / "data";
     const auto place = make_up_data(data, values_.at("model").at("type"), samples, made);
     if (!place) {
       Ended none{.exit_code = exit_code::kConfig};
       return tell_failure("data", fmt::format("{} is not there, and {} cannot be made up", missing, type),
                           none);
     }
-    small_.push_back(fmt::format("/data/path={}", json(*place).dump()));
+    small_.push_back(fmt::format("{}/path={}", pointer, json(*place).dump()));
     return tell(true, "data",
                 fmt::format("{} is not there: {} samples of {} are made up", missing,
                             samples.train + samples.held_out, type),
@@ -387,8 +397,8 @@ class Smoke {
     const std::int64_t from = steps[(steps.size() - 1) / 2];
     const std::string reference = folder_ / "reference.pt";
     fs::rename(checkpoint_path(output, last), reference);
-    for (const std::int64_t step : steps)
-      if (step > from && step != last) fs::remove(checkpoint_path(output, step));
+    for (const auto& entry : training::checkpoints_in(output + "/checkpoints"))
+      if (entry.step > from) fs::remove(entry.path);
     const Ended ended = train("gloo", output);
     const std::string what = fmt::format("from step {} to {}", from, last);
     if (ended.exit_code != 0) {

@@ -9,10 +9,12 @@
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_data.h"
 #include "worker/training/plugins.h"
+#include "worker/training/strategy.h"
 #include "worker/training/text.h"
 #include "worker/training/trainer.h"
 #include <ddprun/autocast.h>
 #include <ddprun/module_view.h>
+#include <ddprun/pt_file.h>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -127,6 +129,7 @@ class Validation {
 
   void check_length() {
     const training::LoopOptions options = training::read_loop_options(job_);
+    training::check_strategy(job_, ranks_);
     size_ = training::size_of_job(options, data_.train->size(), ranks_);
     const std::int64_t all = size_->length.epochs * size_->steps_per_epoch;
     const bool is_cut = options.max_steps > 0 && options.max_steps < all;
@@ -211,7 +214,7 @@ class Validation {
     if (choice == "auto") {
       point = newest_checkpoint(job_.text("output_dir") + "/checkpoints");
     } else if (choice != "never") {
-      point = find_checkpoint(job_, choice);
+      point = Checkpoint{choice, load_pt(choice)};
     }
     training::Position position;
     if (point && trainer_) {

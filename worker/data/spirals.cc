@@ -35,9 +35,11 @@ DataSplits open_spirals(const Options& options, std::uint64_t seed) {
     const std::int64_t asked = options.integer(key);
     return asked > 0 ? asked : fallback;
   };
-  std::mt19937_64 engine(seed);
-  Table train = make_spirals(count("train_samples", kTrainSpirals), engine);
-  Table held_out = make_spirals(count("test_samples", kTestSpirals), engine);
+  // Each its own, so that more of one are no others of the other.
+  std::mt19937_64 train_engine(seed);
+  std::mt19937_64 test_engine(~seed);
+  Table train = make_spirals(count("train_samples", kTrainSpirals), train_engine);
+  Table held_out = make_spirals(count("test_samples", kTestSpirals), test_engine);
   constexpr std::int64_t kArms = 2;
   return {std::make_shared<TableSource>(std::move(train), kArms, "spirals"),
           std::make_shared<TableSource>(std::move(held_out), kArms, "spirals")};

@@ -30,16 +30,26 @@ std::optional<Number> to_number(std::string_view text) {
   return number;
 }
 
-/// "best-<step>-<rest>.pt".
-std::optional<std::pair<std::int64_t, std::string_view>> parse(std::string_view name) {
+struct BestName {
+  std::int64_t step = 0;
+  std::string_view metric;
+  double value = 0;
+};
+
+/// "best-<step>-<metric>-<value>.pt"; a metric has no "-" there.
+std::optional<BestName> parse(std::string_view name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
   name.remove_suffix(std::min(kSuffix.size(), name.size()));
   const std::size_t dash = name.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
   const auto step = to_number<std::int64_t>(name.substr(0, dash));
-  if (!step || *step < 0) return std::nullopt;
-  return std::pair(*step, name.substr(dash + 1));
+  name.remove_prefix(dash + 1);
+  const std::size_t end = name.find('-');
+  if (!step || *step < 0 || end == std::string_view::npos || end == 0) return std::nullopt;
+  const auto value = to_number<double>(name.substr(end + 1));
+  if (!value || !std::isfinite(*value)) return std::nullopt;
+  return BestName{*step, name.substr(0, end), *value};
 }
 
 /// As part of a file's name.
@@ -76,15 +86,14 @@ BestCheckpoints::BestCheckpoints(std::string folder, std::int64_t keep, Metric m
     : folder_(std::move(folder)), keep_(keep), metric_(std::move(metric)) {}
 
 std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const {
-  const std::string beginning = file_word(metric_.name) + "-";
+  const std::string metric = file_word(metric_.name);
   std::vector<Entry> entries;
   std::error_code error;
   for (const auto& file : fs::directory_iterator(folder_, error)) {
     const std::string name = file.path().filename().string();
     const auto parsed = parse(name);
-    if (!parsed || !parsed->second.starts_with(beginning)) continue;
-    const auto value = to_number<double>(parsed->second.substr(beginning.size()));
-    if (value && std::isfinite(*value)) entries.push_back({parsed->first, *value, file.path().string()});
+    if (parsed && parsed->metric == metric)
+      entries.push_back({parsed->step, parsed->value, file.path().string()});
   }
   std::sort(entries.begin(), entries.end(),
             [&](const Entry& a, const Entry& b) { return is_better(metric_, a, b); });
@@ -125,7 +134,7 @@ std::string BestCheckpoints::save(std::int64_t step, double value, const PtValue
 
 std::optional<std::int64_t> step_of_best(std::string_view file_name) {
   const auto parsed = parse(file_name);
-  return parsed ? std::optional(parsed->first) : std::nullopt;
+  return parsed ? std::optional(parsed->step) : std::nullopt;
 }
 
 }  // namespace ddprun::training

@@ -57,7 +57,8 @@ std::string warning_of_frozen_head(const Model& model, const Options& options,
   if (model.head().empty() || std::find(frozen.begin(), frozen.end(), weight) == frozen.end()) return {};
   const std::string path = options.text("weights");
   const PtDict given = models::find_state_dict(load_pt(path), path);
-  const at::Tensor* const mine = model.named_parameters().find(weight);
+  const auto parameters = model.named_parameters();
+  const at::Tensor* const mine = parameters.find(weight);
   const PtValue* const theirs = given.find(weight);
   if (mine == nullptr ||
       (theirs != nullptr && theirs->is_tensor() && theirs->as_tensor().sizes() == mine->sizes()))
@@ -172,8 +173,10 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
   const Options train = job.object("train");
   choose_kernels(train);
   place(*model_, context.device(), train);
-  strategy_ = make_strategy(job, context, model_, [options = job.object("model"), &parts, data] {
-    return make_model(options, parts, data);
+  strategy_ = make_strategy(job, context, model_, [options = job.object("model"), &parts, data, train] {
+    std::shared_ptr<Model> replica = make_model(options, parts, data);
+    place(*replica, at::kCPU, train);
+    return replica;
   });
 
   const Options optimizer = job.object("optimizer");

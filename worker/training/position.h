@@ -3,6 +3,7 @@
 #include "worker/training/plateau.h"
 #include <ddprun/pt_value.h>
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,7 +17,8 @@ struct LossSum {
   double loss = 0;  ///< summed over items
   std::int64_t items = 0;
 
-  [[nodiscard]] double mean() const { return items > 0 ? loss / static_cast<double>(items) : 0; }
+  /// No number where nothing was learned from.
+  [[nodiscard]] double mean() const { return items > 0 ? loss / static_cast<double>(items) : std::nan(""); }
 };
 
 /// What an evaluation found, over all ranks: each of the task's metrics, summed over the items.

@@ -15,13 +15,15 @@
 #include <vector>
 
 namespace ddprun::training {
-namespace {
 
 namespace fs = std::filesystem;
 
+namespace {
+
 constexpr int kAnyKeep = 1;  // this directory is only read
 
-/// Those of a folder, the best ones as well, newest first.
+}  // namespace
+
 std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder) {
   std::vector<CheckpointDirectory::Entry> entries = CheckpointDirectory(folder, kAnyKeep).list();
   std::error_code error;
@@ -33,6 +35,8 @@ std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder
                    [](const auto& one, const auto& other) { return one.step > other.step; });
   return entries;
 }
+
+namespace {
 
 std::optional<ResumePoint> newest(const std::string& folder, Console& console) {
   int skipped = 0;

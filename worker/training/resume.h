@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddprun::training {
 
@@ -21,6 +22,9 @@ struct ResumePoint {
   std::string path;
   PtDict content;
 };
+
+/// All checkpoints of a folder, the best ones as well, newest first.
+std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder);
 
 /// Decides what the job goes on from, and reads it. Rank 0 alone calls it.
 ///

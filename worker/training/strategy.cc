@@ -98,17 +98,20 @@ std::vector<at::Device> devices_of(const Options& job, const Context& context) {
 
 }  // namespace
 
+void check_strategy(const Options& job, int ranks) {
+  const std::string name = job.text("strategy");
+  if (name == "ddp" || ranks == 1) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("/strategy: {} works in one process, and this job has {} ranks; start it with "
+                              "--nproc-per-node 1, or use ddp",
+                              name, ranks));
+}
+
 std::unique_ptr<Strategy> make_strategy(const Options& job, const Context& context, ModelPointer model,
                                         std::function<ModelPointer()> make_replica) {
   const std::string name = job.text("strategy");
   if (name == "ddp") return std::make_unique<Ddp>(job, context, std::move(model));
-  if (context.world_size() > 1) {
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format("/strategy: {} works in one process, and this job has {} ranks; start it with "
-                    "--nproc-per-node 1, or use ddp",
-                    name, context.world_size()));
-  }
+  check_strategy(job, context.world_size());
   // Made in the first forward: a model's first weights are drawn, and the training would draw on from there.
   const auto quietly = [make_replica = std::move(make_replica)] {
     const KeptGenerators kept;

@@ -29,6 +29,9 @@ class Strategy {
   virtual void sync_buffers() {}
 };
 
+/// Errors  Exception kConfig: /strategy of `job` works in one process, and there are several ranks
+void check_strategy(const Options& job, int ranks);
+
 /// The one that /strategy of `job` names, for `model`, which is on the context's device. Collective.
 ///
 /// make_replica  another module like `model`; its values do not matter

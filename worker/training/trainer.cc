@@ -168,9 +168,12 @@ void Trainer::restore(const PtDict& checkpoint) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("its optimizer is {}, the job file's is {}", about.optimizer, optimizer));
   }
-  parts_that_begin_anew_ = load_parts(checkpoint, saved_);
-  if (std::count(parts_that_begin_anew_.begin(), parts_that_begin_anew_.end(), "ema") > 0)
-    learner_.begin_average();
+  parts_that_begin_anew_ = take_over(checkpoint);
+}
+
+std::vector<std::string> Trainer::take_over(const PtDict& checkpoint) {
+  std::vector<std::string> anew = load_parts(checkpoint, saved_);
+  if (std::count(anew.begin(), anew.end(), "ema") > 0) learner_.begin_average();
   // The numbers of another task say nothing about this one.
   const std::vector<Metric> metrics = learner_.task().metrics();
   const auto& last = position_.evaluation;
@@ -179,6 +182,7 @@ void Trainer::restore(const PtDict& checkpoint) {
     position_.evaluation.reset();
   if (!position_.evaluation) position_.more_evaluations.clear();
   if (position_.plateau.metric != early_stopping_.metric.name) position_.plateau = {};
+  return anew;
 }
 
 Metric Trainer::metric_named(const std::string& name, const std::string& key) const {
@@ -375,8 +379,7 @@ void Trainer::roll_back(const std::string& what) {
                     "one earlier, and a smaller /optimizer/learning_rate may help",
                     what));
   }
-  const auto names = load_parts(checkpoint->content, saved_);
-  if (std::count(names.begin(), names.end(), "ema") > 0) learner_.begin_average();
+  take_over(checkpoint->content);
   const bool is_of_this_epoch = position_.epoch == before.epoch;
   // What the step that broke has seen is added by who called it.
   position_.epoch = before.epoch;

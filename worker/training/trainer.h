@@ -97,6 +97,8 @@ class Trainer {
   [[nodiscard]] Model& model() { return learner_.model(); }
 
  private:
+  /// Everything saved, as far as it is of this job. Returns the keys that the checkpoint lacks.
+  std::vector<std::string> take_over(const PtDict& checkpoint);
   Ending train();
   /// Of each rank: seconds by activity, then those of everything else. Collective.
   [[nodiscard]] std::vector<std::vector<double>> times_of_ranks(double seconds) const;

@@ -108,6 +108,28 @@ class Validations(CommandTest):
         self.assertIn("/schedule/warmup_steps: the warm-up of 3 steps is not over when the job ends after 2",
                       self.ddprun("validate", "job.json", "--ranks", "2", expect=78).stderr)
 
+    def test_a_strategy_for_one_process_is_refused_for_two(self):
+        self.write_job(strategy="data_parallel")
+        self.ddprun("validate", "job.json")
+        self.assertIn("data_parallel works in one process, and this job has 2 ranks",
+                      self.ddprun("validate", "job.json", "--ranks", "2", expect=78).stderr)
+
+    def test_a_folder_is_no_checkpoint_to_resume_from(self):
+        self.write_job(train={"batch_size": 16})
+        self.train()
+        self.assertIn("out/checkpoints", self.ddprun("validate", "job.json", "--set", "/resume=out/checkpoints", expect=78).stderr)
+
+    def test_a_frozen_head_of_the_files_own_is_looked_at_while_it_lives(self):
+        """Its memory had been given back: with freed memory overwritten that was a crash."""
+        self.write_job(model={"type": "lenet"}, train={"batch_size": 16})
+        self.train()
+        done = subprocess.run(
+            [str(harness.BINARIES / "ddprun"), "--standalone", "--set", "/model/weights=out/checkpoints/step-00000004.pt", "--set",
+             '/model/freeze=["fc3.*"]', "--set", "/output_dir=other", "job.json"],
+            cwd=self.folder, env={**self.environment(), "MALLOC_PERTURB_": "165"}, text=True, capture_output=True,
+            timeout=harness.patient(90), check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_data_that_is_not_there_is_named(self):
         said = self.problems({**harness.JOB, "data": {"type": "mnist", "path": "nowhere"}})
         self.assertRegex(said, "1 problem\n  data folder .*/nowhere is not there")
@@ -182,6 +204,21 @@ class Evaluations(CommandTest):
         done = self.ddprun("eval", "job.json", "--json")
         self.assertEqual(json.loads(done.stdout)["step"], 4)
         self.assertIn("checkpoint of step 8 is passed over", done.stderr)
+
+    def test_the_newest_one_is_the_one_that_a_training_would_go_on_from(self):
+        self.write_job(train={"batch_size": 16, "epochs": 2}, checkpoint={"best": 2, "best_by": "loss"})
+        self.train()
+        for file in (self.folder / "out/checkpoints").glob("step-*"):
+            file.unlink()
+        self.assertEqual(json.loads(self.ddprun("eval", "job.json", "--json").stdout)["step"], 8)
+        self.assertIn("best-00000008-loss-", self.ddprun("validate", "job.json", "--set", "/train/epochs=3").stdout)
+
+    def test_a_file_of_a_person_beside_the_checkpoints_is_none_of_them(self):
+        self.write_job(train={"batch_size": 16, "epochs": 1})
+        self.train()
+        (self.folder / "out/checkpoints/best-99-mine.pt").write_bytes(b"mine")
+        self.assertEqual(json.loads(self.ddprun("eval", "job.json", "--json").stdout)["step"], 4)
+        self.train("/train/epochs=2")
 
     def test_what_cannot_be_evaluated_is_refused(self):
         self.write_job()
