@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/nn/module.h>
 
@@ -40,6 +41,9 @@ class TorchScript final : public Model {
   }
 
   at::Tensor forward(at::Tensor input) override {
+    // The optimizer of graphs looks at the first runs of a process and rounds otherwise in the later ones: a job that
+    // goes on after an interruption would end with other bits.
+    const torch::jit::GraphOptimizerEnabledGuard as_it_is_written(false);
     const c10::IValue output = script_.forward({std::move(input)});
     if (output.isTensor()) return output.toTensor();
     throw Exception(ErrorCode::kConfig,

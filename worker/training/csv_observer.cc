@@ -91,22 +91,7 @@ void CsvObserver::on_step(const StepEvent& event) {
                  {"learning_rate", event.learning_rate}});
 }
 
-void CsvObserver::on_epoch(const EpochEvent& event) {
-  std::map<std::string, double> values{
-      {"epoch", static_cast<double>(event.number)},
-      {"step", static_cast<double>(event.position.step)},
-      {"loss", event.train_loss.mean()},
-      {rate_, event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0.0},
-      {"seconds", event.seconds},
-      {"learning_rate", event.learning_rate}};
-  for (std::size_t i = 0; event.evaluation != nullptr && i < metrics_.size(); ++i) {
-    const std::string& name = metrics_[i].name;
-    values[name == "loss" ? "held_out_loss" : name] = event.evaluation->mean(i);
-    for (const auto& [data, evaluation] : event.position.more_evaluations)
-      values[data + "/" + name] = evaluation.mean(i);
-  }
-  write("epoch", values);
-}
+void CsvObserver::on_epoch(const EpochEvent& event) { write("epoch", epoch_numbers(event, metrics_, rate_)); }
 
 void CsvObserver::write(const std::string& event, const std::map<std::string, double>& values) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();

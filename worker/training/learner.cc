@@ -162,7 +162,11 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
   }
   draft.task = make_task(job.object("task"), parts, data);
   check_metrics(draft.task->metrics());
-  if (is_foreign(options) || job.object("task").has("plugin")) try_out(*draft.model, *draft.task, data);
+  if (is_foreign(options) || job.object("task").has("plugin")) {
+    // Another one, because a forward in training mode leaves its traces.
+    const KeptGenerators kept;
+    try_out(*make_model(options, parts, data), *draft.task, data);
+  }
   return draft;
 }
 

@@ -43,18 +43,9 @@ void MetricsObserver::on_rollback(const RollbackEvent& event) {
 }
 
 void MetricsObserver::on_epoch(const EpochEvent& event) {
-  nlohmann::json record{{"epoch", event.number},
-                        {"step", event.position.step},
-                        {"loss", event.train_loss.mean()},
-                        {rate_, event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0.0},
-                        {"seconds", event.seconds},
-                        {"learning_rate", event.learning_rate}};
-  for (std::size_t i = 0; event.evaluation != nullptr && i < metrics_.size(); ++i) {
-    const std::string& name = metrics_[i].name;
-    record[name == "loss" ? "held_out_loss" : name] = event.evaluation->mean(i);
-    for (const auto& [data, evaluation] : event.position.more_evaluations)
-      record[data + "/" + name] = evaluation.mean(i);
-  }
+  nlohmann::json record = epoch_numbers(event, metrics_, rate_);
+  record["epoch"] = event.number;
+  record["step"] = event.position.step;
   log_.write("epoch", record);
 }
 

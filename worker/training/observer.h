@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,11 @@ struct EpochEvent {
   double learning_rate = 0;
   const Evaluation* evaluation = nullptr;  ///< null: none was due
 };
+
+/// The numbers of an epoch under the names that files give them: "loss", "held_out_loss", "accuracy",
+/// "images_per_second" (`rate`), "name/accuracy" of more data. `metrics` are the task's.
+std::map<std::string, double> epoch_numbers(const EpochEvent& event, const std::vector<Metric>& metrics,
+                                            const std::string& rate);
 
 struct EvaluationEvent {
   const Position& position;

@@ -1,5 +1,9 @@
 #include "worker/training/position.h"
 
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -118,6 +122,25 @@ PtDict to_dict(const Position& position) {
   return dict;
 }
 
+namespace {
+
+/// A file that somebody has changed may say anything.
+void check_position(const Position& position) {
+  const auto expect = [](const char* name, std::int64_t value, std::int64_t least) {
+    if (value >= least) return;
+    throw Exception(ErrorCode::kCorrupt,
+                    fmt::format("its position is none: {} is {}, expected {} or more", name, value, least));
+  };
+  expect("epoch", position.epoch, 0);
+  expect("step", position.step, 0);
+  expect("samples_seen", position.samples_seen, 0);
+  expect("epoch_loss_items", position.epoch_loss.items, 0);
+  expect("world_size", position.world.ranks, 1);
+  expect("global_batch", position.world.global_batch, 1);
+}
+
+}  // namespace
+
 Position read_position(const PtDict& dict) {
   Position position;
   position.epoch = dict.at("epoch").as_int();
@@ -134,6 +157,7 @@ Position read_position(const PtDict& dict) {
   if (const PtValue* rollbacks = dict.find("rollbacks")) position.rollbacks = rollbacks->as_int();
   if (const PtValue* samples = dict.find("train_samples")) position.train_samples = samples->as_int();
   position.world = {dict.at("world_size").as_int(), dict.at("global_batch").as_int()};
+  check_position(position);
   return position;
 }
 

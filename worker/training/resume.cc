@@ -31,6 +31,8 @@ std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder
     if (const auto step = step_of_best(file.path().filename().string()))
       entries.push_back({*step, file.path().string()});
   }
+  // A folder of such a name is somebody else's.
+  std::erase_if(entries, [&](const auto& entry) { return !fs::is_regular_file(entry.path, error); });
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& one, const auto& other) { return one.step > other.step; });
   return entries;

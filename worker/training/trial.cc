@@ -1,6 +1,5 @@
 #include "worker/training/trial.h"
 
-#include "worker/training/rng.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -53,40 +52,46 @@ void attempt(const std::string& doing, const std::function<void()>& part) {
   }
 }
 
-/// A model in evaluation mode, and in training mode afterwards.
-class Judged {
- public:
-  explicit Judged(Model& model) : model_(model) { model_.eval(); }
-  ~Judged() { model_.train(); }
-  Judged(const Judged&) = delete;
-  Judged& operator=(const Judged&) = delete;
-
- private:
-  Model& model_;
-};
-
-}  // namespace
-
-void try_out(Model& model, const Task& task, const DataShape& data) {
-  const torch::NoGradGuard no_grad;
-  const KeptGenerators kept;
-  const Judged judged(model);
-  const Batch batch = zeros_of(data);
+/// The output for `batch`, which has to fit the data.
+at::Tensor output_of(Model& model, const Batch& batch, const DataShape& data, const std::string& mode) {
   at::Tensor output;
-  attempt(fmt::format("/model: it does not take \"{}\", {}", data.tensors.front().name,
-                      describe(batch.tensors.front())),
+  attempt(fmt::format("/model: it does not take \"{}\", {}{}", data.tensors.front().name,
+                      describe(batch.tensors.front()), mode),
           [&] { output = model.forward(batch.tensors.front()); });
-  const std::string gives = fmt::format("the model gives {} for {} samples", describe(output), kSamples);
+  const std::string gives =
+      fmt::format("the model gives {} for {} samples{}", describe(output), kSamples, mode);
   if (!output.defined() || output.dim() == 0 || output.size(0) != kSamples)
     throw Exception(ErrorCode::kConfig,
                     fmt::format("/model: {}; its first dimension is to be theirs", gives));
-  const std::int64_t width = output.size(-1);
-  if (data.classes > 0 && output.dim() > 1 && width != data.classes) {
+  if (data.classes > 0 && output.dim() > 1 && output.size(-1) != data.classes) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("/model: {}, and the data has {} classes; its last dimension is to be these",
                                 gives, data.classes));
   }
-  attempt("/task: it has no loss where " + gives, [&] { task.loss(output, batch); });
+  return output;
+}
+
+at::Tensor loss_of(const Task& task, const at::Tensor& output, const Batch& batch, const std::string& mode) {
+  at::Tensor loss;
+  attempt(fmt::format("/task: it has no loss where the model gives {} for {} samples{}", describe(output),
+                      kSamples, mode),
+          [&] { loss = task.loss(output, batch); });
+  return loss;
+}
+
+}  // namespace
+
+void try_out(Model& model, const Task& task, const DataShape& data) {
+  const Batch batch = zeros_of(data);
+  model.eval();
+  loss_of(task, output_of(model, batch, data, ""), batch, "");
+  model.train();
+  const std::string mode = " in training mode";
+  const at::Tensor loss = loss_of(task, output_of(model, batch, data, mode), batch, mode);
+  if (loss.requires_grad()) return;
+  throw Exception(ErrorCode::kConfig,
+                  "/model: no gradient comes from its output in training mode, so it would learn nothing; it "
+                  "may be detached");
 }
 
 }  // namespace ddprun::training

@@ -6,9 +6,9 @@
 
 namespace ddprun::training {
 
-/// One forward, in evaluation mode, of two samples of zeros, and what the task says of it: so that a model or a
-/// task that is not ddprun's own, and does not fit the data, is refused in a sentence before anything begins.
-/// Draws no random numbers that a training would draw.
+/// Two samples of zeros through `model` in evaluation mode and in training mode, and what the task says of them: so
+/// that a model or a task that is not ddprun's own, and does not fit the data, is refused in a sentence before
+/// anything begins. `model` is not to be used afterwards; the generators are drawn from.
 ///
 /// Errors  Exception kConfig, with the shapes and what libtorch says of them
 void try_out(Model& model, const Task& task, const DataShape& data);

@@ -81,6 +81,29 @@ class Twins(TwinCase):
             with self.subTest(ranks=ranks):
                 self.assert_job_equals_twin(merged({**BASE, "model": {}}, SCRIPTED), ranks)
 
+    def test_a_script_that_is_interrupted_ends_with_the_same_bytes_in_bf16(self):
+        """The optimizer of TorchScript's graphs rounds otherwise from the second backward of a process on."""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(1, 8, 3, padding=1, stride=2)
+                self.norm = nn.BatchNorm2d(8)
+                self.fc = nn.Linear(1568, 10)
+                self.dropout = nn.Dropout(0.1)
+
+            def forward(self, x):
+                return self.fc(self.dropout(torch.relu(self.norm(self.conv(x))).flatten(1)))
+
+        torch.manual_seed(3)
+        torch.jit.script(Net()).save(str(self.folder / "net.pt"))
+        job = merged({**BASE, "model": {"torchscript": "net.pt"}}, {"train": {"precision": "bf16", "batch_size": 16}, "device": "cpu"})
+        (self.folder / "job.json").write_text(json.dumps(job))
+        for out, steps in (("whole", (12,)), ("interrupted", (5, 12))):
+            for last in steps:
+                self.run_ranks(1, f"--set=/output_dir={self.folder / out}", f"--set=/train/max_steps={last}", "job.json")
+        self.assert_equal_weights(*(torch.load(self.folder / out / "checkpoints/step-00000012.pt")["model"]
+                                    for out in ("whole", "interrupted")))
+
     def test_what_python_has_saved_and_no_job_can_train_is_refused(self):
         class Pair(nn.Module):
             def __init__(self):
@@ -89,6 +112,19 @@ class Twins(TwinCase):
 
             def forward(self, x):
                 return self.fc(x.flatten(1)), x
+
+        class InTraining(nn.Module):
+            """What is wrong only while it learns."""
+            def __init__(self, how: str):
+                super().__init__()
+                self.fc = nn.Linear(784, 10)
+                self.how = how
+
+            def forward(self, x):
+                y = self.fc(x.flatten(1))
+                if self.training and self.how == "narrow":
+                    return y[:, :7]
+                return y.detach() if self.training else y
 
         def linear(inputs, outputs):
             return nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs))
@@ -102,6 +138,9 @@ class Twins(TwinCase):
             "its forward gives a Tuple": lambda: torch.jit.script(Pair()).save(str(file)),
             "the model gives Float [2, 7] for 2 samples, and the data has 10 classes":
                 lambda: torch.jit.script(linear(784, 7)).save(str(file)),
+            "the model gives Float [2, 7] for 2 samples in training mode, and the data has 10 classes":
+                lambda: torch.jit.script(InTraining("narrow")).save(str(file)),
+            "no gradient comes from its output in training mode": lambda: torch.jit.script(InTraining("detached")).save(str(file)),
             'it does not take "image", Float [2, 1, 28, 28]: RuntimeError: mat1 and mat2 shapes cannot be multiplied':
                 lambda: torch.jit.script(linear(100, 10)).save(str(file)),
         }
