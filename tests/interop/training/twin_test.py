@@ -96,7 +96,8 @@ class Twins(TwinCase):
 
         torch.manual_seed(3)
         torch.jit.script(Net()).save(str(self.folder / "net.pt"))
-        job = merged({**BASE, "model": {"torchscript": "net.pt"}}, {"train": {"precision": "bf16", "batch_size": 16}, "device": "cpu"})
+        bf16 = {"train": {"precision": "bf16", "batch_size": 16}, "device": "cpu"}
+        job = merged({**BASE, "model": {"torchscript": "net.pt"}}, bf16)
         (self.folder / "job.json").write_text(json.dumps(job))
         for out, steps in (("whole", (12,)), ("interrupted", (5, 12))):
             for last in steps:
