@@ -55,12 +55,14 @@ class Ps(Case):
         self.assertEqual(wrapper.returncode, 1)  # of `read`, and not of a signal
 
     def test_a_job_between_two_generations_is_restarting(self):
-        gate = self.folder / "gate"
+        gate, trapped = self.folder / "gate", self.folder / "trapped"
         os.mkfifo(gate)
-        # Rank 0 does not end on SIGTERM before it is told to: until then the job stops, and has one worker.
+        os.mkfifo(trapped)
+        # Rank 1 fails once rank 0 has its trap. Rank 0 does not end on SIGTERM before it is told to: until then the job
+        # stops, and has one worker.
         job = self.start("--nproc-per-node", 2, "--max-restarts", 1, "--log-dir", self.logs, "-t3", "sh", "-c",
-                         '[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; [ $RANK = 1 ] && exit 3; '
-                         f'trap "read x <{gate}; exit 0" TERM; echo ready; while :; do sleep 0.1; done')
+                         f'[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; [ $RANK = 1 ] && read x <{trapped} && exit 3; '
+                         f'trap "read x <{gate}; exit 0" TERM; echo ready; echo go >{trapped}; while :; do sleep 0.1; done')
         self.assertEqual(job.stdout.readline(), "[default0]:ready\n")
         while True:
             (listed,) = [entry for entry in json.loads(self.ddprun("ps", "--json").stdout) if entry["launcher_pid"] == job.pid]
