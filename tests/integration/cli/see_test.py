@@ -66,10 +66,11 @@ class Ps(Case):
         self.assertEqual(job.stdout.readline(), "[default0]:ready\n")
         while True:
             (listed,) = [entry for entry in json.loads(self.ddprun("ps", "--json").stdout) if entry["launcher_pid"] == job.pid]
-            if listed["phase"] == "stopping":
+            worker = listed["workers"][0]
+            if listed["phase"] == "stopping" and worker["last_output_s"] is not None:  # a thread writes the log file
                 break
         self.assertTrue(listed["log_dir"].startswith(str(self.logs)), listed)
-        (worker,) = listed["workers"]
+        self.assertEqual(len(listed["workers"]), 1)
         self.assertEqual(worker["log_dir"], listed["log_dir"] + "/0")
         self.assertGreaterEqual(worker["last_output_s"], 0)
         self.assertIn("stopping, 1 of 2", self.ddprun("ps").stdout)
