@@ -56,17 +56,6 @@ void print(std::string_view text) {
 
 void print_error(std::string_view text) { print_all(STDERR_FILENO, text); }
 
-std::string printable_lines(std::string_view text) {
-  std::string lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines += printable(text.substr(0, end), std::string::npos);
-    if (end < text.size()) lines += '\n';
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 bool is_terminal(int fd) { return ::isatty(fd) == 1; }
 
 std::size_t columns_of(int fd) {

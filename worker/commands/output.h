@@ -16,9 +16,6 @@ void print(std::string_view text);
 /// Writes to stderr, or not at all.
 void print_error(std::string_view text);
 
-/// printable(), line by line: a job file's problems are told in several.
-std::string printable_lines(std::string_view text);
-
 bool is_terminal(int fd);
 /// Of a terminal; of anything else so many that no line is broken.
 std::size_t columns_of(int fd);

@@ -1,10 +1,11 @@
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/printable.h"
 #include "worker/commands/checkpoint_weights.h"
 #include "worker/commands/commands.h"
 #include "worker/commands/opened_job.h"
 #include "worker/commands/output.h"
 #include "worker/commands/predict_inputs.h"
-#include "worker/commands/sample_text.h"
+#include "worker/tasks/sample_text.h"
 #include "worker/training/text.h"
 #include <ddprun/exception.h>
 
@@ -104,12 +105,12 @@ std::string in_one_line(const ordered_json& object) {
 }
 
 int continue_texts(const OpenedJob& job, const config::JobCommandLine& line) {
-  SampleOptions options{.tokens = read_count(line, "tokens", "200", 1),
-                        .temperature = read_temperature(line),
-                        .seed = static_cast<std::uint64_t>(read_count(line, "seed", "0", 0))};
+  tasks::SampleOptions options{.tokens = read_count(line, "tokens", "200", 1),
+                               .temperature = read_temperature(line),
+                               .seed = static_cast<std::uint64_t>(read_count(line, "seed", "0", 0))};
   for (std::size_t i = 1; i < line.words.size(); ++i) {
     const std::string& prompt = line.words[i];
-    const std::string text = sample_text(job.model(), job.shape(), prompt, options);
+    const std::string text = tasks::sample_text(job.model(), job.shape(), prompt, options);
     print(line.has("json") ? in_one_line({{"input", prompt}, {"text", text}})
                            : fmt::format("{}{}\n", prompt, text));
   }

@@ -315,6 +315,7 @@ class Smoke {
     if (value("/early_stopping/patience") > 0) set_small("/early_stopping/patience", 1'000'000);
     if (value("/divergence_check") > 0) set_small("/divergence_check", 2);
     set_at_most("/log/every_steps", 1);
+    set_at_most("/log/sample_tokens", kBatch);
 
     for (const auto& [name, entry] : values_.at("evaluate").items()) {
       set_at_most(("/evaluate/" + name + "/test_samples").c_str(), samples.held_out);

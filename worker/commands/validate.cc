@@ -1,5 +1,6 @@
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/printable.h"
 #include "worker/commands/checkpoint_weights.h"
 #include "worker/commands/commands.h"
 #include "worker/commands/opened_job.h"

@@ -1,7 +1,9 @@
 #include "worker/training/job.h"
 
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/printable.h"
 #include "worker/models/summary.h"
+#include "worker/tasks/sample_text.h"
 #include "worker/training/console.h"
 #include "worker/training/console_observer.h"
 #include "worker/training/csv_observer.h"
@@ -227,8 +229,25 @@ class Job {
     trainer->start(resume ? std::optional(resume->path) : std::nullopt);
     if (trainer->is_complete()) return {};
     const Ending ending = trainer->run();
-    if (ending == Ending::kComplete) return {};
+    if (ending == Ending::kComplete) {
+      say_sample(context, *trainer, data.splits.train->shape());
+      return {};
+    }
     return {.exit_code = exit_code::kSignalBase + drain_.signal()};
+  }
+
+  /// What the finished model makes up, as far as the job file wants some. Collective.
+  void say_sample(const Context& context, Trainer& trainer, const DataShape& data) {
+    const std::int64_t tokens = job_.object("log").integer("sample_tokens");
+    if (tokens == 0) return;
+    Model& model = trainer.evaluated();
+    if (context.rank() != 0) return;
+    const at::NoGradGuard no_grad;
+    model.eval();
+    const auto seed = static_cast<std::uint64_t>(job_.integer("seed"));
+    console_->line(
+        printable_lines(fmt::format("sample: {}", tasks::sample_text(model, data, tasks::first_prompt(data),
+                                                                     {.tokens = tokens, .seed = seed}))));
   }
 
   /// What the trainer goes back to. Collective.

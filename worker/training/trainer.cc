@@ -1,5 +1,6 @@
 #include "worker/training/trainer.h"
 
+#include "worker/tasks/sample_text.h"
 #include "worker/training/evaluate.h"
 #include "worker/training/generators_part.h"
 #include "worker/training/rng.h"
@@ -146,6 +147,8 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       world_(size_.world),
       length_(size_.length),
       fresh_loss_(at::zeros({2}, at::TensorOptions(device_).dtype(at::kDouble))) {
+  if (parts.job.object("log").integer("sample_tokens") > 0)
+    tasks::check_has_text(parts.data.train->shape(), "/log/sample_tokens");
   position_.world = world_;
   position_.train_samples = parts_.data.train->size();
   learner_.add_saved_parts(saved_);

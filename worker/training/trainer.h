@@ -95,6 +95,8 @@ class Trainer {
   [[nodiscard]] bool is_complete() const { return training::is_complete(position_, length_); }
   [[nodiscard]] const Position& position() const { return position_; }
   [[nodiscard]] Model& model() { return learner_.model(); }
+  /// The model that is judged, the same on every rank. Collective.
+  Model& evaluated() { return learner_.evaluated(); }
 
  private:
   /// Everything saved, as far as it is of this job. Returns the keys that the checkpoint lacks.

@@ -114,6 +114,21 @@ class Predictions(CommandTest):
         for prompt, said in (("xyz", 'the text of the job has no "x", which is in the input'), ("", "the input is empty")):
             self.assertIn(said, self.ddprun("predict", "job.json", prompt, expect=78).stderr)
 
+    def test_a_job_says_at_its_end_what_its_model_makes_up(self):
+        (self.folder / "text.txt").write_text("abcdefg\n" * 200 + "\x1b")
+        self.write_job(model={"type": "gpt", "layers": 1, "heads": 1, "width": 16},
+                       data={"type": "text", "path": "text.txt", "block": 16}, log={"sample_tokens": 24},
+                       train={"batch_size": 4, "epochs": 20, "ema_decay": 0.5}, optimizer={"type": "adam", "learning_rate": 0.01})
+        said = self.ddprun("--standalone", "--nproc-per-node", "2", "job.json").stdout
+        self.assertIn("\nsample: abcdefg\nabcdefg\nabcdefg\n", said)
+        self.assertNotIn("sample: ", self.train().stdout)  # nothing was left to do
+
+    def test_only_a_model_of_tokens_makes_something_up(self):
+        self.write_job(log={"sample_tokens": 5})
+        for words in (("--standalone", "--nproc-per-node", "2", "job.json"), ("validate", "job.json")):
+            self.assertIn("/log/sample_tokens: a text is sampled from a model of tokens, and the data has images; remove it",
+                          self.ddprun(*words, expect=78).stderr)
+
     def test_an_input_that_cannot_be_read_does_not_hide_the_others(self):
         self.write_job()
         self.train()

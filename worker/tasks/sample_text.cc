@@ -1,4 +1,4 @@
-#include "worker/commands/sample_text.h"
+#include "worker/tasks/sample_text.h"
 
 #include <ddprun/exception.h>
 #include <ddprun/module_view.h>
@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ddprun::commands {
+namespace ddprun::tasks {
 namespace {
 
 /// Scores divided by less may be larger than any number.
@@ -92,4 +92,17 @@ std::string sample_text(Model& model, const DataShape& data, const std::string& 
   return text;
 }
 
-}  // namespace ddprun::commands
+std::string first_prompt(const DataShape& data) {
+  const std::vector<std::string>& names = data.class_names;
+  if (names.empty()) return "0";
+  return std::find(names.begin(), names.end(), "\n") != names.end() ? "\n" : names.front();
+}
+
+void check_has_text(const DataShape& data, const std::string& key) {
+  if (data.unit == "tokens") return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("{}: a text is sampled from a model of tokens, and the data has {}; remove it",
+                              key, data.unit));
+}
+
+}  // namespace ddprun::tasks

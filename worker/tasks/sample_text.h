@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace ddprun::commands {
+namespace ddprun::tasks {
 
 struct SampleOptions {
   std::int64_t tokens = 200;
@@ -21,4 +21,10 @@ struct SampleOptions {
 std::string sample_text(Model& model, const DataShape& data, const std::string& prompt,
                         const SampleOptions& options);
 
-}  // namespace ddprun::commands
+/// A prompt for any data of tokens: the end of a line where the text has some, else its first token.
+[[nodiscard]] std::string first_prompt(const DataShape& data);
+
+/// Errors  Exception kConfig, naming `key`: data that is not of tokens.
+void check_has_text(const DataShape& data, const std::string& key);
+
+}  // namespace ddprun::tasks
