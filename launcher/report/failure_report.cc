@@ -159,7 +159,7 @@ std::string symptom_line(const RootCause& root, const GenerationOutcome* generat
   return fmt::format("  a symptom: it {}, and no other rank has said why{}\n", ending.symptom, who);
 }
 
-/// The error file, without what stderr has just shown.
+/// The error file, without what stderr has just shown. The stack of a C++ program may be its message alone.
 std::string error_file_section(const RootCause& root) {
   if (!root.error_file) {
     return root.unread_error_file.empty()
@@ -174,7 +174,8 @@ std::string error_file_section(const RootCause& root) {
   const std::string where = root.host.empty() ? std::string() : root.host + ":";
   std::string text = fmt::format("\n  its error file ({}{}) says:\n", where, root.worker->error_file);
   for (const std::string_view line : message_lines) text += fmt::format("    {}\n", printable(line));
-  if (!is_shown) text += quote(last_lines(root.error_file->stack, kStackLines));
+  if (!is_shown && root.error_file->stack != root.error_file->message)
+    text += quote(last_lines(root.error_file->stack, kStackLines));
   return text;
 }
 

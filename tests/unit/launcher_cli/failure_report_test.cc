@@ -97,6 +97,14 @@ TEST_CASE("the error file adds message and stack, unless stderr has just shown t
       "    RuntimeError: boom\n"
       "    | Traceback\n"
       "    |   File \"t.py\", line 1\n");
+  CHECK(
+      render_report(outcome, root_of(outcome, {}, ErrorFile{"bad batch", "bad batch", "17"}), context()) ==
+      "ddprun: train.py failed: rank 0 (local rank 0, pid 100, host node-a) exited with code 3 after 1.2 s\n"
+      "\n"
+      "  it wrote nothing to stderr\n"
+      "\n"
+      "  its error file (/l/error.json) says:\n"
+      "    bad batch\n");
   outcome.generations[0].workers[0].stderr_tail = "Traceback …\nRuntimeError: boom\n";
   CHECK(
       render_report(outcome, root_of(outcome, {}, file), context()) ==
