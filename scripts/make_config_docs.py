@@ -72,6 +72,9 @@ def condition_words(schema):
 def rows(schema, pointer):
     for name, inner in schema["properties"].items():
         if inner["type"] == "object" and inner["properties"]:
+            if pointer:
+                yield f"| `{pointer}/{name}` | object | `{{}}` | {inner['description']}{condition_words(inner)} |"
+                yield from rows(inner, f"{pointer}/{name}")
             continue
         required = name in schema.get("required", [])
         yield (f"| `{pointer}/{name}` | {type_words(inner)} | {default_words(inner, required)} "

@@ -16,6 +16,7 @@
 #include "worker/training/report.h"
 #include "worker/training/resume.h"
 #include "worker/training/same_job.h"
+#include "worker/training/step_trace.h"
 #include "worker/training/tensorboard_observer.h"
 #include "worker/training/text.h"
 #include "worker/training/trainer.h"
@@ -26,6 +27,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -37,6 +39,11 @@ namespace fs = std::filesystem;
 
 /// How long a rank that lost another one waits for that one's last words.
 constexpr std::chrono::milliseconds kPatienceForTheCause{1000};
+
+TraceOptions read_trace_options(const Options& job) {
+  const Options trace = job.object("log").object("trace");
+  return {.first_step = trace.integer("first_step"), .steps = trace.integer("steps")};
+}
 
 Error to_error(const Exception& exception) { return {exception.code(), exception.what()}; }
 
@@ -66,7 +73,10 @@ class Job {
         job_(job.values.dump()),
         parts_(built_in_parts()),
         working_directory_(fs::current_path()),
-        drain_(drain) {}
+        drain_(drain) {
+    // Before there is another thread. Without it the profiler says on stderr that a machine has no GPU.
+    if (read_trace_options(job_).steps > 0) ::setenv("KINETO_LOG_LEVEL", "99", 0);
+  }
 
   Outcome run() {
     // Reading data and meeting the other ranks take their time side by side. The thread has options of its own.
@@ -198,9 +208,10 @@ class Job {
     const std::string warning = draft->warning;
     std::optional<Trainer> trainer;
     try {
-      trainer.emplace(TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_,
-                                   data.judging, [&] { return newest_checkpoint(context); }},
-                      std::move(*draft));
+      trainer.emplace(
+          TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,
+                       [&] { return newest_checkpoint(context); }, trace_of(context)},
+          std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
       if (exception.code() != ErrorCode::kConfig) throw;
@@ -250,6 +261,29 @@ class Job {
                                                                      {.tokens = tokens, .seed = seed}))));
   }
 
+  /// Null: the job file wants none.
+  StepTrace* trace_of(const Context& context) {
+    const TraceOptions options = read_trace_options(job_);
+    if (options.steps == 0) return nullptr;
+    const int rank = context.rank();
+    trace_.emplace(
+        options,
+        StepTrace::Facts{.folder = output_dir() + "/trace",
+                         .rank = rank,
+                         .world_size = context.world_size(),
+                         .backend = context.backend(),
+                         .device = context.device(),
+                         .working_directory = working_directory_},
+        [this](const std::string& text) { console_->line(text); },
+        [this, rank](const std::string& text) {
+          if (rank == 0) return console_->warning(text);
+          // What cannot be written may be so on this rank's host alone.
+          Console(Console::Speaker::kRankZero, "never", clock_)
+              .warning(fmt::format("rank {}: {}", rank, text));
+        });
+    return &*trace_;
+  }
+
   /// What the trainer goes back to. Collective.
   std::optional<ResumePoint> newest_checkpoint(const Context& context) {
     std::optional<ResumePoint> point;
@@ -291,6 +325,7 @@ class Job {
   OutputFolder folder_;
   MetricsLog metrics_;
   Observers observers_;
+  std::optional<StepTrace> trace_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "worker/training/step.h"
 
 #include "rendezvous/base/check.h"
+#include "worker/training/step_trace.h"
 #include <ddprun/autocast.h>
 #include <ddprun/clip_grad.h>
 
@@ -87,7 +88,10 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
     const at::Tensor share =
         micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
     const auto time = parts_.time.on(Activity::kBackward);
-    scaler_.scale(share).backward();
+    const at::Tensor scaled = scaler_.scale(share);
+    if (is_last && parts_.time.watcher() != nullptr)
+      show_exposed_communication(scaled, *parts_.time.watcher());
+    scaled.backward();
   }
   const auto time = parts_.time.on(Activity::kOptimizer);
   clip();

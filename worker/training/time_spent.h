@@ -16,6 +16,17 @@ enum class Activity { kLoader, kForward, kBackward, kOptimizer, kEvaluation, kCh
 inline constexpr std::array<const char*, 6> kActivityNames{"loader",    "forward",    "backward",
                                                            "optimizer", "evaluation", "checkpoint"};
 
+/// Is told what begins and ends, as it happens. What ends is what has begun last.
+class ActivityWatcher {
+ public:
+  virtual ~ActivityWatcher() = default;
+  ActivityWatcher() = default;
+  ActivityWatcher(const ActivityWatcher&) = delete;
+  ActivityWatcher& operator=(const ActivityWatcher&) = delete;
+  virtual void begins(const char* name) = 0;
+  virtual void ends() = 0;
+};
+
 /// Adds up the time that a rank spends on each activity.
 class TimeSpent {
  public:
@@ -25,8 +36,11 @@ class TimeSpent {
   class Span {
    public:
     Span(TimeSpent& spent, Activity activity)
-        : spent_(spent), activity_(activity), start_(spent.clock_.now()) {}
+        : spent_(spent), watcher_(spent.watcher_), activity_(activity), start_(spent.clock_.now()) {
+      if (watcher_ != nullptr) watcher_->begins(kActivityNames[static_cast<std::size_t>(activity)]);
+    }
     ~Span() {
+      if (watcher_ != nullptr) watcher_->ends();
       spent_.seconds_[static_cast<std::size_t>(activity_)] += to_seconds(spent_.clock_.now() - start_);
     }
     Span(const Span&) = delete;
@@ -34,17 +48,23 @@ class TimeSpent {
 
    private:
     TimeSpent& spent_;
+    ActivityWatcher* watcher_;
     Activity activity_;
     TimePoint start_;
   };
 
   [[nodiscard]] Span on(Activity activity) { return {*this, activity}; }
 
+  /// Who is told of the spans that begin from now on, or null; it outlives them.
+  void watch(ActivityWatcher* watcher) { watcher_ = watcher; }
+  [[nodiscard]] ActivityWatcher* watcher() const { return watcher_; }
+
   /// By activity, in seconds.
   [[nodiscard]] const std::array<double, kActivityNames.size()>& seconds() const { return seconds_; }
 
  private:
   const Clock& clock_;
+  ActivityWatcher* watcher_ = nullptr;
   std::array<double, kActivityNames.size()> seconds_{};
 };
 

@@ -224,7 +224,12 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
 
 Ending Trainer::run() {
   const TimePoint start = parts_.clock.now();
+  if (parts_.trace != nullptr) parts_.trace->on_start(position_.step);
   const Ending ending = train();
+  if (parts_.trace != nullptr) {
+    parts_.drain.take_time();
+    parts_.trace->on_end(position_.step);
+  }
   const double seconds = to_seconds(parts_.clock.now() - start);
   // After SIGTERM the ranks may not wait for each other again.
   std::vector<std::vector<double>> times;
@@ -301,6 +306,7 @@ bool Trainer::run_epoch() {
                                      }};
     const std::int64_t samples =
         std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(indices.size() - used));
+    begin_traced_step();
     const bool is_kept =
         step(micro_batches, std::span(indices).subspan(used, static_cast<std::size_t>(samples)));
     left -= micro_batches.count;
@@ -315,6 +321,7 @@ bool Trainer::run_epoch() {
       save_checkpoint();  // the next start is to go on from here, and to know how often the job went back
       learner_.model().train();
     }
+    end_traced_step();
     if (is_complete()) break;
     if (parts_.drain.requested(parts_.context)) return false;
   }
@@ -427,6 +434,20 @@ void Trainer::after_step(double seconds, std::int64_t units) {
   const std::int64_t every = options_.checkpoint_every_steps;
   if (every > 0 && position_.step % every == 0 && !is_epoch_over(position_, length_) && !is_complete())
     save_checkpoint();
+}
+
+void Trainer::begin_traced_step() {
+  if (parts_.trace == nullptr) return;
+  parts_.trace->before_step(position_.step + 1);
+  time_.watch(parts_.trace->watcher());
+}
+
+void Trainer::end_traced_step() {
+  if (time_.watcher() == nullptr) return;
+  parts_.drain.take_time();
+  parts_.trace->after_step();
+  parts_.drain.progress();
+  time_.watch(parts_.trace->watcher());
 }
 
 void Trainer::sync_buffers_for_check() {

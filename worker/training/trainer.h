@@ -9,6 +9,7 @@
 #include "worker/training/observer.h"
 #include "worker/training/resume.h"
 #include "worker/training/saved_part.h"
+#include "worker/training/step_trace.h"
 #include "worker/training/time_spent.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/distributed_sampler.h>
@@ -37,6 +38,7 @@ struct TrainerParts {
   std::span<const JudgingData> judging{};  ///< beside data.held_out
   /// The newest whole checkpoint of the job, on every rank. Collective.
   std::function<std::optional<ResumePoint>()> newest_checkpoint{};
+  StepTrace* trace = nullptr;  ///< null: no step is traced
 };
 
 /// What the loop takes from the job file.
@@ -116,6 +118,8 @@ class Trainer {
   /// Takes weights and all else from the newest checkpoint, and goes on after the samples of the step that broke.
   void roll_back(const std::string& what);
   void after_step(double seconds, std::int64_t units);
+  void begin_traced_step();
+  void end_traced_step();
   void end_epoch(double seconds, std::int64_t units);
   void collect_loss();
   void sync_buffers_for_check();
