@@ -22,6 +22,9 @@ constexpr JobCommandFlag kSet{"set", '\0', "/KEY=VALUE",
 constexpr JobCommandFlag kCheckpoint{
     "checkpoint", '\0', "FILE",
     "a checkpoint, or a .pt file with a state dict [the job's newest checkpoint]"};
+constexpr JobCommandFlag kWeightsOf{
+    "weights-of", '\0', "NAME",
+    "average or model: which weights of the checkpoint [the average, where its job kept one]"};
 constexpr JobCommandFlag kHelp{"help", 'h', "", "shows this"};
 
 constexpr std::array kValidateFlags{
@@ -30,11 +33,12 @@ constexpr std::array kInitFlags{kHelp};
 constexpr std::array kListFlags{
     JobCommandFlag{"plugin", '\0', "FILE", "lists what this library brings as well; may be repeated"}, kHelp};
 constexpr std::array kSummaryFlags{kSet, kHelp};
-constexpr std::array kEvalFlags{kSet, kCheckpoint, JobCommandFlag{"json", '\0', "", "prints one JSON object"},
-                                kHelp};
+constexpr std::array kEvalFlags{kSet, kCheckpoint, kWeightsOf,
+                                JobCommandFlag{"json", '\0', "", "prints one JSON object"}, kHelp};
 constexpr std::array kPredictFlags{
     kSet,
     kCheckpoint,
+    kWeightsOf,
     JobCommandFlag{"json", '\0', "", "prints a JSON object for each input"},
     JobCommandFlag{"top", '\0', "N", "so many classes of each input [1]"},
     JobCommandFlag{"tokens", '\0', "N", "of text: so many tokens [200]"},
@@ -44,6 +48,7 @@ constexpr std::array kPredictFlags{
 constexpr std::array kExportFlags{
     kSet,
     kCheckpoint,
+    kWeightsOf,
     JobCommandFlag{"output", 'o', "FILE", "where to"},
     JobCommandFlag{
         "format", '\0', "NAME",

@@ -1,7 +1,6 @@
 #include "worker/commands/checkpoint_weights.h"
 
 #include "worker/commands/output.h"
-#include "worker/models/weights.h"
 #include "worker/training/resume.h"
 #include "worker/training/saved_part.h"
 #include "worker/training/text.h"
@@ -12,26 +11,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 
 namespace ddprun::commands {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kAveragePrefix = "module.";
-
-/// AveragedModel's entries less their prefix.
-PtDict averaged_state(const PtDict& average) {
-  PtDict state;
-  state.ordered = true;
-  for (const auto& [name, value] : average.entries) {
-    const std::string& text = name.as_string();
-    if (text.starts_with(kAveragePrefix)) state.set(text.substr(kAveragePrefix.size()), value);
-  }
-  return state;
-}
 
 std::string shown(const std::string& path) {
   std::error_code error;
@@ -74,12 +59,18 @@ Checkpoint find_checkpoint(const Options& job, const std::string& wanted) {
                                              : "name a file, or a folder with some"));
 }
 
-LoadedWeights load_judged_weights(Model& model, const Options& job, const Checkpoint& checkpoint) {
+models::WeightsOf read_weights_of(const config::JobCommandLine& line) {
+  const std::string word = line.value("weights-of", "auto");
+  if (const auto which = models::to_weights_of(word)) return *which;
+  throw Exception(ErrorCode::kUsage,
+                  fmt::format("--weights-of: expected average, model or auto, got \"{}\"", word));
+}
+
+LoadedWeights load_chosen_weights(Model& model, const Options& job, const Checkpoint& checkpoint,
+                                  models::WeightsOf which) {
   LoadedWeights loaded;
-  PtDict state;
   try {
-    const PtDict* own = as_checkpoint(checkpoint.content);
-    if (own != nullptr) {
+    if (const PtDict* own = as_checkpoint(checkpoint.content)) {
       const std::string theirs = training::read_about(*own).model;
       const std::string mine = job.object("model").text("type");
       if (theirs != mine) {
@@ -87,14 +78,10 @@ LoadedWeights load_judged_weights(Model& model, const Options& job, const Checkp
                         fmt::format("its model is {}, the job file's is {}", theirs, mine));
       }
       loaded.position = training::read_position(own->at("position").as_dict());
-      const PtValue* average = own->find("ema");
-      if (average != nullptr && job.object("train").number("ema_decay") > 0) {
-        loaded.is_average = true;
-        state = averaged_state(average->as_dict());
-      }
     }
-    if (!loaded.is_average) state = models::find_state_dict(checkpoint.content, "the file");
-    models::load_weights(model, state, {});
+    const models::ChosenWeights weights = models::choose_weights(checkpoint.content, "the file", which);
+    loaded.is_average = weights.is_average;
+    models::load_weights(model, weights.state, {});
   } catch (const Exception& exception) {
     throw Exception(exception.code(), shown(checkpoint.path) + ": " + exception.what());
   }

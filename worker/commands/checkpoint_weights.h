@@ -1,5 +1,7 @@
 #pragma once
 
+#include "rendezvous/config/job_commands.h"
+#include "worker/models/weights.h"
 #include "worker/training/position.h"
 #include <ddprun/pt_value.h>
 #include <ddprun/trainer/model.h>
@@ -30,9 +32,13 @@ struct LoadedWeights {
   std::optional<training::Position> position;  ///< how far the job had come; none: a file of weights alone
 };
 
-/// The weights that the job is judged by: their average where the job keeps one, and the checkpoint has it.
-/// Errors  Exception kConfig: they are of another model.
-LoadedWeights load_judged_weights(Model& model, const Options& job, const Checkpoint& checkpoint);
+/// The line's --weights-of. Errors  Exception kUsage: it is another word.
+models::WeightsOf read_weights_of(const config::JobCommandLine& line);
+
+/// Those weights of the checkpoint; kAuto: what the job was judged by, their average where it kept one.
+/// Errors  Exception kConfig: they are of another model, or there is no average.
+LoadedWeights load_chosen_weights(Model& model, const Options& job, const Checkpoint& checkpoint,
+                                  models::WeightsOf which);
 
 /// "runs/a/checkpoints/step-00000007.pt (step 7), the average of the weights": for messages.
 std::string describe(const Checkpoint& checkpoint, const LoadedWeights& weights);

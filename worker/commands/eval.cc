@@ -41,9 +41,10 @@ std::string in_words(const Metric& metric, double value) {
 }  // namespace
 
 int run_eval(const config::JobCommandLine& line) {
+  const models::WeightsOf which = read_weights_of(line);
   const OpenedJob job = open_job(line);
   const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
-  const LoadedWeights weights = load_judged_weights(job.model(), job.job, checkpoint);
+  const LoadedWeights weights = load_chosen_weights(job.model(), job.job, checkpoint, which);
   // As in training, to the same bits.
   if (job.job.object("train").flag("channels_last")) training::lay_out_channels_last(job.model());
   const training::Evaluation evaluation =

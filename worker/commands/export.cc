@@ -71,9 +71,10 @@ std::string read_output(const config::JobCommandLine& line) {
 int run_export(const config::JobCommandLine& line) {
   const std::string path = read_output(line);
   const Format format = format_of(line, path);
+  const models::WeightsOf which = read_weights_of(line);
   const OpenedJob job = open_job(line, "cpu");
   const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
-  const LoadedWeights weights = load_judged_weights(job.model(), job.job, checkpoint);
+  const LoadedWeights weights = load_chosen_weights(job.model(), job.job, checkpoint, which);
   job.model().eval();
   PtDict state = state_dict(job.model());
   switch (format) {

@@ -122,9 +122,10 @@ int continue_texts(const OpenedJob& job, const config::JobCommandLine& line) {
 int run_predict(const config::JobCommandLine& line) {
   const std::int64_t top = read_count(line, "top", "1", 1);
   read_temperature(line);
+  const models::WeightsOf which = read_weights_of(line);
   const OpenedJob job = open_job(line);
   const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
-  load_judged_weights(job.model(), job.job, checkpoint);
+  load_chosen_weights(job.model(), job.job, checkpoint, which);
   job.model().eval();
   const at::NoGradGuard no_grad;
   if (job.shape().unit == "tokens") return continue_texts(job, line);

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 namespace ddprun::models {
 namespace {
@@ -162,6 +163,18 @@ std::int64_t classes_in(const PtDict& state, const std::string& head) {
   return weight->as_tensor().size(0);
 }
 
+/// AveragedModel's entries less their prefix, and without its count.
+PtDict averaged_state(const PtDict& average) {
+  constexpr std::string_view kPrefix = "module.";
+  PtDict state;
+  state.ordered = true;
+  for (const auto& [name, value] : average.entries) {
+    const std::string& text = name.as_string();
+    if (text.starts_with(kPrefix)) state.set(text.substr(kPrefix.size()), value);
+  }
+  return state;
+}
+
 }  // namespace
 
 PtDict find_state_dict(const PtValue& value, const std::string& file) {
@@ -179,6 +192,26 @@ PtDict find_state_dict(const PtValue& value, const std::string& file) {
                     file, value.kind()));
   }
   return without_prefix(found->as_dict(), "module.");
+}
+
+std::optional<WeightsOf> to_weights_of(const std::string& word) {
+  if (word == "auto") return WeightsOf::kAuto;
+  if (word == "average") return WeightsOf::kAverage;
+  if (word == "model") return WeightsOf::kModel;
+  return std::nullopt;
+}
+
+ChosenWeights choose_weights(const PtValue& value, const std::string& file, WeightsOf which) {
+  const bool is_own = value.is_dict() && value.as_dict().find("ddprun") != nullptr;
+  const PtValue* average = is_own ? value.as_dict().find("ema") : nullptr;
+  if (which == WeightsOf::kAverage && average == nullptr) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("{} has no average of the weights, which checkpoints of a job with "
+                                "/train/ema_decay have; take those of the model",
+                                file));
+  }
+  if (which == WeightsOf::kModel || average == nullptr) return {find_state_dict(value, file), false};
+  return {averaged_state(average->as_dict()), true};
 }
 
 std::vector<std::string> load_weights(torch::nn::Module& model, const PtDict& state,

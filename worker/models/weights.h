@@ -3,6 +3,7 @@
 #include <ddprun/pt_value.h>
 #include <ddprun/trainer/registry.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,22 @@ namespace ddprun::models {
 /// that.
 /// Errors  Exception kConfig: there is none; `file` is what the message calls it.
 PtDict find_state_dict(const PtValue& value, const std::string& file);
+
+/// Which weights of a checkpoint are wanted: the average that its job has kept, the model's own, or, kAuto, the
+/// average where there is one.
+enum class WeightsOf { kAuto, kAverage, kModel };
+
+/// "auto", "average" or "model"; nothing for another word.
+std::optional<WeightsOf> to_weights_of(const std::string& word);
+
+struct ChosenWeights {
+  PtDict state;
+  bool is_average = false;
+};
+
+/// What `which` means in the file. One that is no checkpoint of ddprun has no average.
+/// Errors  Exception kConfig: as find_state_dict; an average is wanted, and there is none.
+ChosenWeights choose_weights(const PtValue& value, const std::string& file, WeightsOf which);
 
 /// Copies `state` into the parameters and buffers of `model`, all or nothing. A norm's num_batches_tracked, which
 /// files from before 2018 have not, stays where it is missing.

@@ -206,6 +206,7 @@ class Job {
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     const std::string warning = draft->warning;
+    const bool begins_with_average = draft->begins_with_average;
     std::optional<Trainer> trainer;
     try {
       trainer.emplace(
@@ -235,6 +236,10 @@ class Job {
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     if (!warning.empty()) console_->warning(warning);
+    if (begins_with_average) {
+      console_->line("the model begins with the average of the weights in " +
+                     shown_path(job_.object("model").text("weights"), working_directory_));
+    }
     if (context.rank() == 0 && job_.object("log").flag("summary"))
       console_->line(models::summary(trainer->model(), data.splits.train->shape()));
     trainer->start(resume ? std::optional(resume->path) : std::nullopt);

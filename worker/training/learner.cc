@@ -37,14 +37,16 @@ std::shared_ptr<Model> make_model(const Options& options, const JobParts& parts,
 
 /// The weights of a file, also one of a model with other classes.
 std::shared_ptr<Model> make_model_with_weights(const Options& options, const JobParts& parts,
-                                               const DataShape& data) {
+                                               const DataShape& data, bool& is_average) {
   const std::string path = options.text("weights");
   try {
     const ModelFactory make = [&](const Options& own, const DataShape& shape) {
       return make_model(own, parts, shape);
     };
-    return models::make_with_weights(make, options, data, models::find_state_dict(load_pt(path), path),
-                                     options.texts("weights_may_differ"));
+    const models::ChosenWeights weights = models::choose_weights(
+        load_pt(path), path, models::to_weights_of(options.text("weights_of")).value());
+    is_average = weights.is_average;
+    return models::make_with_weights(make, options, data, weights.state, options.texts("weights_may_differ"));
   } catch (const Exception& exception) {
     throw Exception(exception.code(), "/model/weights: " + path + ": " + exception.what());
   }
@@ -154,8 +156,8 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
   seed_generators(context.device(), static_cast<std::uint64_t>(job.integer("seed")));
   Draft draft;
   const bool wants_weights = options.has("weights") && !is_resumed && context.rank() == 0;
-  draft.model =
-      wants_weights ? make_model_with_weights(options, parts, data) : make_model(options, parts, data);
+  draft.model = wants_weights ? make_model_with_weights(options, parts, data, draft.begins_with_average)
+                              : make_model(options, parts, data);
   if (!frozen.empty()) {
     const std::vector<std::string> names = models::freeze(*draft.model, frozen);
     if (wants_weights) draft.warning = warning_of_frozen_head(*draft.model, options, names);

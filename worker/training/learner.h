@@ -17,6 +17,7 @@ struct Draft {
   std::shared_ptr<Model> model;
   std::unique_ptr<Task> task;
   std::string warning;  ///< what a person may not have meant; empty: nothing
+  bool begins_with_average = false;  ///< of the weights in the file that /model/weights names
 };
 
 /// Draws the model's first weights from the job's seed; on rank 0 it begins with those that /model/weights names,

@@ -185,6 +185,20 @@ class Evaluations(CommandTest):
         self.assertEqual(found["metrics"]["loss"], self.metrics()[-1]["held_out_loss"])
         self.assertEqual(found["weights"], "average")
         self.assertIn("the average of the weights", self.ddprun("eval", "job.json").stdout)
+        # What the file has counts, and not what the job file says by now.
+        self.assertEqual(json.loads(self.ddprun("eval", "job.json", "--json", "--set", "/train/ema_decay=0").stdout), found)
+        self.assertEqual(json.loads(self.ddprun("eval", "job.json", "--json", "--weights-of", "average").stdout), found)
+        own = json.loads(self.ddprun("eval", "job.json", "--json", "--weights-of", "model").stdout)
+        self.assertEqual(own["weights"], "model")
+        self.assertNotEqual(own["metrics"]["loss"], found["metrics"]["loss"])
+
+    def test_an_average_that_is_not_there_and_another_word_are_refused(self):
+        self.write_job(train={"batch_size": 16, "epochs": 1})
+        self.train()
+        for command in (("eval", "job.json"), ("export", "job.json", "-o", "a.pt")):
+            self.assertIn("has no average of the weights", self.ddprun(*command, "--weights-of", "average", expect=78).stderr)
+            self.assertIn('--weights-of: expected average, model or auto, got "ema"',
+                          self.ddprun(*command, "--weights-of", "ema", expect=64).stderr)
 
     def test_any_checkpoint_and_an_export_can_be_named(self):
         self.write_job(train={"batch_size": 16, "epochs": 2})

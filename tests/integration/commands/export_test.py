@@ -112,6 +112,9 @@ class Exports(CommandTest):
         for name, tensor in state.items():
             self.assertTrue(torch.equal(tensor, checkpoint["ema"]["module." + name]), name)
         self.assertFalse(torch.equal(state["layers.1.weight"], checkpoint["model"]["layers.1.weight"]))
+        self.ddprun("export", "job.json", "-o", "own.pt", "--weights-of", "model")
+        own = torch.load(self.folder / "own.pt", weights_only=True)
+        self.assertTrue(all(torch.equal(tensor, checkpoint["model"][name]) for name, tensor in own.items()))
 
     def test_a_plugins_model_is_exported(self):
         library = str(harness.PLUGINS / "libplugin_example.so")

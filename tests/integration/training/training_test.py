@@ -231,6 +231,22 @@ class Weights(JobTest):
         # conv1 and conv2, weight and bias, are the first four tensors; fc1 and fc2 follow.
         self.assertEqual([before[str(i)] == after[str(i)] for i in range(8)], [True] * 4 + [False] * 4)
 
+    def test_a_model_begins_with_the_average_of_a_checkpoint_that_has_one_or_with_the_weights_beside_it(self):
+        self.run_job(self.job_file(self.CNN | {"train": {"epochs": 1, "ema_decay": 0.5}}))
+        weights = self.checkpoints()[-1]
+        found = {}
+        for which in ("auto", "average", "model"):
+            model = {"type": "mnist_cnn", "weights": str(weights), "weights_of": which}
+            frozen = self.CNN | {"model": model, "output_dir": which, "optimizer": {"learning_rate": 1e-30, "momentum": 0}}
+            done = self.run_job(self.job_file(frozen), "/train/epochs=1")
+            self.assertEqual("the model begins with the average of the weights in out/checkpoints/" in done.stdout, which != "model")
+            found[which] = [self.tensors(self.checkpoints(which)[-1])[str(i)] for i in range(8)]
+        before = self.tensors(weights)
+        self.assertEqual(found["model"], [before[str(i)] for i in range(8)])
+        self.assertEqual(found["auto"], found["average"])
+        self.assertTrue(all(tensor in before.values() for tensor in found["average"]))
+        self.assertFalse(any(ours == theirs for ours, theirs in zip(found["average"], found["model"])))
+
     def test_weights_that_do_not_fit_are_refused_once_with_their_names(self):
         self.run_job(self.job_file(self.CNN))
         for model, reason in (({"type": "two_conv", "weights": str(self.checkpoints()[-1])}, "fc1.weight"),

@@ -132,7 +132,7 @@ TEST_CASE("each model reads the keys that the schema gives it, and no other") {
     CAPTURE(type);
     const Options options = options_of("model", type);
     static_cast<void>(parts.models.at(type).make(options, type == "gpt" ? kTokens : kImages));
-    CHECK(unread(options, {"weights", "weights_may_differ", "freeze"}) == Names{});
+    CHECK(unread(options, {"weights", "weights_of", "weights_may_differ", "freeze"}) == Names{});
   }
 }
 
