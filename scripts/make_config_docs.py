@@ -92,7 +92,7 @@ def tables():
     for name, inner in schema["properties"].items():
         if inner["type"] == "object" and inner["properties"]:
             needed = " Required." if name in schema["required"] else ""
-            lines += section(f"`{name}`", inner["description"] + needed, inner, f"/{name}")
+            lines += section(f"`{name}`", inner["description"] + needed + condition_words(inner), inner, f"/{name}")
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -45,6 +45,11 @@ void explain_object(const json& schema, const json& object, const std::string& p
     const std::string inner = pointer + "/" + escape_token(key);
     if (!place["properties"].contains(key)) problems.push_back({inner, unknown_key(schema, inner)});
   }
+  if (const auto most = place.find("maxProperties"); most != place.end() && object.size() > *most) {
+    problems.push_back(
+        {pointer, fmt::format("has {} entries, and at most {} are possible; remove {}", object.size(),
+                              most->dump(), object.size() - most->get<std::size_t>())});
+  }
   for (const json& key : place.value("required", json::array())) {
     if (object.contains(key)) continue;
     const std::string inner = pointer + "/" + escape_token(key.get<std::string>());

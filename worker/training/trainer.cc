@@ -80,7 +80,7 @@ LoopOptions read_loop_options(const Options& job) {
   options.log_every_steps = job.object("log").integer("every_steps");
   options.divergence_check = job.integer("divergence_check");
   options.drop_last = train.flag("drop_last");
-  options.broadcast_buffers = job.object("ddp").flag("broadcast_buffers");
+  if (job.has("ddp")) options.broadcast_buffers = job.object("ddp").flag("broadcast_buffers");
   options.seed = static_cast<std::uint64_t>(job.integer("seed"));
   options.loader_threads = static_cast<int>(data.integer("loader_threads"));
   options.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
