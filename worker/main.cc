@@ -1,4 +1,5 @@
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/config/job_commands.h"
 #include "rendezvous/config/job_config.h"
 #include "worker/commands/commands.h"
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -73,6 +75,9 @@ training::Outcome outcome_of(const Error& error, bool speaks = true) {
 }
 
 training::Outcome run(const std::vector<std::string>& words) {
+  // A closed stdout ends no training that writes checkpoints: it goes on under its launcher, which whoever has
+  // started it still holds, and ends when that does.
+  std::signal(SIGPIPE, SIG_IGN);
   Drain drain({.patience = kPatience});
   const Result<Arguments> arguments = parse_arguments(words);
   if (!arguments) return outcome_of(arguments.error());
@@ -94,7 +99,8 @@ training::Outcome run_guarded(const std::vector<std::string>& words) {
 /// it sees end first; one says it aloud.
 int conclude(const training::Outcome& outcome) {
   if (!outcome.error.empty() && !outcome.is_filed) write_error_file(outcome.error);
-  if (!outcome.error.empty() && outcome.speaks) fmt::print(stderr, "ddprun-worker: {}\n", outcome.error);
+  if (!outcome.error.empty() && outcome.speaks)
+    fmt::print(stderr, "{}\n", printable_lines("ddprun-worker: " + outcome.error));
   return outcome.exit_code;
 }
 

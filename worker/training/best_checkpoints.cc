@@ -5,12 +5,14 @@
 #include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -98,6 +100,25 @@ std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const {
   std::sort(entries.begin(), entries.end(),
             [&](const Entry& a, const Entry& b) { return is_better(metric_, a, b); });
   return entries;
+}
+
+std::string BestCheckpoints::others_in_words() const {
+  const std::string metric = file_word(metric_.name);
+  std::set<std::string> metrics;
+  std::int64_t count = 0;
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder_, error)) {
+    const std::string name = file.path().filename().string();
+    const auto parsed = parse(name);
+    if (!parsed || (keep_ > 0 && parsed->metric == metric)) continue;
+    metrics.emplace(parsed->metric);
+    ++count;
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "{} best checkpoint{} by {} of before stay{} in the folder, neither counted nor removed: {}", count,
+      count == 1 ? "" : "s", fmt::join(metrics, ", "), count == 1 ? "s" : "",
+      keep_ == 0 ? "/checkpoint/best is 0 now" : "/checkpoint/best_by is " + metric_.name + " now");
 }
 
 bool BestCheckpoints::wants(std::int64_t step, double value) const {

@@ -28,6 +28,10 @@ class BestCheckpoints {
   /// Best first; of equal ones the earlier.
   [[nodiscard]] std::vector<Entry> list() const;
 
+  /// What a person should know of best checkpoints that lie there from before and are not counted or removed any
+  /// more: those of another metric, and all where none are kept. Empty: there are none.
+  [[nodiscard]] std::string others_in_words() const;
+
   /// Whether what an evaluation after `step` found belongs here. What is no finite number never does.
   [[nodiscard]] bool wants(std::int64_t step, double value) const;
 

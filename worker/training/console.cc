@@ -16,14 +16,15 @@ constexpr auto kDrawInterval = std::chrono::milliseconds(100);
 constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr std::size_t kUsualColumns = 80;
 
-/// A reader that went away (a closed pipe) is no reason to stop training: errors are ignored.
-void write_all(int fd, std::string_view text) {
+/// What cannot be written is no reason to stop training. False: nobody reads it any more.
+bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written <= 0) return errno != EPIPE;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
 }
 
 bool is_terminal(int fd) {
@@ -51,7 +52,9 @@ Console::~Console() { clear_progress(); }
 void Console::line(const std::string& text) {
   if (!speaks_) return;
   clear_progress();
-  write_all(STDOUT_FILENO, text + "\n");
+  if (write_all(STDOUT_FILENO, text + "\n") || !has_reader_) return;
+  has_reader_ = false;
+  warning("nobody reads stdout any more; the training goes on");
 }
 
 void Console::warning(const std::string& text) {

@@ -18,7 +18,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// One line on stdout, at once.
+  /// One line on stdout, at once. Where nobody reads it any more, that is said once, on stderr.
   void line(const std::string& text);
   /// One line on stderr: something the person should know.
   void warning(const std::string& text);
@@ -33,6 +33,7 @@ class Console {
   bool speaks_;
   bool is_live_;
   bool is_drawn_ = false;
+  bool has_reader_ = true;  ///< stdout
   TimePoint next_draw_{};
 };
 

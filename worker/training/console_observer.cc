@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace ddprun::training {
@@ -79,6 +81,7 @@ void ConsoleObserver::say_resumed(const StartEvent& event) {
     console_.line(fmt::format("not in the checkpoint, so it begins anew: {}",
                               fmt::join(event.parts_that_begin_anew, ", ")));
   }
+  if (!event.other_best.empty()) console_.line(event.other_best);
 }
 
 void ConsoleObserver::say_already_complete(const StartEvent& event) {
@@ -161,7 +164,12 @@ void ConsoleObserver::say_complete(const EndEvent& event) {
   const std::string lost =
       lost_records == 0 ? "" : fmt::format(" ({} records could not be written)", lost_records);
   console_.line("  metrics     " + shown(facts_.metrics_path) + lost);
-  if (!facts_.report_path.empty()) console_.line("  report      " + shown(facts_.report_path));
+  if (!facts_.report_path.empty()) {
+    std::error_code error;
+    const bool is_folder = std::filesystem::is_directory(facts_.report_path, error);
+    console_.line("  report      " + (is_folder ? "not written: " + shown(facts_.report_path) + " is a folder"
+                                                : shown(facts_.report_path)));
+  }
   console_.line("  job file    " + shown(facts_.output_dir + "/job.json"));
 }
 

@@ -76,6 +76,10 @@ void CsvObserver::on_start(const StartEvent& event) {
     const std::string aside = csv_backup_name(path_);
     if (std::rename(path_.c_str(), aside.c_str()) != 0)
       return warn_once(os_error(fmt::format("cannot rename {} to {}", path_, aside), errno).message());
+    if (warn_) {
+      warn_(fmt::format("{} has other columns than this job writes, and is now {}", path_,
+                        std::filesystem::path(aside).filename().string()));
+    }
   }
   ends_in_part_ = is_cut(path_);
   fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));

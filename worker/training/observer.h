@@ -37,6 +37,7 @@ struct StartEvent {
   World world;                                     ///< of now; position.world is of before
   std::optional<std::string> resumed_from;         ///< path of a checkpoint
   std::vector<std::string> parts_that_begin_anew;  ///< keys that the checkpoint lacks
+  std::string other_best{};  ///< of a resumed job: what is said of best checkpoints that it keeps no more
 };
 
 /// After each optimizer step.

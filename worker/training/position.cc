@@ -51,13 +51,20 @@ Plateau read_plateau(const PtDict& dict) {
 
 }  // namespace
 
+namespace {
+
+bool is_planned_end(const Position& position, const JobLength& length) {
+  return position.epoch >= length.epochs || (length.max_steps > 0 && position.step >= length.max_steps);
+}
+
+}  // namespace
+
 bool is_complete(const Position& position, const JobLength& length) {
-  return position.epoch >= length.epochs || (length.max_steps > 0 && position.step >= length.max_steps) ||
-         is_stopped_early(position, length);
+  return is_planned_end(position, length) || is_stopped_early(position, length);
 }
 
 bool is_stopped_early(const Position& position, const JobLength& length) {
-  return is_patience_over(position.plateau, length.patience);
+  return !is_planned_end(position, length) && is_patience_over(position.plateau, length.patience);
 }
 
 std::optional<double> last_value(const Position& position, const std::string& metric) {

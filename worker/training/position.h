@@ -67,7 +67,7 @@ struct JobLength {
 
 [[nodiscard]] bool is_complete(const Position& position, const JobLength& length);
 
-/// True when evaluations that brought nothing better have ended the job.
+/// True when evaluations that brought nothing better have ended the job before its time.
 [[nodiscard]] bool is_stopped_early(const Position& position, const JobLength& length);
 
 /// What the last evaluation found for `metric` ("accuracy", "name/accuracy"); nothing where it has no such one.

@@ -208,18 +208,21 @@ void Trainer::check() const {
 }
 
 void Trainer::start(const std::optional<std::string>& resumed_from) {
-  tell<StartEvent>(&Observer::on_start,
-                   {.position = position_,
-                    .length = length_,
-                    .data = parts_.data.train->shape(),
-                    .metrics = learner_.task().metrics(),
-                    .more_metrics = metrics_of(learner_.task().metrics(), parts_.judging),
-                    .train_samples = parts_.data.train->size(),
-                    .held_out_samples = parts_.data.held_out->size(),
-                    .steps_per_epoch = steps_per_epoch(),
-                    .world = world_,
-                    .resumed_from = resumed_from,
-                    .parts_that_begin_anew = parts_that_begin_anew_});
+  tell<StartEvent>(
+      &Observer::on_start,
+      {.position = position_,
+       .length = length_,
+       .data = parts_.data.train->shape(),
+       .metrics = learner_.task().metrics(),
+       .more_metrics = metrics_of(learner_.task().metrics(), parts_.judging),
+       .train_samples = parts_.data.train->size(),
+       .held_out_samples = parts_.data.held_out->size(),
+       .steps_per_epoch = steps_per_epoch(),
+       .world = world_,
+       .resumed_from = resumed_from,
+       .parts_that_begin_anew = parts_that_begin_anew_,
+       .other_best =
+           resumed_from && parts_.context.rank() == 0 ? best_checkpoints_.others_in_words() : std::string()});
 }
 
 Ending Trainer::run() {

@@ -88,6 +88,12 @@ class EarlyStopping(JobTest):
         self.assertEqual((end["ending"], end["stopped_early"]["evaluations"]), ("complete", 4))
         self.assertIn("stopped_early", (self.folder / "out/report.html").read_text())
 
+    def test_a_job_whose_patience_is_over_with_its_last_epoch_was_not_stopped_early(self):
+        done = self.run_job(self.job_file(self.STUCK), "/train/epochs=5")
+        self.assertRegex(done.stdout, r"(?m)^done: 5 of 5 epochs, 50 steps")
+        self.assertNotIn("stopped early", done.stdout)
+        self.assertNotIn("stopped_early", self.metrics("end")[0])
+
     def test_a_job_that_was_stopped_early_says_so_when_it_is_started_again_and_goes_on_with_more_patience(self):
         job = self.job_file(self.STUCK)
         self.run_job(job)

@@ -36,9 +36,10 @@ class Csv(JobTest):
             file.write("step,17")
         self.run_job(job, "/train/epochs=2")
         self.assertEqual([row["step"] for row in self.rows()][-3:], ["15", "20", "20"])
-        self.run_job(job, "/train/epochs=3", '/evaluate={"more": {"type": "synthetic", "test_samples": 50}}')
+        done = self.run_job(job, "/train/epochs=3", '/evaluate={"more": {"type": "synthetic", "test_samples": 50}}')
         self.assertIn("more/accuracy", self.rows()[-1])
         self.assertTrue((self.folder / "out/metrics.csv.old-1").exists())
+        self.assertRegex(done.stderr, r"out/metrics.csv has other columns than this job writes, and is now metrics.csv.old-1")
 
     def test_a_full_disk_under_the_table_is_said_and_stops_no_training(self):
         (self.folder / "out").mkdir()

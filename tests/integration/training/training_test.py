@@ -53,6 +53,20 @@ class Output(JobTest):
         # start, 3 steps, 3 epochs, 3 checkpoints
         self.assertRegex(done.stdout, r"(?m)^  metrics +out/metrics.jsonl \(10 records could not be written\)$")
 
+    def test_a_folder_in_the_place_of_the_report_is_said_and_the_report_not_claimed(self):
+        (self.folder / "out/report.html").mkdir(parents=True)
+        done = self.run_job(self.job_file())
+        self.assertRegex(done.stderr, r"cannot write \S+/out/report.html: Is a directory; the training goes on")
+        self.assertRegex(done.stdout, r"(?m)^  report +not written: out/report.html is a folder$")
+
+    def test_a_stdout_that_nobody_reads_any_more_is_said_and_stops_no_training(self):
+        process = self.start(self.job_file())
+        self.wait_for_line(process, "backend")
+        process.stdout.close()
+        self.assertEqual(process.wait(timeout=BOUND_S), 0, self.errors())
+        self.assertEqual(len(self.checkpoints()), 3)
+        self.assertEqual(self.errors().count("ddprun-worker: nobody reads stdout any more; the training goes on"), 1)
+
     def test_a_narrow_terminal_gets_a_live_line_that_fits(self):
         job = self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}})
         master, slave = pty.openpty()

@@ -102,3 +102,16 @@ TEST_CASE("a folder that is gone has no best checkpoints, and is made for the ne
   offer(best, 1, 0.5);
   CHECK(best.list().size() == 1);
 }
+
+TEST_CASE("best checkpoints of another metric, and all where none are kept any more, are told of") {
+  const TemporaryFolder folder;
+  BestCheckpoints by_accuracy(folder.path(), 2, kAccuracy);
+  for (const std::int64_t step : {10, 20}) offer(by_accuracy, step, static_cast<double>(step) / 100);
+  CHECK(by_accuracy.others_in_words().empty());
+  CHECK(BestCheckpoints(folder.path(), 2, {.name = "loss"}).others_in_words() ==
+        "2 best checkpoints by accuracy of before stay in the folder, neither counted nor removed: "
+        "/checkpoint/best_by is loss now");
+  CHECK(BestCheckpoints(folder.path(), 0, kAccuracy).others_in_words() ==
+        "2 best checkpoints by accuracy of before stay in the folder, neither counted nor removed: "
+        "/checkpoint/best is 0 now");
+}

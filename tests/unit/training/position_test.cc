@@ -60,6 +60,13 @@ TEST_CASE("a job is complete when its patience is over, unless it has more by no
   CHECK_FALSE(is_complete(position, {.epochs = 9}));
 }
 
+TEST_CASE("a job whose patience is over with its last epoch or step was not stopped early") {
+  const Position position{.epoch = 3, .step = 30, .plateau = {.metric = "loss", .evaluations = 3}};
+  CHECK(is_stopped_early(position, {.epochs = 4, .patience = 3}));
+  CHECK_FALSE(is_stopped_early(position, {.epochs = 3, .patience = 3}));
+  CHECK_FALSE(is_stopped_early(position, {.epochs = 4, .max_steps = 30, .patience = 3}));
+}
+
 TEST_CASE("what is left of a job is counted in samples") {
   const Position position{
       .epoch = 1, .step = 14, .samples_seen = 40, .world = {.ranks = 2, .global_batch = 10}};
