@@ -1,5 +1,6 @@
 #include "worker/data/table.h"
 
+#include "rendezvous/base/printable.h"
 #include "worker/data/read_file.h"
 #include "worker/runtime/throw_error.h"
 #include <ddprun/exception.h>
@@ -22,6 +23,8 @@ namespace {
 
 constexpr std::size_t kTableLimit = std::size_t{8} << 30;
 constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 40;
+constexpr std::size_t kShownBytes = 80;
+constexpr std::size_t kShownNames = 20;
 
 std::vector<std::string_view> cut_at_commas(std::string_view line) {
   std::vector<std::string_view> cells;
@@ -57,6 +60,22 @@ std::vector<Line> lines_of(std::string_view text) {
   return lines;
 }
 
+/// What a file says, for a message.
+std::string shown_cell(std::string_view cell) { return printable(trimmed(cell), kShownBytes); }
+
+template <class Names>
+std::string shown_names(const Names& names) {
+  std::vector<std::string> shown;
+  for (const std::string_view name : names) {
+    if (shown.size() == kShownNames) {
+      shown.push_back(fmt::format("and {} more", names.size() - kShownNames));
+      break;
+    }
+    shown.push_back(shown_cell(name));
+  }
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
+
 Result<std::size_t> find_target(const std::vector<std::string_view>& names, const std::string& target,
                                 const std::string& file) {
   if (target.empty()) return names.size() - 1;
@@ -64,7 +83,7 @@ Result<std::size_t> find_target(const std::vector<std::string_view>& names, cons
     if (trimmed(names[i]) == target) return i;
   }
   return Error(ErrorCode::kConfig, fmt::format("/data/target: {} has no column {}; there are {}", file,
-                                               target, fmt::join(names, ", ")));
+                                               target, shown_names(names)));
 }
 
 template <class T>
@@ -112,7 +131,7 @@ Result<std::vector<std::int64_t>> parse_shape(std::string_view text, const std::
     const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), size);
     if (error != std::errc() || end != cell.data() + cell.size() || size < 0 ||
         size > (std::int64_t{1} << 40))
-      return no_npy(name, fmt::format("its header has the shape ({})", text));
+      return no_npy(name, fmt::format("its header has the shape ({})", shown_cell(text)));
     sizes.push_back(size);
   }
   if (sizes.empty()) return no_npy(name, "it holds a single number, expected rows");
@@ -222,7 +241,7 @@ Result<Table> parse_csv(const std::string& text, const std::string& target, cons
   Table table;
   for (const std::string_view column : names) {
     if (std::find(table.columns.begin(), table.columns.end(), trimmed(column)) != table.columns.end())
-      return Error(ErrorCode::kCorrupt, fmt::format("{} has two columns \"{}\"", name, trimmed(column)));
+      return Error(ErrorCode::kCorrupt, fmt::format("{} has two columns \"{}\"", name, shown_cell(column)));
     table.columns.emplace_back(trimmed(column));
   }
   table.features.sizes = {static_cast<std::int64_t>(names.size()) - 1};
@@ -238,8 +257,9 @@ Result<Table> parse_csv(const std::string& text, const std::string& target, cons
       double value = 0;
       const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
       if (error != std::errc() || end != cell.data() + cell.size()) {
-        return Error(ErrorCode::kCorrupt, fmt::format("{}, line {}, column {}: expected a number, got \"{}\"",
-                                                      name, line->number, trimmed(names[i]), cell));
+        return Error(ErrorCode::kCorrupt,
+                     fmt::format("{}, line {}, column {}: expected a number, got \"{}\"", name, line->number,
+                                 shown_cell(names[i]), shown_cell(cell)));
       }
       (i == *wanted ? table.targets : table.features).values.push_back(value);
     }
@@ -266,7 +286,8 @@ Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::str
   const Kind* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& candidate) {
     return kind_name == fmt::format("'{}'", candidate.name);
   });
-  if (kind == std::end(kKinds)) return no_npy(name, fmt::format("its numbers are of kind {}", kind_name));
+  if (kind == std::end(kKinds))
+    return no_npy(name, fmt::format("its numbers are of kind {}", shown_cell(kind_name)));
   if (trimmed(value_of(header, "'fortran_order':", ',')) != "False")
     return no_npy(name, "it is in Fortran's order; save numpy.ascontiguousarray of it");
   const Result<std::vector<std::int64_t>> shape = parse_shape(value_of(header, "'shape':", ')'), name);
@@ -368,7 +389,7 @@ Numbers read_csv_features(const Options& options, const std::string& path) {
     if (found == theirs.end()) {
       throw Exception(ErrorCode::kCorrupt,
                       fmt::format("{} has no column {}, which the training data has; there are {}", path,
-                                  column, fmt::join(theirs, ", ")));
+                                  shown_cell(column), shown_names(theirs)));
     }
     places.push_back(static_cast<std::size_t>(found - theirs.begin()));
   }
@@ -391,7 +412,7 @@ DataSplits open_csv(const Options& options) {
         ErrorCode::kCorrupt,
         fmt::format("the columns of {0}/train.csv are {1}, and those of {0}/test.csv {2}; give both "
                     "the same, in one order",
-                    folder, fmt::join(train.columns, ", "), fmt::join(test.columns, ", ")));
+                    folder, shown_names(train.columns), shown_names(test.columns)));
   }
   if (options.flag("standardize")) {
     const Scaling scaling = scaling_of(train.features);

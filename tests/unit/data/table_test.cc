@@ -50,6 +50,16 @@ TEST_CASE("a CSV file gives features and the column to be learned, whichever it 
   CHECK(data::parse_csv(text, "b", "x.csv")->targets.values == std::vector<double>{2.5, 5});
 }
 
+TEST_CASE("what a CSV file says is shown without its control characters, and in part where it is long") {
+  CHECK(csv_refusal("a,\x1b[31mb\n1,\x1b]0;x\a\xff\n") ==
+        "x.csv, line 2, column \\x1b[31mb: expected a number, got \"\\x1b]0;x\\x07?\"");
+  CHECK(csv_refusal("a,b\n1," + std::string(1000, 'x') + "\n").size() < 150);
+  CHECK(csv_refusal("a,\tb\x01\n1,2\n", "c") == "/data/target: x.csv has no column c; there are a, b\\x01");
+  std::string wide = "x";
+  for (int i = 0; i < 30; ++i) wide += ",y" + std::to_string(i);
+  CHECK(csv_refusal(wide + "\n1,2\n", "c").ends_with("y17, y18, and 11 more"));
+}
+
 TEST_CASE("a CSV file that is wrong is refused with line and column") {
   CHECK(csv_refusal("a,b\n") == "x.csv has no rows: expected a line of names, and numbers below");
   CHECK(csv_refusal("a,b\n1,2\n3\n") == "x.csv, line 3: expected 2 numbers, one for each name, got 1");
