@@ -51,7 +51,9 @@ void check_condition(const json& schema, const json& values, const std::string& 
   if (key.contains("x-with") && values.contains(json::json_pointer(pointer))) {
     const std::string sibling = key["x-with"];
     const json beside = given_or_default(schema, values, parent_pointer(pointer) + "/" + sibling);
-    if (beside.is_null() || beside == 0)
+    // Its default says nothing: a job that was completed has it.
+    const bool says_something = values[json::json_pointer(pointer)] != key.value("default", json());
+    if (says_something && (beside.is_null() || beside == 0))
       problems.push_back({pointer, fmt::format("no use without \"{}\"; remove it", sibling)});
   }
   if (!key.contains("x-when")) return;

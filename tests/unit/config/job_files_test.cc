@@ -22,6 +22,20 @@ TEST_CASE("every job file that is shipped is accepted as it stands") {
   CHECK(files >= 2);
 }
 
+TEST_CASE("what a job was completed to is the same job once more") {
+  for (const auto& entry : std::filesystem::directory_iterator(DDPRUN_CONFIGS)) {
+    const std::string path = entry.path().string();
+    if (!path.ends_with(".json") || path.ends_with(".schema.json")) continue;
+    INFO(path);
+    const auto job = load_job_config(path);
+    REQUIRE(job.has_value());
+    const auto again = read_job_config(
+        {.path = "job.json", .text = job->values.dump(), .overrides = {}, .working_directory = "/"});
+    if (!again) FAIL_CHECK(again.error().message());
+    if (again) CHECK(again->values == job->values);
+  }
+}
+
 TEST_CASE("a job file that is no regular file is refused without waiting for a writer") {
   const std::string path =
       std::filesystem::temp_directory_path() / ("ddprun-fifo-" + std::to_string(getpid()) + ".json");
