@@ -2,8 +2,9 @@
 with.
 
 Python over gloo is the judge; PROGRAM does the same calls from the same seeds over gloo and over shm, on 1 to 4
-ranks. Every rank writes what it got, call by call, and the files are compared. With `--device cuda` both use nccl and
-leave out what it cannot; one rank alone makes the calls that need no other."""
+ranks. Every rank writes what it got, call by call, and the files are compared. With `--device cuda` both use
+DDPRUN_BACKEND, nccl or gloo, with CUDA tensors, and leave out what it cannot; one rank alone makes the calls that need
+no other. `--one-card` has all ranks share the first card."""
 
 import argparse
 import datetime
@@ -37,6 +38,9 @@ class Rank:
     def __init__(self, folder, device):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.device, self.is_nccl = device, dist.get_backend() == "nccl"
+        # With CUDA tensors gloo refuses to reduce several as one, and takes those of the other calls that this stands
+        # for as memory of the host.
+        self.is_gloo_on_a_card = not self.is_nccl and device.type == "cuda"
         self.file = (folder / f"python_{self.rank}.bin").open("wb")
         self.seed = 0
 
@@ -80,9 +84,10 @@ class Rank:
         dist.reduce(tensor, to_rank, op)
         if self.rank == to_rank:
             self.keep("reduce, " + what, tensor)
-        tensors = [self.made(n, dtype) for n in (count, 7, 300)]
-        dist.all_reduce_coalesced(tensors, op)
-        self.keep("all_reduce_coalesced, " + what, *tensors)
+        if not self.is_gloo_on_a_card:
+            tensors = [self.made(n, dtype) for n in (count, 7, 300)]
+            dist.all_reduce_coalesced(tensors, op)
+            self.keep("all_reduce_coalesced, " + what, *tensors)
         output, whole = self.empty(count, dtype), self.made(count * self.size, dtype)
         dist.reduce_scatter_tensor(output, whole, op)
         self.keep("reduce_scatter_tensor, " + what, output)
@@ -120,6 +125,8 @@ class Rank:
             output = self.empty(10 * self.size, dtype)
             dist.all_gather_into_tensor(output, self.made(10, dtype))
             self.keep("all_gather_into_tensor of " + name, output)
+            if self.is_gloo_on_a_card:
+                continue
             outputs = [self.empty(n * self.size, dtype) for n in (3, 50)]
             with _coalescing_manager():
                 for output, count in zip(outputs, (3, 50)):
@@ -184,7 +191,8 @@ class Rank:
         self.complex_numbers()
         self.gathers()
         if self.size > 1:
-            self.messages()
+            if not self.is_gloo_on_a_card:
+                self.messages()
             self.groups()
             self.objects()
         dist.barrier() if self.is_nccl else dist.monitored_barrier()
@@ -234,7 +242,8 @@ def main():
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--one-card", action="store_true")
     arguments = parser.parse_args()
-    judge, backends = ("gloo", ("gloo", "shm")) if arguments.device == "cpu" else ("nccl", ("nccl",))
+    on_cards = os.environ.get("DDPRUN_BACKEND", "nccl")
+    judge, backends = ("gloo", ("gloo", "shm")) if arguments.device == "cpu" else (on_cards, (on_cards,))
     good = True
     for world in cards.worlds(arguments):
         with tempfile.TemporaryDirectory(prefix="ddprun-collectives-") as folder:
@@ -248,8 +257,9 @@ def main():
 def be_a_rank(folder, device):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    device = torch.device(device, int(os.environ["LOCAL_RANK"]) if device == "cuda" else None)
+    device = torch.device(device)
     if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     dist.init_process_group(os.environ["DDPRUN_BACKEND"], timeout=datetime.timedelta(seconds=100))
     Rank(Path(folder), device).run()
