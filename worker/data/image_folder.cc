@@ -99,8 +99,15 @@ ImageFolderSource::ImageFolderSource(ImageListing listing, transforms::Chain cha
       on_damage_(on_damage),
       shape_(image_shape(chain_, static_cast<std::int64_t>(listing_.classes.size()), listing_.classes)) {}
 
-Batch ImageFolderSource::make_batch(const BatchRequest& request) const {
-  const ImageBatch batch(request, chain_);
+Batch ImageFolderSource::make_batch(const BatchRequest& request) const { return make<float>(request); }
+
+Batch ImageFolderSource::make_byte_batch(const BatchRequest& request) const {
+  return make<std::uint8_t>(request);
+}
+
+template <class Element>
+Batch ImageFolderSource::make(const BatchRequest& request) const {
+  const ImageBatch<Element> batch(request, chain_);
   for (std::size_t i = 0; i < request.indices.size(); ++i) {
     std::int64_t index = request.indices[i];
     for (std::int64_t tried = 1;; ++tried) {
@@ -117,8 +124,9 @@ Batch ImageFolderSource::make_batch(const BatchRequest& request) const {
   return batch.take();
 }
 
+template <class Element>
 std::int64_t ImageFolderSource::write_sample(const BatchRequest& request, std::int64_t index,
-                                             float* out) const {
+                                             Element* out) const {
   const ImageListing::File& file = listing_.files[static_cast<std::size_t>(index)];
   const std::vector<std::uint8_t> bytes = value_or_throw(read_file(file.path, kImageFileLimit));
   const transforms::Random random({.seed = request.seed, .epoch = request.epoch, .index = index});

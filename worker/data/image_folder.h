@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/data/byte_images.h"
 #include "worker/data/image_listing.h"
 #include "worker/transforms/chain.h"
 #include <ddprun/trainer/data_source.h>
@@ -27,7 +28,7 @@ transforms::Undecoded open_image(const std::vector<std::uint8_t>& bytes, const s
 
 /// JPEG and PNG files as a data source: "image", floats [3, height, width] at the end of a chain, and "label".
 /// Each image is read and decoded when a batch wants it; of a JPEG that is cropped first, the crop only.
-class ImageFolderSource final : public DataSource {
+class ImageFolderSource final : public DataSource, public ByteImages {
  public:
   ImageFolderSource(ImageListing listing, transforms::Chain chain, OnDamage on_damage);
 
@@ -36,6 +37,8 @@ class ImageFolderSource final : public DataSource {
   }
   [[nodiscard]] const DataShape& shape() const override { return shape_; }
   [[nodiscard]] Batch make_batch(const BatchRequest& request) const override;
+  [[nodiscard]] const transforms::Normalizer* end_of_bytes() const override { return chain_.end_of_bytes(); }
+  [[nodiscard]] Batch make_byte_batch(const BatchRequest& request) const override;
 
   [[nodiscard]] const transforms::Chain& chain() const { return chain_; }
 
@@ -44,7 +47,10 @@ class ImageFolderSource final : public DataSource {
 
  private:
   void skip(const std::string& path, const std::string& why) const;
-  std::int64_t write_sample(const BatchRequest& request, std::int64_t index, float* out) const;
+  template <class Element>
+  [[nodiscard]] Batch make(const BatchRequest& request) const;
+  template <class Element>
+  std::int64_t write_sample(const BatchRequest& request, std::int64_t index, Element* out) const;
 
   ImageListing listing_;
   transforms::Chain chain_;

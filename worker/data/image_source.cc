@@ -39,8 +39,13 @@ ImageSource::ImageSource(Images images, Chain chain)
       chain_(std::move(chain)),
       shape_(image_shape(chain_, images_.classes, images_.class_names)) {}
 
-Batch ImageSource::make_batch(const BatchRequest& request) const {
-  const ImageBatch batch(request, chain_);
+Batch ImageSource::make_batch(const BatchRequest& request) const { return make<float>(request); }
+
+Batch ImageSource::make_byte_batch(const BatchRequest& request) const { return make<std::uint8_t>(request); }
+
+template <class Element>
+Batch ImageSource::make(const BatchRequest& request) const {
+  const ImageBatch<Element> batch(request, chain_);
   const auto image_size = static_cast<std::size_t>(images_.image_size());
   for (std::size_t i = 0; i < request.indices.size(); ++i) {
     const auto index = static_cast<std::size_t>(request.indices[i]);
@@ -86,18 +91,27 @@ DataShape image_shape(const Chain& chain, std::int64_t classes, std::vector<std:
   return shape;
 }
 
-ImageBatch::ImageBatch(const BatchRequest& request, const Chain& chain) {
+template <class Element>
+ImageBatch<Element>::ImageBatch(const BatchRequest& request, const Chain& chain) {
   const auto count = static_cast<std::int64_t>(request.indices.size());
   const auto options = at::TensorOptions().pinned_memory(request.pinned);
   const Size size = chain.output_size();
-  images = at::empty({count, chain.channels(), size.height, size.width}, options.dtype(at::kFloat));
+  images = at::empty({count, chain.channels(), size.height, size.width},
+                     options.dtype(c10::CppTypeToScalarType<Element>::value));
   labels = at::empty({count}, options.dtype(at::kLong));
 }
 
-float* ImageBatch::image(std::size_t i) const {
-  return images.mutable_data_ptr<float>() + static_cast<std::int64_t>(i) * images.stride(0);
+template <class Element>
+Element* ImageBatch<Element>::image(std::size_t i) const {
+  return images.template mutable_data_ptr<Element>() + static_cast<std::int64_t>(i) * images.stride(0);
 }
 
-std::int64_t& ImageBatch::label(std::size_t i) const { return labels.mutable_data_ptr<std::int64_t>()[i]; }
+template <class Element>
+std::int64_t& ImageBatch<Element>::label(std::size_t i) const {
+  return labels.mutable_data_ptr<std::int64_t>()[i];
+}
+
+template struct ImageBatch<float>;
+template struct ImageBatch<std::uint8_t>;
 
 }  // namespace ddprun::data

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/data/byte_images.h"
 #include "worker/data/images.h"
 #include "worker/transforms/chain.h"
 #include <ddprun/trainer/data_source.h>
@@ -9,7 +10,7 @@ namespace ddprun::data {
 
 /// Images in memory as a data source: "image", floats [channels, height, width] at the end of a chain of
 /// transforms, and "label", the class as int64.
-class ImageSource final : public DataSource {
+class ImageSource final : public DataSource, public ByteImages {
  public:
   /// Without transforms: normalised only.
   explicit ImageSource(Images images);
@@ -18,6 +19,8 @@ class ImageSource final : public DataSource {
   [[nodiscard]] std::int64_t size() const override { return images_.count; }
   [[nodiscard]] const DataShape& shape() const override { return shape_; }
   [[nodiscard]] Batch make_batch(const BatchRequest& request) const override;
+  [[nodiscard]] const transforms::Normalizer* end_of_bytes() const override { return chain_.end_of_bytes(); }
+  [[nodiscard]] Batch make_byte_batch(const BatchRequest& request) const override;
 
   /// What other images are made from as these are: of this size and as many channels.
   [[nodiscard]] const transforms::Chain& chain() const { return chain_; }
@@ -25,6 +28,9 @@ class ImageSource final : public DataSource {
   [[nodiscard]] std::int64_t channels() const { return images_.channels; }
 
  private:
+  template <class Element>
+  [[nodiscard]] Batch make(const BatchRequest& request) const;
+
   Images images_;
   transforms::Chain chain_;
   DataShape shape_;
@@ -48,11 +54,12 @@ Chains read_chains(const Options& options, const transforms::ChainInput& train,
 DataShape image_shape(const transforms::Chain& chain, std::int64_t classes,
                       std::vector<std::string> class_names);
 
-/// Tensors for the images and labels of a request.
+/// Tensors for the images, floats or bytes, and the labels of a request.
+template <class Element>
 struct ImageBatch {
   ImageBatch(const BatchRequest& request, const transforms::Chain& chain);
   /// Where the image of the request's i-th sample goes.
-  [[nodiscard]] float* image(std::size_t i) const;
+  [[nodiscard]] Element* image(std::size_t i) const;
   [[nodiscard]] std::int64_t& label(std::size_t i) const;
   [[nodiscard]] Batch take() const { return {{images, labels}, labels.size(0)}; }
 

@@ -1,5 +1,6 @@
 #include "worker/training/evaluate.h"
 
+#include "worker/training/device_batches.h"
 #include <ddprun/autocast.h>
 #include <ddprun/exception.h>
 #include <ddprun/sharded_evaluation.h>
@@ -9,6 +10,7 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 namespace ddprun::training {
@@ -18,25 +20,20 @@ LossSum sum_over_ranks(const Group& group, const LossSum& sum) {
   return {all[0], std::llround(all[1])};
 }
 
-Batch to_device(const Batch& batch, const at::Device& device) {
-  Batch moved{{}, batch.samples};
-  for (const at::Tensor& tensor : batch.tensors)
-    moved.tensors.push_back(tensor.to(device, /*non_blocking=*/true));
-  return moved;
-}
-
 Evaluation evaluate(Model& model, const Task& task, const DataSource& source, const Group& group,
                     const EvaluateOptions& options) {
   const torch::NoGradGuard no_grad;
   model.eval();
   const std::vector<Metric> metrics = task.metrics();
-  data::BatchLoader loader(source, evaluation_shard(source.size(), group), options.loader);
+  const std::unique_ptr<CopyLane> lane = make_copy_lane(options.device);
+  DeviceBatches batches(source, evaluation_shard(source.size(), group), options.loader, options.device,
+                        lane.get());
   // Added up where the model is, and read once.
   at::Tensor sums = at::zeros({static_cast<std::int64_t>(metrics.size())},
                               at::TensorOptions(options.device).dtype(at::kDouble));
   std::int64_t items = 0;
-  while (const std::optional<Batch> loaded = loader.next()) {
-    const Batch batch = to_device(*loaded, options.device);
+  while (const std::optional<Batch> next = batches.next()) {
+    const Batch& batch = *next;
     std::optional<AutocastGuard> autocast;
     if (options.autocast) autocast.emplace(options.device.type(), options.autocast);
     const at::Tensor found = task.sums(model.forward(batch.tensors[0]), batch);
@@ -47,6 +44,7 @@ Evaluation evaluate(Model& model, const Task& task, const DataSource& source, co
     }
     sums += found;
     items += task.items(batch);
+    batches.prefetch();
     if (options.after_batch) options.after_batch();
   }
   sums = sums.cpu();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "worker/data/loader.h"
+#include "worker/training/copy_lane.h"
 #include "worker/training/position.h"
 #include <ddprun/group.h>
 #include <ddprun/trainer/model.h>
@@ -15,9 +16,6 @@ namespace ddprun::training {
 
 /// Sums `sum` over all ranks, exactly as far as doubles are. Collective.
 LossSum sum_over_ranks(const Group& group, const LossSum& sum);
-
-/// `batch` on `device`, without waiting for the copy of pinned memory.
-Batch to_device(const Batch& batch, const at::Device& device);
 
 struct EvaluateOptions {
   at::Device device{at::kCPU};  ///< where the model is

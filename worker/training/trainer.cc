@@ -1,6 +1,7 @@
 #include "worker/training/trainer.h"
 
 #include "worker/tasks/sample_text.h"
+#include "worker/training/device_batches.h"
 #include "worker/training/evaluate.h"
 #include "worker/training/generators_part.h"
 #include "worker/training/rng.h"
@@ -133,6 +134,7 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       options_(read_loop_options(parts.job)),
       batches_(training_batches(parts.job, parts.data.train)),
       device_(parts.context.device()),
+      lane_(make_copy_lane(device_)),
       sampler_(parts.data.train->size(),
                sampler_options(options_, parts.context.world_size(), parts.context.rank())),
       time_(parts.clock),
@@ -297,21 +299,25 @@ std::vector<std::int64_t> Trainer::rest_of_epoch() {
 bool Trainer::run_epoch() {
   const std::vector<std::int64_t> indices =
       is_epoch_over(position_, length_) ? std::vector<std::int64_t>{} : rest_of_epoch();
-  data::BatchLoader loader(*batches_, indices, loader_options(options_.batch_size));
+  DeviceBatches batches(*batches_, indices, loader_options(options_.batch_size), device_, lane_.get());
   learner_.model().train();
   TimePoint start = parts_.clock.now();
   std::int64_t units = 0;
   std::size_t used = 0;
-  for (std::int64_t left = loader.batch_count(); left > 0;) {
+  for (std::int64_t left = batches.batch_count(); left > 0;) {
     const MicroBatches micro_batches{.count = std::min(left, options_.accumulation), .next = [&] {
                                        const auto time = time_.on(Activity::kLoader);
-                                       return to_device(*loader.next(), device_);
+                                       return *batches.next();
                                      }};
     const std::int64_t samples =
         std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(indices.size() - used));
     begin_traced_step();
     const bool is_kept =
         step(micro_batches, std::span(indices).subspan(used, static_cast<std::size_t>(samples)));
+    if (lane_) {
+      const auto time = time_.on(Activity::kLoader);
+      batches.prefetch();
+    }
     left -= micro_batches.count;
     used += static_cast<std::size_t>(samples);
     position_.samples_seen += samples * world_.ranks;

@@ -3,6 +3,7 @@
 #include "rendezvous/base/clock.h"
 #include "worker/data/loader.h"
 #include "worker/training/best_checkpoints.h"
+#include "worker/training/copy_lane.h"
 #include "worker/training/job_data.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/learner.h"
@@ -146,6 +147,7 @@ class Trainer {
   LoopOptions options_;
   std::shared_ptr<const DataSource> batches_;  ///< what is trained on, as it is learned from
   at::Device device_;
+  std::unique_ptr<CopyLane> lane_;  ///< on which training batches get there; null on the CPU
   DistributedSampler sampler_;
   TimeSpent time_;
   Learner learner_;

@@ -96,16 +96,33 @@ Chain::Chain(const std::vector<Options>& list, const std::string& pointer, const
   if (!normalizer_) normalizer_.emplace(input.normalization, channels_);
 }
 
-void Chain::write(const Image& image, Random random, float* out) const { finish(image, 0, random, out); }
-
-void Chain::write(const Undecoded& image, Random random, float* out) const {
-  if (transforms_.empty())
-    return finish(image.decode({0, 0, image.size.height, image.size.width}), 0, random, out);
-  finish(transforms_.front()->apply_to(image, random), 1, random, out);
+void Chain::write(const Image& image, Random random, float* out) const {
+  finish(changed(image, 0, random), random, out);
 }
 
-void Chain::finish(Image image, std::size_t done, Random& random, float* out) const {
+void Chain::write(const Undecoded& image, Random random, float* out) const {
+  finish(changed(image, random), random, out);
+}
+
+void Chain::write(const Image& image, Random random, std::uint8_t* out) const {
+  write_planes(changed(image, 0, random), out);
+}
+
+void Chain::write(const Undecoded& image, Random random, std::uint8_t* out) const {
+  write_planes(changed(image, random), out);
+}
+
+Image Chain::changed(Image image, std::size_t done, Random& random) const {
   for (; done < transforms_.size(); ++done) image = transforms_[done]->apply(image, random);
+  return image;
+}
+
+Image Chain::changed(const Undecoded& image, Random& random) const {
+  if (transforms_.empty()) return image.decode({0, 0, image.size.height, image.size.width});
+  return changed(transforms_.front()->apply_to(image, random), 1, random);
+}
+
+void Chain::finish(const Image& image, Random& random, float* out) const {
   normalizer_->write(image, out);
   if (!erasing_) return;
   const std::optional<Window> window = draw_erasing(size_, *erasing_, random);

@@ -42,8 +42,17 @@ class Chain {
   void write(const Image& image, Random random, float* out) const;
   void write(const Undecoded& image, Random random, float* out) const;
 
+  /// What is left to be done with the bytes that the functions below write; null where it is more than that.
+  [[nodiscard]] const Normalizer* end_of_bytes() const { return erasing_ ? nullptr : &*normalizer_; }
+
+  /// out  C × H × W bytes of output_size(), of which end_of_bytes() makes what the functions above write
+  void write(const Image& image, Random random, std::uint8_t* out) const;
+  void write(const Undecoded& image, Random random, std::uint8_t* out) const;
+
  private:
-  void finish(Image image, std::size_t done, Random& random, float* out) const;
+  [[nodiscard]] Image changed(Image image, std::size_t done, Random& random) const;
+  [[nodiscard]] Image changed(const Undecoded& image, Random& random) const;
+  void finish(const Image& image, Random& random, float* out) const;
 
   std::vector<std::unique_ptr<Transform>> transforms_;
   std::optional<Normalizer> normalizer_;

@@ -118,6 +118,10 @@ at::Tensor to_planar_tensor(const Image& image) {
   return planes;
 }
 
+void write_planes(const Image& image, std::uint8_t* out) {
+  copy_planes(image, out, image.width, image.width * image.height);
+}
+
 Image from_tensor(const at::Tensor& tensor) {
   return {.pixels = tensor.const_data_ptr<std::uint8_t>(),
           .channels = tensor.size(0),

@@ -64,6 +64,8 @@ Image flip_vertically(Image image);
 at::Tensor to_tensor(const Image& image);
 /// The same image as uint8, C × H × W, contiguous.
 at::Tensor to_planar_tensor(const Image& image);
+/// The same image as C × H × W bytes at `out`.
+void write_planes(const Image& image, std::uint8_t* out);
 /// A view of a uint8 tensor of C × H × W, which it keeps.
 Image from_tensor(const at::Tensor& tensor);
 

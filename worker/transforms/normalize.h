@@ -2,7 +2,11 @@
 
 #include "worker/transforms/image.h"
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
 #include <array>
+#include <functional>
 #include <vector>
 
 namespace ddprun::transforms {
@@ -20,7 +24,8 @@ struct Normalization {
   Scaling scaling = Scaling::kDivide;
 };
 
-/// Writes an image as floats: conversion and normalisation as one look-up, whatever the image's strides are.
+/// Writes an image as floats: conversion and normalisation as one look-up, whatever the image's strides are; or makes
+/// floats of the bytes of a batch, where they are.
 ///
 /// Threads  const: any number at once.
 class Normalizer {
@@ -30,7 +35,11 @@ class Normalizer {
   /// out   C × H × W floats
   void write(const Image& image, float* out) const;
 
+  /// What makes the same numbers, to the last bit, of bytes N × C × H × W on `device`.
+  [[nodiscard]] std::function<at::Tensor(const at::Tensor& bytes)> on(const at::Device& device) const;
+
  private:
+  Normalization by_channel_;
   std::vector<std::array<float, 256>> tables_;  // by channel
 };
 

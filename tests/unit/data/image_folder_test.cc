@@ -152,3 +152,16 @@ TEST_CASE("limits take images from the whole listing") {
   CHECK(two.files[1].path == "3");
   CHECK(data::limited(listing, 9).files.size() == 4);
 }
+
+TEST_CASE("files can be taken as bytes, of which the same numbers are made") {
+  const TemporaryFolder folder;
+  write_two_splits(folder);
+  const DataSplits splits = open(folder);
+  const auto& source = dynamic_cast<const data::ByteImages&>(*splits.train);
+  const auto indices = all_of(*splits.train);
+  const Batch bytes = source.make_byte_batch({.indices = indices});
+  CHECK(bytes.tensors[0].scalar_type() == at::kByte);
+  const Batch numbers = whole(*splits.train);
+  CHECK(torch::equal(source.end_of_bytes()->on(at::kCPU)(bytes.tensors[0]), numbers.tensors[0]));
+  CHECK(torch::equal(bytes.tensors[1], numbers.tensors[1]));
+}

@@ -1,0 +1,94 @@
+// `gpu_batches DEVICE`: batches of images arrive on DEVICE with the bits that the CPU's have, also when their memory is
+// wanted again while the device is still busy with what came before. Exits 77 where there is no such device.
+#include "worker/data/image_source.h"
+#include "worker/data/synthetic.h"
+#include "worker/runtime/gpu/plugin.h"
+#include "worker/training/device_batches.h"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun::training {
+namespace {
+
+constexpr int kSkipped = 77;
+constexpr std::int64_t kSamples = 6000;
+
+/// Work for a while.
+class Load {
+ public:
+  explicit Load(const at::Device& device)
+      : matrix_(at::full({2048, 2048}, 1e-3, at::TensorOptions(device))), rounds_(device.is_cpu() ? 0 : 20) {}
+  void run() {
+    for (int i = 0; i < rounds_; ++i) matrix_ = at::mm(matrix_, matrix_).clamp(0, 1);
+  }
+
+ private:
+  at::Tensor matrix_;
+  int rounds_;
+};
+
+/// All images, each batch looked at when the work that was begun before it is done.
+at::Tensor all_images(const DataSource& source, std::int64_t batch_size, const at::Device& device) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(source.size()));
+  std::iota(indices.begin(), indices.end(), 0);
+  const std::unique_ptr<CopyLane> lane = make_copy_lane(device);
+  DeviceBatches batches(source, indices,
+                        {.batch_size = batch_size, .threads = 2, .pinned = !device.is_cpu(), .seed = 1},
+                        device, lane.get());
+  Load load(device);
+  std::vector<at::Tensor> seen;
+  while (const std::optional<Batch> batch = batches.next()) {
+    load.run();
+    seen.push_back(batch->tensors[0] + 0);
+    batches.prefetch();
+  }
+  return at::cat(seen).cpu();
+}
+
+bool compare(const DataSource& source, std::int64_t batch_size, const at::Device& device) {
+  const at::Tensor expected = all_images(source, batch_size, at::kCPU);
+  const at::Tensor found = all_images(source, batch_size, device);
+  const std::int64_t different = expected.view(at::kInt).ne(found.view(at::kInt)).sum().item<std::int64_t>();
+  std::printf("batches of %lld on %s: %lld of %lld numbers differ\n", static_cast<long long>(batch_size),
+              device.str().c_str(), static_cast<long long>(different), static_cast<long long>(found.numel()));
+  return different == 0;
+}
+
+int run(const std::string& name) {
+  if (name == "cuda") {
+    std::string why;
+    if (runtime::open_gpu_plugin(&why) == 0) {
+      std::fprintf(stderr, "SKIPPED: needs a GPU%s\n", why.empty() ? "" : (": " + why).c_str());
+      return kSkipped;
+    }
+  }
+  const at::Device device = name == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const std::string list =
+      R"([{"type": "random_crop", "size": 28, "padding": 4}, {"type": "normalize", "mean": [0.1307], "std": [0.3081]}])";
+  const DataSplits splits = data::to_sources(
+      data::make_synthetic({.train_samples = kSamples, .held_out_samples = 1}),
+      Options(R"({"transforms": )" + list + R"(, "test_transforms": )" + list + "}", "/data"));
+  const bool as_bytes = compare(*splits.train, 500, device);
+  const bool as_numbers = compare(*splits.train, 100, device);
+  return as_bytes && as_numbers ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ddprun::training
+
+int main(int argc, char** argv) try {
+  return ddprun::training::run(argc > 1 ? argv[1] : "cpu");
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "gpu_batches: %s\n", error.what());
+  return 1;
+}
