@@ -113,6 +113,33 @@ void check_cudnn(const json& schema, const json& values, std::vector<Problem>& p
                       "remove one of them"});
 }
 
+/// What cannot be recorded, as far as the job file tells. Of the rest the device tells.
+void check_cuda_graph(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const auto value = [&](const std::string& pointer) { return given_or_default(schema, values, pointer); };
+  if (value("/train/cuda_graph") != true) return;
+  const auto refuse = [&](const std::string& why) { problems.push_back({"/train/cuda_graph", why}); };
+  if (value("/device") == "cpu") refuse("records what a GPU does, and /device is \"cpu\"; remove it");
+  for (const char* name : {"gloo", "shm"}) {
+    if (value("/backend") == name)
+      refuse(fmt::format(
+          "needs /backend nccl, which is \"{}\": the others wait for the host; remove one of them", name));
+  }
+  if (value("/strategy") != "ddp")
+    refuse(fmt::format("does not go with /strategy {}, which is on several devices; remove one of them",
+                       value("/strategy").dump()));
+  if (value("/model/type") == "torchscript")
+    refuse("does not go with a TorchScript model, which compiles itself anew when it likes; remove it");
+  if (value("/train/accumulation_steps") != 1)
+    refuse(fmt::format("records one batch, and /train/accumulation_steps is {}; remove one of them",
+                       value("/train/accumulation_steps").dump()));
+  if (value("/log/trace/steps") != 0)
+    refuse("starts a step as one, of which /log/trace could show nothing; remove one of them");
+  for (const char* key : {"find_unused_parameters", "static_graph"}) {
+    if (value(std::string("/ddp/") + key) == true)
+      refuse(fmt::format("does not go with /ddp/{}; remove one of them", key));
+  }
+}
+
 void check_backend(const json& schema, const json& values, std::vector<Problem>& problems) {
   const json backend = given_or_default(schema, values, "/backend");
   const json device = given_or_default(schema, values, "/device");
@@ -213,6 +240,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_nesterov(schema, values, problems);
   check_static_graph(schema, values, problems);
   check_cudnn(schema, values, problems);
+  check_cuda_graph(schema, values, problems);
   check_backend(schema, values, problems);
   check_milestones(schema, values, problems);
   check_evaluations(schema, values, problems);

@@ -19,7 +19,8 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "support"), str(TESTS / "integration/training")]
 
 import cards  # noqa: E402
-from jobs import JobTest, patient  # noqa: E402
+import torch  # noqa: E402
+from jobs import JobTest, merged, patient  # noqa: E402
 from owned import own  # noqa: E402
 
 CONFIG = 78
@@ -93,6 +94,28 @@ class Jobs(GpuJob):
         self.assertRegex(self.train(2, "cpu", "gloo"), r"resumed from \S+step-0*10\.pt")
         self.assertRegex(self.train(3, *here), r"resumed from \S+step-0*20\.pt")
         self.assertEqual([record["epoch"] for record in self.metrics("epoch")], [1, 2, 3])
+
+    def test_a_recorded_job_ends_with_the_bits_of_one_that_is_not(self):
+        graph = {"backend": self.options.backend, "device": self.options.device,
+                 "train": {"epochs": 3, "deterministic": True, "cuda_graph": True}}
+        ranks = self.options.ranks
+        if self.options.backend != "nccl" or self.options.device != "cuda":
+            done = self.run_job(self.job_file(graph), ranks=ranks, expect=CONFIG)
+            self.assertIn("/train/cuda_graph: ", done.stderr)
+            return
+        # 320 samples in batches of 36: each epoch ends with a smaller one. Dropout draws on the card.
+        for name, precision, views in (("plain", "fp32", True), ("copies", "fp32", False), ("scaled", "fp16", True)):
+            changes = {"train": {"batch_size": 36, "precision": precision, "clip_grad_norm": 1.0},
+                       "schedule": {"type": "cosine"}, "ddp": {"gradient_as_bucket_view": views}}
+            weights = []
+            for recorded in (False, True):
+                output = f"{name}-{recorded}"
+                job = merged(merged(graph, changes), {"output_dir": output, "train": {"cuda_graph": recorded}})
+                self.run_job(self.job_file(job), ranks=ranks)
+                state = torch.load(self.checkpoints(output)[-1], weights_only=True)
+                weights.append(state["model"])
+            for key, value in weights[0].items():
+                self.assertTrue(torch.equal(value, weights[1][key]), f"{name}: {key}")
 
     def test_more_ranks_than_cards_over_nccl_are_refused(self):
         ranks = cards.count() + 1 if self.options.device == "cuda" else 2

@@ -24,6 +24,8 @@
 #include <ddprun/init.h>
 #include <ddprun/record.h>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -197,6 +199,7 @@ class Job {
   }
 
   Outcome train(const Context& context, const JobData& data, std::optional<ResumePoint> resume) {
+    const std::unique_ptr<c10::StreamGuard> stream = stream_of_graph(context);
     std::optional<Error> trouble;
     std::optional<Draft> draft;
     try {
@@ -287,6 +290,14 @@ class Job {
               .warning(fmt::format("rank {}: {}", rank, text));
         });
     return &*trace_;
+  }
+
+  /// What a graph is recorded from has to run, from the making of DDP on, on one stream that is not the default one.
+  [[nodiscard]] std::unique_ptr<c10::StreamGuard> stream_of_graph(const Context& context) const {
+    const at::Device device = context.device();
+    if (!job_.object("train").flag("cuda_graph") || device.is_cpu()) return nullptr;
+    return std::make_unique<c10::StreamGuard>(
+        c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
   }
 
   /// What the trainer goes back to. Collective.

@@ -1,7 +1,9 @@
 #include "worker/training/learner.h"
 
 #include "worker/models/weights.h"
+#include "worker/runtime/gpu/plugin.h"
 #include "worker/tasks/registry.h"
+#include "worker/training/cuda_graph_check.h"
 #include "worker/training/kernels.h"
 #include "worker/training/plugins.h"
 #include "worker/training/rng.h"
@@ -21,6 +23,9 @@
 
 namespace ddprun::training {
 namespace {
+
+/// PyTorch's rule: DDP looks at the times of its first ten backwards, with events that no graph can hold.
+constexpr std::int64_t kStepsBeforeGraph = 11;
 
 /// Those that are trained, each once, in the model's order.
 std::vector<NamedTensor> trained_parameters(const Model& model) {
@@ -178,6 +183,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
   const Options train = job.object("train");
   choose_kernels(train);
+  if (train.flag("cuda_graph")) check_cuda_graph(context.device(), context.backend());
   place(*model_, context.device(), train);
   strategy_ = make_strategy(job, context, model_, [options = job.object("model"), &parts, data, train] {
     std::shared_ptr<Model> replica = make_model(options, parts, data);
@@ -198,11 +204,13 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
     average_.emplace(average, AveragedModelOptions{.decay = decay});
     begin_average();
   }
+  if (train.flag("cuda_graph")) graph_.emplace(&runtime::record_graph, kStepsBeforeGraph, *optimizer_);
   step_.emplace(Step::Parts{.strategy = *strategy_,
                             .model = *model_,
                             .optimizer = *optimizer_,
                             .task = *task_,
                             .average = average_ ? &*average_ : nullptr,
+                            .graph = graph_ ? &*graph_ : nullptr,
                             .device = context.device(),
                             .time = time},
                 read_step_options(train));

@@ -70,6 +70,7 @@ class Learner {
   double base_rate_;
   std::optional<Schedule> schedule_;
   std::optional<AveragedModel> average_;
+  std::optional<StepGraph> graph_;  ///< if the job wants one
   std::optional<Step> step_;
 };
 

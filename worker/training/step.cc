@@ -76,22 +76,10 @@ at::Tensor Step::loss_of(const Batch& batch) {
 Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate) {
   Outcome outcome{at::zeros({2}, at::TensorOptions(parts_.device).dtype(at::kDouble))};
   parts_.optimizer.set_learning_rate(learning_rate);
-  parts_.optimizer.zero_grad();
-  for (std::int64_t left = micro_batches.count; left > 0; --left) {
-    const bool is_last = left == 1;
-    const std::shared_ptr<void> only_here = is_last ? nullptr : parts_.strategy.no_sync();
-    const Batch batch = micro_batches.next();
-    const at::Tensor loss = loss_of(batch);
-    outcome.loss_and_items.add_(counted(loss, parts_.task.items(batch)));
-    outcome.is_finite = !must_stop(loss);
-    if (!outcome.is_finite) return outcome;
-    const at::Tensor share =
-        micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
-    const auto time = parts_.time.on(Activity::kBackward);
-    const at::Tensor scaled = scaler_.scale(share);
-    if (is_last && parts_.time.watcher() != nullptr)
-      show_exposed_communication(scaled, *parts_.time.watcher());
-    scaled.backward();
+  if (parts_.graph != nullptr) {
+    learn_in_graph(micro_batches, outcome);
+  } else if (!learn(micro_batches, outcome)) {
+    return outcome;
   }
   const auto time = parts_.time.on(Activity::kOptimizer);
   clip();
@@ -104,6 +92,39 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
   if (parts_.average != nullptr) parts_.average->update_parameters(parts_.model);
   if (options_.non_finite == NonFinite::kRollBack) outcome.is_finite = is_all_finite(outcome);
   return outcome;
+}
+
+bool Step::learn(const MicroBatches& micro_batches, Outcome& outcome) {
+  parts_.optimizer.zero_grad();
+  for (std::int64_t left = micro_batches.count; left > 0; --left) {
+    const bool is_last = left == 1;
+    const std::shared_ptr<void> only_here = is_last ? nullptr : parts_.strategy.no_sync();
+    const Batch batch = micro_batches.next();
+    const at::Tensor loss = loss_of(batch);
+    outcome.loss_and_items.add_(counted(loss, parts_.task.items(batch)));
+    outcome.is_finite = !must_stop(loss);
+    if (!outcome.is_finite) return false;
+    const at::Tensor share =
+        micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
+    const auto time = parts_.time.on(Activity::kBackward);
+    const at::Tensor scaled = scaler_.scale(share);
+    if (is_last && parts_.time.watcher() != nullptr)
+      show_exposed_communication(scaled, *parts_.time.watcher());
+    scaled.backward();
+  }
+  return true;
+}
+
+void Step::learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome) {
+  DDPRUN_CHECK(micro_batches.count == 1, "a graph is of one micro batch");
+  const Batch batch = micro_batches.next();
+  const at::Tensor loss = parts_.graph->run(batch, [this](const Batch& input) {
+    const at::Tensor found = loss_of(input);
+    const auto time = parts_.time.on(Activity::kBackward);
+    scaler_.scale(found).backward();
+    return found;
+  });
+  outcome.loss_and_items.add_(counted(loss, parts_.task.items(batch)));
 }
 
 // An overflow of fp16's gradients is the scaler's: it looks for a scale.

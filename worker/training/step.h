@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/training/step_graph.h"
 #include "worker/training/strategy.h"
 #include "worker/training/time_spent.h"
 #include <ddprun/averaged_model.h>
@@ -47,13 +48,14 @@ struct MicroBatches {
 /// Collective: the gradients are averaged over all ranks in the backward of the last micro batch.
 class Step {
  public:
-  /// What it works on; all outlive it. `average` may be null.
+  /// What it works on; all outlive it. `average` and `graph` may be null.
   struct Parts {
     Strategy& strategy;
     const Model& model;
     FusedOptimizer& optimizer;
     const Task& task;
     AveragedModel* average = nullptr;
+    StepGraph* graph = nullptr;  ///< for steps of one micro batch that the device need not be waited for
     at::Device device{at::kCPU};
     TimeSpent& time;
   };
@@ -75,6 +77,9 @@ class Step {
 
  private:
   at::Tensor loss_of(const Batch& batch);
+  /// Forward and backward of all micro batches. False: stopped, with everything as it was.
+  bool learn(const MicroBatches& micro_batches, Outcome& outcome);
+  void learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome);
   [[nodiscard]] at::Tensor counted(const at::Tensor& loss, std::int64_t items) const;
   [[nodiscard]] bool is_all_finite(const Outcome& outcome) const;
   [[nodiscard]] bool must_stop(const at::Tensor& loss) const;

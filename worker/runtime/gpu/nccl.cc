@@ -1,4 +1,4 @@
-// The only file that sees CUDA or NCCL. Built into libddprun_nccl.so where their headers are.
+// With cuda_graph.cc the only file that sees CUDA or NCCL. Built into libddprun_nccl.so where their headers are.
 #include "worker/runtime/gpu/plugin_entry.h"
 
 #include <ATen/cuda/CUDAContext.h>

@@ -72,4 +72,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& reques
   return c10::intrusive_ptr<c10d::Backend>::reclaim(make(&request, gpu));
 }
 
+std::unique_ptr<Recording> record_graph(const std::function<void()>& work) {
+  return std::unique_ptr<Recording>(entry<RecordGraphFunction>("ddprun_record_graph")(&work));
+}
+
 }  // namespace ddprun::runtime

@@ -1,6 +1,9 @@
 #pragma once
 
+#include "worker/runtime/gpu/recording.h"
 #include "worker/runtime/process_group/backend_request.h"
+
+#include <functional>
 
 namespace ddprun::runtime {
 
@@ -11,10 +14,13 @@ int ddprun_gpu_count();
 void ddprun_gpu_id(int gpu, char* text);
 /// A new reference to the backend, for intrusive_ptr::reclaim.
 c10d::Backend* ddprun_make_nccl_backend(const ddprun::runtime::BackendRequest* request, int gpu);
+/// For unique_ptr; as a Recorder, on a stream of the pool.
+ddprun::runtime::Recording* ddprun_record_graph(const std::function<void()>* work);
 }
 
 using GpuCountFunction = decltype(&ddprun_gpu_count);
 using GpuIdFunction = decltype(&ddprun_gpu_id);
 using MakeNcclBackendFunction = decltype(&ddprun_make_nccl_backend);
+using RecordGraphFunction = decltype(&ddprun_record_graph);
 
 }  // namespace ddprun::runtime
