@@ -315,7 +315,9 @@ class Smoke {
     if (value("/early_stopping/patience") > 0) set_small("/early_stopping/patience", 1'000'000);
     if (value("/divergence_check") > 0) set_small("/divergence_check", 2);
     set_at_most("/log/every_steps", 1);
-    set_at_most("/log/sample_tokens", kBatch);
+    if (value("/log/sample_tokens") > 0) set_at_most("/log/sample_tokens", kBatch);
+    if (value("/log/trace/steps") > 0)
+      small_.insert(small_.end(), {"/log/trace/first_step=1", "/log/trace/steps=1"});
 
     for (const auto& [name, entry] : values_.at("evaluate").items()) {
       set_at_most(("/evaluate/" + name + "/test_samples").c_str(), samples.held_out);

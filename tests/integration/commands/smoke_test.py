@@ -62,7 +62,7 @@ class WellJobs(SmokeTest):
     def test_each_check_has_its_line(self):
         self.write_job(train={"batch_size": 256, "ema_decay": 0.9, "epochs": 90, "accumulation_steps": 4},
                        schedule={"type": "cosine", "warmup_steps": 1000}, divergence_check=100, resume="nowhere.pt",
-                       log={"tensorboard": True})
+                       log={"tensorboard": True, "trace": {"first_step": 100, "steps": 3}})
         lines = self.smoke()
         self.check_well(lines)
         for words in ("gloo, 2 ranks, 6 steps", "shm, 2 ranks, 6 steps", "SIGKILL of rank 1: exit code 137, then on from step",
