@@ -1,18 +1,17 @@
-#include "launcher/cli.h"
-#include "launcher/drain.h"
-#include "launcher/entrypoint.h"
-#include "launcher/funnel_console.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/commands/coordinator.h"
+#include "launcher/commands/drain.h"
+#include "launcher/commands/ps.h"
+#include "launcher/commands/refuse.h"
+#include "launcher/commands/run_job.h"
+#include "launcher/commands/store.h"
+#include "launcher/output/pty.h"
+#include "launcher/plan/entrypoint.h"
 #include "launcher/process/own_descriptors.h"
-#include "launcher/process/pty.h"
-#include "launcher/ps.h"
-#include "launcher/run_job.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/print.h"
-#include "rendezvous/base/printable.h"
-#include "rendezvous/store/server.h"
-#include "rendezvous/store/store_command.h"
 
 #include <boost/system/system_error.hpp>
 #include <fmt/format.h>
@@ -45,32 +44,10 @@ spdlog::level::level_enum log_level(const Options& options) {
   return level ? *level : spdlog::level::warn;
 }
 
-int refuse(const Error& error) {
-  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable(error.message(), std::string::npos)));
-  return to_exit_code(error.code());
-}
-
-int serve_store(const StoreOptions& options) {
-  if (const auto raised = raise_open_files("ddprun store", store::kServersOwnDescriptors); !raised)
-    return refuse(raised.error());
-  const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);
-  return store::run_store_command({.host = options.host,
-                                   .port = Port(static_cast<std::uint16_t>(options.port)),
-                                   .inherited_fd = options.inherited_fd},
-                                  *logger);
-}
-
-int coordinate(const membership::CoordinatorCommandOptions& options) {
-  if (const auto raised = raise_open_files("ddprun coordinator", store::kServersOwnDescriptors); !raised)
-    return refuse(raised.error());
-  return membership::run_coordinator_command(
-      options, [](boost::asio::io_context& io) { return make_funnel_console(io, log_level({})); });
-}
-
 int drain(const CommandLine& line) {
   constexpr std::size_t kNeeded = 16;  // a loop, its bells, a look-up and a connection
   if (const auto raised = raise_open_files("ddprun drain", kNeeded); !raised) return refuse(raised.error());
-  return line.drain_here ? drain_local_job(*line.drain_here) : membership::run_drain_command(line.drain);
+  return line.drain_here ? drain_local_job(*line.drain_here) : drain_through_coordinator(line.drain);
 }
 
 int list_jobs(bool as_json) {
@@ -118,7 +95,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
     case Command::kPs:
       return list_jobs(line->ps_json);
     case Command::kCoordinator:
-      return coordinate(line->coordinator);
+      return coordinate(line->coordinator, log_level({}));
     case Command::kJobCommand:
       return hand_on(line->job_command);
     case Command::kDrain:

@@ -20,7 +20,7 @@ ALLOWED = {
     "rendezvous/store": ["rendezvous/base"],
     "rendezvous/membership": ["rendezvous/base", "rendezvous/store"],
     "launcher": ["rendezvous", "configs"],
-    "launcher/process": ["rendezvous/base", "launcher/plan.h", "launcher/options.h"],
+    "launcher/process": ["rendezvous/base", "launcher/plan/plan.h", "launcher/cli/options.h"],
     "worker/include": ["rendezvous/base/error_code.h"],  # installed together; beyond that they stand on their own
     "worker/runtime": ["worker/include", "rendezvous/base"],
     "worker/transforms": ["worker/include"],

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "launcher/agent/observer.h"
-#include "launcher/agent/outcome.h"
-#include "launcher/plan.h"
-#include "launcher/process/output.h"
+#include "launcher/output/output.h"
+#include "launcher/plan/plan.h"
+#include "launcher/report/observer.h"
+#include "launcher/report/outcome.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/signals.h"
 
@@ -13,6 +13,10 @@
 #include <functional>
 
 namespace ddprun::launcher {
+
+/// What `ddprun drain` sends along with SIGTERM, so that the launcher knows that the whole job is meant:
+/// "drn".
+inline constexpr int kDrainValue = 0x64726e;
 
 /// What the agent needs from outside. All references outlive the call.
 struct AgentDeps {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/agent/outcome.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/report/outcome.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"

@@ -2,8 +2,8 @@
 
 #include "launcher/agent/job_settings.h"
 #include "launcher/agent/node_translation.h"
-#include "launcher/meeting.h"
-#include "launcher/report/text.h"
+#include "launcher/plan/meeting.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/membership/auth.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "launcher/agent/supervisor.h"
-#include "launcher/plan.h"
-#include "launcher/process/output.h"
+#include "launcher/output/output.h"
+#include "launcher/plan/plan.h"
 
 #include <cstddef>
 #include <vector>

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "launcher/agent/outcome.h"
 #include "launcher/agent/supervisor.h"
-#include "launcher/plan.h"
-#include "launcher/process/lost_output.h"
+#include "launcher/output/lost_output.h"
+#include "launcher/plan/plan.h"
+#include "launcher/report/outcome.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/membership/types.h"
 
@@ -18,11 +18,11 @@ namespace ddprun::launcher {
 
 /// What stopped this node, for the others.
 struct NodeFailure {
-  std::string why;                 ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  int exit_code = 0;               ///< what the job would exit with
-  std::string final_because;       ///< why a restart would not help; empty: it may
-  Weight weight = Weight::kCause;  ///< less: another node may know the cause
-  bool has_left = false;           ///< it ended with 0, and may be who was lost
+  std::string why;                      ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  int exit_code = 0;                    ///< what the job would exit with
+  std::string final_because;            ///< why a restart would not help; empty: it may
+  Weight weight = Weight::kCause;       ///< less: another node may know the cause
+  bool has_left = false;                ///< it ended with 0, and may be who was lost
   std::optional<WorkerOutcome> worker;  ///< the guilty one, as far as it is known at this moment; none: no
                                         ///< worker is to blame, as for --job-timeout
   std::optional<WorkerOutcome> victim;  ///< who lost it, where it left with 0

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "launcher/agent/blame.h"
-#include "launcher/agent/outcome.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/report/outcome.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/exit_codes.h"
@@ -257,7 +257,7 @@ class Supervisor {
   int exit_code_ = 0;
   int stop_signal_ = 0;
   bool is_restart_granted_ = false;  // after the last generation, by the coordinator; none has begun since
-  bool has_stuck_ = false;     // a worker was given up
+  bool has_stuck_ = false;           // a worker was given up
   int signals_received_ = 0;
   Event noted_signal_{.kind =
                           EventKind::kSignal};  // the last that came while we were stopping, or all was done

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "launcher/agent/observer.h"
-#include "launcher/agent/orphan_watch.h"
-#include "launcher/agent/outcome.h"
 #include "launcher/agent/supervisor.h"
-#include "launcher/plan.h"
+#include "launcher/cleanup/orphan_watch.h"
+#include "launcher/output/output.h"
+#include "launcher/plan/plan.h"
 #include "launcher/process/child.h"
-#include "launcher/process/output.h"
+#include "launcher/report/observer.h"
+#include "launcher/report/outcome.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
 

@@ -1,8 +1,8 @@
 #include "launcher/report/diagnosis.h"
 
-#include "launcher/process/traceback_scanner.h"
+#include "launcher/output/traceback_scanner.h"
 #include "launcher/report/symptom.h"
-#include "launcher/report/text.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/agent/outcome.h"
+#include "launcher/report/outcome.h"
 
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 #include "launcher/report/evidence.h"
 
 #include "launcher/process/process_table.h"
-#include "launcher/report/text.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "launcher/report/failure_report.h"
 
-#include "launcher/report/text.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/shell_quote.h"
 #include "rendezvous/base/signal_name.h"

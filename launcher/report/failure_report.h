@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/agent/outcome.h"
 #include "launcher/report/error_file.h"
+#include "launcher/report/outcome.h"
 #include "launcher/report/symptom.h"
 
 #include <functional>
@@ -25,8 +25,8 @@ struct ReportContext {
 /// The guilty worker, and all that is known about its end.
 struct RootCause {
   const WorkerOutcome* worker = nullptr;
-  std::optional<std::string> diagnosis;  ///< diagnosis.h; of the speaker, as `exception` is
-  std::optional<ErrorFile> error_file;   ///< what the worker itself wrote
+  std::optional<std::string> diagnosis;      ///< diagnosis.h; of the speaker, as `exception` is
+  std::optional<ErrorFile> error_file;       ///< what the worker itself wrote
   std::optional<LastException> exception{};  ///< the last on stderr
   /// Who lost it as a peer, where it left with 0 and so said nothing itself.
   const WorkerOutcome* victim = nullptr;

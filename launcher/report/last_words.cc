@@ -1,6 +1,6 @@
 #include "launcher/report/last_words.h"
 
-#include "launcher/report/text.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/format_duration.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "launcher/agent/outcome.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/report/error_file.h"
+#include "launcher/report/outcome.h"
 #include "launcher/report/traceback.h"
 #include "rendezvous/base/clock.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/process/lost_output.h"
+#include "launcher/output/lost_output.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 #include "launcher/report/failure_report.h"
 #include "launcher/report/lost_output_json.h"
-#include "launcher/report/wall_time.h"
+#include "launcher/text/wall_time.h"
 #include "rendezvous/base/signal_name.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "launcher/report/reporter.h"
 
-#include "launcher/process/log_file.h"
+#include "launcher/output/log_file.h"
 #include "launcher/report/old_reports.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/format_duration.h"

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "launcher/agent/observer.h"
-#include "launcher/plan.h"
-#include "launcher/process/files_beside.h"
+#include "launcher/output/files_beside.h"
+#include "launcher/plan/plan.h"
 #include "launcher/report/evidence.h"
 #include "launcher/report/failure_report.h"
+#include "launcher/report/observer.h"
 
 #include <functional>
 #include <optional>

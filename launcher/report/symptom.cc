@@ -1,7 +1,6 @@
 #include "launcher/report/symptom.h"
 
-#include "launcher/process/text_search.h"
-#include "launcher/report/text.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/exit_codes.h"
 
 #include <fmt/format.h>

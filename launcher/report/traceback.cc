@@ -1,9 +1,8 @@
 #include "launcher/report/traceback.h"
 
-#include "launcher/process/rich_text.h"
-#include "launcher/process/text_search.h"
-#include "launcher/process/traceback_scanner.h"
-#include "launcher/report/text.h"
+#include "launcher/output/rich_text.h"
+#include "launcher/output/traceback_scanner.h"
+#include "launcher/text/text.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,4 @@
-#include "launcher/process/cleaner.h"
-
+#include "launcher/cleanup/resource_tracker.h"
 #include "tests/support/catch.h"
 
 #include <string_view>

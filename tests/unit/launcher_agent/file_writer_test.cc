@@ -1,4 +1,4 @@
-#include "launcher/process/file_writer.h"
+#include "launcher/output/file_writer.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/process/guard_board.h"
+#include "launcher/cleanup/guard_board.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/process/job_sweep.h"
+#include "launcher/cleanup/job_sweep.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"

@@ -1,4 +1,4 @@
-#include "launcher/process/leftovers.h"
+#include "launcher/cleanup/leftovers.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/process/limit_tag.h"
+#include "launcher/cleanup/limit_tag.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/process/line_cutter.h"
+#include "launcher/output/line_cutter.h"
 
 #include "tests/support/catch.h"
 

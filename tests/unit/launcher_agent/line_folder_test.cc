@@ -1,4 +1,4 @@
-#include "launcher/process/line_folder.h"
+#include "launcher/output/line_folder.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"

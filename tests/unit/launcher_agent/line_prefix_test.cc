@@ -1,4 +1,4 @@
-#include "launcher/process/line_prefix.h"
+#include "launcher/output/line_prefix.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/outcome.h"
+#include "launcher/report/outcome.h"
 
 #include "tests/support/catch.h"
 

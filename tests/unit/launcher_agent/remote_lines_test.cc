@@ -1,4 +1,4 @@
-#include "launcher/process/remote_lines.h"
+#include "launcher/output/remote_lines.h"
 
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"

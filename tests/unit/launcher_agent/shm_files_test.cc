@@ -1,4 +1,4 @@
-#include "launcher/process/shm_files.h"
+#include "launcher/cleanup/shm_files.h"
 
 #include "tests/support/catch.h"
 

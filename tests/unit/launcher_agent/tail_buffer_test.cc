@@ -1,4 +1,4 @@
-#include "launcher/process/tail_buffer.h"
+#include "launcher/output/tail_buffer.h"
 
 #include "tests/support/catch.h"
 

@@ -1,5 +1,4 @@
-#include "launcher/cli_syntax.h"
-
+#include "launcher/cli/syntax.h"
 #include "tests/support/catch.h"
 
 #include <array>

@@ -1,6 +1,5 @@
-#include "launcher/cli.h"
-
-#include "launcher/drain.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/commands/drain.h"
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"
 
@@ -108,7 +107,7 @@ TEST_CASE("a variable of torchrun that it does not read from the environment is 
 }
 
 TEST_CASE("the first word may be a command of ours") {
-  CHECK(parse({"store", "--port", "0"}).value().store.port == 0);
+  CHECK(parse({"store", "--port", "0"}).value().store.port == Port(0));
   CHECK(parse({"store", "--fd=7"}).value().store.inherited_fd == 7);
   CHECK(parse({"ps", "--json"}).value().ps_json);
   CHECK(parse({"completions", "zsh"}).value().shell == "zsh");

@@ -1,6 +1,5 @@
-#include "launcher/cli_values.h"
-
-#include "launcher/python_numbers.h"
+#include "launcher/cli/values.h"
+#include "launcher/text/python_numbers.h"
 #include "tests/support/catch.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "launcher/cpu_binding.h"
+#include "launcher/plan/cpu_binding.h"
 
 #include "tests/support/catch.h"
 

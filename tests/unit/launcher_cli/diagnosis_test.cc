@@ -1,7 +1,7 @@
 #include "launcher/report/diagnosis.h"
 
+#include "launcher/output/traceback_scanner.h"
 #include "launcher/process/process_table.h"
-#include "launcher/process/traceback_scanner.h"
 #include "launcher/report/evidence.h"
 #include "launcher/report/symptom.h"
 #include "tests/support/catch.h"

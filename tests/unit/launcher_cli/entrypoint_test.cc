@@ -1,4 +1,4 @@
-#include "launcher/entrypoint.h"
+#include "launcher/plan/entrypoint.h"
 
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"

@@ -1,4 +1,4 @@
-#include "launcher/events.h"
+#include "launcher/report/events.h"
 
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_cli/temporary_directory.h"

@@ -1,5 +1,5 @@
-#include "launcher/cli.h"
-#include "launcher/cli_flags.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/flags.h"
 #include "tests/support/catch.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-#include "launcher/number_list.h"
+#include "launcher/text/number_list.h"
 
-#include "launcher/host.h"
+#include "launcher/plan/host.h"
 #include "tests/support/catch.h"
 
 using namespace ddprun::launcher;

@@ -1,6 +1,6 @@
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 
-#include "launcher/meeting.h"
+#include "launcher/plan/meeting.h"
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_cli/temporary_directory.h"

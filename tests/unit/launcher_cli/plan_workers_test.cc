@@ -1,4 +1,4 @@
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 
 #include <algorithm>

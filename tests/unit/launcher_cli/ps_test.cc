@@ -1,6 +1,6 @@
-#include "launcher/ps.h"
+#include "launcher/commands/ps.h"
 
-#include "launcher/job_state.h"
+#include "launcher/report/job_state.h"
 #include "tests/support/catch.h"
 
 #include <nlohmann/json.hpp>

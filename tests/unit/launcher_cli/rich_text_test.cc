@@ -1,6 +1,6 @@
-#include "launcher/process/rich_text.h"
+#include "launcher/output/rich_text.h"
 
-#include "launcher/process/traceback_scanner.h"
+#include "launcher/output/traceback_scanner.h"
 #include "launcher/report/traceback.h"
 #include "tests/support/catch.h"
 

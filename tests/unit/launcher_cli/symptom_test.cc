@@ -1,6 +1,6 @@
 #include "launcher/report/symptom.h"
 
-#include "launcher/process/traceback_scanner.h"
+#include "launcher/output/traceback_scanner.h"
 #include "tests/support/catch.h"
 
 #include <csignal>

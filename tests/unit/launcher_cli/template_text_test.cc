@@ -1,4 +1,4 @@
-#include "launcher/template_text.h"
+#include "launcher/text/template_text.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/report/text.h"
+#include "launcher/text/text.h"
 
 #include "tests/support/catch.h"
 

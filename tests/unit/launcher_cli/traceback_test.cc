@@ -1,6 +1,6 @@
 #include "launcher/report/traceback.h"
 
-#include "launcher/process/traceback_scanner.h"
+#include "launcher/output/traceback_scanner.h"
 #include "tests/support/catch.h"
 
 #include <fmt/format.h>

@@ -1,0 +1,126 @@
+#include "launcher/cli/command_line.h"
+
+#include "launcher/cli/commands.h"
+#include "launcher/cli/flags.h"
+#include "launcher/cli/syntax.h"
+#include "launcher/cli/values.h"
+#include "rendezvous/membership/scheduler_env.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+std::vector<FlagSyntax> run_syntax() {
+  std::vector<FlagSyntax> table;
+  for (const RunFlag& flag : run_flags()) table.push_back(flag.syntax);
+  return table;
+}
+
+/// PET_ variables, and the one that torchrun reads without that prefix, for flags that the command line
+/// leaves open.
+Result<void> apply_environment(Options& options, const EnvLookup& env, const std::set<std::size_t>& given) {
+  const std::span<const RunFlag> flags = run_flags();
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    std::string name = environment_variable(flags[i]);
+    if (name.empty() || given.count(i) > 0) continue;
+    std::optional<std::string> value = env(name);
+    if (!value && flags[i].syntax.name == "shutdown-timeout") {
+      name = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+      value = env(name);
+    }
+    if (!value) continue;
+    const std::array<std::string, 1> values{*value};
+    if (Result<void> set = flags[i].set(options, values); !set) {
+      return set.error().with(fmt::format("environment variable {}", name));
+    }
+  }
+  return ok();
+}
+
+/// Whether the command line or a PET_ variable has this flag.
+bool is_said(std::string_view name, const EnvLookup& env, const std::set<std::size_t>& given) {
+  const std::span<const RunFlag> flags = run_flags();
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i].syntax.name == name) return given.count(i) > 0 || env(environment_variable(flags[i]));
+  }
+  return false;
+}
+
+/// Takes from a scheduler's environment what the flags leave open of nodes, rank and address, unless they
+/// settle where the nodes meet.
+Result<void> apply_scheduler(Options& options, const EnvLookup& env, const std::set<std::size_t>& given) {
+  const auto says = [&](std::string_view name) { return is_said(name, env, given); };
+  if (says("standalone") || says("rdzv-endpoint") || says("node-rank")) return ok();
+  if (says("nnodes") && options.max_nodes == 1) return ok();
+  const auto world = membership::recognise_scheduler(env);
+  if (!world) return world.error();
+  if (!*world) return ok();
+  const membership::SchedulerWorld& found = **world;
+  if (found.first_host.empty() && !says("master-addr")) {
+    return usage_error(fmt::format(
+        "{} started ddprun on {} nodes but does not tell the first one's name; add --master-addr HOST, "
+        "or --standalone for a job of this node alone",
+        found.scheduler, found.nodes));
+  }
+  if (!says("nnodes")) options.min_nodes = options.max_nodes = found.nodes;
+  // In an elastic job ranks follow who is there.
+  if (options.min_nodes == options.max_nodes) options.node_rank = found.node_rank;
+  if (!says("master-addr")) options.master_addr = found.first_host;
+  if (!says("master-port")) options.master_port = found.port.value();
+  if (options.rdzv_id == Options{}.rdzv_id) options.rdzv_id = found.run_id;
+  return ok();
+}
+
+std::vector<std::string> values_of(const FlagUse& use) {
+  return use.values.empty() ? std::vector<std::string>{"1"} : use.values;
+}
+
+Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup& env) {
+  const std::vector<FlagSyntax> syntax = run_syntax();
+  Result<ParsedArgs> parsed = split_args(syntax, args);
+  if (!parsed) return parsed.error();
+
+  CommandLine line;
+  for (const FlagUse& use : parsed->flags) {
+    const std::string_view name = syntax[use.flag].name;
+    if (name == "help") return CommandLine{.command = Command::kHelp};
+    if (name == "version") return CommandLine{.command = Command::kVersion, .text = version_text()};
+    if (name == "print-completion") {
+      Result<std::string> shell = parse_choice(use.values[0], completion_shells());
+      if (!shell) return shell.error().with("--print-completion");
+      return CommandLine{.command = Command::kCompletions, .shell = *shell};
+    }
+  }
+  std::set<std::size_t> given;
+  for (const FlagUse& use : parsed->flags) {
+    given.insert(use.flag);
+    Result<void> set = run_flags()[use.flag].set(line.options, values_of(use));
+    if (!set) return set.error().with(fmt::format("--{}", syntax[use.flag].name));
+  }
+  if (Result<void> applied = apply_environment(line.options, env, given); !applied) return applied.error();
+  if (Result<void> applied = apply_scheduler(line.options, env, given); !applied) return applied.error();
+
+  if (parsed->rest.empty()) {
+    return usage_error("nothing to run: name a job.json, script.py or program after the flags");
+  }
+  line.options.entrypoint = parsed->rest.front();
+  line.options.entrypoint_args.assign(parsed->rest.begin() + 1, parsed->rest.end());
+  if (line.options.entrypoint.empty())
+    return usage_error("the program's name is empty; is a shell variable unset?");
+  return line;
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(std::span<const std::string> args, const EnvLookup& env) {
+  if (!args.empty() && is_command(args[0])) return parse_command(args[0], args.subspan(1));
+  return parse_run(args, env);
+}
+
+}  // namespace ddprun::launcher

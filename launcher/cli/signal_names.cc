@@ -1,0 +1,47 @@
+#include "launcher/cli/signal_names.h"
+
+#include "rendezvous/base/signal_name.h"
+#include "rendezvous/base/suggest.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+std::string upper_case(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return result;
+}
+
+}  // namespace
+
+Result<int> parse_signal(std::string_view name) {
+  std::string wanted = upper_case(name);
+  if (wanted.substr(0, 3) != "SIG") wanted.insert(0, "SIG");
+  std::vector<std::string> known;
+  for (int number = 1; number < SIGRTMIN; ++number) {
+    if (sigabbrev_np(number) == nullptr) continue;
+    known.push_back(signal_name(number));
+    if (known.back() != wanted) continue;
+    if (number == SIGKILL || number == SIGSTOP) {
+      return Error(ErrorCode::kUsage,
+                   fmt::format("\"{}\": no process can handle {}; leave it away", name, wanted));
+    }
+    return number;
+  }
+  const std::string nearest = did_you_mean(wanted, known);
+  return Error(ErrorCode::kUsage,
+               fmt::format("\"{}\" is no signal{}", name,
+                           nearest.empty() ? "; expected names such as SIGTERM,SIGUSR1" : nearest));
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,109 @@
+#include "launcher/commands/ps.h"
+#include "launcher/process/process_table.h"
+#include "launcher/report/job_state.h"
+#include "rendezvous/base/read_text.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+/// The parts of /proc/<pid>/cmdline.
+std::vector<std::string> split_at_zeros(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\0', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+double uptime_seconds() { return std::strtod(read_text("/proc/uptime").c_str(), nullptr); }
+
+/// A field of stat that counts ticks, in seconds: 22 is when the process started, since boot. Fields are
+/// counted behind the command's ")".
+double seconds_of_field(const std::string& stat, int wanted) {
+  std::size_t at = stat.rfind(')');
+  for (int field = 2; field < wanted && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  if (at == std::string::npos) return 0;
+  return std::strtod(stat.c_str() + at, nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::uint64_t resident_bytes(const std::string& directory) {
+  const std::string statm = read_text(directory + "/statm");
+  const std::size_t space = statm.find(' ');
+  if (space == std::string::npos) return 0;
+  return std::strtoull(statm.c_str() + space, nullptr, 10) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// The last number of "NSpid:", which is of the innermost pid namespace.
+pid_t own_pid(const std::string& directory, pid_t pid) {
+  constexpr std::string_view kField = "\nNSpid:";
+  const std::string status = read_text(directory + "/status");
+  const std::size_t at = status.find(kField);
+  if (at == std::string::npos) return pid;
+  const std::string line = status.substr(at + kField.size(), status.find('\n', at + 1) - at - kField.size());
+  return std::atoi(line.c_str() + line.find_last_of(" \t") + 1);
+}
+
+bool is_own(const std::string& directory) {
+  struct stat status {};
+  return stat(directory.c_str(), &status) == 0 && status.st_uid == geteuid();
+}
+
+/// Seconds since a worker's log file grew; none if there is no such file, or nothing in it.
+std::optional<double> seconds_since_growth(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || status.st_size == 0) return std::nullopt;
+  const std::chrono::duration<double> written =
+      std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return std::max(0.0, (now - written).count());
+}
+
+}  // namespace
+
+void read_last_output(std::vector<JobFacts>& jobs) {
+  for (JobFacts& job : jobs) {
+    for (WorkerFacts& worker : job.workers) {
+      for (const char* name : {"/stdout.log", "/stderr.log"}) {
+        const std::optional<double> since = seconds_since_growth(worker.log_dir + name);
+        if (since) worker.last_output_s = std::min(*since, worker.last_output_s.value_or(*since));
+      }
+    }
+  }
+}
+
+std::vector<ProcessFacts> read_own_processes() {
+  std::vector<ProcessFacts> processes;
+  const double uptime = uptime_seconds();
+  for (const ProcessEntry& entry : read_processes()) {
+    const std::string directory = fmt::format("/proc/{}", entry.pid);
+    if (!is_own(directory)) continue;
+    const std::string stat = read_text(directory + "/stat");
+    processes.push_back({.pid = entry.pid,
+                         .own_pid = own_pid(directory, entry.pid),
+                         .parent = entry.parent,
+                         .state = entry.state,
+                         .age_s = std::max(0.0, uptime - seconds_of_field(stat, 22)),
+                         .cpu_s = seconds_of_field(stat, 14) + seconds_of_field(stat, 15),
+                         .memory = resident_bytes(directory),
+                         .arguments = split_at_zeros(read_text(directory + "/cmdline")),
+                         .job_state = read_job_state(entry.pid)});
+  }
+  return processes;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,234 @@
+#include "launcher/commands/run_job.h"
+
+#include "launcher/agent/agent.h"
+#include "launcher/agent/job_settings.h"
+#include "launcher/output/console_wait.h"
+#include "launcher/output/log_file.h"
+#include "launcher/output/output.h"
+#include "launcher/plan/entrypoint.h"
+#include "launcher/plan/host.h"
+#include "launcher/plan/meeting.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/own_descriptors.h"
+#include "launcher/report/events.h"
+#include "launcher/report/job_state.h"
+#include "launcher/report/observer_list.h"
+#include "launcher/report/reporter.h"
+#include "launcher/text/text.h"
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/print.h"
+#include "rendezvous/base/shell_quote.h"
+#include "rendezvous/base/signals.h"
+#include "rendezvous/config/job_config.h"
+
+#include <boost/asio/io_context.hpp>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+/// Eight letters and digits that no other run has.
+std::string random_suffix() {
+  constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyz012345";
+  std::array<unsigned char, 8> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) std::abort();
+  std::string suffix;
+  for (const unsigned char byte : bytes) suffix += kAlphabet[byte % kAlphabet.size()];
+  return suffix;
+}
+
+int fail(const Error& error) {
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable(error.message())));
+  return to_exit_code(error.code());
+}
+
+/// A message of several lines, which show places in a file.
+std::string printable_lines(const std::string& message) {
+  std::vector<std::string> lines;
+  for (const std::string_view line : split_lines(message)) lines.push_back(printable(line));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+int fail_with_places(const Error& error) {
+  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable_lines(error.message())));
+  return to_exit_code(error.code());
+}
+
+/// "train.json: 2 problems: train.json:3:5: /train/epochz: unknown key; …". A place in the file that is shown
+/// with a caret stays here: on one line it shows nothing.
+std::string in_one_line(const std::string& message) {
+  const std::vector<std::string_view> lines = split_lines(message);
+  std::string text(lines.front());
+  if (message.find("^ here") != std::string::npos) return text;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::size_t begin = std::min(lines[i].find_first_not_of(' '), lines[i].size());
+    text += fmt::format("{}{}", i == 1 ? ": " : "; ", lines[i].substr(begin));
+  }
+  return text;
+}
+
+/// Says what keeps this node from starting; the other nodes hear it in one line.
+Error joins_all_the_same(const Error& error) {
+  print_all(STDERR_FILENO,
+            fmt::format("ddprun: {}\nddprun: it joins the job all the same, so that the other nodes "
+                        "hear of it\n",
+                        printable_lines(error.message())));
+  return {error.code(), in_one_line(error.message())};
+}
+
+/// A job file, checked and completed as the worker will see it.
+Result<config::JobConfig> load_job(const Plan& plan) {
+  std::vector<std::string> overrides = plan.options.config_overrides;
+  if (!plan.options.backend.empty()) overrides.push_back("/backend=" + plan.options.backend);
+  Result<config::JobConfig> job = config::load_job_config(plan.options.entrypoint, overrides);
+  if (!job) return job;
+  const auto backend = job->values.find("backend");
+  if (backend != job->values.end() && *backend == "nccl") {
+    if (Result<void> enough = check_gpus(plan); !enough) return enough.error().with(plan.options.entrypoint);
+  }
+  return job;
+}
+
+/// Makes the job's log directory now, so that a place that cannot be written is a wrong command line and not
+/// a failure.
+Result<void> make_log_directory(const Plan& plan) {
+  if (plan.log_root.empty()) return ok();
+  std::error_code problem;
+  std::filesystem::create_directories(std::filesystem::path(plan.log_root).parent_path(), problem);
+  // Ours alone, as torchrun's: what workers print, and their errors, are nobody else's.
+  if (!problem && ::mkdir(plan.log_root.c_str(), 0700) != 0 && errno != EEXIST) {
+    problem = std::error_code(errno, std::generic_category());
+  }
+  if (!problem) return ok();
+  const std::string flag = plan.log_root_is_temporary ? std::string("temporary directory")
+                                                      : fmt::format("--log-dir \"{}\"", plan.options.log_dir);
+  return Error(ErrorCode::kUsage,
+               fmt::format("{}: cannot create {}: {}; name a directory that can be written", flag,
+                           plan.log_root, problem.message()));
+}
+
+int print_dry_run(const Plan& plan, const std::string& job_text) {
+  std::string text = describe(plan, worker_specs(plan, expected_round(plan)));
+  if (!job_text.empty()) text += fmt::format("\n{}\n{}", shell_quote(plan.options.entrypoint), job_text);
+  return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
+}
+
+/// Directories of ours that nobody wrote into are not left behind in /tmp.
+void remove_empty_logs(const Plan& plan, JobOutput& output) {
+  if (!plan.log_root_is_temporary) return;
+  output.files_beside().make(
+      plan.log_root, 0,
+      [root = plan.log_root] {
+        remove_empty_log_directories(root);
+        return ok();
+      },
+      [](const Result<void>&) {});
+}
+
+/// Runs the plan with everything that watches it.
+int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
+  boost::asio::io_context io(1);
+  std::optional<UniqueFd> events_file;
+  if (!plan.options.events_file.empty()) {
+    Result<UniqueFd> file = open_events_file(plan.options.events_file);  // a FIFO waits for its reader
+    if (!file) return fail(file.error());
+    events_file = std::move(*file);
+  }
+  // Whatever can hang, on a dead file system, a silent name server or a stuck stderr, comes while signals
+  // still end this process.
+  Result<HostAddresses> addresses = look_up_meeting(plan);
+  if (!addresses) return fail(addresses.error());
+  plan.master_addresses = std::move(*addresses);
+  if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
+  const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
+  if (!signals) return fail(signals.error());
+  JobOutput output(io, output_options(plan));
+  Reporter reporter(
+      plan, [&](std::string_view text) { output.write_launcher_line(text); }, output.files_beside());
+  JobStatePublisher state(plan);
+  std::vector<Observer*> watchers{&reporter, &state};
+  std::optional<EventLog> events;
+  if (events_file) {
+    Outlet& outlet = output.add_outlet(*events_file, plan.options.events_file);
+    events_file.reset();
+    events.emplace(plan, [&](std::string_view line) { outlet.write(line); });
+    watchers.push_back(&*events);
+  }
+  ObserverList observer(std::move(watchers));
+  const Result<JobOutcome> outcome = run_agent(
+      plan, AgentDeps{.io = io,
+                      .signals = **signals,
+                      .output = output,
+                      .logger = logger,
+                      .open_files = open_files,
+                      .observer = observer,
+                      .worker_specs = worker_specs,
+                      .account_of = [&](const WorkerOutcome& worker) { return reporter.account_of(worker); },
+                      .on_end = [&](const JobOutcome& end) { reporter.finish(end); },
+                      .on_output_done =
+                          [&](const JobOutcome& end) {
+                            remove_empty_logs(plan, output);
+                            reporter.finish_output(end);
+                            if (events) events->job_ended(end, reporter.report_file());
+                          }});
+  if (outcome) return outcome->exit_code;
+  output.say(outcome.error().message());
+  remove_empty_logs(plan, output);
+  ConsoleWait wait(io, output);
+  (*signals)->start([&](const ReceivedSignal& signal) {
+    const std::vector<int>& ending = plan.signals_to_handle;
+    if (std::find(ending.begin(), ending.end(), signal.number) != ending.end()) wait.end();
+  });
+  wait.start(ConsoleWait::Patience::kTenSeconds, [&] {
+    output.close();
+    (*signals)->close();
+  });
+  io.restart();
+  io.run();
+  return to_exit_code(outcome.error().code());
+}
+
+}  // namespace
+
+int run_job(const Options& options, std::optional<std::string> job_secret, Logger& logger) {
+  HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
+  host.job_secret = std::move(job_secret);
+  Result<Plan> plan = make_plan(options, host, random_suffix());
+  if (!plan) return fail(plan.error());
+
+  if (plan->cannot_start) plan->cannot_start = joins_all_the_same(*plan->cannot_start);
+  std::string job_text;
+  if (entrypoint_kind(options) == EntrypointKind::kJob && !plan->cannot_start) {
+    const Result<config::JobConfig> job = load_job(*plan);
+    if (!job) {
+      if (!is_waited_for(options)) return fail_with_places(job.error());
+      plan->cannot_start = joins_all_the_same(job.error());
+    } else if (options.dry_run) {
+      job_text = config::describe(*job);
+    }
+  }
+  if (options.dry_run) return print_dry_run(*plan, job_text);
+
+  const int workers = plan->local_world_size.value();
+  const Result<rlimit> open_files = raise_open_files(
+      fmt::format("a job of {} worker{} here", workers, workers == 1 ? "" : "s"), needed_descriptors(*plan));
+  if (!open_files) return fail(open_files.error());
+  return run_watched(std::move(*plan), *open_files, logger);
+}
+
+}  // namespace ddprun::launcher

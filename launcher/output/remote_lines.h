@@ -1,0 +1,37 @@
+#pragma once
+
+#include "launcher/output/console.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace ddprun::launcher {
+
+/// Shows what workers of other nodes have written (--log-funnel) on the consoles of this one.
+///
+/// Bounded   when `kMostBacklog` bytes wait for a console that takes nothing, further lines are dropped, and
+///           said with their number as soon as it takes some again.
+class RemoteLines {
+ public:
+  static constexpr std::uint64_t kMostBacklog = 8 * 1024 * 1024;
+
+  /// Both outlive it, and may be one.
+  RemoteLines(Console& out, Console& err) : out_(out), err_(err) {}
+
+  /// `number` tells nodes apart, `node` is its name; `missing_before` lines did not come.
+  void show(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
+            std::uint64_t missing_before);
+  /// The job is over: says what was dropped last.
+  void finish();
+
+ private:
+  void say_missing(const std::string& node, std::uint64_t count, const char* why);
+
+  Console& out_;
+  Console& err_;
+  std::map<std::string, std::uint64_t> dropped_;  ///< lines, by node
+};
+
+}  // namespace ddprun::launcher

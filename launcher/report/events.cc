@@ -1,0 +1,119 @@
+#include "launcher/report/events.h"
+
+#include "launcher/report/lost_output_json.h"
+#include "launcher/text/wall_time.h"
+#include "rendezvous/base/signal_name.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json round_fields(const RoundInfo& round) {
+  return {{"generation", round.generation.value()}, {"restart_count", round.restart_count}};
+}
+
+Json worker_fields(const RoundInfo& round, const WorkerOutcome& worker) {
+  Json fields = round_fields(round);
+  fields["rank"] = worker.rank.value();
+  fields["local_rank"] = worker.local_rank.value();
+  fields["pid"] = worker.pid;
+  return fields;
+}
+
+}  // namespace
+
+Result<UniqueFd> open_events_file(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) {
+    return Error(ErrorCode::kUsage,
+                 fmt::format("--events \"{}\": cannot be opened: {}", path, std::strerror(errno)));
+  }
+  return file;
+}
+
+EventLog::EventLog(const Plan& plan, std::function<void(std::string_view line)> write_line)
+    : write_(std::move(write_line)), job_(plan.job_tag), host_(plan.host.hostname) {
+  write("job_started", {{"title", plan.title},
+                        {"run_id", plan.run_id},
+                        {"launcher_pid", getpid()},
+                        {"command", plan.command},
+                        {"local_world_size", plan.local_world_size.value()},
+                        {"max_restarts", plan.options.max_restarts},
+                        {"log_dir", or_null(plan.log_root)}});
+}
+
+void EventLog::write(const char* event, const Json& fields) {
+  Json line{{"version", 1},
+            {"time", format_wall_time(std::chrono::system_clock::now())},
+            {"event", event},
+            {"job", job_},
+            {"host", host_}};
+  line.update(fields);
+  write_(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void EventLog::generation_started(const RoundInfo& round) {
+  Json fields = round_fields(round);
+  fields["node_rank"] = round.group_rank.value();
+  fields["nodes"] = round.group_world_size;
+  fields["world_size"] = round.world_size.value();
+  fields["master_addr"] = round.master_addr;
+  fields["master_port"] = round.master_port.value();
+  write("generation_started", fields);
+}
+
+void EventLog::worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) {
+  write("worker_spawned", worker_fields(round, worker));
+}
+
+void EventLog::worker_exited(const RoundInfo& round, const WorkerOutcome& worker) {
+  Json fields = worker_fields(round, worker);
+  const bool is_killed = worker.status && worker.status->is_killed();
+  fields["exit_code"] = worker.status && !is_killed ? Json(worker.status->code()) : Json();
+  fields["signal"] = is_killed ? Json(signal_name(worker.status->signal())) : Json();
+  fields["duration_ns"] = (worker.ended_at - worker.started_at).count();
+  write("worker_exited", fields);
+}
+
+void EventLog::stopping(const RoundInfo& round, StopReason reason, const std::string& why) {
+  Json fields = round_fields(round);
+  fields["reason"] = to_string(reason);
+  fields["why"] = why;
+  write("stopping", fields);
+}
+
+void EventLog::generation_ended(const GenerationOutcome& outcome) {
+  const bool has_cause = outcome.root_cause.has_value();
+  write("generation_ended",
+        {{"generation", outcome.generation.value()},
+         {"restart_count", outcome.restart_count},
+         {"reason", to_string(outcome.reason)},
+         {"why", outcome.why},
+         {"root_cause_rank", has_cause ? Json(outcome.workers[*outcome.root_cause].rank.value()) : Json()},
+         {"duration_ns", (outcome.ended_at - outcome.started_at).count()}});
+}
+
+void EventLog::restarting(const membership::Restart& restart) {
+  write("restarting", {{"restart_count", restart.restart_count}, {"delay_ns", restart.delay.count()}});
+}
+
+void EventLog::job_ended(const JobOutcome& outcome, const std::string& report_file) {
+  write("job_ended", {{"exit_code", outcome.exit_code},
+                      {"reason", to_string(outcome.reason)},
+                      {"why", outcome.why},
+                      {"report", or_null(report_file)},
+                      {"lost_output", lost_output_json(outcome.lost_output)}});
+}
+
+}  // namespace ddprun::launcher

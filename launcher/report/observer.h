@@ -1,0 +1,32 @@
+#pragma once
+
+#include "launcher/plan/plan.h"
+#include "launcher/report/outcome.h"
+#include "rendezvous/membership/types.h"
+
+namespace ddprun::launcher {
+
+/// Told what happens to a job, as it happens, on the agent's thread: --events, `ddprun ps` and the reports
+/// hang here. Calls must be quick and must not throw; every method does nothing unless overridden.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  /// The store is open and the workers of `round` are about to be started.
+  virtual void generation_started(const RoundInfo& round) { static_cast<void>(round); }
+  virtual void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) {
+    static_cast<void>(round), static_cast<void>(worker);
+  }
+  virtual void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) {
+    static_cast<void>(round), static_cast<void>(worker);
+  }
+  /// The group is being stopped; `why` is the sentence of GenerationOutcome.
+  virtual void stopping(const RoundInfo& round, StopReason reason, const std::string& why) {
+    static_cast<void>(round), static_cast<void>(reason), static_cast<void>(why);
+  }
+  virtual void generation_ended(const GenerationOutcome& outcome) { static_cast<void>(outcome); }
+  /// A new generation begins after `restart.delay`, which begins now.
+  virtual void restarting(const membership::Restart& restart) { static_cast<void>(restart); }
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "launcher/report/observer.h"
+
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// Passes every call on to several observers, in order; they outlive it.
+class ObserverList final : public Observer {
+ public:
+  explicit ObserverList(std::vector<Observer*> observers) : observers_(std::move(observers)) {}
+
+  void generation_started(const RoundInfo& round) override {
+    for (Observer* observer : observers_) observer->generation_started(round);
+  }
+  void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override {
+    for (Observer* observer : observers_) observer->worker_spawned(round, worker);
+  }
+  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override {
+    for (Observer* observer : observers_) observer->worker_exited(round, worker);
+  }
+  void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override {
+    for (Observer* observer : observers_) observer->stopping(round, reason, why);
+  }
+  void generation_ended(const GenerationOutcome& outcome) override {
+    for (Observer* observer : observers_) observer->generation_ended(outcome);
+  }
+  void restarting(const membership::Restart& restart) override {
+    for (Observer* observer : observers_) observer->restarting(restart);
+  }
+
+ private:
+  std::vector<Observer*> observers_;
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,107 @@
+#include "launcher/report/outcome.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::launcher {
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSucceeded:
+      return "succeeded";
+    case Verdict::kRootCause:
+      return "root cause";
+    case Verdict::kConsequence:
+      return "consequence";
+    case Verdict::kNotEnded:
+      return "not ended";
+    case Verdict::kNotStarted:
+      return "not started";
+  }
+  return "?";
+}
+
+std::string_view to_string(StopReason reason) {
+  switch (reason) {
+    case StopReason::kSucceeded:
+      return "succeeded";
+    case StopReason::kWorkerFailed:
+      return "worker failed";
+    case StopReason::kSpawnFailed:
+      return "spawn failed";
+    case StopReason::kSignal:
+      return "signal";
+    case StopReason::kJobTimeout:
+      return "job timeout";
+    case StopReason::kPeerFailed:
+      return "peer failed";
+    case StopReason::kRendezvousFailed:
+      return "rendezvous failed";
+  }
+  return "?";
+}
+
+void RemoteCause::forget_words() {
+  worker.stderr_tail = {};
+  if (victim) victim->stderr_tail = {};
+  account = {};
+}
+
+void forget_old_words(JobOutcome& outcome) {
+  std::vector<GenerationOutcome>& all = outcome.generations;
+  const auto failed = std::find_if(all.rbegin(), all.rend(), [](const GenerationOutcome& each) {
+    return each.root_cause || each.remote_cause;
+  });
+  for (auto each = all.rbegin(); each != all.rend(); ++each) {
+    if (each == all.rbegin() || each == failed) continue;
+    for (WorkerOutcome& worker : each->workers) worker.stderr_tail = {}, worker.traceback = {};
+    if (each->remote_cause) each->remote_cause->forget_words();
+  }
+}
+
+void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& told) {
+  const std::optional<std::size_t> before = std::exchange(generation.root_cause, std::nullopt);
+  for (std::size_t index = 0; index < generation.workers.size(); ++index) {
+    WorkerOutcome& worker = generation.workers[index];
+    const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
+    const bool is_success = worker.status && worker.status->is_success();
+    if (is_it) worker.verdict = Verdict::kRootCause;
+    // Of one that left, what the coordinator says is more: who lost it.
+    if (is_it && (before == index || !is_success)) {
+      generation.root_cause = index;
+    } else if (is_it) {
+      told->worker = worker;
+    } else if (before == index) {
+      worker.verdict = is_success ? Verdict::kSucceeded : Verdict::kConsequence;
+    }
+  }
+  if (generation.root_cause) told.reset();
+}
+
+void note_restart(JobOutcome& outcome, const membership::Restart& restart, std::optional<RemoteCause> cause) {
+  outcome.granted_restart.emplace().why = restart.why;
+  if (restart.number > 0) ++outcome.restarts_used;  // changes of membership cost nothing
+  GenerationOutcome* const last = outcome.generations.empty() ? nullptr : &outcome.generations.back();
+  if (last == nullptr || last->restart_count + 1 != restart.restart_count) {
+    outcome.granted_restart->cause = std::move(cause);
+    return;
+  }
+  last->restart_why = restart.why;
+  last->remote_cause = std::move(cause);
+  settle_blame(*last, last->remote_cause);
+}
+
+void note_bad_end(JobOutcome& outcome) {
+  std::optional<RemoteCause>& told = outcome.remote_cause;
+  if (told) {
+    outcome.granted_restart.reset();
+    outcome.refusal = told->final_because;
+  }
+  if (outcome.granted_restart || outcome.generations.empty()) return;
+  GenerationOutcome& last = outcome.generations.back();
+  if (told && told->generation != last.generation) return;  // this node was a spare in that one
+  settle_blame(last, told);
+  last.remote_cause = told;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,175 @@
+#pragma once
+
+#include "launcher/output/lost_output.h"
+#include "launcher/output/traceback_scanner.h"
+#include "launcher/process/exit_status.h"
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/error.h"
+#include "rendezvous/base/ids.h"
+#include "rendezvous/membership/types.h"
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// What a worker's end means for the job.
+enum class Verdict {
+  kSucceeded,  ///< exited with 0
+
+  kRootCause,    ///< what failed first of its generation and is not explained by another's end
+  kConsequence,  ///< ended badly (or was ended) after the root cause, a signal or a time-out
+  kNotEnded,     ///< still there after SIGKILL and the wait for it: see `stuck_in`
+  kNotStarted,   ///< never spawned, because the generation was stopped before its turn
+};
+
+std::string_view to_string(Verdict verdict);
+
+using membership::Weight;
+
+/// What a worker's end says about itself; symptom.h reads it.
+struct Ending {
+  Weight weight = Weight::kCause;
+  std::string symptom{};  ///< for people, not kCause: "lost a peer (Connection closed by peer)"
+  std::string error{};  ///< "ValueError: loss is nan": its own last exception, from stderr or its error file
+  /// It had failed before the signal that we sent it, or of what that signal cannot have brought about.
+  bool is_own_failure = false;
+  /// It had ended, or was ending, when our signal came.
+  bool was_over = false;
+  /// When it failed, where it says so itself and that was before it ended.
+  std::optional<TimePoint> failed_at{};
+};
+
+/// Everything known about one worker of one generation once it is over. Facts only: failure_report.h writes
+/// the prose.
+struct WorkerOutcome {
+  Rank rank;
+  LocalRank local_rank;
+  pid_t pid = 0;                     ///< 0 when it was never spawned
+  std::optional<ExitStatus> status;  ///< none when it was never spawned or has not ended
+  std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
+  Verdict verdict = Verdict::kNotStarted;
+  std::optional<int> stopped_with;  ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
+  TimePoint started_at{};           ///< steady clock, ns
+  TimePoint ended_at{};
+  std::chrono::system_clock::time_point started_wall{};
+  std::chrono::system_clock::time_point ended_wall{};
+  std::string stdout_path;  ///< empty when the stream went to no file
+  std::string stderr_path;
+  std::string error_file;          ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
+  bool error_file_is_old = false;  ///< it lay there when the worker was started, and has not changed since
+  Ending ending;
+  std::string stderr_tail;  ///< its last bytes on stderr, at most kStderrTailBytes, cut at a line start where
+                            ///< possible
+  PrintedTraceback traceback;  ///< the last whole one on stderr; may be none
+  /// Written after our signal, which the worker did not ignore: what it came to because of us.
+  bool error_file_is_late = false;
+  bool traceback_is_late = false;
+  /// It had ended, or the kernel wrote its core, when our signal came, which had no part in its end.
+  bool was_over = false;
+  std::string stuck_in;  ///< kNotEnded: describe_stuck, e.g. "D (disk sleep) in nfs_wait_bit_killable"
+};
+
+inline constexpr std::size_t kStderrTailBytes = 8192;
+
+/// Why a generation, and with the last one the job, came to its end.
+enum class StopReason {
+  kSucceeded,         ///< every worker exited with 0
+  kWorkerFailed,      ///< a worker exited with another code or was killed
+  kSpawnFailed,       ///< a worker could not be started
+  kSignal,            ///< the launcher was told to stop
+  kJobTimeout,        ///< --job-timeout is over
+  kPeerFailed,        ///< another node stopped the round
+  kRendezvousFailed,  ///< the world could not be agreed on
+};
+
+std::string_view to_string(StopReason reason);
+
+/// What can be said of a worker's end beyond its outcome: enough for the report of another node.
+struct Account {
+  std::string diagnosis;      ///< "uncaught Python exception ValueError: loss is nan"; may be empty
+  std::string error_message;  ///< of its error file; empty: it wrote none
+  std::string error_stack;
+  std::vector<std::string> traceback;  ///< as shown to people; may be empty
+};
+
+/// The worker that is to blame for the end of a generation, as its node has told the coordinator.
+struct RemoteCause {
+  WorkerOutcome worker;                 ///< ranks, pid, stderr_tail; error_file is a path on that host
+  std::optional<WorkerOutcome> victim;  ///< who lost one that left with 0: its rank, end and stderr_tail
+  std::string host;
+  Generation generation{0};   ///< in which it failed
+  bool is_here = false;       ///< it is this node after all
+  std::string final_because;  ///< why a restart would not help; may be empty
+  std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  Account account;            ///< of the victim, where there is one
+
+  void forget_words();
+};
+
+/// One generation on this node.
+struct GenerationOutcome {
+  Generation generation{0};
+  int restart_count = 0;
+  StopReason reason = StopReason::kSucceeded;
+  std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
+  std::optional<std::size_t> root_cause;    ///< index into `workers`
+  std::optional<std::size_t> victim;        ///< who lost a root cause that left with 0
+  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: that it ended of
+  std::string restart_why;  ///< of the restart that was to follow: "node 1 (b) was lost: …"; empty: none was
+  TimePoint started_at{};
+  TimePoint ended_at{};
+  std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
+  std::vector<WorkerOutcome> workers;  ///< by local rank
+  std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
+  std::vector<std::string> survivors;  ///< those that have not: "pid 4712 (dd), in state D (disk sleep)"
+};
+
+/// Another generation was to follow.
+struct GrantedRestart {
+  std::string why;                   ///< a sentence
+  std::optional<RemoteCause> cause;  ///< where this node had no part in the generation that failed: of whom
+};
+
+/// The whole job on this node.
+struct JobOutcome {
+  int exit_code = 0;
+  StopReason reason = StopReason::kSucceeded;
+  int signal = 0;   ///< kSignal: which
+  std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
+                    ///< restart", …
+  int restarts_used = 0;  ///< of --max-restarts
+  std::optional<GrantedRestart>
+      granted_restart;  ///< none has begun since, and `why` tells what ended the job
+  std::string refusal;  ///< why there was no further restart although the budget had one; may be empty
+  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why it ended
+  std::optional<Error> error;               ///< kRendezvousFailed: what went wrong
+  std::vector<GenerationOutcome>
+      generations;                      ///< in order; never empty unless kRendezvousFailed or an early signal
+  std::vector<LostOutput> lost_output;  ///< what did not get where it was to go
+};
+
+// Pure, both.
+
+/// Lets the workers' words go, but those of the last generation and of the last that failed, which a report shows:
+/// those of thousands would fill the memory of a job that goes on for weeks.
+void forget_old_words(JobOutcome& outcome);
+
+/// The coordinator has granted a restart because of `cause`, if that is a worker. This node may have blamed another,
+/// or have been a spare in the generation that is over.
+void note_restart(JobOutcome& outcome, const membership::Restart& restart, std::optional<RemoteCause> cause);
+
+/// The coordinator has ended the job, not well, because of outcome.remote_cause, if that is a worker.
+void note_bad_end(JobOutcome& outcome);
+
+/// `told` is whom the coordinator blames for the end of `generation`, if anybody. Where that is a worker of this
+/// node, of whom more is known here, it becomes the root cause and `told` none, but for one that left with 0: who lost
+/// it is told. Any other worker of this node is a consequence.
+void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& told);
+
+}  // namespace ddprun::launcher
