@@ -52,7 +52,7 @@ constexpr std::array kPhrases{
     // NCCL: ncclGetErrorString.
     Phrase{"remote process exited or there was a network error", kLostPeer},
     Phrase{"ncclRemoteError", kLostPeer},
-    // ddprun's own library: worker/runtime/shm/group.cc and mailbox.cc.
+    // ddprun's own library: worker/runtime/comm/shm/group.cc and mailbox.cc.
     Phrase{" died while rank ", kLostPeer},
     Phrase{" has left the group while rank ", kLostPeer},
     Phrase{": all other ranks have ended", kLostPeer},
@@ -98,11 +98,11 @@ constexpr std::array<std::string_view, 5> kSignalPhrases{"SIGTERM", "SIGINT", "K
                                                          "SignalException", "signal: Terminated"};
 
 // What C++ says when it is ended while it cleans up after an exception that nobody sees, often of a lost peer:
-// libstdc++, and worker/runtime/record.
+// libstdc++, and worker/runtime/process/record.
 constexpr std::array<std::string_view, 2> kUnwindingPhrases{"terminate called without an active exception",
                                                             "std::terminate was called during the unwinding"};
 
-// worker/main.cc and worker/runtime/record: how our own worker says why it leaves.
+// worker/main.cc and worker/runtime/process/record: how our own worker says why it leaves.
 constexpr std::array<std::string_view, 2> kOwnWords{"ddprun-worker: ", "ddprun: uncaught "};
 
 bool has_one_of(std::string_view text, std::span<const std::string_view> parts) {

@@ -2,7 +2,7 @@
 // wanted again while the device is still busy with what came before. Exits 77 where there is no such device.
 #include "worker/data/image_source.h"
 #include "worker/data/synthetic.h"
-#include "worker/runtime/gpu/plugin.h"
+#include "worker/runtime/comm/gpu/plugin.h"
 #include "worker/training/device_batches.h"
 
 #include <torch/torch.h>

@@ -1,6 +1,6 @@
 #include "worker/training/first_failure.h"
 
-#include "worker/runtime/process_group/store_text.h"
+#include "worker/runtime/comm/roll_call/store_text.h"
 
 #include <exception>
 

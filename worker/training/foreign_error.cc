@@ -1,6 +1,6 @@
 #include "worker/training/foreign_error.h"
 
-#include "worker/runtime/record/lost_peer.h"
+#include "worker/runtime/process/record/lost_peer.h"
 #include <ddprun/exception.h>
 
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
 #include "worker/training/learner.h"
 
 #include "worker/models/weights.h"
-#include "worker/runtime/gpu/plugin.h"
+#include "worker/runtime/comm/gpu/plugin.h"
 #include "worker/tasks/registry.h"
 #include "worker/training/cuda_graph_check.h"
 #include "worker/training/kernels.h"

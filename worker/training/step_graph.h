@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/runtime/gpu/recording.h"
+#include "worker/runtime/comm/gpu/recording.h"
 #include "worker/training/graph_plan.h"
 #include <ddprun/optim.h>
 #include <ddprun/trainer/batch.h>

@@ -5,8 +5,8 @@
 // Prints one JSON object per size and round: microseconds per call, as the median over blocks of calls, for
 // gloo, for shared memory with any tensor ("shm"), with a tensor in the segment as DDP's buckets are
 // ("bucket"), and for a plain memcpy of as many bytes on every rank at once.
-#include "worker/runtime/process_group/gloo.h"
-#include "worker/runtime/shm/make_backend.h"
+#include "worker/runtime/comm/backend/gloo.h"
+#include "worker/runtime/comm/shm/make_backend.h"
 
 #include <sys/wait.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>

@@ -8,8 +8,8 @@
 // optimizer's state that the fullest rank keeps.
 #include "tests/bench/ddp/models.h"
 #include "tests/bench/turns.h"
+#include "worker/runtime/comm/backend/bucket_memory.h"
 #include "worker/runtime/ddp/make_reducer.h"
-#include "worker/runtime/shm/make_backend.h"
 #include <ddprun/clip_grad.h>
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>

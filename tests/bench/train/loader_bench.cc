@@ -3,7 +3,7 @@
 
 #include "worker/data/loader.h"
 #include "worker/data/registry.h"
-#include "worker/runtime/memory/pool_allocator.h"
+#include "worker/runtime/process/memory/pool_allocator.h"
 #include <ddprun/trainer/options.h>
 #include <ddprun/trainer/registry.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/runtime/shm/group.h"
+#include "worker/runtime/comm/shm/group.h"
 
 #include <fcntl.h>
 #include <signal.h>

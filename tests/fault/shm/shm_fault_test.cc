@@ -1,9 +1,9 @@
 // What ranks do when others die, stop, or come too late: each rank is a process.
 #include "tests/fault/shm/processes.h"
 #include "tests/support/catch.h"
-#include "worker/runtime/shm/all_reduce.h"
-#include "worker/runtime/shm/gate_only.h"
-#include "worker/runtime/shm/mailbox.h"
+#include "worker/runtime/comm/shm/all_reduce.h"
+#include "worker/runtime/comm/shm/gate_only.h"
+#include "worker/runtime/comm/shm/mailbox.h"
 
 #include <fcntl.h>
 #include <sched.h>

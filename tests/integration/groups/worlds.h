@@ -2,7 +2,7 @@
 
 #include "tests/integration/shm/processes.h"
 #include "tests/support/catch.h"
-#include "worker/runtime/process_group/backends.h"
+#include "worker/runtime/comm/backends.h"
 #include <ddprun/group.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

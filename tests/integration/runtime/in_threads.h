@@ -1,7 +1,7 @@
 #pragma once
 
 #include "tests/support/catch.h"
-#include "worker/runtime/process_group/gloo.h"
+#include "worker/runtime/comm/backend/gloo.h"
 #include <ddprun/group.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>

@@ -1,5 +1,5 @@
 #include "tests/support/catch.h"
-#include "worker/runtime/process_group/join_world.h"
+#include "worker/runtime/comm/join_world.h"
 #include <ddprun/collectives.h>
 #include <ddprun/init.h>
 #include <ddprun/rank_zero.h>

@@ -1,8 +1,9 @@
 // The shared-memory backend as c10d sees it, against gloo where gloo has the same. Each rank is a process.
 #include "tests/integration/shm/processes.h"
 #include "tests/support/catch.h"
-#include "worker/runtime/process_group/gloo.h"
-#include "worker/runtime/shm/make_backend.h"
+#include "worker/runtime/comm/backend/bucket_memory.h"
+#include "worker/runtime/comm/backend/gloo.h"
+#include "worker/runtime/comm/shm/make_backend.h"
 #include <ddprun/exception.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

@@ -1,4 +1,4 @@
-#include "worker/runtime/process_group/agreement.h"
+#include "worker/runtime/comm/agreement.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "worker/runtime/memory/block_pool.h"
+#include "worker/runtime/process/memory/block_pool.h"
 
 #include "tests/support/catch.h"
 

@@ -1,5 +1,5 @@
 #include "tests/support/catch.h"
-#include "worker/runtime/divergence/hash.h"
+#include "worker/runtime/ddp/divergence/hash.h"
 #include <ddprun/exception.h>
 
 #include <torch/torch.h>

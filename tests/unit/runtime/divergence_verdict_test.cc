@@ -1,5 +1,5 @@
 #include "tests/support/catch.h"
-#include "worker/runtime/divergence/verdict.h"
+#include "worker/runtime/ddp/divergence/verdict.h"
 
 namespace ddprun::runtime {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/runtime/drain/meeting.h"
+#include "worker/runtime/process/drain/meeting.h"
 
 #include "tests/support/catch.h"
 

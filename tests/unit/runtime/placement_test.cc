@@ -1,4 +1,4 @@
-#include "worker/runtime/process_group/placement.h"
+#include "worker/runtime/comm/placement.h"
 
 #include "tests/support/catch.h"
 

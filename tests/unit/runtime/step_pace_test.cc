@@ -1,4 +1,4 @@
-#include "worker/runtime/drain/step_pace.h"
+#include "worker/runtime/process/drain/step_pace.h"
 
 #include "tests/support/catch.h"
 

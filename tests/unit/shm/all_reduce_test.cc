@@ -1,8 +1,8 @@
-#include "worker/runtime/shm/all_reduce.h"
+#include "worker/runtime/comm/shm/all_reduce.h"
 
 #include "tests/support/catch.h"
 #include "tests/unit/shm/ranks.h"
-#include "worker/runtime/shm/arena.h"
+#include "worker/runtime/comm/shm/arena.h"
 
 #include <atomic>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "worker/runtime/shm/barrier.h"
+#include "worker/runtime/comm/shm/barrier.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"

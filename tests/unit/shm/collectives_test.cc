@@ -1,11 +1,11 @@
 #include "tests/support/catch.h"
 #include "tests/unit/shm/ranks.h"
-#include "worker/runtime/shm/all_reduce.h"
-#include "worker/runtime/shm/all_to_all.h"
-#include "worker/runtime/shm/broadcast.h"
-#include "worker/runtime/shm/gather.h"
-#include "worker/runtime/shm/reduce_scatter.h"
-#include "worker/runtime/shm/scatter.h"
+#include "worker/runtime/comm/shm/all_reduce.h"
+#include "worker/runtime/comm/shm/all_to_all.h"
+#include "worker/runtime/comm/shm/broadcast.h"
+#include "worker/runtime/comm/shm/gather.h"
+#include "worker/runtime/comm/shm/reduce_scatter.h"
+#include "worker/runtime/comm/shm/scatter.h"
 
 #include <array>
 #include <atomic>

@@ -1,9 +1,9 @@
-#include "worker/runtime/shm/engine.h"
+#include "worker/runtime/comm/shm/engine.h"
 
 #include "tests/support/catch.h"
 #include "tests/unit/shm/ranks.h"
-#include "worker/runtime/shm/all_reduce.h"
-#include "worker/runtime/shm/mailbox.h"
+#include "worker/runtime/comm/shm/all_reduce.h"
+#include "worker/runtime/comm/shm/mailbox.h"
 
 #include <array>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "worker/runtime/shm/fold.h"
+#include "worker/runtime/comm/shm/fold.h"
 
 #include "tests/support/catch.h"
 

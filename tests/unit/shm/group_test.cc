@@ -1,9 +1,9 @@
-#include "worker/runtime/shm/group.h"
+#include "worker/runtime/comm/shm/group.h"
 
 #include "tests/support/catch.h"
 #include "tests/unit/shm/ranks.h"
-#include "worker/runtime/shm/broadcast.h"
-#include "worker/runtime/shm/gate_only.h"
+#include "worker/runtime/comm/shm/broadcast.h"
+#include "worker/runtime/comm/shm/gate_only.h"
 
 #include <array>
 #include <atomic>

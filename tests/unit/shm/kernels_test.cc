@@ -1,7 +1,7 @@
-#include "worker/runtime/shm/kernels.h"
+#include "worker/runtime/comm/shm/kernels.h"
 
 #include "tests/support/catch.h"
-#include "worker/runtime/shm/kernels_isa.h"
+#include "worker/runtime/comm/shm/kernels_isa.h"
 
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "worker/runtime/shm/mailbox.h"
+#include "worker/runtime/comm/shm/mailbox.h"
 
 #include "tests/support/catch.h"
 #include "tests/unit/shm/ranks.h"

@@ -1,8 +1,8 @@
-#include "worker/runtime/shm/segment.h"
+#include "worker/runtime/comm/shm/segment.h"
 
 #include "tests/support/catch.h"
 #include "tests/unit/shm/ranks.h"
-#include "worker/runtime/shm/arena.h"
+#include "worker/runtime/comm/shm/arena.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

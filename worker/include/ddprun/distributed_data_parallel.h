@@ -143,8 +143,10 @@ class ReplicaSync final : public Joinable {
 /// gradients over all ranks, bucket by bucket, overlapping with the computation (c10d::Reducer, the engine of
 /// Python's class).
 ///
-///   ddprun::DistributedDataParallel ddp(model, context);   // model: a holder, shared_ptr<Impl>, Sequential,
-///   AnyModule loss(ddp(input), target).backward();                   // call ddp, not model
+///     ddprun::DistributedDataParallel ddp(model, context);
+///     loss(ddp(input), target).backward();                    // call ddp, not model
+///
+/// `model` is a module holder, a shared_ptr<Impl>, a Sequential or an AnyModule.
 ///
 /// Order   collective: every rank constructs it with the same parameters in the same order (verified), and
 ///         calls forward and backward equally often. Parameters and buffers of rank 0 replace those of the

@@ -48,7 +48,7 @@ class Context {
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const;
   /// The group of all ranks. Never null, also in a world of one.
   [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
-  [[nodiscard]] const std::string& backend() const;         ///< "nccl", "gloo", "shm", or "cpu:gloo,cuda:nccl"
+  [[nodiscard]] const std::string& backend() const;  ///< "nccl", "gloo", "shm", or "cpu:gloo,cuda:nccl"
   [[nodiscard]] const std::string& backend_reason() const;  ///< why that one, as a sentence
 
   /// Leaves in good order: waits until every rank has come here (at most `InitOptions::timeout`), then closes

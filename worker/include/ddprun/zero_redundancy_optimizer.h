@@ -19,8 +19,9 @@ namespace ddprun {
 /// updates these, and sends them to the others. torch.distributed.optim.ZeroRedundancyOptimizer: the same
 /// shares, and after every step the same parameters to the last bit as without it.
 ///
-///     auto optimizer = zero_redundancy_optimizer<FusedAdam>(context, ddp.parameters(), FusedAdamOptions{.lr
-///     = 1e-3}); optimizer->step();
+///     auto optimizer = zero_redundancy_optimizer<FusedAdam>(context, ddp.parameters(),
+///                                                           FusedAdamOptions{.lr = 1e-3});
+///     optimizer->step();
 ///
 /// Memory   a rank's state is about 1 / size of what the optimizer alone would need. A step sends each rank's
 ///          parameters in one flat copy per device and dtype, which is there for the time of the step.
@@ -32,7 +33,7 @@ namespace ddprun {
 ///          share.
 /// Errors   Exception kConfig for no parameters at all.
 /// Source   Rajbhandari et al., "ZeRO", SC 2020 (stage 1);
-/// torch/distributed/optim/zero_redundancy_optimizer.py
+///          torch/distributed/optim/zero_redundancy_optimizer.py
 class ZeroRedundancyOptimizer final : public FusedOptimizer, public Joinable {
  public:
   /// Makes the local optimizer: of these groups, some of which may be empty.

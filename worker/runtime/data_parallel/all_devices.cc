@@ -1,4 +1,4 @@
-#include "worker/runtime/gpu/plugin.h"
+#include "worker/runtime/comm/gpu/plugin.h"
 #include <ddprun/data_parallel.h>
 
 namespace ddprun {

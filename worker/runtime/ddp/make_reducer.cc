@@ -1,6 +1,6 @@
 #include "worker/runtime/ddp/make_reducer.h"
 
-#include "worker/runtime/shm/make_backend.h"
+#include "worker/runtime/comm/backend/bucket_memory.h"
 
 #include <torch/torch.h>
 

@@ -1,6 +1,6 @@
 #include "worker/runtime/ddp/optimizer_in_backward.h"
 
-#include "worker/runtime/hooks/average_future.h"
+#include "worker/runtime/ddp/hooks/average_future.h"
 
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>

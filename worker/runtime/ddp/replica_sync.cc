@@ -1,10 +1,10 @@
+#include "worker/runtime/comm/backend/bucket_memory.h"
 #include "worker/runtime/ddp/broadcast_bytes.h"
 #include "worker/runtime/ddp/make_reducer.h"
 #include "worker/runtime/ddp/optimizer_in_backward.h"
 #include "worker/runtime/ddp/output_sink.h"
 #include "worker/runtime/ddp/replica_check.h"
 #include "worker/runtime/ddp/replica_state.h"
-#include "worker/runtime/shm/make_backend.h"
 #include <ddprun/collectives.h>
 
 #include <c10/util/Type.h>

@@ -1,0 +1,89 @@
+#include "worker/runtime/comm/backends.h"
+
+#include "worker/runtime/comm/backend/gloo.h"
+#include "worker/runtime/comm/gpu/plugin.h"
+#include "worker/runtime/comm/shm/make_backend.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+namespace ddprun::runtime {
+namespace {
+
+using BackendType = c10d::ProcessGroup::BackendType;
+
+BackendType type_of(BackendKind kind) {
+  switch (kind) {
+    case BackendKind::kNccl:
+      return BackendType::NCCL;
+    case BackendKind::kGloo:
+      return BackendType::GLOO;
+    case BackendKind::kShm:
+      return BackendType::CUSTOM;
+  }
+  return BackendType::UNDEFINED;
+}
+
+c10::intrusive_ptr<c10d::Backend> make_backend(const BackendRequest& request, BackendKind kind, int gpu) {
+  switch (kind) {
+    case BackendKind::kNccl:
+      return make_nccl_backend(request, gpu);
+    case BackendKind::kGloo:
+      return make_gloo_backend(request);
+    case BackendKind::kShm:
+      break;
+  }
+  return make_shm_backend({.store = request.store,
+                           .rank = request.rank,
+                           .world_size = request.world_size,
+                           .timeout = request.timeout});
+}
+
+/// Keys of one of two backends.
+BackendRequest under(const BackendRequest& request, const char* prefix) {
+  BackendRequest narrowed = request;
+  narrowed.store = c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
+  return narrowed;
+}
+
+}  // namespace
+
+Result<Backends> backends_of(c10d::ProcessGroup& group) {
+  Backends backends;
+  for (const at::Device& device : group.getDeviceTypes()) {
+    const std::string name = group.getBackend(device.type())->getBackendName();
+    const std::optional<BackendKind> kind = find_backend_kind(name);
+    if (!kind) {
+      return Error(
+          ErrorCode::kConfig,
+          fmt::format("the group's backend is \"{}\", of which no second one can be made; name nccl, "
+                      "gloo or shm",
+                      name));
+    }
+    (device.is_cpu() ? backends.cpu : backends.gpu) = kind;
+  }
+  return backends;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> make_group(const BackendRequest& request, const Backends& backends,
+                                                  int gpu) {
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
+  // Without it a barrier takes the GPU that the rank's number suggests.
+  if (gpu >= 0) group->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu)));
+  const bool are_two = backends.cpu && backends.gpu && backends.cpu != backends.gpu;
+  if (backends.gpu) {
+    const auto backend = make_backend(are_two ? under(request, "cuda") : request, *backends.gpu, gpu);
+    group->setBackend(c10::DeviceType::CUDA, type_of(*backends.gpu), backend);
+    if (backends.cpu == backends.gpu)
+      group->setBackend(c10::DeviceType::CPU, type_of(*backends.gpu), backend);
+  }
+  if (backends.cpu && backends.cpu != backends.gpu) {
+    group->setBackend(c10::DeviceType::CPU, type_of(*backends.cpu),
+                      make_backend(are_two ? under(request, "cpu") : request, *backends.cpu, gpu));
+  }
+  group->setDefaultBackend(type_of(backends.gpu ? *backends.gpu : *backends.cpu));
+  group->setGroupName(request.name);
+  return group;
+}
+
+}  // namespace ddprun::runtime

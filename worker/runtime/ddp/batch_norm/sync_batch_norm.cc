@@ -1,0 +1,88 @@
+#include "worker/runtime/ddp/batch_norm/over_ranks.h"
+#include <ddprun/sync_batch_norm.h>
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+namespace ddprun {
+
+using torch::Tensor;
+
+SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& given, std::optional<Group> group)
+    : options(given), group_(std::move(group)) {
+  SyncBatchNormImpl::reset();
+}
+
+SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& given, Tensors shared, Group group)
+    : options(given), group_(std::move(group)) {
+  register_tensors(std::move(shared));
+}
+
+void SyncBatchNormImpl::reset() {
+  Tensors fresh;
+  const std::int64_t channels = options.num_features();
+  if (options.affine()) {
+    fresh.weight = torch::ones({channels});
+    fresh.bias = torch::zeros({channels});
+  }
+  if (options.track_running_stats()) {
+    fresh.running_mean = torch::zeros({channels});
+    fresh.running_var = torch::ones({channels});
+    fresh.num_batches_tracked = torch::tensor(std::int64_t{0});
+  }
+  register_tensors(std::move(fresh));
+}
+
+void SyncBatchNormImpl::register_tensors(Tensors tensors) {
+  const bool is_affine = tensors.weight.defined();
+  weight = register_parameter("weight", std::move(tensors.weight), is_affine);
+  bias = register_parameter("bias", std::move(tensors.bias), is_affine);
+  running_mean = register_buffer("running_mean", std::move(tensors.running_mean));
+  running_var = register_buffer("running_var", std::move(tensors.running_var));
+  num_batches_tracked = register_buffer("num_batches_tracked", std::move(tensors.num_batches_tracked));
+}
+
+void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
+  stream << "ddprun::SyncBatchNorm(" << options.num_features() << ", eps=" << options.eps()
+         << ", ranks=" << (group_ ? group_->size() : 1) << ")";
+}
+
+// One more batch has been seen; returns how much it counts in the running statistics.
+double SyncBatchNormImpl::count_batch() {
+  num_batches_tracked.add_(1);
+  return options.momentum() ? *options.momentum() : 1.0 / num_batches_tracked.item<double>();
+}
+
+Tensor SyncBatchNormImpl::normalize_alone(const Tensor& input) {
+  const bool updates_statistics = is_training() && running_mean.defined();
+  const double momentum = updates_statistics ? count_batch() : 0.0;
+  return torch::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/true, momentum,
+                           options.eps(), /*cudnn_enabled=*/true);
+}
+
+Tensor SyncBatchNormImpl::forward(const Tensor& input) {
+  if (input.dim() < 2 || input.size(1) != options.num_features()) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("SyncBatchNorm: the input has shape [{}], expected [N, {}, …]",
+                    fmt::join(input.sizes().begin(), input.sizes().end(), ", "), options.num_features()));
+  }
+  if (!is_training() && running_mean.defined()) {
+    return torch::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0.0,
+                             options.eps(),
+                             /*cudnn_enabled=*/true);
+  }
+  // As Python's: an evaluation synchronises nothing, also when it has to use the batch's own statistics.
+  if (!group_ || !is_training()) return normalize_alone(input);
+  const double momentum = running_mean.defined() ? count_batch() : 0.0;
+  const runtime::BatchNormOfRanks norm{.weight = weight,
+                                       .bias = bias,
+                                       .running_mean = running_mean,
+                                       .running_var = running_var,
+                                       .momentum = momentum,
+                                       .eps = options.eps()};
+  return runtime::has_batch_norm_kernels(input) ? runtime::normalize_by_kernels(input, norm, *group_)
+                                                : runtime::normalize_by_formula(input, norm, *group_);
+}
+
+}  // namespace ddprun

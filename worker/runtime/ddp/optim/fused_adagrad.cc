@@ -1,0 +1,64 @@
+#include "worker/runtime/ddp/optim/given.h"
+#include "worker/runtime/libtorch/adagrad_scale.h"
+#include <ddprun/optim.h>
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+namespace ddprun {
+
+FusedAdagrad::FusedAdagrad(Groups groups) : GroupedOptimizer(std::move(groups)) { make_all_states(); }
+
+bool FusedAdagrad::supports_scale() const {
+  const auto is_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };
+  return runtime::kAdagradTakesScale && std::ranges::all_of(parameters(), is_cpu);
+}
+
+FusedOptimizer::Hyperparameters FusedAdagrad::own_hyperparameters(std::size_t group) const {
+  const FusedAdagradOptions& o = options(group);
+  return {{"lr", o.lr},
+          {"lr_decay", o.lr_decay},
+          {"eps", o.eps},
+          {"weight_decay", o.weight_decay},
+          {"initial_accumulator_value", o.initial_accumulator_value},
+          {"foreach", c10::IValue()},
+          {"maximize", o.maximize},
+          {"differentiable", false},
+          {"fused", true}};
+}
+
+std::vector<std::string> FusedAdagrad::state_names(std::size_t /*group*/) const { return {"step", "sum"}; }
+
+at::Tensor FusedAdagrad::new_state(std::size_t group, const std::string& name,
+                                   const at::Tensor& parameter) const {
+  // On the CPU on every device: the rate depends on it, and nobody waits for the device to read it.
+  if (name == "step") return at::zeros({}, at::kFloat);
+  return at::full_like(parameter, options(group).initial_accumulator_value,
+                       parameter.options().requires_grad(false));
+}
+
+void FusedAdagrad::update(std::size_t group, Batch& batch) {
+  const FusedAdagradOptions& o = options(group);
+  const std::vector<at::Tensor>&steps = batch.state[0], &sums = batch.state[1];
+  at::_foreach_add_(steps, 1);
+  if (batch.parameters.front().is_cpu()) {
+    const auto found_inf = runtime::given(batch.scale.found_inf);
+    at::_fused_adagrad_(batch.parameters, batch.gradients, sums, steps, o.lr, o.lr_decay, o.weight_decay,
+                        o.eps, o.maximize, runtime::given(batch.scale.grad_scale), found_inf);
+    if (found_inf) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), *found_inf));
+    return;
+  }
+  std::vector<at::Tensor> gradients = o.maximize ? at::_foreach_neg(batch.gradients) : batch.gradients;
+  if (o.weight_decay != 0) gradients = at::_foreach_add(gradients, batch.parameters, o.weight_decay);
+  std::vector<at::Scalar> rates;
+  for (const at::Tensor& step : steps) {
+    rates.emplace_back(-o.lr / (1 + (double{step.item<float>()} - 1) * o.lr_decay));
+  }
+  at::_foreach_addcmul_(sums, gradients, gradients, 1);
+  const std::vector<at::Tensor> deviations = at::_foreach_sqrt(sums);
+  at::_foreach_add_(deviations, o.eps);
+  at::_foreach_addcdiv_(batch.parameters, at::_foreach_mul(gradients, rates), deviations, 1);
+}
+
+}  // namespace ddprun

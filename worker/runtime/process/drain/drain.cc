@@ -1,0 +1,183 @@
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/exit_codes.h"
+#include "worker/runtime/process/drain/meeting.h"
+#include "worker/runtime/process/drain/step_pace.h"
+#include <ddprun/drain.h>
+
+#include <fmt/format.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+namespace {
+
+using runtime::StepPace;
+
+constexpr long kWakeUpNs = 20'000'000;
+
+constexpr std::array kSignals = {SIGTERM, SIGINT};
+
+// What a signal handler may touch.
+sem_t signals_arrived;
+std::atomic<int> first_signal = 0;
+std::atomic<bool> is_in_use = false;
+
+void on_signal(int number) {
+  const int saved = errno;
+  int none = 0;
+  first_signal.compare_exchange_strong(none, number);
+  ::sem_post(&signals_arrived);
+  errno = saved;
+}
+
+void wait_for_signal() {
+  while (::sem_wait(&signals_arrived) != 0) {
+  }
+}
+
+/// True when a signal came within one wake-up.
+bool wait_a_little() {
+  timespec until{};
+  ::clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += kWakeUpNs;
+  until.tv_sec += until.tv_nsec / 1'000'000'000;
+  until.tv_nsec %= 1'000'000'000;
+  return ::sem_timedwait(&signals_arrived, &until) == 0;
+}
+
+[[noreturn]] void end_now() { ::_exit(exit_code::kSignalBase + first_signal); }
+
+std::string key(const Context& context, const char* name) {
+  return fmt::format("ddprun/drain/{}/{}", context.restart_count(), name);
+}
+
+std::vector<std::uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+/// The first rank that asks proposes, and all take the first proposal: no collective is needed.
+std::int64_t agree_on_step(const Context& context, std::int64_t proposal) {
+  const std::vector<std::uint8_t> agreed =
+      context.store()->compareSet(key(context, "step"), {}, to_bytes(std::to_string(proposal)));
+  return std::stoll(std::string(agreed.begin(), agreed.end()));
+}
+
+}  // namespace
+
+struct Drain::State {
+  explicit State(DrainOptions wanted) : options(wanted) {
+    DDPRUN_CHECK(!is_in_use.exchange(true), "one ddprun::Drain at a time");
+    ::sem_init(&signals_arrived, 0, 0);
+    first_signal = 0;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &previous[i]);
+    thread = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
+
+  ~State() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
+    thread.request_stop();
+    ::sem_post(&signals_arrived);
+    thread.join();
+    ::sem_destroy(&signals_arrived);
+    is_in_use = false;
+  }
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  void watch(const std::stop_token& stop) {
+    wait_for_signal();
+    if (stop.stop_requested()) return;
+    if (!has_begun()) end_now();
+    is_signalled = true;
+    while (!stop.stop_requested()) {
+      const bool again = wait_a_little();
+      if (stop.stop_requested()) return;
+      if (again || is_stuck()) end_now();
+    }
+  }
+
+  [[nodiscard]] static TimePoint now() { return BootClock::now(); }
+
+  void step_done() {
+    const std::lock_guard lock(mutex);
+    pace.step_done(now());
+  }
+  bool has_begun() {
+    const std::lock_guard lock(mutex);
+    return pace.has_begun();
+  }
+  bool is_stuck() {
+    const std::lock_guard lock(mutex);
+    return pace.is_stuck(options.patience, now());
+  }
+
+  const DrainOptions options;
+  std::array<struct sigaction, kSignals.size()> previous{};
+  std::function<void()> callback;
+  std::int64_t step = 0;
+  std::optional<std::int64_t> stop_step;
+  int meetings = 0;
+  bool is_over = false;
+  bool is_together = false;
+  std::atomic<bool> is_signalled = false;
+  std::mutex mutex;
+  StepPace pace;  ///< under the mutex
+  std::jthread thread;
+};
+
+Drain::Drain(DrainOptions options) : state_(std::make_unique<State>(options)) {}
+Drain::~Drain() = default;
+
+void Drain::on_drain(std::function<void()> callback) { state_->callback = std::move(callback); }
+bool Drain::is_together() const { return state_->is_together; }
+
+int Drain::signal() const { return first_signal; }
+
+bool Drain::requested(const Context& context) {
+  State& state = *state_;
+  if (state.is_over) return true;
+  ++state.step;
+  state.step_done();
+  if (!state.stop_step && state.is_signalled) {
+    state.stop_step = agree_on_step(context, state.step + state.pace.margin(state.options.spread));
+  }
+  while (state.stop_step && state.step >= *state.stop_step) {
+    take_time();
+    const std::string place = key(context, fmt::format("meeting {}", ++state.meetings).c_str());
+    const std::optional<runtime::Attendance> all = runtime::meet(
+        *context.store(), place, context.rank(), context.world_size(), state.step, state.options.meeting);
+    state.is_together = all && all->first == all->last;
+    state.is_over = !all || state.is_together;
+    if (state.is_together && state.callback) state.callback();
+    if (state.is_over) return true;
+    // Some rank is past the step, and its collectives of the steps since wait for the others.
+    state.stop_step = all->last;
+  }
+  return false;
+}
+
+void Drain::progress() {
+  const std::lock_guard lock(state_->mutex);
+  state_->pace.progress(State::now());
+}
+
+void Drain::take_time() {
+  const std::lock_guard lock(state_->mutex);
+  state_->pace.take_time();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,205 @@
+// Two ways to die. An exception without a handler calls std::terminate where it was thrown, stack and all:
+// that is why `record` catches nothing. A crash raises a signal: its handler works in memory set aside
+// before, writes the file with the names as the linker has them, then once more with readable ones (which
+// needs malloc, and malloc may be what crashed: an alarm ends the attempt).
+#include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/exit_codes.h"
+#include "worker/runtime/process/record/error_file.h"
+#include "worker/runtime/process/record/lost_peer.h"
+#include <ddprun/exception.h>
+#include <ddprun/record.h>
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <typeinfo>
+
+namespace ddprun {
+namespace {
+
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr int kMaxFrames = 64;
+constexpr unsigned kSecondsToDemangle = 2;
+
+// What handlers need. Handlers have no argument of ours, hence the one pointer with static storage in this
+// library.
+struct Recorder {
+  std::string path;
+  runtime::FixedText stack, file;
+  std::array<char, 256 * 1024> handler_stack{};
+};
+Recorder* recorder = nullptr;
+volatile sig_atomic_t crash_signal = 0;
+
+using Demangle = std::string (*)(const char* symbol);
+
+void append_frame(void* address, Demangle demangle, runtime::FixedText& out) {
+  Dl_info info{};
+  out.append("  ");
+  if (dladdr(address, &info) != 0 && info.dli_sname != nullptr) {
+    if (demangle != nullptr) {
+      out.append(demangle(info.dli_sname));
+    } else {
+      out.append(info.dli_sname);
+    }
+  } else {
+    out.append("?");
+  }
+  if (info.dli_fname != nullptr) {
+    out.append(" in ");
+    const char* slash = std::strrchr(info.dli_fname, '/');
+    out.append(slash == nullptr ? info.dli_fname : slash + 1);
+    out.append(" +");
+    out.append_number(reinterpret_cast<std::uintptr_t>(address) -
+                      reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+  }
+  out.append("\n");
+}
+
+void capture_stack(Demangle demangle, runtime::FixedText& out) {
+  void* frames[kMaxFrames];
+  const int count = backtrace(frames, kMaxFrames);
+  out.clear();
+  for (int i = 1; i < count; ++i) append_frame(frames[i], demangle, out);
+}
+
+std::string demangled(const char* symbol) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(symbol, nullptr, nullptr, &status), &std::free);
+  return status == 0 ? std::string(text.get()) : std::string(symbol);
+}
+
+void write_report(std::string_view message, Demangle demangle) {
+  capture_stack(demangle, recorder->stack);
+  runtime::format_error_file(message, recorder->stack.view(),
+                             static_cast<unsigned long long>(std::time(nullptr)), recorder->file);
+  runtime::write_error_file(recorder->path.c_str(), recorder->file.view());
+}
+
+void die_of(int signal_number) {
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+std::string_view describe(int signal_number) {
+  switch (signal_number) {
+    case SIGSEGV:
+      return "SIGSEGV: the program touched memory it does not have";
+    case SIGBUS:
+      return "SIGBUS: memory that is mapped could not be had (a full /dev/shm or a shortened file)";
+    case SIGFPE:
+      return "SIGFPE: an impossible integer operation, such as a division by zero";
+    case SIGILL:
+      return "SIGILL: an instruction this CPU does not have";
+    case SIGABRT:
+      return "SIGABRT: the program called abort";
+    default:
+      return "a signal";
+  }
+}
+
+void on_alarm(int) { die_of(crash_signal); }
+
+void on_crash(int signal_number) {
+  if (crash_signal != 0) return die_of(signal_number);  // the handler itself crashed
+  crash_signal = signal_number;
+  const std::string_view message = describe(signal_number);
+  write_report(message, nullptr);
+  [[maybe_unused]] ssize_t ignored = write(STDERR_FILENO, "ddprun: ", 8);
+  ignored = write(STDERR_FILENO, message.data(), message.size());
+  ignored = write(STDERR_FILENO, "\n", 1);
+  signal(SIGALRM, on_alarm);
+  alarm(kSecondsToDemangle);
+  write_report(message, demangled);
+  die_of(signal_number);
+}
+
+struct Cause {
+  std::string text;
+  int exit_code = 1;
+};
+
+Cause current_cause() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (type == nullptr) {
+    // An exception that is on its way cannot be read here.
+    return {.text = std::uncaught_exceptions() == 0
+                        ? "std::terminate was called"
+                        : "std::terminate was called during the unwinding of an exception, maybe because a "
+                          "joinable thread was destroyed",
+            .exit_code = 128 + SIGABRT};
+  }
+  const std::string name = demangled(type->name());
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const Exception& error) {
+    return {.text = name + ": " + error.what(), .exit_code = to_exit_code(error.code())};
+  } catch (const std::exception& error) {
+    return {.text = name + ": " + error.what(),
+            .exit_code = runtime::means_lost_peer(error) ? to_exit_code(ErrorCode::kPeerLost) : 1};
+  } catch (...) {
+    return {.text = name};
+  }
+}
+
+[[noreturn]] void on_terminate() {
+  const Cause cause = current_cause();
+  write_report(cause.text, demangled);
+  // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
+  fmt::print(stderr, "ddprun: uncaught {}\n", cause.text.substr(0, cause.text.find('\n')));
+  std::fflush(nullptr);
+  _exit(cause.exit_code);
+}
+
+void install_handlers() {
+  const stack_t alternate{
+      .ss_sp = recorder->handler_stack.data(), .ss_flags = 0, .ss_size = recorder->handler_stack.size()};
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_handler = on_crash;
+  action.sa_flags = SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  for (const int signal_number : kCrashSignals) sigaction(signal_number, &action, nullptr);
+  std::set_terminate(on_terminate);
+}
+
+}  // namespace
+
+void write_error_file(const std::exception& error) {
+  const auto stack = std::make_unique<runtime::FixedText>();
+  const auto file = std::make_unique<runtime::FixedText>();
+  capture_stack(demangled, *stack);
+  runtime::format_error_file(demangled(typeid(error).name()) + ": " + error.what(), stack->view(),
+                             static_cast<unsigned long long>(std::time(nullptr)), *file);
+  runtime::write_error_file(process_env(env_name::kErrorFile).value_or("").c_str(), file->view());
+}
+
+void write_error_file(const std::string& message) {
+  const auto file = std::make_unique<runtime::FixedText>();
+  runtime::format_error_file(message, {}, static_cast<unsigned long long>(std::time(nullptr)), *file);
+  runtime::write_error_file(process_env(env_name::kErrorFile).value_or("").c_str(), file->view());
+}
+
+int record(const std::function<int()>& main) {
+  static const std::unique_ptr<Recorder> owner = std::make_unique<Recorder>();
+  recorder = owner.get();
+  recorder->path = process_env(env_name::kErrorFile).value_or("");
+  void* warm_up[1];
+  backtrace(warm_up, 1);  // the first call loads libgcc, which a handler should not do
+  install_handlers();
+  return main();
+}
+
+}  // namespace ddprun
