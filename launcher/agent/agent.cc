@@ -40,24 +40,12 @@ std::string sender_text(const ReceivedSignal& signal) {
   return process ? " from " + name_of(*process) : fmt::format(" from pid {}", signal.sender);
 }
 
-// Our own decision, on a single node.
-membership::Restart restart_of(const Supervisor& supervisor, const Plan& plan) {
-  const membership::RestartDecision& decision = supervisor.decision();
-  return {.restart_count = supervisor.restart_count(),
-          .number = decision.number,
-          .allowed = plan.options.max_restarts,
-          .delay = decision.delay,
-          .why = supervisor.why()};
-}
-
 EventKind expiry_event(DeadlineKind kind) {
   switch (kind) {
     case DeadlineKind::kGrace:
       return EventKind::kGraceOver;
     case DeadlineKind::kReap:
       return EventKind::kReapOver;
-    case DeadlineKind::kBackoff:
-      return EventKind::kBackoffOver;
     case DeadlineKind::kJob:
       return EventKind::kJobTimeOver;
     case DeadlineKind::kBlame:
@@ -80,7 +68,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
         output_(deps.output),
         logger_(make_console_logger(output_, deps.logger.level())),
         supervisor_(supervisor_options(plan)),
-        timers_{Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_)},
+        timers_{Alarm(io_), Alarm(io_), Alarm(io_), Alarm(io_)},
         console_wait_(io_, output_) {}
 
   Result<JobOutcome> run();
@@ -160,8 +148,6 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   void hurry();
   void drain(const ReceivedSignal& signal);
   void suspend();
-
-  void go_on_alone();
 
   // Events in, actions out.
   void raise(Event event);
@@ -269,10 +255,6 @@ void Agent::carry_out(const Step& step) {
       (step.to == State::kDraining || step.to == State::kKilling || step.to == State::kSweeping) &&
       (step.from == State::kStarting || step.from == State::kRunning || step.from == State::kBlaming);
   if (stops) deps_.observer.stopping(round_, supervisor_.reason(), supervisor_.why());
-  const bool restarts = step.from == State::kSweeping &&
-                        (step.to == State::kRestarting || step.to == State::kRendezvous) &&
-                        !rounds_->decides_restarts();
-  if (restarts) go_on_alone();
   for (const Action& action : step.actions) carry_out(action);
 }
 
@@ -300,19 +282,10 @@ void Agent::carry_out(const Action& action) {
   }
 }
 
-// One node decides for itself.
-void Agent::go_on_alone() {
-  const membership::Restart restart = restart_of(supervisor_, plan_);
-  outcome_.granted_restart = {.why = restart.why, .cause = {}};
-  ++outcome_.restarts_used;
-  outcome_.generations.back().restart_why = restart.why;
-  deps_.observer.restarting(restart);
-}
-
 void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
   round_ = round;
   outcome_.restarts_used = round.restarts_used;
-  raise(round_closed_event(round.restart_count, round.base_rank, valid_until));
+  raise(round_closed_event(round.base_rank, valid_until));
 }
 
 WorkerOutcome Agent::look_at(LocalRank local_rank) {
@@ -492,7 +465,7 @@ void Agent::finish(const Action& action) {
   outcome_.reason = supervisor_.reason();
   outcome_.signal = supervisor_.stop_signal();
   outcome_.error = supervisor_.error();
-  const std::string& decided = supervisor_.decision().why;
+  const std::string& decided = supervisor_.why_no_restart();
   outcome_.why = decided.empty() ? supervisor_.why() : decided;
   for (Alarm& timer : timers_) timer.close();
   // Lines of other nodes may come until these have left.

@@ -27,7 +27,6 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
                                                    RoundSource::Listener& listener, Logger& logger);
 
-  [[nodiscard]] bool decides_restarts() const override { return true; }
   void tell(const Action& action, const NodeFailure& failure) override;
   bool drain() override { return rendezvous_->member().drain(); }
   bool send_lines(bool is_stderr, std::string_view block) override;

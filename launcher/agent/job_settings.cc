@@ -31,12 +31,14 @@ SupervisorOptions supervisor_options(const Plan& plan) {
   options.grace = plan.options.shutdown_timeout;
   options.blame_window = plan.options.blame_window;
   if (plan.options.job_timeout) options.job_timeout = *plan.options.job_timeout;
-  options.joins_after_failure = plan.options.max_nodes > 1;
+  options.has_peers = plan.options.max_nodes > 1;
   if (plan.options.max_nodes > 1) options.sigterm_exit_code = membership::exit_code_of_leaving(SIGTERM);
-  options.restarts.max_restarts = plan.options.max_restarts;
-  if (plan.options.max_restarts_window) options.restarts.window = *plan.options.max_restarts_window;
   options.no_restart_exit_codes = plan.options.no_restart_exit_codes;
   return options;
+}
+
+membership::RestartPolicyOptions restart_policy_options(const Plan& plan) {
+  return {.max_restarts = plan.options.max_restarts, .window = plan.options.max_restarts_window};
 }
 
 OutputOptions output_options(const Plan& plan) {

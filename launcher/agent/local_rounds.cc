@@ -29,19 +29,52 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
   } else if (membership::is_reached_by_others(options.host, options.addresses)) {
     logger.warn("{}", membership::no_secret_at((*store)->port(), plan.run_id));
   }
-  return std::unique_ptr<RoundSource>(new LocalRounds(plan, listener, std::move(*store)));
+  return std::unique_ptr<RoundSource>(new LocalRounds(io, plan, listener, logger, std::move(*store)));
 }
 
-void LocalRounds::tell(const Action& action, const NodeFailure&) {
-  if (action.kind == ActionKind::kJoinRound) return join(action.restart_count);
+LocalRounds::LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener& listener, Logger& logger,
+                         std::unique_ptr<store::StoreServer> store)
+    : plan_(plan),
+      listener_(listener),
+      logger_(logger),
+      store_(std::move(store)),
+      policy_(restart_policy_options(plan)),
+      back_off_(io) {}
+
+void LocalRounds::tell(const Action& action, const NodeFailure& failure) {
+  if (action.kind == ActionKind::kPublishFailure) failure_ = failure;
   if (action.kind == ActionKind::kPublishSuccess) listener_.job_ended({}, std::nullopt);
+  if (action.kind != ActionKind::kJoinRound) return;
+  if (!failure_) return begin_round();
+  follow(*std::exchange(failure_, std::nullopt));
 }
 
-void LocalRounds::join(int restart_count) {
+void LocalRounds::follow(const NodeFailure& failure) {
+  RemoteCause cause;
+  cause.worker = *failure.worker;  // a failure of no worker is final, and asks for nothing
+  cause.generation = Generation(generation_.value() - 1);
+  cause.is_here = true;
+  const TimePoint now = BootClock::now();
+  const membership::RestartDecision decision = policy_.decide(now - began_at_, now);
+  logger_.info("{}: {}", decision.why, failure.why);
+  if (!decision.restart)
+    return listener_.job_ended({.exit_code = failure.exit_code, .why = decision.why}, cause);
+  listener_.restarting({.restart_count = policy_.restart_count(),
+                        .number = decision.number,
+                        .allowed = plan_.options.max_restarts,
+                        .delay = decision.delay,
+                        .why = failure.why},
+                       cause);
+  if (decision.delay == Duration::zero()) return begin_round();
+  back_off_.set_after(decision.delay, [this] { begin_round(); });
+}
+
+void LocalRounds::begin_round() {
   RoundInfo round = single_node_round(plan_, store_->port());
-  round.generation = Generation(next_generation_++);
-  round.restart_count = restart_count;
-  round.restarts_used = restart_count;
+  round.generation = std::exchange(generation_, Generation(generation_.value() + 1));
+  round.restart_count = policy_.restart_count();
+  round.restarts_used = policy_.restart_count();
+  began_at_ = BootClock::now();
   store_->begin_generation();
   listener_.round_closed(round, TimePoint::max());
 }

@@ -1,20 +1,22 @@
 #pragma once
 
 #include "launcher/agent/round_source.h"
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/store/server.h"
 
 #include <boost/asio/io_context.hpp>
 
-#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace ddprun::launcher {
 
-/// The rounds of a job on this node alone: every join closes a round at once, with a fresh key space in the
-/// store.
+/// The rounds of a job on this node alone: what a coordinator is to several. A join closes a round at once, with a
+/// fresh key space in the store; after a failure the restart policy is asked first, and may end the job.
 class LocalRounds final : public RoundSource {
  public:
   /// Opens the store: with a secret for this machine alone, on which all workers are.
@@ -22,22 +24,28 @@ class LocalRounds final : public RoundSource {
   static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
                                                    Listener& listener, Logger& logger);
 
-  [[nodiscard]] bool decides_restarts() const override { return false; }
-  void tell(const Action& action, const NodeFailure&) override;
+  void tell(const Action& action, const NodeFailure& failure) override;
   void close(const Action&, std::function<void()> on_closed) override {
+    back_off_.close();
     store_->close();
     on_closed();
   }
 
  private:
-  LocalRounds(const Plan& plan, Listener& listener, std::unique_ptr<store::StoreServer> store)
-      : plan_(plan), listener_(listener), store_(std::move(store)) {}
-  void join(int restart_count);
+  LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener& listener, Logger& logger,
+              std::unique_ptr<store::StoreServer> store);
+  void follow(const NodeFailure& failure);
+  void begin_round();
 
   const Plan& plan_;
   Listener& listener_;
+  Logger& logger_;
   std::unique_ptr<store::StoreServer> store_;
-  std::uint32_t next_generation_ = 0;
+  membership::RestartPolicy policy_;
+  std::optional<NodeFailure> failure_;  ///< of the generation that is over
+  Generation generation_;               ///< of the next one
+  TimePoint began_at_{};
+  Alarm back_off_;
 };
 
 }  // namespace ddprun::launcher

@@ -85,11 +85,8 @@ void tell_member(membership::MemberWords& member, const Action& action,
   }
 }
 
-Event round_closed_event(int restart_count, Rank base_rank, TimePoint valid_until) {
-  return {.kind = EventKind::kRoundClosed,
-          .restart_count = restart_count,
-          .base_rank = base_rank,
-          .valid_until = valid_until};
+Event round_closed_event(Rank base_rank, TimePoint valid_until) {
+  return {.kind = EventKind::kRoundClosed, .base_rank = base_rank, .valid_until = valid_until};
 }
 
 // The job's code is told with its end; until then nobody needs it.

@@ -22,7 +22,7 @@ void tell_member(membership::MemberWords& member, const Action& action,
                  const membership::NodeFailure& failure);
 
 /// The member's words, as events of the supervisor.
-Event round_closed_event(int restart_count, Rank base_rank, TimePoint valid_until);
+Event round_closed_event(Rank base_rank, TimePoint valid_until);
 Event stop_event(const std::string& reason);
 Event kill_event(const std::string& reason);
 Event job_over_event(int exit_code, const std::string& why);

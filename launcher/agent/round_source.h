@@ -32,9 +32,9 @@ struct NodeFailure {
   [[nodiscard]] const WorkerOutcome& speaker() const { return victim ? *victim : *worker; }
 };
 
-/// Where the next round comes from, and who else must hear of failures: one node decides for itself
-/// (LocalRounds), several follow a coordinator. Listener calls come from the io_context or from within the
-/// calls below.
+/// Where the next round comes from, whether there is one after a failure, and who else must hear of that: the
+/// coordinator, or for one node LocalRounds. Listener calls come from the io_context or from within the calls
+/// below.
 class RoundSource {
  public:
   class Listener {
@@ -44,8 +44,7 @@ class RoundSource {
     virtual void round_closed(const RoundInfo& round, TimePoint valid_until) = 0;
     /// Who is there and who is waited for, for people.
     virtual void waiting(const std::string& text) { static_cast<void>(text); }
-    /// Another generation begins, or will, because of `cause`, where that is a worker: somebody else's
-    /// decision, told to people.
+    /// Another generation begins, or will, because of `cause`, where that is a worker.
     virtual void restarting(const membership::Restart& restart, const std::optional<RemoteCause>& cause) {
       static_cast<void>(restart), static_cast<void>(cause);
     }
@@ -72,10 +71,6 @@ class RoundSource {
   };
 
   virtual ~RoundSource() = default;
-
-  /// Whether the next generation is somebody else's decision: join() after a failure is then always right,
-  /// and job_ended says when there is none.
-  [[nodiscard]] virtual bool decides_restarts() const = 0;
 
   /// Takes the supervisor's kJoinRound, kPublishFailure (with `failure`), kPublishLeaving and
   /// kPublishSuccess.

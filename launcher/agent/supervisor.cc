@@ -68,7 +68,7 @@ struct SupervisorTable {
     return s.is_last_alive(event.local_rank);
   }
   static bool waits_for_cause(const Supervisor& s, const Event& event, TimePoint) {
-    const bool may_come = s.options_.joins_after_failure || !s.is_last_alive(event.local_rank);
+    const bool may_come = s.options_.has_peers || !s.is_last_alive(event.local_rank);
     return may_come && event.ending.weight != Weight::kCause && s.options_.blame_window > Duration::zero();
   }
   static bool is_cause(const Supervisor&, const Event& event, TimePoint) {
@@ -78,13 +78,11 @@ struct SupervisorTable {
     return is_cause(s, event, now) && s.is_last_alive(event.local_rank);
   }
   static bool nobody_will_say(const Supervisor& s, const Event& event, TimePoint) {
-    return s.is_last_alive(event.local_rank) && !s.options_.joins_after_failure;
+    return s.is_last_alive(event.local_rank) && !s.options_.has_peers;
   }
   static bool none_alive(const Supervisor& s, const Event&, TimePoint) { return s.alive_count() == 0; }
   // The others are told that this node leaves, and that is why it ends, whatever it was looking for.
-  static bool is_of_several(const Supervisor& s, const Event&, TimePoint) {
-    return s.options_.joins_after_failure;
-  }
+  static bool is_of_several(const Supervisor& s, const Event&, TimePoint) { return s.options_.has_peers; }
   static bool none_alive_of_several(const Supervisor& s, const Event& event, TimePoint now) {
     return none_alive(s, event, now) && is_of_several(s, event, now);
   }
@@ -98,18 +96,15 @@ struct SupervisorTable {
     return !all_well(s, event, now) && (s.has_stuck_ || !event.text.empty());
   }
   static bool well_but_leaving(const Supervisor& s, const Event& event, TimePoint now) {
-    return all_well(s, event, now) && s.options_.joins_after_failure && s.signals_received_ > 0;
+    return all_well(s, event, now) && s.options_.has_peers && s.signals_received_ > 0;
   }
   // The report that follows begins with this very sentence, unless it has a failure of this node to tell.
   static bool report_says_why(const Supervisor& s, const Event& event, TimePoint) {
     if (event.kind == EventKind::kRoundFailed) return !s.failed_by_itself();
     const bool is_of_others = s.reason_ == StopReason::kSucceeded || s.reason_ == StopReason::kPeerFailed;
-    return event.exit_code != 0 && is_of_others;
+    return event.exit_code != 0 && (is_of_others || !s.options_.has_peers);
   }
-  static bool restarts_now(const Supervisor& s, const Event&, TimePoint) {
-    return s.decision_.restart && s.decision_.delay == Duration::zero();
-  }
-  static bool restarts_later(const Supervisor& s, const Event&, TimePoint) { return s.decision_.restart; }
+  static bool may_go_on(const Supervisor& s, const Event&, TimePoint) { return s.restart_forbidden_.empty(); }
 
   static const Row kRows[];
   static const NoRow kNoRows[];
@@ -130,9 +125,9 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
     {S::kWaiting,                  E::kRoundClosed,   T::time_is_over,       S::kRendezvous, &Do::decline_last_round,    Volume::kQuiet},
     {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
-    {{S::kRendezvous, S::kWaiting, S::kRestarting}, E::kRoundFailed, T::report_says_why, S::kDone, &Do::finish_for_round, Volume::kQuiet},
+    {{S::kRendezvous, S::kWaiting}, E::kRoundFailed,  T::report_says_why,    S::kDone,      &Do::finish_for_round,       Volume::kQuiet},
     {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
-    {{S::kRendezvous, S::kRestarting}, E::kJobEnded,  T::report_says_why,    S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
+    {S::kRendezvous,               E::kJobEnded,      T::report_says_why,    S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
     {S::kRendezvous,               E::kRestartGranted, kAlways,              S::kRendezvous, &Do::note_restart,          Volume::kQuiet},
     {S::kRendezvous,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kRendezvous,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
@@ -197,8 +192,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kSweeping,                 E::kSwept,         T::failed_with_survivors, S::kDone,   &Do::finish_beside_survivors, Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         T::well_but_leaving,   S::kDone,      &Do::finish_for_noted_signal, Volume::kLoud},
     {S::kSweeping,                 E::kSwept,         T::all_well,           S::kWaiting,   &Do::publish_success,        Volume::kQuiet},
-    {S::kSweeping,                 E::kSwept,         T::restarts_now,       S::kRendezvous, &Do::join_again,            Volume::kQuiet},
-    {S::kSweeping,                 E::kSwept,         T::restarts_later,     S::kRestarting, &Do::wait_before_restart,   Volume::kQuiet},
+    {S::kSweeping,                 E::kSwept,         T::may_go_on,          S::kRendezvous, &Do::join_again,            Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         kAlways,               S::kDone,      &Do::finish,                 Volume::kQuiet},
     {S::kSweeping,                 E::kWorkerExited,  kAlways,               S::kSweeping,  &Do::note_consequence,       Volume::kQuiet},
     {S::kSweeping,                 E::kSignal,        kAlways,               S::kSweeping,  &Do::note_signal,            Volume::kQuiet},
@@ -211,12 +205,6 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kWaiting,                  E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kWaiting,                  E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kWaiting,                  E::kJobTimeOver,   kAlways,               S::kWaiting,   &Do::note_job_timeout,       Volume::kLoud},
-
-    {S::kRestarting,               E::kBackoffOver,   kAlways,               S::kRendezvous, &Do::join_again,            Volume::kQuiet},
-    {S::kRestarting,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
-    {S::kRestarting,               E::kJobTimeOver,   kAlways,               S::kDone,      &Do::finish_for_job_timeout, Volume::kLoud},
-    {S::kRestarting,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
-    {S::kRestarting,               E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kLoud},
 };
 
 constexpr auto kIgnored = TableEntry::Kind::kIgnored;
@@ -235,9 +223,8 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kRendezvous,                                       E::kBlameOver,     kIgnored, kLateTimer},
     {S::kRendezvous,                                       E::kGraceOver,     kIgnored, kLateTimer},
     {S::kRendezvous,                                       E::kReapOver,      kIgnored, kLateTimer},
-    {S::kRendezvous,                                       E::kBackoffOver,   kIgnored, kLateTimer},
 
-    {{S::kStarting, S::kRunning, S::kBlaming, S::kDraining, S::kKilling, S::kSweeping, S::kWaiting, S::kRestarting}, E::kRestartGranted, kIgnored, "no failure of ours waits for it"},
+    {{S::kStarting, S::kRunning, S::kBlaming, S::kDraining, S::kKilling, S::kSweeping, S::kWaiting}, E::kRestartGranted, kIgnored, "no failure of ours waits for it"},
 
     {kUp,                                                  E::kRoundClosed,   kBug,     "we are in a round"},
     {S::kBlaming,                                          E::kWorkerSpawned, kBug,     "spawning ends when a worker fails"},
@@ -248,7 +235,6 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {kUp,                                                  E::kSwept,         kBug,     kNotAsked},
     {kUp,                                                  E::kGraceOver,     kIgnored, kLateTimer},
     {kUp,                                                  E::kReapOver,      kIgnored, kLateTimer},
-    {kUp,                                                  E::kBackoffOver,   kIgnored, kLateTimer},
 
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundClosed,   kBug,     "we did not join"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kWorkerSpawned, kBug,     "spawning ends when the group is stopped"},
@@ -259,22 +245,16 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kBlameOver,     kIgnored, kLateTimer},
     {{S::kKilling, S::kSweeping},                          E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kDraining, S::kSweeping},                         E::kReapOver,      kIgnored, kLateTimer},
-    {{S::kDraining, S::kKilling, S::kSweeping},            E::kBackoffOver,   kIgnored, kLateTimer},
 
     {S::kWaiting,                                          E::kPeerFailed,    kIgnored, "our workers have all succeeded"},
     {S::kWaiting,                                          E::kLeaseLost,     kIgnored, "our workers have all succeeded"},
-    {S::kRestarting,                                       E::kRoundClosed,   kBug,     "we did not join"},
-    {{S::kWaiting, S::kRestarting},                        E::kWorkerSpawned, kBug,     kNoWorkers},
-    {{S::kWaiting, S::kRestarting},                        E::kSpawnFailed,   kBug,     kNoWorkers},
+    {S::kWaiting,                                          E::kWorkerSpawned, kBug,     kNoWorkers},
+    {S::kWaiting,                                          E::kSpawnFailed,   kBug,     kNoWorkers},
     {S::kWaiting,                                          E::kWorkerExited,  kBug,     kNoWorkers},
-    {S::kRestarting,                                       E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
-    {S::kRestarting,                                       E::kPeerFailed,    kIgnored, "the round is over for us"},
-    {S::kRestarting,                                       E::kLeaseLost,     kIgnored, kNoWorkers},
-    {{S::kWaiting, S::kRestarting},                        E::kSwept,         kBug,     kNotAsked},
-    {{S::kWaiting, S::kRestarting},                        E::kBlameOver,     kIgnored, kLateTimer},
-    {{S::kWaiting, S::kRestarting},                        E::kGraceOver,     kIgnored, kLateTimer},
-    {{S::kWaiting, S::kRestarting},                        E::kReapOver,      kIgnored, kLateTimer},
-    {S::kWaiting,                                          E::kBackoffOver,   kIgnored, kLateTimer},
+    {S::kWaiting,                                          E::kSwept,         kBug,     kNotAsked},
+    {S::kWaiting,                                          E::kBlameOver,     kIgnored, kLateTimer},
+    {S::kWaiting,                                          E::kGraceOver,     kIgnored, kLateTimer},
+    {S::kWaiting,                                          E::kReapOver,      kIgnored, kLateTimer},
 
     {S::kDone,                                             E::kRoundClosed,   kIgnored, "the job is over"},
     {S::kDone,                                             E::kRoundFailed,   kIgnored, "the job is over"},
@@ -290,7 +270,6 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kDone,                                             E::kBlameOver,     kIgnored, "the job is over"},
     {S::kDone,                                             E::kGraceOver,     kIgnored, kLateTimer},
     {S::kDone,                                             E::kReapOver,      kIgnored, kLateTimer},
-    {S::kDone,                                             E::kBackoffOver,   kIgnored, kLateTimer},
     {S::kDone,                                             E::kJobTimeOver,   kIgnored, "the job is over"},
 };
 // clang-format on
@@ -318,8 +297,7 @@ TableEntry table_entry(State state, EventKind event) {
   return entry;
 }
 
-Supervisor::Supervisor(SupervisorOptions options)
-    : options_(std::move(options)), policy_(options_.restarts) {}
+Supervisor::Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
 Step Supervisor::start(TimePoint now) {
   Step step{.from = state_, .to = state_, .actions = {}, .story = "joining the first round"};
@@ -371,8 +349,6 @@ std::string_view to_string(State state) {
       return "sweeping";
     case State::kWaiting:
       return "waiting";
-    case State::kRestarting:
-      return "restarting";
     case State::kDone:
       return "done";
   }
@@ -409,8 +385,6 @@ std::string_view to_string(EventKind kind) {
       return "grace deadline";
     case EventKind::kReapOver:
       return "reap deadline";
-    case EventKind::kBackoffOver:
-      return "back-off deadline";
     case EventKind::kJobTimeOver:
       return "job deadline";
   }
@@ -423,8 +397,6 @@ std::string_view to_string(DeadlineKind kind) {
       return "grace";
     case DeadlineKind::kReap:
       return "reap";
-    case DeadlineKind::kBackoff:
-      return "back-off";
     case DeadlineKind::kJob:
       return "job";
     case DeadlineKind::kBlame:

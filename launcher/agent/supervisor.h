@@ -7,7 +7,6 @@
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/ids.h"
-#include "rendezvous/membership/restart_policy.h"
 
 #include <sys/types.h>
 
@@ -22,7 +21,7 @@ namespace ddprun::launcher {
 
 /// Where a job on this node stands.
 enum class State {
-  kRendezvous,  ///< agreeing with the other nodes on members and ranks
+  kRendezvous,  ///< agreeing with the other nodes on members and ranks, or asking whether the job goes on
   kStarting,    ///< workers are being spawned
   kRunning,     ///< all workers were spawned, at least one is alive
   kBlaming,     ///< a worker failed of what another must have caused, who is given time to say so
@@ -30,16 +29,15 @@ enum class State {
   kKilling,     ///< workers were sent SIGKILL
   kSweeping,    ///< workers are gone; what they left behind is being ended
   kWaiting,     ///< our workers succeeded, other nodes still run
-  kRestarting,  ///< waiting out the back-off before a new generation
   kDone,
 };
-inline constexpr std::array kAllStates{
-    State::kRendezvous, State::kStarting, State::kRunning, State::kBlaming,    State::kDraining,
-    State::kKilling,    State::kSweeping, State::kWaiting, State::kRestarting, State::kDone};
+inline constexpr std::array kAllStates{State::kRendezvous, State::kStarting, State::kRunning,
+                                       State::kBlaming,    State::kDraining, State::kKilling,
+                                       State::kSweeping,   State::kWaiting,  State::kDone};
 std::string_view to_string(State state);
 
 enum class EventKind {
-  kRoundClosed,    ///< the world is agreed on: restart_count, base_rank, valid_until
+  kRoundClosed,    ///< the world is agreed on: base_rank, valid_until
   kRoundFailed,    ///< it cannot be: error
   kWorkerSpawned,  ///< local_rank, pid
   kSpawnFailed,    ///< local_rank, error
@@ -48,19 +46,18 @@ enum class EventKind {
   kPeerFailed,     ///< another node stopped the round: text, exit_code
   kLeaseLost,      ///< the other nodes have given us up: text
   kJobEnded,       ///< the job is over on all nodes: exit_code, text
-  kRestartGranted,  ///< by the coordinator: another generation follows the failed one
+  kRestartGranted,  ///< another generation follows the failed one
   kSwept,           ///< nothing that the workers started is alive any more, but for who is in `text`
-  kBlameOver,       ///< the five deadlines
+  kBlameOver,       ///< the four deadlines
   kGraceOver,
   kReapOver,
-  kBackoffOver,
   kJobTimeOver,
 };
 inline constexpr std::array kAllEventKinds{
     EventKind::kRoundClosed,  EventKind::kRoundFailed,    EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
     EventKind::kWorkerExited, EventKind::kSignal,         EventKind::kPeerFailed,    EventKind::kLeaseLost,
     EventKind::kJobEnded,     EventKind::kRestartGranted, EventKind::kSwept,         EventKind::kBlameOver,
-    EventKind::kGraceOver,    EventKind::kReapOver,       EventKind::kBackoffOver,   EventKind::kJobTimeOver};
+    EventKind::kGraceOver,    EventKind::kReapOver,       EventKind::kJobTimeOver};
 std::string_view to_string(EventKind kind);
 
 /// Something that happened. Only the fields that EventKind names are looked at.
@@ -72,19 +69,18 @@ struct Event {
   Ending ending{};
   int signal = 0;
   int exit_code = 0;
-  int restart_count = 0;
   Rank base_rank{};
   TimePoint valid_until = TimePoint::max();
   Error error{};
   std::string text{};
 };
 
-enum class DeadlineKind { kGrace, kReap, kBackoff, kJob, kBlame };
-inline constexpr std::size_t kDeadlineKinds = 5;
+enum class DeadlineKind { kGrace, kReap, kJob, kBlame };
+inline constexpr std::size_t kDeadlineKinds = 4;
 std::string_view to_string(DeadlineKind kind);
 
 enum class ActionKind {
-  kJoinRound,       ///< ask the rendezvous for the next round: restart_count
+  kJoinRound,       ///< ask the rendezvous for the next round; after a failure, whether there is one
   kSpawn,           ///< start all workers, one event for each
   kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
   kSetDeadline,     ///< `deadline` at `at`
@@ -103,7 +99,6 @@ struct Action {
   int signal = 0;
   DeadlineKind deadline = DeadlineKind::kGrace;
   TimePoint at{};
-  int restart_count = 0;
   int exit_code = 0;
   std::string text{};
   std::string final_because{};    ///< why a restart would not help; empty: it may
@@ -127,10 +122,8 @@ struct SupervisorOptions {
       std::chrono::seconds(5);  ///< from SIGKILL to giving a worker up as stuck in the kernel
   Duration blame_window = std::chrono::seconds(3);  ///< from a symptom to stopping the others; 0: at once
   std::optional<Duration> job_timeout;
-  membership::RestartPolicyOptions restarts;
   std::vector<int> no_restart_exit_codes;
-  bool joins_after_failure =
-      false;  ///< whether there is another generation is the coordinator's decision, not ours
+  bool has_peers = false;  ///< other nodes: they may know the cause of a failure, and hear of ours
   int sigterm_exit_code = exit_code::kSignalBase + SIGTERM;  ///< where SIGTERM means preemption, "requeue me"
 };
 
@@ -165,15 +158,12 @@ class Supervisor {
   [[nodiscard]] std::optional<LocalRank> victim() const { return victim_; }
   /// Of the best explanation that was found: less than kCause, and another node may have a better one.
   [[nodiscard]] Weight blamed_weight() const;
-  /// The policy's answer to the failed generation.
-  [[nodiscard]] const membership::RestartDecision& decision() const { return decision_; }
-  /// Why this node wants no further generation, whatever the budget; empty: that is up to the budget, or the
-  /// coordinator.
+  /// Why no generation follows the failed one; empty: that is not known, or none failed.
+  [[nodiscard]] const std::string& why_no_restart() const { return why_no_restart_; }
+  /// Why this node wants no further generation, whatever the budget; empty: that is up to whoever is asked for it.
   [[nodiscard]] const std::string& refusal() const {
     return end_is_told_ || restart_forbidden_.empty() ? final_because_ : restart_forbidden_;
   }
-  /// Restarts that it has granted.
-  [[nodiscard]] int restart_count() const { return policy_.restart_count(); }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
@@ -214,7 +204,6 @@ class Supervisor {
   Actions kill(const Event& event, TimePoint now);
   Actions give_up_on_stuck(const Event& event, TimePoint now);
   Actions publish_success(const Event& event, TimePoint now);
-  Actions wait_before_restart(const Event& event, TimePoint now);
   Actions decline_round(const Event& event, TimePoint now);
   Actions decline_last_round(const Event& event, TimePoint now);
   Actions join_again(const Event& event, TimePoint now);
@@ -233,7 +222,7 @@ class Supervisor {
   void set_reason(StopReason reason, std::string why, int exit_code);
   Actions stop_group(int signal, TimePoint now);
   Actions kill_group(const std::string& cause, TimePoint now);
-  Actions sweep(TimePoint now);
+  Actions sweep();
   void forbid_restart(std::string why);
   void note_end(std::string why);
   void note_late_end(const std::string& why);
@@ -243,11 +232,8 @@ class Supervisor {
   [[nodiscard]] int code_of_signal(const Event& event) const;
 
   SupervisorOptions options_;
-  membership::RestartPolicy policy_;
   State state_ = State::kRendezvous;
   std::vector<SupervisedWorker> workers_;
-  int restart_count_ = 0;
-  TimePoint generation_started_{};
   StopReason reason_ = StopReason::kSucceeded;
   std::string why_;
   std::string story_;  // of the step being made
@@ -256,7 +242,7 @@ class Supervisor {
   std::optional<Error> error_;
   int exit_code_ = 0;
   int stop_signal_ = 0;
-  bool is_restart_granted_ = false;  // after the last generation, by the coordinator; none has begun since
+  bool is_restart_granted_ = false;  // after the last generation; none has begun since
   bool has_stuck_ = false;           // a worker was given up
   int signals_received_ = 0;
   Event noted_signal_{.kind =
@@ -265,7 +251,7 @@ class Supervisor {
   std::string final_because_;      // why a restart would not help, when this generation's failure says so
   std::string restart_forbidden_;  // why, when something forbade it
   bool end_is_told_ = false;       // by the coordinator, and nothing of ours forbade it before
-  membership::RestartDecision decision_;
+  std::string why_no_restart_;
 };
 
 /// What the table says about a state and an event, for tests: its rows in order, or why there are none.

@@ -55,12 +55,10 @@ SupervisedWorker& Supervisor::worker(LocalRank local_rank) {
   return workers_[index];
 }
 
-Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint) {
   workers_.assign(static_cast<std::size_t>(options_.local_world_size.value()), SupervisedWorker{});
   int rank = event.base_rank.value();
   for (SupervisedWorker& fresh : workers_) fresh.rank = Rank(rank++);
-  restart_count_ = event.restart_count;
-  generation_started_ = now;
   reason_ = StopReason::kSucceeded;
   why_.clear();
   root_cause_.reset();
@@ -70,7 +68,7 @@ Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint n
   final_because_.clear();
   is_restart_granted_ = false;
   has_stuck_ = false;
-  decision_ = {};
+  why_no_restart_.clear();
   story_ = "starting " + count_workers(workers_.size());
   return {{.kind = ActionKind::kSpawn}};
 }
@@ -145,7 +143,7 @@ Supervisor::Actions Supervisor::note_exit(const Event& event, TimePoint now) {
 Supervisor::Actions Supervisor::note_last_success(const Event& event, TimePoint now) {
   record_exit(event, now);
   story_ += "; all workers succeeded";
-  return sweep(now);
+  return sweep();
 }
 
 void Supervisor::set_reason(StopReason reason, std::string why, int exit_code) {
@@ -184,10 +182,10 @@ Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now
     actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
   }
   const bool is_over = event.kind == EventKind::kJobTimeOver;
-  if (is_over && !options_.joins_after_failure) call_final(kTimeIsOver);
+  if (is_over && !options_.has_peers) call_final(kTimeIsOver);
   const Actions stopping = stop_group(SIGTERM, now);
   actions.insert(actions.end(), stopping.begin(), stopping.end());
-  if (is_over && options_.joins_after_failure) actions.push_back(publish_job_timeout());
+  if (is_over && options_.has_peers) actions.push_back(publish_job_timeout());
   return actions;
 }
 
@@ -265,7 +263,7 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
   }
   const std::vector<LocalRank> targets = alive();
   if (targets.empty()) {
-    const Actions last = sweep(now);
+    const Actions last = sweep();
     actions.insert(actions.end(), last.begin(), last.end());
     return actions;
   }
@@ -286,12 +284,12 @@ Supervisor::Actions Supervisor::note_consequence(const Event& event, TimePoint n
 Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePoint now) {
   record_exit(event, now);
   Actions actions = reconsider(event.local_rank);
-  const Actions last = sweep(now);
+  const Actions last = sweep();
   actions.insert(actions.end(), last.begin(), last.end());
   // The lease is lost, and they had ended before.
   if (reason_ == StopReason::kPeerFailed && have_succeeded_unasked(workers_)) {
     set_reason(StopReason::kSucceeded, {}, exit_code::kOk);
-    decision_ = {};
+    why_no_restart_.clear();
     story_ = describe_end(worker(event.local_rank)) + "; all workers had succeeded";
   }
   return actions;
@@ -307,8 +305,7 @@ Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
   forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
   if (reason_ == StopReason::kPeerFailed) exit_code_ = code_of_signal(event);
   // To the others it is the reason then, too: what may have been caused elsewhere is less.
-  if (options_.joins_after_failure && reason_ == StopReason::kWorkerFailed &&
-      blamed_weight() != Weight::kCause) {
+  if (options_.has_peers && reason_ == StopReason::kWorkerFailed && blamed_weight() != Weight::kCause) {
     stop_signal_ = event.signal;
     set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
                code_of_signal(event));
@@ -322,14 +319,14 @@ Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
 Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
   const bool is_done = reason_ == StopReason::kSucceeded;
   const bool ends_anyway = !restart_forbidden_.empty() || signals_received_ > 0;
-  if (ends_anyway || (is_done && !options_.joins_after_failure)) {
+  if (ends_anyway || (is_done && !options_.has_peers)) {
     story_ = fmt::format("{} while this node ends", kTimeIsOver);
     return {};
   }
   story_ = is_done ? describe_job_timeout()
                    : fmt::format("{} while the job is being stopped: there will be no restart", kTimeIsOver);
   if (final_because_.empty()) call_final(kTimeIsOver);
-  if (!options_.joins_after_failure) return {};
+  if (!options_.has_peers) return {};
   is_time_over_ = true;
   return {publish_job_timeout()};
 }
@@ -403,7 +400,7 @@ Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint n
       {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kReap, .at = now + options_.reap_limit}};
 }
 
-Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
+Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint) {
   const std::vector<LocalRank> stuck = alive();
   std::string names;
   for (const LocalRank target : stuck) {
@@ -416,29 +413,24 @@ Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint now) {
   story_ = fmt::format("{} did not end within {} of SIGKILL; leaving without waiting", names,
                        format_duration(options_.reap_limit));
   Actions actions{{.kind = ActionKind::kNameStuck, .workers = stuck}};
-  const Actions last = sweep(now);
+  const Actions last = sweep();
   actions.insert(actions.end(), last.begin(), last.end());
   return actions;
 }
 
-Supervisor::Actions Supervisor::sweep(TimePoint now) {
-  if (reason_ != StopReason::kSucceeded && restart_forbidden_.empty()) {
-    decision_ = options_.joins_after_failure
-                    ? membership::RestartDecision{.restart = true, .why = "the coordinator decides"}
-                    : policy_.decide(now - generation_started_, now);
-  }
+Supervisor::Actions Supervisor::sweep() {
   return {{.kind = ActionKind::kSweep, .signal = reason_ == StopReason::kSucceeded ? 0 : SIGKILL}};
 }
 
 // Of several nodes the coordinator ends the job, on all of them.
 void Supervisor::call_final(std::string why) {
   final_because_ = std::move(why);
-  if (!options_.joins_after_failure) forbid_restart(final_because_);
+  if (!options_.has_peers) forbid_restart(final_because_);
 }
 
 void Supervisor::forbid_restart(std::string why) {
   if (restart_forbidden_.empty()) restart_forbidden_ = std::move(why);
-  decision_ = {.restart = false, .delay = {}, .why = restart_forbidden_};
+  why_no_restart_ = restart_forbidden_;
 }
 
 // The coordinator's word, in which the reasons of all nodes are.
@@ -463,30 +455,24 @@ Supervisor::Actions Supervisor::publish_success(const Event&, TimePoint) {
 }
 
 Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
-  story_ = "starting again: " + decision_.why;
-  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+  story_ = "asking for another generation";
+  return {{.kind = ActionKind::kJoinRound}};
 }
 
 // We stood still, or were busy, since it was agreed on.
 Supervisor::Actions Supervisor::decline_round(const Event&, TimePoint) {
   story_ = "the round was agreed on too long ago: the others may have gone on; joining again";
-  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
+  return {{.kind = ActionKind::kJoinRound}};
 }
 
 // The order to begin it had been read before the coordinator was told that our time is over.
 Supervisor::Actions Supervisor::decline_last_round(const Event&, TimePoint) {
   story_ = fmt::format("{}: no workers are started again", kTimeIsOver);
-  return {{.kind = ActionKind::kJoinRound, .restart_count = policy_.restart_count()}};
-}
-
-Supervisor::Actions Supervisor::wait_before_restart(const Event&, TimePoint now) {
-  story_ = decision_.why;
-  return {
-      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kBackoff, .at = now + decision_.delay}};
+  return {{.kind = ActionKind::kJoinRound}};
 }
 
 Supervisor::Actions Supervisor::finish(const Event&, TimePoint) {
-  story_ = decision_.why;
+  story_ = why_no_restart_;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
 
@@ -496,7 +482,7 @@ Supervisor::Actions Supervisor::finish_beside_survivors(const Event& event, Time
   if (!event.text.empty()) {
     forbid_restart(fmt::format("what a worker left behind did not end on SIGKILL: {}", event.text));
   }
-  story_ = decision_.why;
+  story_ = why_no_restart_;
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_, .leaves_survivors = true}};
 }
 
@@ -505,7 +491,7 @@ Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint)
   stop_signal_ = event.signal;
   const std::string what = fmt::format("received {}{}", signal_name(event.signal), event.text);
   // While it is asked what follows on a failure, that is no other end than the one it has come to.
-  if (options_.joins_after_failure && failed_by_itself()) {
+  if (options_.has_peers && failed_by_itself()) {
     story_ = what;
   } else {
     set_reason(StopReason::kSignal, what, code_of_signal(event));
@@ -524,9 +510,9 @@ Supervisor::Actions Supervisor::finish_for_noted_signal(const Event&, TimePoint 
 
 Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
   Actions actions;
-  if (options_.joins_after_failure) actions.push_back(publish_job_timeout());
+  if (options_.has_peers) actions.push_back(publish_job_timeout());
   // While it is asked what follows on a failure, that is no other end than the one it has come to.
-  if (options_.joins_after_failure && failed_by_itself()) {
+  if (options_.has_peers && failed_by_itself()) {
     story_ = describe_job_timeout();
   } else {
     set_reason(StopReason::kJobTimeout, describe_job_timeout(), exit_code::kTempFail);
@@ -552,7 +538,7 @@ Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) 
     return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
   }
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
-  decision_ = {};
+  why_no_restart_.clear();
   note_late_end(event.error.message());
   return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
 }
@@ -561,11 +547,11 @@ Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint
   if (event.exit_code == 0) {
     set_reason(StopReason::kSucceeded, {},
                exit_code::kOk);  // also when the others succeeded without us at last
-    decision_ = {};
+    why_no_restart_.clear();
   } else {
     if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
     exit_code_ = event.exit_code;
-    decision_.why = event.text;
+    why_no_restart_ = event.text;
     note_late_end(event.text);
   }
   story_ = event.exit_code == 0 ? "the job succeeded" : event.text;

@@ -33,7 +33,7 @@ launcher::SupervisorOptions supervisor_options(const WorkerHabits& habits) {
   options.local_world_size = habits.count;
   options.grace = kGrace;
   options.blame_window = kBlameWindow;
-  options.joins_after_failure = true;
+  options.has_peers = true;
   options.sigterm_exit_code = exit_code_of_leaving(SIGTERM);
   options.job_timeout = habits.job_timeout;
   return options;
@@ -378,7 +378,7 @@ void SimAgent::act(const SendStatus& send) {
 
 void SimAgent::act(const StartWorkers& start) {
   seat_ = start.seat;
-  tell(launcher::round_closed_event(start.seat.restart_count, start.seat.base_rank, start.valid_until));
+  tell(launcher::round_closed_event(start.seat.base_rank, start.valid_until));
 }
 
 void SimAgent::act(const StopWorkers& stop) {

@@ -1,6 +1,7 @@
 #include "launcher/agent/node_translation.h"
 #include "launcher/agent/supervisor.h"
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/membership/restart_policy.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/transcript.h"
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <utility>
 
 // The transcripts of this folder are stories of one node: each command is something that happens, and below
 // it stands everything the supervisor answers. Pids are 100 + local rank, and every generation adds 1000.
@@ -29,7 +31,7 @@ std::string ranks(const std::vector<LocalRank>& workers) {
 std::string render(const Action& action, TimePoint now) {
   switch (action.kind) {
     case ActionKind::kJoinRound:
-      return fmt::format("join the next round, restart count {}", action.restart_count);
+      return "join the next round";
     case ActionKind::kSpawn:
       return "spawn all workers";
     case ActionKind::kSignalGroups:
@@ -67,7 +69,7 @@ class Story {
     const std::string& verb = command.verb;
     if (verb == "job") return begin(command);
     if (verb == "round")
-      return happen(round_closed_event(command.number("restarts", 0), Rank(command.number("base", 0)),
+      return happen(round_closed_event(Rank(command.number("base", 0)),
                                        clock_.now() + std::chrono::seconds(command.number("valid", 4))));
     if (verb == "restart-granted") return happen({.kind = EventKind::kRestartGranted});
     if (verb == "no-round")
@@ -126,13 +128,14 @@ class Story {
     options.local_world_size = LocalWorldSize(command.number("workers", 1));
     options.grace = std::chrono::seconds(command.number("grace", 30));
     options.blame_window = std::chrono::seconds(command.number("blame", 3));
-    options.restarts.max_restarts = command.number("restarts", 0);
     options.no_restart_exit_codes = {93};
-    if (const int window = command.number("window", 0))
-      options.restarts.window = std::chrono::seconds(window);
+    membership::RestartPolicyOptions restarts{.max_restarts = command.number("restarts", 0)};
+    if (const int window = command.number("window", 0)) restarts.window = std::chrono::seconds(window);
+    policy_.emplace(restarts);
+    failure_.reset();
     if (const int timeout = command.number("timeout", 0)) options.job_timeout = std::chrono::seconds(timeout);
     has_coordinator_ = command.text("coordinator") == "yes";
-    options.joins_after_failure = has_coordinator_;
+    options.has_peers = has_coordinator_;
     workers_ = options.local_world_size.value();
     supervisor_.emplace(options);
     return show(supervisor_->start(clock_.now()));
@@ -161,18 +164,25 @@ class Story {
       }
       const DeadlineKind kind = deadline->first;
       deadline = deadlines_.erase(deadline);
-      text += happen({.kind = kind == DeadlineKind::kGrace     ? EventKind::kGraceOver
-                              : kind == DeadlineKind::kReap    ? EventKind::kReapOver
-                              : kind == DeadlineKind::kBlame   ? EventKind::kBlameOver
-                              : kind == DeadlineKind::kBackoff ? EventKind::kBackoffOver
-                                                               : EventKind::kJobTimeOver});
+      text += happen({.kind = kind == DeadlineKind::kGrace   ? EventKind::kGraceOver
+                              : kind == DeadlineKind::kReap  ? EventKind::kReapOver
+                              : kind == DeadlineKind::kBlame ? EventKind::kBlameOver
+                                                             : EventKind::kJobTimeOver});
     }
     return text;
   }
 
   std::string happen(const Event& event) {
-    if (event.kind == EventKind::kRoundClosed) next_pid_ += 1000;
+    if (event.kind == EventKind::kRoundClosed) next_pid_ += 1000, began_at_ = clock_.now();
     return show(supervisor_->handle(event, clock_.now()));
+  }
+
+  // What LocalRounds answers a node alone that asks for another generation.
+  std::string answer() {
+    const Action failure = *std::exchange(failure_, std::nullopt);
+    const membership::RestartDecision decision = policy_->decide(clock_.now() - began_at_, clock_.now());
+    if (!decision.restart) return happen(job_over_event(failure.exit_code, decision.why));
+    return fmt::format("answer: {}\n", decision.why) + happen({.kind = EventKind::kRestartGranted});
   }
 
   std::string show(const Step& step) {
@@ -182,17 +192,23 @@ class Story {
                  ? fmt::format("{}: {}\n", to_string(step.from), step.story)
                  : fmt::format("{}->{}: {}\n", to_string(step.from), to_string(step.to), step.story);
     }
+    bool asks = false;
     for (const Action& action : step.actions) {
+      if (action.kind == ActionKind::kPublishFailure) failure_ = action;
+      asks = asks || (action.kind == ActionKind::kJoinRound && failure_ && !has_coordinator_);
       if (action.kind == ActionKind::kSetDeadline) deadlines_[action.deadline] = action.at;
       const bool is_refused = action.kind == ActionKind::kFinish && !supervisor_->refusal().empty();
       text += fmt::format("  * {}{}\n", render(action, clock_.now()),
                           is_refused ? fmt::format("; refused restarts: {}", supervisor_->refusal()) : "");
     }
-    return text;
+    return asks ? text + answer() : text;
   }
 
   testing::FakeClock clock_;
   std::optional<Supervisor> supervisor_;
+  std::optional<membership::RestartPolicy> policy_;
+  std::optional<Action> failure_;  // of the generation that is over
+  TimePoint began_at_{};
   std::map<DeadlineKind, TimePoint> deadlines_;
   int workers_ = 1;
   bool has_coordinator_ = false;
