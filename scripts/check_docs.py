@@ -5,6 +5,7 @@
 * every CMake preset, and every test label given to ctest -L, exists
 * every flag that a command gives to ddprun is in its help (tests/unit/launcher_cli/help.txt)
 * the README's table of exit codes is that of rendezvous/base/exit_codes.h
+* every link to a page leads to one, and to a heading of it
 """
 
 import json
@@ -14,9 +15,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md"]
+PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md",
+         *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 # Paths below these folders are promises about the tree; anything else in backquotes is just a word.
-FOLDERS = ("configs/", "launcher/", "rendezvous/", "scripts/", "tests/", "worker/", ".ci/")
+FOLDERS = ("configs/", "docs/", "launcher/", "rendezvous/", "scripts/", "tests/", "worker/", ".ci/")
 
 problems = []
 
@@ -63,6 +65,23 @@ def check_flags(page, text):
                     problems.append(f"{page} gives ddprun the flag --{name}, which its help does not know")
 
 
+def anchors_of(text):
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def check_links(page, text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+        name, _, anchor = target.partition("#")
+        if "://" in name:
+            continue
+        file = (ROOT / page).parent / name if name else ROOT / page
+        if not file.exists():
+            problems.append(f"{page} links to {target}, which is not there")
+        elif anchor and anchor not in anchors_of(file.read_text()):
+            problems.append(f"{page} links to {target}, and {name or page} has no such heading")
+
+
 def check_exit_codes(text):
     header = (ROOT / "rendezvous/base/exit_codes.h").read_text()
     in_code = set(map(int, re.findall(r"inline constexpr int k\w+ = (\d+);", header)))
@@ -80,6 +99,7 @@ def main():
         check_presets(page, text)
         check_labels(page, text)
         check_flags(page, text)
+        check_links(page, text)
     check_exit_codes(texts["README.md"])
     if problems:
         sys.exit("\n".join(sorted(problems)))

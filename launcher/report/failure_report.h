@@ -48,7 +48,7 @@ std::string render_report(const JobOutcome& outcome, const std::optional<RootCau
 /// fault: …)".
 std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root);
 
-/// The same for programs: one JSON document with every generation and worker; README describes its keys.
+/// The same for programs: one JSON document with every generation and worker; docs/failures.md describes its keys.
 std::string report_json(const JobOutcome& outcome, const std::optional<RootCause>& root,
                         const ReportContext& context);
 

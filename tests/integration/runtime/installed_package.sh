@@ -13,10 +13,9 @@ cmake -G Ninja -S "$source/worker/examples" -B "$work/build" -DCMAKE_PREFIX_PATH
   { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" >"$work/build.log" 2>&1 || { tail -50 "$work/build.log"; exit 1; }
 
-# README.md's own words: the program, its CMakeLists.txt, and the commands, which differ in the prefix only.
-block() { # LANGUAGE: the first such block of README.md behind "## In C++"
-  awk -v fence="\`\`\`$1" '/^## In C\+\+$/ {here = 1} !here {next} on && /^```$/ {exit} on {print} $0 == fence {on = 1}' \
-    "$source/README.md"
+# docs/cpp.md's own words: the program, its CMakeLists.txt, and the commands, which differ in the prefix only.
+block() { # LANGUAGE: the first such block of docs/cpp.md
+  awk -v fence="\`\`\`$1" 'on && /^```$/ {exit} on {print} $0 == fence {on = 1}' "$source/docs/cpp.md"
 }
 mkdir "$work/readme"
 block cpp >"$work/readme/mine.cc"

@@ -12,8 +12,8 @@ class Case:
     argv: list
     env: dict = dataclasses.field(default_factory=dict)
     fails: bool = False
-    # What differs on purpose, by name of a worker variable, "argv", "stdout", "stderr", "files" or "status"; the README's
-    # table has the reasons.
+    # What differs on purpose, by name of a worker variable, "argv", "stdout", "stderr", "files" or "status"; the table of
+    # docs/torchrun.md has the reasons.
     differs: tuple = ()
 
 

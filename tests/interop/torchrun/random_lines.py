@@ -101,7 +101,7 @@ def facts_of_dry_run(text):
     return facts
 
 
-# Where ddprun parts from torchrun on purpose, each a row of README: what it is called, and whether it explains this line.
+# Where ddprun parts from torchrun on purpose, each a row of docs/torchrun.md: what it is called, and whether it explains this line.
 REASONS = [
     ("an argument of the script that could abbreviate several flags",
      lambda line, theirs, message: theirs is None and any(word.split("=")[0] in ("--no", "--n") for word in line)),

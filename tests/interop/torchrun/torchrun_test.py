@@ -179,7 +179,7 @@ SEED = os.environ.get("DDPRUN_RANDOM_SEED", "1")
 
 
 class RandomLines(unittest.TestCase):
-    """Both parsers read the same lines the same way, or README says why not."""
+    """Both parsers read the same lines the same way, or docs/torchrun.md says why not."""
 
     def dry_run(self, line):
         done = subprocess.run([DDPRUN, "--dry-run", *line], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""What the tests of scripts/launch share: hosts with a folder in common, real trainings, and the commands of the README.
+"""What the tests of scripts/launch share: hosts with a folder in common, real trainings, and the commands of the pages.
 
-A command stands in the README once, and is run here as it stands there: hosts are called node-a, node-b, node-c, ddprun is in
+A command stands in README or docs/several-machines.md once, and is run here as it stands there: hosts are called node-a, node-b, node-c, ddprun is in
 their PATH, and train.py and train.json lie in the folder that they share.
 """
 
@@ -25,12 +25,13 @@ def require_programs(package, *names):
 
 
 def readme(begin):
-    """The one command of the README that begins so, without its comment; continued lines are joined."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """The one command of README or docs/several-machines.md that begins so, without its comment; continued lines are joined."""
+    pages = "".join((ROOT / page).read_text() for page in ("README.md", "docs/several-machines.md"))
+    blocks = re.findall(r"```sh\n(.*?)```", pages, re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     found = [re.sub(r"\s+#.*", "", line) for line in lines if line.startswith(begin)]
     if len(found) != 1:
-        raise AssertionError(f"the README has {len(found)} commands that begin with {begin!r}, not one")
+        raise AssertionError(f"README and docs/several-machines.md have {len(found)} commands that begin with {begin!r}, not one")
     return re.sub(r"  +", " ", found[0])
 
 
