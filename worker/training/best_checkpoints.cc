@@ -94,7 +94,7 @@ std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const {
   for (const auto& file : fs::directory_iterator(folder_, error)) {
     const std::string name = file.path().filename().string();
     const auto parsed = parse(name);
-    if (parsed && parsed->metric == metric)
+    if (parsed && parsed->metric == metric && fs::is_regular_file(file.path(), error))
       entries.push_back({parsed->step, parsed->value, file.path().string()});
   }
   std::sort(entries.begin(), entries.end(),

@@ -181,8 +181,8 @@ void ConsoleObserver::say_stopped(const EndEvent& event) {
         "stopped by {} after step {} without a checkpoint: not all ranks got the signal", signal, step));
     return;
   }
-  const std::string how = facts_.resume == "auto" ? "the same command goes on"
-                                                  : "the same command with --set /resume=auto goes on";
+  const std::string how = facts_.resume != "never" ? "the same command goes on"
+                                                   : "the same command with --set /resume=auto goes on";
   console_.line(fmt::format("stopped by {} after step {}; {} from {}", signal, step, how,
                             shown(event.checkpoint_path)));
 }

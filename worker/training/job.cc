@@ -1,5 +1,6 @@
 #include "worker/training/job.h"
 
+#include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/printable.h"
 #include "worker/models/summary.h"
@@ -19,6 +20,7 @@
 #include "worker/training/step_trace.h"
 #include "worker/training/tensorboard_observer.h"
 #include "worker/training/text.h"
+#include "worker/training/timeline.h"
 #include "worker/training/trainer.h"
 #include <ddprun/fail_together.h>
 #include <ddprun/init.h>
@@ -52,6 +54,16 @@ Error to_error(const Exception& exception) { return {exception.code(), exception
 std::optional<Exception> to_exception(const std::optional<Error>& error) {
   if (!error) return std::nullopt;
   return Exception(error->code(), error->message());
+}
+
+JobMarks marks_of(const Context& context) {
+  const auto given = [](std::string_view name) { return process_env(name).value_or(""); };
+  return {.slurm_job = given("SLURM_JOB_ID"),
+          .slurm_restarts = given("SLURM_RESTART_COUNT"),
+          .run_id = context.run_id(),
+          .tag = given(env_name::kJobTag),
+          .has_one_node = context.world_size() == context.local_world_size(),
+          .restarts = context.restart_count()};
 }
 
 /// Everything that a job reads.
@@ -114,7 +126,8 @@ class Job {
     if (difference) trouble = to_error(*difference);
     if (const auto shared = agree_on_error(context, difference)) return refuse(*shared, trouble);
 
-    resume = share_resume_point(context, std::move(resume));
+    resume = share_resume_point(context, std::move(resume), resume_options(context, job_.text("resume")),
+                                *console_);
     Outcome outcome = train(context, *all, std::move(resume));
     // After SIGTERM the ranks may not wait for each other again.
     if (outcome.exit_code == exit_code::kOk) context.shutdown();
@@ -173,8 +186,7 @@ class Job {
           std::move(*events), [this](const std::string& text) { console_->warning(text); }));
     }
     try {
-      resume = find_resume_point({checkpoint_folder(), job_.text("resume"), context.restart_count() > 0},
-                                 *console_);
+      resume = find_resume_point(resume_options(context, job_.text("resume")), *console_);
     } catch (const Exception& exception) {
       return to_error(exception);
     }
@@ -214,7 +226,8 @@ class Job {
     try {
       trainer.emplace(
           TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,
-                       [&] { return newest_checkpoint(context); }, trace_of(context)},
+                       [&] { return newest_checkpoint(context); }, trace_of(context),
+                       resume ? resume->timeline : begin_timeline(identify(marks_of(context)))},
           std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
@@ -225,6 +238,7 @@ class Job {
       try {
         trainer->restore(resume->content);
         resume->content = {};  // as large as the model and the optimizer
+        resume->file.reset();
       } catch (const Exception& exception) {
         trouble =
             to_error(exception).with("cannot resume from " + shown_path(resume->path, working_directory_));
@@ -305,13 +319,13 @@ class Job {
     std::optional<ResumePoint> point;
     std::optional<Exception> trouble;
     try {
-      if (context.rank() == 0) point = find_resume_point({checkpoint_folder(), "auto"}, *console_);
+      if (context.rank() == 0) point = find_resume_point(resume_options(context, "auto"), *console_);
     } catch (const Exception& exception) {
       trouble = exception;
     }
     if (const auto shared = agree_on_error(context, trouble))
       throw trouble ? *trouble : consequence_of(*shared);
-    return share_resume_point(context, std::move(point));
+    return share_resume_point(context, std::move(point), resume_options(context, "auto"), *console_);
   }
 
   /// All ranks know of `shared`: who has an error of its own ends with that, and the others because of it.
@@ -324,6 +338,10 @@ class Job {
     return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : mine->code()),
             .error = mine->message(),
             .speaks = shared.is_mine};
+  }
+
+  [[nodiscard]] ResumeOptions resume_options(const Context& context, const std::string& choice) const {
+    return {.folder = checkpoint_folder(), .choice = choice, .job = identify(marks_of(context))};
   }
 
   [[nodiscard]] std::string output_dir() const { return job_.text("output_dir"); }

@@ -130,6 +130,33 @@ class StateDictPart final : public SavedPart {
   bool is_essential_;
 };
 
+/// From three ranks on the first step after a resume has other bits without it.
+class BucketsPart final : public SavedPart {
+ public:
+  explicit BucketsPart(Strategy& strategy) : SavedPart("buckets"), strategy_(strategy) {}
+  PtValue save() override {
+    PtList buckets;
+    for (const std::vector<std::size_t>& bucket : strategy_.bucket_order()) {
+      PtList places;
+      for (const std::size_t place : bucket) places.items.emplace_back(static_cast<std::int64_t>(place));
+      buckets.items.emplace_back(std::move(places));
+    }
+    return buckets;
+  }
+  void load(const PtValue& value) override {
+    BucketOrder order;
+    for (const PtValue& bucket : value.as_sequence()) {
+      std::vector<std::size_t>& places = order.emplace_back();
+      for (const PtValue& place : bucket.as_sequence())
+        places.push_back(static_cast<std::size_t>(place.as_int()));
+    }
+    if (!order.empty()) strategy_.set_bucket_order(order);
+  }
+
+ private:
+  Strategy& strategy_;
+};
+
 class SchedulePart final : public SavedPart {
  public:
   explicit SchedulePart(Schedule& schedule) : SavedPart("schedule"), schedule_(schedule) {}
@@ -239,6 +266,7 @@ void Learner::add_saved_parts(SavedParts& parts) {
   parts.push_back(std::make_unique<StateDictPart<torch::nn::Module>>("model", *model_, kEssential));
   parts.push_back(std::make_unique<StateDictPart<FusedOptimizer>>("optimizer", *optimizer_, kEssential));
   parts.push_back(std::make_unique<SchedulePart>(*schedule_));
+  parts.push_back(std::make_unique<BucketsPart>(*strategy_));
   if (step_->options().precision == Precision::kFp16)
     parts.push_back(std::make_unique<StateDictPart<GradScaler>>("scaler", step_->scaler(), !kEssential));
   if (average_)

@@ -16,7 +16,7 @@ namespace ddprun::training {
 struct Draft {
   std::shared_ptr<Model> model;
   std::unique_ptr<Task> task;
-  std::string warning;  ///< what a person may not have meant; empty: nothing
+  std::string warning;               ///< what a person may not have meant; empty: nothing
   bool begins_with_average = false;  ///< of the weights in the file that /model/weights names
 };
 

@@ -19,6 +19,7 @@ PtDict make_checkpoint(const AboutJob& about, const SavedParts& parts) {
   job.set("model", about.model);
   job.set("optimizer", about.optimizer);
   job.set("config", about.config);
+  job.set("timeline", to_dict(about.timeline));
   checkpoint.set("ddprun", std::move(job));
   return checkpoint;
 }
@@ -37,7 +38,8 @@ AboutJob read_about(const PtDict& checkpoint) {
   }
   return {.model = job.at("model").as_string(),
           .optimizer = job.at("optimizer").as_string(),
-          .config = job.at("config").as_string()};
+          .config = job.at("config").as_string(),
+          .timeline = timeline_of(checkpoint)};
 }
 
 std::vector<std::string> load_parts(const PtDict& checkpoint, const SavedParts& parts) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/training/timeline.h"
 #include <ddprun/init.h>
 #include <ddprun/pt_value.h>
 
@@ -40,6 +41,7 @@ struct AboutJob {
   std::string model;      ///< type
   std::string optimizer;  ///< type
   std::string config;     ///< the merged job file, as JSON text
+  Timeline timeline{};
 };
 
 /// A checkpoint's content: a dict with an entry for each part and "ddprun", which says what wrote it.

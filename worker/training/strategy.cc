@@ -3,7 +3,6 @@
 #include "worker/training/rng.h"
 #include <ddprun/data_parallel.h>
 #include <ddprun/data_parallel_criterion.h>
-#include <ddprun/distributed_data_parallel.h>
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -40,6 +39,8 @@ class Ddp final : public Strategy {
     return std::shared_ptr<Replica::NoSync>(new Replica::NoSync(replica_.no_sync()));
   }
   void sync_buffers() override { replica_.sync_buffers(); }
+  BucketOrder bucket_order() override { return replica_.bucket_order(); }
+  void set_bucket_order(const BucketOrder& order) override { replica_.set_bucket_order(order); }
 
  private:
   using Replica = DistributedDataParallel<ModelPointer>;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "worker/training/job_parts.h"
+#include <ddprun/distributed_data_parallel.h>
 #include <ddprun/init.h>
 #include <ddprun/trainer/model.h>
 #include <ddprun/trainer/options.h>
@@ -27,6 +28,12 @@ class Strategy {
 
   /// Each rank's running statistics become rank 0's. Collective.
   virtual void sync_buffers() {}
+
+  /// The buckets that gradients are summed in (DistributedDataParallel); none where there is nothing to sum.
+  /// Collective.
+  [[nodiscard]] virtual BucketOrder bucket_order() { return {}; }
+  /// Errors  Exception kConfig: they are of other parameters
+  virtual void set_bucket_order(const BucketOrder& /*order*/) {}
 };
 
 /// Errors  Exception kConfig: /strategy of `job` works in one process, and there are several ranks

@@ -291,14 +291,15 @@ std::int64_t Trainer::steps_per_epoch() const { return size_.steps_per_epoch; }
 
 std::vector<std::int64_t> Trainer::rest_of_epoch() {
   sampler_.set_epoch(position_.epoch);
-  // With another world size than the checkpoint's, fewer than world_size samples may come twice.
-  sampler_.start_at(std::min(position_.samples_seen / world_.ranks, sampler_.samples_per_rank()));
+  sampler_.start_after(position_.samples_seen);
   return sampler_.indices();
 }
 
 bool Trainer::run_epoch() {
   const std::vector<std::int64_t> indices =
       is_epoch_over(position_, length_) ? std::vector<std::int64_t>{} : rest_of_epoch();
+  // The rest of an epoch that another world began may be too small to be dealt out (/train/drop_last).
+  if (indices.empty()) position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
   DeviceBatches batches(*batches_, indices, loader_options(options_.batch_size), device_, lane_.get());
   learner_.model().train();
   TimePoint start = parts_.clock.now();
@@ -321,6 +322,7 @@ bool Trainer::run_epoch() {
     left -= micro_batches.count;
     used += static_cast<std::size_t>(samples);
     position_.samples_seen += samples * world_.ranks;
+    if (left == 0) position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
     if (is_kept) {
       units += samples * world_.ranks * parts_.data.train->shape().units_per_sample;
       after_step(to_seconds(parts_.clock.now() - start), units);
@@ -571,7 +573,8 @@ void Trainer::save_checkpoint(bool as_newest, std::optional<double> as_best) {
   const TimePoint start = parts_.clock.now();
   const AboutJob about{.model = parts_.job.object("model").text("type"),
                        .optimizer = parts_.job.object("optimizer").text("type"),
-                       .config = parts_.job.to_json()};
+                       .config = parts_.job.to_json(),
+                       .timeline = parts_.timeline};
   const PtDict checkpoint = make_checkpoint(about, saved_);
   if (parts_.context.rank() != 0) return;
   parts_.drain.take_time();

@@ -12,6 +12,7 @@
 #include "worker/training/saved_part.h"
 #include "worker/training/step_trace.h"
 #include "worker/training/time_spent.h"
+#include "worker/training/timeline.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/distributed_sampler.h>
 #include <ddprun/divergence.h>
@@ -40,6 +41,7 @@ struct TrainerParts {
   /// The newest whole checkpoint of the job, on every rank. Collective.
   std::function<std::optional<ResumePoint>()> newest_checkpoint{};
   StepTrace* trace = nullptr;  ///< null: no step is traced
+  Timeline timeline{};         ///< of the checkpoints that it writes
 };
 
 /// What the loop takes from the job file.
@@ -165,7 +167,7 @@ class Trainer {
   at::Tensor fresh_loss_;
   std::int64_t fresh_steps_ = 0;   ///< since then
   std::int64_t barren_steps_ = 0;  ///< steps before that of which no rank counted anything
-  std::string checkpoint_path_;  ///< the last one written by this process; rank 0 knows it
+  std::string checkpoint_path_;    ///< the last one written by this process; rank 0 knows it
 };
 
 }  // namespace ddprun::training

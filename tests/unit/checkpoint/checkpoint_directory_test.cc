@@ -2,6 +2,8 @@
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/checkpoint.h>
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -70,4 +72,17 @@ TEST_CASE("files of other names in a checkpoint directory stay") {
   CHECK(steps(directory) == std::vector<std::int64_t>{2});
   CHECK(std::filesystem::exists(folder.file("best.pt")));
   CHECK(std::filesystem::exists(folder.file("step-x.pt")));
+}
+
+TEST_CASE("a FIFO, a folder and a dangling link are no checkpoints, are not counted and stay") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.path(), 2);
+  directory.save(1, "one");
+  REQUIRE(::mkfifo(folder.file("step-00000007.pt").c_str(), 0600) == 0);
+  std::filesystem::create_directory(folder.file("step-00000008.pt"));
+  std::filesystem::create_symlink("nowhere", folder.file("step-00000009.pt"));
+  CHECK(directory.load_newest(nullptr)->value.as_string() == "one");
+  directory.save(2, "two");
+  CHECK(steps(directory) == std::vector<std::int64_t>{2, 1});
+  CHECK(std::filesystem::exists(folder.file("step-00000008.pt")));
 }

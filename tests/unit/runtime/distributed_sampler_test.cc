@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 
 namespace ddprun {
@@ -101,6 +102,56 @@ TEST_CASE("impossible arguments are named") {
   CHECK(message([] { DistributedSampler(-1, {}); }) == "distributed sampler: data set size -1 is negative");
   CHECK(message([] { DistributedSampler(10, {}).start_at(11); }) ==
         "distributed sampler: cannot start at sample 11 of rank 0; it has 10 samples in an epoch");
+}
+
+/// What all ranks of a world see of an epoch after its first `seen` samples, step by step.
+std::vector<std::int64_t> rest_in_world(std::int64_t size, int world, std::int64_t seen, bool drop_last) {
+  std::vector<std::vector<std::int64_t>> shards;
+  for (int rank = 0; rank < world; ++rank) {
+    DistributedSampler sampler(size, {.world_size = world, .rank = rank, .drop_last = drop_last, .seed = 5});
+    sampler.set_epoch(3);
+    sampler.start_after(seen);
+    shards.push_back(sampler.indices());
+  }
+  std::vector<std::int64_t> all;
+  for (std::size_t i = 0; i < shards.front().size(); ++i) {
+    for (const auto& shard : shards) all.push_back(shard.at(i));
+  }
+  return all;
+}
+
+TEST_CASE("an epoch that several worlds share sees every sample once") {
+  // Any three worlds one after the other, each for three samples a rank.
+  for (const std::vector<int>& worlds :
+       std::vector<std::vector<int>>{{4, 3, 2}, {3, 2, 5}, {1, 4, 3}, {5, 3, 7}, {2, 3, 1}, {7, 5, 3}}) {
+    constexpr std::int64_t kSize = 101;
+    std::vector<std::int64_t> seen;
+    for (std::size_t i = 0; i < worlds.size(); ++i) {
+      std::vector<std::int64_t> rest =
+          rest_in_world(kSize, worlds[i], static_cast<std::int64_t>(seen.size()), false);
+      const bool is_last = i + 1 == worlds.size();
+      if (!is_last) rest.resize(static_cast<std::size_t>(3 * worlds[i]));
+      seen.insert(seen.end(), rest.begin(), rest.end());
+    }
+    // The last world repeats less than one sample a rank, as it does at the end of any epoch.
+    CHECK(seen.size() - kSize < static_cast<std::size_t>(worlds.back()));
+    seen.resize(kSize);
+    std::sort(seen.begin(), seen.end());
+    for (std::int64_t sample = 0; sample < kSize; ++sample)
+      REQUIRE(seen[static_cast<std::size_t>(sample)] == sample);
+  }
+}
+
+TEST_CASE("in the same world start_after is start_at") {
+  for (const bool drop_last : {false, true}) {
+    DistributedSampler one(23, {.world_size = 4, .rank = 3, .drop_last = drop_last});
+    DistributedSampler other = one;
+    one.start_at(2);
+    other.start_after(8);
+    CHECK(one.indices() == other.indices());
+    other.start_after(1000);
+    CHECK(other.indices().empty());
+  }
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class CheckpointDirectory {
   /// writers. Returns the path. Errors: Exception kOs.
   std::string save(std::int64_t step, const PtValue& value);
 
-  /// The checkpoints that are there, newest first.
+  /// The checkpoints that are there, newest first. Files alone: a FIFO, folder or dangling link of such a name is none.
   [[nodiscard]] std::vector<Entry> list() const;
 
   struct Loaded {

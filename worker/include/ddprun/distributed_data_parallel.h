@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/default_comm_hooks.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -88,6 +89,9 @@ struct DistributedDataParallelOptions {
   BypassPolicy on_bypassed_forward = BypassPolicy::kThrow;
 };
 
+/// The buckets that gradients are summed in: of each one the places of its parameters in `parameters()`.
+using BucketOrder = std::vector<std::vector<std::size_t>>;
+
 /// A communication hook: reduces one bucket in place of the default all-reduce and promises the averaged
 /// tensor.
 using CommHook = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket& bucket)>;
@@ -129,6 +133,8 @@ class ReplicaSync final : public Joinable {
   void check_finished();
   void sync_buffers();
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
+  [[nodiscard]] BucketOrder bucket_order();
+  void set_bucket_order(const BucketOrder& order);
   [[nodiscard]] c10::DDPLoggingData logging_data() const;
 
   struct State;
@@ -263,6 +269,16 @@ class DistributedDataParallel {
 
   /// The parameters whose gradients are averaged, each once, in order: what an optimizer takes.
   [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }
+
+  /// The buckets of the next step. They are made anew after the first one, in the order in which gradients became
+  /// ready, and which bucket a gradient is in decides, from three ranks on, in which order it is summed over the ranks:
+  /// a program that goes on from a checkpoint ends with the same bits as one that was never interrupted if it keeps
+  /// them there. Collective after the first step. Empty when every reduction is delayed.
+  [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
+
+  /// Begins with the buckets that bucket_order() gave for the same model. Between two steps, the same on all ranks.
+  /// Errors  Exception kConfig: they do not hold each parameter once; nothing has changed then.
+  void set_bucket_order(const BucketOrder& order) { sync_->set_bucket_order(order); }
 
   /// What c10d knows of this replica and its last sampled steps (bucket sizes, times in nanoseconds …), under
   /// the names of Python's `_get_ddp_logging_data()`. Empty when every reduction is delayed.

@@ -59,8 +59,9 @@ std::vector<CheckpointDirectory::Entry> CheckpointDirectory::list() const {
   std::vector<Entry> entries;
   std::error_code error;
   for (const auto& file : fs::directory_iterator(folder_, error)) {
-    if (const auto step = step_of(file.path().filename().string()))
-      entries.push_back({*step, file.path().string()});
+    const auto step = step_of(file.path().filename().string());
+    // What is no file, or a link to none, is somebody else's: neither read nor counted nor removed.
+    if (step && fs::is_regular_file(file.path(), error)) entries.push_back({*step, file.path().string()});
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.step > b.step; });
   return entries;

@@ -382,6 +382,33 @@ void ReplicaSync::update_process_group(const Group& group) {
   if (state.delayed) state.delayed->set_group(group);
 }
 
+BucketOrder ReplicaSync::bucket_order() {
+  State& state = *state_;
+  if (state.reducer == nullptr) return {};
+  state.begin_step();  // what the next forward would do first
+  return state.logger->get_per_bucket_variable_indices();
+}
+
+void ReplicaSync::set_bucket_order(const BucketOrder& order) {
+  State& state = *state_;
+  std::vector<int> count(state.reducer == nullptr ? 0 : state.reduced.size());
+  for (const std::vector<std::size_t>& bucket : order) {
+    for (const std::size_t index : bucket) {
+      if (index >= count.size())
+        refuse(fmt::format("the bucket order names parameter {}, and {} are reduced", index, count.size()));
+      ++count[index];
+    }
+  }
+  const auto wrong = std::find_if(count.begin(), count.end(), [](int times) { return times != 1; });
+  if (wrong != count.end()) {
+    refuse(fmt::format("the bucket order holds parameter {} {} times; expected once", wrong - count.begin(),
+                       *wrong));
+  }
+  if (count.empty()) return;
+  const BucketAllocationScope buckets_in_shared_memory(*state.group.process_group(), state.device);
+  state.reducer->initialize_buckets(order);
+}
+
 std::vector<at::Tensor> ReplicaSync::parameters() const {
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : state_->view.parameters) {

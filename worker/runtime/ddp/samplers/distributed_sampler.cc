@@ -5,6 +5,8 @@
 #include <ATen/ops/randperm.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ddprun {
 namespace {
 
@@ -56,7 +58,7 @@ DistributedSampler::DistributedSampler(std::int64_t dataset_size, const Distribu
 
 void DistributedSampler::set_epoch(std::int64_t epoch) {
   epoch_ = epoch;
-  start_at_ = 0;
+  start_at_ = start_after_ = 0;
 }
 
 void DistributedSampler::start_at(std::int64_t samples) {
@@ -67,6 +69,17 @@ void DistributedSampler::start_at(std::int64_t samples) {
                                 samples, options_.rank, samples_per_rank_));
   }
   start_at_ = samples;
+  start_after_ = 0;
+}
+
+void DistributedSampler::start_after(std::int64_t samples) {
+  if (samples < 0) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("distributed sampler: cannot start after {} samples; expected 0 or more", samples));
+  }
+  start_at_ = 0;
+  start_after_ = std::min(samples, dataset_size_);
 }
 
 std::vector<std::int64_t> DistributedSampler::global_indices() const {
@@ -80,11 +93,11 @@ std::vector<std::int64_t> DistributedSampler::global_indices() const {
 
 std::vector<std::int64_t> DistributedSampler::indices() const {
   const Order order(dataset_size_, options_, epoch_);
+  const std::int64_t count = shard_size(dataset_size_ - start_after_, options_);
   std::vector<std::int64_t> shard;
-  shard.reserve(static_cast<std::size_t>(samples_per_rank_ - start_at_));
-  for (std::int64_t sample = start_at_; sample < samples_per_rank_; ++sample) {
-    shard.push_back(order.at(sample * options_.world_size + options_.rank));
-  }
+  shard.reserve(static_cast<std::size_t>(count - start_at_));
+  for (std::int64_t sample = start_at_; sample < count; ++sample)
+    shard.push_back(order.at(start_after_ + sample * options_.world_size + options_.rank));
   return shard;
 }
 

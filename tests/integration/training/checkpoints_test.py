@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""What a job goes on from: its own line of checkpoints, wherever they lie, read once, to the same bits.
+
+    checkpoints_test.py <folder of the binaries>
+"""
+
+import ctypes
+import os
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import sys
+import unittest
+import zipfile
+
+from jobs import BOUND_S, JobTest
+from ports import free_port
+
+IN_OPEN, IN_CLOSE = 0x20, 0x10
+
+
+class Opens:
+    """Counts how often a file is opened, by anybody."""
+
+    def __init__(self, path):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        assert libc.inotify_add_watch(self.fd, os.fsencode(path), IN_OPEN | IN_CLOSE) >= 0, os.strerror(ctypes.get_errno())
+
+    def count(self):
+        try:
+            data = os.read(self.fd, 1 << 16)
+        except BlockingIOError:
+            data = b""
+        os.close(self.fd)
+        # Events of a watched file have no name. Two equal ones in a row become one: what is closed in between counts.
+        return sum(bool(mask & IN_OPEN) for _, mask, _, _ in struct.iter_unpack("iIII", data))
+
+
+def tensors(path):
+    archive = zipfile.ZipFile(path)
+    return {name.split("/data/")[1]: archive.read(name) for name in archive.namelist() if "/data/" in name}
+
+
+class Lines(JobTest):
+    def stop(self, process):
+        self.wait_for_line(process, "epoch")
+        process.terminate()
+        output = self.finish(process, expect=128 + signal.SIGTERM)
+        return int(re.search(r"stopped by SIGTERM after step (\d+); the same command goes on from out", output).group(1))
+
+    def test_the_same_command_goes_on_where_a_job_began_from_a_checkpoint(self):
+        self.run_job(self.job_file({"output_dir": "base", "train": {"epochs": 1}}))
+        begin = self.checkpoints("base")[-1]
+        job = self.job_file({"resume": str(begin), "train": {"epochs": 100000}})
+        step = self.stop(self.start(job))
+        self.assertGreater(step, 10)
+        done = self.run_job(job, f"/train/max_steps={step + 3}")
+        self.assertIn(f"resumed from out/checkpoints/step-{step:08}.pt", done.stdout)
+        self.assertIn(f"this job began from {begin} before, and goes on", done.stdout)
+
+    def test_a_job_that_slurm_has_queued_again_goes_on_though_it_was_to_begin_anew(self):
+        job = self.job_file({"train": {"epochs": 100000}})
+        self.run_job(job, "/train/max_steps=5")
+        plain = self.environment
+        self.environment = lambda: {**plain(), "SLURM_JOB_ID": "71", "SLURM_RESTART_COUNT": tries}
+        tries = "0"
+        process = self.start(job, "/resume=never")
+        self.wait_for_line(process, "epoch")
+        process.terminate()
+        output = self.finish(process, expect=128 + signal.SIGTERM)
+        step = int(re.search(r"stopped by SIGTERM after step (\d+)", output).group(1))
+        tries = "1"
+        done = self.run_job(job, "/resume=never", f"/train/max_steps={step + 3}")
+        self.assertIn(f"resumed from out/checkpoints/step-{step:08}.pt", done.stdout)
+
+
+class OtherDisks(JobTest):
+    """Two nodes on one machine; each has a folder of its own for the disk that it would have."""
+
+    def run_on_two(self, job, first, second, *settings):
+        flags = ("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--node-rank")
+        one = self.start(job, f"/output_dir={first}", *settings, ranks=1, flags=(*flags, "0"))
+        two = subprocess.run(self.command(job, f"/output_dir={second}", *settings, ranks=1, flags=(*flags, "1")), cwd=self.folder,
+                             env=self.environment(), text=True, capture_output=True, timeout=BOUND_S, check=False)
+        output = self.finish(one, expect=0)
+        self.assertEqual(two.returncode, 0, two.stderr)
+        return output
+
+    def test_a_job_whose_rank_zero_has_another_disk_goes_on_from_where_the_checkpoint_is(self):
+        job = self.job_file({"checkpoint": {"every_steps": 7}})
+        self.run_on_two(job, "whole", "unused")
+        self.run_on_two(job, "a", "b", "/train/max_steps=14")
+        output = self.run_on_two(job, "b", "a")
+        self.assertRegex(output, r"rank 0 on \S+ has no checkpoint in \S+/b/checkpoints; the one of rank 1 on \S+ is taken")
+        self.assertIn("a/checkpoints/step-00000014.pt: 1 of 3 epochs done, step 14", output)
+        self.assertEqual(tensors(self.checkpoints("whole")[-1]), tensors(self.checkpoints("b")[-1]))
+
+    def test_a_job_for_which_no_host_has_a_checkpoint_begins(self):
+        self.assertNotIn("resumed", self.run_on_two(self.job_file(), "a", "b"))
+
+
+class Reads(JobTest):
+    def test_a_checkpoint_is_read_once_for_all_ranks(self):
+        job = self.job_file()
+        self.run_job(job, "/train/max_steps=7", ranks=3)
+        opens = Opens(self.checkpoints()[-1])
+        self.run_job(job, "/train/max_steps=9", ranks=3)
+        self.assertEqual(opens.count(), 1)
+
+
+class SameBits(JobTest):
+    """More than two ranks: the order in which a ring sums depends on the bucket that a gradient is in."""
+
+    JOB = {"model": {"type": "mnist_cnn"}, "data": {"train_samples": 120}, "train": {"epochs": 4, "batch_size": 4},
+           "optimizer": {"type": "adamw", "learning_rate": 0.003}, "checkpoint": {"every_steps": 1, "keep": 2}}
+
+    def assert_same_end(self, one, other):
+        first, second = tensors(self.checkpoints(one)[-1]), tensors(self.checkpoints(other)[-1])
+        self.assertEqual(first.keys(), second.keys())
+        self.assertEqual([name for name in first if first[name] != second[name]], [])
+
+    def test_three_and_four_ranks_end_with_the_bits_of_an_undisturbed_run(self):
+        for backend, ranks in (("gloo", 3), ("shm", 4)):
+            with self.subTest(backend=backend, ranks=ranks):
+                job = self.job_file(self.JOB | {"backend": backend, "ddp": {"bucket_cap_mb": 0.5}})
+                whole, parts = f"{backend}-whole", f"{backend}-parts"
+                self.run_job(job, f"/output_dir={whole}", ranks=ranks)
+                for stop in (1, 2, 5, 13):
+                    self.run_job(job, f"/output_dir={parts}", f"/train/max_steps={stop}", ranks=ranks)
+                self.run_job(job, f"/output_dir={parts}", ranks=ranks)
+                self.assert_same_end(whole, parts)
+
+    def test_three_ranks_that_are_killed_end_with_the_bits_of_an_undisturbed_run(self):
+        job = self.job_file(self.JOB | {"backend": "shm"})
+        self.run_job(job, "/output_dir=whole", "/train/epochs=12", ranks=3)
+        process = self.start(job, "/output_dir=parts", "/train/epochs=12", ranks=3, flags=("--max-restarts", "2"))
+        for victim in (2, 0):
+            self.wait_for_line(process, "epoch")
+            os.kill(self.workers()[victim], signal.SIGKILL)
+        self.finish(process, expect=0)
+        self.assert_same_end("whole", "parts")
+
+
+class OtherWorlds(JobTest):
+    def test_an_epoch_that_another_world_began_ends(self):
+        # 5 of 24 samples are seen when the world becomes larger.
+        for drop_last in (False, True):
+            with self.subTest(drop_last=drop_last):
+                job = self.job_file({"data": {"train_samples": 24}, "output_dir": f"drop-{drop_last}",
+                                     "train": {"epochs": 2, "batch_size": 1, "drop_last": drop_last}})
+                self.run_job(job, "/train/max_steps=5", ranks=1)
+                done = self.run_job(job, ranks=4)
+                # 19 are left: 5 steps, or 4, and three samples of the epoch are left out; then a whole epoch of 6.
+                self.assertIn(f"done: 2 of 2 epochs, {5 + 4 + 6 if drop_last else 5 + 5 + 6} steps", done.stdout)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        JobTest.binaries = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

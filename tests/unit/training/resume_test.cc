@@ -1,0 +1,168 @@
+#include "worker/training/resume.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/fake_clock.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+#include <ddprun/exception.h>
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <set>
+
+using namespace ddprun;
+using namespace ddprun::training;
+using ddprun::testing::FakeClock;
+using ddprun::testing::TemporaryFolder;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder with checkpoints, and starts of jobs that look for theirs there.
+class Folder {
+ public:
+  explicit Folder(const std::string& name = "checkpoints") : folder_(temporary_.file(name)) {
+    fs::create_directories(folder_);
+  }
+
+  std::string add(std::int64_t step, const Timeline& line = {}) {
+    PtDict about, position, content;
+    about.set("timeline", to_dict(line));
+    position.set("step", step);
+    content.set("ddprun", std::move(about));
+    content.set("position", std::move(position));
+    return CheckpointDirectory(folder_, 100).save(step, content);
+  }
+
+  std::optional<ResumePoint> start(const std::string& choice, const JobIdentity& job = {.name = "job"}) {
+    Console console(Console::Speaker::kSilent, "never", clock_);
+    return find_resume_point({.folder = folder_, .choice = choice, .job = job}, console);
+  }
+  std::int64_t step_of_start(const std::string& choice, const JobIdentity& job = {.name = "job"}) {
+    const auto point = start(choice, job);
+    return point ? point->content.at("position").as_dict().at("step").as_int() : -1;
+  }
+
+  [[nodiscard]] std::set<std::int64_t> steps() const {
+    std::set<std::int64_t> found;
+    for (const auto& entry : checkpoints_in(folder_)) found.insert(entry.step);
+    return found;
+  }
+  [[nodiscard]] std::string file(const std::string& name) const { return temporary_.file(name); }
+  [[nodiscard]] const std::string& path() const { return folder_; }
+
+ private:
+  TemporaryFolder temporary_;
+  std::string folder_;
+  FakeClock clock_;
+};
+
+using Steps = std::set<std::int64_t>;
+const Timeline kOther{.id = "other", .job = "another job"};
+const JobIdentity kRestart{.name = "job", .is_restart = true};
+
+}  // namespace
+
+TEST_CASE("auto goes on from the newest, whatever line it is of") {
+  Folder folder;
+  folder.add(10, kOther);
+  folder.add(20, {.id = "mine", .job = "job"});
+  CHECK(folder.step_of_start("auto") == 20);
+  CHECK(folder.start("auto")->timeline.id == "mine");
+  CHECK(folder.start("auto")->timeline.continues == "mine/20");
+}
+
+TEST_CASE(
+    "a job that was told to begin from a checkpoint goes on the next time that it is started like that") {
+  Folder base("base");
+  const std::string begin = base.add(100, {.id = "base"});
+  Folder folder;
+  folder.add(900, kOther);
+  auto point = folder.start(begin);
+  CHECK(point->path == begin);
+  CHECK(folder.steps().empty());
+  folder.add(120, point->timeline);
+  CHECK(folder.step_of_start(begin, {.name = "the same command later"}) == 120);
+  CHECK(folder.step_of_start(begin, kRestart) == 120);
+}
+
+TEST_CASE("a job goes on also where the checkpoint that it began from is gone") {
+  Folder folder;
+  const std::string begin = folder.add(100, {.id = "mine"});
+  folder.add(120, folder.start(begin)->timeline);
+  fs::remove(begin);
+  CHECK(folder.step_of_start(begin) == 120);
+  CHECK_THROWS_AS(folder.start(folder.file("nowhere.pt")), Exception);
+}
+
+TEST_CASE("a job that is told to begin from another checkpoint begins there") {
+  Folder base("base");
+  const std::string first = base.add(100, {.id = "base"});
+  const std::string second = base.add(200, {.id = "base"});
+  Folder folder;
+  folder.add(120, folder.start(first)->timeline);
+  CHECK(folder.step_of_start(second) == 200);
+  CHECK(folder.steps().empty());
+}
+
+TEST_CASE("a restart that died among the moves of later checkpoints takes none of those it was leaving") {
+  Folder folder;
+  const std::string begin = folder.add(100, kOther);
+  folder.add(200, kOther);  // 300 is moved already
+  CHECK(folder.step_of_start(begin, kRestart) == 100);
+  CHECK(folder.steps() == Steps{100});
+}
+
+TEST_CASE("a job that shall begin anew does so also when it died before it had set the old ones aside") {
+  Folder folder;
+  folder.add(100, kOther);
+  CHECK(folder.step_of_start("never", kRestart) == -1);
+  CHECK(folder.steps().empty());
+}
+
+TEST_CASE("a job that began anew goes on from its own when it is restarted, and begins anew by hand") {
+  Folder folder;
+  folder.add(100, begin_timeline({.name = "job"}));
+  CHECK(folder.step_of_start("never", kRestart) == 100);
+  CHECK(folder.step_of_start("never") == -1);
+}
+
+TEST_CASE("a link to a checkpoint of the folder is one of the folder") {
+  Folder folder;
+  folder.add(100);
+  folder.add(200);
+  const std::string link = folder.file("link.pt");
+  fs::create_symlink(fs::path(folder.path()) / "step-00000100.pt", link);
+  CHECK(folder.step_of_start(link) == 100);
+  CHECK(folder.steps() == Steps{100});
+}
+
+TEST_CASE("where the folder is a link, the folder itself is set aside and made anew") {
+  Folder folder;
+  folder.add(100);
+  const std::string disk = folder.file("disk");
+  fs::rename(folder.path(), disk);
+  fs::create_symlink(disk, folder.path());
+  CHECK(folder.step_of_start("never") == -1);
+  CHECK(fs::is_symlink(folder.path()));
+  CHECK(fs::exists(disk + ".old-1/step-00000100.pt"));
+  folder.add(10);
+  CHECK(fs::exists(disk + "/step-00000010.pt"));
+}
+
+TEST_CASE("what is no file among the checkpoints is passed over") {
+  Folder folder;
+  folder.add(100);
+  REQUIRE(::mkfifo((folder.path() + "/step-00000200.pt").c_str(), 0600) == 0);
+  fs::create_directory(folder.path() + "/step-00000300.pt");
+  fs::create_symlink("nowhere", folder.path() + "/step-00000400.pt");
+  fs::create_symlink("step-00000500.pt", folder.path() + "/step-00000500.pt");
+  fs::create_directory(folder.path() + "/best-00000600-loss-0.5.pt");
+  CHECK(folder.step_of_start("auto") == 100);
+}
+
+TEST_CASE("the lowest rank with the newest checkpoint reads it") {
+  CHECK(choose_source({{-1, "a"}, {-1, "b"}}) == -1);
+  CHECK(choose_source({{-1, "a"}, {5, "b"}, {7, "c"}, {7, "c"}}) == 2);
+}

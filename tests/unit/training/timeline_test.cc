@@ -1,0 +1,60 @@
+#include "worker/training/timeline.h"
+
+#include "tests/support/catch.h"
+
+using namespace ddprun;
+using namespace ddprun::training;
+
+namespace {
+
+PtDict checkpoint(const Timeline& line, std::int64_t step) {
+  PtDict about, position, content;
+  about.set("timeline", to_dict(line));
+  position.set("step", step);
+  content.set("ddprun", std::move(about));
+  content.set("position", std::move(position));
+  return content;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint says which line it is of, and the next one which it continues") {
+  const Timeline line = begin_timeline({.name = "job"}, "other/7", "/there/step-00000007.pt");
+  CHECK(line.continues == "other/7");
+  const PtDict first = checkpoint(line, 12);
+  CHECK(timeline_of(first) == line);
+  CHECK(name_of(first) == line.id + "/12");
+  const Timeline next = continued(first);
+  CHECK(next.id == line.id);
+  CHECK(next.began_from == "other/7");
+  CHECK(next.continues == line.id + "/12");
+  CHECK(begin_timeline({.name = "job"}).id != line.id);
+}
+
+TEST_CASE("what goes on from a checkpoint that says nothing of its line begins one") {
+  PtDict about, old;
+  old.set("ddprun", std::move(about));
+  CHECK(timeline_of(old) == Timeline{});
+  CHECK(name_of(old).empty());
+  CHECK_FALSE(continued(old).id.empty());
+}
+
+TEST_CASE("a job is the same one after a restart, and when Slurm has queued it again") {
+  CHECK_FALSE(identify({.run_id = "mine"}).is_restart);
+  CHECK(identify({.run_id = "mine", .restarts = 1}).is_restart);
+  CHECK(identify({.run_id = "mine"}).name == "mine");
+  CHECK(identify({.tag = "a"}).name == "a");
+  CHECK(identify({.tag = "a", .has_one_node = false}).name.empty());
+  const JobIdentity first = identify({.slurm_job = "71", .slurm_restarts = "0", .run_id = "slurm-71.0"});
+  const JobIdentity second = identify({.slurm_job = "71", .slurm_restarts = "1", .run_id = "slurm-71.1"});
+  CHECK(first.name == second.name);
+  CHECK_FALSE(first.is_restart);
+  CHECK(second.is_restart);
+}
+
+TEST_CASE("a line is of the job that began it, or of anybody's where one of them does not say") {
+  CHECK(is_of_job({.job = "one"}, {.name = "one"}));
+  CHECK_FALSE(is_of_job({.job = "one"}, {.name = "other"}));
+  CHECK(is_of_job({.job = ""}, {.name = "other"}));
+  CHECK(is_of_job({.job = "one"}, {.name = ""}));
+}

@@ -1,0 +1,86 @@
+#include "worker/training/timeline.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <utility>
+
+namespace ddprun::training {
+namespace {
+
+std::string draw_id() {
+  std::random_device source;
+  return fmt::format("{:08x}{:08x}", source(), source());
+}
+
+std::string text_at(const PtDict& dict, const char* key) {
+  const PtValue* value = dict.find(key);
+  return value == nullptr ? std::string() : value->as_string();
+}
+
+}  // namespace
+
+JobIdentity identify(const JobMarks& marks) {
+  JobIdentity job{.is_restart = marks.restarts > 0};
+  if (!marks.slurm_job.empty()) {
+    job.name = "slurm-" + marks.slurm_job;
+    job.is_restart = job.is_restart || (!marks.slurm_restarts.empty() && marks.slurm_restarts != "0");
+  } else if (marks.run_id != "none") {
+    job.name = marks.run_id;
+  } else if (marks.has_one_node) {
+    job.name = marks.tag;  // another launcher has another one
+  }
+  return job;
+}
+
+bool is_of_job(const Timeline& line, const JobIdentity& job) {
+  return line.job.empty() || job.name.empty() || line.job == job.name;
+}
+
+Timeline begin_timeline(const JobIdentity& job, std::string began_from, std::string began_path) {
+  Timeline line{.id = draw_id(),
+                .job = job.name,
+                .began_from = std::move(began_from),
+                .began_path = std::move(began_path)};
+  line.continues = line.began_from;
+  return line;
+}
+
+Timeline continued(const PtDict& checkpoint) {
+  Timeline line = timeline_of(checkpoint);
+  if (line.id.empty()) line.id = draw_id();
+  line.continues = name_of(checkpoint);
+  return line;
+}
+
+std::string name_of(const PtDict& checkpoint) {
+  const Timeline line = timeline_of(checkpoint);
+  const PtValue* position = checkpoint.find("position");
+  if (line.id.empty() || position == nullptr) return {};
+  return fmt::format("{}/{}", line.id, position->as_dict().at("step").as_int());
+}
+
+Timeline timeline_of(const PtDict& checkpoint) {
+  const PtValue* about = checkpoint.find("ddprun");
+  if (about == nullptr) return {};
+  const PtValue* line = about->as_dict().find("timeline");
+  if (line == nullptr) return {};
+  const PtDict& dict = line->as_dict();
+  return {.id = text_at(dict, "id"),
+          .job = text_at(dict, "job"),
+          .began_from = text_at(dict, "began_from"),
+          .began_path = text_at(dict, "began_path"),
+          .continues = text_at(dict, "continues")};
+}
+
+PtDict to_dict(const Timeline& line) {
+  PtDict dict;
+  dict.set("id", line.id);
+  dict.set("job", line.job);
+  dict.set("began_from", line.began_from);
+  dict.set("began_path", line.began_path);
+  dict.set("continues", line.continues);
+  return dict;
+}
+
+}  // namespace ddprun::training

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <ddprun/pt_value.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun::training {
+
+/// The line of checkpoints that one belongs to: what a job wrote, over all its restarts and resumes, since it began
+/// from nothing or from a checkpoint that it was told to begin from. Each checkpoint says it of itself.
+struct Timeline {
+  std::string id;          ///< drawn when the line began; empty: of a checkpoint that says nothing of it
+  std::string job;         ///< what began it (JobIdentity::name); empty: not known
+  std::string began_from;  ///< name_of the checkpoint that /resume named then; empty: it began from nothing
+  std::string began_path;  ///< and its path
+  std::string continues;   ///< name_of the checkpoint that the process which wrote this one went on from
+
+  bool operator==(const Timeline&) const = default;
+};
+
+/// Who a job is, from one start of its workers to the next.
+struct JobIdentity {
+  std::string name;  ///< the same for each restart, and when Slurm has queued the job again; empty: not known
+  bool is_restart = false;  ///< this is such a start
+};
+
+/// From the variables SLURM_JOB_ID and SLURM_RESTART_COUNT ("" where not set), the launcher's job id ("none": it has
+/// none) and tag, whether it has one node, and how often the launcher has restarted the workers. Pure.
+struct JobMarks {
+  std::string slurm_job{}, slurm_restarts{};
+  std::string run_id = "none";
+  std::string tag{};
+  bool has_one_node = true;
+  int restarts = 0;
+};
+JobIdentity identify(const JobMarks& marks);
+
+/// Whether the line is of the job, which is at a restart. What neither of them says counts as yes.
+[[nodiscard]] bool is_of_job(const Timeline& line, const JobIdentity& job);
+
+/// A new line.
+Timeline begin_timeline(const JobIdentity& job, std::string began_from = {}, std::string began_path = {});
+
+/// What the checkpoints after this one say.
+Timeline continued(const PtDict& checkpoint);
+
+/// Of a checkpoint: its line and step. Empty: it does not say.
+std::string name_of(const PtDict& checkpoint);
+
+/// What `checkpoint`, one of ddprun's, says; of an earlier ddprun's, nothing.
+Timeline timeline_of(const PtDict& checkpoint);
+PtDict to_dict(const Timeline& line);
+
+}  // namespace ddprun::training
