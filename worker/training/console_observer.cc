@@ -119,6 +119,11 @@ void ConsoleObserver::on_step(const StepEvent& event) {
   console_.progress(live);
 }
 
+void ConsoleObserver::on_checkpoint_failure(const CheckpointFailureEvent& event) {
+  console_.warning(
+      fmt::format("no checkpoint of step {}: {}; the training goes on without it", event.step, event.why));
+}
+
 void ConsoleObserver::on_rollback(const RollbackEvent& event) {
   console_.warning(
       fmt::format("{}; rollback {} of {}: weights of {} (step {}), and on after that step's samples",

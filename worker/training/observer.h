@@ -77,11 +77,18 @@ struct EvaluationEvent {
   std::string name = "held_out";  ///< of the data
 };
 
+/// One is on the disk; the steps have gone on meanwhile.
 struct CheckpointEvent {
-  const Position& position;
+  const Position& position;  ///< that is in it
   const std::string& path;
   double seconds = 0;
   bool is_best = false;  ///< one that an evaluation chose, beside the newest
+};
+
+/// A checkpoint could not be written, and the job goes on without it.
+struct CheckpointFailureEvent {
+  std::int64_t step = 0;
+  const std::string& why;
 };
 
 /// A step whose loss or gradients were no finite numbers has sent the job back.
@@ -120,6 +127,7 @@ class Observer {
   virtual void on_step(const StepEvent& /*event*/) {}
   virtual void on_evaluation(const EvaluationEvent& /*event*/) {}
   virtual void on_checkpoint(const CheckpointEvent& /*event*/) {}
+  virtual void on_checkpoint_failure(const CheckpointFailureEvent& /*event*/) {}
   virtual void on_rollback(const RollbackEvent& /*event*/) {}
   virtual void on_epoch(const EpochEvent& /*event*/) {}
   virtual void on_end(const EndEvent& /*event*/) {}

@@ -1,6 +1,7 @@
 #include "worker/training/output_folder.h"
 
 #include "rendezvous/base/host_name.h"
+#include "worker/runtime/checkpoint/atomic_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace ddprun::training {
 namespace {
@@ -47,6 +49,16 @@ Result<UniqueFd> lock(const std::string& folder) {
   return fd;
 }
 
+/// Those of `folder` and the folders above it that are not there.
+std::vector<fs::path> missing_folders(const std::string& folder) {
+  std::vector<fs::path> missing;
+  std::error_code error;
+  for (fs::path path = fs::absolute(folder).lexically_normal();
+       !fs::exists(path, error) && path.has_relative_path(); path = path.parent_path())
+    missing.push_back(path);
+  return missing;
+}
+
 Result<void> write_job_file(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text << "\n";
@@ -59,6 +71,7 @@ Result<void> write_job_file(const std::string& path, const std::string& text) {
 
 Result<OutputFolder> OutputFolder::open(const std::string& path, const std::string& job_path,
                                         const std::string& merged_job) {
+  const std::vector<fs::path> made = missing_folders(path);
   std::error_code error;
   fs::create_directories(path, error);
   if (error) {
@@ -67,6 +80,8 @@ Result<OutputFolder> OutputFolder::open(const std::string& path, const std::stri
         fmt::format("cannot create output folder {}: {}; set /output_dir to a place that can be written",
                     path, error.message()));
   }
+  // Checkpoints are to outlast a loss of power with all that leads to them, as far as the file system can.
+  for (const fs::path& one : made) static_cast<void>(runtime::sync_folder(one.parent_path().string()));
   OutputFolder folder;
   folder.path_ = path;
   Result<UniqueFd> held = lock(path);

@@ -1,8 +1,8 @@
 #include "worker/training/resume.h"
 
 #include "rendezvous/base/host_name.h"
+#include "worker/runtime/checkpoint/best_checkpoints.h"
 #include "worker/runtime/checkpoint/share_pt.h"
-#include "worker/training/best_checkpoints.h"
 #include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>
 #include <ddprun/pt_file.h>
@@ -32,7 +32,7 @@ std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder
   std::vector<CheckpointDirectory::Entry> entries = CheckpointDirectory(folder, kAnyKeep).list();
   std::error_code error;
   for (const auto& file : fs::directory_iterator(folder, error)) {
-    const auto step = step_of_best(file.path().filename().string());
+    const auto step = runtime::step_of_best(file.path().filename().string());
     // A folder of such a name is somebody else's.
     if (step && fs::is_regular_file(file.path(), error)) entries.push_back({*step, file.path().string()});
   }

@@ -1,5 +1,6 @@
 #include "worker/training/trainer.h"
 
+#include "worker/runtime/checkpoint/best_checkpoints.h"
 #include "worker/tasks/sample_text.h"
 #include "worker/training/device_batches.h"
 #include "worker/training/evaluate.h"
@@ -7,6 +8,7 @@
 #include "worker/training/rng.h"
 #include "worker/training/training_batches.h"
 #include <ddprun/collectives.h>
+#include <ddprun/fail_together.h>
 #include <ddprun/sharded_evaluation.h>
 
 #include <fmt/format.h>
@@ -88,6 +90,7 @@ LoopOptions read_loop_options(const Options& job) {
   options.keep = static_cast<int>(checkpoint.integer("keep"));
   if (train.has("max_rollbacks")) options.max_rollbacks = train.integer("max_rollbacks");
   options.keep_best = checkpoint.integer("best");
+  options.outlives_write_errors = checkpoint.text("on_write_error") == "go_on";
   options.best_by = checkpoint.text("best_by");
   const Options early = job.object("early_stopping");
   options.patience = early.integer("patience");
@@ -139,9 +142,8 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
                sampler_options(options_, parts.context.world_size(), parts.context.rank())),
       time_(parts.clock),
       learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft), time_),
-      checkpoints_(options_.checkpoint_folder, options_.keep),
-      best_checkpoints_(options_.checkpoint_folder, options_.keep_best,
-                        metric_named(options_.best_by, "/checkpoint/best_by")),
+      best_by_(metric_named(options_.best_by, "/checkpoint/best_by")),
+      checkpointer_(parts.context, checkpointer_options()),
       early_stopping_{.patience = options_.patience,
                       .metric = metric_named(options_.patience_metric, "/early_stopping/metric"),
                       .min_delta = options_.min_delta},
@@ -223,8 +225,7 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
        .world = world_,
        .resumed_from = resumed_from,
        .parts_that_begin_anew = parts_that_begin_anew_,
-       .other_best =
-           resumed_from && parts_.context.rank() == 0 ? best_checkpoints_.others_in_words() : std::string()});
+       .other_best = resumed_from && parts_.context.rank() == 0 ? other_best_in_words() : std::string()});
 }
 
 Ending Trainer::run() {
@@ -239,14 +240,14 @@ Ending Trainer::run() {
   // After SIGTERM the ranks may not wait for each other again.
   std::vector<std::vector<double>> times;
   if (ending == Ending::kComplete) times = times_of_ranks(seconds);
-  const std::vector<BestCheckpoints::Entry> best =
-      options_.keep_best > 0 ? best_checkpoints_.list() : std::vector<BestCheckpoints::Entry>{};
+  const std::vector<std::string> best =
+      options_.keep_best > 0 ? checkpointer_.best() : std::vector<std::string>{};
   tell<EndEvent>(&Observer::on_end, {.ending = ending,
                                      .position = position_,
                                      .seconds = seconds,
                                      .times_of_ranks = times,
                                      .checkpoint_path = checkpoint_path_,
-                                     .best_path = best.empty() ? "" : best.front().path,
+                                     .best_path = best.empty() ? "" : best.front(),
                                      .signal = parts_.drain.signal()});
   return ending;
 }
@@ -273,6 +274,7 @@ Ending Trainer::train() {
 Ending Trainer::stop() {
   if (!parts_.drain.is_together()) return Ending::kAbandoned;
   save_checkpoint();
+  flush_checkpoints(/*are_last=*/true);
   return Ending::kStopped;
 }
 
@@ -392,6 +394,7 @@ void Trainer::roll_back(const std::string& what) {
                     "samples may help",
                     what, before.rollbacks, before.rollbacks == 1 ? "" : "s"));
   }
+  flush_checkpoints();
   const std::optional<ResumePoint> checkpoint = parts_.newest_checkpoint();
   if (!checkpoint) {
     throw Exception(
@@ -442,6 +445,7 @@ void Trainer::after_step(double seconds, std::int64_t units) {
                                        .loss_so_far = loss_so_far,
                                        .seconds = seconds,
                                        .units = units});
+  checkpointer_.poll();
   const std::int64_t every = options_.checkpoint_every_steps;
   if (every > 0 && position_.step % every == 0 && !is_epoch_over(position_, length_) && !is_complete())
     save_checkpoint();
@@ -520,7 +524,10 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
     best = value_to_keep();
   }
   const bool is_checkpoint_due = is_due(options_.checkpoint_every_epochs);
-  if (is_checkpoint_due || best) save_checkpoint(is_checkpoint_due, best);
+  if (is_checkpoint_due || best) {
+    save_checkpoint({.newest = is_checkpoint_due, .best = best});
+    flush_checkpoints(is_complete());  // what is said to be finished is not lost any more
+  }
   tell(&Observer::on_epoch, event);
 }
 
@@ -546,17 +553,39 @@ Evaluation Trainer::evaluate_on(const DataSource& source, const std::string& nam
   return evaluation;
 }
 
-std::optional<double> Trainer::value_to_keep() const {
+std::optional<double> Trainer::value_to_keep() {
   if (options_.keep_best == 0) return std::nullopt;
   const double value = last_value(position_, options_.best_by).value();
-  // The folder is rank 0's.
-  const bool is_wanted = parts_.context.rank() == 0 && best_checkpoints_.wants(position_.step, value);
+  // The folder is rank 0's, and what is being written counts.
+  parts_.drain.take_time();
+  if (parts_.context.rank() == 0) checkpointer_.drain();
+  const bool is_wanted = parts_.context.rank() == 0 && checkpointer_.is_among_best(position_.step, value);
   if (broadcast_bytes(parts_.context, is_wanted ? "yes" : "").empty()) return std::nullopt;
   return value;
 }
 
-void Trainer::save_checkpoint(bool as_newest, std::optional<double> as_best) {
+CheckpointerOptions Trainer::checkpointer_options() {
+  CheckpointerOptions options{.folder = options_.checkpoint_folder,
+                              .keep = options_.keep,
+                              .keep_best = options_.keep_best,
+                              .best_by = best_by_.name,
+                              .higher_is_better = best_by_.better == Metric::Better::kHigher,
+                              .on_saved = [this](const SavedCheckpoint& saved) { tell_saved(saved); }};
+  if (options_.outlives_write_errors) {
+    options.on_failed = [this](std::int64_t step, const Exception& why) { tell_not_saved(step, why); };
+  }
+  return options;
+}
+
+std::string Trainer::other_best_in_words() const {
+  return runtime::BestCheckpoints(options_.checkpoint_folder, options_.keep_best, best_by_).others_in_words();
+}
+
+void Trainer::save_checkpoint(const SaveAs& as) {
   const auto time = time_.on(Activity::kCheckpoint);
+  // Where the disk is slower than the steps, all ranks wait in the next collective, and none of them is stuck.
+  parts_.drain.take_time();
+  if (parts_.context.rank() == 0) checkpointer_.wait_for_room();
   // What is resumed from was equal on all ranks when it was written.
   if (divergence_check_ && divergence_check_->last_equal_step() != position_.step) {
     sync_buffers_for_check();
@@ -570,30 +599,43 @@ void Trainer::save_checkpoint(bool as_newest, std::optional<double> as_best) {
                                 "/train/clip_grad_norm, or a look at the data may help",
                                 name, position_.step));
   }
-  const TimePoint start = parts_.clock.now();
   const AboutJob about{.model = parts_.job.object("model").text("type"),
                        .optimizer = parts_.job.object("optimizer").text("type"),
                        .config = parts_.job.to_json(),
                        .timeline = parts_.timeline};
   const PtDict checkpoint = make_checkpoint(about, saved_);
-  if (parts_.context.rank() != 0) return;
+  if (parts_.context.rank() == 0) being_saved_.push_back(position_);
+  checkpointer_.save(position_.step, checkpoint, as);
+  parts_.drain.progress();
+}
+
+void Trainer::flush_checkpoints(bool are_last) {
+  const auto time = time_.on(Activity::kCheckpoint);
   parts_.drain.take_time();
-  std::string newest;
-  if (as_newest) {
-    newest = checkpoint_path_ = checkpoints_.save(position_.step, checkpoint);
-    tell<CheckpointEvent>(
-        &Observer::on_checkpoint,
-        {.position = position_, .path = newest, .seconds = to_seconds(parts_.clock.now() - start)});
-  }
-  if (as_best) {
-    const TimePoint begin = parts_.clock.now();
-    const std::string path = best_checkpoints_.save(position_.step, *as_best, checkpoint, newest);
-    tell<CheckpointEvent>(&Observer::on_checkpoint, {.position = position_,
-                                                     .path = path,
-                                                     .seconds = to_seconds(parts_.clock.now() - begin),
-                                                     .is_best = true});
+  checkpointer_.flush();
+  if (are_last && options_.outlives_write_errors) {
+    fail_together(parts_.context, [this] {
+      if (last_trouble_) throw Exception(ErrorCode::kOs, *last_trouble_);
+    });
   }
   parts_.drain.progress();
+}
+
+/// Those before it are on the disk, or have failed.
+void Trainer::tell_saved(const SavedCheckpoint& saved) {
+  while (being_saved_.size() > 1 && being_saved_.front().step != saved.step) being_saved_.pop_front();
+  if (!saved.is_best) checkpoint_path_ = saved.path;
+  last_trouble_.reset();
+  tell<CheckpointEvent>(&Observer::on_checkpoint, {.position = being_saved_.front(),
+                                                   .path = saved.path,
+                                                   .seconds = saved.seconds,
+                                                   .is_best = saved.is_best});
+}
+
+void Trainer::tell_not_saved(std::int64_t step, const Exception& why) {
+  const std::string words = why.what();
+  last_trouble_ = words;
+  tell<CheckpointFailureEvent>(&Observer::on_checkpoint_failure, {.step = step, .why = words});
 }
 
 }  // namespace ddprun::training

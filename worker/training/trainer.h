@@ -2,7 +2,6 @@
 
 #include "rendezvous/base/clock.h"
 #include "worker/data/loader.h"
-#include "worker/training/best_checkpoints.h"
 #include "worker/training/copy_lane.h"
 #include "worker/training/job_data.h"
 #include "worker/training/job_parts.h"
@@ -14,11 +13,13 @@
 #include "worker/training/time_spent.h"
 #include "worker/training/timeline.h"
 #include <ddprun/checkpoint.h>
+#include <ddprun/checkpointer.h>
 #include <ddprun/distributed_sampler.h>
 #include <ddprun/divergence.h>
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -59,6 +60,7 @@ struct LoopOptions {
   std::string best_by = "loss", patience_metric = "loss";
   double min_delta = 0;
   std::string checkpoint_folder;
+  bool outlives_write_errors = false;
 };
 LoopOptions read_loop_options(const Options& job);
 
@@ -133,9 +135,16 @@ class Trainer {
   /// The metric of that name. Errors: Exception kConfig, naming `key` and the metrics there are.
   [[nodiscard]] Metric metric_named(const std::string& name, const std::string& key) const;
   /// What `best_by` has found, if it belongs to the best. The same on every rank. Collective.
-  [[nodiscard]] std::optional<double> value_to_keep() const;
-  /// Writes the newest checkpoint, or one of the best, whose value that is, or both. Collective.
-  void save_checkpoint(bool as_newest = true, std::optional<double> as_best = std::nullopt);
+  [[nodiscard]] std::optional<double> value_to_keep();
+  [[nodiscard]] CheckpointerOptions checkpointer_options();
+  /// Has the newest checkpoint written, or one of the best, or both. Collective.
+  void save_checkpoint(const SaveAs& as = {});
+  /// Waits until all are on the disk. Collective.
+  /// Errors  Exception, on every rank: one could not be written, or, where such are outlived, the last one of the job.
+  void flush_checkpoints(bool are_last = false);
+  [[nodiscard]] std::string other_best_in_words() const;
+  void tell_saved(const SavedCheckpoint& saved);
+  void tell_not_saved(std::int64_t step, const Exception& why);
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::vector<std::int64_t> rest_of_epoch();
   [[nodiscard]] bool is_due(std::int64_t every_epochs) const;
@@ -155,8 +164,10 @@ class Trainer {
   Learner learner_;
   SavedParts saved_;
   std::vector<std::string> parts_that_begin_anew_;
-  CheckpointDirectory checkpoints_;
-  BestCheckpoints best_checkpoints_;
+  Metric best_by_;
+  Checkpointer checkpointer_;
+  std::optional<std::string> last_trouble_;  ///< why the last one that failed did, if none was saved since
+  std::deque<Position> being_saved_;         ///< of rank 0, by what it has given to `checkpointer_`
   EarlyStopping early_stopping_;
   std::optional<DivergenceCheck> divergence_check_;  ///< if the job wants one
   JobSize size_;

@@ -1,8 +1,10 @@
 #include "tests/fault/trainer/acts.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -20,6 +22,15 @@ void be_stuck() {
   std::printf("stuck %d\n", static_cast<int>(::getpid()));
   std::fflush(stdout);
   ::raise(SIGSTOP);
+}
+
+void hold() {
+  static std::atomic<bool> has_held = false;
+  if (has_held.exchange(true)) return;
+  std::printf("holding %d\n", static_cast<int>(::getpid()));
+  std::fflush(stdout);
+  const char* const fifo = std::getenv("FAULT_FIFO");
+  ::close(::open(fifo == nullptr ? "" : fifo, O_RDONLY | O_CLOEXEC));
 }
 
 }  // namespace
@@ -43,6 +54,7 @@ void act(const std::string& what) {
   if (what == "exit_3") std::exit(3);
   if (what == "_exit_0") ::_exit(0);
   if (what == "_exit_7") ::_exit(7);
+  if (what == "hold") return hold();
   if (what == "stuck") be_stuck();
   std::fprintf(stderr, "no such fault: %s\n", what.c_str());
   ::_exit(99);

@@ -10,6 +10,8 @@ namespace ddprun::testing {
 ///   kill, segv, fpe, bus, abort, terminate          its signal; std::terminate
 ///   thread_throws, joinable                         what C++ ends with std::terminate for
 ///   exit_0, exit_3, _exit_0, _exit_7                by exit() and _exit()
+///   hold                                            says "holding PID" on stdout, and goes on when someone has opened
+///                                                   the FIFO FAULT_FIFO for writing; once
 ///   stuck                                           says "stuck PID" on stdout and stops, for someone to end
 void act(const std::string& what);
 

@@ -4,7 +4,8 @@
 //   FAULT_RANK   the guilty one
 //   FAULT_AT     start, connect, step, compute, shutdown (FAULT is then an act: acts.h); or a call of libc on a path
 //                that has FAULT_PATH in it: open, read, write, fsync, rename, mkdir
-//   FAULT        an act, or errno's number for a call to fail with; for read: "garbage"
+//   FAULT        an act, or errno's number for a call to fail with; for read: "garbage"; "power": the process is killed,
+//                and what it had not synced below a folder named checkpoints is lost, as if the power had failed
 //   FAULT_COUNT  at which of these it happens, the first is 1; for compute: how many times memory is allocated on the
 //                main thread after the third step
 #include "tests/fault/trainer/acts.h"
@@ -17,13 +18,18 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <new>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -71,30 +77,93 @@ bool happens(const char* place) { return is_at(place) && ++fault().seen == fault
 
 /// The same of a call on `path`, which fails ever after.
 bool fails(const char* place, const char* path) {
-  return is_at(place) && std::strstr(path, fault().path) != nullptr && ++fault().seen >= fault().count;
+  if (!is_at(place) || std::strstr(path, fault().path) == nullptr || ++fault().seen < fault().count)
+    return false;
+  if (std::strcmp(fault().what, "hold") != 0) return true;
+  act("hold");
+  return false;
 }
 
-bool fails_on(const char* place, int fd) {
-  if (!is_at(place)) return false;
+std::string path_of(int fd) {
   char link[64];
   char path[4096];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t size = ::readlink(link, path, sizeof path - 1);
-  path[size < 0 ? 0 : size] = '\0';
-  return fails(place, path);
+  return {path, static_cast<std::size_t>(size < 0 ? 0 : size)};
 }
 
-/// What a call does that fails: errno's number, or an act.
-int fail() {
-  const int number = std::atoi(fault().what);
-  if (number == 0) act(fault().what);
-  errno = number;
-  return -1;
-}
+bool fails_on(const char* place, int fd) { return is_at(place) && fails(place, path_of(fd).c_str()); }
 
 template <class Function>
 Function* real(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+/// What a disk may forget: bytes that were not synced, and names whose folder was not.
+class Disk {
+ public:
+  void wrote(int fd) {
+    if (watches()) note(path_of(fd), [this](const std::string& path) { unsynced_bytes_.insert(path); });
+  }
+  void created(const std::string& path) {
+    note(path, [this](const std::string& one) { unsynced_names_.emplace_back("", one); });
+  }
+  void renamed(const std::string& from, const std::string& to) {
+    note(to, [&](const std::string& one) {
+      if (unsynced_bytes_.erase(from) > 0) unsynced_bytes_.insert(one);
+      unsynced_names_.emplace_back(from, one);
+    });
+  }
+  void synced(int fd) {
+    if (watches())
+      note(path_of(fd), [this](const std::string& path) {
+        unsynced_bytes_.erase(path);
+        std::erase_if(unsynced_names_, [&](const auto& name) { return folder_of(name.second) == path; });
+      });
+  }
+  void lose_power() {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& path : unsynced_bytes_) static_cast<void>(::truncate(path.c_str(), 0));
+    for (auto name = unsynced_names_.rbegin(); name != unsynced_names_.rend(); ++name) {
+      const auto& [from, to] = *name;
+      if (from.empty()) {
+        ::unlink(to.c_str());
+      } else {
+        real<int(const char*, const char*)>("rename")(to.c_str(), from.c_str());
+      }
+    }
+    ::kill(::getpid(), SIGKILL);
+  }
+
+ private:
+  static bool watches() {
+    return has_environment && fault().is_mine && std::strcmp(fault().what, "power") == 0;
+  }
+  static std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+  template <class Act>
+  void note(const std::string& path, const Act& then) {
+    if (!watches() || path.find("/checkpoints") == std::string::npos) return;
+    const std::lock_guard lock(mutex_);
+    then(path);
+  }
+
+  std::mutex mutex_;
+  std::set<std::string> unsynced_bytes_;
+  std::vector<std::pair<std::string, std::string>> unsynced_names_;  ///< from ("": it is new), to
+};
+
+Disk& disk() {
+  static Disk one;
+  return one;
+}
+
+/// What a call does that fails: errno's number, or an act.
+int fail() {
+  if (std::strcmp(fault().what, "power") == 0) disk().lose_power();
+  const int number = std::atoi(fault().what);
+  if (number == 0) act(fault().what);
+  errno = number;
+  return -1;
 }
 
 }  // namespace
@@ -151,7 +220,9 @@ int open(const char* path, int flags, ...) {
   const mode_t mode = va_arg(more, mode_t);
   va_end(more);
   if (fails("open", path)) return fail();
-  return real<int(const char*, int, ...)>("open")(path, flags, mode);
+  const int fd = real<int(const char*, int, ...)>("open")(path, flags, mode);
+  if (fd >= 0 && (flags & O_CREAT) != 0) disk().created(path);
+  return fd;
 }
 
 ssize_t read(int fd, void* bytes, std::size_t size) {
@@ -164,17 +235,22 @@ ssize_t read(int fd, void* bytes, std::size_t size) {
 
 ssize_t write(int fd, const void* bytes, std::size_t size) {
   if (fails_on("write", fd)) return fail();
+  disk().wrote(fd);
   return real<ssize_t(int, const void*, std::size_t)>("write")(fd, bytes, size);
 }
 
 int fsync(int fd) {
   if (fails_on("fsync", fd)) return fail();
-  return real<int(int)>("fsync")(fd);
+  const int done = real<int(int)>("fsync")(fd);
+  if (done == 0) disk().synced(fd);
+  return done;
 }
 
 int rename(const char* from, const char* to) {
   if (fails("rename", to)) return fail();
-  return real<int(const char*, const char*)>("rename")(from, to);
+  const int done = real<int(const char*, const char*)>("rename")(from, to);
+  if (done == 0) disk().renamed(from, to);
+  return done;
 }
 
 int mkdir(const char* path, mode_t mode) {

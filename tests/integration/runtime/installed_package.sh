@@ -46,6 +46,9 @@ for example in "${!says[@]}"; do
     "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/build/$example"
 done
 
+expect "resumed, the first time" "begins at step 0" "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/build/resumed" "$work/ck" 20
+expect "resumed, once more" "begins at step 20" "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/build/resumed" "$work/ck" 25
+
 sed "s|build/libplugin.so|$work/build/libplugin.so|" "$source/worker/examples/plugin.json" >"$work/plugin.json"
 expect "a job with the plug-in" "done: 10 of 10 epochs" "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/plugin.json"
 

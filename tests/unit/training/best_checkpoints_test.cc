@@ -1,4 +1,4 @@
-#include "worker/training/best_checkpoints.h"
+#include "worker/runtime/checkpoint/best_checkpoints.h"
 
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
@@ -10,7 +10,7 @@
 #include <fstream>
 
 using namespace ddprun;
-using namespace ddprun::training;
+using namespace ddprun::runtime;
 using ddprun::testing::TemporaryFolder;
 
 namespace {

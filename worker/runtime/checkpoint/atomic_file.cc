@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -65,6 +66,18 @@ Result<void> AtomicFile::commit() {
     return os_error("cannot rename a file to " + path_, errno);
   temporary_.clear();
   return sync_folder(split(path_).folder);
+}
+
+Result<void> create_folders(const std::string& folder) {
+  if (::access(folder.c_str(), F_OK) == 0) return ok();
+  const Place place = split(folder);
+  if (place.folder != folder) {
+    if (Result<void> above = create_folders(place.folder); !above) return above;
+  }
+  if (place.name.empty()) return ok();  // "folder/"
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+    return os_error("cannot create folder " + folder, errno);
+  return sync_folder(place.folder);
 }
 
 Result<void> sync_folder(const std::string& folder) {

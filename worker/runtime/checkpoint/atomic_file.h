@@ -34,6 +34,9 @@ class AtomicFile {
   std::uint64_t size_ = 0;
 };
 
+/// Makes `folder` and those above it that are not there, each of which outlasts a loss of power.
+Result<void> create_folders(const std::string& folder);
+
 /// Names in `folder` outlast a loss of power.
 Result<void> sync_folder(const std::string& folder);
 

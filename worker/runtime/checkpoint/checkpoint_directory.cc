@@ -39,18 +39,17 @@ CheckpointDirectory::CheckpointDirectory(std::string folder, int keep)
     : folder_(std::move(folder)), keep_(keep) {}
 
 std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) {
-    throw Exception(ErrorCode::kOs,
-                    fmt::format("cannot create checkpoint folder {}: {}", folder_, error.message()));
+  if (const Result<void> made = runtime::create_folders(folder_); !made) {
+    throw Exception(made.error().code(),
+                    fmt::format("cannot create checkpoint folder {}: {}", folder_, made.error().message()));
   }
   remove_leftovers(folder_);
   std::string path = fmt::format("{}/step-{:08}.pt", folder_, step);
   save_pt(path, value);
   const std::vector<Entry> entries = list();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < entries.size(); ++i) {
-    if (entries[i].step < step) fs::remove(entries[i].path, error);
+    std::error_code ignored;
+    if (entries[i].step < step) fs::remove(entries[i].path, ignored);
   }
   return path;
 }

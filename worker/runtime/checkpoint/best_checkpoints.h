@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ddprun::training {
+namespace ddprun::runtime {
 
 /// The checkpoints that an evaluation found best, beside the newest ones of their folder:
 /// best-<step>-<metric>-<value>.pt. What is best so far is what the folder has, so a restart knows it, and what a
@@ -48,4 +48,4 @@ class BestCheckpoints {
 /// The step of a file of that form, whatever its metric.
 std::optional<std::int64_t> step_of_best(std::string_view file_name);
 
-}  // namespace ddprun::training
+}  // namespace ddprun::runtime

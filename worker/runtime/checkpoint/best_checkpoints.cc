@@ -1,4 +1,4 @@
-#include "worker/training/best_checkpoints.h"
+#include "worker/runtime/checkpoint/best_checkpoints.h"
 
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include <ddprun/exception.h>
@@ -16,7 +16,7 @@
 #include <system_error>
 #include <utility>
 
-namespace ddprun::training {
+namespace ddprun::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -79,7 +79,7 @@ bool link_to(const std::string& existing, const fs::path& path) {
   fs::rename(temporary, path, error);
   const bool is_done = !error;
   fs::remove(temporary, error);  // rename() leaves it where both are names of one file already
-  return is_done && runtime::sync_folder(path.parent_path().string()).has_value();
+  return is_done && sync_folder(path.parent_path().string()).has_value();
 }
 
 }  // namespace
@@ -136,11 +136,9 @@ std::string BestCheckpoints::save(std::int64_t step, double value, const PtValue
   const std::string path =
       fmt::format("{}/best-{:08}-{}-{}.pt", folder_, step, file_word(metric_.name), value);
   if (same.empty() || !link_to(same, path)) {
-    std::error_code error;
-    fs::create_directories(folder_, error);
-    if (error) {
-      throw Exception(ErrorCode::kOs,
-                      fmt::format("cannot create checkpoint folder {}: {}", folder_, error.message()));
+    if (const Result<void> made = create_folders(folder_); !made) {
+      throw Exception(made.error().code(),
+                      fmt::format("cannot create checkpoint folder {}: {}", folder_, made.error().message()));
     }
     save_pt(path, checkpoint);
   }
@@ -158,4 +156,4 @@ std::optional<std::int64_t> step_of_best(std::string_view file_name) {
   return parsed ? std::optional(parsed->step) : std::nullopt;
 }
 
-}  // namespace ddprun::training
+}  // namespace ddprun::runtime

@@ -1,0 +1,181 @@
+#include "rendezvous/base/clock.h"
+#include "worker/runtime/checkpoint/best_checkpoints.h"
+#include "worker/runtime/checkpoint/mapped_file.h"
+#include "worker/runtime/checkpoint/share_pt.h"
+#include "worker/runtime/checkpoint/staging.h"
+#include "worker/runtime/checkpoint/work_queue.h"
+#include <ddprun/checkpointer.h>
+#include <ddprun/collectives.h>
+#include <ddprun/fail_together.h>
+#include <ddprun/pt_file.h>
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+namespace ddprun {
+namespace {
+
+using runtime::BestCheckpoints;
+using runtime::Staging;
+using runtime::WorkQueue;
+
+/// One is written while the next one waits.
+constexpr std::size_t kCopies = 2;
+
+/// How the writing of a checkpoint ended.
+struct Written {
+  std::int64_t step = 0;
+  std::vector<SavedCheckpoint> saved;
+  std::optional<Exception> trouble;
+};
+
+}  // namespace
+
+struct Checkpointer::State {
+  State(Group given, CheckpointerOptions wanted)
+      : group(std::move(given)),
+        options(std::move(wanted)),
+        newest(options.folder, options.keep),
+        best(options.folder, options.keep_best,
+             {.name = options.best_by,
+              .better = options.higher_is_better ? Metric::Better::kHigher : Metric::Better::kLower}) {}
+
+  [[nodiscard]] bool writes() const { return group.rank() == 0; }
+
+  // On the writer's thread.
+  void write(std::int64_t step, const PtValue& value, const SaveAs& as, TimePoint begin) {
+    Written written{.step = step};
+    const auto note = [&](const std::string& path, bool is_best) {
+      written.saved.push_back({step, path, is_best, to_seconds(BootClock::now() - begin)});
+    };
+    try {
+      std::string path;
+      if (as.newest) note(path = newest.save(step, value), false);
+      if (as.best) note(best.save(step, *as.best, value, path), true);
+    } catch (const Exception& exception) {
+      written.trouble = exception;
+    } catch (const std::exception& exception) {
+      written.trouble = Exception(ErrorCode::kOs, exception.what());
+    }
+    const std::lock_guard lock(mutex);
+    done.push_back(std::move(written));
+    has_done = true;
+  }
+
+  void tell(const Written& written) const {
+    for (const SavedCheckpoint& saved : written.saved) {
+      if (options.on_saved) options.on_saved(saved);
+    }
+    if (!written.trouble) return;
+    if (!options.on_failed) throw *written.trouble;
+    options.on_failed(written.step, *written.trouble);
+  }
+
+  void poll() {
+    if (!has_done.exchange(false)) return;
+    std::vector<Written> all;
+    {
+      const std::lock_guard lock(mutex);
+      all.swap(done);
+    }
+    for (const Written& written : all) tell(written);
+  }
+
+  Group group;
+  CheckpointerOptions options;
+  CheckpointDirectory newest;
+  BestCheckpoints best;
+  std::array<Staging, kCopies> copies;
+  std::size_t next_copy = 0;
+  std::mutex mutex;
+  std::vector<Written> done;  ///< under the mutex
+  std::atomic<bool> has_done = false;
+  WorkQueue queue{kCopies};  ///< ends before what its work uses
+};
+
+Checkpointer::Checkpointer(Group group, CheckpointerOptions options)
+    : state_(std::make_unique<State>(std::move(group), std::move(options))) {}
+Checkpointer::~Checkpointer() = default;
+Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
+
+void Checkpointer::save(std::int64_t step, const PtValue& value, const SaveAs& as) {
+  State& state = *state_;
+  if (!state.writes()) return;
+  const TimePoint begin = BootClock::now();
+  state.poll();
+  state.queue.wait_for_room();  // then the older copy is nobody's
+  const PtValue copy = state.copies[state.next_copy].copy(value);
+  state.next_copy = (state.next_copy + 1) % kCopies;
+  state.queue.add([&state, step, copy, as, begin] { state.write(step, copy, as, begin); });
+}
+
+void Checkpointer::poll() { state_->poll(); }
+
+void Checkpointer::wait_for_room() { state_->queue.wait_for_room(); }
+
+void Checkpointer::drain() {
+  state_->queue.wait();
+  state_->poll();
+}
+
+void Checkpointer::flush() {
+  std::optional<Exception> trouble;
+  try {
+    drain();
+  } catch (const Exception& exception) {
+    trouble = exception;
+  }
+  const auto shared = agree_on_error(state_->group, trouble);
+  if (shared) throw trouble ? *trouble : consequence_of(*shared);
+}
+
+std::optional<CheckpointDirectory::Loaded> Checkpointer::newest(
+    const std::function<void(const CheckpointDirectory::Entry& entry, const std::string& why)>& skipped) {
+  State& state = *state_;
+  const Group& group = state.group;
+  std::optional<CheckpointDirectory::Loaded> loaded;
+  std::optional<runtime::MappedFile> file;
+  std::optional<Exception> trouble;
+  if (state.writes()) {
+    try {
+      for (const CheckpointDirectory::Entry& entry : state.newest.list()) {
+        Result<runtime::MappedFile> opened = runtime::MappedFile::open(entry.path);
+        if (!opened) throw Exception(opened.error().code(), opened.error().message());
+        try {
+          loaded = CheckpointDirectory::Loaded{entry, parse_pt(opened->bytes(), entry.path)};
+          file.emplace(std::move(*opened));
+          break;
+        } catch (const Exception& exception) {
+          if (exception.code() != ErrorCode::kCorrupt) throw;
+          if (skipped) skipped(entry, exception.what());
+        }
+      }
+    } catch (const Exception& exception) {
+      trouble = exception;
+    }
+  }
+  if (const auto shared = agree_on_error(group, trouble)) throw trouble ? *trouble : consequence_of(*shared);
+  if (group.size() == 1) return loaded;
+  const std::string path = broadcast_bytes(group, loaded ? loaded->entry.path : "");
+  if (path.empty()) return std::nullopt;
+  const std::string step = broadcast_bytes(group, loaded ? std::to_string(loaded->entry.step) : "");
+  PtValue value =
+      runtime::share_pt(group, file ? file->bytes() : std::span<const std::byte>(), path, /*from_rank=*/0);
+  if (!loaded) loaded = CheckpointDirectory::Loaded{{std::stoll(step), path}, std::move(value)};
+  return loaded;
+}
+
+bool Checkpointer::is_among_best(std::int64_t step, double value) const {
+  return state_->best.wants(step, value);
+}
+
+std::vector<std::string> Checkpointer::best() const {
+  std::vector<std::string> paths;
+  for (const BestCheckpoints::Entry& entry : state_->best.list()) paths.push_back(entry.path);
+  return paths;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,73 @@
+#include "worker/runtime/checkpoint/work_queue.h"
+
+#include <csignal>
+#include <utility>
+
+namespace ddprun::runtime {
+namespace {
+
+/// Signals are for the threads of the program.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+WorkQueue::~WorkQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void WorkQueue::wait_for_room() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return pieces_.size() < most_; });
+}
+
+void WorkQueue::add(std::function<void()> work) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return pieces_.size() < most_; });
+    pieces_.push_back(std::move(work));
+  }
+  if (!thread_.joinable()) {
+    const BlockedSignals inherited;
+    thread_ = std::thread([this] { run(); });
+  }
+  changed_.notify_all();
+}
+
+void WorkQueue::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return pieces_.empty(); });
+}
+
+void WorkQueue::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return is_over_ || !pieces_.empty(); });
+    if (pieces_.empty()) return;
+    const std::function<void()> work = std::move(pieces_.front());
+    lock.unlock();
+    work();
+    lock.lock();
+    pieces_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace ddprun::runtime
