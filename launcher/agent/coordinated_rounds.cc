@@ -19,6 +19,12 @@ namespace {
 // For the other nodes, beyond the time they give their workers.
 constexpr Duration kFarewell = std::chrono::seconds(5);
 
+/// A clock may count in less than nanoseconds.
+std::chrono::system_clock::time_point wall_time(std::chrono::nanoseconds since_epoch) {
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
+}
+
 Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Options& options = plan.options;
   const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
@@ -59,8 +65,8 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   if (failure.signal != 0) cause.worker.status = ExitStatus::killed(failure.signal);
   const std::chrono::nanoseconds started(failure.started);
   const std::chrono::nanoseconds ended(failure.ended);
-  cause.worker.started_wall = std::chrono::system_clock::time_point(started);
-  cause.worker.ended_wall = std::chrono::system_clock::time_point(ended);
+  cause.worker.started_wall = wall_time(started);
+  cause.worker.ended_wall = wall_time(ended);
   cause.worker.ended_at = cause.worker.started_at + (ended - started);
   cause.host = failure.host;
   cause.what = failure.what;

@@ -1,6 +1,7 @@
 #include "launcher/cleanup/guard.h"
 
 #include "launcher/cleanup/resource_tracker.h"
+#include "launcher/process/close_range.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fcntl.h>
@@ -99,10 +100,10 @@ class GuardProcess {
     std::sort(kept.begin(), kept.end());
     unsigned next = 3;
     for (const unsigned fd : kept) {
-      if (fd > next) ::close_range(next, fd - 1, 0);
+      if (fd > next) close_descriptors(next, fd - 1);
       next = std::max(next, fd + 1);
     }
-    ::close_range(next, ~0U, 0);
+    close_descriptors(next, ~0U);
     [[maybe_unused]] const int moved = ::chdir("/");
   }
 

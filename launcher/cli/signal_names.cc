@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <string.h>
 
 #include <algorithm>
 #include <cctype>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -29,8 +29,9 @@ Result<int> parse_signal(std::string_view name) {
   if (wanted.substr(0, 3) != "SIG") wanted.insert(0, "SIG");
   std::vector<std::string> known;
   for (int number = 1; number < SIGRTMIN; ++number) {
-    if (sigabbrev_np(number) == nullptr) continue;
-    known.push_back(signal_name(number));
+    std::string named = signal_name(number);
+    if (!named.starts_with("SIG")) continue;
+    known.push_back(std::move(named));
     if (known.back() != wanted) continue;
     if (number == SIGKILL || number == SIGSTOP) {
       return Error(ErrorCode::kUsage,

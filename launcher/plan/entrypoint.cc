@@ -101,19 +101,10 @@ Result<std::string> find_program(const std::string& name, const HostFacts& host)
   return name;
 }
 
-Result<std::string> find_python(const HostFacts& host) {
-  const std::optional<std::string> chosen = host.env("PYTHON_EXEC");
-  if (chosen && !chosen->empty()) {
-    Result<std::string> found = find_program(*chosen, host);
-    if (!found) return found.error().with("environment variable PYTHON_EXEC");
-    return found;
-  }
-  for (const char* name : {"python3", "python"}) {
-    std::string found = find_in_path(name, host);
-    if (!found.empty()) return found;
-  }
-  return not_found(
-      "python3 is not in PATH; activate an environment that has it, or set PYTHON_EXEC=/path/to/python3");
+/// Whether the programs of a venv or of a conda environment are in that folder.
+bool is_python_environment(const std::string& programs) {
+  return access((programs + "/../pyvenv.cfg").c_str(), F_OK) == 0 ||
+         access((programs + "/../conda-meta").c_str(), F_OK) == 0;
 }
 
 Result<std::vector<std::string>> python_command(const Options& options, const HostFacts& host) {
@@ -154,6 +145,24 @@ Result<std::vector<std::string>> program_command(const Options& options, const H
 
 }  // namespace
 
+Result<std::string> find_python(const HostFacts& host) {
+  const std::optional<std::string> chosen = host.env("PYTHON_EXEC");
+  if (chosen && !chosen->empty()) {
+    Result<std::string> found = find_program(*chosen, host);
+    if (!found) return found.error().with("environment variable PYTHON_EXEC");
+    return found;
+  }
+  // As torchrun, which is a script of its environment.
+  if (is_python_environment(host.self_directory) && is_executable_file(host.self_directory + "/python3"))
+    return host.self_directory + "/python3";
+  for (const char* name : {"python3", "python"}) {
+    std::string found = find_in_path(name, host);
+    if (!found.empty()) return found;
+  }
+  return not_found(
+      "python3 is not in PATH; activate an environment that has it, or set PYTHON_EXEC=/path/to/python3");
+}
+
 EntrypointKind entrypoint_kind(const Options& options) {
   // As in torchrun, --run-path outdoes the other two.
   if (options.run_path) return EntrypointKind::kScript;
@@ -170,8 +179,8 @@ Result<std::string> find_worker(const std::string& self_directory) {
   std::string worker = self_directory + "/ddprun-worker";
   if (is_executable_file(worker)) return worker;
   return not_found(
-      fmt::format("ddprun-worker, which runs .json jobs, is not beside ddprun in {}; build it with cmake "
-                  "--build --preset release",
+      fmt::format("ddprun-worker, which runs .json jobs, is not beside ddprun in {}, which has the launcher "
+                  "alone; scripts/quickstart.sh in a clone of ddprun builds both into build/release/bin",
                   self_directory));
 }
 

@@ -25,6 +25,10 @@ EntrypointKind entrypoint_kind(const Options& options);
 /// Errors  kNotFound (127) or kCannotExecute (126), before anything has been started.
 Result<std::vector<std::string>> resolve_command(const Options& options, const HostFacts& host);
 
+/// The Python that runs scripts: PYTHON_EXEC's, that of the environment ddprun is installed in, or PATH's.
+/// Errors  kNotFound, with what to do.
+Result<std::string> find_python(const HostFacts& host);
+
 /// ddprun-worker, beside this program. Errors  kNotFound, with how to build it.
 Result<std::string> find_worker(const std::string& self_directory);
 

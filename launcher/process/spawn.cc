@@ -1,5 +1,6 @@
 #include "launcher/process/spawn.h"
 
+#include "launcher/process/close_range.h"
 #include "launcher/process/exec_failure.h"
 #include "launcher/process/lifeline.h"
 #include "rendezvous/base/check.h"
@@ -102,10 +103,10 @@ bool close_the_rest(int kept, int also_kept) {
   for (const int fd : {std::min(kept, also_kept), std::max(kept, also_kept)}) {
     if (fd < 3) continue;
     const auto keep = static_cast<unsigned>(fd);
-    if (keep > next && ::close_range(next, keep - 1, 0) != 0 && errno != ENOSYS) return false;
+    if (keep > next && close_descriptors(next, keep - 1) != 0 && errno != ENOSYS) return false;
     next = keep + 1;
   }
-  return ::close_range(next, ~0U, 0) == 0 || errno == ENOSYS;
+  return close_descriptors(next, ~0U) == 0 || errno == ENOSYS;
 }
 
 // Runs in the child: async-signal-safe calls only, no allocation, no exceptions. It never returns, and stands

@@ -60,6 +60,21 @@ TEST_CASE("PYTHON_EXEC chooses the interpreter") {
         "file here");
 }
 
+TEST_CASE("in an environment of Python, ddprun starts that environment's, whatever is first in PATH") {
+  for (const char* mark : {"pyvenv.cfg", "conda-meta"}) {
+    Fixture f;
+    std::filesystem::create_directories(f.dir.path() + "/env/bin");
+    const std::string python = f.make("env/bin/python3", 0755);
+    const std::string script = f.make("t.py", 0644);
+    f.host.self_directory = f.dir.path() + "/env/bin";
+    CHECK(f.command(script).value().front() == f.dir.path() + "/bin/python3");  // a folder like /usr
+    f.make(std::string("env/") + mark, 0644);
+    CHECK(f.command(script).value().front() == python);
+    f.host.environment.emplace_back("PYTHON_EXEC", "python3");
+    CHECK(f.command(script).value().front() == f.dir.path() + "/bin/python3");
+  }
+}
+
 TEST_CASE("what Python runs is given to Python: a compiled file, an archive, a folder, its own options") {
   Fixture f;
   const std::string python = f.dir.path() + "/bin/python3";
@@ -98,9 +113,10 @@ TEST_CASE("a program without a slash is looked up in PATH") {
 TEST_CASE("a job is run by the worker beside ddprun, with its overrides") {
   Fixture f;
   const std::string job = f.make("job.json", 0644);
-  CHECK(f.command(job).error().message() == "ddprun-worker, which runs .json jobs, is not beside ddprun in " +
-                                                f.dir.path() +
-                                                "/bin; build it with cmake --build --preset release");
+  CHECK(f.command(job).error().message() ==
+        "ddprun-worker, which runs .json jobs, is not beside ddprun in " + f.dir.path() +
+            "/bin, which has the launcher alone; scripts/quickstart.sh in a "
+            "clone of ddprun builds both into build/release/bin");
   const std::string worker = f.make("bin/ddprun-worker", 0755);
   f.options.config_overrides = {"/train/epochs=3"};
   f.options.backend = "gloo";

@@ -1,0 +1,33 @@
+# Toolchain of the wheel: zig's clang, which compiles for an older C library than this machine's and brings the C++ one as
+# a static library. Of this machine it takes headers without code (Boost, fmt, spdlog, json) and libcrypto.a.
+#
+#   cmake --preset core -B build/wheel -DCMAKE_TOOLCHAIN_FILE=scripts/wheel/zig.cmake -DDDPRUN_ZIG=/path/to/zig
+set(DDPRUN_GLIBC 2.28 CACHE STRING "The oldest C library that the program runs with")
+set(DDPRUN_ZIG "" CACHE FILEPATH "The program zig, as pip install ziglang brings it")
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES DDPRUN_GLIBC DDPRUN_ZIG)
+
+set(_target -target x86_64-linux-gnu.${DDPRUN_GLIBC} -mcpu=x86_64)
+list(JOIN _target " " _target)
+set(CMAKE_C_COMPILER ${DDPRUN_ZIG} cc)
+set(CMAKE_CXX_COMPILER ${DDPRUN_ZIG} c++)
+set(CMAKE_C_FLAGS_INIT ${_target})
+set(CMAKE_CXX_FLAGS_INIT "${_target} -ffunction-sections -fdata-sections")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-pie -s -Wl,--gc-sections")
+
+# Never /usr/include itself: it declares functions that the older C library lacks.
+set(DDPRUN_HEADERS ${CMAKE_BINARY_DIR}/headers)
+if(NOT CMAKE_BINARY_DIR MATCHES CMakeFiles)
+  file(MAKE_DIRECTORY ${DDPRUN_HEADERS}/openssl)
+  foreach(folder boost fmt nlohmann spdlog valijson)
+    file(CREATE_LINK /usr/include/${folder} ${DDPRUN_HEADERS}/${folder} SYMBOLIC)
+  endforeach()
+  file(GLOB _openssl /usr/include/openssl/*.h /usr/include/x86_64-linux-gnu/openssl/*.h)
+  foreach(header ${_openssl})
+    get_filename_component(_name ${header} NAME)
+    file(CREATE_LINK ${header} ${DDPRUN_HEADERS}/openssl/${_name} SYMBOLIC)
+  endforeach()
+endif()
+set(VALIJSON_INCLUDE_DIR ${DDPRUN_HEADERS})
+set(OPENSSL_INCLUDE_DIR ${DDPRUN_HEADERS})
+set(CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/headers)
+set(DDPRUN_MOLD "")
