@@ -1,5 +1,6 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/commands/coordinator.h"
+#include "launcher/commands/doctor.h"
 #include "launcher/commands/drain.h"
 #include "launcher/commands/ps.h"
 #include "launcher/commands/refuse.h"
@@ -94,6 +95,8 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
       return serve_store(line->store);
     case Command::kPs:
       return list_jobs(line->ps_json);
+    case Command::kDoctor:
+      return run_doctor();
     case Command::kCoordinator:
       return coordinate(line->coordinator, log_level({}));
     case Command::kJobCommand:

@@ -25,6 +25,7 @@ enum class Command {
   kCompletions,  ///< print the completions of `shell`
   kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
   kJobCommand,   ///< hand `job_command` on to ddprun-worker
+  kDoctor,       ///< examine this machine
   kDrain,        ///< ask a job to let nodes go: `drain_here`, or its coordinator: `drain`
 };
 

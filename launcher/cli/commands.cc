@@ -22,6 +22,7 @@ namespace {
 constexpr std::array kStoreFlags{FlagSyntax{"host", '\0', "ADDR"}, FlagSyntax{"port", '\0', "N"},
                                  FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
 constexpr std::array kPsFlags{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
+constexpr std::array kDoctorFlags{FlagSyntax{"help", 'h', ""}};
 constexpr std::array kCoordinatorFlags{FlagSyntax{"bind", '\0', "[HOST:]PORT"},
                                        FlagSyntax{"nnodes", '\0', "N|MIN:MAX"},
                                        FlagSyntax{"rdzv-id", '\0', "ID"},
@@ -77,6 +78,13 @@ Result<CommandLine> parse_ps(std::span<const std::string> args) {
     line.ps_json = true;
   }
   return line;
+}
+
+Result<CommandLine> parse_doctor(std::span<const std::string> args) {
+  Result<ParsedArgs> parsed =
+      split_command(kDoctorFlags, args, 0, "write ddprun doctor alone, or ./doctor for a program");
+  if (!parsed) return parsed.error().with("doctor");
+  return CommandLine{.command = parsed->flags.empty() ? Command::kDoctor : Command::kHelp};
 }
 
 Result<Port> parse_port(const std::string& text) {
@@ -227,8 +235,9 @@ struct CommandEntry {
   std::span<const FlagSyntax> flags;
 };
 
-constexpr std::array<CommandEntry, 5> kCommands{{{"store", parse_store, kStoreFlags},
+constexpr std::array<CommandEntry, 6> kCommands{{{"store", parse_store, kStoreFlags},
                                                  {"ps", parse_ps, kPsFlags},
+                                                 {"doctor", parse_doctor, kDoctorFlags},
                                                  {"completions", parse_completions, {}},
                                                  {"coordinator", parse_coordinator, kCoordinatorFlags},
                                                  {"drain", parse_drain, kDrainFlags}}};

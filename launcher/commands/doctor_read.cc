@@ -1,0 +1,349 @@
+#include "launcher/commands/doctor.h"
+#include "launcher/plan/entrypoint.h"
+#include "launcher/plan/host.h"
+#include "rendezvous/base/name_lookup.h"
+#include "rendezvous/base/read_text.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <system_error>
+
+namespace ddprun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kPythonLimit{20};
+
+/// Asks for versions, and imports nothing that is large.
+constexpr const char* kAskPython = R"(
+import importlib.util as u, importlib.metadata as m, json, sys
+def of(name):
+    try: return m.version(name)
+    except Exception: return ""
+spec = u.find_spec("torch")
+nccl = [v for v in map(of, ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")) if v]
+print(json.dumps({"version": sys.version.split()[0], "torch": of("torch") if spec else "",
+    "folder": (spec.submodule_search_locations or [""])[0] if spec else "", "nccl": nccl[0] if nccl else ""}))
+)";
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+template <typename Number>
+std::optional<Number> number_in(const std::string& text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> names_in(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// "MemTotal:" of /proc/meminfo, in bytes.
+std::uint64_t memory_line(const std::string& text, std::string_view key) {
+  std::size_t at = text.find(key);
+  if (at == std::string::npos) return 0;
+  at = text.find_first_not_of(" \t", at + key.size());
+  if (at == std::string::npos) return 0;
+  return number_in<std::uint64_t>(text.substr(at, 24)).value_or(0) * 1024;
+}
+
+/// The smallest number that a file of that name holds in our group of cgroup version 2 and those above it.
+std::optional<std::string> cgroup_line(const std::string& file) {
+  const std::string own = read_text("/proc/self/cgroup");
+  const std::size_t at = own.find("0::/");
+  fs::path group = at == std::string::npos ? "" : trimmed(own.substr(at + 4, own.find('\n', at) - at - 4));
+  std::optional<std::string> least;
+  while (true) {
+    const std::optional<std::string> text =
+        try_read_text((fs::path("/sys/fs/cgroup") / group / file).string());
+    const auto found = text ? number_in<std::uint64_t>(*text) : std::nullopt;
+    if (found && (!least || *found < *number_in<std::uint64_t>(*least))) least = trimmed(*text);
+    if (group.empty()) return least;
+    group = group.parent_path();
+  }
+}
+
+void read_cgroup(MachineFacts& machine) {
+  std::error_code ignored;
+  if (fs::exists("/sys/fs/cgroup/cgroup.controllers", ignored)) {
+    machine.cgroup_version = 2;
+  } else if (fs::exists("/sys/fs/cgroup/memory", ignored)) {
+    machine.cgroup_version = 1;
+    machine.memory_limit = number_in<std::uint64_t>(read_text("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+    return;
+  }
+  if (const auto limit = cgroup_line("memory.max")) machine.memory_limit = number_in<std::uint64_t>(*limit);
+  if (const auto limit = cgroup_line("pids.max")) machine.pids_limit = number_in<std::uint64_t>(*limit);
+  if (const auto quota = cgroup_line("cpu.max")) {
+    const auto period = number_in<double>(quota->substr(std::min(quota->find(' ') + 1, quota->size())));
+    const auto share = number_in<double>(*quota);
+    if (period && share && *period > 0) machine.cpu_quota = *share / *period;
+  }
+}
+
+void read_gpus(MachineFacts& machine, const HostFacts& host) {
+  machine.visible_devices = host.env("CUDA_VISIBLE_DEVICES");
+  const std::string driver = read_text("/sys/module/nvidia/version");
+  machine.driver = trimmed(driver);
+  for (const std::string& name : names_in("/dev")) {
+    const std::string_view digits = std::string_view(name).substr(std::min<std::size_t>(6, name.size()));
+    const bool is_gpu = name.starts_with("nvidia") && !digits.empty() &&
+                        digits.find_first_not_of("0123456789") == std::string_view::npos;
+    if (is_gpu) machine.gpus.emplace_back("GPU");
+  }
+  std::vector<std::string> models;
+  for (const std::string& address : names_in("/proc/driver/nvidia/gpus")) {
+    const std::string text = read_text("/proc/driver/nvidia/gpus/" + address + "/information");
+    const std::size_t at = text.find("Model:");
+    if (at == std::string::npos) continue;
+    const std::size_t begin = text.find_first_not_of(" \t", at + 6);
+    if (begin != std::string::npos) models.push_back(text.substr(begin, text.find('\n', begin) - begin));
+  }
+  if (models.size() == machine.gpus.size()) machine.gpus = std::move(models);
+}
+
+/// What a program prints, read until it ends or the time is over; then it is killed. It is always reaped.
+Result<std::string> output_of(const std::vector<std::string>& words, std::chrono::seconds limit) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Error(ErrorCode::kOs, "no pipe can be opened");
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  std::vector<std::string> copy = words;
+  std::vector<char*> argv;
+  for (std::string& word : copy) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t pid = 0;
+  const int failure = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) return Error(ErrorCode::kCannotExecute, std::strerror(failure));
+  writer.reset();
+
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::string text;
+  bool is_late = false;
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd waiting{.fd = reader.get(), .events = POLLIN, .revents = 0};
+    const int ready = left.count() <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left.count()));
+    if (ready < 0 && errno == EINTR) continue;
+    is_late = ready <= 0;
+    if (is_late) break;
+    std::array<char, 4096> block{};
+    const ssize_t got = ::read(reader.get(), block.data(), block.size());
+    if (got <= 0) break;
+    text.append(block.data(), static_cast<std::size_t>(got));
+  }
+  if (is_late) ::kill(pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (is_late) return Error(ErrorCode::kTimeout, fmt::format("it says nothing for {} s", limit.count()));
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return Error(ErrorCode::kCannotExecute, "it cannot tell its own version");
+  return text;
+}
+
+PythonFacts read_python(const HostFacts& host) {
+  PythonFacts facts;
+  const Result<std::string> path = find_python(host);
+  if (!path) {
+    facts.error = path.error().message();
+    return facts;
+  }
+  facts.path = *path;
+  const Result<std::string> said = output_of({*path, "-c", kAskPython}, kPythonLimit);
+  if (!said) {
+    facts.error = said.error().message();
+    return facts;
+  }
+  const nlohmann::json answer = nlohmann::json::parse(*said, nullptr, false);
+  if (!answer.is_object()) {
+    facts.error = "it does not answer as Python 3.8 and newer do";
+    return facts;
+  }
+  facts.version = answer.value("version", "");
+  facts.torch = answer.value("torch", "");
+  facts.torch_folder = answer.value("folder", "");
+  facts.nccl = answer.value("nccl", "");
+  return facts;
+}
+
+std::optional<std::uint64_t> limit_of(int resource, bool is_hard) {
+  rlimit limit{};
+  if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return std::nullopt;
+  const rlim_t value = is_hard ? limit.rlim_max : limit.rlim_cur;
+  if (value == RLIM_INFINITY) return std::nullopt;
+  return value;
+}
+
+void read_space(MachineFacts& machine, const HostFacts& host) {
+  struct statvfs space {};
+  if (::statvfs("/dev/shm", &space) == 0) {
+    machine.shm_bytes = space.f_blocks * space.f_frsize;
+    machine.shm_available = space.f_bavail * space.f_frsize;
+  }
+  machine.temporary_directory = host.temporary_directory;
+  if (::statvfs(host.temporary_directory.c_str(), &space) == 0)
+    machine.temporary_available = space.f_bavail * space.f_frsize;
+}
+
+void read_kernel(MachineFacts& machine) {
+  utsname names{};
+  if (::uname(&names) == 0) machine.kernel = names.release;
+  const std::string memory = read_text("/proc/meminfo");
+  machine.memory = memory_line(memory, "MemTotal:");
+  machine.memory_available = memory_line(memory, "MemAvailable:");
+  machine.all_cpus = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  machine.open_files_hard = limit_of(RLIMIT_NOFILE, true).value_or(~std::uint64_t{0});
+  machine.locked_memory = limit_of(RLIMIT_MEMLOCK, false);
+  machine.core_bytes = limit_of(RLIMIT_CORE, false);
+  machine.huge_pages = number_in<std::uint64_t>(read_text("/proc/sys/vm/nr_hugepages")).value_or(0);
+  const std::string transparent = read_text("/sys/kernel/mm/transparent_hugepage/enabled");
+  const std::size_t open = transparent.find('[');
+  const std::size_t shut = transparent.find(']');
+  if (open != std::string::npos && shut != std::string::npos)
+    machine.transparent_huge_pages = transparent.substr(open + 1, shut - open - 1);
+  machine.clock_source =
+      trimmed(read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+  timex clock{};
+  if (::adjtimex(&clock) >= 0) machine.is_clock_synchronised = (clock.status & STA_UNSYNC) == 0;
+}
+
+std::string shown(const sockaddr& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* const from =
+      address.sa_family == AF_INET
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr)
+          : &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  return ::inet_ntop(address.sa_family, from, text.data(), text.size()) == nullptr ? "" : text.data();
+}
+
+bool is_shown(const sockaddr* address) {
+  if (address == nullptr) return false;
+  if (address->sa_family == AF_INET) return true;
+  return address->sa_family == AF_INET6 &&
+         !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+std::vector<InterfaceFacts> read_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owned(list, ::freeifaddrs);
+  std::vector<InterfaceFacts> interfaces;
+  std::map<std::string, std::size_t> index;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    const auto [place, is_new] = index.try_emplace(each->ifa_name, interfaces.size());
+    if (is_new) {
+      interfaces.push_back({.name = each->ifa_name,
+                            .addresses = {},
+                            .is_up = (each->ifa_flags & IFF_RUNNING) != 0,
+                            .is_loopback = (each->ifa_flags & IFF_LOOPBACK) != 0});
+      const auto speed = number_in<int>(read_text(fmt::format("/sys/class/net/{}/speed", each->ifa_name)));
+      interfaces.back().megabits = std::max(speed.value_or(0), 0);
+    }
+    if (is_shown(each->ifa_addr)) interfaces[place->second].addresses.push_back(shown(*each->ifa_addr));
+  }
+  return interfaces;
+}
+
+/// Whence packets to another network would leave. None is sent.
+std::string own_route_address() {
+  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in far{};
+  far.sin_family = AF_INET;
+  far.sin_port = htons(9);
+  far.sin_addr.s_addr = htonl(0xC0000201);  // 192.0.2.1, which is nobody's (RFC 5737)
+  sockaddr_in from{};
+  socklen_t size = sizeof from;
+  if (!fd || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&far), sizeof far) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&from), &size) != 0)
+    return {};
+  return shown(reinterpret_cast<const sockaddr&>(from));
+}
+
+void read_network(MachineFacts& machine, const HostFacts& host) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Result<HostAddresses> addresses = look_up(machine.hostname);
+  machine.name_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (addresses) {
+    machine.name_addresses = *addresses;
+  } else {
+    machine.name_error = addresses.error().message();
+  }
+  machine.interfaces = read_interfaces();
+  machine.route_address = own_route_address();
+  machine.infiniband = names_in("/sys/class/infiniband");
+  machine.nccl_interface = host.env("NCCL_SOCKET_IFNAME");
+  machine.gloo_interface = host.env("GLOO_SOCKET_IFNAME");
+}
+
+void read_around(MachineFacts& machine, const HostFacts& host) {
+  if (const auto job = host.env("SLURM_JOB_ID")) machine.scheduler = fmt::format("Slurm, job {}", *job);
+  if (host.env("OMPI_COMM_WORLD_SIZE")) machine.scheduler = "Open MPI";
+  if (host.env("KUBERNETES_SERVICE_HOST")) machine.scheduler = "Kubernetes";
+  std::error_code ignored;
+  machine.is_container = fs::exists("/.dockerenv", ignored) || fs::exists("/run/.containerenv", ignored) ||
+                         host.env("container").has_value() || host.env("KUBERNETES_SERVICE_HOST").has_value();
+}
+
+}  // namespace
+
+MachineFacts read_machine() {
+  const HostFacts host = read_host(Topology::kSkip);
+  MachineFacts machine;
+  machine.hostname = host.hostname;
+  machine.usable_cpus = static_cast<int>(host.cpus.size());
+  machine.has_worker = find_worker(host.self_directory).has_value();
+  read_kernel(machine);
+  read_cgroup(machine);
+  read_gpus(machine, host);
+  machine.python = read_python(host);
+  read_space(machine, host);
+  read_network(machine, host);
+  read_around(machine, host);
+  return machine;
+}
+
+}  // namespace ddprun::launcher
