@@ -24,114 +24,114 @@ constexpr std::uint64_t kFewFiles = 4096;
 constexpr double kSlowLookup = 1;
 constexpr std::size_t kTopicWidth = 12;
 
-Finding ok(std::string topic, std::string state) {
+Finding all_right(std::string topic, std::string state) {
   return {.topic = std::move(topic), .state = std::move(state)};
 }
-Finding note(std::string topic, std::string state, std::string mend = {}) {
+Finding to_note(std::string topic, std::string state, std::string mend = {}) {
   return {Health::kNote, std::move(topic), std::move(state), std::move(mend)};
 }
-Finding wrong(std::string topic, std::string state, std::string mend) {
+Finding all_wrong(std::string topic, std::string state, std::string mend) {
   return {Health::kWrong, std::move(topic), std::move(state), std::move(mend)};
 }
 
-Finding cpus(const MachineFacts& machine) {
+Finding about_cpus(const MachineFacts& machine) {
   const std::string state = fmt::format("{} of {}", machine.usable_cpus, machine.all_cpus);
   if (machine.cpu_quota && *machine.cpu_quota < machine.usable_cpus) {
-    return note(
+    return to_note(
         "CPUs", fmt::format("{}, of which the cgroup gives the time of {:.3g}", state, *machine.cpu_quota),
         "--nproc-per-node auto counts CPUs, not their time: give the number, or raise the limit (docker run "
         "--cpus, resources.limits.cpu)");
   }
-  return ok("CPUs", state);
+  return all_right("CPUs", state);
 }
 
-Finding memory(const MachineFacts& machine) {
+Finding about_memory(const MachineFacts& machine) {
   const std::string state =
       fmt::format("{} of {} are free", format_bytes(machine.memory_available), format_bytes(machine.memory));
   if (machine.memory_limit && *machine.memory_limit < machine.memory) {
-    return note("memory",
-                fmt::format("{}; the cgroup may use {}", state, format_bytes(*machine.memory_limit)),
-                "whoever needs more is killed with SIGKILL (137): docker run --memory, "
-                "resources.limits.memory, sbatch "
-                "--mem raise it");
+    return to_note("memory",
+                   fmt::format("{}; the cgroup may use {}", state, format_bytes(*machine.memory_limit)),
+                   "whoever needs more is killed with SIGKILL (137): docker run --memory, "
+                   "resources.limits.memory, sbatch "
+                   "--mem raise it");
   }
-  return ok("memory", state);
+  return all_right("memory", state);
 }
 
-Finding gpus(const MachineFacts& machine) {
+Finding about_gpus(const MachineFacts& machine) {
   const std::size_t count = machine.gpus.size();
-  if (count == 0 && machine.driver.empty()) return note("GPUs", "none: workers compute on CPUs");
+  if (count == 0 && machine.driver.empty()) return to_note("GPUs", "none: workers compute on CPUs");
   if (count == 0) {
-    return wrong("GPUs", fmt::format("none, though driver {} is loaded", machine.driver),
-                 "/dev/nvidia0 is not there: docker run --gpus all, resources.limits \"nvidia.com/gpu\", "
-                 "sbatch --gpus; "
-                 "on the host itself, run nvidia-smi once");
+    return all_wrong("GPUs", fmt::format("none, though driver {} is loaded", machine.driver),
+                     "/dev/nvidia0 is not there: docker run --gpus all, resources.limits \"nvidia.com/gpu\", "
+                     "sbatch --gpus; "
+                     "on the host itself, run nvidia-smi once");
   }
   const bool are_equal = std::adjacent_find(machine.gpus.begin(), machine.gpus.end(),
                                             std::not_equal_to<>()) == machine.gpus.end();
   const std::string state = are_equal ? fmt::format("{} × {}", count, machine.gpus.front())
                                       : fmt::format("{}", fmt::join(machine.gpus, ", "));
   if (machine.driver.empty()) {
-    return wrong("GPUs", state,
-                 "NVIDIA's driver is not loaded: modprobe nvidia, or install it and start anew");
+    return all_wrong("GPUs", state,
+                     "NVIDIA's driver is not loaded: modprobe nvidia, or install it and start anew");
   }
   if (machine.visible_devices &&
       (machine.visible_devices->empty() || machine.visible_devices->starts_with('-'))) {
-    return wrong("GPUs",
-                 fmt::format("{}, driver {}, CUDA_VISIBLE_DEVICES=\"{}\"", state, machine.driver,
-                             *machine.visible_devices),
-                 "the variable hides all of them: unset CUDA_VISIBLE_DEVICES");
+    return all_wrong("GPUs",
+                     fmt::format("{}, driver {}, CUDA_VISIBLE_DEVICES=\"{}\"", state, machine.driver,
+                                 *machine.visible_devices),
+                     "the variable hides all of them: unset CUDA_VISIBLE_DEVICES");
   }
   const std::string visible =
       machine.visible_devices ? fmt::format(", CUDA_VISIBLE_DEVICES={}", *machine.visible_devices) : "";
-  return ok("GPUs", fmt::format("{}, driver {}{}", state, machine.driver, visible));
+  return all_right("GPUs", fmt::format("{}, driver {}{}", state, machine.driver, visible));
 }
 
-Finding python(const MachineFacts& machine) {
+Finding about_python(const MachineFacts& machine) {
   const PythonFacts& python = machine.python;
-  if (python.path.empty()) return note("Python", "none", python.error);
+  if (python.path.empty()) return to_note("Python", "none", python.error);
   if (!python.error.empty())
-    return wrong("Python", python.path, fmt::format("{}; PYTHON_EXEC names another", python.error));
-  return ok("Python", fmt::format("{} in {}", python.version, python.path));
+    return all_wrong("Python", python.path, fmt::format("{}; PYTHON_EXEC names another", python.error));
+  return all_right("Python", fmt::format("{} in {}", python.version, python.path));
 }
 
-Finding torch(const MachineFacts& machine) {
+Finding about_torch(const MachineFacts& machine) {
   const PythonFacts& python = machine.python;
   if (python.torch.empty()) {
-    return note(
+    return to_note(
         "torch", "none beside that Python",
         python.path.empty() ? "" : fmt::format("scripts need it: {} -m pip install torch", python.path));
   }
   const std::string state = fmt::format("{} in {}", python.torch, python.torch_folder);
   if (!machine.gpus.empty() && python.torch.find("+cpu") != std::string::npos)
-    return wrong("torch", state, "a build for CPUs, and here are GPUs: install a CUDA build of torch");
-  return ok("torch", state);
+    return all_wrong("torch", state, "a build for CPUs, and here are GPUs: install a CUDA build of torch");
+  return all_right("torch", state);
 }
 
-void nccl(const MachineFacts& machine, std::vector<Finding>& findings) {
+void add_nccl(const MachineFacts& machine, std::vector<Finding>& findings) {
   if (!machine.python.nccl.empty()) {
-    findings.push_back(ok("NCCL", machine.python.nccl));
+    findings.push_back(all_right("NCCL", machine.python.nccl));
   } else if (!machine.gpus.empty() && !machine.python.torch.empty()) {
     findings.push_back(
-        note("NCCL", "no package of it beside torch", "a torch that was built here may link its own"));
+        to_note("NCCL", "no package of it beside torch", "a torch that was built here may link its own"));
   }
 }
 
-Finding worker(const MachineFacts& machine) {
-  return machine.has_worker ? ok("job files", "ddprun-worker is beside ddprun")
-                            : note("job files", "not here: ddprun-worker is not beside ddprun",
-                                   "scripts/quickstart.sh in a clone of ddprun builds it");
+Finding about_worker(const MachineFacts& machine) {
+  return machine.has_worker ? all_right("job files", "ddprun-worker is beside ddprun")
+                            : to_note("job files", "not here: ddprun-worker is not beside ddprun",
+                                      "scripts/quickstart.sh in a clone of ddprun builds it");
 }
 
-Finding shm(const MachineFacts& machine) {
+Finding about_shm(const MachineFacts& machine) {
   if (machine.shm_bytes == 0) {
-    return wrong("/dev/shm", "not there",
-                 "data loaders, NCCL and shm keep what they share in it: mount -t tmpfs tmpfs /dev/shm");
+    return all_wrong("/dev/shm", "not there",
+                     "data loaders, NCCL and shm keep what they share in it: mount -t tmpfs tmpfs /dev/shm");
   }
   const std::string state =
       fmt::format("{} of {} are free", format_bytes(machine.shm_available), format_bytes(machine.shm_bytes));
-  if (machine.shm_available >= kLittleShm) return ok("/dev/shm", state);
-  return wrong(
+  if (machine.shm_available >= kLittleShm) return all_right("/dev/shm", state);
+  return all_wrong(
       "/dev/shm", state,
       machine.shm_bytes < kLittleShm
           ? "data loaders and NCCL need more, and die with SIGBUS: docker run --shm-size 8g (or --ipc host), "
@@ -139,84 +139,86 @@ Finding shm(const MachineFacts& machine) {
           : "something fills it, and data loaders die with SIGBUS: ls -l /dev/shm says what");
 }
 
-Finding temporary(const MachineFacts& machine) {
+Finding about_temporary(const MachineFacts& machine) {
   const std::string state = fmt::format("{} are free in {}", format_bytes(machine.temporary_available),
                                         machine.temporary_directory);
-  if (machine.temporary_available >= kLittleSpace) return ok("logs", state);
-  return wrong("logs", state,
-               "logs of jobs go there: make room, or choose another place with --log-dir or TMPDIR");
+  if (machine.temporary_available >= kLittleSpace) return all_right("logs", state);
+  return all_wrong("logs", state,
+                   "logs of jobs go there: make room, or choose another place with --log-dir or TMPDIR");
 }
 
-void limits(const MachineFacts& machine, std::vector<Finding>& findings) {
+void add_limits(const MachineFacts& machine, std::vector<Finding>& findings) {
   const std::string files = machine.open_files_hard > (std::uint64_t{1} << 40)
                                 ? std::string("no limit")
                                 : fmt::format("up to {}", machine.open_files_hard);
   findings.push_back(
       machine.open_files_hard >= kFewFiles
-          ? ok("open files", files)
-          : wrong("open files", files,
-                  "a job of many workers and data loaders needs more: ulimit -Hn, LimitNOFILE of the unit, "
-                  "/etc/security/limits.conf"));
+          ? all_right("open files", files)
+          : all_wrong(
+                "open files", files,
+                "a job of many workers and data loaders needs more: ulimit -Hn, LimitNOFILE of the unit, "
+                "/etc/security/limits.conf"));
   const std::string locked = machine.locked_memory ? format_bytes(*machine.locked_memory) : "no limit";
   if (machine.locked_memory && !machine.infiniband.empty()) {
     findings.push_back(
-        wrong("locked memory", locked,
-              "InfiniBand registers memory, which this forbids: ulimit -l unlimited, docker run --ulimit "
-              "memlock=-1, memlock in /etc/security/limits.conf"));
+        all_wrong("locked memory", locked,
+                  "InfiniBand registers memory, which this forbids: ulimit -l unlimited, docker run --ulimit "
+                  "memlock=-1, memlock in /etc/security/limits.conf"));
   } else {
-    findings.push_back(ok("locked memory", locked));
+    findings.push_back(all_right("locked memory", locked));
   }
   if (machine.core_bytes && *machine.core_bytes == 0) {
-    findings.push_back(note("core files", "none are written",
-                            "ulimit -c unlimited before ddprun keeps what crashes for gdb"));
+    findings.push_back(to_note("core files", "none are written",
+                               "ulimit -c unlimited before ddprun keeps what crashes for gdb"));
   } else {
-    findings.push_back(
-        ok("core files", machine.core_bytes ? "up to " + format_bytes(*machine.core_bytes) : "no limit"));
+    findings.push_back(all_right(
+        "core files", machine.core_bytes ? "up to " + format_bytes(*machine.core_bytes) : "no limit"));
   }
 }
 
-Finding cgroup(const MachineFacts& machine) {
-  if (machine.cgroup_version == 0) return note("cgroup", "none is mounted");
+Finding about_cgroup(const MachineFacts& machine) {
+  if (machine.cgroup_version == 0) return to_note("cgroup", "none is mounted");
   const std::string state = fmt::format("version {}", machine.cgroup_version);
   constexpr std::uint64_t kFewProcesses = 1024;
   if (machine.pids_limit && *machine.pids_limit < kFewProcesses) {
-    return wrong("cgroup", fmt::format("{}, at most {} processes and threads", state, *machine.pids_limit),
-                 "a worker has dozens of threads: docker run --pids-limit, TasksMax of the unit");
+    return all_wrong("cgroup",
+                     fmt::format("{}, at most {} processes and threads", state, *machine.pids_limit),
+                     "a worker has dozens of threads: docker run --pids-limit, TasksMax of the unit");
   }
-  return ok("cgroup", state);
+  return all_right("cgroup", state);
 }
 
-Finding huge_pages(const MachineFacts& machine) {
+Finding about_huge_pages(const MachineFacts& machine) {
   const std::string reserved =
       machine.huge_pages == 0 ? "none reserved" : fmt::format("{} reserved", machine.huge_pages);
-  if (machine.transparent_huge_pages.empty()) return note("huge pages", reserved);
+  if (machine.transparent_huge_pages.empty()) return to_note("huge pages", reserved);
   const std::string state = fmt::format("{}, transparent: {}", reserved, machine.transparent_huge_pages);
-  if (machine.transparent_huge_pages != "never") return ok("huge pages", state);
-  return note(
+  if (machine.transparent_huge_pages != "never") return all_right("huge pages", state);
+  return to_note(
       "huge pages", state,
       "large tensors are read faster with them: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled");
 }
 
-Finding clock(const MachineFacts& machine) {
+Finding about_clock(const MachineFacts& machine) {
   const std::string source = machine.clock_source.empty() ? "unknown source" : machine.clock_source;
   if (machine.clock_source == "hpet" || machine.clock_source == "acpi_pm") {
-    return wrong("clock", source,
-                 "reading the time costs a microsecond and more: boot with tsc=reliable where it is");
+    return all_wrong("clock", source,
+                     "reading the time costs a microsecond and more: boot with tsc=reliable where it is");
   }
   if (machine.is_clock_synchronised == false) {
-    return note("clock", source + ", not synchronised",
-                "logs of several machines cannot be laid side by side: start chrony or systemd-timesyncd");
+    return to_note("clock", source + ", not synchronised",
+                   "logs of several machines cannot be laid side by side: start chrony or systemd-timesyncd");
   }
-  return ok("clock", source + (machine.is_clock_synchronised ? ", synchronised" : ""));
+  return all_right("clock", source + (machine.is_clock_synchronised ? ", synchronised" : ""));
 }
 
 bool are_all_loopback(const std::vector<std::string>& addresses) {
   return std::all_of(addresses.begin(), addresses.end(), membership::is_loopback);
 }
 
-Finding name(const MachineFacts& machine) {
+Finding about_name(const MachineFacts& machine) {
   if (machine.name_error) {
-    return wrong(
+    return all_wrong(
         "name", *machine.name_error,
         fmt::format("gloo looks it up on each node: give it an address in /etc/hosts ({} {})",
                     machine.route_address.empty() ? "127.0.1.1" : machine.route_address, machine.hostname));
@@ -224,19 +226,19 @@ Finding name(const MachineFacts& machine) {
   const std::string state =
       fmt::format("{} is {}", machine.hostname, fmt::join(machine.name_addresses, ", "));
   if (machine.name_seconds > kSlowLookup) {
-    return wrong(
+    return all_wrong(
         "name", fmt::format("{}, which took {:.1f} s", state, machine.name_seconds),
         "a name server does not answer: correct /etc/resolv.conf, or write the hosts into /etc/hosts");
   }
   if (are_all_loopback(machine.name_addresses) && !machine.route_address.empty()) {
-    return note(
+    return to_note(
         "name", state,
         fmt::format(
             "gloo listens there, where no other node comes: for jobs of several nodes write {} {} into "
             "/etc/hosts, or set GLOO_SOCKET_IFNAME",
             machine.route_address, machine.hostname));
   }
-  return ok("name", state);
+  return all_right("name", state);
 }
 
 const InterfaceFacts* leaves_by(const MachineFacts& machine) {
@@ -255,7 +257,7 @@ std::string shown(const InterfaceFacts& interface) {
                      interface.is_up ? "" : ", down");
 }
 
-Finding network(const MachineFacts& machine) {
+Finding about_network(const MachineFacts& machine) {
   std::vector<std::string> others;
   const InterfaceFacts* const used = leaves_by(machine);
   for (const InterfaceFacts& interface : machine.interfaces) {
@@ -264,40 +266,40 @@ Finding network(const MachineFacts& machine) {
   }
   const std::string beside = others.empty() ? "" : fmt::format("; also {}", fmt::join(others, ", "));
   if (used == nullptr) {
-    return note("network", "no way to other machines" + beside, "jobs of one node do not need it");
+    return to_note("network", "no way to other machines" + beside, "jobs of one node do not need it");
   }
-  return ok("network", fmt::format("a job of several nodes leaves by {}{}", shown(*used), beside));
+  return all_right("network", fmt::format("a job of several nodes leaves by {}{}", shown(*used), beside));
 }
 
 /// A variable of NCCL or gloo that begins with a name, "^" for all others, or "=" for exactly that one.
-void chosen_interface(const MachineFacts& machine, std::string_view variable,
-                      const std::optional<std::string>& chosen, std::vector<Finding>& findings) {
+void add_chosen_interface(const MachineFacts& machine, std::string_view variable,
+                          const std::optional<std::string>& chosen, std::vector<Finding>& findings) {
   if (!chosen || chosen->empty()) return;
   const std::string state = fmt::format("{}={}", variable, *chosen);
   std::string first = chosen->substr(0, chosen->find(','));
   const bool is_exact = variable.starts_with("GLOO") || first.front() == '=';
-  if (first.front() == '^') return findings.push_back(ok("network", state));
+  if (first.front() == '^') return findings.push_back(all_right("network", state));
   if (first.front() == '=') first.erase(0, 1);
   const bool is_there =
       std::any_of(machine.interfaces.begin(), machine.interfaces.end(), [&](const auto& interface) {
         return is_exact ? interface.name == first : interface.name.starts_with(first);
       });
-  if (is_there) return findings.push_back(ok("network", state));
+  if (is_there) return findings.push_back(all_right("network", state));
   std::vector<std::string> names;
   for (const InterfaceFacts& interface : machine.interfaces) names.push_back(interface.name);
-  findings.push_back(
-      wrong("network", state,
-            fmt::format("there is no such interface, only {}: correct or unset it", fmt::join(names, ", "))));
+  findings.push_back(all_wrong(
+      "network", state,
+      fmt::format("there is no such interface, only {}: correct or unset it", fmt::join(names, ", "))));
 }
 
-Finding around(const MachineFacts& machine) {
+Finding about_around(const MachineFacts& machine) {
   if (machine.scheduler.empty() && !machine.is_container)
-    return ok("around it", "no scheduler, no container");
-  if (machine.scheduler.empty()) return ok("around it", "a container, no scheduler");
-  return ok("around it", machine.scheduler + (machine.is_container ? ", in a container" : ""));
+    return all_right("around it", "no scheduler, no container");
+  if (machine.scheduler.empty()) return all_right("around it", "a container, no scheduler");
+  return all_right("around it", machine.scheduler + (machine.is_container ? ", in a container" : ""));
 }
 
-std::string_view word(Health health) {
+std::string_view health_word(Health health) {
   switch (health) {
     case Health::kOk:
       return "ok";
@@ -316,26 +318,26 @@ std::string counted(std::ptrdiff_t count, std::string_view one, std::string_view
 }  // namespace
 
 std::vector<Finding> examine(const MachineFacts& machine) {
-  std::vector<Finding> findings{cpus(machine), memory(machine), gpus(machine), python(machine),
-                                torch(machine)};
-  nccl(machine, findings);
-  findings.insert(findings.end(), {worker(machine), shm(machine), temporary(machine)});
-  limits(machine, findings);
-  findings.insert(findings.end(),
-                  {cgroup(machine), huge_pages(machine), clock(machine), name(machine), network(machine)});
-  chosen_interface(machine, "NCCL_SOCKET_IFNAME", machine.nccl_interface, findings);
-  chosen_interface(machine, "GLOO_SOCKET_IFNAME", machine.gloo_interface, findings);
+  std::vector<Finding> findings{about_cpus(machine), about_memory(machine), about_gpus(machine),
+                                about_python(machine), about_torch(machine)};
+  add_nccl(machine, findings);
+  findings.insert(findings.end(), {about_worker(machine), about_shm(machine), about_temporary(machine)});
+  add_limits(machine, findings);
+  findings.insert(findings.end(), {about_cgroup(machine), about_huge_pages(machine), about_clock(machine),
+                                   about_name(machine), about_network(machine)});
+  add_chosen_interface(machine, "NCCL_SOCKET_IFNAME", machine.nccl_interface, findings);
+  add_chosen_interface(machine, "GLOO_SOCKET_IFNAME", machine.gloo_interface, findings);
   if (!machine.infiniband.empty())
-    findings.push_back(ok("InfiniBand", fmt::format("{}", fmt::join(machine.infiniband, ", "))));
-  findings.push_back(around(machine));
+    findings.push_back(all_right("InfiniBand", fmt::format("{}", fmt::join(machine.infiniband, ", "))));
+  findings.push_back(about_around(machine));
   return findings;
 }
 
 std::string render_doctor(const MachineFacts& machine, const std::vector<Finding>& findings) {
   std::string page = fmt::format("{}, Linux {}\n\n", machine.hostname, machine.kernel);
   for (const Finding& finding : findings) {
-    page +=
-        fmt::format("{:<6}{:<{}}  {}\n", word(finding.health), finding.topic, kTopicWidth + 1, finding.state);
+    page += fmt::format("{:<6}{:<{}}  {}\n", health_word(finding.health), finding.topic, kTopicWidth + 1,
+                        finding.state);
     if (!finding.mend.empty())
       page += fmt::format("{:<6}{:<{}}  {}\n", "", "", kTopicWidth + 1, finding.mend);
   }

@@ -84,7 +84,7 @@ MachineFacts broken_machine() {
 
 std::string page_of(const MachineFacts& machine) { return render_doctor(machine, examine(machine)); }
 
-Finding about(const MachineFacts& machine, const std::string& topic) {
+Finding finding_about(const MachineFacts& machine, const std::string& topic) {
   for (const Finding& finding : examine(machine)) {
     if (finding.topic == topic) return finding;
   }
@@ -104,32 +104,32 @@ TEST_CASE("the page of a machine where all is wrong says how to mend each") {
 TEST_CASE("a machine without GPUs is nothing wrong, one whose GPUs cannot be reached is") {
   MachineFacts machine = healthy_machine();
   machine.gpus.clear();
-  CHECK(about(machine, "GPUs").health == Health::kWrong);
+  CHECK(finding_about(machine, "GPUs").health == Health::kWrong);
   machine.driver.clear();
-  CHECK(about(machine, "GPUs").health == Health::kNote);
+  CHECK(finding_about(machine, "GPUs").health == Health::kNote);
   machine.gpus = {"GPU"};
-  CHECK(about(machine, "GPUs").mend ==
+  CHECK(finding_about(machine, "GPUs").mend ==
         "NVIDIA's driver is not loaded: modprobe nvidia, or install it and start anew");
 }
 
 TEST_CASE("locked memory matters where InfiniBand is") {
   MachineFacts machine = healthy_machine();
   machine.locked_memory = 8 << 20;
-  CHECK(about(machine, "locked memory").health == Health::kWrong);
+  CHECK(finding_about(machine, "locked memory").health == Health::kWrong);
   machine.infiniband.clear();
-  CHECK(about(machine, "locked memory").health == Health::kOk);
+  CHECK(finding_about(machine, "locked memory").health == Health::kOk);
 }
 
 TEST_CASE("a name that means the loopback is a trap for jobs of several nodes") {
   MachineFacts machine = healthy_machine();
   machine.name_addresses = {"127.0.1.1"};
-  CHECK(about(machine, "name").mend ==
+  CHECK(finding_about(machine, "name").mend ==
         "gloo listens there, where no other node comes: for jobs of several nodes write 10.0.0.2 node-a into "
         "/etc/hosts, or set GLOO_SOCKET_IFNAME");
   machine.name_addresses = {"127.0.1.1", "10.0.0.2"};
-  CHECK(about(machine, "name").health == Health::kOk);
+  CHECK(finding_about(machine, "name").health == Health::kOk);
   machine.name_seconds = 5.02;
-  CHECK(about(machine, "name").state == "node-a is 127.0.1.1, 10.0.0.2, which took 5.0 s");
+  CHECK(finding_about(machine, "name").state == "node-a is 127.0.1.1, 10.0.0.2, which took 5.0 s");
 }
 
 TEST_CASE("NCCL takes the beginning of an interface's name, gloo the whole") {
