@@ -1,0 +1,86 @@
+"""A checkpoint after every step on two CPU ranks: what it adds to a step, beside torch.save on rank 0 and
+torch.distributed.checkpoint's async_save. All write to the same file system, ours and torch.save three files in turn."""
+
+import functools
+import itertools
+import json
+import pathlib
+import subprocess
+import tempfile
+
+import bench_train
+from harness import DDPRUN, PEERS, PYTHON, Broken, Limit, Versus, peer_environment
+
+TITLE = "A checkpoint after every step, 2 ranks"
+RANKS = "2"
+
+# model: job, first step of the clock, last step
+JOBS = {
+    "mnist_cnn": ({"model": {"type": "mnist_cnn"}, "data": {"type": "synthetic", "train_samples": 10000, "test_samples": 8},
+                   "train": {"batch_size": 64}}, 10, 60),
+    "resnet18": ({"model": {"type": "resnet18"}, "train": {"batch_size": 64}}, 3, 15),
+}
+numbers = itertools.count()
+
+
+@functools.cache
+def folder():
+    made = tempfile.TemporaryDirectory(prefix="ddprun-bench-")
+    folder.keeps = made
+    return pathlib.Path(made.name)
+
+
+def milliseconds_of_step(model, every):
+    job, first, last = JOBS[model]
+    if model == "resnet18":
+        job = job | {"data": {"type": "cifar10", "path": bench_train.cifar10(), "test_samples": 8}}
+    place = folder() / f"job-{next(numbers)}"
+    place.mkdir()
+    whole = {**job, "device": "cpu", "backend": "gloo", "output_dir": str(place / "out"), "train": {**job["train"], "max_steps": last},
+             "optimizer": {"type": "adamw", "learning_rate": 0.001}, "checkpoint": {"every_steps": every}, "log": {"every_steps": 1}}
+    (place / "job.json").write_text(json.dumps(whole))
+    done = subprocess.run([DDPRUN, "--nproc-per-node", RANKS, place / "job.json"], env=peer_environment(), text=True,
+                          capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Broken(f"{model} exited with {done.returncode}:\n{done.stderr}")
+    at = {}
+    for record in map(json.loads, (place / "out/metrics.jsonl").read_text().splitlines()):
+        if record["event"] == "step":
+            at[record["step"]] = record["time"]
+    return 1000 * (at[last - 1] - at[first]) / (last - 1 - first)
+
+
+class Ours:
+    """Without and with, in turns; both rows are of the same runs."""
+
+    def __init__(self, model):
+        self.model, self.pairs = model, []
+
+    def turn(self):
+        self.pairs.append((milliseconds_of_step(self.model, 0), milliseconds_of_step(self.model, 1)))
+        plain, saved = self.pairs[-1]
+        return saved - plain
+
+    def percent(self):
+        self.turn()
+        plain = min(one for one, _ in self.pairs)
+        return 100 * (min(other for _, other in self.pairs) - plain) / plain
+
+
+def theirs(model, how):
+    place = folder() / f"peer-{next(numbers)}"
+    done = subprocess.run([DDPRUN, "--nproc-per-node", RANKS, PYTHON, PEERS / "checkpoint_steps.py", model, how, place],
+                          env=peer_environment(), text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Broken(f"{how} exited with {done.returncode}:\n{done.stderr}")
+    plain, saved = map(float, done.stdout.split())
+    return max(saved - plain, 1e-3)
+
+
+def rows():
+    for model in JOBS:
+        ours = Ours(model)
+        yield Limit(f"{model}, batch 64: every step checkpointed, more time for a step", ours.percent, "%", at_most=1, rounds=3)
+        for how in ("torch.save", "dcp"):
+            name = "async_save" if how == "dcp" else how
+            yield Versus(f"{model}: added to a step, against {name}", ours.turn, functools.partial(theirs, model, how), "ms", 1, rounds=3)
