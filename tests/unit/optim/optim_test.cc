@@ -156,6 +156,54 @@ TEST_CASE("a scaler that is not enabled does nothing") {
   CHECK(scaler.get_scale() == 1);
 }
 
+TEST_CASE("a scaler's scale does not reach a sparse table, and neither does an overflow") {
+  const auto [table_gradient, is_unscaled] =
+      GENERATE(table<double, bool>({{1, false}, {1, true}, {INFINITY, false}, {INFINITY, true}}));
+  torch::nn::Embedding table(torch::nn::EmbeddingOptions(4, 2).sparse(true));
+  FusedSgd optimizer(table->parameters(), {.lr = 1});
+  GradScaler scaler;
+  const at::Tensor before = table->weight.detach().clone();
+  scaler.scale((table(torch::tensor({1})) * table_gradient).sum()).backward();
+  if (is_unscaled) scaler.unscale_(optimizer);
+  scaler.step(optimizer);
+  scaler.update();
+  at::Tensor expected = before.clone();
+  if (std::isfinite(table_gradient)) expected[1] -= 1;
+  CHECK(torch::equal(table->weight.detach(), expected));
+  CHECK(scaler.get_scale() == (std::isfinite(table_gradient) ? 65536 : 32768));
+}
+
+TEST_CASE("options that want state which the first step did not make are refused") {
+  FusedAdam adam({a_parameter()}, {.lr = 0.1});
+  adam.step();
+  adam.options().amsgrad = true;
+  CHECK_THROWS_WITH(
+      adam.step(),
+      "optimizer: parameter 0 of Adam has no \"max_exp_avg_sq\", which its options did not want "
+      "in its first step and want now; set them before the first step");
+  Rmsprop rmsprop({a_parameter()}, {.lr = 0.1});
+  rmsprop.step();
+  rmsprop.set_momentum(0, 0.9);
+  CHECK_THROWS_WITH(
+      rmsprop.step(),
+      "optimizer: parameter 0 of RMSprop has no \"momentum_buffer\", which its options did not want "
+      "in its first step and want now; set them before the first step");
+}
+
+TEST_CASE("options that want less state than there is find the right one") {
+  const at::Tensor changed = a_parameter(), plain = a_parameter();
+  Rmsprop optimizer({changed}, {.lr = 0.1, .momentum = 0.9, .centered = true});
+  Rmsprop twin({plain}, {.lr = 0.1, .centered = true});
+  optimizer.step();
+  twin.step();
+  plain.detach().copy_(changed.detach());
+  optimizer.set_momentum(0, 0);
+  changed.mutable_grad() = plain.mutable_grad() = torch::full({2}, 3.0);
+  optimizer.step();
+  twin.step();
+  CHECK(torch::equal(changed, plain));
+}
+
 TEST_CASE("gradients on the CPU that need no clipping are not written") {
   at::Tensor parameter = at::zeros({4}).requires_grad_();
   parameter.mutable_grad() = at::full({4}, 2.0);

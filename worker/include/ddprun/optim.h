@@ -92,7 +92,7 @@ class FusedOptimizer : public ScheduledGroups {
 
  protected:
   /// Parameters of one group, device and dtype that have a dense gradient, with their state: state[i] holds
-  /// the i-th entry of every parameter.
+  /// every parameter's entry of the i-th of state_names(). No entries: state is empty.
   struct Batch {
     std::vector<std::size_t> indices;  ///< in parameters()
     std::vector<at::Tensor> parameters, gradients;
@@ -115,8 +115,9 @@ class FusedOptimizer : public ScheduledGroups {
   void make_all_states();
   /// The next step of these parameters is their first again.
   void forget(const Batch& batch);
-  /// False where sparse gradients go into a batch like others.
-  virtual bool update_sparse(std::size_t group, const at::Tensor& parameter, const at::Tensor& gradient);
+  /// False where sparse gradients go into a batch like others. `scale` is on the parameter's device.
+  virtual bool update_sparse(std::size_t group, const at::Tensor& parameter, const at::Tensor& gradient,
+                             const StepScale& scale);
 
  private:
   [[nodiscard]] ParameterState make_state(std::size_t group, const at::Tensor& parameter) const;
@@ -136,7 +137,8 @@ class GroupedOptimizer : public FusedOptimizer {
  public:
   using Groups = std::vector<ParameterGroup<Options>>;
 
-  /// May be changed between two steps.
+  /// May be changed between two steps. Options that need more state than the first step made (momentum of
+  /// RMSprop above 0, amsgrad, centered) have to be set before it: the next step throws Exception kConfig.
   [[nodiscard]] Options& options(std::size_t group = 0) { return options_.at(group); }
   [[nodiscard]] const Options& options(std::size_t group = 0) const { return options_.at(group); }
 
@@ -186,7 +188,8 @@ class FusedSgd final : public GroupedOptimizer<FusedSgdOptions> {
   [[nodiscard]] at::Tensor new_state(std::size_t group, const std::string& name,
                                      const at::Tensor& parameter) const override;
   void update(std::size_t group, Batch& batch) override;
-  bool update_sparse(std::size_t group, const at::Tensor& parameter, const at::Tensor& gradient) override;
+  bool update_sparse(std::size_t group, const at::Tensor& parameter, const at::Tensor& gradient,
+                     const StepScale& scale) override;
 };
 
 struct FusedAdamOptions {

@@ -57,6 +57,19 @@ void check_entries(const FusedOptimizer& optimizer, std::size_t index, const Par
   }
 }
 
+// By name: options that were changed since the first step may want fewer entries, or more than there are.
+const at::Tensor& entry_of(const FusedOptimizer& optimizer, std::size_t index, const ParameterState& state,
+                           const std::string& name) {
+  for (const auto& [own_name, tensor] : state) {
+    if (own_name == name) return tensor;
+  }
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("optimizer: parameter {} of {} has no \"{}\", which its options did not want in its first "
+                  "step and want now; set them before the first step",
+                  index, optimizer.name(), name));
+}
+
 StepScale on_device(const StepScale& scale, const at::Device& device) {
   const auto moved = [&](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
@@ -124,7 +137,7 @@ ParameterState FusedOptimizer::make_state(std::size_t group, const at::Tensor& p
 }
 
 bool FusedOptimizer::update_sparse(std::size_t /*group*/, const at::Tensor& /*parameter*/,
-                                   const at::Tensor& /*gradient*/) {
+                                   const at::Tensor& /*gradient*/, const StepScale& /*scale*/) {
   return false;
 }
 
@@ -153,12 +166,15 @@ void FusedOptimizer::step_groups(const StepScale& scale, const std::set<const vo
 void FusedOptimizer::step_group(std::size_t group, std::size_t first, const StepScale& scale,
                                 const std::set<const void*>* only) {
   std::map<BatchKey, Batch> batches;
+  const std::vector<std::string> names = state_names(group);
   for (std::size_t i = first; i < first + group_sizes_[group]; ++i) {
     const at::Tensor& parameter = parameters_[i];
     if (only != nullptr && !only->contains(parameter.unsafeGetTensorImpl())) continue;
     const at::Tensor& gradient = parameter.grad();
     if (!gradient.defined()) continue;
-    if (gradient.is_sparse() && update_sparse(group, parameter, gradient)) continue;
+    if (gradient.is_sparse() &&
+        update_sparse(group, parameter, gradient, on_device(scale, parameter.device())))
+      continue;
     const bool is_first_step = state_[i].empty();
     if (is_first_step) state_[i] = make_state(group, parameter);
     Batch& batch = batches[key_of(parameter, is_first_step)];
@@ -166,8 +182,10 @@ void FusedOptimizer::step_group(std::size_t group, std::size_t first, const Step
     batch.indices.push_back(i);
     batch.parameters.push_back(parameter);
     batch.gradients.push_back(gradient);
-    batch.state.resize(state_[i].size());
-    for (std::size_t e = 0; e < state_[i].size(); ++e) batch.state[e].push_back(state_[i][e].second);
+    if (state_[i].empty()) continue;
+    batch.state.resize(names.size());
+    for (std::size_t e = 0; e < names.size(); ++e)
+      batch.state[e].push_back(entry_of(*this, i, state_[i], names[e]));
   }
   for (auto& [key, batch] : batches) {
     batch.scale = on_device(scale, batch.parameters.front().device());
