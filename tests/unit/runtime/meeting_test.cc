@@ -34,5 +34,12 @@ TEST_CASE("a meeting to which some do not come ends with the time-out") {
   CHECK_FALSE(meet(*store, "first", 0, 2, 1, std::chrono::milliseconds(50)).has_value());
 }
 
+TEST_CASE("who comes to a meeting that others have left hears the same as they") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const std::chrono::milliseconds timeout(10);
+  CHECK_FALSE(meet(*store, "first", 0, 2, 7, timeout).has_value());
+  CHECK_FALSE(meet(*store, "first", 1, 2, 7, timeout).has_value());
+}
+
 }  // namespace
 }  // namespace ddprun::runtime

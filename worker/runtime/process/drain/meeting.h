@@ -15,8 +15,10 @@ struct Attendance {
 };
 
 /// Waits until every rank is here, and tells how far apart they are: on a GPU a rank may have begun more
-/// steps than the others when it hears of the stop. Nothing when some did not come in time. Collective
-/// through the store, under `prefix`, which is of this meeting alone.
+/// steps than the others when it hears of the stop. Nothing when some rank has waited for `timeout` in vain:
+/// the same on every rank, also on one that comes later. Collective through the store, under `prefix`, which
+/// is of this meeting alone.
+/// Errors  what the store throws.
 std::optional<Attendance> meet(c10d::Store& store, const std::string& prefix, int rank, int world_size,
                                std::int64_t step, std::chrono::milliseconds timeout);
 
