@@ -5,16 +5,31 @@
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
 [[noreturn]] void throw_from_here() { throw std::out_of_range("seven is not a rank"); }
+
+void all_at_once(const std::function<void()>& end) {
+  constexpr int kThreads = 8;
+  std::barrier together(kThreads);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      end();
+    });
+  }
+}
 
 int run(const std::string& how) {
   if (how == "throw") throw_from_here();
@@ -33,6 +48,8 @@ int run(const std::string& how) {
   if (how == "terminate") std::terminate();
   if (how == "abort") std::abort();
   if (how == "crash") std::raise(SIGSEGV);
+  if (how == "crowd") all_at_once([] { std::raise(SIGSEGV); });
+  if (how == "throwing crowd") all_at_once([] { throw_from_here(); });
   return how == "three" ? 3 : 0;
 }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +32,7 @@ namespace {
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMaxFrames = 64;
 constexpr unsigned kSecondsToDemangle = 2;
+constexpr unsigned kSecondsForTheFirst = 2 * kSecondsToDemangle;
 
 // What handlers need. Handlers have no argument of ours, hence the one pointer with static storage in this
 // library.
@@ -41,6 +43,7 @@ struct Recorder {
 };
 Recorder* recorder = nullptr;
 volatile sig_atomic_t crash_signal = 0;
+std::atomic<pid_t> dying_thread = 0;
 
 using Demangle = std::string (*)(const char* symbol);
 
@@ -110,10 +113,20 @@ std::string_view describe(int signal_number) {
   }
 }
 
+// There is one report, that of the first thread which dies. Others wait for the process to end, and not for
+// ever: what they hold may be what the first one needs.
+void let_the_first_report() {
+  pid_t nobody = 0;
+  const pid_t self = gettid();
+  if (dying_thread.compare_exchange_strong(nobody, self) || nobody == self) return;
+  for (unsigned left = kSecondsForTheFirst; left > 0;) left = sleep(left);
+}
+
 void on_alarm(int) { die_of(crash_signal); }
 
 void on_crash(int signal_number) {
-  if (crash_signal != 0) return die_of(signal_number);  // the handler itself crashed
+  let_the_first_report();
+  if (crash_signal != 0) return die_of(signal_number);  // the handler itself crashed, or the first one hangs
   crash_signal = signal_number;
   const std::string_view message = describe(signal_number);
   write_report(message, nullptr);
@@ -155,6 +168,7 @@ Cause current_cause() {
 }
 
 [[noreturn]] void on_terminate() {
+  let_the_first_report();
   const Cause cause = current_cause();
   write_report(cause.text, demangled);
   // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
