@@ -8,6 +8,8 @@
 namespace ddprun {
 namespace {
 
+using testing::message_of;
+using testing::run_ranks;
 using testing::run_ranks_to_success;
 
 TEST_CASE("with the optimizer in the backward, parameters are updated and gradients gone when it returns") {
@@ -38,6 +40,34 @@ TEST_CASE("under join, ranks without input go on updating") {
     });
     CHECK_IN_RANK(model->bias.item<float>() == before - 1.5F);
   });
+}
+
+TEST_CASE("after update_process_group gradients are divided by the new group's size") {
+  run_ranks_to_success(3, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    FusedSgd optimizer(ddp.parameters(), {.lr = 1});
+    ddp.apply_optimizer_in_backward(optimizer);
+    const Group two = new_group(group, {0, 1});
+    ddp.update_process_group(two);
+    if (!two.is_member()) return;
+    const float before = model->bias.item<float>();
+    (ddp(torch::ones({1, 1})) * (group.rank() + 1)).sum().backward();
+    CHECK_IN_RANK(model->bias.item<float>() == before - 1.5F);
+  });
+}
+
+TEST_CASE("join by the ranks that have input is refused with the optimizer in the backward") {
+  const auto failures = run_ranks(1, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    FusedSgd optimizer(ddp.parameters(), {.lr = 1});
+    ddp.apply_optimizer_in_backward(optimizer);
+    ddp.join([] {}, {.divide_by_initial_world_size = false});
+  });
+  CHECK(message_of(failures[0]) ==
+        "DistributedDataParallel: the optimizer in the backward divides gradients by the size of the group; "
+        "leave JoinOptions::divide_by_initial_world_size on");
 }
 
 TEST_CASE("an optimizer that cannot be in the backward is refused with the reason") {

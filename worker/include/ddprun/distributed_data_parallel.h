@@ -253,7 +253,8 @@ class DistributedDataParallel {
   /// for each bucket's all-reduce. A parameter that no rank used is updated with a gradient of zero. Under
   /// no_sync gradients accumulate, and the backward that reduces them updates.
   /// Errors  Exception kConfig: parameters that are the optimizer's or reduced here, and not both; sparse
-  ///         gradients; a ZeroRedundancyOptimizer or PostLocalSgdOptimizer; a hook is registered already.
+  ///         gradients; a ZeroRedundancyOptimizer or PostLocalSgdOptimizer; a hook is registered already; from
+  ///         join without divide_by_initial_world_size.
   /// Source  torch/distributed/algorithms/ddp_comm_hooks/optimizer_overlap_hooks.py of torch 2.11
   void apply_optimizer_in_backward(FusedOptimizer& optimizer) {
     sync_->apply_optimizer_in_backward(optimizer);

@@ -77,6 +77,11 @@ void ReplicaSync::join_begins(const JoinOptions& join_options) {
                     "DistributedDataParallel: option mixed_precision divides gradients by the size of the "
                     "group; leave JoinOptions::divide_by_initial_world_size on");
   }
+  if (state_->has_optimizer_in_backward && !join_options.divide_by_initial_world_size) {
+    throw Exception(ErrorCode::kConfig,
+                    "DistributedDataParallel: the optimizer in the backward divides gradients by the size of "
+                    "the group; leave JoinOptions::divide_by_initial_world_size on");
+  }
   state_->logger->set_uneven_input_join();
 }
 

@@ -37,8 +37,8 @@ void check_in_backward(const FusedOptimizer& optimizer, const std::vector<Module
   }
 }
 
-CommHook optimizer_in_backward(c10d::Reducer& reducer, Group group, FusedOptimizer& optimizer) {
-  return [&reducer, &optimizer, group = std::move(group)](c10d::GradBucket& bucket) {
+CommHook optimizer_in_backward(c10d::Reducer& reducer, const Group& group, FusedOptimizer& optimizer) {
+  return [&reducer, &optimizer, &group](c10d::GradBucket& bucket) {
     reducer.run_allreduce_hook(bucket)->waitAndThrow();
     const at::NoGradGuard no_grad;
     bucket.getBufferRef().div_(group.size());

@@ -28,6 +28,7 @@ struct ReplicaSync::State {
   bool forward_sync = true;
   bool has_queued_static_reduction = false;
   bool has_comm_hook = false;
+  bool has_optimizer_in_backward = false;
 
   [[nodiscard]] bool is_ignored(const std::string& name) const;
   [[nodiscard]] bool will_sync_buffers() const;

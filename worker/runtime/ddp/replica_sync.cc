@@ -359,6 +359,7 @@ void ReplicaSync::apply_optimizer_in_backward(FusedOptimizer& optimizer) {
   reducer.register_comm_hook(
       std::make_unique<FunctionHook>(optimizer_in_backward(reducer, state_->group, optimizer)));
   reducer.set_optimizer_in_backward();
+  state_->has_optimizer_in_backward = true;
 }
 
 c10::DDPLoggingData ReplicaSync::logging_data() const {
