@@ -190,6 +190,30 @@ TEST_CASE("messages and asynchronous forms arrive") {
   });
 }
 
+TEST_CASE("an all_to_all leaves the messages of its user alone") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto message = number(-1);
+    std::vector<torch::Tensor> into = {number(-1), number(-1)};
+    const std::vector<torch::Tensor> pieces = {number(10 * group.rank()), number(10 * group.rank() + 1)};
+    if (group.rank() == 0) {
+      Pending pending = async_receive(group, message, 1);
+      all_to_all(group, into, pieces);
+      pending.wait();
+      CHECK_IN_RANK(value(message) == 77);
+    } else {
+      all_to_all(group, into, pieces);
+      send(group, number(77), 0);
+    }
+    CHECK_IN_RANK(value(into[0]) == group.rank());
+    CHECK_IN_RANK(value(into[1]) == 10 + group.rank());
+  });
+}
+
+TEST_CASE("a tag that no message may have is refused") {
+  const auto failures = run_ranks(1, [](const Group& group) { send(group, number(0), 0, 2147483647); });
+  CHECK(message_of(failures[0]) == "send: the tag is 2147483647; it has to be from 0 to 2147483646");
+}
+
 TEST_CASE("bytes of any kind are broadcast and gathered") {
   run_ranks_to_success(2, [](const Group& group) {
     const std::string bytes("a\0b", 3);

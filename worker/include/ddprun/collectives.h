@@ -10,13 +10,17 @@
 #include <vector>
 
 /// Collectives with names one can read. All of them
+///
 ///   are collective: every rank of the group calls the same ones in the same order, with tensors of the same
 ///     dtype and (unless said otherwise) the same shape; ranks are counted within the group;
+///
 ///   take contiguous tensors on the device that the backend serves (gloo and shm: CPU, nccl: this rank's
-///   GPU); throw Exception kConfig for what this rank can see to be wrong (a rank that is not in the group,
-///   counts
+///     GPU);
+///
+///   throw Exception kConfig for what this rank can see to be wrong (a rank that is not in the group, counts
 ///     that do not fit), before anything is sent; and what the backend throws (Exception, c10::Error,
 ///     std::runtime_error) when a peer leaves or the time-out passes;
+///
 ///   may be called from any thread, from one at a time for a group.
 namespace ddprun {
 
@@ -147,7 +151,7 @@ void barrier(const Group& group);
 /// store, on the host alone: it works beside any backend, waits for no GPU, and is slow.
 void monitored_barrier(const Group& group, std::optional<std::chrono::milliseconds> timeout = {});
 
-/// Point to point; a send matches the receive of the same tag and shape.
+/// Point to point; a send matches the receive of the same tag and shape. Tags are from 0 to 2147483646.
 void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag = 0);
 void receive(const Group& group, at::Tensor into, int from_rank, int tag = 0);
 [[nodiscard]] Pending async_send(const Group& group, const at::Tensor& tensor, int to_rank, int tag = 0);

@@ -134,6 +134,7 @@ Pending batch_isend_irecv(const Group& group, const std::vector<P2POp>& ops) {
   const c10::DeviceType device = ops.front().tensor.device().type();
   for (const P2POp& op : ops) {
     runtime::check_rank(group, op.peer, kWhat);
+    runtime::check_tag(op.tag, kWhat);
     if (op.peer == group.rank()) refuse_call(kWhat, fmt::format("rank {} sends to itself", op.peer));
     if (op.tensor.device().type() != device)
       refuse_call(kWhat, "the tensors are on CPU and GPU; make two batches");

@@ -205,8 +205,8 @@ Pending async_all_to_all(const Group& group, std::vector<at::Tensor> into,
     const int from = (group.rank() - distance + group.size()) % group.size();
     std::vector<at::Tensor> sent = {pieces[static_cast<std::size_t>(to)]};
     std::vector<at::Tensor> received = {into[static_cast<std::size_t>(from)]};
-    messages.push_back(group.process_group()->send(sent, to, 0));
-    messages.push_back(group.process_group()->recv(received, from, 0));
+    messages.push_back(group.process_group()->send(sent, to, runtime::kAllToAllTag));
+    messages.push_back(group.process_group()->recv(received, from, runtime::kAllToAllTag));
   }
   return Pending(std::move(messages));
 }
@@ -221,12 +221,14 @@ void barrier(const Group& group) { async_barrier(group).wait(); }
 
 Pending async_send(const Group& group, const at::Tensor& tensor, int to_rank, int tag) {
   check_rank(group, to_rank, "send");
+  runtime::check_tag(tag, "send");
   std::vector<at::Tensor> tensors = {tensor};
   return pending_of(group.process_group()->send(tensors, to_rank, tag));
 }
 
 Pending async_receive(const Group& group, at::Tensor into, int from_rank, int tag) {
   check_rank(group, from_rank, "receive");
+  runtime::check_tag(tag, "receive");
   std::vector<at::Tensor> tensors = {std::move(into)};
   return pending_of(group.process_group()->recv(tensors, from_rank, tag));
 }

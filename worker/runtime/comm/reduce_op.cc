@@ -62,6 +62,12 @@ at::Tensor scaled(const Group& group, const at::Tensor& tensor, const ReduceOp& 
   return needs_scaling(group, tensor, op) ? tensor.mul(op.factor()) : tensor;
 }
 
+void check_tag(int tag, std::string_view what) {
+  if (tag >= 0 && tag < kAllToAllTag) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("{}: the tag is {}; it has to be from 0 to {}", what, tag, kAllToAllTag - 1));
+}
+
 void check_rank(const Group& group, int rank, std::string_view what) {
   if (rank >= 0 && rank < group.size()) return;
   throw Exception(ErrorCode::kConfig,
