@@ -5,10 +5,12 @@
 #include <ddprun/rank_zero.h>
 #include <ddprun/seed.h>
 
+#include <c10/core/impl/FakeGuardImpl.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/torch.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -127,11 +129,33 @@ TEST_CASE("a store that is not there is named") {
         std::string::npos);
 }
 
+// Eight GPUs of which only their numbers are looked at.
+class PretendedGpus {
+ public:
+  PretendedGpus() : before_(registered().exchange(&guard_)) {}
+  ~PretendedGpus() { registered() = before_; }
+  PretendedGpus(const PretendedGpus&) = delete;
+  PretendedGpus& operator=(const PretendedGpus&) = delete;
+
+  [[nodiscard]] static at::Device current() { return Guard().getDevice(); }
+
+ private:
+  using Guard = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
+  static std::atomic<const c10::impl::DeviceGuardImplInterface*>& registered() {
+    return c10::impl::device_guard_impl_registry[static_cast<std::size_t>(c10::DeviceType::CUDA)];
+  }
+
+  Guard guard_;
+  const c10::impl::DeviceGuardImplInterface* before_;
+};
+
 // Without a bound device a barrier takes the GPU that the rank's number suggests.
-TEST_CASE("a group on a GPU knows which one") {
+TEST_CASE("a group on a GPU knows which one, and makes it the current one whatever its backend") {
+  const PretendedGpus pretended;
   runtime::Placement placement{.backend = runtime::BackendKind::kGloo, .gpu = 3};
   const auto group = runtime::make_process_group(c10::make_intrusive<c10d::HashStore>(), {}, placement,
                                                  std::chrono::seconds(10));
+  CHECK(PretendedGpus::current() == at::Device(at::kCUDA, 3));
   CHECK(group->getBoundDeviceId() == at::Device(at::kCUDA, 3));
   CHECK(group->getBackend(c10::DeviceType::CUDA)->getBoundDeviceId() == at::Device(at::kCUDA, 3));
 }

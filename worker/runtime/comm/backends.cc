@@ -4,6 +4,7 @@
 #include "worker/runtime/comm/gpu/plugin.h"
 #include "worker/runtime/comm/shm/make_backend.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -68,8 +69,12 @@ Result<Backends> backends_of(c10d::ProcessGroup& group) {
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const BackendRequest& request, const Backends& backends,
                                                   int gpu) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  // Without it a barrier takes the GPU that the rank's number suggests.
-  if (gpu >= 0) group->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu)));
+  if (gpu >= 0) {
+    const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu));
+    // Without these a barrier takes the GPU that the rank's number suggests, and "cuda" is every rank's first.
+    group->setBoundDeviceId(device);
+    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+  }
   const bool are_two = backends.cpu && backends.gpu && backends.cpu != backends.gpu;
   if (backends.gpu) {
     const auto backend = make_backend(are_two ? under(request, "cuda") : request, *backends.gpu, gpu);
