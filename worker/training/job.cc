@@ -215,7 +215,10 @@ class Job {
     std::optional<Error> trouble;
     std::optional<Draft> draft;
     try {
-      draft = make_draft(context, job_, parts_, data.splits.train->shape(), resume.has_value());
+      const DataShape& shape = data.splits.train->shape();
+      draft = make_draft(context, job_, parts_, shape, resume.has_value());
+      check_last_batch(job_, parts_, shape,
+                       size_of_job(read_loop_options(job_), data.splits.train->size(), context.world_size()));
     } catch (const Exception& exception) {
       trouble = to_error(exception);
     }

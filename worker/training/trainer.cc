@@ -5,10 +5,13 @@
 #include "worker/training/device_batches.h"
 #include "worker/training/evaluate.h"
 #include "worker/training/generators_part.h"
+#include "worker/training/plugins.h"
 #include "worker/training/rng.h"
 #include "worker/training/training_batches.h"
+#include "worker/training/trial.h"
 #include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>
+#include <ddprun/module_view.h>
 #include <ddprun/sharded_evaluation.h>
 
 #include <fmt/format.h>
@@ -117,7 +120,30 @@ JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int 
                      .max_steps = options.max_steps,
                      .patience = options.patience,
                      .epoch_samples = epoch_samples},
-          .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation)};
+          .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation),
+          .last_batch = (per_rank - 1) % options.batch_size + 1};
+}
+
+void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size) {
+  if (size.last_batch != 1) return;
+  if (size.length.max_steps > 0 && size.length.max_steps < size.steps_per_epoch) return;
+  const KeptGenerators kept;
+  const Options options = job.object("model");
+  const std::shared_ptr<Model> model = make_part(parts.models, options.text("type"), options, data);
+  const std::vector<NamedTensor> buffers = view_of(*model).buffers();
+  // Others are not looked at: it costs a forward.
+  if (std::none_of(buffers.begin(), buffers.end(),
+                   [](const NamedTensor& buffer) { return buffer.first.ends_with("running_var"); }))
+    return;
+  const std::string trouble = trouble_with_one_sample(*model, data);
+  if (trouble.empty()) return;
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format(
+          "/train/batch_size: each epoch ends with a batch of 1 sample on each of {} ranks ({} samples in "
+          "batches of {}), and the model does not learn from one alone: {}; take another batch size or "
+          "another number of samples",
+          size.world.ranks, size.length.epoch_samples, job.object("train").integer("batch_size"), trouble));
 }
 
 // A warm-up that is longer than the job leaves it without its learning rate.

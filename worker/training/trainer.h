@@ -69,12 +69,17 @@ struct JobSize {
   World world;
   JobLength length;
   std::int64_t steps_per_epoch = 0;
+  std::int64_t last_batch = 0;  ///< samples of a rank in the last batch of an epoch
 };
 /// Errors  Exception kConfig: not every rank gets a sample.
 JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
 
 /// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over.
 void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
+
+/// Errors  Exception kConfig: the last batch of an epoch is one sample, and the job's model, which normalizes batches,
+///         does not learn from one alone.
+void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size);
 
 /// One rank's training: the loop over epochs and steps, with evaluations and checkpoints where they are due.
 ///

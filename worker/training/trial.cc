@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::int64_t kSamples = 2;
 
-Batch zeros_of(const DataShape& data) {
-  Batch batch{{}, kSamples};
+Batch zeros_of(const DataShape& data, std::int64_t samples) {
+  Batch batch{{}, samples};
   for (const TensorShape& tensor : data.tensors) {
-    std::vector<std::int64_t> sizes{kSamples};
+    std::vector<std::int64_t> sizes{samples};
     sizes.insert(sizes.end(), tensor.sizes.begin(), tensor.sizes.end());
     batch.tensors.push_back(at::zeros(sizes, tensor.dtype));
   }
@@ -82,7 +82,7 @@ at::Tensor loss_of(const Task& task, const at::Tensor& output, const Batch& batc
 }  // namespace
 
 void try_out(Model& model, const Task& task, const DataShape& data) {
-  const Batch batch = zeros_of(data);
+  const Batch batch = zeros_of(data, kSamples);
   model.eval();
   loss_of(task, output_of(model, batch, data, ""), batch, "");
   model.train();
@@ -92,6 +92,21 @@ void try_out(Model& model, const Task& task, const DataShape& data) {
   throw Exception(ErrorCode::kConfig,
                   "/model: no gradient comes from its output in training mode, so it would learn nothing; it "
                   "may be detached");
+}
+
+std::string trouble_with_one_sample(Model& model, const DataShape& data) {
+  const at::NoGradGuard no_grad;
+  model.train();
+  try {
+    model.forward(zeros_of(data, 1).tensors.front());
+  } catch (const Exception& exception) {
+    return exception.what();
+  } catch (const c10::Error& error) {
+    return essence(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return essence(error.what());
+  }
+  return {};
 }
 
 }  // namespace ddprun::training

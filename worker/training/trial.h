@@ -4,6 +4,8 @@
 #include <ddprun/trainer/model.h>
 #include <ddprun/trainer/task.h>
 
+#include <string>
+
 namespace ddprun::training {
 
 /// Two samples of zeros through `model` in evaluation mode and in training mode, and what the task says of them: so
@@ -12,5 +14,9 @@ namespace ddprun::training {
 ///
 /// Errors  Exception kConfig, with the shapes and what libtorch says of them
 void try_out(Model& model, const Task& task, const DataShape& data);
+
+/// What is wrong where `model` learns from one sample of zeros; empty: nothing. `model` is not to be used afterwards; the
+/// generators are drawn from.
+std::string trouble_with_one_sample(Model& model, const DataShape& data);
 
 }  // namespace ddprun::training

@@ -242,6 +242,25 @@ TEST_CASE("batch norms that C++ cannot reach are named, and nothing is changed")
   });
 }
 
+TEST_CASE("a batch of one value per channel is refused where there is no other rank, as in Python") {
+  const std::string refusal =
+      "SyncBatchNorm: expected more than 1 value per channel when training, got input size [1, 3, 1]; give "
+      "it a "
+      "larger batch";
+  const Tensor one = torch::ones({1, 3, 1});
+  SyncBatchNorm norm(3);
+  CHECK_THROWS_WITH(norm(one), refusal);
+  CHECK(norm(torch::ones({1, 3, 2})).size(0) == 1);
+  norm->eval();
+  CHECK(norm(one).size(0) == 1);
+  const auto failures = run_ranks(1, [&](const Group& group) { SyncBatchNorm(3, group)->forward(one); });
+  CHECK(message_of(failures[0]) == refusal);
+  run_ranks_to_success(2, [&](const Group& group) {
+    SyncBatchNorm together(3, group);
+    CHECK_IN_RANK(together(one + group.rank()).isfinite().all().item<bool>());
+  });
+}
+
 TEST_CASE("an input of the wrong shape is refused") {
   SyncBatchNorm norm(3);
   CHECK_THROWS_WITH(norm(torch::ones({4, 2})),

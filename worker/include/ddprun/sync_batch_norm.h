@@ -18,7 +18,7 @@ namespace ddprun {
 /// `convert_sync_batchnorm` gives it one: so a module written without knowledge of ranks can have it as a
 /// member.
 ///
-/// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel.
+/// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel, of more than one value.
 /// Device      CPU or GPU, wherever the group's backend is at home. float or double, or half types with float
 ///             statistics. On a GPU by the kernels of torch.nn.SyncBatchNorm, in its order; Python has none for
 ///             the CPU.

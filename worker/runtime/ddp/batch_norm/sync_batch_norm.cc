@@ -8,6 +8,22 @@ namespace ddprun {
 
 using torch::Tensor;
 
+namespace {
+
+// One value has no variance: its running average would be no number.
+void check_values(const Tensor& input) {
+  std::int64_t per_channel = input.size(0);
+  for (std::int64_t d = 2; d < input.dim(); ++d) per_channel *= input.size(d);
+  if (per_channel != 1) return;
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("SyncBatchNorm: expected more than 1 value per channel when training, got input "
+                  "size [{}]; give it a larger batch",
+                  fmt::join(input.sizes().begin(), input.sizes().end(), ", ")));
+}
+
+}  // namespace
+
 SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& given, std::optional<Group> group)
     : options(given), group_(std::move(group)) {
   SyncBatchNormImpl::reset();
@@ -73,7 +89,9 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
                              /*cudnn_enabled=*/true);
   }
   // As Python's: an evaluation synchronises nothing, also when it has to use the batch's own statistics.
-  if (!group_ || !is_training()) return normalize_alone(input);
+  const bool is_alone = !group_ || !is_training();
+  if (is_alone || group_->size() == 1) check_values(input);
+  if (is_alone) return normalize_alone(input);
   const double momentum = running_mean.defined() ? count_batch() : 0.0;
   const runtime::BatchNormOfRanks norm{.weight = weight,
                                        .bias = bias,
