@@ -82,16 +82,33 @@ std::unique_ptr<Task> make_task(const Options& task, const JobParts& parts, cons
   return make_part(parts.tasks, type == "auto" ? tasks::task_for(data) : type, task, data);
 }
 
-/// The name of the first tensor with something else than finite numbers, or "".
-std::string non_finite_in(const torch::nn::Module& module) {
+/// The names of tensors with something else than finite numbers.
+std::vector<std::string> non_finite_in(const torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  std::vector<std::string> names;
   for (const auto& [name, value] : state_dict(module).entries) {
     const at::Tensor& tensor = value.as_tensor();
     if (!tensor.is_floating_point()) continue;
     // A sum of what is not all finite is not finite; it takes a tenth of the time. One that overflows may be.
     if (std::isfinite(tensor.sum().item<double>())) continue;
-    if (!at::isfinite(tensor).all().item<bool>()) return name.as_string();
+    if (!at::isfinite(tensor).all().item<bool>()) names.push_back(name.as_string());
   }
-  return {};
+  return names;
+}
+
+/// Those that no training makes so.
+std::set<std::string> non_finite_by_design(const Model& model) {
+  std::set<std::string> names;
+  for (std::string& name : non_finite_in(model)) names.insert(std::move(name));
+  for (const NamedTensor& trained : trained_parameters(model)) names.erase(trained.first);
+  return names;
+}
+
+void copy_buffers(const Model& from, torch::nn::Module& into) {
+  const torch::NoGradGuard no_grad;
+  const auto newest = view_of(from).buffers();
+  const auto old = view_of(into).buffers();
+  for (std::size_t i = 0; i < old.size(); ++i) old[i].second.copy_(newest[i].second);
 }
 
 void place(Model& model, const at::Device& device, const Options& train) {
@@ -222,6 +239,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
     return replica;
   });
 
+  non_finite_from_start_ = non_finite_by_design(*model_);
   const Options optimizer = job.object("optimizer");
   optimizer_ = parts.optimizers.at(optimizer.text("type")).make(optimizer, trained_parameters(*model_));
   base_rate_ = optimizer.number("learning_rate");
@@ -262,6 +280,8 @@ void Learner::begin_average() {
 Model& Learner::evaluated() {
   strategy_->sync_buffers();
   if (!average_) return *model_;
+  // It has taken each rank's own running statistics with each step.
+  copy_buffers(*model_, *average_->module());
   return static_cast<Model&>(*average_->module());
 }
 
@@ -278,10 +298,16 @@ void Learner::add_saved_parts(SavedParts& parts) {
 }
 
 std::string Learner::first_non_finite() const {
-  const torch::NoGradGuard no_grad;
-  std::string found = non_finite_in(*model_);
+  const auto first_in = [this](const torch::nn::Module& module) {
+    const std::vector<std::string> names = non_finite_in(module);
+    const auto first = std::find_if(names.begin(), names.end(), [this](const std::string& name) {
+      return !non_finite_from_start_.contains(name);
+    });
+    return first == names.end() ? std::string() : *first;
+  };
+  std::string found = first_in(*model_);
   if (found.empty() && average_) {
-    found = non_finite_in(*average_->module());
+    found = first_in(*average_->module());
     if (!found.empty()) found += " (of the average)";
   }
   return found;

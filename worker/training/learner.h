@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,8 +54,9 @@ class Learner {
   /// The average begins with the model as it is.
   void begin_average();
 
-  /// The first parameter or buffer, of the model or of the average, that holds something else than finite
-  /// numbers; empty: none does. The same on every rank, after evaluated().
+  /// The first parameter or buffer, of the model or of the average, that has come to hold something else than finite
+  /// numbers; empty: none has. A mask of infinities, which nothing trains, was so from the beginning. Of this rank:
+  /// running statistics differ.
   [[nodiscard]] std::string first_non_finite() const;
 
   [[nodiscard]] Model& model() { return *model_; }
@@ -69,6 +71,7 @@ class Learner {
   std::unique_ptr<FusedOptimizer> optimizer_;
   double base_rate_;
   std::optional<Schedule> schedule_;
+  std::set<std::string> non_finite_from_start_;  ///< what is not trained
   std::optional<AveragedModel> average_;
   std::optional<StepGraph> graph_;  ///< if the job wants one
   std::optional<Step> step_;

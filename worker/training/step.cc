@@ -4,6 +4,7 @@
 #include "worker/training/step_trace.h"
 #include <ddprun/autocast.h>
 #include <ddprun/clip_grad.h>
+#include <ddprun/module_view.h>
 
 #include <torch/torch.h>
 
@@ -41,6 +42,23 @@ GradScalerOptions scaler_options(const StepOptions& options) {
   return {.init_scale = 1, .enabled = options.non_finite == NonFinite::kSkip};
 }
 
+using Buffers = std::vector<NamedTensor>;
+
+std::vector<at::Tensor> copies_of(const Buffers& buffers) {
+  std::vector<at::Tensor> copies;
+  for (const auto& [name, buffer] : buffers) copies.push_back(buffer.detach().clone());
+  return copies;
+}
+
+/// Where `is_left_out` is not 0, the buffers are what they were. Waits for no device.
+void put_back(const Buffers& buffers, const std::vector<at::Tensor>& before, const at::Tensor& is_left_out) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const at::Tensor& now = buffers[i].second;
+    now.copy_(at::where(is_left_out.to(now.device()).ne(0), before[i], now));
+  }
+}
+
 }  // namespace
 
 StepOptions read_step_options(const Options& train) {
@@ -76,6 +94,10 @@ at::Tensor Step::loss_of(const Batch& batch) {
 Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate) {
   Outcome outcome{at::zeros({2}, at::TensorOptions(parts_.device).dtype(at::kDouble))};
   parts_.optimizer.set_learning_rate(learning_rate);
+  // A forward changes running statistics before anybody knows whether the step counts.
+  const bool may_be_left_out = options_.non_finite == NonFinite::kSkip;
+  const Buffers buffers = may_be_left_out ? view_of(parts_.model).buffers() : Buffers();
+  const std::vector<at::Tensor> before = copies_of(buffers);
   if (parts_.graph != nullptr) {
     learn_in_graph(micro_batches, outcome);
   } else if (!learn(micro_batches, outcome)) {
@@ -84,6 +106,7 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
   const auto time = parts_.time.on(Activity::kOptimizer);
   clip();
   scaler_.step(parts_.optimizer);
+  if (may_be_left_out) put_back(buffers, before, scaler_.found_inf(parts_.optimizer));
   if (options_.precision == Precision::kFp16) {
     scaler_.update();
   } else {

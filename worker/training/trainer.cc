@@ -500,25 +500,32 @@ LossSum Trainer::fresh_sum() const {
   return {sums[0].item<double>(), std::llround(sums[1].item<double>())};
 }
 
+// At the end of an epoch `position_` is already between it and the next one.
+std::int64_t Trainer::epoch_number() const { return position_.epoch + (position_.samples_seen > 0 ? 1 : 0); }
+
 void Trainer::refuse_barren_steps() const {
   throw Exception(
       ErrorCode::kConfig,
       fmt::format("the last {} steps, up to step {} of epoch {}, were all left out, because their "
                   "losses were no finite numbers (/train/non_finite=skip); a smaller "
                   "/optimizer/learning_rate or a bound on /train/clip_grad_norm may help",
-                  barren_steps_, position_.step, position_.epoch + 1));
+                  barren_steps_, position_.step, epoch_number()));
 }
 
 void Trainer::collect_loss() {
   const LossSum all = sum_over_ranks(parts_.context, fresh_sum());
   barren_steps_ = all.items > 0 ? 0 : barren_steps_ + fresh_steps_;
+  const std::int64_t first = position_.step - fresh_steps_ + 1;
   fresh_loss_.zero_();
   fresh_steps_ = 0;
   if (barren_steps_ >= kMostBarrenSteps) refuse_barren_steps();
   if (!std::isfinite(all.loss)) {
-    throw Exception(ErrorCode::kConfig, fmt::format("the loss is not a finite number at or before step {} of "
-                                                    "epoch {}; {}",
-                                                    position_.step, position_.epoch + 1, kHowToGoOn));
+    // A GPU's losses are looked at here, and the CPU's after each forward.
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("the loss is not a finite number in one of the steps {} to {} of epoch {}; {}; "
+                    "/train/non_finite=rollback looks after each step, and names rank and samples",
+                    first, position_.step, epoch_number(), kHowToGoOn));
   }
   position_.epoch_loss.loss += all.loss;
   position_.epoch_loss.items += all.items;
@@ -618,7 +625,10 @@ void Trainer::save_checkpoint(const SaveAs& as) {
     divergence_check_->compare(position_.step);
   }
   collect_loss();
-  if (const std::string name = learner_.first_non_finite(); !name.empty()) {
+  // What is written is rank 0's, and running statistics are each rank's own.
+  const std::string name = broadcast_bytes(
+      parts_.context, parts_.context.rank() == 0 ? learner_.first_non_finite() : std::string());
+  if (!name.empty()) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("{} holds something else than finite numbers after step {}, so no checkpoint "
                                 "is written; a smaller /optimizer/learning_rate, a bound on "

@@ -134,6 +134,8 @@ class Trainer {
   void collect_loss();
   void sync_buffers_for_check();
   [[nodiscard]] LossSum fresh_sum() const;
+  /// Of the last step, from 1.
+  [[nodiscard]] std::int64_t epoch_number() const;
   [[noreturn]] void refuse_barren_steps() const;
   void evaluate_all();
   [[nodiscard]] Evaluation evaluate_on(const DataSource& source, const std::string& name);

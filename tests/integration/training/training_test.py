@@ -306,6 +306,25 @@ class Guards(JobTest):
                 self.run_job(job, *settings, "/resume=never", ranks=2)
 
 
+    def test_an_average_is_judged_with_the_running_statistics_that_are_saved(self):
+        job = self.job_file({"model": {"type": "resnet20"}, "data": {"train_samples": 24, "test_samples": 8},
+                             "train": {"batch_size": 4, "epochs": 2, "ema_decay": 0.5}})
+        self.run_job(job)
+        done = subprocess.run([str(self.binaries / "ddprun"), "eval", "--json", str(job)], cwd=self.folder, env=self.environment(),
+                              text=True, capture_output=True, timeout=BOUND_S, check=True)
+        found, last = json.loads(done.stdout), self.metrics("epoch")[-1]
+        self.assertEqual(found["weights"], "average")
+        self.assertAlmostEqual(found["metrics"]["loss"], last["held_out_loss"], delta=1e-6 * last["held_out_loss"])
+
+    def test_a_last_batch_of_one_sample_is_refused_where_a_batch_norm_would_have_one_value(self):
+        changes = {"data": {"train_samples": 17, "test_samples": 8}, "train": {"batch_size": 16, "epochs": 1}}
+        done = self.run_job(self.job_file(changes | {"model": {"type": "resnet18"}}), ranks=1, expect=78)
+        self.assertIn("/train/batch_size: each epoch ends with a batch of 1 sample on each of 1 ranks (17 samples in batches of 16), and "
+                      "the model does not learn from one alone: SyncBatchNorm: expected more than 1 value per channel when training, "
+                      "got input size [1, 512, 1, 1]; ", done.stderr)
+        self.run_job(self.job_file(changes | {"model": {"type": "resnet20"}}), ranks=1)  # its last image has several pixels
+
+
 class Differences(JobTest):
     def test_nodes_whose_jobs_differ_are_refused_with_the_difference(self):
         for setting, difference in (("/optimizer/learning_rate=0.1", "/optimizer/learning_rate is 0.1, and 0.05 on rank 0"),

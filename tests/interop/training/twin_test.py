@@ -4,6 +4,7 @@
 import json
 import unittest
 
+import numpy
 import torch
 from torch import nn
 from twin_case import ROOT, TwinCase, binaries
@@ -104,6 +105,52 @@ class Twins(TwinCase):
                 self.run_ranks(1, f"--set=/output_dir={self.folder / out}", f"--set=/train/max_steps={last}", "job.json")
         self.assert_equal_weights(*(torch.load(self.folder / out / "checkpoints/step-00000012.pt")["model"]
                                     for out in ("whole", "interrupted")))
+
+    def test_a_mask_of_infinities_keeps_no_model_from_its_checkpoints(self):
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(784, 10)
+                self.register_buffer("mask", torch.full((10, 10), float("-inf")).triu(1))
+
+            def forward(self, x):
+                y = self.fc(x.flatten(1))
+                scores = y.unsqueeze(2) * y.unsqueeze(1) + self.mask
+                return (torch.softmax(scores, -1) @ y.unsqueeze(2)).squeeze(2)
+
+        torch.jit.script(Attention()).save(str(self.folder / "net.pt"))
+        job = merged({**BASE, "model": {"torchscript": "net.pt"}}, {"train": {"ema_decay": 0.5}, "device": "cpu"})
+        (self.folder / "job.json").write_text(json.dumps(job))
+        for steps in (2, 4):  # resumed, too
+            self.run_ranks(2, f"--set=/output_dir={self.folder / 'out'}", f"--set=/train/max_steps={steps}", "job.json")
+        state = torch.load(self.folder / "out/checkpoints/step-00000004.pt")["model"]
+        self.assertTrue(torch.isinf(state["mask"]).any())
+
+    def test_a_step_that_is_left_out_keeps_no_running_statistics_from_the_checkpoints(self):
+        class Overflowing(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(2)
+                self.fc = nn.Linear(2, 1)
+
+            def forward(self, x):
+                return self.fc(self.norm(x * 1e10))
+
+        torch.jit.script(Overflowing()).save(str(self.folder / "net.pt"))
+        for split, count in (("train", 64), ("test", 16)):
+            x = numpy.linspace(-1, 1, 2 * count, dtype="float32").reshape(count, 2)
+            numpy.save(self.folder / f"{split}_y.npy", x[:, :1])
+            if split == "train":
+                x[7] = 3e38
+            numpy.save(self.folder / f"{split}_x.npy", x)
+        job = {"model": {"torchscript": "net.pt"}, "data": {"type": "npy", "path": "."}, "device": "cpu", "output_dir": "out",
+               "train": {"epochs": 2, "batch_size": 4, "non_finite": "skip", "ema_decay": 0.5},
+               "checkpoint": {"every_steps": 1, "keep": 100}, "optimizer": {"type": "sgd", "learning_rate": 0.01}}
+        (self.folder / "job.json").write_text(json.dumps(job))
+        self.run_ranks(2, "job.json")
+        for path in (self.folder / "out/checkpoints").glob("step-*.pt"):
+            for name, tensor in torch.load(path)["model"].items():
+                self.assertTrue(tensor.isfinite().all(), f"{path.name}: {name}")
 
     def test_what_python_has_saved_and_no_job_can_train_is_refused(self):
         class Pair(nn.Module):

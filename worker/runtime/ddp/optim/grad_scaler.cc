@@ -149,6 +149,14 @@ void GradScaler::step(FusedOptimizer& optimizer) {
   state.stage = Stage::kStepped;
 }
 
+at::Tensor GradScaler::found_inf(const FusedOptimizer& optimizer) const {
+  if (!options_.enabled) return {};
+  const auto state = per_optimizer_.find(&optimizer);
+  if (state == per_optimizer_.end() || state->second.stage != Stage::kStepped)
+    refuse("found_inf() is known between step() of this optimizer and update()");
+  return sum_on(scale_.device(), state->second.found_inf);
+}
+
 void GradScaler::update() {
   if (!options_.enabled) return;
   check_scaled("update()");
