@@ -71,7 +71,7 @@ bool speaks_for_node() {
 }
 
 training::Outcome outcome_of(const Error& error, bool speaks = true) {
-  return {.exit_code = to_exit_code(error.code()), .error = error.message(), .speaks = speaks};
+  return {.exit_code = training::exit_code_of(error.code()), .error = error.message(), .speaks = speaks};
 }
 
 training::Outcome run(const std::vector<std::string>& words) {

@@ -34,15 +34,9 @@ void leave_the_world() {
     ::unsetenv(std::string(name).c_str());
 }
 
-/// What is wrong with a file that was named is 78, as for a job: 127 would say that a program is not there.
-int exit_code_of(ErrorCode code) {
-  const bool is_input = code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
-  return to_exit_code(is_input ? ErrorCode::kConfig : code);
-}
-
 int refuse(const config::JobCommand& command, const Error& error) {
   print_error(printable_lines(fmt::format("ddprun {}: {}\n", command.name, error.message())));
-  return exit_code_of(error.code());
+  return training::exit_code_of(error.code());
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ Batch ImageFolderSource::make(const BatchRequest& request) const {
         batch.label(i) = write_sample(request, index, batch.image(i));
         break;
       } catch (const Exception& error) {
-        if (on_damage_ == OnDamage::kStop || error.code() == ErrorCode::kConfig || tried == size()) throw;
+        if (on_damage_ == OnDamage::kStop || error.code() != ErrorCode::kCorrupt || tried == size()) throw;
         skip(listing_.files[static_cast<std::size_t>(index)].path, error.what());
         index = (index + 1) % size();
       }
@@ -142,9 +142,9 @@ void ImageFolderSource::skip(const std::string& path, const std::string& why) co
   std::fputs(line.c_str(), stderr);
 }
 
-std::set<std::string> ImageFolderSource::damaged_files() const {
+std::int64_t ImageFolderSource::left_out() const {
   const std::scoped_lock lock(mutex_);
-  return damaged_;
+  return static_cast<std::int64_t>(damaged_.size());
 }
 
 DataSplits open_image_folder(const Options& options) {

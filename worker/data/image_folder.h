@@ -1,6 +1,7 @@
 #pragma once
 
 #include "worker/data/byte_images.h"
+#include "worker/data/damage.h"
 #include "worker/data/image_listing.h"
 #include "worker/transforms/chain.h"
 #include <ddprun/trainer/data_source.h>
@@ -18,7 +19,8 @@ namespace ddprun::data {
 /// What happens at an image that cannot be decoded.
 enum class OnDamage {
   kStop,  ///< make_batch throws Exception kCorrupt, naming the file
-  kSkip,  ///< the next readable image of the listing takes its place; the file is named on stderr, once
+  kSkip,  ///< the next whole image of the listing takes its place; the file is named on stderr, once. A file that
+          ///< cannot be read stops the job: another start may read it, and would learn from other images
 };
 
 /// A JPEG or PNG file's content, still to be decoded. The kind is known by the first bytes, not by the name, as
@@ -28,7 +30,7 @@ transforms::Undecoded open_image(const std::vector<std::uint8_t>& bytes, const s
 
 /// JPEG and PNG files as a data source: "image", floats [3, height, width] at the end of a chain, and "label".
 /// Each image is read and decoded when a batch wants it; of a JPEG that is cropped first, the crop only.
-class ImageFolderSource final : public DataSource, public ByteImages {
+class ImageFolderSource final : public DataSource, public ByteImages, public LeavesOutDamaged {
  public:
   ImageFolderSource(ImageListing listing, transforms::Chain chain, OnDamage on_damage);
 
@@ -42,8 +44,7 @@ class ImageFolderSource final : public DataSource, public ByteImages {
 
   [[nodiscard]] const transforms::Chain& chain() const { return chain_; }
 
-  /// The files that have been skipped so far.
-  [[nodiscard]] std::set<std::string> damaged_files() const;
+  [[nodiscard]] std::int64_t left_out() const override;
 
  private:
   void skip(const std::string& path, const std::string& why) const;

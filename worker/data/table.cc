@@ -162,12 +162,15 @@ Numbers load_npy(const std::string& path) {
 }
 
 void check_width(const Table& train, const Table& test, const std::string& folder) {
-  if (train.features.sizes == test.features.sizes && train.targets.sizes == test.targets.sizes) return;
-  throw Exception(
-      ErrorCode::kCorrupt,
-      fmt::format("the training data of {} has samples of shape [{}] and the test data of shape [{}]; "
-                  "they are not of one set",
-                  folder, fmt::join(train.features.sizes, ", "), fmt::join(test.features.sizes, ", ")));
+  const bool differ_in_samples = train.features.sizes != test.features.sizes;
+  if (!differ_in_samples && train.targets.sizes == test.targets.sizes) return;
+  const Numbers& of_train = differ_in_samples ? train.features : train.targets;
+  const Numbers& of_test = differ_in_samples ? test.features : test.targets;
+  throw Exception(ErrorCode::kCorrupt,
+                  fmt::format("the training data of {} has {} of shape [{}] and the test data of shape [{}]; "
+                              "they are not of one set",
+                              folder, differ_in_samples ? "samples" : "targets",
+                              fmt::join(of_train.sizes, ", "), fmt::join(of_test.sizes, ", ")));
 }
 
 /// By column.
@@ -203,11 +206,12 @@ void scale(Numbers& features, const Scaling& scaling) {
 /// The text with one more column, in which every row has 0.
 std::string with_column(const std::string& text, const std::string& name) {
   std::string wider;
+  std::size_t written = 0;
   bool is_first = true;
   for (const Line& line : lines_of(text)) {
     // Lines keep their numbers, for messages.
-    wider.append(line.number - 1 - static_cast<std::size_t>(std::count(wider.begin(), wider.end(), '\n')),
-                 '\n');
+    wider.append(line.number - 1 - written, '\n');
+    written = line.number;
     std::string_view cells = line.text;
     while (cells.ends_with('\r')) cells.remove_suffix(1);
     wider += fmt::format("{},{}\n", cells, is_first ? name : "0");

@@ -1,5 +1,6 @@
 #include "worker/training/foreign_error.h"
 
+#include "rendezvous/base/exit_codes.h"
 #include "worker/runtime/process/record/lost_peer.h"
 #include <ddprun/exception.h>
 
@@ -42,6 +43,11 @@ Error describe_exception(const std::exception_ptr& exception) {
   } catch (...) {
     return {ErrorCode::kInternal, "an exception of unknown type"};
   }
+}
+
+int exit_code_of(ErrorCode code) {
+  const bool is_input = code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
+  return to_exit_code(is_input ? ErrorCode::kConfig : code);
 }
 
 }  // namespace ddprun::training

@@ -151,7 +151,7 @@ class Job {
     } catch (const std::exception&) {
       // The store is gone with its launcher: nobody is left to tell.
     }
-    return {.exit_code = to_exit_code(error.code()), .error = error.message(), .is_filed = is_filed};
+    return {.exit_code = exit_code_of(error.code()), .error = error.message(), .is_filed = is_filed};
   }
 
   /// What rank 0 does for the whole job before it starts.
@@ -335,12 +335,9 @@ class Job {
   static Outcome refuse(const SharedError& shared, const std::optional<Error>& mine) {
     if (!mine) {
       const Exception end = consequence_of(shared);
-      return {.exit_code = to_exit_code(end.code()), .error = end.what(), .speaks = false};
+      return {.exit_code = exit_code_of(end.code()), .error = end.what(), .speaks = false};
     }
-    const bool is_input = mine->code() == ErrorCode::kCorrupt || mine->code() == ErrorCode::kNotFound;
-    return {.exit_code = to_exit_code(is_input ? ErrorCode::kConfig : mine->code()),
-            .error = mine->message(),
-            .speaks = shared.is_mine};
+    return {.exit_code = exit_code_of(mine->code()), .error = mine->message(), .speaks = shared.is_mine};
   }
 
   [[nodiscard]] ResumeOptions resume_options(const Context& context, const std::string& choice) const {

@@ -1,5 +1,6 @@
 #include "worker/training/trainer.h"
 
+#include "worker/data/damage.h"
 #include "worker/runtime/checkpoint/best_checkpoints.h"
 #include "worker/tasks/sample_text.h"
 #include "worker/training/device_batches.h"
@@ -21,6 +22,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -59,6 +61,11 @@ constexpr const char* kHowToGoOn =
     "a smaller /optimizer/learning_rate, a bound on /train/clip_grad_norm, or a look at these samples may "
     "help; "
     "/train/non_finite=skip leaves such steps out";
+
+std::int64_t left_out_by(const DataSource& source) {
+  const auto* damage = dynamic_cast<const data::LeavesOutDamaged*>(&source);
+  return damage == nullptr ? 0 : damage->left_out();
+}
 
 std::string list_of(std::span<const std::int64_t> indices) {
   const auto shown = indices.first(std::min(kShownIndices, indices.size()));
@@ -562,6 +569,20 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
     flush_checkpoints(is_complete());  // what is said to be finished is not lost any more
   }
   tell(&Observer::on_epoch, event);
+  say_damaged();
+}
+
+// Each rank reads its own share, and says so itself.
+void Trainer::say_damaged() {
+  std::int64_t count = 0;
+  for (const DataSource* source : {parts_.data.train.get(), parts_.data.held_out.get()})
+    count += left_out_by(*source);
+  for (const JudgingData& data : parts_.judging) count += left_out_by(*data.source);
+  if (count == damaged_files_) return;
+  damaged_files_ = count;
+  const std::string line = fmt::format("data: {} damaged image{} skipped on rank {} up to step {}\n", count,
+                                       count == 1 ? "" : "s", parts_.context.rank(), position_.step);
+  std::fputs(line.c_str(), stderr);
 }
 
 void Trainer::evaluate_all() {

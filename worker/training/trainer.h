@@ -127,6 +127,7 @@ class Trainer {
                                                       std::span<const std::int64_t> indices) const;
   /// Takes weights and all else from the newest checkpoint, and goes on after the samples of the step that broke.
   void roll_back(const std::string& what);
+  void say_damaged();
   void after_step(double seconds, std::int64_t units);
   void begin_traced_step();
   void end_traced_step();
@@ -183,9 +184,10 @@ class Trainer {
   Position position_;
   /// This rank's loss and items since `position_.epoch_loss` was last summed over the ranks: doubles on the device.
   at::Tensor fresh_loss_;
-  std::int64_t fresh_steps_ = 0;   ///< since then
-  std::int64_t barren_steps_ = 0;  ///< steps before that of which no rank counted anything
-  std::string checkpoint_path_;    ///< the last one written by this process; rank 0 knows it
+  std::int64_t fresh_steps_ = 0;    ///< since then
+  std::int64_t barren_steps_ = 0;   ///< steps before that of which no rank counted anything
+  std::int64_t damaged_files_ = 0;  ///< of this rank's that a person knows of
+  std::string checkpoint_path_;     ///< the last one written by this process; rank 0 knows it
 };
 
 }  // namespace ddprun::training

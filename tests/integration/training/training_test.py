@@ -16,6 +16,7 @@ import termios
 import time
 import unittest
 import zipfile
+import zlib
 
 from jobs import BOUND_S, DIGITS, SMALL_JOB, JobTest
 from patience import patient
@@ -442,6 +443,41 @@ class Data(JobTest):
         self.assertEqual(len(errors), 6)
         for error in errors:
             self.assertIn(f"data folder {self.folder}/nowhere is not there", error["message"]["message"])
+
+    def write_image(self, path, grey):
+        def chunk(kind, content):
+            return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = zlib.compress((b"\0" + bytes([grey] * 24)) * 8)
+        path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)) + chunk(b"IDAT", rows) +
+                         chunk(b"IEND", b""))
+
+    def images(self, damaged):
+        for split, count in (("train", 16), ("val", 4)):
+            for number in range(count):
+                self.write_image(self.folder / f"images/{split}/{'cat' if number % 2 else 'dog'}/{number:02}.png", 10 * number)
+        transforms = [{"type": "center_crop", "size": 8}, {"type": "normalize", "mean": [0], "std": [1]}]
+        return self.job_file({"data": {"type": "image_folder", "path": "images", "damaged": damaged, "transforms": transforms,
+                                       "test_transforms": transforms}, "train": {"batch_size": 4}})
+
+    def test_images_that_are_left_out_are_counted_at_the_end_of_an_epoch(self):
+        job = self.images("skip")
+        for number in (2, 5, 8):
+            (self.folder / f"images/train/{'cat' if number % 2 else 'dog'}/{number:02}.png").write_bytes(b"no image")
+        done = self.run_job(job, ranks=1)
+        said = re.findall(r"(?m)data: .*up to step \d+$", done.stderr)
+        self.assertEqual(len(said), 1, done.stderr)
+        self.assertIn("data: 3 damaged images skipped on rank 0 up to step 4", said[0])
+
+    def test_a_file_that_vanishes_ends_the_job_with_78_also_where_damaged_ones_are_skipped(self):
+        for damaged in ("stop", "skip"):
+            with self.subTest(damaged=damaged):
+                process = self.start(self.images(damaged), "/train/epochs=100000", "/checkpoint/every_epochs=0", "/resume=never", ranks=1)
+                self.wait_for_line(process, "epoch")
+                (self.folder / "images/train/cat/03.png").unlink()
+                self.finish(process, expect=78)
+                self.assertIn("images/train/cat/03.png: No such file or directory", self.errors())
 
     def test_a_missing_data_file_is_named_once_and_ends_with_78(self):
         job = self.job_file({"data": {"type": "mnist", "path": "nowhere"}})

@@ -114,8 +114,18 @@ TEST_CASE("a damaged image is skipped where that is wanted: the next one takes i
   write_text(folder.file("train/cat/bad.jpg"));
   const DataSplits splits = open(folder, "skip");
   CHECK(greys(whole(*splits.train)) == std::vector<std::int64_t>{0, 1, 2, 3, 3});
-  const auto& source = dynamic_cast<const data::ImageFolderSource&>(*splits.train);
-  CHECK(source.damaged_files() == std::set<std::string>{folder.file("train/cat/bad.jpg")});
+  CHECK(dynamic_cast<const data::LeavesOutDamaged&>(*splits.train).left_out() == 1);
+}
+
+TEST_CASE("an image that is gone, or a folder by now, is none that is damaged") {
+  const TemporaryFolder folder;
+  write_two_splits(folder);
+  const DataSplits splits = open(folder, "skip");
+  std::filesystem::remove(folder.file("train/cat/b.png"));
+  CHECK_THROWS_WITH(whole(*splits.train), Catch::Matchers::Contains("train/cat/b.png"));
+  std::filesystem::create_directory(folder.file("train/cat/b.png"));
+  CHECK_THROWS_WITH(whole(*splits.train), Catch::Matchers::Contains("train/cat/b.png"));
+  CHECK(dynamic_cast<const data::LeavesOutDamaged&>(*splits.train).left_out() == 0);
 }
 
 TEST_CASE("a class without images, and images that only Python reads, are refused") {

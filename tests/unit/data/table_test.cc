@@ -126,6 +126,42 @@ TEST_CASE("a table yields classes where there are some, else numbers") {
   CHECK(numbers.shape().classes == 0);
 }
 
+TEST_CASE("arrays of other widths for training and test are refused with those that differ") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& shape, std::size_t bytes) {
+    const Bytes file = npy(header_of("|u1", shape), std::string(bytes, '\1'));
+    std::ofstream(folder.file(name), std::ios::binary)
+        .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+  };
+  const Options options(
+      R"({"path": ")" + folder.path() + R"(", "classes": 0, "train_samples": 0, "test_samples": 0})",
+      "/data");
+  write("train_x.npy", "(2, 3)", 6);
+  write("train_y.npy", "(2, 5)", 10);
+  write("test_x.npy", "(2, 3)", 6);
+  write("test_y.npy", "(2, 4)", 8);
+  CHECK_THROWS_WITH(data::open_npy(options),
+                    "the training data of " + folder.path() +
+                        " has targets of shape [5] and the test data of shape [4]; they are not of one set");
+  write("test_x.npy", "(2, 2)", 4);
+  CHECK_THROWS_WITH(data::open_npy(options),
+                    "the training data of " + folder.path() +
+                        " has samples of shape [3] and the test data of shape [2]; they are not of one set");
+}
+
+TEST_CASE("rows without a target keep the numbers of their lines") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("train.csv")) << "a,b,y\n1,7,0\n3,8,1\n";
+  const Options options(R"({"path": ")" + folder.path() +
+                            R"(", "target": "", "standardize": false, "classes": 2, "train_samples": 0})",
+                        "/data");
+  std::ofstream(folder.file("rows.csv")) << "\n\na,b\n\n1,2\n3,4\n\n";
+  CHECK(data::read_csv_features(options, folder.file("rows.csv")).values == std::vector<double>{1, 2, 3, 4});
+  std::ofstream(folder.file("rows.csv")) << "\n\na,b\n\n1,2\n\n\n3,x\n";
+  CHECK_THROWS_WITH(data::read_csv_features(options, folder.file("rows.csv")),
+                    folder.file("rows.csv") + ", line 8, column b: expected a number, got \"x\"");
+}
+
 TEST_CASE("targets that are no classes, or too few, are refused") {
   CHECK_THROWS_WITH(data::TableSource(two_rows({0, 0.5}), 3, "x"),
                     "x: the target of sample 1 is 0.5, expected a class of 0 to 2");
