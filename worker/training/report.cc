@@ -7,12 +7,15 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -42,6 +45,49 @@ std::string for_script(std::string json) {
   return json;
 }
 
+using nlohmann::ordered_json;
+
+double number_of(const ordered_json& record, const char* key) {
+  const auto found = record.find(key);
+  return found != record.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+bool is_event(const ordered_json& record, std::initializer_list<std::string_view> names) {
+  const auto found = record.find("event");
+  return found != record.end() && found->is_string() &&
+         std::find(names.begin(), names.end(), found->get<std::string>()) != names.end();
+}
+
+/// The records of what the model has learned: neither those of steps that a later start or a rollback has undone, nor
+/// any before a start from the beginning. Each also says how long the job had been at work by then ("elapsed"), without
+/// the pauses before its starts.
+std::vector<ordered_json> records_that_count(const std::vector<std::string>& lines) {
+  std::vector<ordered_json> kept;
+  double elapsed = 0;
+  double before = 0;
+  for (const std::string& line : lines) {
+    ordered_json record = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object()) continue;
+    const bool is_start = is_event(record, {"start"});
+    const double step = number_of(record, "step");
+    const double time = number_of(record, "time");
+    if (is_start && step == 0 && number_of(record, "restart_count") == 0) {
+      kept.clear();
+      elapsed = 0;
+    } else if (is_start || is_event(record, {"rollback"})) {
+      std::erase_if(kept, [&](const ordered_json& earlier) {
+        if (is_event(earlier, {"step", "epoch", "checkpoint"})) return number_of(earlier, "step") > step;
+        return is_start && is_event(earlier, {"end"});
+      });
+    }
+    if (!is_start) elapsed += std::max(0.0, time - before);
+    before = time;
+    record["elapsed"] = std::round(elapsed * 1000) / 1000;
+    kept.push_back(std::move(record));
+  }
+  return kept;
+}
+
 }  // namespace
 
 std::string make_report(const ReportFacts& facts, const std::vector<std::string>& records,
@@ -57,10 +103,9 @@ std::string make_report(const ReportFacts& facts, const std::vector<std::string>
                              {"host", host_name()},      {"version", DDPRUN_VERSION},
                              {"libtorch", TORCH_VERSION}};
   std::string list;
-  for (const std::string& record : records) {
-    if (!nlohmann::json::accept(record)) continue;
+  for (const ordered_json& record : records_that_count(records)) {
     if (!list.empty()) list += ",\n";
-    list += record;
+    list += record.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   }
   const std::string data =
       fmt::format(R"({{"facts":{},"shares":{},"higher_is_better":{},"job":{},"records":[{}]}})",

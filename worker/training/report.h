@@ -21,8 +21,9 @@ struct ReportFacts {
 };
 
 /// One page that explains a run, without a server or network: curves, where the time went on each rank, epochs,
-/// starts and restarts, settings. `records` are the lines of metrics.jsonl, of all runs into the folder; what is
-/// no JSON there (a line that a full disk cut) is left out. `job` is the merged job file.
+/// starts and restarts, settings. `records` are the lines of metrics.jsonl, of all runs into the folder: shown is what
+/// has led to the model as it is, and not what was undone by a rollback, a start from an earlier checkpoint or one from
+/// the beginning. What is no JSON there (a line that a full disk cut) is left out. `job` is the merged job file.
 std::string make_report(const ReportFacts& facts, const std::vector<std::string>& records,
                         const std::string& job);
 

@@ -9,7 +9,7 @@ TensorBoardObserver::TensorBoardObserver(EventFile file, std::function<void(cons
 
 void TensorBoardObserver::on_start(const StartEvent& event) {
   rate_ = "train/" + event.data.unit + "_per_second";
-  if (event.resumed_from) begin_after(event.position.step);
+  begin_after(event.position.step);
 }
 
 void TensorBoardObserver::on_rollback(const RollbackEvent& event) { begin_after(event.position.step); }

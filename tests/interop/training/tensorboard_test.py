@@ -52,6 +52,17 @@ class TensorBoard(unittest.TestCase):
             read = EventAccumulator(str(path / "out/tensorboard")).Reload()
             self.assertEqual([scalar.step for scalar in read.Scalars("train/loss")], [5, 10, 15, 20, 25, 30])
 
+    def test_a_job_that_starts_anew_is_shown_alone(self):
+        with tempfile.TemporaryDirectory(prefix="ddprun-tensorboard-") as folder:
+            path = pathlib.Path(folder)
+            (path / "job.json").write_text(json.dumps(JOB))
+            for setting in ("/train/epochs=2", "/train/epochs=1"):
+                subprocess.run([str(BINARIES / "ddprun"), "--nproc-per-node", "2", "--set", setting, "--set", "/resume=never", "job.json"],
+                               cwd=path, env={**os.environ, "TMPDIR": folder, "OMP_NUM_THREADS": "1"}, check=True, timeout=60,
+                               capture_output=True)
+            read = EventAccumulator(str(path / "out/tensorboard")).Reload()
+            self.assertEqual([scalar.step for scalar in read.Scalars("train/loss")], [5, 10])
+
     def assert_same(self, scalars, records, key):
         self.assertEqual([scalar.step for scalar in scalars], [record["step"] for record in records])
         for scalar, record in zip(scalars, records):
