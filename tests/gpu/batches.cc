@@ -1,5 +1,5 @@
-// `gpu_batches DEVICE`: batches of images arrive on DEVICE with the bits that the CPU's have, also when their memory is
-// wanted again while the device is still busy with what came before. Exits 77 where there is no such device.
+// Batches of images arrive on the GPU with the bits that the CPU's have, also when their memory is wanted again while the
+// GPU is still busy with what came before. Exits 77 where there is none.
 #include "worker/data/image_source.h"
 #include "worker/data/synthetic.h"
 #include "worker/runtime/comm/gpu/plugin.h"
@@ -64,15 +64,13 @@ bool compare(const DataSource& source, std::int64_t batch_size, const at::Device
   return different == 0;
 }
 
-int run(const std::string& name) {
-  if (name == "cuda") {
-    std::string why;
-    if (runtime::open_gpu_plugin(&why) == 0) {
-      std::fprintf(stderr, "SKIPPED: needs a GPU%s\n", why.empty() ? "" : (": " + why).c_str());
-      return kSkipped;
-    }
+int run() {
+  std::string why;
+  if (runtime::open_gpu_plugin(&why) == 0) {
+    std::fprintf(stderr, "SKIPPED: needs a GPU%s\n", why.empty() ? "" : (": " + why).c_str());
+    return kSkipped;
   }
-  const at::Device device = name == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const at::Device device(at::kCUDA, 0);
   const std::string list =
       R"([{"type": "random_crop", "size": 28, "padding": 4}, {"type": "normalize", "mean": [0.1307], "std": [0.3081]}])";
   const DataSplits splits = data::to_sources(
@@ -86,9 +84,7 @@ int run(const std::string& name) {
 }  // namespace
 }  // namespace ddprun::training
 
-int main(int argc, char** argv) try {
-  return ddprun::training::run(argc > 1 ? argv[1] : "cpu");
-} catch (const std::exception& error) {
+int main() try { return ddprun::training::run(); } catch (const std::exception& error) {
   std::fprintf(stderr, "gpu_batches: %s\n", error.what());
   return 1;
 }

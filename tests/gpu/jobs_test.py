@@ -103,15 +103,17 @@ class Jobs(GpuJob):
             done = self.run_job(self.job_file(graph), ranks=ranks, expect=CONFIG)
             self.assertIn("/train/cuda_graph: ", done.stderr)
             return
-        # 320 samples in batches of 36: each epoch ends with a smaller one. Dropout draws on the card.
+        # 320 samples for each rank in batches of 36: each epoch has eight of them and a smaller one, and the twelfth of those
+        # is recorded. Dropout draws on the card.
         for name, precision, views in (("plain", "fp32", True), ("copies", "fp32", False), ("scaled", "fp16", True)):
-            changes = {"train": {"batch_size": 36, "precision": precision, "clip_grad_norm": 1.0},
+            changes = {"data": {"train_samples": 320 * ranks}, "train": {"batch_size": 36, "precision": precision, "clip_grad_norm": 1.0},
                        "schedule": {"type": "cosine"}, "ddp": {"gradient_as_bucket_view": views}}
             weights = []
             for recorded in (False, True):
                 output = f"{name}-{recorded}"
                 job = merged(merged(graph, changes), {"output_dir": output, "train": {"cuda_graph": recorded}})
-                self.run_job(self.job_file(job), ranks=ranks)
+                done = self.run_job(self.job_file(job), ranks=ranks)
+                self.assertEqual("forward and backward are recorded at step 13," in done.stdout, recorded, done.stdout)
                 state = torch.load(self.checkpoints(output)[-1], weights_only=True)
                 weights.append(state["model"])
             for key, value in weights[0].items():

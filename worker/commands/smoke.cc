@@ -4,6 +4,7 @@
 #include "worker/commands/output.h"
 #include "worker/commands/smoke_child.h"
 #include "worker/commands/smoke_data.h"
+#include "worker/training/graph_plan.h"
 #include "worker/training/resume.h"
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>
@@ -40,6 +41,7 @@ using nlohmann::json;
 constexpr std::chrono::seconds kLimit{120};  ///< of each program
 constexpr std::int64_t kStepsPerEpoch = 3;
 constexpr std::int64_t kSteps = 6;
+constexpr std::int64_t kStepsOfGraph = training::kStepsBeforeGraph + 3;  ///< of which some are replayed
 constexpr std::int64_t kBatch = 2;
 /// Variables that would change what is tried.
 constexpr std::array<std::string_view, 5> kForeign{"PET_", "DDPRUN_BACKEND=", "TORCHELASTIC_",
@@ -239,9 +241,17 @@ class Smoke {
 
   [[nodiscard]] std::vector<std::string> on(const std::string& backend, const std::string& output) const {
     const bool is_cuda = backend == "cuda";
-    return {fmt::format("/backend=\"{}\"", is_cuda ? "auto" : backend),
-            fmt::format("/device=\"{}\"", is_cuda ? "cuda" : "cpu"),
-            fmt::format("/output_dir={}", json(output).dump())};
+    std::vector<std::string> words{fmt::format("/backend=\"{}\"", is_cuda ? "auto" : backend),
+                                   fmt::format("/device=\"{}\"", is_cuda ? "cuda" : "cpu"),
+                                   fmt::format("/output_dir={}", json(output).dump())};
+    if (!values_.at("train").value("cuda_graph", false)) return words;
+    if (is_cuda) {
+      words.insert(words.end(), {fmt::format("/train/epochs={}", kStepsOfGraph),
+                                 fmt::format("/train/max_steps={}", kStepsOfGraph)});
+    } else {
+      words.emplace_back("/train/cuda_graph=false");
+    }
+    return words;
   }
 
   Ended train(const std::string& backend, const std::string& output, std::vector<std::string> more = {},

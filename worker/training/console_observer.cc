@@ -130,6 +130,11 @@ void ConsoleObserver::on_rollback(const RollbackEvent& event) {
                   event.what, event.position.rollbacks, event.most, shown(event.path), event.position.step));
 }
 
+void ConsoleObserver::on_recording(const RecordingEvent& event) {
+  console_.line(
+      fmt::format("forward and backward are recorded at step {}, and replayed from there on", event.step));
+}
+
 void ConsoleObserver::on_epoch(const EpochEvent& event) {
   std::string line =
       fmt::format("epoch {}/{}  loss {}", event.number, length_.epochs, human_loss(event.train_loss.mean()));

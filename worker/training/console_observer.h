@@ -33,6 +33,7 @@ class ConsoleObserver final : public Observer {
   void on_step(const StepEvent& event) override;
   void on_checkpoint_failure(const CheckpointFailureEvent& event) override;
   void on_rollback(const RollbackEvent& event) override;
+  void on_recording(const RecordingEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
   void on_end(const EndEvent& event) override;
 

@@ -9,6 +9,10 @@
 
 namespace ddprun::training {
 
+/// Steps of a form before it is recorded. PyTorch's rule: DDP looks at the times of its first ten backwards, with events
+/// that no graph can hold.
+inline constexpr std::int64_t kStepsBeforeGraph = 11;
+
 /// Sizes and type of each tensor of a batch: a graph is of one form.
 using BatchForm = std::vector<std::pair<std::vector<std::int64_t>, c10::ScalarType>>;
 

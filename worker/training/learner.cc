@@ -25,9 +25,6 @@
 namespace ddprun::training {
 namespace {
 
-/// PyTorch's rule: DDP looks at the times of its first ten backwards, with events that no graph can hold.
-constexpr std::int64_t kStepsBeforeGraph = 11;
-
 /// Those that are trained, each once, in the model's order.
 std::vector<NamedTensor> trained_parameters(const Model& model) {
   std::vector<NamedTensor> trained;

@@ -59,6 +59,9 @@ class Learner {
   /// running statistics differ.
   [[nodiscard]] std::string first_non_finite() const;
 
+  /// Whether steps are replayed from a graph by now.
+  [[nodiscard]] bool is_recorded() const { return graph_ && graph_->is_recorded(); }
+
   [[nodiscard]] Model& model() { return *model_; }
   [[nodiscard]] FusedOptimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] const Task& task() const { return *task_; }

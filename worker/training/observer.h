@@ -100,6 +100,11 @@ struct RollbackEvent {
   std::int64_t most = 0;    ///< rollbacks that the job may have
 };
 
+/// From this step on, forward and backward of most steps are replayed from a graph.
+struct RecordingEvent {
+  std::int64_t step = 0;
+};
+
 struct EndEvent {
   Ending ending = Ending::kComplete;
   const Position& position;
@@ -115,7 +120,7 @@ struct EndEvent {
 /// waits for it.
 ///
 /// Order  on_start; for each step on_step; at the end of an epoch on_evaluation and on_checkpoint, if they are
-///        due, then on_epoch; on_checkpoint and on_rollback also between steps; on_end, but not after an error.
+///        due, then on_epoch; on_checkpoint, on_rollback and on_recording also between steps; on_end, but not after an error.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -129,6 +134,7 @@ class Observer {
   virtual void on_checkpoint(const CheckpointEvent& /*event*/) {}
   virtual void on_checkpoint_failure(const CheckpointFailureEvent& /*event*/) {}
   virtual void on_rollback(const RollbackEvent& /*event*/) {}
+  virtual void on_recording(const RecordingEvent& /*event*/) {}
   virtual void on_epoch(const EpochEvent& /*event*/) {}
   virtual void on_end(const EndEvent& /*event*/) {}
 };

@@ -1,5 +1,6 @@
 #include "worker/training/step_graph.h"
 
+#include "worker/training/foreign_error.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -47,12 +48,15 @@ void StepGraph::record(const Batch& batch, const Learn& learn) {
   for (const at::Tensor& tensor : batch.tensors) input_.tensors.push_back(tensor.clone());
   try {
     recording_ = record_([this, learn] { loss_ = learn(input_).detach(); });
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
+    // Memory that ran out, a lost peer and a refusal of ours are what they are without a graph.
+    const Error error = describe_exception(std::current_exception());
+    if (error.code() != ErrorCode::kInternal) throw;
     throw Exception(
         ErrorCode::kConfig,
         fmt::format("/train/cuda_graph: forward and backward cannot be recorded, since something in them "
-                    "waits for the GPU or talks to the host; set it to false. libtorch says: {}",
-                    error.what()));
+                    "waits for the GPU or talks to the host; set it to false. What is said of it: {}",
+                    error.message()));
   }
   for (const at::Tensor& parameter : optimizer_.parameters()) gradients_.push_back(parameter.grad());
 }

@@ -25,8 +25,10 @@ class StepGraph {
   StepGraph(runtime::Recorder record, std::int64_t warm_up_steps, FusedOptimizer& optimizer);
 
   /// Computes a step's loss and gradients, in the way that is its turn. The loss is good until the next call.
-  /// Errors  Exception kConfig: `learn` does what cannot be recorded.
+  /// Errors  Exception kConfig: `learn` does what cannot be recorded; what `learn` throws of its own.
   at::Tensor run(const Batch& batch, const Learn& learn);
+
+  [[nodiscard]] bool is_recorded() const { return recording_ != nullptr; }
 
  private:
   at::Tensor compute(const Batch& batch, const Learn& learn);

@@ -380,6 +380,7 @@ bool Trainer::run_epoch() {
 }
 
 bool Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices) {
+  const bool was_recorded = learner_.is_recorded();
   const Step::Outcome outcome = learner_.step(micro_batches, progress_of(position_, length_), length_);
   if (learner_.step_options().non_finite == NonFinite::kRollBack) {
     if (const auto what = what_broke(outcome, indices)) {
@@ -394,6 +395,8 @@ bool Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64
                                 list_of(indices), kHowToGoOn));
   }
   ++position_.step;
+  if (learner_.is_recorded() && !was_recorded)
+    tell<RecordingEvent>(&Observer::on_recording, {.step = position_.step});
   position_.world = world_;
   position_.train_samples = parts_.data.train->size();
   fresh_loss_.add_(outcome.loss_and_items);

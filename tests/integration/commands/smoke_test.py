@@ -69,6 +69,10 @@ class WellJobs(SmokeTest):
                       "from step 3 to 6: the same bytes as without the interruption"):
             self.assertTrue(any(words in line for line in lines), words)
 
+    def test_a_job_for_recorded_steps_is_tried_without_a_gpu(self):
+        self.write_job(train={"batch_size": 16, "cuda_graph": True})
+        self.check_well(self.smoke())
+
     def test_replicas_in_one_process_are_one_rank(self):
         self.write_job(strategy="data_parallel", replicas=2)
         lines = self.smoke()

@@ -10,6 +10,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -178,17 +179,65 @@ TEST_CASE("a job whose steps are recorded ends with the bits of one whose steps 
   }
 }
 
-TEST_CASE("what cannot be recorded is refused with what libtorch says of it") {
+TEST_CASE("a step that is left out leaves no trace in running statistics") {
+  torch::manual_seed(3);
+  const auto net = std::make_shared<Net>();
+  Alone strategy(*net);
+  FusedSgd optimizer(net->parameters(), {.lr = 0.1});
+  const ClassTask task;
+  const KernelClock clock;
+  TimeSpent time(clock);
+  Step step({.strategy = strategy, .model = *net, .optimizer = optimizer, .task = task, .time = time},
+            {.non_finite = NonFinite::kSkip});
+  const auto memory_after = [&](double first_number) {
+    Batch batch = training_batch(0);
+    batch.tensors[0][0][0] = first_number;
+    step.run({.count = 1, .next = [&] { return batch; }}, 0.1);
+    std::vector<at::Tensor> memory;
+    for (const at::Tensor& tensor : memory_of(*net)) memory.push_back(tensor.clone());
+    return memory;
+  };
+  const std::vector<at::Tensor> before = memory_after(1);
+  const std::vector<at::Tensor> left_out = memory_after(std::nan(""));
+  const std::vector<at::Tensor> after = memory_after(1);
+  for (std::size_t i = 0; i < before.size(); ++i) CHECK(torch::equal(before[i], left_out[i]));
+  CHECK_FALSE(torch::equal(left_out.back(), after.back()));
+}
+
+/// What a step throws whose recording ends with what `fail` throws.
+template <class Fail>
+void record_and(const Fail& fail) {
   const auto net = std::make_shared<Net>();
   FusedSgd optimizer(net->parameters(), {});
   StepGraph graph(
-      [](const std::function<void()>&) -> std::unique_ptr<runtime::Recording> {
-        throw std::runtime_error("operation not permitted when stream is capturing");
+      [&](const std::function<void()>&) -> std::unique_ptr<runtime::Recording> {
+        fail();
+        return nullptr;
       },
       0, optimizer);
+  graph.run(training_batch(0), [](const Batch&) { return at::ones({}); });
+}
+
+TEST_CASE("what cannot be recorded is refused with what libtorch says of it, in a line") {
+  const std::string refusal =
+      "/train/cuda_graph: forward and backward cannot be recorded, since something in them waits for the GPU "
+      "or "
+      "talks to the host; set it to false. What is said of it: ";
   CHECK_THROWS_WITH(
-      graph.run(training_batch(0), [](const Batch&) { return at::ones({}); }),
-      "/train/cuda_graph: forward and backward cannot be recorded, since something in them waits for the "
-      "GPU or talks to the host; set it to false. libtorch says: operation not permitted when stream is "
-      "capturing");
+      record_and([] { throw std::runtime_error("operation not permitted when stream is capturing\nmore"); }),
+      refusal + "operation not permitted when stream is capturing");
+  CHECK_THROWS_WITH(record_and([] { TORCH_CHECK(false, "capture was invalidated"); }),
+                    refusal + "libtorch: capture was invalidated");
+}
+
+TEST_CASE("what has nothing to do with a recording is said as it is") {
+  CHECK_THROWS_WITH(record_and([] { throw Exception(ErrorCode::kConfig, "/model: gives nothing"); }),
+                    "/model: gives nothing");
+  CHECK_THROWS_AS(record_and([] {
+                    throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "out of memory");
+                  }),
+                  c10::OutOfMemoryError);
+  CHECK_THROWS_AS(record_and([] { throw std::bad_alloc(); }), std::bad_alloc);
+  const std::string lost = "[/pytorch/gloo/transport/tcp/pair.cc:534] Connection closed by peer";
+  CHECK_THROWS_WITH(record_and([&] { throw std::runtime_error(lost); }), lost);
 }
