@@ -3,7 +3,9 @@
 #include "worker/commands/commands.h"
 #include "worker/commands/opened_job.h"
 #include "worker/commands/output.h"
+#include "worker/runtime/throw_error.h"
 #include "worker/training/evaluate.h"
+#include "worker/training/job_data.h"
 #include "worker/training/kernels.h"
 #include "worker/training/step.h"
 #include "worker/training/text.h"
@@ -13,7 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::commands {
@@ -38,6 +42,25 @@ std::string in_words(const Metric& metric, double value) {
                          : fmt::format("{} {}", metric.name, training::human_loss(value));
 }
 
+/// Data that the model is judged by, and what it found there; the held-out data has no name.
+struct Judged {
+  std::string name;
+  std::int64_t samples = 0;
+  training::Evaluation evaluation;
+};
+
+std::vector<Judged> judge(const OpenedJob& job) {
+  std::vector<training::JudgingData> data{{"", job.data.held_out}};
+  for (training::JudgingData& more :
+       runtime::value_or_throw(training::load_judging_data(job.parts, job.job, job.shape())))
+    data.push_back(std::move(more));
+  std::vector<Judged> all;
+  for (const auto& [name, source] : data)
+    all.push_back({name, source->size(),
+                   training::evaluate(job.model(), job.task(), *source, job.context, evaluate_options(job))});
+  return all;
+}
+
 }  // namespace
 
 int run_eval(const config::JobCommandLine& line) {
@@ -47,14 +70,16 @@ int run_eval(const config::JobCommandLine& line) {
   const LoadedWeights weights = load_chosen_weights(job.model(), job.job, checkpoint, which);
   // As in training, to the same bits.
   if (job.job.object("train").flag("channels_last")) training::lay_out_channels_last(job.model());
-  const training::Evaluation evaluation =
-      training::evaluate(job.model(), job.task(), *job.data.held_out, job.context, evaluate_options(job));
+  const std::vector<Judged> all_judged = judge(job);
   const std::vector<Metric> metrics = job.task().metrics();
   if (line.has("json")) {
     nlohmann::ordered_json values;
-    for (std::size_t i = 0; i < metrics.size(); ++i) {
-      const double mean = evaluation.mean(i);
-      values[metrics[i].name] = std::isfinite(mean) ? nlohmann::ordered_json(mean) : nullptr;
+    for (const Judged& judged : all_judged) {
+      for (std::size_t i = 0; i < metrics.size(); ++i) {
+        const double mean = judged.evaluation.mean(i);
+        values[(judged.name.empty() ? "" : judged.name + "/") + metrics[i].name] =
+            std::isfinite(mean) ? nlohmann::ordered_json(mean) : nullptr;
+      }
     }
     const nlohmann::ordered_json all{
         {"checkpoint", checkpoint.path},
@@ -66,11 +91,14 @@ int run_eval(const config::JobCommandLine& line) {
     return exit_code::kOk;
   }
   std::string text;
-  for (std::size_t i = 0; i < metrics.size(); ++i)
-    text += (text.empty() ? "" : "  ") + in_words(metrics[i], evaluation.mean(i));
-  print(fmt::format("{} on {} held-out {}\n  of {}\n", text,
-                    training::with_thousands(job.data.held_out->size()),
-                    job.shape().unit == "images" ? "images" : "samples", describe(checkpoint, weights)));
+  for (const Judged& judged : all_judged) {
+    for (std::size_t i = 0; i < metrics.size(); ++i)
+      text += (i == 0 ? "" : "  ") + in_words(metrics[i], judged.evaluation.mean(i));
+    text += fmt::format(" on {} {} {}\n", training::with_thousands(judged.samples),
+                        judged.name.empty() ? "held-out" : judged.name,
+                        job.shape().unit == "images" ? "images" : "samples");
+  }
+  print(fmt::format("{}  of {}\n", text, describe(checkpoint, weights)));
   return exit_code::kOk;
 }
 

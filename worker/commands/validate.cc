@@ -64,6 +64,7 @@ class Validation {
     look([&] {
       if (data_.train) judging_ = runtime_judging_data();
     });
+    look([&] { find_resume_point(); });
     if (data_.train) {
       look([&] { check_samples(); });
       look([&] { check_length(); });
@@ -162,7 +163,10 @@ class Validation {
     });
     if (!fits || !context_) return;
     look([&] {
-      training::Draft draft = training::make_draft(*context_, job_, parts_, shape, /*is_resumed=*/false);
+      if (size_) training::check_last_batch(job_, parts_, shape, *size_);
+    });
+    look([&] {
+      training::Draft draft = training::make_draft(*context_, job_, parts_, shape, resume_point_.has_value());
       draft.model->to(context_->device());
       look([&] { check_forward(*draft.model, *draft.task); });
       tell_model(*draft.model, *draft.task, type == "auto" ? tasks::task_for(shape) : type);
@@ -198,32 +202,35 @@ class Validation {
     }
     const Options options = job_.object("model");
     facts_.emplace_back(
-        "model",
-        fmt::format(
-            "{}: {} parameters in {:.1f} MiB{}{}, on {}", options.text("type"), with_thousands(count),
-            bytes / kMebibyte, frozen > 0 ? fmt::format(", {} of them frozen", with_thousands(frozen)) : "",
-            options.has("weights") ? ", beginning with the weights of " + options.text("weights") : "",
-            context_->device().str()));
+        "model", fmt::format("{}: {} parameters in {:.1f} MiB{}{}, on {}", options.text("type"),
+                             with_thousands(count), bytes / kMebibyte,
+                             frozen > 0 ? fmt::format(", {} of them frozen", with_thousands(frozen)) : "",
+                             options.has("weights") && !resume_point_
+                                 ? ", beginning with the weights of " + options.text("weights")
+                                 : "",
+                             context_->device().str()));
     std::vector<std::string> metrics;
     for (const Metric& metric : task.metrics()) metrics.push_back(metric.name);
     facts_.emplace_back("task", fmt::format("{}: {}", type, fmt::join(metrics, ", ")));
   }
 
-  void check_resume() {
+  void find_resume_point() {
     const std::string choice = job_.text("resume");
-    std::optional<Checkpoint> point;
     if (choice == "auto") {
-      point = newest_checkpoint(job_.text("output_dir") + "/checkpoints");
+      resume_point_ = newest_checkpoint(job_.text("output_dir") + "/checkpoints");
     } else if (choice != "never") {
-      point = Checkpoint{choice, load_pt(choice)};
+      resume_point_ = Checkpoint{choice, load_pt(choice)};
     }
+  }
+
+  void check_resume() {
     training::Position position;
-    if (point && trainer_) {
+    if (resume_point_ && trainer_) {
       try {
-        trainer_->restore(point->content.as_dict());
+        trainer_->restore(resume_point_->content.as_dict());
       } catch (const Exception& exception) {
-        throw Exception(exception.code(),
-                        fmt::format("cannot resume from {}: {}", describe(*point, {}), exception.what()));
+        throw Exception(exception.code(), fmt::format("cannot resume from {}: {}",
+                                                      describe(*resume_point_, {}), exception.what()));
       }
       position = trainer_->position();
     }
@@ -231,14 +238,16 @@ class Validation {
       position.world = size_->world;
       training::check_warmup(training::read_loop_options(job_).warmup_steps, position, *size_);
     }
-    if (!point) {
-      facts_.emplace_back(
-          "start", choice == "never" ? "from the beginning" : "from the beginning: there is no checkpoint");
+    if (!resume_point_) {
+      facts_.emplace_back("start", job_.text("resume") == "never"
+                                       ? "from the beginning"
+                                       : "from the beginning: there is no checkpoint");
       return;
     }
     const bool is_complete = size_ && training::is_complete(position, size_->length);
-    facts_.emplace_back("start", fmt::format("from {}, epoch {}{}", describe(*point, {false, position}),
-                                             position.epoch, is_complete ? ": nothing is left to do" : ""));
+    facts_.emplace_back("start",
+                        fmt::format("from {}, epoch {}{}", describe(*resume_point_, {false, position}),
+                                    position.epoch, is_complete ? ": nothing is left to do" : ""));
   }
 
   int tell_facts() const {
@@ -265,6 +274,7 @@ class Validation {
   DataSplits data_;
   std::vector<training::JudgingData> judging_;
   std::optional<Batch> sample_;
+  std::optional<Checkpoint> resume_point_;
   std::optional<training::JobSize> size_;
   KernelClock clock_;
   Drain drain_;

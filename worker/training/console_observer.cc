@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -42,6 +44,19 @@ std::string early_stop_in_words(const std::vector<Metric>& metrics, const Platea
       is_share ? fmt::format("{:.2f} %", 100 * *plateau.best) : human_loss(*plateau.best),
       plateau.evaluations, plateau.evaluations == 1 ? "" : "s");
 }
+
+namespace {
+
+/// Of this process's memory, what lies in the host's.
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t pages = 0;
+  std::int64_t resident = 0;
+  statm >> pages >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
 
 ConsoleObserver::ConsoleObserver(Console& console, Facts facts)
     : console_(console), facts_(std::move(facts)) {}
@@ -112,6 +127,7 @@ void ConsoleObserver::on_step(const StepEvent& event) {
   live.rate = event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0;
   live.unit = unit_;
   live.learning_rate = event.learning_rate;
+  live.memory_bytes = resident_bytes();
   if (live.rate > 0) {
     const std::int64_t units_left = samples_left(event.position, length_) * units_per_sample_;
     live.seconds_left = static_cast<double>(units_left) / live.rate;

@@ -23,6 +23,9 @@ std::string format_live_line(const LiveLine& live, std::size_t columns) {
   }
   if (live.seconds_left) parts.push_back(fmt::format("{} left", human_seconds(*live.seconds_left)));
   if (live.learning_rate > 0) parts.push_back(fmt::format("rate {:.2e}", live.learning_rate));
+  constexpr double kGibibyte = 1 << 30;
+  if (live.memory_bytes > 0)
+    parts.push_back(fmt::format("{:.1f} GiB", static_cast<double>(live.memory_bytes) / kGibibyte));
   std::string line;
   for (const std::string& part : parts) {
     const std::size_t gap = line.empty() ? 0 : 2;

@@ -17,6 +17,7 @@ struct LiveLine {
   double rate = 0;
   std::string unit = "samples";  ///< of the rate
   double learning_rate = 0;
+  std::int64_t memory_bytes = 0;       ///< that rank 0 holds on its host; 0: not known
   std::optional<double> seconds_left;  ///< of the job, at this rate; without evaluations and checkpoints
 };
 

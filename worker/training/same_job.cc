@@ -1,11 +1,15 @@
 #include "worker/training/same_job.h"
 
+#include "worker/runtime/checkpoint/mapped_file.h"
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <zlib.h>
 
 #include <array>
+#include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace ddprun::training {
@@ -41,6 +45,15 @@ json describe(const DataSource& source) {
   return {{"samples", source.size()}, {"tensors", tensors}, {"classes", source.shape().classes}};
 }
 
+/// What tells a file from another one, wherever it lies; or why it cannot be told.
+std::string content_in_words(const std::string& path) {
+  const Result<runtime::MappedFile> file = runtime::MappedFile::open(path);
+  if (!file) return file.error().message();
+  const std::span<const std::byte> bytes = file->bytes();
+  return fmt::format("{} bytes with the CRC-32 {:08x}", bytes.size(),
+                     ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
 }  // namespace
 
 std::string common_job(const Options& job, const DataSplits& data, const std::vector<JudgingData>& judging) {
@@ -49,6 +62,8 @@ std::string common_job(const Options& job, const DataSplits& data, const std::ve
     const json::json_pointer pointer(place);
     if (common.contains(pointer)) common[pointer] = nullptr;
   }
+  if (job.object("model").has("torchscript"))
+    common["model"]["torchscript"] = content_in_words(job.object("model").text("torchscript"));
   common["training data"] = describe(*data.train);
   common["held-out data"] = describe(*data.held_out);
   for (const JudgingData& more : judging) {

@@ -12,7 +12,8 @@
 namespace ddprun::training {
 
 /// What of a job has to be alike on all ranks, as JSON, key by key: the job file, but for what may differ from node
-/// to node (paths, threads, what rank 0 writes), and the sizes and shapes of the data. Pure.
+/// to node (paths, threads, what rank 0 writes), and the sizes and shapes of the data. Of /model/torchscript it is the
+/// file's content, which is read.
 std::string common_job(const Options& job, const DataSplits& data, const std::vector<JudgingData>& judging);
 
 /// The first difference between two of them, in words: "/optimizer/learning_rate is 0.1, and 0.01 on rank 0". Pure.

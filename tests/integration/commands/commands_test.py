@@ -94,6 +94,24 @@ class Validations(CommandTest):
         self.assertIn("from the beginning", self.ddprun("validate", "job.json", "--set", "/resume=never").stdout)
         self.assertEqual(sorted((self.folder / "out").rglob("*")), before)
 
+    def test_a_job_that_goes_on_needs_its_first_weights_no_more(self):
+        self.write_job()
+        self.train()
+        self.ddprun("export", "job.json", "-o", "first.pt")
+        self.write_job(model={**harness.JOB["model"], "weights": "first.pt"}, output_dir="fine")
+        self.assertIn("beginning with the weights of", self.ddprun("validate", "job.json").stdout)
+        self.train()
+        (self.folder / "first.pt").unlink()
+        text = self.ddprun("validate", "job.json").stdout
+        self.assertIn("step-00000004.pt (step 4), epoch 1", text)
+        self.assertNotIn("beginning with the weights of", text)
+
+    def test_a_last_batch_that_a_batch_norm_cannot_learn_from_is_found_for_the_ranks_that_are_meant(self):
+        self.write_job(model={"type": "resnet18"}, data={**harness.JOB["data"], "train_samples": 34})
+        self.ddprun("validate", "job.json")
+        self.assertIn("each epoch ends with a batch of 1 sample on each of 2 ranks (34 samples in batches of 16)",
+                      self.ddprun("validate", "job.json", "--ranks", "2", expect=78).stderr)
+
     def test_problems_of_several_parts_are_told_at_once(self):
         job = {**harness.JOB, "model": {"type": "gpt"}, "device": "cuda", "resume": "nowhere.pt"}
         said = self.problems(job)

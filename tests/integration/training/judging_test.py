@@ -3,10 +3,11 @@
 
 import json
 import pathlib
+import subprocess
 import sys
 import unittest
 
-from jobs import JobTest
+from jobs import BOUND_S, JobTest
 
 
 def rows(path, shift):
@@ -43,6 +44,19 @@ class Judging(JobTest):
         self.assertIn('"shares":["accuracy","same/accuracy","there/accuracy"]', report)
         events = b"".join(path.read_bytes() for path in (self.folder / "out/tensorboard").iterdir())
         self.assertIn(b"there/accuracy", events)
+
+    def test_eval_finds_what_the_training_found(self):
+        job = self.job()
+        self.run_job(job)
+        last = self.metrics("epoch")[-1]
+        words = [str(self.binaries / "ddprun"), "eval", str(job)]
+        run = {"cwd": self.folder, "env": self.environment(), "text": True, "capture_output": True, "timeout": BOUND_S, "check": True}
+        found = json.loads(subprocess.run([*words, "--json"], **run).stdout)["metrics"]
+        self.assertEqual(list(found), ["loss", "accuracy", "same/loss", "same/accuracy", "there/loss", "there/accuracy"])
+        for name, value in found.items():
+            self.assertAlmostEqual(value, last["held_out_loss" if name == "loss" else name], delta=1e-6)
+        text = subprocess.run(words, **run).stdout
+        self.assertRegex(text, r"(?m)^loss .* on 120 held-out samples\nloss .* on 120 same samples\nloss .* on 120 there samples\n  of ")
 
     def test_a_resumed_job_knows_what_it_found(self):
         job = self.job({"early_stopping": {"patience": 50, "metric": "there/loss"}})

@@ -327,21 +327,34 @@ class Guards(JobTest):
 
 
 class Differences(JobTest):
+    def test_nodes_may_have_their_scripts_anywhere_but_not_others(self):
+        self.run_job(self.job_file({"train": {"epochs": 1}}), ranks=1)
+        for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+            (self.folder / name).mkdir()
+            subprocess.run([str(self.binaries / "ddprun"), "export", "--format", "torchscript", "-o", f"{name}/net.pt", "job.json"],
+                           cwd=self.folder, env=self.environment(), capture_output=True, timeout=BOUND_S, check=True)
+        (self.folder / "c/net.pt").write_bytes((self.folder / "c/net.pt").read_bytes() + b"more")
+        job = self.job_file({"train": {"epochs": 1}, "output_dir": "script", "model": {"type": "torchscript", "torchscript": "a/net.pt"}})
+        for path, difference in (("b/net.pt", None), ("c/net.pt", r"/model/torchscript is \"\d+ bytes with the CRC-32 \w+\", and ")):
+            with self.subTest(path=path):
+                self.run_two_nodes(job, f"/model/torchscript={self.folder / path}", difference)
+
+    def run_two_nodes(self, job, setting, difference):
+        flags = ("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--node-rank")
+        first = self.start(job, ranks=1, flags=(*flags, "0"))
+        second = subprocess.run(self.command(job, setting, ranks=1, flags=(*flags, "1")), cwd=self.folder,
+                                env=self.environment(), text=True, capture_output=True, timeout=BOUND_S, check=False)
+        self.finish(first, expect=78 if difference else 0)
+        self.assertEqual(second.returncode, 78 if difference else 0, second.stderr)
+        if difference:
+            self.assertRegex(second.stderr, f"the job is not the same on all ranks: on rank 1 {difference}")
+
     def test_nodes_whose_jobs_differ_are_refused_with_the_difference(self):
         for setting, difference in (("/optimizer/learning_rate=0.1", "/optimizer/learning_rate is 0.1, and 0.05 on rank 0"),
                                     ("/data/train_samples=319", "/data/train_samples is 319, and 320 on rank 0"),
                                     ("/output_dir=elsewhere", None)):
             with self.subTest(setting=setting):
-                port = free_port()
-                flags = ("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}", "--node-rank")
-                job = self.job_file({"train": {"epochs": 1}})
-                first = self.start(job, ranks=1, flags=(*flags, "0"))
-                second = subprocess.run(self.command(job, setting, ranks=1, flags=(*flags, "1")), cwd=self.folder,
-                                        env=self.environment(), text=True, capture_output=True, timeout=BOUND_S, check=False)
-                self.finish(first, expect=78 if difference else 0)
-                self.assertEqual(second.returncode, 78 if difference else 0, second.stderr)
-                if difference:
-                    self.assertIn(f"the job is not the same on all ranks: on rank 1 {difference}", second.stderr)
+                self.run_two_nodes(self.job_file({"train": {"epochs": 1}}), setting, difference and re.escape(difference))
 
 
 class OutputFolders(JobTest):

@@ -21,6 +21,9 @@ TEST_CASE("a live line shows what is left of the job, and its learning rate, whe
   live.learning_rate = 0.001;
   CHECK(format_live_line(live, 100) ==
         "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left  rate 1.00e-03");
+  live.memory_bytes = std::int64_t{3} << 29;
+  CHECK(format_live_line(live, 100) ==
+        "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left  rate 1.00e-03  1.5 GiB");
   CHECK(format_live_line(live, 70) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left");
 }
 
