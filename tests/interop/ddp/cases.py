@@ -116,6 +116,8 @@ CASES = {
         "mlp", ADAM, in_backward=True, accumulate=2, ddp={"gradient_as_bucket_view": True}),
     "optimizer in backward, find_unused": case(
         "layer_drop", ADAMW, in_backward=True, ddp={"find_unused_parameters": True}),
+    "optimizer in backward, update_process_group": case(
+        "mlp", MOMENTUM, in_backward=True, leaves_after=10, worlds=(2, 3, 4)),
     "join, uneven inputs": case("conv_bn", MOMENTUM, uneven=True),
     "join, uneven inputs, find_unused": case("unused", MOMENTUM, uneven=True, ddp={"find_unused_parameters": True}),
     # Each rank updates its share; a joined one with the gradients it was left with.
