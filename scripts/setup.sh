@@ -20,7 +20,7 @@ esac
 # library: it is what cmake's default generator runs.
 packages=(ca-certificates git cmake ninja-build make g++ ccache mold python3 python3-venv
   libboost1.81-dev libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev
-  libjpeg62-turbo-dev libpng-dev)
+  libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
 test_packages=(catch2 iproute2 procps shellcheck nftables python3-yaml tcsh zsh)
 

@@ -53,7 +53,7 @@ void check_condition(const json& schema, const json& values, const std::string& 
     const json beside = given_or_default(schema, values, parent_pointer(pointer) + "/" + sibling);
     // Its default says nothing: a job that was completed has it.
     const bool says_something = values[json::json_pointer(pointer)] != key.value("default", json());
-    if (says_something && (beside.is_null() || beside == 0))
+    if (says_something && (beside.is_null() || beside == 0 || beside == false))
       problems.push_back({pointer, fmt::format("no use without \"{}\"; remove it", sibling)});
   }
   if (!key.contains("x-when")) return;

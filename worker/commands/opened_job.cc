@@ -2,6 +2,7 @@
 
 #include "worker/runtime/throw_error.h"
 #include "worker/training/job_data.h"
+#include "worker/training/job_downloads.h"
 
 #include <utility>
 
@@ -23,6 +24,7 @@ OpenedJob open_job(const config::JobCommandLine& line, const std::optional<std::
   const config::JobConfig config = read_job_file(line);
   const Options job(config.values.dump());
   training::JobParts parts = training::built_in_parts();
+  if (Result<void> done = training::download_data(job); !done) runtime::throw_error(done.error());
   DataSplits data = runtime::value_or_throw(training::load_data(parts, job));
   Context context = world_of_one(device.value_or(job.text("device")));
   constexpr bool kWithoutFirstWeights = true;

@@ -4,6 +4,7 @@
 #include "worker/commands/output.h"
 #include "worker/commands/smoke_child.h"
 #include "worker/commands/smoke_data.h"
+#include "worker/commands/temporary_folder.h"
 #include "worker/training/graph_plan.h"
 #include "worker/training/resume.h"
 #include <ddprun/exception.h>
@@ -20,7 +21,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -47,36 +47,6 @@ constexpr std::int64_t kBatch = 2;
 constexpr std::array<std::string_view, 5> kForeign{"PET_", "DDPRUN_BACKEND=", "TORCHELASTIC_",
                                                    "TMPDIR=", "OMP_NUM_THREADS="};
 constexpr const char* kSharedMemory = "/dev/shm";
-
-/// A folder that goes with this object.
-class Folder {
- public:
-  Folder() {
-    const char* const wanted = std::getenv("TMPDIR");
-    path_ = fmt::format("{}/ddprun-smoke-XXXXXX", wanted != nullptr && *wanted != '\0' ? wanted : "/tmp");
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw Exception(ErrorCode::kOs,
-                      fmt::format("cannot make a folder {}: {}; set TMPDIR to a place that can "
-                                  "be written",
-                                  path_, std::strerror(errno)));
-    }
-  }
-  ~Folder() { remove(); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  /// Empty, or why it cannot go.
-  std::string remove() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-    return error ? fmt::format("{}: {}", path_, error.message()) : std::string();
-  }
-  [[nodiscard]] std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -341,6 +311,11 @@ class Smoke {
   bool find_or_make_up(const std::string& pointer, const json& data, const SmokeSamples& samples,
                        const std::string& made) {
     const std::string type = data.at("type");
+    // A trial asks nothing of the network.
+    for (const char* setting : {"download=false", "download_from=null", "download_timeout_s=30"}) {
+      const std::string_view key = std::string_view(setting).substr(0, std::string_view(setting).find('='));
+      if (data.contains(key)) small_.push_back(fmt::format("{}/{}", pointer, setting));
+    }
     if (is_data_there(data)) return true;
     const std::string missing = data.at("path");
     const auto place = make_up_data(data, values_.at("model").at("type"), samples, made);
@@ -525,7 +500,7 @@ class Smoke {
   std::int64_t ranks_;  ///< replicas in one process are one rank
   std::string self_directory_;
   std::set<std::string> segments_before_;
-  Folder folder_;
+  TemporaryFolder folder_{"ddprun-smoke"};
   std::vector<std::string> environment_;
   SmokeChildren children_;  // last: what it started ends before the folder goes
   int checks_ = 0;

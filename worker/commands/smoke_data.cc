@@ -1,5 +1,6 @@
 #include "worker/commands/smoke_data.h"
 
+#include "worker/data/remote_set.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -217,8 +218,13 @@ const std::map<std::string, std::function<std::string(Maker&)>> kMakers{
 
 bool is_data_there(const json& data) {
   const auto path = data.find("path");
+  if (path == data.end() || !path->is_string()) return true;
+  if (data.value("download", false)) {
+    const auto set = data::remote_set(data.at("type").get<std::string>());
+    return !set || data::missing_files(*set, path->get<std::string>()).empty();
+  }
   std::error_code error;
-  return path == data.end() || !path->is_string() || fs::exists(path->get<std::string>(), error) || error;
+  return fs::exists(path->get<std::string>(), error) || error;
 }
 
 std::optional<std::string> make_up_data(const json& data, const std::string& model_type,

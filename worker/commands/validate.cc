@@ -1,3 +1,4 @@
+#include "rendezvous/base/check.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/printable.h"
@@ -5,10 +6,13 @@
 #include "worker/commands/commands.h"
 #include "worker/commands/opened_job.h"
 #include "worker/commands/output.h"
+#include "worker/commands/smoke_data.h"
+#include "worker/commands/temporary_folder.h"
 #include "worker/tasks/registry.h"
 #include "worker/training/evaluate.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_data.h"
+#include "worker/training/job_downloads.h"
 #include "worker/training/plugins.h"
 #include "worker/training/strategy.h"
 #include "worker/training/text.h"
@@ -20,6 +24,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,11 +60,16 @@ Batch read_ends(const DataSource& source, std::uint64_t seed) {
 class Validation {
  public:
   Validation(const config::JobConfig& config, int ranks)
-      : path_(config.path), job_(config.values.dump()), parts_(training::built_in_parts()), ranks_(ranks) {}
+      : path_(config.path),
+        values_(config.values),
+        job_(config.values.dump()),
+        parts_(training::built_in_parts()),
+        ranks_(ranks) {}
 
   int run() {
     look([&] { context_ = world_of_one(job_.text("device"), job_.text("backend")); });
     look([&] { check_output_folder(); });
+    look([&] { stand_in_for_downloads(); });
     look([&] { data_ = runtime_data(); });
     look([&] {
       if (data_.train) judging_ = runtime_judging_data();
@@ -84,6 +94,26 @@ class Validation {
       if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end())
         problems_.push_back(problem);
     }
+  }
+
+  /// What a start downloads is not downloaded here: made-up samples of its form are looked at, and it is said.
+  void stand_in_for_downloads() {
+    for (const training::PendingDownload& pending : training::pending_downloads(job_)) {
+      if (!made_up_) made_up_.emplace("ddprun-validate");
+      nlohmann::json& data = values_.at(nlohmann::json::json_pointer(pending.pointer));
+      const std::string folder = *made_up_ / std::to_string(downloads_.size());
+      const auto place = make_up_data(data, values_.at("model").at("type"), {}, folder);
+      DDPRUN_CHECK(place.has_value(), "what can be downloaded can be made up");
+      data["path"] = *place;
+      downloads_.push_back(pending.pointer);
+      facts_.emplace_back(downloads_.size() == 1 ? "download" : "",
+                          "a start downloads " + pending.in_words());
+    }
+    job_ = Options(values_.dump());
+  }
+
+  [[nodiscard]] bool is_made_up(const std::string& pointer) const {
+    return std::find(downloads_.begin(), downloads_.end(), pointer) != downloads_.end();
   }
 
   DataSplits runtime_data() {
@@ -122,16 +152,22 @@ class Validation {
     }
     std::vector<std::string> tensors;
     for (const TensorShape& tensor : shape.tensors) tensors.push_back(shape_in_words(tensor));
+    const std::string samples =
+        is_made_up("/data")
+            ? "not there yet"
+            : fmt::format("{} training and {} held-out {}", with_thousands(data_.train->size()),
+                          with_thousands(data_.held_out->size()),
+                          shape.unit == "images" ? "images" : "samples");
     facts_.emplace_back(
-        "data", fmt::format("{}: {} training and {} held-out {}, {}{}", job_.object("data").text("type"),
-                            with_thousands(data_.train->size()), with_thousands(data_.held_out->size()),
-                            shape.unit == "images" ? "images" : "samples", fmt::join(tensors, ", "),
-                            shape.classes > 0 ? ", " + counted(shape.classes, "classes") : ""));
+        "data",
+        fmt::format("{}: {}, {}{}", job_.object("data").text("type"), samples, fmt::join(tensors, ", "),
+                    shape.classes > 0 ? ", " + counted(shape.classes, "classes") : ""));
   }
 
   void check_length() {
     const training::LoopOptions options = training::read_loop_options(job_);
     training::check_strategy(job_, ranks_);
+    if (is_made_up("/data")) return;  // how many steps it has is seen when the data is there
     size_ = training::size_of_job(options, data_.train->size(), ranks_);
     const std::int64_t all = size_->length.epochs * size_->steps_per_epoch;
     const bool is_cut = options.max_steps > 0 && options.max_steps < all;
@@ -265,7 +301,10 @@ class Validation {
   }
 
   std::string path_;
+  nlohmann::json values_;
   Options job_;
+  std::optional<TemporaryFolder> made_up_;
+  std::vector<std::string> downloads_;  ///< whose data is made up
   training::JobParts parts_;
   int ranks_;
   std::vector<std::string> problems_;

@@ -62,7 +62,7 @@ bool is_there(const std::string& path) {
 Error not_there(const Layout& layout, const std::string& path) {
   return {ErrorCode::kNotFound,
           fmt::format("{} file {} is not there; set /data/path to the folder that holds the files of the "
-                      "binary version",
+                      "binary version, or /data/download to true",
                       layout.name, path)};
 }
 
@@ -142,7 +142,7 @@ Result<ImageSplits> load_cifar(Cifar which, const std::string& folder, const Sam
   if (!is_there(folder)) {
     return Error(ErrorCode::kNotFound,
                  fmt::format("data folder {} is not there; set /data/path to the folder that holds the files "
-                             "of {}'s binary version",
+                             "of {}'s binary version, or /data/download to true",
                              folder, layout.name));
   }
   const Result<std::vector<std::string>> names = class_names(layout, folder);

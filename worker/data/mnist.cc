@@ -31,7 +31,7 @@ Result<IdxArray> load_idx(const std::string& folder, const std::string& name, in
         ErrorCode::kNotFound,
         fmt::format(
             "MNIST file {} is not there, neither plain nor with .gz; set /data/path to the folder that "
-            "holds the four files of MNIST",
+            "holds the four files of MNIST, or /data/download to true",
             plain));
   }
   // The header says how much follows: a packed file that holds more is not inflated beyond the first such byte.
@@ -91,7 +91,7 @@ Result<ImageSplits> load_mnist(const std::string& folder, const SampleLimits& li
   if (!exists(folder)) {
     return Error(ErrorCode::kNotFound,
                  fmt::format("data folder {} is not there; set /data/path to the folder that holds "
-                             "the four files of MNIST",
+                             "the four files of MNIST, or /data/download to true",
                              folder));
   }
   Result<Images> held_out = load_split(folder, "t10k", limits.held_out);

@@ -11,6 +11,7 @@
 #include "worker/training/first_failure.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_data.h"
+#include "worker/training/job_downloads.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/metrics_observer.h"
 #include "worker/training/output_folder.h"
@@ -35,6 +36,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <stop_token>
 
 namespace ddprun::training {
 namespace {
@@ -72,13 +74,19 @@ struct JobData {
   std::vector<JudgingData> judging;
 };
 
-Result<JobData> load_all_data(JobParts& parts, const Options& job) {
+Result<JobData> load_all_data(JobParts& parts, const Options& job, const std::stop_token& stop) {
+  if (Result<void> done = download_data(job, stop); !done) return done.error();
   Result<DataSplits> splits = load_data(parts, job);
   if (!splits) return splits.error();
   Result<std::vector<JudgingData>> judging = load_judging_data(parts, job, splits->train->shape());
   if (!judging) return judging.error();
   return JobData{std::move(*splits), std::move(*judging)};
 }
+
+struct StopAtEnd {
+  std::stop_source& stop;
+  ~StopAtEnd() { stop.request_stop(); }
+};
 
 class Job {
  public:
@@ -94,8 +102,13 @@ class Job {
 
   Outcome run() {
     // Reading data and meeting the other ranks take their time side by side. The thread has options of its own.
-    std::future<Result<JobData>> data = std::async(
-        std::launch::async, [this, job = Options(job_.to_json())] { return load_all_data(parts_, job); });
+    std::stop_source stop;
+    std::future<Result<JobData>> data =
+        std::async(std::launch::async, [this, job = Options(job_.to_json()), token = stop.get_token()] {
+          return load_all_data(parts_, job, token);
+        });
+    // Whatever ends this first waits for that thread: not until a download is through.
+    const StopAtEnd stop_download{stop};
     std::string backend_line;
     InitOptions options;
     options.backend = job_.text("backend");

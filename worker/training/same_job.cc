@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<const char*, 19> kMayDiffer{"/$schema",
+constexpr std::array<const char*, 22> kMayDiffer{"/$schema",
                                                  "/name",
                                                  "/output_dir",
                                                  "/resume",
@@ -27,6 +27,9 @@ constexpr std::array<const char*, 19> kMayDiffer{"/$schema",
                                                  "/model/weights",
                                                  "/data/plugin",
                                                  "/data/path",
+                                                 "/data/download",
+                                                 "/data/download_from",
+                                                 "/data/download_timeout_s",
                                                  "/task/plugin",
                                                  "/data/loader_threads",
                                                  "/data/prefetch_batches",
@@ -68,7 +71,8 @@ std::string common_job(const Options& job, const DataSplits& data, const std::ve
   common["held-out data"] = describe(*data.held_out);
   for (const JudgingData& more : judging) {
     json& entry = common["evaluate"][more.name];
-    for (const char* key : {"path", "plugin"}) entry[key] = nullptr;
+    for (const char* key : {"path", "plugin", "download", "download_from", "download_timeout_s"})
+      entry[key] = nullptr;
     common["data of /evaluate/" + more.name] = describe(*more.source);
   }
   return common.dump();

@@ -72,10 +72,11 @@ TEST_CASE("files of CIFAR that are not there are named") {
   const TemporaryFolder folder;
   CHECK(data::load_cifar(Cifar::k10, "/nowhere", {}).error().message() ==
         "data folder /nowhere is not there; set /data/path to the folder that holds the files of CIFAR-10's "
-        "binary version");
+        "binary version, or /data/download to true");
   CHECK(refusal_in(Cifar::k10, folder) ==
         "CIFAR-10 file " + folder.file("data_batch_1.bin") +
-            " is not there; set /data/path to the folder that holds the files of the binary version");
+            " is not there; set /data/path to the folder that holds the files of the binary version, or "
+            "/data/download to true");
   write_bytes(folder.file("data_batch_2.bin"), "");
   CHECK(refusal_in(Cifar::k10, folder) == "CIFAR-10 file " + folder.file("data_batch_1.bin") +
                                               " is not there, but " + folder.file("data_batch_2.bin") +
@@ -84,7 +85,8 @@ TEST_CASE("files of CIFAR that are not there are named") {
   std::filesystem::remove(folder.file("data_batch_2.bin"));
   CHECK(refusal_in(Cifar::k10, folder) ==
         "CIFAR-10 file " + folder.file("test_batch.bin") +
-            " is not there; set /data/path to the folder that holds the files of the binary version");
+            " is not there; set /data/path to the folder that holds the files of the binary version, or "
+            "/data/download to true");
 }
 
 TEST_CASE("a file of CIFAR that is cut, empty or of another set is refused with its size") {

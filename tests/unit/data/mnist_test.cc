@@ -61,7 +61,8 @@ TEST_CASE("limits keep the first samples of each split") {
 
 TEST_CASE("a data folder that is not there is named, with the key to change") {
   CHECK(data::load_mnist("/nowhere", {}).error().message() ==
-        "data folder /nowhere is not there; set /data/path to the folder that holds the four files of MNIST");
+        "data folder /nowhere is not there; set /data/path to the folder that holds the four files of MNIST, "
+        "or /data/download to true");
 }
 
 TEST_CASE("a missing MNIST file is named") {
@@ -71,7 +72,7 @@ TEST_CASE("a missing MNIST file is named") {
   CHECK(refusal(folder) ==
         "MNIST file " + folder.file("train-images-idx3-ubyte") +
             " is not there, neither plain nor with .gz; set /data/path to the folder that holds the four "
-            "files of MNIST");
+            "files of MNIST, or /data/download to true");
 }
 
 TEST_CASE("images and labels of different numbers are refused") {
