@@ -1,5 +1,6 @@
 #include "worker/data/cifar.h"
 
+#include "worker/data/cifar_pickle.h"
 #include "worker/data/read_file.h"
 
 #include <fmt/format.h>
@@ -19,16 +20,21 @@ constexpr std::int64_t kPixels = kChannels * kSide * kSide;
 constexpr std::size_t kCifarFileLimit = std::size_t{1} << 30;
 constexpr std::size_t kNamesLimit = std::size_t{1} << 16;
 
-/// What differs between the two sets.
+enum class Version { kBinary, kPython };
+
+/// What differs between the two sets, and between their versions.
 struct Layout {
   const char* name;
   std::int64_t classes;
-  std::int64_t label_bytes;  // the last one is the class
+  std::int64_t label_bytes;  // of the binary version; the last one is the class
+  const char* label_key;     // of Python's
+  const char* names_key;     // of Python's
   std::vector<std::string> train_files;
-  const char* test_file;
-  const char* names_file;
+  std::string test_file;
+  std::string names_file;
   std::vector<float> mean;
   std::vector<float> deviation;
+  Version version = Version::kBinary;
 };
 
 Layout layout_of(Cifar which) {
@@ -36,6 +42,8 @@ Layout layout_of(Cifar which) {
     return {"CIFAR-100",
             100,
             2,
+            "fine_labels",
+            "fine_label_names",
             {"train.bin"},
             "test.bin",
             "fine_label_names.txt",
@@ -45,6 +53,8 @@ Layout layout_of(Cifar which) {
   Layout ten{"CIFAR-10",
              10,
              1,
+             "labels",
+             "label_names",
              {},
              "test_batch.bin",
              "batches.meta.txt",
@@ -52,6 +62,16 @@ Layout layout_of(Cifar which) {
              {0.2470F, 0.2435F, 0.2616F}};
   for (int i = 1; i <= 5; ++i) ten.train_files.push_back(fmt::format("data_batch_{}.bin", i));
   return ten;
+}
+
+/// The same set as Python's programs have it: pickled, in files without an ending.
+Layout python_version(Layout layout, Cifar which) {
+  const auto without_ending = [](std::string& name) { name.erase(name.rfind('.')); };
+  for (std::string& name : layout.train_files) without_ending(name);
+  without_ending(layout.test_file);
+  layout.names_file = which == Cifar::k10 ? "batches.meta" : "meta";
+  layout.version = Version::kPython;
+  return layout;
 }
 
 bool is_there(const std::string& path) {
@@ -62,7 +82,7 @@ bool is_there(const std::string& path) {
 Error not_there(const Layout& layout, const std::string& path) {
   return {ErrorCode::kNotFound,
           fmt::format("{} file {} is not there; set /data/path to the folder that holds the files of the "
-                      "binary version, or /data/download to true",
+                      "binary version or of Python's, or /data/download to true",
                       layout.name, path)};
 }
 
@@ -86,13 +106,10 @@ Result<std::vector<std::string>> train_files(const Layout& layout, const std::st
   return found;
 }
 
-/// Appends the records of a file to `images`, at most up to `limit` images in all.
-Result<void> append(const Layout& layout, const std::string& path, std::int64_t limit, Images& images) {
-  if (!is_there(path)) return not_there(layout, path);
-  const Result<std::vector<std::uint8_t>> bytes = read_file(path, kCifarFileLimit);
-  if (!bytes) return bytes.error();
+Result<LabelledRows> read_binary_rows(const Layout& layout, const std::vector<std::uint8_t>& bytes,
+                                      const std::string& path) {
   const std::int64_t record = layout.label_bytes + kPixels;
-  const auto size = static_cast<std::int64_t>(bytes->size());
+  const auto size = static_cast<std::int64_t>(bytes.size());
   if (size == 0 || size % record != 0) {
     return Error(
         ErrorCode::kCorrupt,
@@ -100,37 +117,69 @@ Result<void> append(const Layout& layout, const std::string& path, std::int64_t 
                     "and {} of pixels an image); fetch it again",
                     path, layout.name, size, record, layout.label_bytes, kPixels));
   }
-  for (std::int64_t i = 0; i < size / record && (limit == 0 || images.count < limit); ++i) {
-    const auto start = bytes->begin() + i * record;
-    const std::uint8_t label = start[layout.label_bytes - 1];
-    if (label >= layout.classes) {
+  LabelledRows rows;
+  for (auto start = bytes.begin(); start != bytes.end(); start += record) {
+    rows.labels.push_back(start[layout.label_bytes - 1]);
+    rows.pixels.insert(rows.pixels.end(), start + layout.label_bytes, start + record);
+  }
+  return rows;
+}
+
+/// Appends the images of a file to `images`, at most up to `limit` images in all.
+Result<void> append(const Layout& layout, const std::string& path, std::int64_t limit, Images& images) {
+  if (!is_there(path)) return not_there(layout, path);
+  const Result<std::vector<std::uint8_t>> bytes = read_file(path, kCifarFileLimit);
+  if (!bytes) return bytes.error();
+  const Result<LabelledRows> rows = layout.version == Version::kBinary
+                                        ? read_binary_rows(layout, *bytes, path)
+                                        : read_pickled_rows(*bytes, layout.label_key, path);
+  if (!rows) return rows.error();
+  const auto count = static_cast<std::int64_t>(rows->labels.size());
+  if (count == 0 || rows->pixels.size() != static_cast<std::size_t>(count * kPixels)) {
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{} is not a file of {}: it has {} labels and {} bytes of pixels, expected {} "
+                             "an image; fetch the set again",
+                             path, layout.name, count, rows->pixels.size(), kPixels));
+  }
+  for (std::int64_t i = 0; i < count && (limit == 0 || images.count < limit); ++i) {
+    const std::int64_t label = rows->labels[static_cast<std::size_t>(i)];
+    if (label < 0 || label >= layout.classes) {
       return Error(ErrorCode::kCorrupt,
                    fmt::format("{} is damaged: the label of image {} is {}, expected 0 to {}", path, i, label,
                                layout.classes - 1));
     }
-    images.labels.push_back(label);
-    images.pixels.insert(images.pixels.end(), start + layout.label_bytes, start + record);
+    const auto start = rows->pixels.begin() + i * kPixels;
+    images.labels.push_back(static_cast<std::uint8_t>(label));
+    images.pixels.insert(images.pixels.end(), start, start + kPixels);
     ++images.count;
   }
   return ok();
 }
 
-Result<std::vector<std::string>> class_names(const Layout& layout, const std::string& folder) {
-  std::vector<std::string> names;
-  const std::string path = folder + "/" + layout.names_file;
-  if (!is_there(path)) return names;
-  const Result<std::vector<std::uint8_t>> bytes = read_file(path, kNamesLimit);
-  if (!bytes) return bytes.error();
-  std::istringstream text(std::string(bytes->begin(), bytes->end()));
+std::vector<std::string> lines_of(const std::vector<std::uint8_t>& bytes) {
+  std::vector<std::string> lines;
+  std::istringstream text(std::string(bytes.begin(), bytes.end()));
   std::string line;
   while (std::getline(text, line)) {
     while (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) names.push_back(line);
+    if (!line.empty()) lines.push_back(line);
   }
-  if (static_cast<std::int64_t>(names.size()) != layout.classes) {
+  return lines;
+}
+
+Result<std::vector<std::string>> class_names(const Layout& layout, const std::string& folder) {
+  const std::string path = folder + "/" + layout.names_file;
+  if (!is_there(path)) return std::vector<std::string>();
+  const Result<std::vector<std::uint8_t>> bytes = read_file(path, kNamesLimit);
+  if (!bytes) return bytes.error();
+  Result<std::vector<std::string>> names = layout.version == Version::kBinary
+                                               ? lines_of(*bytes)
+                                               : read_pickled_names(*bytes, layout.names_key, path);
+  if (!names) return names.error();
+  if (static_cast<std::int64_t>(names->size()) != layout.classes) {
     return Error(ErrorCode::kCorrupt,
                  fmt::format("{} has {} names of classes, expected {}; remove it, or fetch it again", path,
-                             names.size(), layout.classes));
+                             names->size(), layout.classes));
   }
   return names;
 }
@@ -138,11 +187,15 @@ Result<std::vector<std::string>> class_names(const Layout& layout, const std::st
 }  // namespace
 
 Result<ImageSplits> load_cifar(Cifar which, const std::string& folder, const SampleLimits& limits) {
-  const Layout layout = layout_of(which);
+  const Layout binary = layout_of(which);
+  const Layout python = python_version(binary, which);
+  const bool is_python = !is_there(folder + "/" + binary.train_files.front()) &&
+                         is_there(folder + "/" + python.train_files.front());
+  const Layout& layout = is_python ? python : binary;
   if (!is_there(folder)) {
     return Error(ErrorCode::kNotFound,
                  fmt::format("data folder {} is not there; set /data/path to the folder that holds the files "
-                             "of {}'s binary version, or /data/download to true",
+                             "of {}'s binary version or of Python's, or /data/download to true",
                              folder, layout.name));
   }
   const Result<std::vector<std::string>> names = class_names(layout, folder);

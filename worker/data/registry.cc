@@ -59,8 +59,9 @@ DataSplits synthetic(const Options& options, std::uint64_t seed) {
 }  // namespace
 
 void register_data_sources(DataRegistry& sources) {
-  sources.add("cifar10", "CIFAR-10 in its binary version", cifar(Cifar::k10));
-  sources.add("cifar100", "CIFAR-100 in its binary version, with the fine labels", cifar(Cifar::k100));
+  sources.add("cifar10", "CIFAR-10 in its binary version or in Python's", cifar(Cifar::k10));
+  sources.add("cifar100", "CIFAR-100 in its binary version or in Python's, with the fine labels",
+              cifar(Cifar::k100));
   sources.add("csv", "train.csv and test.csv, a line for each sample",
               [](const Options& options, std::uint64_t /*seed*/) { return open_csv(options); });
   sources.add("fashion_mnist", "Fashion-MNIST: the four files of MNIST's IDX layout, plain or .gz",

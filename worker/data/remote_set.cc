@@ -41,7 +41,7 @@ RemoteSet cifar10_set() {
             "c32a1d4ab5d03f1284b67883e8d87530",
             {"batches.meta.txt", "data_batch_5.bin", "data_batch_4.bin", "data_batch_3.bin",
              "data_batch_2.bin", "data_batch_1.bin", "test_batch.bin"},
-            {"data_batch_1.bin", "test_batch.bin"}}}};
+            {{"data_batch_1.bin", "test_batch.bin"}, {"data_batch_1", "test_batch"}}}}};
 }
 
 RemoteSet cifar100_set() {
@@ -51,7 +51,7 @@ RemoteSet cifar100_set() {
             168513733,
             "03b5dce01913d631647c71ecec9e9cb8",
             {"fine_label_names.txt", "train.bin", "test.bin"},
-            {"train.bin", "test.bin"}}}};
+            {{"train.bin", "test.bin"}, {"train", "test"}}}}};
 }
 
 bool is_in(const std::string& folder, const std::string& name) {
@@ -61,8 +61,11 @@ bool is_in(const std::string& folder, const std::string& name) {
 
 bool is_missing(const RemoteFile& file, const std::string& folder) {
   if (!file.members.empty()) {
-    return !std::all_of(file.needed.begin(), file.needed.end(),
-                        [&](const std::string& name) { return is_in(folder, name); });
+    const auto are_all_there = [&](const std::vector<std::string>& names) {
+      return std::all_of(names.begin(), names.end(),
+                         [&](const std::string& name) { return is_in(folder, name); });
+    };
+    return std::none_of(file.enough.begin(), file.enough.end(), are_all_there);
   }
   constexpr std::string_view kPacked = ".gz";
   const bool is_packed = file.name.ends_with(kPacked);

@@ -14,8 +14,8 @@ struct RemoteFile {
   std::string md5;         ///< of all of it, 32 small hexadecimal digits
   /// Of a packed archive (.tar.gz): what is taken out of it, the last one last; empty: the file itself is it.
   std::vector<std::string> members;
-  /// The members without which a set is not there.
-  std::vector<std::string> needed;
+  /// Each list: files with which the set is there, in one of its versions.
+  std::vector<std::vector<std::string>> enough;
 };
 
 /// A data set that can be downloaded.

@@ -167,6 +167,16 @@ def tensor(sizes, strides, offset=0, kind=b"FloatStorage", count=4, key=b"0", ma
     return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset) + numbers + b"\x89}" + marks + b"tR"
 
 
+def array(sizes, content, kind=b"u1"):
+    """numpy's of Python 2, as in CIFAR's files; `content` is the program of its bytes."""
+    return (b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\1b\x87R(K\1(" + b"".join(map(number, sizes)) +
+            b"tcnumpy\ndtype\nU" + bytes([len(kind)]) + kind + b"K\0K\1\x87R(K\3U\1|NNNK\0tb\x89" + content + b"tb")
+
+
+def byte_string(content):
+    return b"T" + struct.pack("<I", len(content)) + content
+
+
 def evil_programs():
     start, far = b"\x80\x02", 1 << 62
     tensors = {
@@ -197,6 +207,21 @@ def evil_programs():
     }
     for name, program in tensors.items():
         yield "tensor_" + name, start + program + b"."
+    arrays = {
+        "other_type": array([2, 3], byte_string(b"\1" * 24), b"f4"),
+        "short": array([2, 3], byte_string(b"12345")),
+        "wraps": array([1 << 32, 1 << 32, 6], byte_string(b"123456")),
+        "negative": array([-2, -3], byte_string(b"123456")),
+        "n_by_0": array([1 << 58, 0], byte_string(b"")),
+        "0_by_n": array([0, 1 << 62, 1 << 62], byte_string(b"")),
+        "no_bytes": array([6], b"K\6"),
+        "never_filled": b"cnumpy.core.multiarray\n_reconstruct\n)R",
+        "type_left": b"cnumpy\ndtype\nU\2u1\x85R",
+    }
+    for name, program in arrays.items():
+        yield "array_" + name, start + program + b"."
+    yield "array_bomb", start + b"](" + byte_string(b"x" * 10000) + b"q\0" + array([10000], b"h\0") * 50 + b"e."
+    yield "array_filled_twice", start + array([1], byte_string(b"1")) + b"(K\1)tb."
     yield "same_storage_two_types", (start + b"(" + tensor([4], [1]) + tensor([2], [1], kind=b"DoubleStorage", count=2) +
                                      tensor([16], [1], kind=b"DoubleStorage", count=99) + b"t.")
     doubled = b"](K\0K\0e" + b"".join(b"q%c0](h%ch%ce" % (i, i, i) for i in range(40))
@@ -253,6 +278,7 @@ def corpus():
             yield f"torch_{name}.pkl", records(archive)["archive/data.pkl"]
     for protocol in 0, 1, 4:
         yield f"python_protocol_{protocol}.pkl", pickle.dumps({"a": [1, 2.5, "text", None, True, 1 << 70]}, protocol=protocol)
+    yield "python2_array.pkl", b"\x80\2}U\4data" + array([2, 3], byte_string(b"123456")) + b"s."
     for name, content in evil_archives():
         yield f"evil_{name}.pt", content
     for name, content in evil_programs():

@@ -96,9 +96,12 @@ TEST_CASE("what is missing of a set are the files that its reader would not find
   CHECK_FALSE(remote_set("csv"));
 }
 
-TEST_CASE("of an archive the members count, and a set of fewer batches is a set") {
+TEST_CASE("of an archive the members count, and a set of fewer batches or of another version is a set") {
   const TemporaryFolder folder;
   const RemoteSet cifar = remote_set("cifar10").value();
+  touch(folder.file("train"));
+  touch(folder.file("test"));
+  CHECK(missing_files(remote_set("cifar100").value(), folder.path()).empty());
   touch(folder.file("data_batch_1.bin"));
   CHECK(missing_files(cifar, folder.path()).size() == 1);
   touch(folder.file("test_batch.bin"));

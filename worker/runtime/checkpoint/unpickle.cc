@@ -48,9 +48,15 @@ struct Mapping {
 struct Storage {
   at::Tensor tensor;
 };
+/// numpy's, which says what an array is of.
+struct ArrayType {
+  std::string name;
+};
+/// numpy's, before its content has come.
+struct EmptyArray {};
 struct Node {
   std::variant<Mark, std::monostate, bool, std::int64_t, double, std::string, at::Tensor, Global, Sequence,
-               Mapping, Storage>
+               Mapping, Storage, ArrayType, EmptyArray>
       content;
 };
 
@@ -170,6 +176,9 @@ class Unpickler {
         binary_float();
         return;
       case Op::kBinUnicode:
+        push(string(little_endian(4)));
+        return;
+      case Op::kBinString:
         push(string(little_endian(4)));
         return;
       case Op::kShortBinString:
@@ -321,6 +330,9 @@ class Unpickler {
     if (name == "torch._utils._rebuild_parameter" && !arguments.empty()) {
       return push(content<at::Tensor>(arguments[0], "a parameter's tensor"));
     }
+    if (name == "numpy.core.multiarray._reconstruct") return push(EmptyArray{});
+    if (name == "numpy.dtype" && !arguments.empty())
+      return push(ArrayType{content<std::string>(arguments[0], "the type of an array")});
     fail(fmt::format(
         "it holds an object of Python's {}, which is more than weights; save a state_dict() instead", name));
   }
@@ -387,10 +399,46 @@ class Unpickler {
     return values;
   }
 
-  // state_dict() carries `_metadata` as an attribute; it has no meaning outside Python.
+  // state_dict() carries `_metadata` as an attribute; it has no meaning outside Python. Nor has what is beside the name
+  // of a type of single bytes.
   void build() {
-    pop();
-    content<Mapping>(top(), "a dict");
+    Node* const state = pop();
+    Node* const object = top();
+    if (std::holds_alternative<EmptyArray>(object->content)) {
+      object->content = array_of(state);
+    } else if (!std::holds_alternative<ArrayType>(object->content)) {
+      content<Mapping>(object, "a dict");
+    }
+  }
+
+  // (version, sizes, type, in Fortran's order, bytes)
+  at::Tensor array_of(Node* state) {
+    const auto& items = content<Sequence>(state, "an array").items;
+    if (items.size() != 5) fail("data.pkl describes an array in an unknown way");
+    const std::vector<std::int64_t> sizes = integers(items[1]);
+    const std::string& type = content<ArrayType>(items[2], "the type of an array").name;
+    if (type != "u1" || content<bool>(items[3], "the order of an array"))
+      fail(fmt::format("it holds an array of numpy's type {}, and only bytes in C's order are supported",
+                       type));
+    const std::string& bytes = content<std::string>(items[4], "the bytes of an array");
+    __extension__ using Wide = __int128;
+    Wide count = 1;
+    bool is_empty = false;
+    for (const std::int64_t size : sizes) {
+      is_empty = is_empty || size == 0;
+      count *= std::max<std::int64_t>(size, 1);
+      if (size < 0 || count > kMaxElements)
+        fail(fmt::format("data.pkl has an array of size [{}], which cannot be", fmt::join(sizes, ", ")));
+    }
+    if (is_empty) count = 0;
+    if (count != static_cast<Wide>(bytes.size())) {
+      fail(fmt::format("data.pkl has {} bytes for an array of size [{}]", bytes.size(),
+                       fmt::join(sizes, ", ")));
+    }
+    spend(bytes.size());
+    at::Tensor tensor = at::empty(sizes, at::kByte);
+    if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+    return tensor;
   }
 
   void spend(std::size_t bytes) {
@@ -419,6 +467,8 @@ class Unpickler {
   PtValue convert(Mark, int) { fail("data.pkl leaves a mark on its stack"); }
   PtValue convert(const Global& global, int) { fail(fmt::format("it refers to Python's {}", global.name)); }
   PtValue convert(const Storage& storage, int) { return storage.tensor; }
+  PtValue convert(const ArrayType&, int) { fail("it refers to a type of numpy"); }
+  PtValue convert(EmptyArray, int) { fail("it holds an array without its content"); }
   PtValue convert(const Sequence& sequence, int depth) {
     std::vector<PtValue> items;
     for (const Node* item : sequence.items) items.push_back(to_value(*item, depth + 1));
