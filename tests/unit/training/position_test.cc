@@ -1,6 +1,7 @@
 #include "worker/training/position.h"
 
 #include "tests/support/catch.h"
+#include "worker/training/trainer.h"
 #include <ddprun/exception.h>
 
 using namespace ddprun;
@@ -73,4 +74,15 @@ TEST_CASE("what is left of a job is counted in samples") {
   CHECK(samples_left(position, {.epochs = 3, .epoch_samples = 100}) == 160);
   CHECK(samples_left(position, {.epochs = 3, .max_steps = 20, .epoch_samples = 100}) == 60);
   CHECK(samples_left({.epoch = 3}, {.epochs = 3, .epoch_samples = 100}) == 0);
+}
+
+TEST_CASE("data that does not give each rank a sample is refused with the numbers") {
+  LoopOptions options;
+  CHECK(size_of_job(options, 1, 2).steps_per_epoch == 1);
+  CHECK_THROWS_WITH(size_of_job(options, 0, 2), "the training data has 0 samples; use more data");
+  options.drop_last = true;
+  CHECK_THROWS_WITH(
+      size_of_job(options, 1, 2),
+      "the training data has 1 samples, and 2 ranks with /train/drop_last need one each; use fewer "
+      "ranks, or more data");
 }
