@@ -74,6 +74,16 @@ std::string warning_of_frozen_head(const Model& model, const Options& options,
       model.head());
 }
 
+/// What never learns and was never trained either guesses what it passes on.
+std::string warning_of_random_frozen(const std::vector<std::string>& frozen) {
+  if (frozen.empty()) return {};
+  return fmt::format(
+      "/model/freeze: {} parameters keep the random values that they begin with, since /model/weights is "
+      "null; "
+      "name a file of weights there",
+      frozen.size());
+}
+
 std::unique_ptr<Task> make_task(const Options& task, const JobParts& parts, const DataShape& data) {
   const std::string type = task.text("type");
   return make_part(parts.tasks, type == "auto" ? tasks::task_for(data) : type, task, data);
@@ -211,6 +221,8 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
   if (!frozen.empty()) {
     const std::vector<std::string> names = models::freeze(*draft.model, frozen);
     if (wants_weights) draft.warning = warning_of_frozen_head(*draft.model, options, names);
+    if (!options.has("weights") && !is_resumed && !is_foreign(options))
+      draft.warning = warning_of_random_frozen(names);
   }
   draft.task = make_task(job.object("task"), parts, data);
   check_metrics(draft.task->metrics());

@@ -69,6 +69,13 @@ class Data(JobTest):
                                   cwd=self.folder, env=self.environment(), text=True, capture_output=True, timeout=BOUND_S, check=False)
             self.assertEqual("is new, with random weights, and frozen, so it never learns" in done.stderr, warned, done.stderr)
 
+    def test_what_is_frozen_without_weights_is_warned_of(self):
+        job = self.job_file({"model": {"type": "mlp", "hidden": [4, 4], "freeze": ["layers.1.*", "*.bias"]}, "train": {"epochs": 1}})
+        done = self.run_job(job)
+        self.assertRegex(done.stderr, r"/model/freeze: \d parameters keep the random values that they begin with, since /model/weights "
+                                      "is null; name a file of weights there")
+        self.assertNotIn("/model/freeze", self.run_job(job, "/train/epochs=2").stderr)
+
 
 if __name__ == "__main__":
     if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
