@@ -68,12 +68,12 @@ class Output(JobTest):
         self.assertEqual(len(self.checkpoints()), 3)
         self.assertEqual(self.errors().count("ddprun-worker: nobody reads stdout any more; the training goes on"), 1)
 
-    def test_a_narrow_terminal_gets_a_live_line_that_fits(self):
-        job = self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}})
+    def shown_on_a_terminal(self, job, *settings, expect=0):
+        """What a worker draws on a terminal of 30 columns, its live line and stderr."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
         environment = {**self.environment(), "TERM": "xterm"}
-        command = [str(self.binaries / "ddprun-worker"), str(job)]
+        command = [str(self.binaries / "ddprun-worker"), *(f"--set={setting}" for setting in settings), str(job)]
         with subprocess.Popen(command, cwd=self.folder, env=environment, stdin=slave, stdout=subprocess.PIPE, stderr=slave) as process:
             os.close(slave)
             shown = b""
@@ -87,9 +87,15 @@ class Output(JobTest):
                 shown += part
             process.stdout.read()
         os.close(master)
-        drawn = [text for text in re.split(r"\r\x1b\[K|\r\n", shown.decode()) if text.startswith("epoch")]
+        self.assertEqual(process.returncode, expect, shown)
+        return re.split(r"\r\x1b\[K|\r\n", shown.decode())
+
+    def test_a_narrow_terminal_gets_a_live_line_that_fits(self):
+        lines = self.shown_on_a_terminal(self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}}))
+        drawn = [text for text in lines if text.startswith("epoch")]
         self.assertTrue(drawn)
         self.assertTrue(all(len(text) <= 29 for text in drawn), drawn)
+        self.assertEqual(lines[-1], "", "the last thing is to take it away")
 
     def test_the_number_of_ranks_does_not_change_what_an_evaluation_counts(self):
         # 103 samples do not divide by 2 or 3: padded duplicates would show.
