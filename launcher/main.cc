@@ -9,6 +9,7 @@
 #include "launcher/output/pty.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/process/own_descriptors.h"
+#include "launcher/why/why_command.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/log.h"
@@ -97,6 +98,8 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
       return list_jobs(line->ps_json);
     case Command::kDoctor:
       return run_doctor();
+    case Command::kWhy:
+      return why::run_why(line->why_job, line->why_json);
     case Command::kCoordinator:
       return coordinate(line->coordinator, log_level({}));
     case Command::kJobCommand:

@@ -21,6 +21,8 @@ ALLOWED = {
     "rendezvous/membership": ["rendezvous/base", "rendezvous/store"],
     "launcher": ["rendezvous", "configs"],
     "launcher/process": ["rendezvous/base", "launcher/plan/plan.h", "launcher/cli/options.h"],
+    "launcher/why": ["rendezvous/base", "launcher/process", "launcher/text", "launcher/report", "launcher/plan", "launcher/cli/options.h",
+                     "launcher/commands"],
     "worker/include": ["rendezvous/base/error_code.h"],  # installed together; beyond that they stand on their own
     "worker/runtime": ["worker/include", "rendezvous/base"],
     "worker/runtime/libtorch": [],

@@ -20,7 +20,7 @@ esac
 # library: it is what cmake's default generator runs.
 packages=(ca-certificates git cmake ninja-build make g++ ccache mold python3 python3-venv
   libboost1.81-dev libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev
-  libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
+  libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev libdw-dev)
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
 test_packages=(catch2 iproute2 procps shellcheck nftables python3-yaml tcsh zsh)
 
@@ -107,6 +107,13 @@ install_tensorboard() {
   pip_install tensorboard
 }
 
+# Shows `ddprun why` the lines of Python.
+install_py_spy() {
+  if [ -x "$VENV/bin/py-spy" ]; then say "py-spy is in $VENV"; return; fi
+  say "py-spy: installing it"
+  pip_install py-spy
+}
+
 check_own_torch() {
   [ -e "$DDPRUN_TORCH/lib/libtorch_cpu.so" ] ||
     fail "DDPRUN_TORCH=$DDPRUN_TORCH has no lib/libtorch_cpu.so; it must be the folder site-packages/torch of a pip-installed torch"
@@ -120,6 +127,7 @@ if [ $with_tests = yes ]; then
   install_python_torch
   install_torchvision
   install_tensorboard
+  install_py_spy
 elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
   say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
   install_python_torch

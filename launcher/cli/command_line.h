@@ -26,6 +26,7 @@ enum class Command {
   kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
   kJobCommand,   ///< hand `job_command` on to ddprun-worker
   kDoctor,       ///< examine this machine
+  kWhy,          ///< say why a job does not get on: `why_job`, `why_json`
   kDrain,        ///< ask a job to let nodes go: `drain_here`, or its coordinator: `drain`
 };
 
@@ -65,6 +66,8 @@ struct CommandLine {
   DrainOptions drain;
   std::optional<std::string> drain_here;  ///< a job of this host in place of `drain`; empty: the only one
   bool ps_json = false;
+  std::string why_job;  ///< a job of this host; empty: the only one
+  bool why_json = false;
   std::vector<std::string>
       job_command;    ///< one of rendezvous/config/job_commands.h, and what stands behind it
   std::string shell;  ///< bash, zsh or tcsh

@@ -23,6 +23,7 @@ constexpr std::array kStoreFlags{FlagSyntax{"host", '\0', "ADDR"}, FlagSyntax{"p
                                  FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
 constexpr std::array kPsFlags{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
 constexpr std::array kDoctorFlags{FlagSyntax{"help", 'h', ""}};
+constexpr std::array kWhyFlags{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
 constexpr std::array kCoordinatorFlags{FlagSyntax{"bind", '\0', "[HOST:]PORT"},
                                        FlagSyntax{"nnodes", '\0', "N|MIN:MAX"},
                                        FlagSyntax{"rdzv-id", '\0', "ID"},
@@ -85,6 +86,32 @@ Result<CommandLine> parse_doctor(std::span<const std::string> args) {
       split_command(kDoctorFlags, args, 0, "write ddprun doctor alone, or ./doctor for a program");
   if (!parsed) return parsed.error().with("doctor");
   return CommandLine{.command = parsed->flags.empty() ? Command::kDoctor : Command::kHelp};
+}
+
+Result<CommandLine> parse_why(std::span<const std::string> args) {
+  CommandLine line;
+  line.command = Command::kWhy;
+  std::vector<std::string> words;
+  // Flags may stand behind the job.
+  std::vector<std::string> left(args.begin(), args.end());
+  while (!left.empty()) {
+    const Result<ParsedArgs> parsed = split_args(kWhyFlags, left);
+    if (!parsed) return parsed.error().with("why");
+    for (const FlagUse& use : parsed->flags) {
+      if (kWhyFlags[use.flag].name == "help") return CommandLine{.command = Command::kHelp};
+      line.why_json = true;
+    }
+    left.clear();
+    if (parsed->rest.empty()) break;
+    words.push_back(parsed->rest.front());
+    left.assign(parsed->rest.begin() + 1, parsed->rest.end());
+  }
+  if (words.size() > 1)
+    return usage_error(fmt::format("why: unexpected \"{}\"; write ddprun why [JOB|PID] [--json]", words[1]));
+  if (words.empty()) return line;
+  if (words.front().empty()) return usage_error("why: \"\" is no job: is a variable unset?");
+  line.why_job = words.front();
+  return line;
 }
 
 Result<Port> parse_port(const std::string& text) {
@@ -235,9 +262,10 @@ struct CommandEntry {
   std::span<const FlagSyntax> flags;
 };
 
-constexpr std::array<CommandEntry, 6> kCommands{{{"store", parse_store, kStoreFlags},
+constexpr std::array<CommandEntry, 7> kCommands{{{"store", parse_store, kStoreFlags},
                                                  {"ps", parse_ps, kPsFlags},
                                                  {"doctor", parse_doctor, kDoctorFlags},
+                                                 {"why", parse_why, kWhyFlags},
                                                  {"completions", parse_completions, {}},
                                                  {"coordinator", parse_coordinator, kCoordinatorFlags},
                                                  {"drain", parse_drain, kDrainFlags}}};

@@ -344,6 +344,16 @@ constexpr std::array kFlags{
             "stop the job after this time and exit with 75",
             "",
             set_time_limit<&Options::job_timeout>},
+    RunFlag{{"hang-report", '\0', "TIME"},
+            FlagGroup::kFailures,
+            "say why, once, when nothing gets on for this time [never]",
+            "",
+            set_duration<&Options::hang_report>},
+    RunFlag{{"hang-timeout", '\0', "TIME"},
+            FlagGroup::kFailures,
+            "say why and end the workers when nothing gets on for this time [never]",
+            "",
+            set_duration<&Options::hang_timeout>},
     RunFlag{{"signals-to-handle", '\0', "S,...", kTorchrun},
             FlagGroup::kFailures,
             "signals that stop the job in order [SIGTERM,SIGINT,SIGHUP,SIGQUIT]",
@@ -471,6 +481,7 @@ constexpr std::array kFlags{
 };
 
 bool is_env_backed(const RunFlag& flag) {
+  if (flag.syntax.name == "hang-report" || flag.syntax.name == "hang-timeout") return true;
   // torchrun reads every flag of its own from the environment, except these.
   return flag.syntax.is_torchrun && flag.set != nullptr && flag.syntax.name != "logs-specs" &&
          flag.syntax.name != "numa-binding";

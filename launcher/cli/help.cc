@@ -28,6 +28,8 @@ constexpr std::array kUsage{
     UsageLine{"  ddprun store [--host ADDR] [--port N | --fd N]", "serve a TCPStore alone"},
     UsageLine{"  ddprun ps [--json]", "list your jobs on this host"},
     UsageLine{"  ddprun doctor", "say what is wrong with this machine, and how to mend it"},
+    UsageLine{"  ddprun why [JOB|PID] [--json]",
+              "say why a job does not get on: who is late, and in which line"},
     UsageLine{"  ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID",
               "let nodes meet on a machine that is none of them"},
     UsageLine{"  ddprun drain [JOB|PID]", "let a job on this host checkpoint and end with 75"},

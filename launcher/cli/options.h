@@ -56,6 +56,10 @@ struct Options {
   /// How long a symptom waits for its cause before the others are stopped.
   std::chrono::milliseconds blame_window{3000};
   std::optional<std::chrono::milliseconds> job_timeout;
+  /// Without progress for so long, say why, once; 0: never.
+  std::chrono::milliseconds hang_report{0};
+  /// Without progress for so long, say why and end the workers; 0: never.
+  std::chrono::milliseconds hang_timeout{0};
   bool keep_detached = false;  ///< what the workers of a job that succeeded left running goes on
 
   // What to run

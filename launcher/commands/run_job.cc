@@ -15,6 +15,7 @@
 #include "launcher/report/observer_list.h"
 #include "launcher/report/reporter.h"
 #include "launcher/text/text.h"
+#include "launcher/why/hang_watch.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/shell_quote.h"
@@ -162,6 +163,13 @@ int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
       plan, [&](std::string_view text) { output.write_launcher_line(text); }, output.files_beside());
   JobStatePublisher state(plan);
   std::vector<Observer*> watchers{&reporter, &state};
+  why::HangWatch hangs({.io = io,
+                        .plan = plan,
+                        .print = [&](std::string_view page) { output.write_launcher_line(page); },
+                        .note_end = [&](int rank, const std::string& reason,
+                                        const std::string& page) { reporter.note_hang(rank, reason, page); }},
+                       why::hang_limits(plan.options));
+  watchers.push_back(&hangs);
   std::optional<EventLog> events;
   if (events_file) {
     Outlet& outlet = output.add_outlet(*events_file, plan.options.events_file);

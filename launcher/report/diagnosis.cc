@@ -341,6 +341,7 @@ std::optional<std::string> diagnose(const ExitStatus& status, const LastWords& w
                                   exit_code_convention,
                                   earlier_exception};
   if (status.is_success()) return std::nullopt;
+  if (!evidence.hang.empty()) return printable(evidence.hang);
   const std::optional<LastException> exception = last_exception(status, words);
   const Facts facts{status, words, exception, evidence, what_it_said_last(status, words, exception)};
   for (const auto question : kQuestions) {

@@ -19,6 +19,7 @@ struct ReportContext {
   std::string log_root;     ///< empty: no files
   std::string report_file;  ///< where the JSON form lies; empty: nowhere
   int max_restarts = 0;
+  std::string hang_page{};  ///< what was said of the last hang that was ended; empty: there was none
   std::optional<Duration> restart_window{};  ///< --max-restarts-window
 };
 

@@ -96,6 +96,7 @@ std::string report_json(const JobOutcome& outcome, const std::optional<RootCause
                       {"why", outcome.why},
                       {"error", outcome.error ? Json(outcome.error->message()) : Json()},
                       {"restarts", {{"used", outcome.restarts_used}, {"allowed", context.max_restarts}}},
+                      {"hang", context.hang_page.empty() ? Json() : Json(context.hang_page)},
                       {"root_cause", root ? root_json(*root, context) : Json()},
                       {"lost_output", lost_output_json(outcome.lost_output)},
                       {"generations", std::move(generations)}};

@@ -73,11 +73,17 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
                .max_restarts = plan.options.max_restarts,
                .restart_window = plan.options.max_restarts_window} {}
 
+void Reporter::note_hang(int rank, const std::string& reason, const std::string& page) {
+  hangs_[rank] = reason;
+  context_.hang_page = page;
+}
+
 RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) {
   RootCause root{&worker, std::nullopt, load_error_file(worker)};
   root.unread_error_file = why_unreadable(worker);
   if (!worker.status) return root;
-  const Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
+  Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
+  if (const auto hang = hangs_.find(worker.rank.value()); hang != hangs_.end()) evidence.hang = hang->second;
   root.victim = victim;
   const WorkerOutcome& speaker = root.speaker();
   const std::optional<ErrorFile> file = victim == nullptr ? root.error_file : load_error_file(speaker);
@@ -112,6 +118,7 @@ Account Reporter::account_of(const WorkerOutcome& worker) {
 }
 
 void Reporter::generation_started(const RoundInfo&) {
+  hangs_.clear();
   space_.reset();
   oom_.begin_generation();
 }

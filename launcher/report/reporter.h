@@ -7,6 +7,7 @@
 #include "launcher/report/observer.h"
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ class Reporter final : public Observer {
   /// Reports the end of the job; silent when it succeeded, but for report.json in a log directory that was
   /// asked for when a generation failed before.
   void finish(const JobOutcome& outcome);
+  /// This rank is about to be killed because the job hangs; `page` is what `ddprun why` says.
+  void note_hang(int rank, const std::string& reason, const std::string& page);
   /// Says what output was lost, if any, and adds it to report.json, if that is there by now.
   void finish_output(const JobOutcome& outcome);
   /// The path of report.json; empty when there is none, or none yet.
@@ -52,8 +55,9 @@ class Reporter final : public Observer {
   FilesBeside& files_;
   ReportContext context_;
   OomWatch oom_;
-  std::optional<Evidence> space_;  ///< at the first failure of the generation
-  std::optional<RootCause> root_;  ///< of the job, once it has ended
+  std::optional<Evidence> space_;     ///< at the first failure of the generation
+  std::map<int, std::string> hangs_;  ///< by rank, why it was ended for one; of this generation
+  std::optional<RootCause> root_;     ///< of the job, once it has ended
   std::string written_report_;
   std::string pending_restart_;  ///< what `restarting` prints, made when the generation ended
 };

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// The system call that a thread is in.
+struct SystemCall {
+  int number = -1;  ///< -1: in none (it runs), or it may not be known
+  std::array<std::uint64_t, 6> arguments{};
+  bool operator==(const SystemCall&) const = default;
+};
+
+/// What /proc shows of a thread at one moment.
+struct ThreadLook {
+  int tid = 0;
+  std::string name;
+  std::string state;  ///< R, S, D, T, t, Z
+  std::string wait_channel;
+  SystemCall call;
+  double cpu_s = 0;
+  double queued_s = 0;  ///< runnable, but without a CPU
+  std::uint64_t major_faults = 0;
+  std::uint64_t switches = 0;  ///< how often it has waited; of the main thread only
+};
+
+/// What /proc shows of a process at one moment. The first thread is the main one.
+struct ProcessLook {
+  double at_s = 0;  ///< CLOCK_BOOTTIME
+  std::vector<ThreadLook> threads;
+  int tracer = 0;  ///< pid of its debugger; 0: none
+  std::string tracer_name;
+  bool is_frozen = false;        ///< by its control group
+  std::uint64_t read_bytes = 0;  ///< by system calls, whatever they read from
+  std::uint64_t written_bytes = 0;
+  double throttled_s = 0;  ///< its control group's CPU quota was used up for so long
+};
+
+/// What the first argument of a call is, or the path of an open: told only where the main thread was in the same call
+/// in both looks.
+struct Object {
+  std::string path;    ///< "/data/shard-0017.tar", "pipe:[4711]", "socket:[4712]"; empty: the call has none
+  std::string mount;   ///< type of the file system, "nfs4"; empty: none or not known
+  std::string source;  ///< what is mounted, "fs01:/data"
+  std::string other_end;  ///< of a pipe: "pid 4711 (ddprun)"; of a TCP connection: its address
+};
+
+/// An entry of PyTorch's flight recorder.
+struct Collective {
+  std::string group;                ///< name of the process group, equal on all ranks
+  std::int64_t sequence = 0;        ///< in that group, from 1
+  std::uint64_t id = 0;             ///< in that process, all groups together
+  std::string operation;            ///< "all_reduce"
+  std::vector<std::int64_t> sizes;  ///< of all tensors, one after the other
+  std::vector<int> types;           ///< c10::ScalarType of each input
+  std::int64_t created_ns = 0;      ///< CLOCK_REALTIME
+  bool is_over = false;
+};
+
+/// PyTorch's flight recorder as it lies in the memory of a rank.
+struct Recorder {
+  bool is_there = false;
+  std::string
+      problem;  ///< why it is not, in a sentence; empty with is_there, and where no libtorch is loaded
+  std::uint64_t next = 0;
+  std::vector<Collective> entries;  ///< the oldest first
+};
+
+struct Frame {
+  std::string function;
+  std::string file;
+  int line = 0;
+  std::string source;  ///< that line; empty: not readable
+};
+
+/// A thread of Python, as py-spy shows it.
+struct PythonThread {
+  int tid = 0;
+  std::string name;
+  bool owns_gil = false;
+  std::vector<Frame> frames;  ///< the innermost first
+};
+
+struct NativeThread {
+  int tid = 0;
+  std::string name;
+  std::vector<std::string> functions;  ///< the innermost first
+};
+
+/// A TCP connection, as the socket table shows it.
+struct Connection {
+  std::string local;  ///< "10.0.0.1:4711"
+  std::string remote;
+  std::uint64_t unsent = 0;  ///< bytes sent that nobody has acknowledged, or not sent yet
+  std::uint64_t unread = 0;  ///< bytes received that the process has not read
+  int retransmits = 0;       ///< of what it sends now, without an answer
+};
+
+/// A process that a rank has started, such as a DataLoader worker.
+struct Child {
+  int pid = 0;
+  std::string name;
+  std::string state;
+  SystemCall call;
+  Object object;
+  bool is_busy = false;
+  std::vector<PythonThread> python;
+};
+
+/// All that is known of a rank.
+struct RankFacts {
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;  ///< 0: it has ended
+  std::string host;
+  std::string program;  ///< its command's first words
+  std::string problem;  ///< why less is known of it than of others, in a sentence
+  ProcessLook first;
+  ProcessLook second;
+  Object object;
+  Recorder recorder_first;
+  Recorder recorder;
+  std::vector<PythonThread> python;
+  std::string python_problem;
+  std::vector<NativeThread> native;
+  std::string native_problem;
+  std::vector<Connection> connections;
+  std::vector<Child> children;
+};
+
+/// A job at one moment: what the verdict is made from.
+struct JobPicture {
+  std::string tag;
+  int launcher = 0;
+  std::string command;
+  int generation = 1;  ///< restarts + 1
+  std::string phase;   ///< of JobState
+  int world_size = 0;
+  std::int64_t taken_ns = 0;     ///< CLOCK_REALTIME of the second look
+  std::vector<RankFacts> ranks;  ///< by rank; those of other nodes may be missing
+};
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,62 @@
+#include "launcher/why/hang_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::launcher::why {
+namespace {
+
+bool has_moved(const std::vector<Pulse>& before, const std::vector<Pulse>& now) {
+  const bool is_recorded =
+      std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.records; });
+  if (!is_recorded)
+    return std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.is_busy; });
+  return !std::equal(before.begin(), before.end(), now.begin(), now.end(),
+                     [](const Pulse& a, const Pulse& b) {
+                       return a.records == b.records && a.next == b.next && a.pending == b.pending;
+                     });
+}
+
+bool is_debugged(const Verdict& verdict) {
+  return std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
+                     [](const RankVerdict& rank) { return rank.activity.doing == Doing::kTraced; });
+}
+
+}  // namespace
+
+double HangLimits::first_s() const {
+  if (report_s <= 0) return timeout_s;
+  return timeout_s <= 0 ? report_s : std::min(report_s, timeout_s);
+}
+
+bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
+  const bool moved = has_moved(last_, pulses);
+  last_ = std::move(pulses);
+  if (moved) {
+    progress_at_ = now;
+    look_again_at_ = 0;
+    is_reported_ = false;
+    return false;
+  }
+  if (now < look_again_at_) return false;
+  const double quiet = quiet_s(now);
+  const bool may_report = limits_.report_s > 0 && !is_reported_ && quiet >= limits_.report_s;
+  const bool may_end = limits_.timeout_s > 0 && quiet >= limits_.timeout_s;
+  return may_report || may_end;
+}
+
+HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
+  const double quiet = quiet_s(now);
+  // The longer it has been quiet, the less often is looked; but in time for the time-out.
+  look_again_at_ = now + quiet / 2;
+  const double end_at = progress_at_ + limits_.timeout_s;
+  if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
+  const bool is_stuck = verdict.health == Health::kStuck;
+  if ((!is_stuck && verdict.health != Health::kLate) || is_debugged(verdict)) return Say::kNothing;
+  if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s && !verdict.guilty.empty()) return Say::kEnd;
+  if (!is_stuck || is_reported_ || limits_.report_s <= 0 || quiet < limits_.report_s) return Say::kNothing;
+  is_reported_ = true;
+  return Say::kReport;
+}
+
+}  // namespace ddprun::launcher::why

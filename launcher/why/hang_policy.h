@@ -1,0 +1,58 @@
+#pragma once
+
+#include "launcher/why/verdict.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+struct HangLimits {
+  double report_s = 0;   ///< --hang-report; 0: never
+  double timeout_s = 0;  ///< --hang-timeout; 0: never
+
+  [[nodiscard]] bool is_off() const { return report_s <= 0 && timeout_s <= 0; }
+  /// The one that is reached first.
+  [[nodiscard]] double first_s() const;
+};
+
+/// What little of a rank is looked at again and again.
+struct Pulse {
+  int pid = 0;
+  bool records = false;     ///< it has a flight recorder with entries
+  std::uint64_t next = 0;   ///< of the recorder
+  std::size_t pending = 0;  ///< collectives that have not ended
+  bool is_busy = false;     ///< it computes, reads or writes
+};
+
+/// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
+/// back. Pure.
+///
+/// Progress is a collective that is begun or ends on any rank; where none is recorded, any rank that computes, reads or
+/// writes. Without progress for the limit the verdict decides: a rank that still does something is left in peace by the
+/// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
+/// waits for anybody, are left in peace by both.
+class HangPolicy {
+ public:
+  HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}
+
+  /// True: take the picture now, and `decide`.
+  bool note(std::vector<Pulse> pulses, double now);
+
+  enum class Say { kNothing, kReport, kEnd };
+  Say decide(const Verdict& verdict, double now);
+
+  /// Since the last progress.
+  [[nodiscard]] double quiet_s(double now) const { return now - progress_at_; }
+
+ private:
+  HangLimits limits_;
+  double progress_at_;
+  double look_again_at_ = 0;
+  bool is_reported_ = false;
+  std::vector<Pulse> last_;
+};
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,115 @@
+#include "launcher/why/hang_watch.h"
+
+#include "rendezvous/base/format_duration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+
+namespace ddprun::launcher::why {
+namespace {
+
+double in_seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+HangLimits hang_limits(const Options& options) {
+  return {.report_s = in_seconds(options.hang_report), .timeout_s = in_seconds(options.hang_timeout)};
+}
+
+void HangWatch::generation_started(const RoundInfo& round) {
+  stop();
+  targets_.clear();
+  has_killed_ = false;
+  picture_ = JobPicture{.tag = parts_.plan.job_tag,
+                        .launcher = ::getpid(),
+                        .command = fmt::format("ddprun {}", parts_.plan.options.entrypoint),
+                        .generation = round.restart_count + 1,
+                        .phase = "running",
+                        .world_size = round.world_size.value(),
+                        .taken_ns = 0,
+                        .ranks = {}};
+  if (limits_.is_off()) return;
+  begin_.set_after(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(limits_.first_s() / 2)),
+                   [this] { begin(); });
+}
+
+void HangWatch::worker_spawned(const RoundInfo&, const WorkerOutcome& worker) {
+  targets_.push_back(
+      {.rank = worker.rank.value(), .local_rank = worker.local_rank.value(), .pid = worker.pid});
+}
+
+void HangWatch::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {
+  for (RankTarget& target : targets_) {
+    if (target.local_rank == worker.local_rank.value()) target.pid = 0;
+  }
+}
+
+void HangWatch::stopping(const RoundInfo&, StopReason, const std::string&) { stop(); }
+
+void HangWatch::generation_ended(const GenerationOutcome&) { stop(); }
+
+void HangWatch::stop() {
+  gate_.turn_away();
+  begin_.cancel();
+  watcher_.reset();
+  boost::system::error_code ignored;
+  descriptor_.close(ignored);
+  text_.clear();
+}
+
+void HangWatch::begin() {
+  Result<HangWatcher> watcher = HangWatcher::start(picture_, targets_, limits_);
+  if (!watcher)
+    return parts_.print(fmt::format("ddprun: {}; hangs are not told\n", watcher.error().message()));
+  watcher_.emplace(std::move(*watcher));
+  descriptor_.assign(watcher_->release_news());
+  read();
+}
+
+void HangWatch::read() {
+  descriptor_.async_read_some(boost::asio::buffer(buffer_),
+                              gate_.pass([this](boost::system::error_code error, std::size_t count) {
+                                if (error) return;  // killed by somebody: then nothing is told
+                                text_.append(buffer_.data(), count);
+                                std::size_t end = text_.find('\n');
+                                for (; end != std::string::npos; end = text_.find('\n')) {
+                                  const std::string line = text_.substr(0, end);
+                                  text_.erase(0, end + 1);
+                                  take(line);
+                                }
+                                if (watcher_) read();
+                              }));
+}
+
+void HangWatch::take(std::string_view line) {
+  const std::optional<HangNews> news = parse_news(line);
+  if (!news) return;
+  parts_.print(news->page);
+  if (news->ends) end_workers(*news);
+}
+
+void HangWatch::end_workers(const HangNews& news) {
+  const std::string limit = format_duration(std::chrono::duration<double>(limits_.timeout_s));
+  const auto is_guilty = [&](int rank) {
+    return std::find(news.guilty.begin(), news.guilty.end(), rank) != news.guilty.end();
+  };
+  // Who has ended cannot be killed: then those end who wait for it.
+  const bool any_lives = std::any_of(targets_.begin(), targets_.end(), [&](const RankTarget& target) {
+    return target.pid > 0 && is_guilty(target.rank);
+  });
+  const bool all = has_killed_ || !any_lives;
+  has_killed_ = true;
+  for (const RankTarget& target : targets_) {
+    if (target.pid <= 0 || (!all && !is_guilty(target.rank))) continue;
+    parts_.note_end(
+        target.rank,
+        fmt::format("no progress for {} (--hang-timeout), so ddprun ended it: {}", limit, news.reason),
+        news.page);
+    ::kill(-target.pid, SIGKILL);  // its OS process group: it has a session of its own
+  }
+}
+
+}  // namespace ddprun::launcher::why

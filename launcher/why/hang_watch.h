@@ -1,0 +1,67 @@
+#pragma once
+
+#include "launcher/plan/plan.h"
+#include "launcher/report/observer.h"
+#include "launcher/why/hang_watcher.h"
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/gate.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// --hang-report and --hang-timeout.
+HangLimits hang_limits(const Options& options);
+
+/// --hang-report and --hang-timeout: has a process look at the workers once half of the first limit has passed, prints
+/// the page, and, when the time-out is over, kills the guilty workers, so that they are the root cause like any other
+/// that was killed; if they survive that, all.
+///
+/// Threads  none: the io_context's one thread, which waits for nothing.
+class HangWatch final : public Observer {
+ public:
+  struct Parts {
+    boost::asio::io_context& io;
+    const Plan& plan;
+    std::function<void(std::string_view page)> print;
+    /// `rank` is about to be killed, for `reason`.
+    std::function<void(int rank, const std::string& reason, const std::string& page)> note_end;
+  };
+  HangWatch(Parts parts, HangLimits limits)
+      : parts_(std::move(parts)), limits_(limits), begin_(parts_.io), descriptor_(parts_.io) {}
+
+  void generation_started(const RoundInfo& round) override;
+  void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override;
+  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
+  void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
+  void generation_ended(const GenerationOutcome& outcome) override;
+
+ private:
+  void stop();
+  void begin();
+  void read();
+  void take(std::string_view line);
+  void end_workers(const HangNews& news);
+
+  Parts parts_;
+  HangLimits limits_;
+  Alarm begin_;
+  JobPicture picture_;
+  std::vector<RankTarget> targets_;  ///< pid 0: it has ended
+  std::optional<HangWatcher> watcher_;
+  boost::asio::posix::stream_descriptor descriptor_;
+  std::array<char, 4096> buffer_{};
+  std::string text_;
+  bool has_killed_ = false;
+  Gate gate_;
+};
+
+}  // namespace ddprun::launcher::why

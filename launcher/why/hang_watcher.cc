@@ -1,0 +1,159 @@
+#include "launcher/why/hang_watcher.h"
+
+#include "launcher/why/doing.h"
+#include "launcher/why/flight_recorder.h"
+#include "launcher/why/page.h"
+#include "launcher/why/proc_look.h"
+#include "launcher/why/process_memory.h"
+#include "launcher/why/thread_state.h"
+#include "rendezvous/base/print.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <nlohmann/json.hpp>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+namespace ddprun::launcher::why {
+namespace {
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// What is kept of a rank from one pulse to the next.
+class Patient {
+ public:
+  explicit Patient(const RankTarget& target) : pid_(target.pid), memory_(target.pid) {}
+
+  Pulse feel() {
+    const ProcessLook look = look_at_process(pid_);
+    if (look.threads.empty()) return {};
+    constexpr std::uint64_t kMuch = 256 << 10;
+    Pulse pulse{.pid = pid_};
+    if (!last_.threads.empty()) {
+      pulse.is_busy = busy_share(last_, look) > kBusyShare || look.read_bytes - last_.read_bytes > kMuch ||
+                      look.written_bytes - last_.written_bytes > kMuch;
+    }
+    last_ = look;
+    if (places_.empty()) places_ = find_recorders(pid_);
+    for (const std::uint64_t place : places_) {
+      constexpr std::size_t kFew = 16;
+      const Recorder recorder = read_recorder(memory_.reader(), place, kFew);
+      if (recorder.next == 0) continue;
+      pulse.records = true;
+      pulse.next += recorder.next;
+      pulse.pending += pending(recorder).size();
+    }
+    return pulse;
+  }
+
+ private:
+  pid_t pid_;
+  ProcessMemory memory_;
+  std::vector<std::uint64_t> places_;
+  ProcessLook last_;
+};
+
+void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
+  std::vector<Patient> patients(targets.begin(), targets.end());
+  const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
+  HangPolicy policy(limits, seconds_of(CLOCK_BOOTTIME));
+  for (;;) {
+    std::vector<Pulse> pulses;
+    for (Patient& patient : patients) pulses.push_back(patient.feel());
+    if (policy.note(std::move(pulses), seconds_of(CLOCK_BOOTTIME))) {
+      picture.ranks = look_at_ranks(targets, {});
+      picture.taken_ns = static_cast<std::int64_t>(seconds_of(CLOCK_REALTIME) * 1e9);
+      const Verdict verdict = judge(picture);
+      const HangPolicy::Say say = policy.decide(verdict, seconds_of(CLOCK_BOOTTIME));
+      const HangNews news{.ends = say == HangPolicy::Say::kEnd,
+                          .guilty = verdict.guilty,
+                          .reason = verdict.reason,
+                          .page = render(picture, verdict)};
+      if (say != HangPolicy::Say::kNothing && !print_all(out, to_text(news) + "\n")) return;
+    }
+    const timespec nap{static_cast<time_t>(period),
+                       static_cast<long>((period - static_cast<double>(static_cast<time_t>(period))) * 1e9)};
+    ::nanosleep(&nap, nullptr);
+  }
+}
+
+/// The child keeps nothing of the launcher: what it publishes must not be seen twice.
+int keep_only(int out) {
+  constexpr int kOut = 3;
+  const int null = ::open("/dev/null", O_RDWR);
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, standard);
+  if (out != kOut) ::dup3(out, kOut, O_CLOEXEC);
+  ::close_range(kOut + 1, ~0U, 0);
+  return kOut;
+}
+
+[[noreturn]] void run_child(const JobPicture& picture, const std::vector<RankTarget>& targets,
+                            HangLimits limits, int out, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::prctl(PR_SET_NAME, "hang-watch");
+  ::setsid();
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+    std::signal(signal, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int kept = keep_only(out);
+  [[maybe_unused]] const int moved = ::chdir("/");
+  watch(picture, targets, limits, kept);
+  ::_exit(0);
+}
+
+}  // namespace
+
+std::string to_text(const HangNews& news) {
+  const nlohmann::json json{
+      {"ends", news.ends}, {"guilty", news.guilty}, {"reason", news.reason}, {"page", news.page}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<HangNews> parse_news(std::string_view line) {
+  const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
+  try {
+    return HangNews{.ends = parsed.at("ends"),
+                    .guilty = parsed.at("guilty"),
+                    .reason = parsed.at("reason"),
+                    .page = parsed.at("page")};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+Result<HangWatcher> HangWatcher::start(const JobPicture& picture, const std::vector<RankTarget>& targets,
+                                       HangLimits limits) {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os_error("cannot start the watch for hangs: pipe", errno);
+  UniqueFd news(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  ::fcntl(news.get(), F_SETFL, O_NONBLOCK);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return os_error("cannot start the watch for hangs: fork", errno);
+  if (pid == 0) run_child(picture, targets, limits, write_end.get(), parent);
+  // Nobody can have reaped it yet: this is the thread that would.
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  return HangWatcher(std::move(pidfd), std::move(news));
+}
+
+HangWatcher::~HangWatcher() {
+  if (pidfd_) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "launcher/why/facts.h"
+#include "launcher/why/hang_policy.h"
+#include "launcher/why/look.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// What the watching process says to the launcher.
+struct HangNews {
+  bool ends = false;  ///< --hang-timeout is over
+  std::vector<int> guilty;
+  std::string reason;
+  std::string page;
+};
+std::string to_text(const HangNews& news);
+std::optional<HangNews> parse_news(std::string_view line);
+
+/// A process beside the launcher that looks at the ranks of one generation, four times in each limit, and says news,
+/// one in a line, into `news`. What it reads can hang, and so can what it looks with: the launcher never waits for it.
+///
+/// Process  a fork of the launcher, called "hang-watch", in a session of its own, without descriptors but its pipe;
+///          it ends with the launcher. Destroyed: killed. Who reaps the launcher's other children reaps it.
+class HangWatcher {
+ public:
+  /// `picture` holds what is known of the job. Errors kOs.
+  static Result<HangWatcher> start(const JobPicture& picture, const std::vector<RankTarget>& targets,
+                                   HangLimits limits);
+
+  HangWatcher(HangWatcher&&) = default;
+  HangWatcher& operator=(HangWatcher&&) = delete;
+  ~HangWatcher();
+
+  /// Readable, without blocking; gives the descriptor away.
+  [[nodiscard]] int release_news() { return news_.release(); }
+
+ private:
+  HangWatcher(UniqueFd pidfd, UniqueFd news) : pidfd_(std::move(pidfd)), news_(std::move(news)) {}
+
+  UniqueFd pidfd_;
+  UniqueFd news_;
+};
+
+}  // namespace ddprun::launcher::why

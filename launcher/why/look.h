@@ -1,0 +1,28 @@
+#pragma once
+
+#include "launcher/why/facts.h"
+
+#include <chrono>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// What is known of a rank before it is looked at.
+struct RankTarget {
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+};
+
+struct LookLimits {
+  std::chrono::milliseconds between{1000};  ///< from the first look to the second
+  std::chrono::milliseconds whole{4300};    ///< then what is there is taken
+};
+
+/// Looks at ranks of this machine twice, and at their stacks. Each rank has a process of its own that looks, so that
+/// one which hangs, because a library lies on a dead NFS, costs only what it had not said yet.
+///
+/// Process  forks: for one without threads. Blocks for the two looks and the stacks, never longer than the limit.
+std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits);
+
+}  // namespace ddprun::launcher::why

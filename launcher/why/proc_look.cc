@@ -1,0 +1,321 @@
+#include "launcher/why/proc_look.h"
+
+#include "launcher/process/process_table.h"
+#include "launcher/why/system_calls.h"
+#include "rendezvous/base/read_text.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+namespace ddprun::launcher::why {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostThreads = 256;
+
+double boot_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+/// The word behind "name:" of a text of such lines; empty: no such line.
+std::string value_of(const std::string& text, std::string_view name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(name)) continue;
+    const std::size_t begin = line.find_first_not_of(": \t", name.size());
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return {};
+}
+
+std::uint64_t number_of(const std::string& text, std::string_view name) {
+  return std::strtoull(value_of(text, name).c_str(), nullptr, 10);
+}
+
+/// A field of stat, counted from 1.
+std::uint64_t stat_field(const std::string& stat, int wanted) {
+  std::size_t at = stat.rfind(')');
+  for (int field = 2; field < wanted && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  return at == std::string::npos ? 0 : std::strtoull(stat.c_str() + at, nullptr, 10);
+}
+
+ThreadLook look_at_thread(const std::string& directory, int tid) {
+  ThreadLook look{.tid = tid,
+                  .name = trimmed(read_text(directory + "/comm")),
+                  .state = {},
+                  .wait_channel = read_text(directory + "/wchan"),
+                  .call = parse_system_call(read_text(directory + "/syscall"))};
+  const std::string stat = read_text(directory + "/stat");
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end != std::string::npos && name_end + 2 < stat.size()) look.state = stat.substr(name_end + 2, 1);
+  look.major_faults = stat_field(stat, 12);
+  std::istringstream schedule(read_text(directory + "/schedstat"));
+  double ran_ns = 0;
+  double queued_ns = 0;
+  if (schedule >> ran_ns >> queued_ns) {
+    look.cpu_s = ran_ns * 1e-9;
+    look.queued_s = queued_ns * 1e-9;
+  } else {
+    look.cpu_s = static_cast<double>(stat_field(stat, 14) + stat_field(stat, 15)) /
+                 static_cast<double>(::sysconf(_SC_CLK_TCK));
+  }
+  return look;
+}
+
+/// A file of the control groups of a process, of version 2 or of a controller of version 1; empty: none such.
+std::string cgroup_file(pid_t pid, std::string_view controller, const std::string& file) {
+  std::istringstream lines(read_text(fmt::format("/proc/{}/cgroup", pid)));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string names = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    const auto read = [&](const std::string& root) {
+      return read_text(fmt::format("{}{}/{}", root, path, file));
+    };
+    if (names.empty()) {
+      for (const char* root : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+        if (std::string text = read(root); !text.empty()) return text;
+      }
+    } else if (("," + names + ",").find(fmt::format(",{},", controller)) != std::string::npos) {
+      if (std::string text = read("/sys/fs/cgroup/" + names); !text.empty()) return text;
+      if (std::string text = read(fmt::format("/sys/fs/cgroup/{}", controller)); !text.empty()) return text;
+    }
+  }
+  return {};
+}
+
+double throttled_seconds(pid_t pid) {
+  const std::string text = cgroup_file(pid, "cpu", "cpu.stat");
+  const auto version_2 = static_cast<double>(number_of(text, "throttled_usec")) * 1e-6;
+  const auto version_1 = static_cast<double>(number_of(text, "throttled_time")) * 1e-9;
+  return std::max(version_1, version_2);
+}
+
+bool is_frozen(pid_t pid) {
+  if (number_of(cgroup_file(pid, "", "cgroup.events"), "frozen") == 1) return true;
+  return cgroup_file(pid, "freezer", "freezer.state").starts_with("FROZEN");
+}
+
+/// The bracketed number of "socket:[4711]"; empty: it is something else.
+std::string inode_of(const std::string& target, std::string_view kind) {
+  if (!target.starts_with(kind)) return {};
+  const std::size_t begin = target.find('[');
+  const std::size_t end = target.find(']');
+  return begin == std::string::npos || end == std::string::npos ? std::string()
+                                                                : target.substr(begin + 1, end - begin - 1);
+}
+
+std::string describe_process(pid_t pid) {
+  return fmt::format("pid {} ({})", pid, trimmed(read_text(fmt::format("/proc/{}/comm", pid))));
+}
+
+/// Who else has the pipe open, and whether for the other direction.
+std::string other_end_of_pipe(pid_t pid, const std::string& target, bool they_write) {
+  for (const ProcessEntry& process : read_processes()) {
+    if (process.pid == pid) continue;
+    for (const auto& [fd, theirs] : open_files(process.pid)) {
+      if (theirs != target) continue;
+      const std::uint64_t flags = std::strtoull(
+          value_of(read_text(fmt::format("/proc/{}/fdinfo/{}", process.pid, fd)), "flags").c_str(), nullptr,
+          8);
+      const bool writes = (flags & 3) != 0;
+      if (writes == they_write || (flags & 3) == 2) return describe_process(process.pid);
+    }
+  }
+  return {};
+}
+
+/// What of /proc/<pid>/mountinfo says where a file lies.
+void find_mount(pid_t pid, Object& object, const std::string& mount_id) {
+  std::istringstream lines(read_text(fmt::format("/proc/{}/mountinfo", pid)));
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string id, parent, device, root, point, type, source;
+    words >> id >> parent >> device >> root >> point;
+    const std::size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream(line.substr(dash + 3)) >> type >> source;
+    const bool is_below =
+        mount_id.empty() && point.size() >= longest && object.path.starts_with(point) &&
+        (point == "/" || object.path.size() == point.size() || object.path[point.size()] == '/');
+    if (id != mount_id && !is_below) continue;
+    longest = point.size();
+    object.mount = type;
+    object.source = source;
+    if (id == mount_id) return;
+  }
+}
+
+/// "0100007F:1F90" is "127.0.0.1:8080".
+std::string address_of(const std::string& hex) {
+  const std::size_t colon = hex.find(':');
+  if (colon == std::string::npos) return hex;
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  std::array<std::uint32_t, 4> words{};
+  const std::size_t count = std::min<std::size_t>(colon / 8, words.size());
+  for (std::size_t i = 0; i < count; ++i)
+    words[i] = static_cast<std::uint32_t>(std::strtoul(hex.substr(i * 8, 8).c_str(), nullptr, 16));
+  const bool is_mapped = count == 4 && words[0] == 0 && words[1] == 0 && words[2] == htonl(0xffff);
+  if (is_mapped) words[0] = words[3];
+  const bool is_v6 = count == 4 && !is_mapped;
+  ::inet_ntop(is_v6 ? AF_INET6 : AF_INET, words.data(), text.data(), text.size());
+  const unsigned long port = std::strtoul(hex.c_str() + colon + 1, nullptr, 16);
+  return is_v6 ? fmt::format("[{}]:{}", text.data(), port) : fmt::format("{}:{}", text.data(), port);
+}
+
+}  // namespace
+
+SystemCall parse_system_call(const std::string& text) {
+  SystemCall call;
+  std::istringstream words(text);
+  std::string word;
+  if (!(words >> word) || word.empty() || word[0] < '0' || word[0] > '9') return call;
+  call.number = std::atoi(word.c_str());
+  for (std::uint64_t& argument : call.arguments) {
+    if (words >> word) argument = std::strtoull(word.c_str(), nullptr, 16);
+  }
+  return call;
+}
+
+ProcessLook look_at_process(pid_t pid) {
+  const std::string directory = fmt::format("/proc/{}", pid);
+  ProcessLook look;
+  look.at_s = boot_time();
+  look.threads.push_back(look_at_thread(fmt::format("{}/task/{}", directory, pid), pid));
+  std::error_code error;
+  fs::directory_iterator tasks(directory + "/task", error);
+  for (; !error && tasks != fs::directory_iterator() && look.threads.size() < kMostThreads;
+       tasks.increment(error)) {
+    const int tid = std::atoi(tasks->path().filename().c_str());
+    if (tid != pid) look.threads.push_back(look_at_thread(tasks->path().string(), tid));
+  }
+  if (look.threads.front().state.empty()) return {};
+  std::sort(look.threads.begin() + 1, look.threads.end(),
+            [](const auto& a, const auto& b) { return a.tid < b.tid; });
+  const std::string status = read_text(directory + "/status");
+  look.threads.front().switches = number_of(status, "voluntary_ctxt_switches");
+  look.tracer = static_cast<int>(number_of(status, "TracerPid"));
+  if (look.tracer != 0) look.tracer_name = trimmed(read_text(fmt::format("/proc/{}/comm", look.tracer)));
+  look.is_frozen = is_frozen(pid);
+  const std::string io = read_text(directory + "/io");
+  look.read_bytes = number_of(io, "rchar");
+  look.written_bytes = number_of(io, "wchar");
+  look.throttled_s = throttled_seconds(pid);
+  return look;
+}
+
+std::map<int, std::string> open_files(pid_t pid) {
+  std::map<int, std::string> files;
+  std::error_code error;
+  fs::directory_iterator entries(fmt::format("/proc/{}/fd", pid), error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    std::error_code unreadable;
+    const fs::path target = fs::read_symlink(entries->path(), unreadable);
+    if (!unreadable) files[std::atoi(entries->path().filename().c_str())] = target.string();
+  }
+  return files;
+}
+
+Object object_of(pid_t pid, const SystemCall& call, const std::string& path) {
+  Object object;
+  if (!path.empty()) {
+    object.path = path;
+    if (path[0] != '/') {
+      std::error_code unreadable;
+      const fs::path folder = fs::read_symlink(fmt::format("/proc/{}/cwd", pid), unreadable);
+      if (!unreadable) object.path = (folder / path).string();
+    }
+    find_mount(pid, object, {});
+    return object;
+  }
+  if (!takes_descriptor(call.number)) return object;
+  const int fd = static_cast<int>(call.arguments[0]);
+  const std::map<int, std::string> files = open_files(pid);
+  const auto found = files.find(fd);
+  if (found == files.end()) return object;
+  object.path = found->second;
+  if (object.path.starts_with("/")) {
+    find_mount(pid, object, value_of(read_text(fmt::format("/proc/{}/fdinfo/{}", pid, fd)), "mnt_id"));
+  } else if (object.path.starts_with("pipe:")) {
+    object.other_end = other_end_of_pipe(pid, object.path, reads(call.number));
+  } else if (const std::string inode = inode_of(object.path, "socket:"); !inode.empty()) {
+    for (const char* table : {"tcp", "tcp6"}) {
+      for (const Connection& connection :
+           parse_tcp_table(read_text(fmt::format("/proc/{}/net/{}", pid, table)), {inode}))
+        object.other_end = connection.remote;
+    }
+  }
+  return object;
+}
+
+std::vector<Connection> parse_tcp_table(const std::string& table, const std::vector<std::string>& inodes) {
+  std::vector<Connection> connections;
+  std::istringstream lines(table);
+  std::string line;
+  std::getline(lines, line);  // names of the columns
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string number, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+    words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
+    constexpr std::string_view kEstablished = "01";
+    if (state != kEstablished || std::find(inodes.begin(), inodes.end(), inode) == inodes.end()) continue;
+    const std::size_t colon = queues.find(':');
+    if (colon == std::string::npos) continue;
+    connections.push_back({.local = address_of(local),
+                           .remote = address_of(remote),
+                           .unsent = std::strtoull(queues.c_str(), nullptr, 16),
+                           .unread = std::strtoull(queues.c_str() + colon + 1, nullptr, 16),
+                           .retransmits = static_cast<int>(std::strtol(retransmits.c_str(), nullptr, 16))});
+  }
+  return connections;
+}
+
+std::vector<Connection> tcp_connections(pid_t pid) {
+  std::vector<std::string> inodes;
+  for (const auto& [fd, target] : open_files(pid)) {
+    if (std::string inode = inode_of(target, "socket:"); !inode.empty()) inodes.push_back(std::move(inode));
+  }
+  std::vector<Connection> connections;
+  for (const char* table : {"tcp", "tcp6"}) {
+    const std::string text = read_text(fmt::format("/proc/{}/net/{}", pid, table));
+    for (Connection& connection : parse_tcp_table(text, inodes)) connections.push_back(std::move(connection));
+  }
+  return connections;
+}
+
+std::vector<pid_t> descendants(pid_t pid) {
+  const std::vector<ProcessEntry> processes = read_processes();
+  std::vector<pid_t> found{pid};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const ProcessEntry& process : processes) {
+      const bool is_known = std::find(found.begin(), found.end(), process.pid) != found.end();
+      if (process.parent == found[i] && !is_known) found.push_back(process.pid);
+    }
+  }
+  found.erase(found.begin());
+  return found;
+}
+
+}  // namespace ddprun::launcher::why

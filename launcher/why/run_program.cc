@@ -1,0 +1,79 @@
+#include "launcher/why/run_program.h"
+
+#include "rendezvous/base/unique_fd.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+namespace ddprun::launcher::why {
+namespace {
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+Pipe open_pipe() {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+/// Appends what is there; false at the end.
+bool drain_into(int fd, std::string& text) {
+  std::array<char, 65536> buffer{};
+  const ssize_t count = ::read(fd, buffer.data(), buffer.size());
+  if (count < 0) return errno == EINTR || errno == EAGAIN;
+  text.append(buffer.data(), static_cast<std::size_t>(count));
+  return count > 0;
+}
+
+}  // namespace
+
+ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit) {
+  ProgramOutput output;
+  Pipe out = open_pipe();
+  Pipe err = open_pipe();
+  if (!out.read_end || !err.read_end) return output;
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, out.write_end.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, err.write_end.get(), STDERR_FILENO);
+  pid_t pid = 0;
+  const int refused = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (refused != 0) return output;
+  out.write_end.reset();
+  err.write_end.reset();
+  const auto end = std::chrono::steady_clock::now() + limit;
+  std::array<pollfd, 2> waits{pollfd{out.read_end.get(), POLLIN, 0}, pollfd{err.read_end.get(), POLLIN, 0}};
+  while (waits[0].fd >= 0 || waits[1].fd >= 0) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0 ||
+        (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) <= 0 && errno != EINTR))
+      break;
+    if (waits[0].fd >= 0 && waits[0].revents != 0 && !drain_into(waits[0].fd, output.out)) waits[0].fd = -1;
+    if (waits[1].fd >= 0 && waits[1].revents != 0 && !drain_into(waits[1].fd, output.err)) waits[1].fd = -1;
+  }
+  output.has_ended = waits[0].fd < 0 && waits[1].fd < 0;
+  if (!output.has_ended) ::kill(pid, SIGKILL);
+  int status = 0;
+  // One that is stuck in the kernel cannot be waited for: whoever is its next parent reaps it.
+  ::waitpid(pid, &status, output.has_ended ? 0 : WNOHANG);
+  if (output.has_ended && WIFEXITED(status)) output.code = WEXITSTATUS(status);
+  return output;
+}
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+struct ProgramOutput {
+  bool has_ended = false;  ///< by itself, within the limit
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+/// Runs a program to its end, or kills it at the limit. Blocks: for processes that have nothing else to do.
+ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit);
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+namespace ddprun::launcher::why {
+
+// Numbers of x86-64. Pure.
+
+/// "read", "futex"; "system call 436" for one that has no row; empty for -1.
+std::string name_of_call(int number);
+
+/// Whether its first argument is a descriptor.
+bool takes_descriptor(int number);
+/// Which argument is the address of a path; -1: none.
+int path_argument(int number);
+/// Whether data comes from the descriptor.
+bool reads(int number);
+bool writes(int number);
+/// It sleeps for a time that it has chosen.
+bool is_sleep(int number);
+/// A wait for another thread: locks, conditions, joins.
+bool is_futex(int number);
+/// A wait for the end of a child.
+bool is_wait_for_child(int number);
+/// A wait for one of several descriptors: poll, select, epoll.
+bool is_poll(int number);
+/// A wait for a lock of a file.
+bool is_file_lock(int number);
+
+}  // namespace ddprun::launcher::why

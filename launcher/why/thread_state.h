@@ -1,0 +1,24 @@
+#pragma once
+
+#include "launcher/why/facts.h"
+
+namespace ddprun::launcher::why {
+
+/// A thread that ran, or wanted to, for so much of the time between two looks computes. Gloo's threads, which wake a
+/// hundred times a second, stay far below it.
+inline constexpr double kBusyShare = 0.3;
+
+/// How much of the time between two looks the busiest thread ran or wanted to run. Pure, like the others.
+double busy_share(const ProcessLook& first, const ProcessLook& second);
+/// How much of it that thread ran.
+double running_share(const ProcessLook& first, const ProcessLook& second);
+
+bool is_stopped(const ProcessLook& look);
+bool is_traced(const ProcessLook& look);
+/// The main thread waits in the kernel, for a disk or a file server, and nothing reaches it.
+bool is_in_kernel(const ProcessLook& look);
+
+/// Whether a debugger's stop can reach it and leaves nothing behind.
+bool may_be_stopped(const ProcessLook& look);
+
+}  // namespace ddprun::launcher::why

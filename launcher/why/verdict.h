@@ -1,0 +1,66 @@
+#pragma once
+
+#include "launcher/why/doing.h"
+#include "launcher/why/facts.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+enum class Health {
+  kFine,
+  kSlow,    ///< it gets on, and one rank is late every time
+  kLate,    ///< ranks wait for one that still does something: work that takes long, or a loop without an end
+  kStuck,   ///< ranks wait for one that does nothing
+  kEnding,  ///< the launcher is stopping or restarting it
+};
+
+enum class Confidence {
+  kSure,
+  kLikely,
+  kGuess,  ///< the facts go with more than one explanation
+};
+
+struct RankVerdict {
+  int rank = 0;
+  std::string host;
+  Activity activity;
+  std::string waits_in;  ///< "all_reduce #1294"; empty: in nothing that was recorded
+};
+
+struct Verdict {
+  Health health = Health::kFine;
+  Confidence confidence = Confidence::kSure;
+  double waited_s = -1;            ///< for how long those who wait have; -1: not known
+  std::vector<int> guilty;         ///< empty: nobody, or nobody can say
+  std::vector<int> waiting;        ///< ranks that wait for the guilty ones
+  std::string reason;              ///< a sentence with the guilty rank in it; empty: nothing is wrong
+  std::vector<RankVerdict> ranks;  ///< by rank
+  std::vector<std::string> notes;  ///< what could not be seen, and how to see more
+};
+
+std::string_view to_string(Health health);
+std::string_view to_string(Confidence confidence);
+
+/// Whom a job waits for, and why. Pure: the picture is all there is.
+///
+/// Who has ended or is held (by a signal, a debugger, the kernel) is guilty first. Else the flight recorders say who has
+/// not entered the collective in which others wait; who of those waits for somebody itself, is not guilty, but leads
+/// on. Ranks that are in different collectives at the same place are told apart by majority. Without recorders, stacks
+/// and calls decide who waits and who does not. A job in which anything was completed between the two looks is not
+/// stuck; nor is one that has waited no longer than it is used to.
+Verdict judge(const JobPicture& picture);
+
+/// A rank that is last at collectives most of the time.
+struct Straggler {
+  int rank = -1;      ///< -1: none
+  double late_s = 0;  ///< behind the first, on average
+  double share = 0;   ///< of the time from one collective to the next
+};
+
+/// From the entries that all ranks have. Clocks of several hosts are taken to agree. Pure.
+Straggler find_straggler(const JobPicture& picture);
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,83 @@
+#include "launcher/why/why_command.h"
+
+#include "launcher/commands/drain.h"
+#include "launcher/commands/ps.h"
+#include "launcher/report/job_state.h"
+#include "launcher/text/text.h"
+#include "launcher/why/look.h"
+#include "launcher/why/page.h"
+#include "launcher/why/verdict.h"
+#include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/print.h"
+
+#include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace ddprun::launcher::why {
+namespace {
+
+std::int64_t wall_clock_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  return now.tv_sec * kNanoseconds + now.tv_nsec;
+}
+
+/// All local ranks of the generation; one that is no more has no pid.
+std::vector<RankTarget> targets_of(const JobState& state, const JobFacts& job) {
+  std::vector<RankTarget> targets;
+  for (int local = 0; local < state.local_world_size; ++local) {
+    RankTarget target{.rank = state.base_rank + local, .local_rank = local, .pid = 0};
+    for (const WorkerFacts& worker : job.workers) {
+      if (worker.local_rank == local) target.pid = worker.pid;
+    }
+    targets.push_back(target);
+  }
+  return targets;
+}
+
+Result<pid_t> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
+  if (jobs.empty())
+    return Error(ErrorCode::kNotFound, "no job of yours runs on this host; ask on one where its ranks are");
+  return launcher_to_drain(jobs, wanted);
+}
+
+}  // namespace
+
+Result<JobPicture> take_picture(const std::string& wanted) {
+  const std::vector<JobFacts> jobs = find_jobs(read_own_processes());
+  const Result<pid_t> launcher = the_job(jobs, wanted);
+  if (!launcher) return launcher.error();
+  const auto job = std::find_if(jobs.begin(), jobs.end(),
+                                [&](const JobFacts& facts) { return facts.launcher == *launcher; });
+  const std::optional<JobState> state = parse_job_state(read_job_state(*launcher));
+  if (!state) return Error(ErrorCode::kNotFound, fmt::format("the job of pid {} has just ended", *launcher));
+  JobPicture picture{.tag = job->tag,
+                     .launcher = *launcher,
+                     .command = job->command_line,
+                     .generation = state->restart_count + 1,
+                     .phase = state->phase,
+                     .world_size = state->world_size,
+                     .taken_ns = 0,
+                     .ranks = {}};
+  picture.ranks = look_at_ranks(targets_of(*state, *job), {});
+  picture.taken_ns = wall_clock_ns();
+  return picture;
+}
+
+int run_why(const std::string& wanted, bool as_json) {
+  const Result<JobPicture> picture = take_picture(wanted);
+  if (!picture) {
+    print_all(STDERR_FILENO, fmt::format("ddprun why: {}\n", picture.error().message()));
+    return picture.error().code() == ErrorCode::kUsage ? exit_code::kUsage : exit_code::kUnavailable;
+  }
+  const Verdict verdict = judge(*picture);
+  const std::string text = as_json ? render_json(*picture, verdict) : render(*picture, verdict);
+  return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
+}
+
+}  // namespace ddprun::launcher::why

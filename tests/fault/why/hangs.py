@@ -1,0 +1,289 @@
+"""A torch.distributed job (gloo, CPU) of which one rank hangs: hangs.py HANG CULPRIT [OTHER].
+
+The culprit writes a line with its pid into the FIFO WHY_READY when nothing but the hang is left to do. WHY_FOLDER is a
+folder for whatever it needs.
+"""
+
+import ctypes
+import fcntl
+import os
+import pathlib
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+HANG, CULPRIT = sys.argv[1], int(sys.argv[2])
+FOLDER = pathlib.Path(os.environ["WHY_FOLDER"])
+RANK = int(os.environ["RANK"])
+DATA = torch.ones(1000)
+GUILTY = RANK == CULPRIT
+
+
+def ready():
+    with open(os.environ["WHY_READY"], "w") as file:
+        print(os.getpid(), file=file, flush=True)
+
+
+def fifo():
+    path = str(FOLDER / "fifo")
+    os.mkfifo(path)
+    return path
+
+
+def silent_fifo():
+    """One that has a writer, which says nothing."""
+    path = fifo()
+    os.open(path, os.O_RDWR)
+    return path
+
+
+class Slow(torch.utils.data.Dataset):
+    def __init__(self, path):
+        self.path = path
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        if index == 5:
+            with open(self.path) as data:
+                return len(data.read())
+        return index
+
+
+def steps(count=5):
+    for _ in range(count):
+        dist.all_reduce(DATA)
+
+
+def different_collectives():
+    ready()
+    dist.barrier()
+
+
+def skips_one():
+    ready()
+    dist.barrier()  # the end of the program, which the others reach one all_reduce later
+
+
+def opens_a_fifo():
+    path = fifo()
+    ready()
+    open(path)
+
+
+def reads_a_fifo():
+    file = os.open(silent_fifo(), os.O_RDONLY)
+    ready()
+    os.read(file, 100)
+
+
+def stopped():
+    ready()
+    time.sleep(1000)
+
+
+debugged = frozen = stopped
+
+
+def in_the_kernel():
+    path = fifo()
+    ready()
+    os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, path, os.O_RDONLY, 0)])
+
+
+def file_server_silent():
+    ready()
+    (FOLDER / "mount/data").read_text()
+
+
+def loops_in_python():
+    ready()
+    while True:
+        pass
+
+
+def loops_in_c():
+    ready()
+    re.match("(a+)+$", "a" * 60 + "b")
+
+
+def two_locks():
+    first, second = threading.Lock(), threading.Lock()
+    first.acquire()
+
+    def other():
+        with second:
+            taken.set()
+            with first:
+                pass
+
+    taken = threading.Event()
+    threading.Thread(target=other, daemon=True).start()
+    taken.wait()
+    ready()
+    with second:
+        pass
+
+
+def holds_the_gil():
+    ready()
+    ctypes.PyDLL(None).sleep(1000)
+
+
+def loader_stuck():
+    loader = torch.utils.data.DataLoader(Slow(silent_fifo()), batch_size=1, num_workers=1)
+    ready()
+    for _ in loader:
+        pass
+
+
+def asks_for_input():
+    ends = os.pipe()
+    os.dup2(ends[0], 0)
+    ready()
+    input()
+
+
+def fills_a_pipe():
+    child = subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE)
+    ready()
+    child.stdin.write(b"x" * 1_000_000)
+
+
+def retries_a_full_disk():
+    ready()
+    while True:
+        try:
+            with open("/dev/full", "w") as file:
+                file.write("x")
+            return
+        except OSError:
+            time.sleep(0.2)
+
+
+def quota():
+    ready()
+    while True:
+        pass
+
+
+def thread_died():
+    items = queue.Queue()
+
+    def fill():
+        try:
+            items.put(1 // 0)
+        except ZeroDivisionError:
+            pass
+
+    threading.Thread(target=fill).start()
+    ready()
+    items.get()
+
+
+def waits_for_a_key():
+    ready()
+    dist.distributed_c10d._get_default_store().get("a key that nobody sets")
+
+
+def receives_from_nobody():
+    ready()
+    dist.recv(torch.ones(1), src=0)
+
+
+def runs_a_program():
+    ready()
+    subprocess.run(["sleep", "1000"], check=False)
+
+
+def waits_for_a_file_lock():
+    path = FOLDER / "lock"
+    with open(path, "w") as mine, open(path) as again:
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        ready()
+        fcntl.flock(again, fcntl.LOCK_EX)
+
+
+def saves_to_a_stuck_disk():
+    path = fifo()
+    os.open(path, os.O_RDWR)
+    ready()
+    with open(path, "wb") as file:
+        file.write(b"x" * 1_000_000)
+
+
+def uneven_inputs():
+    ready()
+    dist.barrier()  # it has one batch less
+
+
+def other_group():
+    ready()
+    dist.barrier(GROUP)
+
+
+def slow():
+    told = False
+    while True:
+        if GUILTY:
+            time.sleep(0.3)
+        dist.all_reduce(DATA)
+        if GUILTY and not told:
+            ready()
+            told = True
+
+
+def slow_by_seconds():
+    told = 0
+    while True:
+        if GUILTY:
+            time.sleep(2)
+        dist.all_reduce(DATA)
+        told += 1
+        if GUILTY and told == 4:
+            ready()
+
+
+def fine():
+    told = False
+    while True:
+        x = torch.ones(300, 300)
+        for _ in range(5):
+            x = x @ x / 300
+        dist.all_reduce(DATA)
+        if GUILTY and not told:
+            ready()
+            told = True
+
+
+def rendezvous_incomplete():
+    ready()
+    time.sleep(1000)
+
+
+def peer_exited():
+    ready()
+    os._exit(0)
+
+
+if HANG == "rendezvous_incomplete" and GUILTY:
+    rendezvous_incomplete()
+dist.init_process_group("gloo")
+GROUP = dist.new_group([0, 1]) if HANG == "other_group" else None
+if HANG in ("slow", "slow_by_seconds", "fine"):
+    globals()[HANG]()
+steps()
+if HANG == "peer_exited" and not GUILTY:
+    dist.distributed_c10d._get_default_store().get("what rank 1 would have set")
+elif GUILTY:
+    globals()[HANG]()
+steps(1)
+dist.barrier()
+time.sleep(1000)

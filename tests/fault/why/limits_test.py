@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""--hang-report and --hang-timeout, of a real job in which rank 1 reads what nobody writes.
+
+limits_test.py DDPRUN PYTHON
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
+from tests.support.patience import patient  # noqa: E402
+
+JOB = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(5):
+    dist.all_reduce(torch.ones(1000))
+if dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    open(sys.argv[1]).read()
+dist.all_reduce(torch.ones(1000))
+print("rank", dist.get_rank(), "is through", flush=True)
+dist.destroy_process_group()
+"""
+
+
+class Limits(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="ddprun-hang-")
+        self.addCleanup(self.folder.cleanup)
+        self.fifo = pathlib.Path(self.folder.name, "fifo")
+        os.mkfifo(self.fifo)
+        pathlib.Path(self.folder.name, "train.py").write_text(JOB)
+
+    def start(self, *flags):
+        environment = {**os.environ, "PYTHON_EXEC": PYTHON, "OMP_NUM_THREADS": "1"}
+        command = [DDPRUN, "--nproc-per-node", "2", "--log-dir", self.folder.name + "/logs", *flags, "train.py", str(self.fifo)]
+        return subprocess.Popen(command, cwd=self.folder.name, env=environment, text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def report(self):
+        return json.loads(next(pathlib.Path(self.folder.name, "logs").rglob("report.json")).read_text())
+
+    def test_a_report_ends_nothing_and_comes_once(self):
+        job = self.start("--hang-report", "2s")
+        said = ""
+        while "rank 1 is late" not in said:
+            line = job.stdout.readline()
+            self.assertTrue(line, said)
+            said += line
+        with open(self.fifo, "w", encoding="utf-8") as writer:
+            writer.write("data")
+        said += job.communicate(timeout=patient(60))[0]
+        self.assertEqual(job.returncode, 0, said)
+        self.assertEqual(said.count("rank 1 is late"), 1, said)
+        self.assertIn("rank 0 is through", said)
+
+    def test_a_time_out_kills_the_guilty_rank_which_is_the_root_cause(self):
+        job = self.start("--hang-timeout", "2s")
+        said = job.communicate(timeout=patient(90))[0]
+        self.assertEqual(job.returncode, 137, said)
+        self.assertIn("train.py failed: rank 1 ", said)
+        self.assertIn("fifo", said)
+        report = self.report()
+        self.assertEqual(report["root_cause"]["rank"], 1)
+        self.assertIn("rank 1 is late", report["hang"])
+
+    def test_a_job_that_was_ended_for_a_hang_is_restarted(self):
+        job = self.start("--hang-timeout", "2s", "--max-restarts", "1")
+        said = job.communicate(timeout=patient(90))[0]
+        self.assertEqual(job.returncode, 0, said)
+        self.assertIn("rank 1 is through", said)
+
+    def test_a_job_that_gets_on_is_left_in_peace(self):
+        pathlib.Path(self.folder.name, "train.py").write_text(JOB.replace(
+            "open(sys.argv[1]).read()", "import time\n    end = time.monotonic() + 6\n    while time.monotonic() < end: pass"))
+        job = self.start("--hang-report", "2s")
+        said = job.communicate(timeout=patient(90))[0]
+        self.assertEqual(job.returncode, 0, said)
+        self.assertNotIn("is late", said)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    DDPRUN, PYTHON = sys.argv[1], sys.argv[2]
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        print("SKIPPED: needs a Python with torch (./scripts/setup.sh --with-tests)", file=sys.stderr)
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

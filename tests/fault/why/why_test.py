@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""Hangs one rank of real torch.distributed jobs (gloo, CPU) and asks `ddprun why`.
+
+why_test.py DDPRUN PYTHON [--only WORD] [--few] [--table] [--pictures FOLDER]
+
+Each page has to name the right rank, with a true reason, within 5 s. --table prints what was said as Markdown. --pictures
+writes the facts, without names of this machine, as tests/unit/launcher_why has them.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "support"))
+
+from patience import patient  # noqa: E402
+
+GOAL = 95  # %
+ANSWER_S = patient(5)
+BOUND_S = patient(90)
+
+
+@dataclasses.dataclass
+class Hang:
+    name: str
+    words: str  # a regular expression that the page has to match
+    health: str = "stuck"
+    culprit: int = 1
+    ranks: int = 3
+    guilty: list | None = None  # by default the culprit alone
+
+    def expected(self):
+        return [self.culprit] if self.guilty is None else self.guilty
+
+
+HANGS = [
+    Hang("different_collectives", r"rank 1 is in barrier"),
+    Hang("skips_one", r"rank 1 is in barrier"),
+    Hang("opens_a_fifo", r"waits in open\(\) of .*/fifo, a FIFO.*\n.*in opens_a_fifo"),
+    Hang("reads_a_fifo", r"is in read\(\) of .*/fifo.*\n.*in reads_a_fifo"),
+    Hang("stopped", r"stopped by a signal \(SIGSTOP\)"),
+    Hang("debugged", r"held by a debugger: pid \d+"),
+    Hang("frozen", r"frozen by its control group"),
+    Hang("in_the_kernel", r"stuck in the kernel: vfork|stuck in the kernel"),
+    Hang("file_server_silent", r"stuck in the kernel: \w+\(\) of .*/mount/data \(fuse.*it waits for the file system's server"),
+    Hang("loops_in_python", r"(computes \(|gets )\d+ % of a CPU.*\n.*in loops_in_python", health="late"),
+    Hang("loops_in_c", r"(computes \(|gets )\d+ % of a CPU(.*\n)+?.*in loops_in_c", health="late"),
+    Hang("two_locks", r"lock(.*\n)+?.*in two_locks"),
+    Hang("holds_the_gil", r"holds Python's own lock \(GIL\).*\n.*in holds_the_gil"),
+    Hang("loader_stuck", r"waits for a DataLoader worker: pid \d+ \(pt_data_worker\) is in read\(\) of .*/fifo(.*\n)+?.*__getitem__"),
+    Hang("asks_for_input", r"waits for input on its standard input.*\n(.*\n)?.*in asks_for_input", culprit=0),
+    Hang("fills_a_pipe", r"blocked in write\(\) to a pipe that is full, which pid \d+ \(sleep\) does not read(.*\n)+?.*in fills_a_pipe"),
+    Hang("retries_a_full_disk", r"sleeps.*\n.*in retries_a_full_disk"),
+    Hang("quota", r"the CPU quota of its control group is used up.*\n.*in quota", health="late"),
+    Hang("thread_died", r"(.*\n)+?.*in thread_died"),
+    Hang("waits_for_a_key", r"waits for a key in the store that nobody has set.*\n.*in waits_for_a_key"),
+    Hang("receives_from_nobody", r"waits in recv for another rank.*\n.*in receives_from_nobody"),
+    Hang("runs_a_program", r"waits for a child process to end: pid \d+ \(sleep\)(.*\n)+?.*in runs_a_program"),
+    Hang("waits_for_a_file_lock", r"waits for a lock of the file .*/lock.*\n.*in waits_for_a_file_lock"),
+    Hang("saves_to_a_stuck_disk", r"is in write\(\) of .*/fifo.*\n.*in saves_to_a_stuck_disk"),
+    Hang("uneven_inputs", r"rank 1 is in barrier", ranks=4),
+    Hang("other_group", r"rank 1 is late: it has not entered all_reduce #6(.*\n)+?.*group \"1\"(.*\n)+?.*in other_group", ranks=4),
+    Hang("rendezvous_incomplete", r"rank 1 is late.*\n.*sleeps.*\n.*in rendezvous_incomplete"),
+    Hang("peer_exited", r"rank 1 has ended by itself with exit code 0"),
+    Hang("slow", r"rank 1 is the slowest", health="slow"),
+    Hang("slow_by_seconds", r"rank 1 is the slowest", health="slow"),
+    Hang("fine", r": fine\n", health="fine", guilty=[]),
+]
+FEW = ("different_collectives", "reads_a_fifo", "stopped", "loops_in_python", "waits_for_a_key", "slow", "fine")
+
+
+class Skipped(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def debugger(pid):
+    """A process that has stopped `pid` as a debugger does."""
+    program = ("import ctypes, os, sys\nlibc = ctypes.CDLL(None, use_errno=True)\npid = int(sys.argv[1])\n"
+               "libc.ptrace.argtypes = [ctypes.c_long] * 4\n"
+               "assert libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) == 0\n"
+               "os.waitpid(pid, 0x40000000)\nprint('held', flush=True)\nsys.stdin.read()\n")
+    with subprocess.Popen([sys.executable, "-c", program, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        if process.stdout.readline() != b"held\n":
+            raise Skipped("needs the right to trace")
+        yield
+        process.stdin.close()
+
+
+@contextlib.contextmanager
+def cgroup(controller, pid, **values):
+    """A control group (version 1) of its own for `pid`."""
+    root = pathlib.Path("/sys/fs/cgroup") / controller
+    group = root / f"ddprun-why-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise Skipped(f"needs a control group of controller {controller}: {error.strerror}") from error
+    try:
+        for name, value in values.items():
+            (group / name.replace("__", ".")).write_text(value)
+        (group / "cgroup.procs").write_text(str(pid))
+        yield group
+    finally:
+        with contextlib.suppress(OSError):
+            (root / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
+@contextlib.contextmanager
+def frozen(pid):
+    with cgroup("freezer", pid) as group:
+        (group / "freezer.state").write_text("FROZEN")
+        yield
+        (group / "freezer.state").write_text("THAWED")
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    yield
+
+
+@contextlib.contextmanager
+def silent_file_server(folder):
+    """A FUSE file system of which nobody answers more than the first request."""
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        raise Skipped("needs root and /dev/fuse")
+    (folder / "mount").mkdir()
+    server = os.open("/dev/fuse", os.O_RDWR)
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+    if libc.mount(b"silent", bytes(folder / "mount"), b"fuse", 0, options) != 0:
+        os.close(server)
+        raise Skipped(f"mount of a FUSE file system: {os.strerror(ctypes.get_errno())}")
+    try:
+        request = os.read(server, 1 << 20)
+        unique = int.from_bytes(request[8:16], "little")
+        init = request[40:48] + bytes(56)  # the same version, and nothing else
+        os.write(server, (16 + len(init)).to_bytes(4, "little") + bytes(4) + unique.to_bytes(8, "little") + init)
+        yield
+    finally:
+        os.close(server)  # whoever waits for it gets an error
+        libc.umount2(bytes(folder / "mount"), 2)
+
+
+def act(hang, pid):
+    """What somebody else does to the culprit."""
+    if hang.name == "stopped":
+        return stopped(pid)
+    if hang.name == "debugged":
+        return debugger(pid)
+    if hang.name == "frozen":
+        return frozen(pid)
+    if hang.name == "quota":
+        return cgroup("cpu", pid, cpu__cfs_quota_us="2000", cpu__cfs_period_us="100000")
+    return contextlib.nullcontext()
+
+
+def is_right(hang, answer):
+    return (answer["health"] == hang.health and answer["guilty"] == hang.expected() and
+            re.search(hang.words, answer["page"]) is not None)
+
+
+def ask(options, pid, environment):
+    began = time.monotonic()
+    done = subprocess.run([options.ddprun, "why", str(pid), "--json"], capture_output=True, text=True, check=False,
+                          timeout=BOUND_S, env=environment)
+    return (json.loads(done.stdout) if done.returncode == 0 else {"health": "none", "guilty": [], "page": done.stderr},
+            time.monotonic() - began)
+
+
+
+def judge(options, hang):
+    """What was said in the end, how long after the hang began, and how long the answer took."""
+    with tempfile.TemporaryDirectory(prefix="ddprun-why-") as name:
+        folder = pathlib.Path(name)
+        os.mkfifo(folder / "ready")
+        environment = os.environ | {"WHY_READY": str(folder / "ready"), "WHY_FOLDER": name, "TMPDIR": name, "OMP_NUM_THREADS": "1",
+                                    "PYTHON_EXEC": options.python, "PYTHONDONTWRITEBYTECODE": "1"}
+        around = silent_file_server(folder) if hang.name == "file_server_silent" else contextlib.nullcontext()
+        command = [options.ddprun, "--nproc-per-node", str(hang.ranks), "--shutdown-timeout", "1s", *options.flags,
+                   str(HERE / "hangs.py"), hang.name, str(hang.culprit)]
+        with around, open(folder / "out", "w") as out, \
+                subprocess.Popen(command, env=environment, stdout=out, stderr=out) as job:
+            try:
+                # So that a job which fails before does not leave the test waiting for a line.
+                guard = os.open(folder / "ready", os.O_RDWR)
+                pid = int(wait_for_line(guard, job, folder / "out"))
+                with act(hang, pid):
+                    began = time.monotonic()
+                    while True:
+                        answer, took = ask(options, job.pid, environment)
+                        if is_right(hang, answer) or time.monotonic() - began > patient(15) or job.poll() is not None:
+                            break
+                    return answer, time.monotonic() - began, took
+            finally:
+                if job.poll() is None:
+                    job.terminate()
+                    job.wait(BOUND_S)
+
+
+def write_picture(options, answer, path):
+    text = json.dumps(answer["facts"], separators=(",", ":"))
+    for folder, name in ((str(HERE), "/job"), (str(pathlib.Path(options.python).parent.parent), "/venv"),
+                         (str(pathlib.Path(options.ddprun).resolve().parent), "/usr/bin"), (os.uname().nodename, "node-a")):
+        text = text.replace(folder, name)
+    text = re.sub(r"/tmp/ddprun-why-\w+", "/scratch", text)
+    path.write_text(re.sub(r"/[/\w.-]*/lib/python3", "/usr/lib/python3", text) + "\n")
+
+
+def wait_for_line(fd, job, out):
+
+    deadline = time.monotonic() + BOUND_S
+    text = b""
+    while not text.endswith(b"\n"):
+        if time.monotonic() > deadline or job.poll() is not None:
+            raise RuntimeError(f"the job did not get to its hang:\n{out.read_text()[-2000:]}")
+        if select.select([fd], [], [], 0.5)[0]:
+            text += os.read(fd, 100)
+    return text.decode()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ddprun")
+    parser.add_argument("python")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--few", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--pictures", type=pathlib.Path)
+    options = parser.parse_args()
+    options.flags = []
+    if subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        print("SKIPPED: needs a Python with torch (./scripts/setup.sh --with-tests)", file=sys.stderr)
+        return 77
+    hangs = [hang for hang in HANGS if options.only in hang.name and (not options.few or hang.name in FEW)]
+    right = counted = 0
+    if options.table:
+        print("| hang | said | after | answer took |\n|---|---|---|---|")
+    for hang in hangs:
+        try:
+            answer, after, took = judge(options, hang)
+        except Skipped as reason:
+            print(f"SKIPPED: {hang.name} {reason}", file=sys.stderr)
+            continue
+        if options.pictures:
+            write_picture(options, answer, options.pictures / f"{hang.name}.json")
+        counted += 1
+        good = is_right(hang, answer) and took <= ANSWER_S
+        right += good
+        if options.table:
+            lines = [line.strip() for line in answer["page"].splitlines()[1:4]]
+            print(f"| {hang.name} | {'' if good else 'WRONG '}{'; '.join(lines)} | {after:.1f} s | {took:.1f} s |", flush=True)
+            continue
+        print(f"{'right' if good else 'WRONG'}  {after:5.1f} s  {took:4.1f} s  {hang.name}", flush=True)
+        if not good:
+            print("\n".join("    " + line for line in answer["page"].splitlines()), flush=True)
+    print(f"named right: {right} of {counted}", file=sys.stderr if options.table else sys.stdout)
+    return 0 if counted and 100 * right / counted >= GOAL else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+#include "launcher/why/hang_policy.h"
+
+#include "tests/support/catch.h"
+
+#include <vector>
+
+using namespace ddprun::launcher::why;
+
+namespace {
+
+constexpr HangLimits kLimits{.report_s = 10, .timeout_s = 60};
+
+/// Rank 0 waits in its seventh collective, for rank 1.
+std::vector<Pulse> waiting(std::uint64_t next = 7) {
+  return {{.pid = 1, .records = true, .next = next, .pending = 1},
+          {.pid = 2, .records = true, .next = next - 1}};
+}
+
+Verdict verdict(Health health, Doing doing = Doing::kSleeps) {
+  Verdict verdict{.health = health};
+  if (health != Health::kFine) verdict.guilty = {1};
+  verdict.ranks = {{.rank = 0}, {.rank = 1}};
+  verdict.ranks[1].activity.doing = doing;
+  return verdict;
+}
+
+HangPolicy quiet_since_0() {
+  HangPolicy policy(kLimits, 0);
+  policy.note(waiting(), 0);
+  return policy;
+}
+
+}  // namespace
+
+TEST_CASE("a job without progress is looked at when the first limit is over, and not before") {
+  HangPolicy policy = quiet_since_0();
+  CHECK_FALSE(policy.note(waiting(), 9));
+  CHECK(policy.note(waiting(), 10));
+}
+
+TEST_CASE("a collective that begins or ends on any rank is progress") {
+  HangPolicy policy = quiet_since_0();
+  CHECK_FALSE(policy.note(waiting(8), 9));
+  CHECK_FALSE(policy.note(waiting(8), 12));
+  CHECK(policy.note(waiting(8), 19));
+}
+
+TEST_CASE("where nothing is recorded, a rank that computes is progress") {
+  HangPolicy policy(kLimits, 0);
+  CHECK_FALSE(policy.note({{.pid = 1, .is_busy = true}, {.pid = 2}}, 30));
+  CHECK_FALSE(policy.note({{.pid = 1}, {.pid = 2}}, 39));
+  CHECK(policy.note({{.pid = 1}, {.pid = 2}}, 40));
+}
+
+TEST_CASE("a hang is reported once, and again after there was progress") {
+  HangPolicy policy = quiet_since_0();
+  REQUIRE(policy.note(waiting(), 10));
+  CHECK(policy.decide(verdict(Health::kStuck), 10) == HangPolicy::Say::kReport);
+  CHECK_FALSE(policy.note(waiting(), 30));
+  policy.note(waiting(8), 31);
+  REQUIRE(policy.note(waiting(8), 41));
+  CHECK(policy.decide(verdict(Health::kStuck), 41) == HangPolicy::Say::kReport);
+}
+
+TEST_CASE("a rank that still does something is not reported, but ended when the time is over") {
+  HangPolicy policy = quiet_since_0();
+  REQUIRE(policy.note(waiting(), 10));
+  CHECK(policy.decide(verdict(Health::kLate), 10) == HangPolicy::Say::kNothing);
+  REQUIRE(policy.note(waiting(), 60));
+  CHECK(policy.decide(verdict(Health::kLate), 60) == HangPolicy::Say::kEnd);
+}
+
+TEST_CASE("a job that is fine, or in a debugger's hands, is left in peace by both limits") {
+  HangPolicy policy = quiet_since_0();
+  REQUIRE(policy.note(waiting(), 60));
+  CHECK(policy.decide(verdict(Health::kFine), 60) == HangPolicy::Say::kNothing);
+  REQUIRE(policy.note(waiting(), 120));
+  CHECK(policy.decide(verdict(Health::kStuck, Doing::kTraced), 120) == HangPolicy::Say::kNothing);
+}
+
+TEST_CASE("the second limit is kept to the moment, whatever was said at the first") {
+  HangPolicy policy = quiet_since_0();
+  REQUIRE(policy.note(waiting(), 50));
+  CHECK(policy.decide(verdict(Health::kStuck), 50) == HangPolicy::Say::kReport);
+  CHECK_FALSE(policy.note(waiting(), 59));
+  REQUIRE(policy.note(waiting(), 60));
+  CHECK(policy.decide(verdict(Health::kStuck), 60) == HangPolicy::Say::kEnd);
+}

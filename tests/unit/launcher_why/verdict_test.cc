@@ -1,0 +1,191 @@
+#include "launcher/why/verdict.h"
+
+#include "tests/support/catch.h"
+
+#include <sys/syscall.h>
+
+#include <string>
+#include <vector>
+
+using namespace ddprun::launcher::why;
+
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kNow = 1000 * kSecond;
+
+ProcessLook asleep(int pid, double at_s, int call) {
+  ProcessLook look;
+  look.at_s = at_s;
+  look.threads.push_back(
+      {.tid = pid, .name = "python3", .state = "S", .wait_channel = "x", .call = {call, {}}});
+  return look;
+}
+
+/// A rank that sleeps in a call.
+RankFacts rank_in(int rank, int call) {
+  RankFacts facts;
+  facts.rank = rank;
+  facts.local_rank = rank;
+  facts.pid = 100 + rank;
+  facts.first = asleep(facts.pid, 1, call);
+  facts.second = asleep(facts.pid, 2, call);
+  facts.recorder_first.is_there = facts.recorder.is_there = true;
+  return facts;
+}
+
+/// Enters a collective `age_s` ago.
+void enter(RankFacts& facts, const std::string& operation, double age_s, bool is_over,
+           const std::string& group = "0") {
+  std::int64_t sequence = 1;
+  for (const Collective& entry : facts.recorder.entries) sequence += entry.group == group;
+  facts.recorder.entries.push_back({.group = group,
+                                    .sequence = sequence,
+                                    .id = facts.recorder.next++,
+                                    .operation = operation,
+                                    .sizes = {},
+                                    .types = {},
+                                    .created_ns = kNow - static_cast<std::int64_t>(age_s * kSecond),
+                                    .is_over = is_over});
+  facts.recorder_first = facts.recorder;
+}
+
+void compute(RankFacts& facts) {
+  facts.second.threads[0].state = "R";
+  facts.second.threads[0].cpu_s = facts.first.threads[0].cpu_s + 1;
+}
+
+JobPicture picture_of(std::vector<RankFacts> ranks) {
+  JobPicture picture;
+  picture.phase = "running";
+  picture.world_size = static_cast<int>(ranks.size());
+  picture.taken_ns = kNow;
+  picture.ranks = std::move(ranks);
+  return picture;
+}
+
+}  // namespace
+
+TEST_CASE("the rank that has not entered where the others wait is guilty") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b, &c}) enter(*rank, "all_reduce", 40, true);
+  enter(a, "all_reduce", 38, false);
+  enter(c, "all_reduce", 38, false);
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.waiting == std::vector<int>{0, 2});
+  CHECK(verdict.reason ==
+        "rank 1 is late: it has not entered all_reduce #2, where ranks 0, 2 have waited for 38.0 s");
+}
+
+TEST_CASE("a late rank that computes is told from one that does nothing") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read);
+  enter(a, "all_reduce", 38, false);
+  compute(b);
+  CHECK(judge(picture_of({a, b})).health == Health::kLate);
+}
+
+TEST_CASE("a wait that is no longer than usual is no hang") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep);
+  for (const double age : {13.0, 10.0, 7.0}) {
+    enter(a, "all_reduce", age, true);
+    enter(b, "all_reduce", age, true);
+  }
+  enter(a, "all_reduce", 4, false);
+  CHECK(judge(picture_of({a, b})).health == Health::kFine);
+  a.recorder.entries.back().created_ns -= 10 * kSecond;
+  CHECK(judge(picture_of({a, b})).health == Health::kStuck);
+}
+
+TEST_CASE("a job of which anything was done between the looks is not stuck") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read);
+  enter(a, "all_reduce", 38, false);
+  ++b.recorder.next;
+  CHECK(judge(picture_of({a, b})).health == Health::kFine);
+}
+
+TEST_CASE("who is late because it waits for another one is not guilty") {
+  // 0 and 1 wait for 2 in the world; 2 waits for 3 in a group of theirs; 3 sleeps.
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex),
+            d = rank_in(3, SYS_clock_nanosleep);
+  for (RankFacts* rank : {&c, &d}) enter(*rank, "barrier", 42, true, "1");
+  enter(a, "all_reduce", 30, false);
+  enter(b, "all_reduce", 30, false);
+  enter(c, "barrier", 40, false, "1");
+  CHECK(judge(picture_of({a, b, c, d})).guilty == std::vector<int>{3});
+}
+
+TEST_CASE("groups in different orders are told as that, and the minority is suspected") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "barrier", 60, true, "1");
+  enter(a, "barrier", 30, false, "1");
+  enter(b, "all_reduce", 30, false);
+  enter(c, "all_reduce", 30, false);
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.guilty == std::vector<int>{0});
+  CHECK(verdict.reason.find("in different orders") != std::string::npos);
+}
+
+TEST_CASE("of different collectives at one place the minority is suspected, and of two nobody") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  enter(a, "all_reduce", 30, false);
+  enter(b, "barrier", 30, false);
+  enter(c, "all_reduce", 30, false);
+  const Verdict three = judge(picture_of({a, b, c}));
+  CHECK(three.guilty == std::vector<int>{1});
+  CHECK(three.confidence == Confidence::kLikely);
+  const Verdict two = judge(picture_of({a, b}));
+  CHECK(two.guilty == std::vector<int>{0, 1});
+  CHECK(two.confidence == Confidence::kGuess);
+}
+
+TEST_CASE("who is stopped is guilty, whatever the others do") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  b.second.threads[0].state = "T";
+  const Verdict verdict = judge(picture_of({a, b}));
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.confidence == Confidence::kSure);
+}
+
+TEST_CASE("who has ended is guilty where others wait, and where nobody does is not") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  b.pid = 0;
+  CHECK(judge(picture_of({a, b})).health == Health::kFine);
+  enter(a, "all_reduce", 30, false);
+  CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
+}
+
+TEST_CASE("where all wait in the same collective, the connection that repeats itself is named") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b, &c}) enter(*rank, "all_reduce", 30, false);
+  a.connections = {{"10.0.0.1:1", "10.0.0.2:2", 192, 0, 5}};
+  b.connections = {{"10.0.0.2:2", "10.0.0.1:1", 0, 0, 0}, {"10.0.0.2:3", "10.0.0.3:4", 10, 0, 4}};
+  c.connections = {{"10.0.0.3:4", "10.0.0.2:3", 0, 0, 0}};
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.reason.find("the network of rank 1") != std::string::npos);
+}
+
+TEST_CASE("the rank that is last every time is the straggler, by how much and by what share") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (int i = 10; i > 0; --i) {
+    enter(a, "all_reduce", i, true);
+    enter(b, "all_reduce", i - 0.3, true);
+  }
+  const Straggler straggler = find_straggler(picture_of({a, b}));
+  CHECK(straggler.rank == 1);
+  CHECK(static_cast<int>(straggler.late_s * 10 + 0.5) == 3);
+  CHECK(static_cast<int>(straggler.share * 100 + 0.5) == 30);
+}
+
+TEST_CASE("ranks without a flight recorder are told apart by what they wait for") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read);
+  for (RankFacts* rank : {&a, &b}) rank->recorder.is_there = rank->recorder_first.is_there = false;
+  a.native.push_back({a.pid, "ddprun-worker", {"syscall", "c10d::Work::wait", "main"}});
+  CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
+}
+
+TEST_CASE("a job in which nobody waits for another is left in peace") {
+  CHECK(judge(picture_of({rank_in(0, SYS_clock_nanosleep), rank_in(1, SYS_accept)})).health == Health::kFine);
+}
