@@ -73,7 +73,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const BackendRequest& request,
     const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu));
     // Without these a barrier takes the GPU that the rank's number suggests, and "cuda" is every rank's first.
     group->setBoundDeviceId(device);
-    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    if (c10::impl::hasDeviceGuardImpl(device.type()))
+      c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
   }
   const bool are_two = backends.cpu && backends.gpu && backends.cpu != backends.gpu;
   if (backends.gpu) {
