@@ -107,12 +107,12 @@ void set_aside(const std::string& folder, Console& console) {
   console.line(fmt::format("earlier checkpoints were moved to {}", aside));
 }
 
-/// The checkpoints after the one that the job goes on from are of a way that it leaves.
-void set_aside_newer(const ResumeOptions& options, Console& console) {
+/// The checkpoints after `chosen`, which the job goes on from, are of a way that it leaves.
+void set_aside_newer(const std::string& chosen, const ResumeOptions& options, Console& console) {
   const std::vector<CheckpointDirectory::Entry> entries = checkpoints_in(options.folder);
   std::error_code error;
   const auto named = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
-    return fs::equivalent(entry.path, options.choice, error);
+    return fs::equivalent(entry.path, chosen, error);
   });
   if (named == entries.end() || named->step == entries.front().step) return;
   const std::string aside = free_name(real_folder(options.folder));
@@ -121,8 +121,8 @@ void set_aside_newer(const ResumeOptions& options, Console& console) {
   for (auto newer = entries.begin(); newer->step > named->step && !error; ++newer)
     fs::rename(newer->path, fs::path(aside) / fs::path(newer->path).filename(), error);
   if (error) {
-    throw Exception(ErrorCode::kOs, fmt::format("cannot move the checkpoints after {} to {}: {}",
-                                                options.choice, aside, error.message()));
+    throw Exception(ErrorCode::kOs, fmt::format("cannot move the checkpoints after {} to {}: {}", chosen,
+                                                aside, error.message()));
   }
   console.line(fmt::format("later checkpoints were moved to {}", aside));
 }
@@ -156,9 +156,13 @@ std::optional<ResumePoint> find_line_or_begin_it(const ResumeOptions& options, C
   // A job that keeps few checkpoints may have removed the one that it began from.
   if (fs::exists(options.choice, error)) named = read_point(options.choice);
   const std::string name = named ? name_of(named->content) : std::string();
+  // A job that begins within its own folder may save over what it began from: then that one is of its line.
+  const Timeline of_named = named ? timeline_of(named->content) : Timeline{};
+  const bool is_saved_over = !of_named.id.empty() && of_named.began_path == path;
   int skipped = 0;
   const IsWanted is_of_line = [&](const PtDict& checkpoint) {
     const Timeline line = timeline_of(checkpoint);
+    if (is_saved_over && line.id == of_named.id) return true;
     return name.empty() ? line.began_path == path : line.began_from == name;
   };
   if (auto point = newest(options.folder, is_of_line, console, skipped)) {
@@ -166,11 +170,12 @@ std::optional<ResumePoint> find_line_or_begin_it(const ResumeOptions& options, C
         fmt::format("this job began from {} before, and goes on; to begin there once more, set "
                     "/output_dir to another place",
                     options.choice));
+    set_aside_newer(point->path, options, console);
     return point;
   }
   if (!named) named = read_point(options.choice);
   if (is_in(options.choice, options.folder)) {
-    set_aside_newer(options, console);
+    set_aside_newer(options.choice, options, console);
   } else {
     set_aside(options.folder, console);
   }

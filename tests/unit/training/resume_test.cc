@@ -106,6 +106,24 @@ TEST_CASE("a job that is told to begin from another checkpoint begins there") {
   CHECK(folder.steps().empty());
 }
 
+TEST_CASE("a job that has saved over what it began from goes on with what it saved later") {
+  Folder folder;
+  const std::string begin = folder.add(20, {.id = "A"});
+  const Timeline own = folder.start(begin)->timeline;
+  folder.add(20, own);  // the same file: a rollback before the first checkpoint of its own, or an epoch's end
+  folder.add(60, own);
+  CHECK(folder.step_of_start(begin) == 60);
+}
+
+TEST_CASE("a job that goes on with its line moves later checkpoints of another one aside") {
+  Folder folder;
+  const std::string begin = folder.add(20, {.id = "A"});
+  folder.add(30, folder.start(begin)->timeline);
+  folder.add(50, kOther);
+  CHECK(folder.step_of_start(begin) == 30);
+  CHECK(folder.step_of_start("auto") == 30);
+}
+
 TEST_CASE("a restart that died among the moves of later checkpoints takes none of those it was leaving") {
   Folder folder;
   const std::string begin = folder.add(100, kOther);

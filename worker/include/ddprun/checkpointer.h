@@ -29,7 +29,7 @@ struct CheckpointerOptions {
   std::int64_t keep_best = 0;
   std::string best_by = "loss";  ///< what the value is
   bool higher_is_better = false;
-  /// Told of each checkpoint that is on the disk, on rank 0, from within save(), poll() and flush().
+  /// Told of each checkpoint that is on the disk, on rank 0, from within save(), poll(), newest() and flush().
   std::function<void(const SavedCheckpoint&)> on_saved{};
   /// Told, like that, of each one that could not be written. Empty: the call throws what it would be told.
   std::function<void(std::int64_t step, const Exception& why)> on_failed{};
@@ -76,7 +76,8 @@ class Checkpointer {
   /// Takes a copy of `value` and has it written. On ranks but 0 it does nothing. Not collective.
   ///
   /// Blocks  for the copy; and while two earlier ones are not on the disk, until one is.
-  /// Errors  Exception kOs, with the disk's words: an earlier one could not be written, unless on_failed is given.
+  /// Errors  Exception kOs, with the disk's words: an earlier one could not be written, unless on_failed is given;
+  ///         this one is on its way all the same.
   void save(std::int64_t step, const PtValue& value, const SaveAs& as = {});
 
   /// Tells of what has been written since; what save() does first. Blocks for nothing. Not collective.
@@ -94,8 +95,9 @@ class Checkpointer {
   void drain();
 
   /// The newest checkpoint that can be read, on every rank: read once, by rank 0, and sent in pieces of 16 MiB. For each
-  /// damaged one that is passed over, `skipped` is told why, on rank 0. Collective.
-  /// Errors  Exception, on every rank, what CheckpointDirectory::load_newest throws.
+  /// damaged one that is passed over, `skipped` is told why, on rank 0. Waits for what save() was given before. Collective.
+  /// Errors  Exception, on every rank: kCorrupt where there are checkpoints and none is whole; what
+  ///         CheckpointDirectory::load_newest throws, and save().
   [[nodiscard]] std::optional<CheckpointDirectory::Loaded> newest(
       const std::function<void(const CheckpointDirectory::Entry& entry, const std::string& why)>& skipped =
           {});

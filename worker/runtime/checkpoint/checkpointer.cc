@@ -9,9 +9,12 @@
 #include <ddprun/fail_together.h>
 #include <ddprun/pt_file.h>
 
+#include <fmt/format.h>
+
 #include <array>
 #include <atomic>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -81,7 +84,21 @@ struct Checkpointer::State {
       const std::lock_guard lock(mutex);
       all.swap(done);
     }
-    for (const Written& written : all) tell(written);
+    for (auto written = all.begin(); written != all.end(); ++written) {
+      try {
+        tell(*written);
+      } catch (...) {
+        keep_untold({std::make_move_iterator(written + 1), std::make_move_iterator(all.end())});
+        throw;
+      }
+    }
+  }
+
+  void keep_untold(std::vector<Written> untold) {
+    if (untold.empty()) return;
+    const std::lock_guard lock(mutex);
+    done.insert(done.begin(), std::make_move_iterator(untold.begin()), std::make_move_iterator(untold.end()));
+    has_done = true;
   }
 
   Group group;
@@ -105,11 +122,11 @@ void Checkpointer::save(std::int64_t step, const PtValue& value, const SaveAs& a
   State& state = *state_;
   if (!state.writes()) return;
   const TimePoint begin = BootClock::now();
-  state.poll();
   state.queue.wait_for_room();  // then the older copy is nobody's
   const PtValue copy = state.copies[state.next_copy].copy(value);
   state.next_copy = (state.next_copy + 1) % kCopies;
   state.queue.add([&state, step, copy, as, begin] { state.write(step, copy, as, begin); });
+  state.poll();
 }
 
 void Checkpointer::poll() { state_->poll(); }
@@ -122,14 +139,7 @@ void Checkpointer::drain() {
 }
 
 void Checkpointer::flush() {
-  std::optional<Exception> trouble;
-  try {
-    drain();
-  } catch (const Exception& exception) {
-    trouble = exception;
-  }
-  const auto shared = agree_on_error(state_->group, trouble);
-  if (shared) throw trouble ? *trouble : consequence_of(*shared);
+  fail_together(state_->group, [this] { drain(); });
 }
 
 std::optional<CheckpointDirectory::Loaded> Checkpointer::newest(
@@ -138,26 +148,27 @@ std::optional<CheckpointDirectory::Loaded> Checkpointer::newest(
   const Group& group = state.group;
   std::optional<CheckpointDirectory::Loaded> loaded;
   std::optional<runtime::MappedFile> file;
-  std::optional<Exception> trouble;
-  if (state.writes()) {
-    try {
-      for (const CheckpointDirectory::Entry& entry : state.newest.list()) {
-        Result<runtime::MappedFile> opened = runtime::MappedFile::open(entry.path);
-        if (!opened) throw Exception(opened.error().code(), opened.error().message());
-        try {
-          loaded = CheckpointDirectory::Loaded{entry, parse_pt(opened->bytes(), entry.path)};
-          file.emplace(std::move(*opened));
-          break;
-        } catch (const Exception& exception) {
-          if (exception.code() != ErrorCode::kCorrupt) throw;
-          if (skipped) skipped(entry, exception.what());
-        }
+  fail_together(group, [&] {
+    if (!state.writes()) return;
+    drain();
+    const std::vector<CheckpointDirectory::Entry> entries = state.newest.list();
+    for (const CheckpointDirectory::Entry& entry : entries) {
+      Result<runtime::MappedFile> opened = runtime::MappedFile::open(entry.path);
+      if (!opened) throw Exception(opened.error().code(), opened.error().message());
+      try {
+        loaded = CheckpointDirectory::Loaded{entry, parse_pt(opened->bytes(), entry.path)};
+        file.emplace(std::move(*opened));
+        return;
+      } catch (const Exception& exception) {
+        if (exception.code() != ErrorCode::kCorrupt) throw;
+        if (skipped) skipped(entry, exception.what());
       }
-    } catch (const Exception& exception) {
-      trouble = exception;
     }
-  }
-  if (const auto shared = agree_on_error(group, trouble)) throw trouble ? *trouble : consequence_of(*shared);
+    if (entries.empty()) return;
+    throw Exception(ErrorCode::kCorrupt,
+                    fmt::format("none of the {} checkpoints in {} is whole; move them away to begin anew",
+                                entries.size(), state.options.folder));
+  });
   if (group.size() == 1) return loaded;
   const std::string path = broadcast_bytes(group, loaded ? loaded->entry.path : "");
   if (path.empty()) return std::nullopt;

@@ -405,7 +405,8 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
     refuse(fmt::format("the bucket order holds parameter {} {} times; expected once", wrong - count.begin(),
                        *wrong));
   }
-  if (count.empty()) return;
+  // A recorded CUDA graph holds the addresses of the buckets: they stay where nothing changes.
+  if (count.empty() || state.logger->get_per_bucket_variable_indices() == order) return;
   const BucketAllocationScope buckets_in_shared_memory(*state.group.process_group(), state.device);
   state.reducer->initialize_buckets(order);
 }
