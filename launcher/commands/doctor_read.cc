@@ -1,32 +1,28 @@
 #include "launcher/commands/doctor.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/host.h"
+#include "launcher/process/run_program.h"
 #include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
-#include <poll.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -139,50 +135,13 @@ void read_gpus(MachineFacts& machine, const HostFacts& host) {
   if (models.size() == machine.gpus.size()) machine.gpus = std::move(models);
 }
 
-/// What a program prints, read until it ends or the time is over; then it is killed. It is always reaped.
 Result<std::string> output_of(const std::vector<std::string>& words, std::chrono::seconds limit) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Error(ErrorCode::kOs, "no pipe can be opened");
-  const UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
-  std::vector<std::string> copy = words;
-  std::vector<char*> argv;
-  for (std::string& word : copy) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t pid = 0;
-  const int failure = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) return Error(ErrorCode::kCannotExecute, std::strerror(failure));
-  writer.reset();
-
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  std::string text;
-  bool is_late = false;
-  while (true) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd waiting{.fd = reader.get(), .events = POLLIN, .revents = 0};
-    const int ready = left.count() <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left.count()));
-    if (ready < 0 && errno == EINTR) continue;
-    is_late = ready <= 0;
-    if (is_late) break;
-    std::array<char, 4096> block{};
-    const ssize_t got = ::read(reader.get(), block.data(), block.size());
-    if (got <= 0) break;
-    text.append(block.data(), static_cast<std::size_t>(got));
-  }
-  if (is_late) ::kill(pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-  if (is_late) return Error(ErrorCode::kTimeout, fmt::format("it says nothing for {} s", limit.count()));
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return Error(ErrorCode::kCannotExecute, "it cannot tell its own version");
-  return text;
+  ProgramOutput output = run_program(words, limit);
+  if (output.refused != 0) return Error(ErrorCode::kCannotExecute, std::strerror(output.refused));
+  if (!output.has_ended)
+    return Error(ErrorCode::kTimeout, fmt::format("it says nothing for {} s", limit.count()));
+  if (output.code != 0) return Error(ErrorCode::kCannotExecute, "it cannot tell its own version");
+  return std::move(output.out);
 }
 
 PythonFacts read_python(const HostFacts& host) {

@@ -1,6 +1,6 @@
 #include "launcher/why/python_stack.h"
 
-#include "launcher/why/run_program.h"
+#include "launcher/process/run_program.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>

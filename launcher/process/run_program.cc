@@ -1,4 +1,4 @@
-#include "launcher/why/run_program.h"
+#include "launcher/process/run_program.h"
 
 #include "rendezvous/base/unique_fd.h"
 
@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <csignal>
 
-namespace ddprun::launcher::why {
+namespace ddprun::launcher {
 namespace {
 
 struct Pipe {
@@ -41,7 +41,10 @@ ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::mi
   ProgramOutput output;
   Pipe out = open_pipe();
   Pipe err = open_pipe();
-  if (!out.read_end || !err.read_end) return output;
+  if (!out.read_end || !err.read_end) {
+    output.refused = errno;
+    return output;
+  }
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -53,7 +56,10 @@ ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::mi
   pid_t pid = 0;
   const int refused = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
-  if (refused != 0) return output;
+  if (refused != 0) {
+    output.refused = refused;
+    return output;
+  }
   out.write_end.reset();
   err.write_end.reset();
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -76,4 +82,4 @@ ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::mi
   return output;
 }
 
-}  // namespace ddprun::launcher::why
+}  // namespace ddprun::launcher

@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
-namespace ddprun::launcher::why {
+namespace ddprun::launcher {
 
 struct ProgramOutput {
+  int refused = 0;         ///< errno of a program that could not be started
   bool has_ended = false;  ///< by itself, within the limit
   int code = -1;
   std::string out;
@@ -16,4 +17,4 @@ struct ProgramOutput {
 /// Runs a program to its end, or kills it at the limit. Blocks: for processes that have nothing else to do.
 ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit);
 
-}  // namespace ddprun::launcher::why
+}  // namespace ddprun::launcher
