@@ -94,7 +94,7 @@ std::string rate(std::uint64_t bytes, double seconds) {
 }
 
 std::string place(const Object& object) {
-  std::string text = object.path;
+  std::string text = printable(object.path);
   if (!object.mount.empty()) {
     text += fmt::format(" ({}{})", object.mount,
                         object.source.empty() || object.source == object.mount || object.source == "none"
@@ -110,7 +110,7 @@ std::string call_words(const ThreadLook& main, const Object& object) {
   const bool is_fifo_open = main.wait_channel.find("wait_for_partner") != std::string::npos;
   if (is_fifo_open)
     return fmt::format("waits in open() of {}, a FIFO that nobody has opened for the other direction",
-                       object.path);
+                       printable(object.path));
   if (is_sleep(call.number)) return fmt::format("sleeps ({})", name);
   if (is_futex(call.number)) return "waits for a lock or for another thread of its own (futex)";
   if (is_wait_for_child(call.number)) return fmt::format("waits for a child process to end ({})", name);
@@ -119,7 +119,7 @@ std::string call_words(const ThreadLook& main, const Object& object) {
   if (call.number < 0) return {};
   if (reads(call.number) && call.arguments[0] == 0)
     return fmt::format("waits for input on its standard input ({})",
-                       object.path.empty() ? "closed" : object.path);
+                       object.path.empty() ? "closed" : printable(object.path));
   if (object.path.starts_with("pipe:")) {
     const std::string other = object.other_end.empty() ? std::string("nobody else") : object.other_end;
     return reads(call.number)
@@ -192,9 +192,11 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
     return Activity{Doing::kStopped,
                     fmt::format("is stopped by a signal (SIGSTOP); kill -CONT {} lets it go on", facts.pid),
                     {}};
-  const bool is_same_call =
-      !facts.first.threads.empty() && facts.first.threads.front().call == now.threads.front().call;
-  if (is_in_kernel(now) && is_in_kernel(facts.first) && is_same_call) {
+  // One that has slept and come back between the looks is in the next wait, as who reads a slow disk is.
+  const bool is_same_wait = !facts.first.threads.empty() &&
+                            facts.first.threads.front().call == now.threads.front().call &&
+                            facts.first.threads.front().switches == now.threads.front().switches;
+  if (is_in_kernel(now) && is_in_kernel(facts.first) && is_same_wait) {
     const ThreadLook& main = now.threads.front();
     const std::string call = name_of_call(main.call.number);
     return Activity{Doing::kInKernel,

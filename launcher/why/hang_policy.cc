@@ -52,8 +52,9 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
   const double end_at = progress_at_ + limits_.timeout_s;
   if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
   const bool is_stuck = verdict.health == Health::kStuck;
-  if ((!is_stuck && verdict.health != Health::kLate) || is_debugged(verdict)) return Say::kNothing;
-  if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s && !verdict.guilty.empty()) return Say::kEnd;
+  if (!is_stuck && verdict.health != Health::kLate) return Say::kNothing;
+  if (verdict.waiting.empty() || is_debugged(verdict)) return Say::kNothing;
+  if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s) return Say::kEnd;
   if (!is_stuck || is_reported_ || limits_.report_s <= 0 || quiet < limits_.report_s) return Say::kNothing;
   is_reported_ = true;
   return Say::kReport;

@@ -33,7 +33,7 @@ struct Pulse {
 /// Progress is a collective that is begun or ends on any rank; where none is recorded, any rank that computes, reads or
 /// writes. Without progress for the limit the verdict decides: a rank that still does something is left in peace by the
 /// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
-/// waits for anybody, are left in peace by both.
+/// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all.
 class HangPolicy {
  public:
   HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}

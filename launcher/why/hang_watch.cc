@@ -60,8 +60,18 @@ void HangWatch::stop() {
   text_.clear();
 }
 
+// A rank of this node that waits for one of another looks guilty from here.
+HangLimits HangWatch::limits_here() const {
+  const bool sees_all = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
+  if (sees_all || limits_.timeout_s <= 0) return limits_;
+  parts_.print(
+      "ddprun: --hang-timeout ends nothing in a job of several nodes, of which each sees its own ranks; "
+      "what it would have ended is reported\n");
+  return {.report_s = limits_.first_s(), .timeout_s = 0};
+}
+
 void HangWatch::begin() {
-  Result<HangWatcher> watcher = HangWatcher::start(picture_, targets_, limits_);
+  Result<HangWatcher> watcher = HangWatcher::start(picture_, targets_, limits_here());
   if (!watcher)
     return parts_.print(fmt::format("ddprun: {}; hangs are not told\n", watcher.error().message()));
   watcher_.emplace(std::move(*watcher));

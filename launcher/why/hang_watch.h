@@ -46,6 +46,7 @@ class HangWatch final : public Observer {
 
  private:
   void stop();
+  [[nodiscard]] HangLimits limits_here() const;
   void begin();
   void read();
   void take(std::string_view line);

@@ -1,5 +1,6 @@
 #include "launcher/why/hang_watcher.h"
 
+#include "launcher/process/close_range.h"
 #include "launcher/why/doing.h"
 #include "launcher/why/flight_recorder.h"
 #include "launcher/why/page.h"
@@ -9,7 +10,6 @@
 #include "rendezvous/base/print.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <nlohmann/json.hpp>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -68,8 +68,14 @@ class Patient {
 void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
   std::vector<Patient> patients(targets.begin(), targets.end());
   const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
-  HangPolicy policy(limits, seconds_of(CLOCK_BOOTTIME));
+  double last = seconds_of(CLOCK_BOOTTIME);
+  HangPolicy policy(limits, last);
   for (;;) {
+    // While the launcher is stopped (Ctrl-Z) its workers are as well; and where this very process came back late, the
+    // machine was suspended, or its container.
+    const double now = seconds_of(CLOCK_BOOTTIME);
+    if (now - last > 4 * period + 1 || is_stopped(look_at_process(picture.launcher)))
+      policy = HangPolicy(limits, now);
     std::vector<Pulse> pulses;
     for (Patient& patient : patients) pulses.push_back(patient.feel());
     if (policy.note(std::move(pulses), seconds_of(CLOCK_BOOTTIME))) {
@@ -83,6 +89,7 @@ void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimit
                           .page = render(picture, verdict)};
       if (say != HangPolicy::Say::kNothing && !print_all(out, to_text(news) + "\n")) return;
     }
+    last = seconds_of(CLOCK_BOOTTIME);
     const timespec nap{static_cast<time_t>(period),
                        static_cast<long>((period - static_cast<double>(static_cast<time_t>(period))) * 1e9)};
     ::nanosleep(&nap, nullptr);
@@ -95,7 +102,7 @@ int keep_only(int out) {
   const int null = ::open("/dev/null", O_RDWR);
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, standard);
   if (out != kOut) ::dup3(out, kOut, O_CLOEXEC);
-  ::close_range(kOut + 1, ~0U, 0);
+  close_descriptors(kOut + 1, ~0U);
   return kOut;
 }
 

@@ -1,16 +1,21 @@
 #include "launcher/why/native_stack.h"
 
+#include "rendezvous/base/read_text.h"
+
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <elfutils/libdwfl.h>
 #include <fmt/format.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -61,13 +66,31 @@ int find_no_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*
   return -1;
 }
 
-/// Threads that are stopped, and go on when it goes.
+/// Calls that end with EINTR when their thread was stopped, also without a signal handler: signal(7), "Interruption of
+/// system calls and library functions by stop signals". Those on sockets do where a time-out is set.
+constexpr std::array kEndedByAStop{SYS_epoll_wait,   SYS_epoll_pwait, SYS_epoll_pwait2, SYS_rt_sigtimedwait,
+                                   SYS_semop,        SYS_semtimedop,  SYS_io_getevents, SYS_accept,
+                                   SYS_accept4,      SYS_connect,     SYS_recvfrom,     SYS_recvmsg,
+                                   SYS_recvmmsg,     SYS_sendto,      SYS_sendmsg,      SYS_sendmmsg,
+                                   SYS_io_pgetevents};
+
+/// Whether a stop does a thread no harm, at this moment.
+bool bears_a_stop(pid_t tid) {
+  // The number of the call comes first; "running" of one that is in none.
+  const std::string text = read_text(fmt::format("/proc/{}/syscall", tid));
+  long call = -1;
+  std::from_chars(text.data(), text.data() + text.size(), call);
+  return std::find(kEndedByAStop.begin(), kEndedByAStop.end(), call) == kEndedByAStop.end();
+}
+
+/// Threads that are stopped, and go on when it goes. Those that a stop would harm are left alone.
 class StoppedThreads {
  public:
   explicit StoppedThreads(const std::vector<ThreadLook>& threads) {
     std::vector<pid_t> asked;
     for (std::size_t i = 0; i < std::min(threads.size(), kMostStopped); ++i) {
       const pid_t tid = threads[i].tid;
+      if (!bears_a_stop(tid)) continue;
       if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
         error_ = errno;
         continue;

@@ -1,6 +1,7 @@
 #include "launcher/why/proc_look.h"
 
 #include "launcher/process/process_table.h"
+#include "launcher/text/text.h"
 #include "launcher/why/system_calls.h"
 #include "rendezvous/base/read_text.h"
 
@@ -127,7 +128,7 @@ std::string inode_of(const std::string& target, std::string_view kind) {
 }
 
 std::string describe_process(pid_t pid) {
-  return fmt::format("pid {} ({})", pid, trimmed(read_text(fmt::format("/proc/{}/comm", pid))));
+  return fmt::format("pid {} ({})", pid, printable(trimmed(read_text(fmt::format("/proc/{}/comm", pid)))));
 }
 
 /// Who else has the pipe open, and whether for the other direction.

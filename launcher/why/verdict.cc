@@ -373,7 +373,7 @@ class Court {
     if (waiting.empty()) return false;
     Ranks late;
     for (const RankVerdict& rank : verdict_.ranks) {
-      if (!waiting.contains(rank.rank)) late.insert(rank.rank);
+      if (!waiting.contains(rank.rank) && rank.activity.doing != Doing::kUnknown) late.insert(rank.rank);
     }
     if (late.empty()) return false;
     const bool any_gets_on =

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """--hang-report and --hang-timeout, of a real job in which rank 1 reads what nobody writes.
 
-limits_test.py DDPRUN PYTHON
+limits_test.py DDPRUN PYTHON EPOLL_PROGRAM
 """
 
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
@@ -26,6 +28,19 @@ dist.all_reduce(torch.ones(1000))
 print("rank", dist.get_rank(), "is through", flush=True)
 dist.destroy_process_group()
 """
+
+
+HEALTHY = """
+import pathlib, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+stop = torch.zeros(1)
+print("rank", dist.get_rank(), "is up", flush=True)
+while not stop:
+    stop.fill_(float(pathlib.Path("stop").exists()))
+    dist.all_reduce(stop, op=dist.ReduceOp.MIN)
+dist.destroy_process_group()
+"""
+LIMIT_S = 2
 
 
 class Limits(unittest.TestCase):
@@ -75,6 +90,26 @@ class Limits(unittest.TestCase):
         self.assertEqual(job.returncode, 0, said)
         self.assertIn("rank 1 is through", said)
 
+    def test_a_job_that_was_suspended_goes_on(self):
+        pathlib.Path(self.folder.name, "train.py").write_text(HEALTHY)
+        job = self.start("--hang-timeout", f"{LIMIT_S}s")
+        self.addCleanup(job.kill)
+        for _ in range(2):
+            self.assertIn("is up", job.stdout.readline())
+        time.sleep(LIMIT_S)  # so that the watch has begun, and looks while all are stopped
+        os.kill(job.pid, signal.SIGTSTP)
+        time.sleep(3 * LIMIT_S)
+        os.kill(job.pid, signal.SIGCONT)
+        pathlib.Path(self.folder.name, "stop").touch()
+        said = job.communicate(timeout=patient(60))[0]
+        self.assertEqual(job.returncode, 0, said)
+
+    def test_a_program_in_a_call_that_a_stop_would_end_is_not_stopped(self):
+        job = subprocess.Popen([DDPRUN, "--hang-report", "1s", EPOLL_PROGRAM], stdin=subprocess.DEVNULL, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = job.communicate(timeout=patient(60))[0]
+        self.assertEqual(job.returncode, 0, said)
+
     def test_a_job_that_gets_on_is_left_in_peace(self):
         pathlib.Path(self.folder.name, "train.py").write_text(JOB.replace(
             "open(sys.argv[1]).read()", "import time\n    end = time.monotonic() + 6\n    while time.monotonic() < end: pass"))
@@ -85,10 +120,10 @@ class Limits(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
-    DDPRUN, PYTHON = sys.argv[1], sys.argv[2]
+    DDPRUN, PYTHON, EPOLL_PROGRAM = sys.argv[1:4]
     if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         print("SKIPPED: needs a Python with torch (./scripts/setup.sh --with-tests)", file=sys.stderr)
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])

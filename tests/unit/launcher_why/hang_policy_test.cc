@@ -18,7 +18,10 @@ std::vector<Pulse> waiting(std::uint64_t next = 7) {
 
 Verdict verdict(Health health, Doing doing = Doing::kSleeps) {
   Verdict verdict{.health = health};
-  if (health != Health::kFine) verdict.guilty = {1};
+  if (health != Health::kFine) {
+    verdict.guilty = {1};
+    verdict.waiting = {0};
+  }
   verdict.ranks = {{.rank = 0}, {.rank = 1}};
   verdict.ranks[1].activity.doing = doing;
   return verdict;
@@ -76,6 +79,23 @@ TEST_CASE("a job that is fine, or in a debugger's hands, is left in peace by bot
   CHECK(policy.decide(verdict(Health::kFine), 60) == HangPolicy::Say::kNothing);
   REQUIRE(policy.note(waiting(), 120));
   CHECK(policy.decide(verdict(Health::kStuck, Doing::kTraced), 120) == HangPolicy::Say::kNothing);
+}
+
+TEST_CASE("a rank that is held while nobody waits for it is left in peace by both limits") {
+  HangPolicy policy = quiet_since_0();
+  Verdict held = verdict(Health::kStuck);
+  held.waiting.clear();
+  REQUIRE(policy.note(waiting(), 60));
+  CHECK(policy.decide(held, 60) == HangPolicy::Say::kNothing);
+}
+
+TEST_CASE("a job in which all wait and nobody is guilty is ended") {
+  HangPolicy policy = quiet_since_0();
+  Verdict all = verdict(Health::kStuck);
+  all.guilty.clear();
+  all.waiting = {0, 1};
+  REQUIRE(policy.note(waiting(), 60));
+  CHECK(policy.decide(all, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("the second limit is kept to the moment, whatever was said at the first") {
