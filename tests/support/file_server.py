@@ -87,6 +87,16 @@ def cut_in_the_middle(handler, content):
     handler.hang_up()
 
 
+def has_no_rest(handler, content):
+    """As nginx answers who asks for what lies behind the end."""
+    body = b"416"
+    handler.send_response(416)
+    handler.send_header("Content-Range", f"bytes */{len(content)}")
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
 def announce_too_much(handler, content):
     handler.answer(200, 2 * len(content), content)
     handler.hang_up()

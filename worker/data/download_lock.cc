@@ -86,9 +86,10 @@ Result<DownloadLock> DownloadLock::take(const std::string& folder, const std::st
   const std::string path = folder + "/.download.lock";
   bool has_waited = false;
   bool has_told = false;
+  bool has_made_folder = false;
   while (!stop.stop_requested()) {
     std::error_code error;
-    const bool is_new = fs::create_directories(folder, error);
+    if (fs::create_directories(folder, error)) has_made_folder = true;
     if (error) return os_error("cannot make the data folder " + folder, error.value());
     UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     // One that fails removes the folder that it has made.
@@ -107,11 +108,10 @@ Result<DownloadLock> DownloadLock::take(const std::string& folder, const std::st
     // The file that was waited for has no name any more, and still says how it ended.
     std::optional<Error> failure;
     if (has_waited) failure = failure_in(content_of(file.get()));
-    if (failure) return DownloadLock(folder, std::move(file), std::move(failure));
-    if (!is_at(file.get(), path)) continue;
-    if (!write_content(file.get(), who_am_i())) return os_error("cannot write " + path, errno);
-    DownloadLock lock(folder, std::move(file), std::nullopt);
-    lock.has_made_folder_ = is_new;
+    if (!failure && !is_at(file.get(), path)) continue;
+    if (!failure && !write_content(file.get(), who_am_i())) return os_error("cannot write " + path, errno);
+    DownloadLock lock(folder, std::move(file), std::move(failure));
+    lock.has_made_folder_ = has_made_folder;
     return lock;
   }
   return Error(ErrorCode::kInternal, "the download was stopped");
@@ -123,9 +123,9 @@ void DownloadLock::leave_failure(const Error& failure) {
 }
 
 DownloadLock::~DownloadLock() {
-  if (!file_ || failure_before_) return;
+  if (!file_) return;
   // Before it is let go: whoever gets it sees that it is the folder's no more.
-  ::unlink((folder_ + "/.download.lock").c_str());
+  if (!failure_before_) ::unlink((folder_ + "/.download.lock").c_str());
   if (has_made_folder_) ::rmdir(folder_.c_str());  // where nothing has come into it
 }
 

@@ -138,6 +138,9 @@ TransferOutcome HttpClient::get(const TransferRequest& request) {
   const CURLcode code = library_->easy_perform(handle.get());
   TransferOutcome outcome{.end = end_of(code, running), .received = running.received};
   library_->easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
+  constexpr long kRangeNotSatisfiable =
+      416;  // there is no rest: what is here is as long as the file, or longer
+  if (outcome.status == kRangeNotSatisfiable && request.offset > 0) outcome.end = TransferEnd::kWhole;
   if (outcome.end == TransferEnd::kSilent) {
     outcome.why = fmt::format("nothing came for {} s", patience);
   } else if (outcome.end == TransferEnd::kRefused && outcome.status >= 400) {

@@ -126,6 +126,13 @@ class Downloads(DownloadTest):
         (self.data / f"{IMAGES}.part").write_bytes((self.served / IMAGES).read_bytes())
         self.check_done(self.run_job(self.digits()))
 
+    def test_a_part_that_is_longer_than_the_file_is_dropped(self):
+        self.data.mkdir()
+        (self.data / f"{IMAGES}.part").write_bytes((self.served / IMAGES).read_bytes() + b"more")
+        self.server.faults[IMAGES] = [file_server.has_no_rest]
+        self.check_done(self.run_job(self.digits()))
+        self.assertEqual(self.server.asked_for(IMAGES)[1:], [None])
+
     def test_a_server_that_announces_more_than_it_has(self):
         self.server.faults[IMAGES] = [file_server.announce_too_much]
         self.check_done(self.run_job(self.digits()))
