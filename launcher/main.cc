@@ -33,10 +33,6 @@ namespace {
 using namespace ddprun;
 using namespace ddprun::launcher;
 
-int print(const std::string& text) {
-  return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
-}
-
 /// -v, or else LOGLEVEL as torchrun has it, or else warnings.
 spdlog::level::level_enum log_level(const Options& options) {
   if (options.verbose) return spdlog::level::info;
@@ -55,7 +51,7 @@ int drain(const CommandLine& line) {
 int list_jobs(bool as_json) {
   std::vector<JobFacts> jobs = find_jobs(read_own_processes());
   read_last_output(jobs);
-  return print(as_json ? jobs_json(jobs) : render_jobs(jobs));
+  return answer(as_json ? jobs_json(jobs) : render_jobs(jobs));
 }
 
 /// Becomes ddprun-worker. Returns where it cannot.
@@ -87,11 +83,11 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
   line->drain.secret = secret;
   switch (line->command) {
     case Command::kHelp:
-      return print(help_text(terminal_columns(STDOUT_FILENO)));
+      return answer(help_text(terminal_columns(STDOUT_FILENO)));
     case Command::kVersion:
-      return print(line->text);
+      return answer(line->text);
     case Command::kCompletions:
-      return print(completion_script(line->shell));
+      return answer(completion_script(line->shell));
     case Command::kStore:
       return serve_store(line->store);
     case Command::kPs:

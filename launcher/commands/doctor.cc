@@ -1,13 +1,12 @@
 #include "launcher/commands/doctor.h"
 
+#include "launcher/commands/refuse.h"
 #include "launcher/text/text.h"
 #include "rendezvous/base/exit_codes.h"
-#include "rendezvous/base/print.h"
 #include "rendezvous/membership/own_addresses.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -46,6 +45,7 @@ Finding about_cpus(const MachineFacts& machine) {
 }
 
 Finding about_memory(const MachineFacts& machine) {
+  if (!machine.has_proc) return to_note("memory", "unknown without /proc");
   const std::string state =
       fmt::format("{} of {} are free", format_bytes(machine.memory_available), format_bytes(machine.memory));
   if (machine.memory_limit && *machine.memory_limit < machine.memory) {
@@ -118,15 +118,29 @@ void add_nccl(const MachineFacts& machine, std::vector<Finding>& findings) {
 }
 
 Finding about_worker(const MachineFacts& machine) {
+  if (!machine.has_proc && !machine.has_worker) return to_note("job files", "unknown without /proc");
   return machine.has_worker ? all_right("job files", "ddprun-worker is beside ddprun")
                             : to_note("job files", "not here: ddprun-worker is not beside ddprun",
                                       "scripts/quickstart.sh in a clone of ddprun builds it");
+}
+
+void add_proc(const MachineFacts& machine, std::vector<Finding>& findings) {
+  if (machine.has_proc) return;
+  findings.push_back(
+      all_wrong("/proc", "not mounted",
+                "ps, why and drain find no job without it, and processes that workers leave are not ended: "
+                "mount -t proc proc /proc"));
 }
 
 Finding about_shm(const MachineFacts& machine) {
   if (machine.shm_bytes == 0) {
     return all_wrong("/dev/shm", "not there",
                      "data loaders, NCCL and shm keep what they share in it: mount -t tmpfs tmpfs /dev/shm");
+  }
+  if (!machine.shm_error.empty()) {
+    return all_wrong("/dev/shm", fmt::format("no file can be made in it: {}", machine.shm_error),
+                     "data loaders, NCCL and shm keep what they share in it: mount -o remount,rw /dev/shm, "
+                     "chmod 1777 /dev/shm");
   }
   const std::string state =
       fmt::format("{} of {} are free", format_bytes(machine.shm_available), format_bytes(machine.shm_bytes));
@@ -140,6 +154,12 @@ Finding about_shm(const MachineFacts& machine) {
 }
 
 Finding about_temporary(const MachineFacts& machine) {
+  if (!machine.temporary_error.empty()) {
+    return all_wrong(
+        "logs",
+        fmt::format("no file can be made in {}: {}", machine.temporary_directory, machine.temporary_error),
+        "logs of jobs go there: choose a place that can be written, with --log-dir or TMPDIR");
+  }
   const std::string state = fmt::format("{} are free in {}", format_bytes(machine.temporary_available),
                                         machine.temporary_directory);
   if (machine.temporary_available >= kLittleSpace) return all_right("logs", state);
@@ -321,6 +341,7 @@ std::vector<Finding> examine(const MachineFacts& machine) {
   std::vector<Finding> findings{about_cpus(machine), about_memory(machine), about_gpus(machine),
                                 about_python(machine), about_torch(machine)};
   add_nccl(machine, findings);
+  add_proc(machine, findings);
   findings.insert(findings.end(), {about_worker(machine), about_shm(machine), about_temporary(machine)});
   add_limits(machine, findings);
   findings.insert(findings.end(), {about_cgroup(machine), about_huge_pages(machine), about_clock(machine),
@@ -355,7 +376,7 @@ std::string render_doctor(const MachineFacts& machine, const std::vector<Finding
 int run_doctor() {
   const MachineFacts machine = read_machine();
   const std::vector<Finding> findings = examine(machine);
-  if (!print_all(STDOUT_FILENO, render_doctor(machine, findings))) return exit_code::kOs;
+  if (const int code = answer(render_doctor(machine, findings)); code != exit_code::kOk) return code;
   const bool is_wrong = std::any_of(findings.begin(), findings.end(),
                                     [](const Finding& each) { return each.health == Health::kWrong; });
   return is_wrong ? exit_code::kConfig : exit_code::kOk;

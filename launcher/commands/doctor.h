@@ -28,6 +28,7 @@ struct PythonFacts {
 
 /// All that a job's luck on this machine depends on, as far as it can be read without root, CUDA or a peer.
 struct MachineFacts {
+  bool has_proc = true;  ///< /proc is mounted
   std::string hostname;
   std::string kernel;  ///< "6.18.0"
   int usable_cpus = 0;
@@ -45,7 +46,9 @@ struct MachineFacts {
   bool has_worker = false;      ///< ddprun-worker is beside ddprun
   std::uint64_t shm_bytes = 0;  ///< of /dev/shm; 0: not there
   std::uint64_t shm_available = 0;
+  std::string shm_error;  ///< why no file can be made in it; empty: one can
   std::string temporary_directory;
+  std::string temporary_error;  ///< as shm_error
   std::uint64_t temporary_available = 0;
   std::uint64_t open_files_hard = 0;           ///< the launcher raises the soft limit to it
   std::optional<std::uint64_t> locked_memory;  ///< none: no limit
@@ -89,7 +92,7 @@ std::string render_doctor(const MachineFacts& machine, const std::vector<Finding
 /// Reads the facts. Blocks for a look-up of this host's name, and up to 20 s for Python.
 MachineFacts read_machine();
 
-/// Prints the page. Returns 0, or 78 where something is wrong.
+/// Prints the page. Returns 0, 78 where something is wrong, or 71 where stdout does not take it.
 int run_doctor();
 
 }  // namespace ddprun::launcher

@@ -7,6 +7,7 @@
 #include "rendezvous/base/unique_fd.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -21,6 +22,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -177,13 +179,23 @@ std::optional<std::uint64_t> limit_of(int resource, bool is_hard) {
   return value;
 }
 
+/// Why no file can be made in a directory; empty: one can. It leaves none.
+std::string why_unwritable(const std::string& directory) {
+  const UniqueFd file(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (file) return {};
+  const bool is_unknown = errno == EOPNOTSUPP || errno == EISDIR;  // to this file system or kernel
+  return is_unknown && ::access(directory.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
+}
+
 void read_space(MachineFacts& machine, const HostFacts& host) {
   struct statvfs space {};
   if (::statvfs("/dev/shm", &space) == 0) {
     machine.shm_bytes = space.f_blocks * space.f_frsize;
     machine.shm_available = space.f_bavail * space.f_frsize;
+    machine.shm_error = why_unwritable("/dev/shm");
   }
   machine.temporary_directory = host.temporary_directory;
+  machine.temporary_error = why_unwritable(host.temporary_directory);
   if (::statvfs(host.temporary_directory.c_str(), &space) == 0)
     machine.temporary_available = space.f_bavail * space.f_frsize;
 }
@@ -192,6 +204,7 @@ void read_kernel(MachineFacts& machine) {
   utsname names{};
   if (::uname(&names) == 0) machine.kernel = names.release;
   const std::string memory = read_text("/proc/meminfo");
+  machine.has_proc = !memory.empty();
   machine.memory = memory_line(memory, "MemTotal:");
   machine.memory_available = memory_line(memory, "MemAvailable:");
   machine.all_cpus = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));

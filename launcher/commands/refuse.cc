@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 
 namespace ddprun::launcher {
@@ -15,6 +17,13 @@ int refuse(const Error& error) {
   print_all(STDERR_FILENO,
             fmt::format("ddprun: {}\n", ddprun::printable(error.message(), std::string::npos)));
   return to_exit_code(error.code());
+}
+
+int answer(std::string_view text) {
+  if (print_all(STDOUT_FILENO, text)) return exit_code::kOk;
+  if (errno == EPIPE) return exit_code::kOs;
+  const char* const why = errno == EBADF ? "it is closed" : std::strerror(errno);
+  return refuse(Error(ErrorCode::kOs, fmt::format("cannot write to stdout: {}", why)));
 }
 
 }  // namespace ddprun::launcher

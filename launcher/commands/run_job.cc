@@ -2,6 +2,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/job_settings.h"
+#include "launcher/commands/refuse.h"
 #include "launcher/output/console_wait.h"
 #include "launcher/output/log_file.h"
 #include "launcher/output/output.h"
@@ -126,7 +127,7 @@ Result<void> make_log_directory(const Plan& plan) {
 int print_dry_run(const Plan& plan, const std::string& job_text) {
   std::string text = describe(plan, worker_specs(plan, expected_round(plan)));
   if (!job_text.empty()) text += fmt::format("\n{}\n{}", shell_quote(plan.options.entrypoint), job_text);
-  return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
+  return answer(text);
 }
 
 /// Directories of ours that nobody wrote into are not left behind in /tmp.

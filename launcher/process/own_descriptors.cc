@@ -13,8 +13,9 @@ void own_standard_streams() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails with EFBIG then
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const int access = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
     if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDWR);
+      const int opened = ::open("/dev/null", access);
   }
 }
 

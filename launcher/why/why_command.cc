@@ -2,6 +2,7 @@
 
 #include "launcher/commands/drain.h"
 #include "launcher/commands/ps.h"
+#include "launcher/commands/refuse.h"
 #include "launcher/report/job_state.h"
 #include "launcher/text/text.h"
 #include "launcher/why/look.h"
@@ -77,7 +78,7 @@ int run_why(const std::string& wanted, bool as_json) {
   }
   const Verdict verdict = judge(*picture);
   const std::string text = as_json ? render_json(*picture, verdict) : render(*picture, verdict);
-  return print_all(STDOUT_FILENO, text) ? exit_code::kOk : exit_code::kOs;
+  return answer(text);
 }
 
 }  // namespace ddprun::launcher::why

@@ -2,16 +2,26 @@
 
 import os
 import platform
+import shutil
 import socket
+import subprocess
 import sys
 import unittest
 
-from harness import Case
+from harness import BOUND_S, DDPRUN, Case, skip
+
+
+def in_mount_namespace(*commands):
+    """Words in front of ddprun that change its file systems before."""
+    words = ("unshare", "-m", "sh", "-c", " && ".join([*commands, 'exec "$@"']), "-")
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"], capture_output=True, check=False).returncode != 0:
+        skip("needs a mount namespace (unshare -m as root)")
+    return words
 
 
 class Doctor(Case):
-    def doctor(self, **changes):
-        done = self.ddprun("doctor", **changes)
+    def doctor(self, before=(), **changes):
+        done = self.ddprun("doctor", before=before, **changes)
         self.assertEqual(done.stderr, "")
         self.assertEqual(done.returncode, 78 if "\nWRONG" in done.stdout else 0)
         return done.stdout
@@ -35,6 +45,40 @@ class Doctor(Case):
         page = self.doctor(GLOO_SOCKET_IFNAME="nosuch0")
         self.assertIn("GLOO_SOCKET_IFNAME=nosuch0", page)
         self.assertRegex(page, r"there is no such interface, only .*\blo\b.*: correct or unset it")
+
+    def test_a_temporary_directory_that_cannot_be_written_is_wrong(self):
+        (self.folder / "ro").mkdir()
+        read_only = in_mount_namespace(f"mount -t tmpfs -o ro none {self.folder}/ro")
+        page = self.doctor(before=read_only, TMPDIR=f"{self.folder}/ro")
+        self.assertIn(f"WRONG logs           no file can be made in {self.folder}/ro: Read-only file system\n", page)
+        page = self.doctor(TMPDIR=f"{self.folder}/none")
+        self.assertIn(f"WRONG logs           no file can be made in {self.folder}/none: No such file or directory\n", page)
+
+    def test_looking_at_a_directory_leaves_nothing_in_it(self):
+        self.doctor()
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+
+    def test_shared_memory_that_cannot_be_written_is_wrong(self):
+        page = self.doctor(before=in_mount_namespace("mount -t tmpfs -o ro,size=2g none /dev/shm"))
+        self.assertIn("WRONG /dev/shm       no file can be made in it: Read-only file system\n", page)
+
+    def test_a_machine_without_proc_is_wrong_and_nothing_is_made_up_of_it(self):
+        page = self.doctor(before=in_mount_namespace("mount -t tmpfs none /proc"))
+        self.assertIn("WRONG /proc          not mounted\n", page)
+        self.assertIn("note  memory         unknown without /proc\n", page)
+        self.assertIn("note  job files      unknown without /proc\n", page)
+
+    def test_an_answer_that_nobody_can_get_is_a_failure_and_said(self):
+        for words in (["doctor"], ["--help"], ["--version"], ["ps"], ["completions", "bash"], ["--dry-run", "true"]):
+            for to, why in ((">&-", "it is closed"), (">/dev/full", "No space left on device")):
+                done = subprocess.run(["sh", "-c", f'exec "$@" {to}', "-", DDPRUN, *words], cwd=self.folder, timeout=BOUND_S,
+                                      env=self.environment(), stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual((words, done.returncode, done.stderr), (words, 71, f"ddprun: cannot write to stdout: {why}\n"))
+
+    def test_a_job_whose_stdout_is_closed_is_a_job(self):
+        done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "-", DDPRUN, "--no-python", "sh", "-c", "echo lost; echo kept >&2"],
+                              cwd=self.folder, timeout=BOUND_S, env=self.environment(), stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, "kept\n"))
 
     def test_it_takes_no_words(self):
         done = self.ddprun("doctor", "node-b")

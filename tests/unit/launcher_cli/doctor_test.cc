@@ -112,6 +112,22 @@ TEST_CASE("a machine without GPUs is nothing wrong, one whose GPUs cannot be rea
         "NVIDIA's driver is not loaded: modprobe nvidia, or install it and start anew");
 }
 
+TEST_CASE("room in a place that cannot be written is no room") {
+  MachineFacts machine = healthy_machine();
+  machine.shm_error = machine.temporary_error = "Permission denied";
+  CHECK(finding_about(machine, "/dev/shm").health == Health::kWrong);
+  CHECK(finding_about(machine, "/dev/shm").state == "no file can be made in it: Permission denied");
+  CHECK(finding_about(machine, "logs").state == "no file can be made in /tmp: Permission denied");
+}
+
+TEST_CASE("what /proc would say is unknown without it") {
+  MachineFacts machine = healthy_machine();
+  machine.has_proc = machine.has_worker = false;
+  CHECK(finding_about(machine, "/proc").health == Health::kWrong);
+  CHECK(finding_about(machine, "memory").state == "unknown without /proc");
+  CHECK(finding_about(machine, "job files").state == "unknown without /proc");
+}
+
 TEST_CASE("locked memory matters where InfiniBand is") {
   MachineFacts machine = healthy_machine();
   machine.locked_memory = 8 << 20;
