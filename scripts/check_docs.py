@@ -6,6 +6,7 @@
 * every flag that a command gives to ddprun is in its help (tests/unit/launcher_cli/help.txt)
 * the README's table of exit codes is that of rendezvous/base/exit_codes.h
 * every link to a page leads to one, and to a heading of it
+* .github/workflows call scripts and presets that are there
 """
 
 import json
@@ -17,6 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md",
          *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+WORKFLOWS = sorted(f".github/workflows/{file.name}" for file in (ROOT / ".github/workflows").glob("*.yml"))
 # Paths below these folders are promises about the tree; anything else in backquotes is just a word.
 FOLDERS = ("configs/", "docs/", "launcher/", "rendezvous/", "scripts/", "tests/", "worker/", ".ci/")
 
@@ -101,6 +103,10 @@ def main():
         check_flags(page, text)
         check_links(page, text)
     check_exit_codes(texts["README.md"])
+    for workflow in WORKFLOWS:
+        text = (ROOT / workflow).read_text()
+        check_paths(workflow, text)
+        check_presets(workflow, text)
     if problems:
         sys.exit("\n".join(sorted(problems)))
 

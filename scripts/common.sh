@@ -19,6 +19,9 @@ readonly VENV=.venv
 say() { if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' "$*"; else printf '==> %s\n' "$*"; fi; }
 fail() { printf '\n%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
+# The one place that says which version this is.
+project_version() { sed -n 's/^project(ddprun VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt; }
+
 # A translation unit that includes libtorch needs up to 1.5 GB: as many jobs as cores, and as memory allows.
 build_jobs() {
   local cores by_memory

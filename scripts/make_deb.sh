@@ -17,10 +17,9 @@ command -v dpkg-deb >/dev/null || fail "dpkg-deb is not here; the wheel of scrip
 
 readonly PROGRAM=build/wheel/bin/ddprun OUT=build/deb
 readonly ROOT=$OUT/root
-version=$(sed -n 's/^project(ddprun VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(project_version)
 maintainer="${DEBFULLNAME:-$(git log -1 --format=%an)} <${DEBEMAIL:-$(git log -1 --format=%ae)}>"
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export SOURCE_DATE_EPOCH
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
 
 put() { install -D -m "${3:-644}" "$1" "$ROOT/$2"; }
 put_text() { mkdir -p "$(dirname "$ROOT/$1")"; cat >"$ROOT/$1"; chmod 644 "$ROOT/$1"; }

@@ -17,7 +17,7 @@ esac
 
 readonly BUILD=build/wheel GLIBC=2.28 MOST_BYTES=6000000
 readonly TOOLS=$BUILD/tools
-version=$(sed -n 's/^project(ddprun VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(project_version)
 
 get_tools() {
   if "$TOOLS/bin/python" -c 'import ziglang, auditwheel' 2>/dev/null; then return; fi

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Makes a release of the version in CMakeLists.txt: build/release-files gets the wheel, the Debian package, the bill of
+# materials (CycloneDX), the notes (the version's part of CHANGELOG.md) and SHA256SUMS; the tag vVERSION is made last,
+# unless HEAD has it, as in CI. Nothing is pushed.
+#
+#   scripts/release.sh              CHANGELOG.md has to begin with "## VERSION - YYYY-MM-DD"; all is committed
+#   scripts/release.sh --dry-run    says what would be made and what stands in the way; builds and changes nothing
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+dry_run=no
+case "${1:-}" in
+  '') ;;
+  --dry-run) dry_run=yes ;;
+  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *) fail "unknown argument $1; there is only --dry-run" ;;
+esac
+
+readonly OUT=build/release-files
+version=$(project_version)
+tag=v$version
+
+# The version's part of CHANGELOG.md, without its heading.
+notes() { sed -n "/^## $version - /,/^## /{/^## /!p}" CHANGELOG.md; }
+
+obstacles() {
+  local heading tagged
+  heading=$(grep -m 1 '^## ' CHANGELOG.md || true)
+  [[ $heading =~ ^"## $version - "[0-9]{4}-[0-9]{2}-[0-9]{2}$ ]] ||
+    echo "CHANGELOG.md begins with \"$heading\", not with \"## $version - YYYY-MM-DD\": give what is unreleased its version and day"
+  if [ -z "$(notes | tr -d '[:space:]')" ]; then echo "CHANGELOG.md says nothing about $version"; fi
+  if [ -n "$(git status --porcelain)" ]; then echo "not all is committed: git status"; fi
+  tagged=$(git rev-parse --verify --quiet "refs/tags/$tag^{commit}" || true)
+  if [ -n "$tagged" ] && [ "$tagged" != "$(git rev-parse HEAD)" ]; then
+    echo "$tag is another commit, ${tagged:0:12}: raise the version in CMakeLists.txt"
+  fi
+}
+
+found=$(obstacles)
+if [ $dry_run = yes ]; then
+  say "$tag would be made of $(git rev-parse --short=12 HEAD): wheel, Debian package, bill of materials, NOTES.md, SHA256SUMS in $OUT"
+fi
+if [ -n "$found" ]; then fail "$found"; fi
+if [ $dry_run = yes ]; then exit 0; fi
+
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+rm -rf $OUT
+mkdir -p $OUT
+package=$(scripts/make_deb.sh | tee /dev/stderr | tail -n 1)  # makes the wheel as well
+cp "$package" build/wheel/ddprun-"$version"-*.whl $OUT
+python3 scripts/make_sbom.py build/wheel "$version" >"$OUT/ddprun-$version.cdx.json"
+notes >$OUT/NOTES.md
+(cd $OUT && LC_ALL=C sha256sum -- ddprun* >SHA256SUMS)
+if ! git rev-parse --verify --quiet "refs/tags/$tag" >/dev/null; then
+  git tag --annotate "$tag" --message "ddprun $version"
+  say "tagged $tag; git push origin $tag hands it on"
+fi
+say "$OUT"

@@ -1,0 +1,130 @@
+"""scripts/release.sh in a repository of its own, where a stand-in makes the packages; and the bill of materials of this build.
+
+    release_test.py BUILD
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = sys.argv.pop(1)
+
+# Leaves what scripts/make_deb.sh leaves.
+MAKE_PACKAGES = """#!/bin/sh
+mkdir -p build/wheel build/deb
+echo wheel >build/wheel/ddprun-1.2.3-py3-none-any.whl
+echo package >build/deb/ddprun_1.2.3_amd64.deb
+echo progress
+echo build/deb/ddprun_1.2.3_amd64.deb
+"""
+MAKE_SBOM = "#!/usr/bin/env python3\nprint('{}')\n"
+
+
+class Release(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-release-")
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        for name in ("scripts/release.sh", "scripts/common.sh", "scripts/cmake/FindLibtorch.cmake"):
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.tree / name)
+        self.write("CMakeLists.txt", "project(ddprun VERSION 1.2.3 LANGUAGES CXX)\n")
+        self.write("CHANGELOG.md", "# Changelog\n\n## 1.2.3 - 2026-11-24\n\n### Added\n\n* A thing.\n\n## 1.2.2 - 2026-10-01\n\n* Old.\n")
+        self.write("scripts/make_deb.sh", MAKE_PACKAGES, 0o755)
+        self.write("scripts/make_sbom.py", MAKE_SBOM)
+        self.write(".gitignore", "/build/\n")
+        self.git("init", "--quiet")
+        self.commit()
+
+    def write(self, name, text, mode=0o644):
+        (self.tree / name).write_text(text)
+        (self.tree / name).chmod(mode)
+
+    def git(self, *words):
+        own = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+        identity = ("-c", "user.name=A", "-c", "user.email=a@b.example")
+        return subprocess.run(["git", *identity, *words], cwd=self.tree, env=os.environ | own, check=True, capture_output=True,
+                              text=True).stdout
+
+    def commit(self):
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "all")
+
+    def release(self, *words):
+        who = {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@b.example"}
+        done = subprocess.run(["bash", "scripts/release.sh", *words], cwd=self.tree, env=os.environ | who, capture_output=True, text=True,
+                              check=False)
+        self.files = sorted(path.name for path in (self.tree / "build/release-files").glob("*"))
+        return done
+
+    def refused(self, *sentences):
+        for words in ((), ("--dry-run",)):
+            done = self.release(*words)
+            self.assertEqual((done.returncode, done.stderr), (1, "\nrelease.sh: " + "\n".join(sentences) + "\n"))
+            self.assertEqual((self.files, self.git("tag").split().count("v1.2.3")), ([], 1 if "another commit" in sentences[0] else 0))
+
+    def test_a_release_is_packages_notes_sums_and_a_tag(self):
+        done = self.release()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.files, ["NOTES.md", "SHA256SUMS", "ddprun-1.2.3-py3-none-any.whl", "ddprun-1.2.3.cdx.json",
+                                      "ddprun_1.2.3_amd64.deb"])
+        out = self.tree / "build/release-files"
+        self.assertEqual((out / "NOTES.md").read_text(), "\n### Added\n\n* A thing.\n\n")
+        sums = dict(reversed(line.split("  ")) for line in (out / "SHA256SUMS").read_text().splitlines())
+        self.assertEqual(sums, {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in self.files if "ddprun" in name})
+        self.assertEqual(self.git("rev-parse", "v1.2.3^{commit}"), self.git("rev-parse", "HEAD"))
+
+    def test_a_tag_that_HEAD_has_is_kept(self):
+        self.git("tag", "v1.2.3")
+        self.assertEqual(self.release().returncode, 0)
+
+    def test_a_dry_run_says_what_would_be_made_and_makes_nothing(self):
+        done = self.release("--dry-run")
+        self.assertEqual((done.returncode, done.stderr, self.files, self.git("tag")), (0, "", [], ""))
+        self.assertIn("v1.2.3 would be made of ", done.stdout)
+
+    def test_a_changelog_without_the_version_is_refused(self):
+        self.write("CHANGELOG.md", "# Changelog\n\n## Unreleased\n\n* A thing.\n")
+        self.commit()
+        self.refused('CHANGELOG.md begins with "## Unreleased", not with "## 1.2.3 - YYYY-MM-DD": give what is unreleased its version and day',
+                     "CHANGELOG.md says nothing about 1.2.3")
+
+    def test_what_is_not_committed_is_refused(self):
+        self.write("new.txt", "")
+        self.refused("not all is committed: git status")
+
+    def test_a_version_that_another_commit_has_is_refused(self):
+        self.git("tag", "v1.2.3")
+        first = self.git("rev-parse", "HEAD")[:12]
+        self.write("new.txt", "")
+        self.commit()
+        self.refused(f"v1.2.3 is another commit, {first}: raise the version in CMakeLists.txt")
+
+
+class BillOfMaterials(unittest.TestCase):
+    def test_it_names_what_the_program_was_built_from_and_is_the_same_twice(self):
+        if shutil.which("ninja") is None or shutil.which("dpkg-query") is None or not (pathlib.Path(BUILD) / "build.ninja").exists():
+            self.skipTest("needs ninja, which knows what the build read, and dpkg-query")
+        words = [sys.executable, "-B", ROOT / "scripts/make_sbom.py", BUILD, "1.2.3"]
+        texts = [subprocess.run(words, env=os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}, check=True, capture_output=True,
+                                text=True).stdout for _ in range(2)]
+        self.assertEqual(texts[0], texts[1])
+        bill = json.loads(texts[0])
+        self.assertEqual((bill["bomFormat"], bill["specVersion"], bill["metadata"]["timestamp"]), ("CycloneDX", "1.5", "2023-11-14T22:13:20Z"))
+        names = {each["name"] for each in bill["components"]}
+        self.assertLessEqual({"libfmt-dev", "libspdlog-dev", "libssl-dev", "nlohmann-json3-dev"}, names)
+        self.assertFalse([name for name in names if name.startswith("libc6")])
+        self.assertEqual(bill["dependencies"][0]["dependsOn"], [each["bom-ref"] for each in bill["components"]])
+
+
+if __name__ == "__main__":
+    unittest.main()
