@@ -3,10 +3,12 @@
 Usage: slurm_test.py DDPRUN PYTHON [unittest arguments]
 """
 
+import pathlib
+import re
 import sys
 import unittest
 
-from hosts import processes, readme, require_namespaces, require_programs, trained
+from hosts import ROOT, processes, readme, require_namespaces, require_programs, trained
 from slurm_hosts import SlurmSite
 
 DDPRUN, PYTHON = sys.argv.pop(1), sys.argv.pop(1)
@@ -59,6 +61,20 @@ class Launch(SlurmTest):
     def test_the_readmes_srun_needs_no_rendezvous_flag(self):
         text = self.site.ask("bash", "-c", readme("srun --nodes"))
         self.assertEqual(trained(text), ["node-a", "node-a", "node-b", "node-b", "node-c", "node-c"])
+
+    def test_a_script_with_torchrun_becomes_one_with_ddprun(self):
+        (self.site.shared.parent / "bin/torchrun").symlink_to(pathlib.Path(PYTHON).parent / "torchrun")
+        page = (ROOT / "docs/migrating.md").read_text().split("## From a Slurm script with torchrun")[1].split("```")[1]
+        head, before, now = [line.split("    # ")[0] for line in page.splitlines()[1:]]
+        texts = []
+        for command in (before, now, before.replace("torchrun", "ddprun")):
+            (self.site.shared / "script.sbatch").write_text(f"#!/bin/bash\n{head}\n{command}\n")
+            job = self.submit("--nodes=2", "script.sbatch")
+            self.until_state(job, "COMPLETED", within=120)
+            texts.append(self.out(job))
+        for text in texts:
+            self.assertEqual(trained(text), ["node-a", "node-a", "node-b", "node-b"])
+        self.assertEqual(len({re.search("ends with (.*)", text)[1] for text in texts}), 1, texts)
 
     def test_an_elastic_job_learns_its_address_from_slurm(self):
         text = self.site.ask("srun", "--nodes=3", "--ntasks-per-node=1", "ddprun", "--nnodes", "2:3", "--no-python", "/bin/sh",
