@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +35,41 @@ bool drain_into(int fd, std::string& text) {
   return count > 0;
 }
 
+/// In the child: becomes the program, or says why not into `problem`.
+[[noreturn]] void become_program(char* const* argv, int out, int err, int problem, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  const int null = ::open("/dev/null", O_RDONLY);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  ::execv(argv[0], argv);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t said = ::write(problem, &error, sizeof error);
+  ::_exit(1);
+}
+
+/// Its pid; `refused` becomes an errno where it cannot be started.
+pid_t start_program(const std::vector<std::string>& words, int out, int err, int& refused) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  Pipe problem = open_pipe();
+  const pid_t parent = ::getpid();
+  const pid_t pid = problem.read_end ? ::fork() : -1;
+  if (pid < 0) {
+    refused = errno;
+    return pid;
+  }
+  if (pid == 0) become_program(argv.data(), out, err, problem.write_end.get(), parent);
+  problem.write_end.reset();
+  int error = 0;
+  if (::read(problem.read_end.get(), &error, sizeof error) != static_cast<ssize_t>(sizeof error)) return pid;
+  ::waitpid(pid, nullptr, 0);
+  refused = error;
+  return pid;
+}
+
 }  // namespace
 
 ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit) {
@@ -45,21 +80,8 @@ ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::mi
     output.refused = errno;
     return output;
   }
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, out.write_end.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, err.write_end.get(), STDERR_FILENO);
-  pid_t pid = 0;
-  const int refused = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (refused != 0) {
-    output.refused = refused;
-    return output;
-  }
+  const pid_t pid = start_program(words, out.write_end.get(), err.write_end.get(), output.refused);
+  if (output.refused != 0) return output;
   out.write_end.reset();
   err.write_end.reset();
   const auto end = std::chrono::steady_clock::now() + limit;

@@ -89,8 +89,8 @@ std::string torch_operation(const RankFacts& facts) {
   return {};
 }
 
-std::string rate(std::uint64_t bytes, double seconds) {
-  return fmt::format("{}/s", format_bytes(static_cast<std::uint64_t>(static_cast<double>(bytes) / seconds)));
+std::string rate(double bytes_per_s) {
+  return fmt::format("{}/s", format_bytes(static_cast<std::uint64_t>(bytes_per_s)));
 }
 
 std::string place(const Object& object) {
@@ -140,6 +140,8 @@ std::string child_words(const Child& child) {
   if (child.state == "T") return fmt::format("{} is stopped by a signal", who);
   if (child.state == "t") return fmt::format("{} is stopped by a debugger", who);
   if (child.state == "Z") return fmt::format("{} has ended", who);
+  if (child.is_busy && child.bytes_per_s > 0)
+    return fmt::format("{} reads or writes ({})", who, rate(child.bytes_per_s));
   if (child.is_busy) return fmt::format("{} computes", who);
   const ThreadLook look{.tid = 0, .name = {}, .state = child.state, .wait_channel = {}, .call = child.call};
   const std::string words = call_words(look, child.object);
@@ -172,6 +174,15 @@ bool has_frame(const PythonThread* thread, std::string_view function) {
          });
 }
 
+/// Whether it is in Queue.get of Python's library.
+bool waits_for_an_item(const PythonThread* thread) {
+  return thread != nullptr &&
+         std::any_of(thread->frames.begin(), thread->frames.end(), [](const Frame& frame) {
+           return frame.file.ends_with("/queue.py") &&
+                  (frame.function == "get" || frame.function.ends_with(".get"));
+         });
+}
+
 /// A thread that holds Python's lock while the main one waits.
 const PythonThread* holder_of_gil(const RankFacts& facts) {
   const auto holder = std::find_if(facts.python.begin(), facts.python.end(),
@@ -181,7 +192,7 @@ const PythonThread* holder_of_gil(const RankFacts& facts) {
 
 std::optional<Activity> held_activity(const RankFacts& facts) {
   const ProcessLook& now = facts.second;
-  if (now.is_frozen) return Activity{Doing::kFrozen, "is frozen by its control group (freezer)", {}};
+  if (now.is_frozen) return Activity{Doing::kFrozen, "is frozen by a control group (freezer)", {}};
   if (is_traced(now)) {
     const std::string who =
         now.tracer == 0 ? std::string("a debugger")
@@ -213,14 +224,12 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
 std::optional<Activity> busy_activity(const RankFacts& facts) {
   const double seconds = facts.second.at_s - facts.first.at_s;
   if (seconds <= 0) return std::nullopt;
-  constexpr double kManyFaults = 100;
-  const ThreadLook& before = facts.first.threads.front();
-  const ThreadLook& now = facts.second.threads.front();
-  if (static_cast<double>(now.major_faults - before.major_faults) / seconds > kManyFaults) {
-    return Activity{Doing::kSwaps,
-                    fmt::format("waits for memory to come back from disk ({:.0f} major page faults a second)",
-                                static_cast<double>(now.major_faults - before.major_faults) / seconds),
-                    {}};
+  const double faults = major_faults_per_second(facts.first, facts.second);
+  if (faults > kManyFaults) {
+    return Activity{
+        Doing::kSwaps,
+        fmt::format("waits for memory to come back from disk ({:.0f} major page faults a second)", faults),
+        {}};
   }
   const double busy = busy_share(facts.first, facts.second);
   const double runs = running_share(facts.first, facts.second);
@@ -243,18 +252,28 @@ std::optional<Activity> busy_activity(const RankFacts& facts) {
   const std::uint64_t written = facts.second.written_bytes - facts.first.written_bytes;
   if (std::max(read, written) > kMuch) {
     return Activity{Doing::kMoves,
-                    read >= written ? fmt::format("reads ({})", rate(read, seconds))
-                                    : fmt::format("writes ({})", rate(written, seconds)),
+                    read >= written
+                        ? fmt::format("reads ({})", rate(static_cast<double>(read) / seconds))
+                        : fmt::format("writes ({})", rate(static_cast<double>(written) / seconds)),
                     {}};
   }
   return std::nullopt;
 }
 
-/// What gets on without much CPU of its own: a process that it has started computes, or data comes from the network.
+/// Whether what it waits for may be a process that it has started, which not every one is.
+bool may_wait_for_child(const RankFacts& facts) {
+  const SystemCall& call = facts.second.threads.front().call;
+  const PythonThread* const main = main_python(facts);
+  return is_wait_for_child(call.number) || is_poll(call.number) ||
+         (reads(call.number) && facts.object.path.starts_with("pipe:")) || has_frame(main, "_try_get_data") ||
+         has_frame(main, "_get_data") || has_frame(main, "_try_wait");
+}
+
+/// What gets on without much CPU of its own: a process that it has started does, or data comes from the network.
 std::optional<Activity> moving_activity(const RankFacts& facts) {
   const auto busy = std::find_if(facts.children.begin(), facts.children.end(),
                                  [](const Child& child) { return child.is_busy; });
-  if (busy != facts.children.end())
+  if (busy != facts.children.end() && may_wait_for_child(facts))
     return Activity{Doing::kMoves, fmt::format("waits for its {}", child_words(*busy)), {}};
   constexpr std::uint64_t kSome = 3;
   const ThreadLook& now = facts.second.threads.front();
@@ -315,6 +334,10 @@ Activity blocked_activity(const RankFacts& facts) {
     return {Doing::kUnknown, "goes from call to call without much CPU", {}};
   Activity activity{
       is_sleep(now.call.number) ? Doing::kSleeps : Doing::kBlocked, call_words(now, facts.object), {}};
+  if (is_futex(now.call.number) && waits_for_an_item(main)) {
+    activity.words = "waits for an item of a queue (Queue.get)";
+    if (facts.python.size() == 1) activity.words += ", and has no other thread that could put one into it";
+  }
   if (main != nullptr && main->owns_gil && main->tid == facts.pid)
     activity.words += ", and holds Python's own lock (GIL) meanwhile";
   if (is_futex(now.call.number) && has_frame(main, "join"))
@@ -379,6 +402,16 @@ bool is_held(Doing doing) {
          doing == Doing::kInKernel;
 }
 
+std::string plural(const std::string& words) {
+  const std::size_t end = std::min(words.find(' '), words.size());
+  const std::string verb = words.substr(0, end);
+  const std::string rest = words.substr(end);
+  if (verb == "is") return "are" + rest;
+  if (verb == "has") return "have" + rest;
+  if (verb == "goes") return "go" + rest;
+  return verb.ends_with('s') ? verb.substr(0, verb.size() - 1) + rest : words;
+}
+
 std::vector<Collective> pending(const Recorder& recorder) {
   std::vector<Collective> open;
   std::copy_if(recorder.entries.begin(), recorder.entries.end(), std::back_inserter(open),
@@ -395,8 +428,12 @@ Activity activity_of(const RankFacts& facts) {
     activity = std::move(*held);
   } else if (auto busy = busy_activity(facts)) {
     activity = std::move(*busy);
-  } else if (!pending(facts.recorder).empty()) {
-    activity = {Doing::kWaits, {}, {}};
+  } else if (const std::vector<Collective> open = pending(facts.recorder); !open.empty()) {
+    activity = open.front().is_peer
+                   ? Activity{Doing::kWaitsForPeer,
+                              fmt::format("waits in {} for another rank", open.front().operation),
+                              {}}
+                   : Activity{Doing::kWaits, {}, {}};
   } else if (auto waiting = waiting_activity(facts)) {
     activity = std::move(*waiting);
   } else if (auto moving = moving_activity(facts)) {

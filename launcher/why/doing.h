@@ -43,6 +43,9 @@ struct Activity {
   std::vector<Frame> frames;
 };
 
+/// "wait in all_reduce" of "waits in all_reduce": the words of an activity, said of several ranks.
+std::string plural(const std::string& words);
+
 /// Pure.
 Activity activity_of(const RankFacts& facts);
 

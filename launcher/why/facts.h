@@ -29,7 +29,8 @@ struct ThreadLook {
 
 /// What /proc shows of a process at one moment. The first thread is the main one.
 struct ProcessLook {
-  double at_s = 0;  ///< CLOCK_BOOTTIME
+  double at_s = 0;            ///< CLOCK_BOOTTIME
+  std::uint64_t started = 0;  ///< in ticks since boot: with its pid, which process it is
   std::vector<ThreadLook> threads;
   int tracer = 0;  ///< pid of its debugger; 0: none
   std::string tracer_name;
@@ -54,6 +55,7 @@ struct Collective {
   std::int64_t sequence = 0;        ///< in that group, from 1
   std::uint64_t id = 0;             ///< in that process, all groups together
   std::string operation;            ///< "all_reduce"
+  bool is_peer = false;             ///< a send or receive: `sequence` is then that of the last collective
   std::vector<std::int64_t> sizes;  ///< of all tensors, one after the other
   std::vector<int> types;           ///< c10::ScalarType of each input
   std::int64_t created_ns = 0;      ///< CLOCK_REALTIME
@@ -107,6 +109,7 @@ struct Child {
   SystemCall call;
   Object object;
   bool is_busy = false;
+  double bytes_per_s = 0;  ///< read and written
   std::vector<PythonThread> python;
 };
 
@@ -114,7 +117,8 @@ struct Child {
 struct RankFacts {
   int rank = 0;
   int local_rank = 0;
-  int pid = 0;  ///< 0: it has ended
+  int pid = 0;  ///< of the process that does the work: its worker, or what that has started; 0: it has ended
+  bool ended_with_0 = false;  ///< with pid 0: its launcher says so
   std::string host;
   std::string program;  ///< its command's first words
   std::string problem;  ///< why less is known of it than of others, in a sentence
@@ -127,6 +131,7 @@ struct RankFacts {
   std::string python_problem;
   std::vector<NativeThread> native;
   std::string native_problem;
+  double stopped_s = 0;  ///< for how long its threads were stopped for their native stacks
   std::vector<Connection> connections;
   std::vector<Child> children;
 };

@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kBegin = 48, kEnd = 56, kNext = 80, kId = 88;
 constexpr std::size_t kEntry = 512;
 constexpr std::size_t kEntryId = 0, kGroupName = 56, kSequence = 88, kOperation = 112, kCreated = 176,
-                      kDimensions = 240, kInputTypes = 288, kSizes = 384, kRetired = 504;
+                      kIsPeer = 192, kDimensions = 240, kInputTypes = 288, kSizes = 384, kRetired = 504;
 constexpr std::uint64_t kMostEntries = 1'000'000;
 
 using EntryBytes = std::array<unsigned char, kEntry>;
@@ -99,6 +99,7 @@ std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t add
                     .sequence = at<std::int64_t>(entry, kSequence),
                     .id = at<std::uint64_t>(entry, kEntryId),
                     .operation = operation_name(*operation),
+                    .is_peer = at<unsigned char>(entry, kIsPeer) != 0,
                     .sizes = read_sizes(memory, entry),
                     .types = read_types(memory, entry),
                     .created_ns = at<std::int64_t>(entry, kCreated),

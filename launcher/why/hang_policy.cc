@@ -9,12 +9,15 @@ namespace {
 bool has_moved(const std::vector<Pulse>& before, const std::vector<Pulse>& now) {
   const bool is_recorded =
       std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.records; });
-  if (!is_recorded)
-    return std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.is_busy; });
-  return !std::equal(before.begin(), before.end(), now.begin(), now.end(),
-                     [](const Pulse& a, const Pulse& b) {
-                       return a.records == b.records && a.next == b.next && a.pending == b.pending;
-                     });
+  if (!is_recorded) {
+    return std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.is_busy; }) ||
+           !std::equal(before.begin(), before.end(), now.begin(), now.end(),
+                       [](const Pulse& a, const Pulse& b) { return a.pid == b.pid; });
+  }
+  return !std::equal(
+      before.begin(), before.end(), now.begin(), now.end(), [](const Pulse& a, const Pulse& b) {
+        return a.pid == b.pid && a.records == b.records && a.next == b.next && a.pending == b.pending;
+      });
 }
 
 bool is_debugged(const Verdict& verdict) {

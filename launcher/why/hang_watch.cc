@@ -1,5 +1,6 @@
 #include "launcher/why/hang_watch.h"
 
+#include "launcher/why/proc_look.h"
 #include "rendezvous/base/format_duration.h"
 
 #include <fmt/format.h>
@@ -37,8 +38,10 @@ void HangWatch::generation_started(const RoundInfo& round) {
 }
 
 void HangWatch::worker_spawned(const RoundInfo&, const WorkerOutcome& worker) {
-  targets_.push_back(
-      {.rank = worker.rank.value(), .local_rank = worker.local_rank.value(), .pid = worker.pid});
+  targets_.push_back({.rank = worker.rank.value(),
+                      .local_rank = worker.local_rank.value(),
+                      .pid = worker.pid,
+                      .started = start_of(worker.pid)});
 }
 
 void HangWatch::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {

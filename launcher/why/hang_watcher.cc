@@ -6,7 +6,9 @@
 #include "launcher/why/page.h"
 #include "launcher/why/proc_look.h"
 #include "launcher/why/process_memory.h"
+#include "launcher/why/settle.h"
 #include "launcher/why/thread_state.h"
+#include "launcher/why/work_process.h"
 #include "rendezvous/base/print.h"
 
 #include <fcntl.h>
@@ -34,17 +36,16 @@ double seconds_of(clockid_t clock) {
 /// What is kept of a rank from one pulse to the next.
 class Patient {
  public:
-  explicit Patient(const RankTarget& target) : pid_(target.pid), memory_(target.pid) {}
+  explicit Patient(const RankTarget& target)
+      : worker_(target.pid), started_(target.started), pid_(target.pid), memory_(target.pid) {}
 
   Pulse feel() {
+    if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {};
+    if (const pid_t work = find_work_process(worker_); work != pid_) turn_to(work);
     const ProcessLook look = look_at_process(pid_);
     if (look.threads.empty()) return {};
-    constexpr std::uint64_t kMuch = 256 << 10;
     Pulse pulse{.pid = pid_};
-    if (!last_.threads.empty()) {
-      pulse.is_busy = busy_share(last_, look) > kBusyShare || look.read_bytes - last_.read_bytes > kMuch ||
-                      look.written_bytes - last_.written_bytes > kMuch;
-    }
+    if (!last_.threads.empty()) pulse.is_busy = gets_on(last_, look);
     last_ = look;
     if (places_.empty()) places_ = find_recorders(pid_);
     for (const std::uint64_t place : places_) {
@@ -59,7 +60,16 @@ class Patient {
   }
 
  private:
-  pid_t pid_;
+  void turn_to(pid_t work) {
+    pid_ = work;
+    memory_ = ProcessMemory(work);
+    places_.clear();
+    last_ = {};
+  }
+
+  pid_t worker_;
+  std::uint64_t started_;
+  pid_t pid_;  ///< of the process that does the work
   ProcessMemory memory_;
   std::vector<std::uint64_t> places_;
   ProcessLook last_;
@@ -81,6 +91,7 @@ void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimit
     if (policy.note(std::move(pulses), seconds_of(CLOCK_BOOTTIME))) {
       picture.ranks = look_at_ranks(targets, {});
       picture.taken_ns = static_cast<std::int64_t>(seconds_of(CLOCK_REALTIME) * 1e9);
+      settle(picture);
       const Verdict verdict = judge(picture);
       const HangPolicy::Say say = policy.decide(verdict, seconds_of(CLOCK_BOOTTIME));
       const HangNews news{.ends = say == HangPolicy::Say::kEnd,
@@ -112,8 +123,9 @@ int keep_only(int out) {
   if (::getppid() != parent) ::_exit(1);
   ::prctl(PR_SET_NAME, "hang-watch");
   ::setsid();
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
     std::signal(signal, SIG_DFL);
+  std::signal(SIGCHLD, SIG_IGN);  // who looks and was killed for it is reaped by the kernel, whenever it ends
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

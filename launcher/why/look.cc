@@ -9,6 +9,7 @@
 #include "launcher/why/python_stack.h"
 #include "launcher/why/system_calls.h"
 #include "launcher/why/thread_state.h"
+#include "launcher/why/work_process.h"
 #include "rendezvous/base/host_name.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/read_text.h"
@@ -73,21 +74,18 @@ void sleep_for(std::chrono::milliseconds time) {
 /// One of the processes that look: says what it knows whenever it knows more.
 class Looker {
  public:
-  Looker(const RankTarget& target, int out) : pid_(target.pid), out_(out), memory_(target.pid) {
+  Looker(const RankTarget& target, int out)
+      : target_(target), pid_(find_work_process(target.pid)), out_(out), memory_(pid_) {
     facts_.rank = target.rank;
     facts_.local_rank = target.local_rank;
-    facts_.pid = target.pid;
+    facts_.pid = pid_;
     facts_.host = host_name();
-    facts_.program = command_of(target.pid);
+    facts_.program = command_of(pid_);
   }
 
   void look(std::chrono::milliseconds between) {
     facts_.first = look_at_process(pid_);
-    if (facts_.first.threads.empty()) {
-      facts_.pid = 0;
-      say();
-      return;
-    }
+    if (facts_.first.threads.empty() || !is_worker_there()) return say_end();
     const std::vector<pid_t> children = descendants(pid_);
     for (std::size_t i = 0; i < std::min(children.size(), kMostChildren); ++i)
       child_looks_.push_back({children[i], look_at_process(children[i])});
@@ -97,11 +95,7 @@ class Looker {
     facts_.recorder_first = read_any_recorder(memory_, recorders_);
     sleep_for(between);
     facts_.second = look_at_process(pid_);
-    if (facts_.second.threads.empty()) {
-      facts_.pid = 0;
-      say();
-      return;
-    }
+    if (facts_.second.started != facts_.first.started) return say_end();
     facts_.recorder = read_any_recorder(memory_, recorders_);
     facts_.connections = tcp_connections(pid_);
     say();
@@ -109,8 +103,11 @@ class Looker {
     if (call == facts_.first.threads.front().call) facts_.object = object_of_main_call(pid_, memory_, call);
     look_at_children();
     say();
-    look_at_python();
+    const std::string py_spy = runs_python(pid_) ? find_py_spy(pid_) : std::string();
+    look_at_python(py_spy);
     look_at_native();
+    look_at_python_of_children(py_spy);
+    read_sources();
   }
 
  private:
@@ -120,6 +117,20 @@ class Looker {
   };
 
   void say() { print_all(out_, to_text(facts_) + "\n"); }
+
+  [[nodiscard]] bool is_worker_there() const {
+    const std::uint64_t started = start_of(target_.pid);
+    return started != 0 && (target_.started == 0 || started == target_.started);
+  }
+
+  /// Where the worker is a script, its program may have ended and the script goes on.
+  void say_end() {
+    const bool goes_on = pid_ != target_.pid && is_worker_there();
+    facts_.pid = goes_on ? target_.pid : 0;
+    facts_.second = {};
+    if (goes_on) facts_.problem = "its script went from one program to the next meanwhile";
+    say();
+  }
 
   void look_at_children() {
     for (const ChildLook& child : child_looks_) {
@@ -132,32 +143,49 @@ class Looker {
                                  .state = main.state,
                                  .call = is_same_call ? main.call : SystemCall{},
                                  .object = is_same_call ? object_of(child.pid, main.call, {}) : Object{},
-                                 .is_busy = busy_share(child.first, now) > kBusyShare,
+                                 .is_busy = gets_on(child.first, now),
+                                 .bytes_per_s = bytes_per_second(child.first, now),
                                  .python = {}});
     }
   }
 
-  void look_at_python() {
+  void look_at_python(const std::string& py_spy) {
     if (!runs_python(pid_)) return;
-    const std::string py_spy = find_py_spy(pid_);
     if (py_spy.empty()) {
       facts_.python_problem =
           "py-spy shows the line of Python: pip install py-spy, into the job's environment or anywhere on "
           "PATH";
       return say();
     }
-    constexpr std::chrono::milliseconds kPatience{1500};
+    constexpr std::chrono::milliseconds kPatience{1000};
     PythonStacks stacks = python_stacks(py_spy, pid_, kPatience);
     facts_.python = std::move(stacks.threads);
     facts_.python_problem = std::move(stacks.problem);
-    say();  // before the files are opened, which can hang
+    say();
+  }
+
+  /// Of a few children that do not get on: theirs is what the rank may wait for.
+  void look_at_python_of_children(const std::string& py_spy) {
+    if (py_spy.empty()) return;
+    using std::chrono::milliseconds;
+    const auto end = std::chrono::steady_clock::now() + milliseconds(1000);
+    std::size_t most = 8;
     for (Child& child : facts_.children) {
-      const bool may_matter = child.name.find("python") != std::string::npos ||
-                              child.name.starts_with("pt_data") || child.name.starts_with("pt_");
-      if (may_matter) child.python = python_stacks(py_spy, child.pid, kPatience).threads;
-      read_source_lines(child.pid, child.python);
+      const bool may_matter = child.name.find("python") != std::string::npos || child.name.starts_with("pt_");
+      if (!may_matter || child.is_busy || most == 0) continue;
+      --most;
+      const auto left = std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+      if (left <= milliseconds::zero()) break;
+      child.python = python_stacks(py_spy, child.pid, std::min(left, milliseconds(500))).threads;
     }
+    say();
+  }
+
+  /// The last of all: files are opened, which can hang.
+  void read_sources() {
     read_source_lines(pid_, facts_.python);
+    say();
+    for (Child& child : facts_.children) read_source_lines(child.pid, child.python);
     say();
   }
 
@@ -168,13 +196,15 @@ class Looker {
                                          [](const Collective& entry) { return !entry.is_over; });
     if (has_pending && !facts_.python.empty()) return;
     if (!may_be_stopped(facts_.first) || !may_be_stopped(facts_.second)) return;
-    NativeStacks stacks = native_stacks(pid_, facts_.second.threads);
+    NativeStacks stacks = native_stacks(pid_, facts_.second);
     facts_.native = std::move(stacks.threads);
     facts_.native_problem = std::move(stacks.problem);
+    facts_.stopped_s = stacks.stopped_s;
     say();
   }
 
-  pid_t pid_;
+  RankTarget target_;
+  pid_t pid_;  ///< of the process that does the work
   int out_;
   ProcessMemory memory_;
   std::vector<std::uint64_t> recorders_;
@@ -207,6 +237,7 @@ LookingProcess start_looking(const RankTarget& target, std::chrono::milliseconds
   if (looking.pid != 0) return looking;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
+  std::signal(SIGCHLD, SIG_DFL);
   Looker(target, write_end.get()).look(between);
   ::_exit(0);
 }

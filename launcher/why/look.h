@@ -3,6 +3,7 @@
 #include "launcher/why/facts.h"
 
 #include <chrono>
+#include <cstdint>
 #include <vector>
 
 namespace ddprun::launcher::why {
@@ -12,6 +13,7 @@ struct RankTarget {
   int rank = 0;
   int local_rank = 0;
   int pid = 0;
+  std::uint64_t started = 0;  ///< in ticks since boot; 0: whoever has that pid is meant
 };
 
 struct LookLimits {
@@ -19,7 +21,8 @@ struct LookLimits {
   std::chrono::milliseconds whole{4300};    ///< then what is there is taken
 };
 
-/// Looks at ranks of this machine twice, and at their stacks. Each rank has a process of its own that looks, so that
+/// Looks at ranks of this machine twice, and at their stacks: of a worker that is a script, at the program that this
+/// has started (work_process.h). Each rank has a process of its own that looks, so that
 /// one which hangs, because a library lies on a dead NFS, costs only what it had not said yet.
 ///
 /// Process  forks: for one without threads. Blocks for the two looks and the stacks, never longer than the limit.

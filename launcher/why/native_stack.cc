@@ -1,5 +1,6 @@
 #include "launcher/why/native_stack.h"
 
+#include "launcher/why/proc_look.h"
 #include "rendezvous/base/read_text.h"
 
 #include <cxxabi.h>
@@ -27,7 +28,10 @@ namespace {
 
 constexpr std::size_t kMostStopped = 128;
 constexpr std::size_t kMostFrames = 64;
-constexpr std::chrono::milliseconds kStopLimit{100};
+/// Until all threads have stopped, and until they go on.
+constexpr std::chrono::milliseconds kStopLimit{30}, kWalkLimit{50};
+
+using SteadyTime = std::chrono::steady_clock::time_point;
 
 /// What is used of libdw.so.1, opened at run time: nothing else of ddprun needs it.
 struct Libdw {
@@ -41,6 +45,9 @@ struct Libdw {
   decltype(&::dwfl_frame_pc) frame_pc = nullptr;
   decltype(&::dwfl_addrmodule) module_at = nullptr;
   decltype(&::dwfl_module_addrinfo) name_at = nullptr;
+  decltype(&::dwfl_getmodules) modules = nullptr;
+  decltype(&::dwfl_module_eh_cfi) eh_cfi = nullptr;
+  decltype(&::dwfl_module_dwarf_cfi) dwarf_cfi = nullptr;
 
   template <class Function>
   static bool find(void* library, const char* name, Function& function) {
@@ -56,7 +63,9 @@ struct Libdw {
            find(library, "dwfl_linux_proc_attach", attach) &&
            find(library, "dwfl_linux_proc_find_elf", find_elf) &&
            find(library, "dwfl_getthread_frames", frames) && find(library, "dwfl_frame_pc", frame_pc) &&
-           find(library, "dwfl_addrmodule", module_at) && find(library, "dwfl_module_addrinfo", name_at);
+           find(library, "dwfl_addrmodule", module_at) && find(library, "dwfl_module_addrinfo", name_at) &&
+           find(library, "dwfl_getmodules", modules) && find(library, "dwfl_module_eh_cfi", eh_cfi) &&
+           find(library, "dwfl_module_dwarf_cfi", dwarf_cfi);
   }
 };
 
@@ -86,19 +95,26 @@ bool bears_a_stop(pid_t tid) {
 /// Threads that are stopped, and go on when it goes. Those that a stop would harm are left alone.
 class StoppedThreads {
  public:
-  explicit StoppedThreads(const std::vector<ThreadLook>& threads) {
-    std::vector<pid_t> asked;
+  StoppedThreads(pid_t pid, const ProcessLook& look) {
+    const std::vector<ThreadLook>& threads = look.threads;
+    std::vector<pid_t> seized;
     for (std::size_t i = 0; i < std::min(threads.size(), kMostStopped); ++i) {
       const pid_t tid = threads[i].tid;
       if (!bears_a_stop(tid)) continue;
-      if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
+      if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) == 0)
+        seized.push_back(tid);
+      else
         error_ = errno;
-        continue;
-      }
-      seized_.push_back(tid);
-      if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0) asked.push_back(tid);
     }
-    const auto deadline = std::chrono::steady_clock::now() + kStopLimit;
+    // Whoever is seized keeps its number until this process ends; who is not asked to stop never notices.
+    if (start_of(pid) != look.started) return;
+    std::vector<pid_t> asked;
+    for (const pid_t tid : seized) {
+      if (::access(fmt::format("/proc/{}/task/{}", pid, tid).c_str(), F_OK) == 0 &&
+          ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0)
+        asked.push_back(tid);
+    }
+    const SteadyTime deadline = began_ + kStopLimit;
     while (!asked.empty() && std::chrono::steady_clock::now() < deadline) {
       std::erase_if(asked, [&](pid_t tid) { return has_stopped(tid); });
       const timespec nap{0, 100'000};
@@ -121,6 +137,7 @@ class StoppedThreads {
     return tids;
   }
   [[nodiscard]] int error() const { return error_; }
+  [[nodiscard]] SteadyTime began() const { return began_; }
 
  private:
   struct Stop {
@@ -137,15 +154,25 @@ class StoppedThreads {
     return true;
   }
 
-  std::vector<pid_t> seized_;
+  SteadyTime began_ = std::chrono::steady_clock::now();
   std::vector<Stop> stopped_;
   int error_ = 0;
 };
 
 struct Walk {
   const Libdw* dw = nullptr;
+  SteadyTime end;
   std::vector<Dwarf_Addr> addresses;
 };
+
+/// Has libdw open the file of a module and find its tables, which it would do in the middle of a walk.
+int open_module(Dwfl_Module* module, void**, const char*, Dwarf_Addr, void* argument) {
+  const Libdw& dw = *static_cast<const Libdw*>(argument);
+  Dwarf_Addr bias = 0;
+  dw.eh_cfi(module, &bias);
+  dw.dwarf_cfi(module, &bias);
+  return DWARF_CB_OK;
+}
 
 int take_frame(Dwfl_Frame* frame, void* argument) {
   Walk& walk = *static_cast<Walk*>(argument);
@@ -153,7 +180,8 @@ int take_frame(Dwfl_Frame* frame, void* argument) {
   bool is_activation = false;
   if (!walk.dw->frame_pc(frame, &address, &is_activation)) return DWARF_CB_ABORT;
   walk.addresses.push_back(is_activation ? address : address - 1);
-  return walk.addresses.size() < kMostFrames ? DWARF_CB_OK : DWARF_CB_ABORT;
+  const bool goes_on = walk.addresses.size() < kMostFrames && std::chrono::steady_clock::now() < walk.end;
+  return goes_on ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
 std::string demangle(const char* name) {
@@ -194,7 +222,8 @@ std::string short_function_name(const std::string& demangled) {
   return has_type ? text.substr(text.rfind(' ') + 1) : text;
 }
 
-NativeStacks native_stacks(pid_t pid, const std::vector<ThreadLook>& threads) {
+NativeStacks native_stacks(pid_t pid, const ProcessLook& look) {
+  const std::vector<ThreadLook>& threads = look.threads;
   Libdw dw;
   if (!dw.open())
     return {.threads = {}, .problem = "native stacks need libdw (Debian: apt-get install libdw1)"};
@@ -207,7 +236,9 @@ NativeStacks native_stacks(pid_t pid, const std::vector<ThreadLook>& threads) {
   if (!session || dw.report(session.get(), pid) != 0 || dw.report_end(session.get(), nullptr, nullptr) != 0)
     return {.threads = {}, .problem = "its mappings cannot be read for a native stack"};
 
-  StoppedThreads stopped(threads);
+  dw.modules(session.get(), open_module, &dw, 0);
+
+  StoppedThreads stopped(pid, look);
   const std::vector<pid_t> tids = stopped.tids();
   if (tids.empty()) {
     return {.threads = {},
@@ -221,11 +252,14 @@ NativeStacks native_stacks(pid_t pid, const std::vector<ThreadLook>& threads) {
   for (const pid_t tid : tids) {
     Walk& walk = walks.emplace_back();
     walk.dw = &dw;
-    dw.frames(session.get(), tid, take_frame, &walk);
+    walk.end = stopped.began() + kWalkLimit;
+    if (std::chrono::steady_clock::now() < walk.end) dw.frames(session.get(), tid, take_frame, &walk);
   }
   stopped.release();
 
   NativeStacks stacks;
+  stacks.stopped_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - stopped.began()).count();
   for (std::size_t i = 0; i < tids.size(); ++i) {
     NativeThread& thread = stacks.threads.emplace_back();
     thread.tid = tids[i];

@@ -11,16 +11,17 @@ namespace ddprun::launcher::why {
 
 struct NativeStacks {
   std::vector<NativeThread> threads;
-  std::string problem;  ///< why there are none, in a sentence
+  std::string problem;   ///< why there are none, in a sentence
+  double stopped_s = 0;  ///< for how long threads were stopped
 };
 
 /// The stacks of all threads of a process, by libdw, which is opened when it is needed. Every thread is stopped for
 /// about a millisecond (PTRACE_SEIZE and PTRACE_INTERRUPT, never PTRACE_ATTACH, which leaves a process stopped for good
-/// when it was in the kernel); one that does not stop within 100 ms is left alone. Names are looked up when all run
-/// again.
+/// when it was in the kernel), never longer than 50 ms: what did not stop or was not walked by then is left out. Files
+/// are opened before, names looked up after. Nothing is stopped unless `pid` is still the process of that look.
 ///
 /// Process  for one that ends soon: its end lets go of whatever it holds, and libdw keeps 100 MB.
-NativeStacks native_stacks(pid_t pid, const std::vector<ThreadLook>& threads);
+NativeStacks native_stacks(pid_t pid, const ProcessLook& look);
 
 /// "c10d::Work::wait" of "c10d::Work::wait(std::chrono::duration<long, …>)": without parameters and template
 /// arguments. Pure.

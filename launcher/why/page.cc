@@ -91,17 +91,6 @@ std::string guilty_part(const Verdict& verdict) {
   return text;
 }
 
-/// "wait in all_reduce" of "waits in all_reduce": words of activities begin with a verb.
-std::string plural(const std::string& words) {
-  const std::size_t end = std::min(words.find(' '), words.size());
-  const std::string verb = words.substr(0, end);
-  const std::string rest = words.substr(end);
-  if (verb == "is") return "are" + rest;
-  if (verb == "has") return "have" + rest;
-  if (verb == "goes") return "go" + rest;
-  return verb.ends_with('s') ? verb.substr(0, verb.size() - 1) + rest : words;
-}
-
 /// Ranks that say the same are told in one line.
 std::string others_part(const Verdict& verdict) {
   std::vector<std::pair<std::string, std::vector<int>>> lines;

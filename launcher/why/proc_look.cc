@@ -188,6 +188,8 @@ std::string address_of(const std::string& hex) {
 
 }  // namespace
 
+std::uint64_t start_of(pid_t pid) { return stat_field(read_text(fmt::format("/proc/{}/stat", pid)), 22); }
+
 SystemCall parse_system_call(const std::string& text) {
   SystemCall call;
   std::istringstream words(text);
@@ -215,6 +217,7 @@ ProcessLook look_at_process(pid_t pid) {
   if (look.threads.front().state.empty()) return {};
   std::sort(look.threads.begin() + 1, look.threads.end(),
             [](const auto& a, const auto& b) { return a.tid < b.tid; });
+  look.started = stat_field(read_text(directory + "/stat"), 22);
   const std::string status = read_text(directory + "/status");
   look.threads.front().switches = number_of(status, "voluntary_ctxt_switches");
   look.tracer = static_cast<int>(number_of(status, "TracerPid"));

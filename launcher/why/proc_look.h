@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@ namespace ddprun::launcher::why {
 /// What /proc shows of a process now; no threads: it is gone. It reads files of /proc and of the control group only,
 /// and is not seen by the process.
 ProcessLook look_at_process(pid_t pid);
+
+/// When a process was started, in ticks since boot; 0: there is none.
+std::uint64_t start_of(pid_t pid);
 
 /// Parses /proc/<pid>/syscall: "running", "-1 …", or the number and the arguments in hexadecimal. Pure.
 SystemCall parse_system_call(const std::string& text);

@@ -40,6 +40,34 @@ double running_share(const ProcessLook& first, const ProcessLook& second) {
   return busiest(first, second).running;
 }
 
+double bytes_per_second(const ProcessLook& first, const ProcessLook& second) {
+  const double time = second.at_s - first.at_s;
+  if (time <= 0) return 0;
+  return static_cast<double>(second.read_bytes - first.read_bytes + second.written_bytes -
+                             first.written_bytes) /
+         time;
+}
+
+double major_faults_per_second(const ProcessLook& first, const ProcessLook& second) {
+  const double time = second.at_s - first.at_s;
+  const ThreadLook* const before = main_thread(first);
+  const ThreadLook* const now = main_thread(second);
+  if (time <= 0 || before == nullptr || now == nullptr) return 0;
+  return static_cast<double>(now->major_faults - before->major_faults) / time;
+}
+
+bool gets_on(const ProcessLook& first, const ProcessLook& second) {
+  constexpr double kSomeBytes = 4096;
+  constexpr std::uint64_t kSomeWaits = 3;
+  const ThreadLook* const before = main_thread(first);
+  const ThreadLook* const now = main_thread(second);
+  if (before == nullptr || now == nullptr) return false;
+  const bool receives = now->wait_channel == "sk_wait_data" && now->switches >= before->switches + kSomeWaits;
+  return receives || busy_share(first, second) > kBusyShare ||
+         bytes_per_second(first, second) >= kSomeBytes ||
+         major_faults_per_second(first, second) > kManyFaults;
+}
+
 bool is_stopped(const ProcessLook& look) {
   const ThreadLook* const main = main_thread(look);
   return main != nullptr && main->state == "T";

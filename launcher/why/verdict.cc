@@ -66,6 +66,7 @@ class Court {
   void gather_groups() {
     for (const RankFacts& facts : picture_.ranks) {
       for (const Collective& entry : facts.recorder.entries) {
+        if (entry.is_peer) continue;  // it has no place among those of all ranks
         GroupView& group = groups_[entry.group];
         group.entries[facts.rank][entry.sequence] = &entry;
         group.members.insert(facts.rank);
@@ -152,10 +153,15 @@ class Court {
     }
     const Ranks waiting = waiting_ranks();
     if (ended.empty() || waiting.empty() || has_progress()) return false;
-    accuse(Health::kStuck, Confidence::kSure, ended, waiting,
-           fmt::format("{} {} ended by {} with exit code 0, while {} still {}", rank_phrase(as_list(ended)),
-                       verb(ended.size(), "has", "have"), verb(ended.size(), "itself", "themselves"),
-                       rank_phrase(as_list(waiting)), waiting.size() == 1 ? "waits for it" : "wait for it"));
+    const bool is_known =
+        std::all_of(ended.begin(), ended.end(), [&](int rank) { return by_rank_.at(rank)->ended_with_0; });
+    const std::string how =
+        is_known ? fmt::format(" by {} with exit code 0", verb(ended.size(), "itself", "themselves"))
+                 : std::string();
+    accuse(Health::kStuck, is_known ? Confidence::kSure : Confidence::kLikely, ended, waiting,
+           fmt::format("{} {} ended{}, while {} still {} for {}", rank_phrase(as_list(ended)),
+                       verb(ended.size(), "has", "have"), how, rank_phrase(as_list(waiting)),
+                       verb(waiting.size(), "waits", "wait"), verb(ended.size(), "it", "them")));
     return true;
   }
 
@@ -167,11 +173,22 @@ class Court {
     if (held.empty()) return false;
     Ranks waiting = waiting_ranks();
     for (const int rank : held) waiting.erase(rank);
-    std::string reason = fmt::format("{} {}", rank_phrase(as_list(held)), activity(*held.begin()).words);
-    if (const std::string missing = missing_words(*held.begin()); !missing.empty())
-      reason += fmt::format("; {}", missing);
+    std::string reason = fmt::format("{}", fmt::join(held_words(held), "; "));
+    const std::string missing = held.size() == 1 ? missing_words(*held.begin()) : std::string();
+    if (!missing.empty()) reason += fmt::format("; {}", missing);
     accuse(Health::kStuck, Confidence::kSure, held, waiting, std::move(reason));
     return true;
+  }
+
+  /// "rank 1 is stopped …", "ranks 0, 2 are frozen …".
+  [[nodiscard]] std::vector<std::string> held_words(const Ranks& held) const {
+    std::map<std::string, Ranks> by_words;
+    for (const int rank : held) by_words[activity(rank).words].insert(rank);
+    std::vector<std::string> texts;
+    for (const auto& [words, ranks] : by_words)
+      texts.push_back(
+          fmt::format("{} {}", rank_phrase(as_list(ranks)), ranks.size() == 1 ? words : plural(words)));
+    return texts;
   }
 
   /// The first place of a group at which ranks are in different collectives.
@@ -523,7 +540,7 @@ Straggler find_straggler(const JobPicture& picture) {
       arrivals;  // of the world's group, by sequence number and rank
   for (const RankFacts& facts : picture.ranks) {
     for (const Collective& entry : facts.recorder.entries) {
-      if (is_world(entry.group)) arrivals[entry.sequence][facts.rank] = entry.created_ns;
+      if (is_world(entry.group) && !entry.is_peer) arrivals[entry.sequence][facts.rank] = entry.created_ns;
     }
   }
   std::map<int, double> lateness;

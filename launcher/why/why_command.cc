@@ -7,6 +7,8 @@
 #include "launcher/text/text.h"
 #include "launcher/why/look.h"
 #include "launcher/why/page.h"
+#include "launcher/why/proc_look.h"
+#include "launcher/why/settle.h"
 #include "launcher/why/verdict.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
@@ -36,6 +38,7 @@ std::vector<RankTarget> targets_of(const JobState& state, const JobFacts& job) {
     for (const WorkerFacts& worker : job.workers) {
       if (worker.local_rank == local) target.pid = worker.pid;
     }
+    if (target.pid != 0) target.started = start_of(target.pid);
     targets.push_back(target);
   }
   return targets;
@@ -67,6 +70,7 @@ Result<JobPicture> take_picture(const std::string& wanted) {
                      .ranks = {}};
   picture.ranks = look_at_ranks(targets_of(*state, *job), {});
   picture.taken_ns = wall_clock_ns();
+  settle(picture);
   return picture;
 }
 

@@ -15,6 +15,7 @@ namespace {
 class RecorderMemory {
  public:
   static constexpr std::uint64_t kBase = 0x10000;
+  static constexpr std::size_t kEntries = 512;
 
   explicit RecorderMemory(std::size_t entries) : bytes_(kTexts + 4096) {
     put(0, kBase + kRecorder);
@@ -51,7 +52,7 @@ class RecorderMemory {
   }
 
  private:
-  static constexpr std::size_t kRecorder = 64, kEntries = 512, kTexts = kEntries + 8 * 512;
+  static constexpr std::size_t kRecorder = 64, kTexts = kEntries + 8 * 512;
 
   void put_text(std::size_t offset, const std::string& text) {
     std::memcpy(bytes_.data() + kTexts + texts_, text.data(), text.size());
@@ -78,6 +79,18 @@ TEST_CASE("a flight recorder is read from memory, the oldest entry first") {
   CHECK(recorder.entries[1].operation == "barrier");
   CHECK(recorder.entries[2].sequence == 3);
   CHECK_FALSE(recorder.entries[2].is_over);
+}
+
+TEST_CASE("a send or receive is told from a collective") {
+  RecorderMemory memory(2);
+  memory.entry(0, 0, "nccl:all_reduce", true);
+  memory.entry(1, 1, "nccl:recv 0<-1", false);
+  memory.put(RecorderMemory::kEntries + 512 + 192, true);
+  const Recorder recorder = read_recorder(memory.reader(), RecorderMemory::kBase, 64);
+  REQUIRE(recorder.entries.size() == 2);
+  CHECK_FALSE(recorder.entries[0].is_peer);
+  CHECK(recorder.entries[1].is_peer);
+  CHECK(recorder.entries[1].operation == "recv 0<-1");
 }
 
 TEST_CASE("of a full ring the newest entries are read, in their order") {

@@ -55,6 +55,12 @@ TEST_CASE("where nothing is recorded, a rank that computes is progress") {
   CHECK(policy.note({{.pid = 1}, {.pid = 2}}, 40));
 }
 
+TEST_CASE("a script that goes on to its next program gets on") {
+  HangPolicy policy(kLimits, 0);
+  policy.note({{.pid = 1}, {.pid = 2}}, 0);
+  CHECK_FALSE(policy.note({{.pid = 3}, {.pid = 2}}, 10));
+}
+
 TEST_CASE("a hang is reported once, and again after there was progress") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));

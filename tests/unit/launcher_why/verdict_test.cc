@@ -140,6 +140,42 @@ TEST_CASE("of different collectives at one place the minority is suspected, and 
   CHECK(two.confidence == Confidence::kGuess);
 }
 
+TEST_CASE("sends and receives have no place among the collectives of all") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 40, true);
+  enter(a, "recv 0<-1", 30, false);
+  enter(b, "send 1->0", 35, true);
+  for (RankFacts* rank : {&a, &b}) {
+    rank->recorder.entries.back().is_peer = true;
+    rank->recorder.entries.back().sequence = 1;
+  }
+  const Verdict verdict = judge(picture_of({a, b}));
+  CHECK(verdict.ranks[0].activity.doing == Doing::kWaitsForPeer);
+  CHECK(verdict.ranks[0].activity.words == "waits in recv 0<-1 for another rank");
+  CHECK(verdict.reason.find("different collectives") == std::string::npos);
+  CHECK(find_straggler(picture_of({a, b})).rank == -1);
+}
+
+TEST_CASE("of several that are held each is told with its own number, and what they share is said once") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) rank->second.threads[0].state = "T";
+  CHECK(judge(picture_of({a, b})).reason ==
+        "rank 0 is stopped by a signal (SIGSTOP); kill -CONT 100 lets it go on; rank 1 is stopped by a "
+        "signal (SIGSTOP); kill -CONT 101 lets it go on");
+  for (RankFacts* rank : {&a, &b}) rank->second.is_frozen = true;
+  CHECK(judge(picture_of({a, b})).reason == "ranks 0-1 are frozen by a control group (freezer)");
+}
+
+TEST_CASE("an exit code is told only where it is known") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  enter(a, "all_reduce", 30, false);
+  b.pid = 0;
+  CHECK(judge(picture_of({a, b})).reason == "rank 1 has ended, while rank 0 still waits for it");
+  b.ended_with_0 = true;
+  CHECK(judge(picture_of({a, b})).reason ==
+        "rank 1 has ended by itself with exit code 0, while rank 0 still waits for it");
+}
+
 TEST_CASE("who is stopped is guilty, whatever the others do") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
   b.second.threads[0].state = "T";

@@ -1,0 +1,17 @@
+#include "launcher/why/settle.h"
+
+namespace ddprun::launcher::why {
+
+void settle(JobPicture& picture, const std::optional<JobState>& now) {
+  picture.phase = now ? now->phase : "ending";
+  if (now && now->restart_count + 1 != picture.generation) picture.phase = "restarting";
+  for (RankFacts& rank : picture.ranks) {
+    const auto index = static_cast<std::size_t>(rank.local_rank);
+    const bool is_reaped = now && index < now->workers.size() && now->workers[index] == 0;
+    rank.ended_with_0 = rank.pid == 0 && is_reaped && picture.phase == "running";
+  }
+}
+
+void settle(JobPicture& picture) { settle(picture, parse_job_state(read_job_state(picture.launcher))); }
+
+}  // namespace ddprun::launcher::why

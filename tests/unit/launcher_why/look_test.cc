@@ -1,0 +1,112 @@
+#include "launcher/why/look.h"
+
+#include "launcher/why/native_stack.h"
+#include "launcher/why/proc_look.h"
+#include "launcher/why/settle.h"
+#include "launcher/why/work_process.h"
+#include "tests/support/catch.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <vector>
+
+using ddprun::launcher::JobState;
+using namespace ddprun::launcher::why;
+
+namespace {
+
+/// A process that does nothing, until it is killed.
+class Idler {
+ public:
+  Idler() {
+    std::array<int, 2> ends{-1, -1};
+    REQUIRE(::pipe(ends.data()) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(ends[1]);
+      char byte = 0;
+      while (::read(ends[0], &byte, 1) > 0) {
+      }
+      ::_exit(0);
+    }
+    ::close(ends[0]);
+    out_ = ends[1];
+  }
+  ~Idler() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(out_);
+  }
+  Idler(const Idler&) = delete;
+  Idler& operator=(const Idler&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  int out_ = -1;
+};
+
+RankFacts look_once(const RankTarget& target) {
+  return look_at_ranks({target}, {.between = std::chrono::milliseconds(1)}).at(0);
+}
+
+}  // namespace
+
+TEST_CASE("a process that has the number of one that is meant, and is another, is not looked at") {
+  const Idler idler;
+  const std::uint64_t started = start_of(idler.pid());
+  CHECK(look_once({.pid = idler.pid(), .started = started}).pid == idler.pid());
+  CHECK(look_once({.pid = idler.pid(), .started = started + 1}).pid == 0);
+}
+
+TEST_CASE("a process that was started at another time is not stopped") {
+  const Idler idler;
+  ProcessLook look = look_at_process(idler.pid());
+  REQUIRE(look.threads.size() == 1);
+  ++look.started;
+  CHECK(native_stacks(idler.pid(), look).threads.empty());
+}
+
+TEST_CASE("of a script's processes the one with libtorch does the work, the nearest and then the oldest") {
+  const std::vector<WorkCandidate> processes{{.pid = 1, .only_starts = true},
+                                             {.pid = 2, .parent = 1, .started = 20},
+                                             {.pid = 3, .parent = 2, .started = 30, .has_torch = true},
+                                             {.pid = 4, .parent = 2, .started = 25, .has_torch = true},
+                                             {.pid = 5, .parent = 4, .started = 40, .has_torch = true}};
+  CHECK(choose_work_process(1, processes) == 4);
+}
+
+TEST_CASE("without libtorch a shell's only child does the work, and a program does its own") {
+  std::vector<WorkCandidate> processes{{.pid = 1, .only_starts = true},
+                                       {.pid = 2, .parent = 1, .only_starts = true},
+                                       {.pid = 3, .parent = 2},
+                                       {.pid = 4, .parent = 3}};
+  CHECK(choose_work_process(1, processes) == 3);
+  processes[0].only_starts = false;
+  CHECK(choose_work_process(1, processes) == 1);
+  processes[0].only_starts = true;
+  processes.push_back({.pid = 5, .parent = 1});
+  CHECK(choose_work_process(1, processes) == 1);
+}
+
+TEST_CASE("what the launcher says after the looks decides how a rank ended") {
+  JobPicture picture;
+  picture.ranks.resize(2);
+  picture.ranks[0].pid = 7;
+  picture.ranks[1].local_rank = 1;
+  JobState state{.phase = "running", .workers = {7, 0}};
+  settle(picture, state);
+  CHECK(picture.ranks[1].ended_with_0);
+  CHECK_FALSE(picture.ranks[0].ended_with_0);
+  state.phase = "stopping";
+  settle(picture, state);
+  CHECK_FALSE(picture.ranks[1].ended_with_0);
+  CHECK(picture.phase == "stopping");
+  state = {.phase = "running", .restart_count = 1, .workers = {7, 8}};
+  settle(picture, state);
+  CHECK(picture.phase == "restarting");
+}
