@@ -209,6 +209,80 @@ TEST_CASE("an all_to_all leaves the messages of its user alone") {
   });
 }
 
+TEST_CASE("all_to_all_single deals out rows by splits") {
+  run_ranks_to_success(2, [](const Group& group) {
+    // Rank 0 keeps one row and sends two; rank 1 sends three and keeps none.
+    const at::Tensor input = torch::arange(3).add(10 * group.rank()).view({3, 1});
+    const at::Tensor output = torch::empty({group.rank() == 0 ? 4 : 2, 1}, torch::kInt64);
+    const RowSplits splits = group.rank() == 0 ? RowSplits{.output = {1, 3}, .input = {1, 2}}
+                                               : RowSplits{.output = {2, 0}, .input = {3, 0}};
+    all_to_all_single(group, output, input, splits);
+    const auto expected = group.rank() == 0 ? torch::tensor({0, 10, 11, 12}) : torch::tensor({1, 2});
+    CHECK_IN_RANK(output.view({-1}).equal(expected));
+    const at::Tensor halves = torch::empty({4}, torch::kInt64);
+    all_to_all_single(group, halves, torch::arange(4).add(10 * group.rank()));
+    const std::int64_t first = 2 * group.rank();
+    CHECK_IN_RANK(halves.equal(torch::tensor({first, first + 1, first + 10, first + 11})));
+  });
+}
+
+TEST_CASE("splits that do not fit are refused before anything is sent") {
+  const auto refusal = [](std::vector<std::int64_t> splits) {
+    return message_of(run_ranks(1, [&](const Group& group) {
+      all_to_all_single(group, torch::empty({3}), torch::empty({3}), {.output = splits});
+    })[0]);
+  };
+  CHECK(refusal({2}) == "all_to_all_single: output has 3 rows, and its splits have 2");
+  CHECK(refusal({1, 2}) ==
+        "all_to_all_single: output has 2 splits, the group has 1 ranks; give one per rank");
+  CHECK(refusal({-1}) == "all_to_all_single: output has a split of -1 rows; they are at least 0");
+}
+
+TEST_CASE("a message from anybody comes with its sender") {
+  run_ranks_to_success(3, [](const Group& group) {
+    if (group.rank() != 1) return send(group, number(group.rank()), 1, 5);
+    double sum = 0;
+    for (int message = 0; message < 2; ++message) {
+      const auto into = number(-1);
+      const int sender = receive_from_any(group, into, 5);
+      CHECK_IN_RANK(value(into) == sender);
+      sum += sender;
+    }
+    CHECK_IN_RANK(sum == 2);
+  });
+}
+
+TEST_CASE("a wait may have a time-out of its own, and be repeated") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto tensor = number(group.rank());
+    if (group.rank() == 0) {
+      Pending pending = async_all_reduce(group, tensor);
+      try {
+        pending.wait(std::chrono::milliseconds(1));
+        CHECK_IN_RANK(false);
+      } catch (const Exception& error) {
+        CHECK_IN_RANK(error.code() == ErrorCode::kTimeout);
+      }
+      send(group, number(0), 1, 3);  // only now does the other one take part
+      pending.wait(std::chrono::minutes(1));
+    } else {
+      receive(group, number(-1), 0, 3);
+      all_reduce(group, tensor);
+    }
+    CHECK_IN_RANK(value(tensor) == 1);
+  });
+}
+
+TEST_CASE("a pending collective has a future with its tensors") {
+  run_ranks_to_success(2, [](const Group& group) {
+    Pending pending = async_all_reduce(group, number(group.rank()));
+    const auto future = pending.future();
+    future->waitAndThrow();
+    CHECK_IN_RANK(value(future->value().toTensorVector().at(0)) == 1);
+    pending.wait();
+  });
+}
+
 TEST_CASE("a tag that no message may have is refused") {
   const auto failures = run_ranks(1, [](const Group& group) { send(group, number(0), 0, 2147483647); });
   CHECK(message_of(failures[0]) == "send: the tag is 2147483647; it has to be from 0 to 2147483646");

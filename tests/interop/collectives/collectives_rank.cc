@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,8 @@ class Rank {
   Rank(const Context& context, const std::string& folder)
       : world_(context),
         device_(context.device()),
-        is_nccl_(context.backend() == "nccl"),
+        is_nccl_(context.backend().ends_with("nccl")),
+        serves_host_(device_.is_cpu() || context.backend().find(',') != std::string::npos),
         is_gloo_on_a_card_(context.backend() == "gloo" && device_.is_cuda()),
         rank_(world_.rank()),
         size_(world_.size()),
@@ -85,8 +87,13 @@ class Rank {
     premultiplied();
     complex_numbers();
     gathers();
+    if (serves_host_) both_devices();
     if (size_ > 1) {
-      if (!is_gloo_on_a_card_) messages();
+      if (!is_gloo_on_a_card_) {
+        messages();
+        rows();
+        if (!is_nccl_) from_anybody();
+      }
       groups();
       objects();
     }
@@ -198,6 +205,45 @@ class Rank {
     keep("batch_isend_irecv, a ring both ways", joined(into));
   }
 
+  void both_devices() {
+    const Tensor here = made(700, torch::kFloat);
+    const Tensor on_host = made(700, torch::kFloat).cpu();
+    Pending first = async_all_reduce(world_, here);
+    Pending second = async_all_reduce(world_, on_host);
+    first.wait();
+    second.wait();
+    const Tensor gathered = torch::empty({5 * size_});
+    all_gather_into_tensor(world_, gathered, made(5, torch::kFloat).cpu());
+    keep("all_reduce and all_gather on both devices",
+         to_bytes(here) + to_bytes(on_host) + to_bytes(gathered));
+  }
+
+  void rows() {
+    for (const auto& [name, dtype] : all_types()) {
+      Tensor output = empty({3 * size_}, dtype);
+      all_to_all_single(world_, output, made(3 * size_, dtype));
+      keep("all_to_all_single of " + name, to_bytes(output));
+      std::vector<std::int64_t> sent;
+      std::int64_t sum = 0;
+      for (int rank = 0; rank < size_; ++rank) sum += sent.emplace_back((rank_ + rank) % 3);
+      output = empty({sum}, dtype);
+      all_to_all_single(world_, output, made(sum, dtype), {.output = sent, .input = sent});
+      keep("all_to_all_single of " + name + ", with splits", to_bytes(output));
+    }
+  }
+
+  void from_anybody() {
+    if (rank_ != 0) return send(world_, made(9, torch::kFloat), 0, 11);
+    std::map<int, Tensor> received;
+    for (int message = 1; message < size_; ++message) {
+      const Tensor tensor = empty({9});
+      received[receive_from_any(world_, tensor, 11)] = tensor;
+    }
+    std::string bytes;
+    for (const auto& [rank, tensor] : received) bytes += to_bytes(tensor);
+    keep("recv without a source", bytes);
+  }
+
   void groups() {
     const Group ends = new_group(world_, {size_ - 1, 0});
     std::vector<std::vector<int>> halves(2);
@@ -248,6 +294,7 @@ class Rank {
   Group world_;
   at::Device device_;
   bool is_nccl_;
+  bool serves_host_;
   bool is_gloo_on_a_card_;  // see collectives_test.py
   int rank_;
   int size_;

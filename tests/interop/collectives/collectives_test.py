@@ -3,8 +3,8 @@ with.
 
 Python over gloo is the judge; PROGRAM does the same calls from the same seeds over gloo and over shm, on 1 to 4
 ranks. Every rank writes what it got, call by call, and the files are compared. With `--device cuda` both use
-DDPRUN_BACKEND, nccl or gloo, with CUDA tensors, and leave out what it cannot; one rank alone makes the calls that need
-no other. `--one-card` has all ranks share the first card."""
+DDPRUN_BACKEND (nccl, gloo, or cpu:gloo,cuda:nccl) with CUDA tensors, and leave out what it cannot; one rank alone makes
+the calls that need no other. `--one-card` has all ranks share the first card."""
 
 import argparse
 import datetime
@@ -37,7 +37,9 @@ class Rank:
 
     def __init__(self, folder, device):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.device, self.is_nccl = device, dist.get_backend() == "nccl"
+        backend = os.environ["DDPRUN_BACKEND"]
+        self.device, self.is_nccl = device, backend.endswith("nccl")
+        self.serves_host = device.type == "cpu" or "," in backend
         # With CUDA tensors gloo refuses to reduce several as one, and takes those of the other calls that this stands
         # for as memory of the host.
         self.is_gloo_on_a_card = not self.is_nccl and device.type == "cuda"
@@ -144,6 +146,35 @@ class Rank:
             request.wait()
         self.keep("batch_isend_irecv, a ring both ways", *into)
 
+    def both_devices(self):
+        """Of a group with a backend for each: on one and on the other, in flight together."""
+        tensors = [self.made(700, torch.float32), self.made(700, torch.float32).cpu()]
+        for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+            work.wait()
+        gathered = torch.empty(5 * self.size)
+        dist.all_gather_into_tensor(gathered, self.made(5, torch.float32).cpu())
+        self.keep("all_reduce and all_gather on both devices", *tensors, gathered)
+
+    def rows(self):
+        for name, dtype in {**FLOATS, **INTEGERS}.items():
+            output = self.empty(3 * self.size, dtype)
+            dist.all_to_all_single(output, self.made(3 * self.size, dtype))
+            self.keep(f"all_to_all_single of {name}", output)
+            sent = [(self.rank + r) % 3 for r in range(self.size)]  # what r sends here is as much
+            output = self.empty(sum(sent), dtype)
+            dist.all_to_all_single(output, self.made(sum(sent), dtype), sent, sent)
+            self.keep(f"all_to_all_single of {name}, with splits", output)
+
+    def from_anybody(self):
+        if self.rank != 0:
+            dist.send(self.made(9, torch.float32), 0, tag=11)
+            return
+        received = {}
+        for _ in range(self.size - 1):
+            tensor = self.empty(9)
+            received[dist.recv(tensor, tag=11)] = tensor  # in any order
+        self.keep("recv without a source", *(received[rank] for rank in sorted(received)))
+
     def groups(self):
         ends = dist.new_group([self.size - 1, 0])
         halves = [dist.new_group(list(range(start, self.size, 2))) for start in (0, 1)]
@@ -190,9 +221,14 @@ class Rank:
         self.premultiplied()
         self.complex_numbers()
         self.gathers()
+        if self.serves_host:
+            self.both_devices()
         if self.size > 1:
             if not self.is_gloo_on_a_card:
                 self.messages()
+                self.rows()
+                if not self.is_nccl:
+                    self.from_anybody()
             self.groups()
             self.objects()
         dist.barrier() if self.is_nccl else dist.monitored_barrier()

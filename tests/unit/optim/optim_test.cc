@@ -215,6 +215,18 @@ TEST_CASE("gradients on the CPU that need no clipping are not written") {
   CHECK(parameter.grad()[0].item<float>() == Approx(0.5));
 }
 
+TEST_CASE("a norm that is not finite is an error on request, and leaves the gradients") {
+  const auto parameter = a_parameter();
+  parameter.mutable_grad() = torch::full_like(parameter, INFINITY);
+  CHECK_THROWS_WITH(
+      clip_grad_norm_({parameter}, 1, 2, true),
+      "the norm of order 2 of 1 gradients is inf, to which none can be clipped; lower the learning "
+      "rate, or go on with error_if_nonfinite = false");
+  CHECK(parameter.grad().isinf().all().item<bool>());
+  clip_grad_norm_({parameter}, 1);
+  CHECK(parameter.grad().isnan().all().item<bool>());
+}
+
 TEST_CASE("clipping refuses a bound that is none") {
   CHECK_THROWS_WITH(clip_grad_norm_({a_parameter()}, -1),
                     "clip_grad_norm_: max_norm is -1; it has to be at least 0");

@@ -17,11 +17,14 @@ namespace ddprun {
 
 /// Scales all gradients so that the norm of them together is at most `max_norm`. Returns the norm before: a
 /// scalar on the device of the first gradient, which nobody has waited for; .item() waits. A norm that is not
-/// finite makes all gradients NaN or 0: check it before the step where that may happen.
-at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type = 2);
+/// finite makes all gradients NaN or 0, unless `error_if_nonfinite`: that waits for the device.
+/// Errors   Exception kConfig for such a norm; the gradients are as they were.
+at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type = 2,
+                           bool error_if_nonfinite = false);
 
 /// The norm of the norms of `tensors`: a scalar, 0 of none.
-[[nodiscard]] at::Tensor get_total_norm(const std::vector<at::Tensor>& tensors, double norm_type = 2);
+[[nodiscard]] at::Tensor get_total_norm(const std::vector<at::Tensor>& tensors, double norm_type = 2,
+                                        bool error_if_nonfinite = false);
 
 /// The second half of clip_grad_norm_, for a norm that was computed otherwise (over ranks that hold different
 /// shards).

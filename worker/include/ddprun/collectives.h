@@ -9,19 +9,16 @@
 #include <utility>
 #include <vector>
 
-/// Collectives with names one can read. All of them
+/// Collectives with names one can read: Python's torch.distributed. What holds for all of them:
 ///
-///   are collective: every rank of the group calls the same ones in the same order, with tensors of the same
-///     dtype and (unless said otherwise) the same shape; ranks are counted within the group;
-///
-///   take contiguous tensors on the device that the backend serves (gloo and shm: CPU, nccl: this rank's
-///     GPU);
-///
-///   throw Exception kConfig for what this rank can see to be wrong (a rank that is not in the group, counts
-///     that do not fit), before anything is sent; and what the backend throws (Exception, c10::Error,
-///     std::runtime_error) when a peer leaves or the time-out passes;
-///
-///   may be called from any thread, from one at a time for a group.
+/// Shapes   contiguous tensors of the same shape on every rank, unless a function says otherwise.
+/// Dtypes   the same on every rank; numbers and bool as far as the backend has them.
+/// Device   that which the backend serves: gloo and shm the CPU, nccl this rank's GPU.
+/// Order    every rank of the group calls the same ones in the same order. Ranks are counted in the group.
+/// Errors   Exception kConfig for what this rank can see to be wrong (a rank that is not in the group, counts
+///          that do not fit), before anything is sent; what the backend throws (Exception, c10::Error,
+///          std::runtime_error) when a peer leaves or the group's time-out passes.
+/// Threads  any, one at a time for a group.
 namespace ddprun {
 
 /// How the tensors of all ranks become one. Done by the backend: kAverage takes what it takes (gloo: no
@@ -56,7 +53,20 @@ class Pending {
 
   /// Blocks until the result is there (on a GPU: until the current stream may use it). Idempotent.
   void wait();
+  /// The same for at most `timeout`, in place of the group's: Python's work.wait(timeout).
+  /// Errors  Exception kTimeout when it has passed: the collective stays under way, and wait() may be called
+  ///         again. Messages over gloo, and nccl, do not survive it, and throw what their backend throws.
+  ///         kConfig for a time-out that is not above 0.
+  void wait(std::chrono::milliseconds timeout);
   [[nodiscard]] bool is_done() const;
+
+  /// What Python's work.get_future() gives: completed with the tensors of the result.
+  /// Errors  c10::Error where the backend has none (messages over gloo); Exception kConfig for what it makes of
+  ///         several parts.
+  [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> future() const;
+
+  /// After wait(), who sent what async_receive_from_any has received. Of nothing else.
+  [[nodiscard]] int source_rank() const;
 
  private:
   std::vector<c10::intrusive_ptr<c10d::Work>> work_;
@@ -140,6 +150,26 @@ void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vec
 [[nodiscard]] Pending async_all_to_all(const Group& group, std::vector<at::Tensor> into,
                                        const std::vector<at::Tensor>& pieces);
 
+/// How the rows of two tensors, along their first dimension, are dealt out to the ranks: so many for each, by
+/// rank. Empty: equally many.
+struct RowSplits {
+  std::vector<std::int64_t> output{};
+  std::vector<std::int64_t> input{};
+};
+
+/// Rank r gets this rank's r-th split of `input`, and `output` is what came from each, by rank: all_to_all
+/// within two tensors. What this rank sends to r is as much as r expects of it.
+///
+///     all_to_all_single(context, output, input);                                  // equal splits
+///     all_to_all_single(context, output, input, {.output = counts, .input = {2, 0}});
+///
+/// Errors   Exception kConfig: splits that are negative, not one for each rank, or not as many rows as there
+///          are.
+void all_to_all_single(const Group& group, at::Tensor output, const at::Tensor& input,
+                       const RowSplits& splits = {});
+[[nodiscard]] Pending async_all_to_all_single(const Group& group, at::Tensor output, const at::Tensor& input,
+                                              const RowSplits& splits = {});
+
 /// Returns when every rank has come here.
 /// Threads  the call, not the wait, from one at a time in the process, also for several groups:
 ///          c10d::ProcessGroup::barrier assigns to one static tensor, without a lock (2.11).
@@ -156,6 +186,12 @@ void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag = 0
 void receive(const Group& group, at::Tensor into, int from_rank, int tag = 0);
 [[nodiscard]] Pending async_send(const Group& group, const at::Tensor& tensor, int to_rank, int tag = 0);
 [[nodiscard]] Pending async_receive(const Group& group, at::Tensor into, int from_rank, int tag = 0);
+
+/// Receives from whoever sends the first message of this tag, and says who: Python's recv without a source.
+/// gloo and shm; nccl has none, and its backend says so.
+int receive_from_any(const Group& group, at::Tensor into, int tag = 0);
+/// The same; Pending::source_rank() says who after wait().
+[[nodiscard]] Pending async_receive_from_any(const Group& group, at::Tensor into, int tag = 0);
 
 /// One message of a batch.
 struct P2POp {

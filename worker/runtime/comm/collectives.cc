@@ -5,7 +5,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <numeric>
 
 namespace ddprun {
 namespace {
@@ -28,6 +30,30 @@ std::vector<at::Tensor> empty_like_each(const Group& group, const at::Tensor& te
   return tensors;
 }
 
+void check_rows(const Group& group, const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
+                std::string_view which) {
+  const auto refuse = [&](const std::string& why) {
+    throw Exception(ErrorCode::kConfig, fmt::format("all_to_all_single: {} {}", which, why));
+  };
+  if (tensor.dim() == 0) refuse("has no dimensions; rows are along the first one");
+  const std::int64_t rows = tensor.size(0);
+  if (splits.empty()) {
+    if (rows % group.size() != 0) {
+      refuse(
+          fmt::format("has {} rows, which {} ranks cannot share equally; give splits", rows, group.size()));
+    }
+    return;
+  }
+  if (splits.size() != static_cast<std::size_t>(group.size())) {
+    refuse(
+        fmt::format("has {} splits, the group has {} ranks; give one per rank", splits.size(), group.size()));
+  }
+  const std::int64_t sum = std::accumulate(splits.begin(), splits.end(), std::int64_t{0});
+  const std::int64_t least = *std::min_element(splits.begin(), splits.end());
+  if (least < 0) refuse(fmt::format("has a split of {} rows; they are at least 0", least));
+  if (sum != rows) refuse(fmt::format("has {} rows, and its splits have {}", rows, sum));
+}
+
 Pending pending_of(c10::intrusive_ptr<c10d::Work> work) { return Pending({std::move(work)}); }
 
 // gloo alone has no all-to-all of lists. Messages one by one would deadlock on nccl, where a send waits for
@@ -43,6 +69,40 @@ void Pending::wait() {
   for (const auto& work : work_) work->wait();
   waited_ = true;
 }
+
+void Pending::wait(std::chrono::milliseconds timeout) {
+  if (waited_) return;
+  if (timeout.count() <= 0) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("wait: the time-out is {} ms; it has to be above 0", timeout.count()));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (const auto& work : work_) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    try {
+      work->wait(std::max(left, std::chrono::milliseconds(1)));
+    } catch (const std::exception&) {
+      if (work->isCompleted()) throw;
+      throw Exception(
+          ErrorCode::kTimeout,
+          fmt::format("wait: the collective is not done after {} ms; a rank has not called it, or is "
+                      "still at it: wait again, or longer",
+                      timeout.count()));
+    }
+  }
+  waited_ = true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Pending::future() const {
+  if (work_.size() == 1) return work_.front()->getFuture();
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("future: the backend makes this of {} parts, which have none in common; wait for it",
+                  work_.size()));
+}
+
+int Pending::source_rank() const { return work_.front()->sourceRank(); }
 
 bool Pending::is_done() const {
   return waited_ ||
@@ -215,6 +275,20 @@ void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vec
   async_all_to_all(group, std::move(into), pieces).wait();
 }
 
+Pending async_all_to_all_single(const Group& group, at::Tensor output, const at::Tensor& input,
+                                const RowSplits& splits) {
+  check_rows(group, output, splits.output, "output");
+  check_rows(group, input, splits.input, "input");
+  RowSplits rows = splits;  // which c10d takes by reference
+  at::Tensor from = input;
+  return pending_of(group.process_group()->alltoall_base(output, from, rows.output, rows.input));
+}
+
+void all_to_all_single(const Group& group, at::Tensor output, const at::Tensor& input,
+                       const RowSplits& splits) {
+  async_all_to_all_single(group, std::move(output), input, splits).wait();
+}
+
 Pending async_barrier(const Group& group) { return pending_of(group.process_group()->barrier()); }
 
 void barrier(const Group& group) { async_barrier(group).wait(); }
@@ -231,6 +305,18 @@ Pending async_receive(const Group& group, at::Tensor into, int from_rank, int ta
   runtime::check_tag(tag, "receive");
   std::vector<at::Tensor> tensors = {std::move(into)};
   return pending_of(group.process_group()->recv(tensors, from_rank, tag));
+}
+
+Pending async_receive_from_any(const Group& group, at::Tensor into, int tag) {
+  runtime::check_tag(tag, "receive_from_any");
+  std::vector<at::Tensor> tensors = {std::move(into)};
+  return pending_of(group.process_group()->recvAnysource(tensors, tag));
+}
+
+int receive_from_any(const Group& group, at::Tensor into, int tag) {
+  Pending pending = async_receive_from_any(group, std::move(into), tag);
+  pending.wait();
+  return pending.source_rank();
 }
 
 void send(const Group& group, const at::Tensor& tensor, int to_rank, int tag) {

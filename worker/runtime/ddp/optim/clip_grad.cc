@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 namespace ddprun {
 namespace {
 
@@ -19,9 +21,7 @@ void check_bound(const char* function, const char* parameter, double value) {
                   fmt::format("{}: {} is {}; it has to be at least 0", function, parameter, value));
 }
 
-}  // namespace
-
-at::Tensor get_total_norm(const std::vector<at::Tensor>& tensors, double norm_type) {
+at::Tensor total_norm_of(const std::vector<at::Tensor>& tensors, double norm_type) {
   if (tensors.empty()) return at::scalar_tensor(0.0, at::kFloat);
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> norms;
@@ -31,6 +31,20 @@ at::Tensor get_total_norm(const std::vector<at::Tensor>& tensors, double norm_ty
     }
   }
   return at::linalg_vector_norm(at::stack(norms), norm_type);
+}
+
+}  // namespace
+
+at::Tensor get_total_norm(const std::vector<at::Tensor>& tensors, double norm_type, bool error_if_nonfinite) {
+  const at::Tensor norm = total_norm_of(tensors, norm_type);
+  if (error_if_nonfinite && !std::isfinite(norm.item<double>())) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("the norm of order {} of {} gradients is {}, to which none can be clipped; lower "
+                    "the learning rate, or go on with error_if_nonfinite = false",
+                    norm_type, tensors.size(), norm.item<double>()));
+  }
+  return norm;
 }
 
 void clip_grads_with_norm_(const std::vector<at::Tensor>& parameters, double max_norm,
@@ -46,8 +60,10 @@ void clip_grads_with_norm_(const std::vector<at::Tensor>& parameters, double max
   }
 }
 
-at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type) {
-  const at::Tensor total_norm = get_total_norm(runtime::gradients_of(parameters), norm_type);
+at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type,
+                           bool error_if_nonfinite) {
+  const at::Tensor total_norm =
+      get_total_norm(runtime::gradients_of(parameters), norm_type, error_if_nonfinite);
   clip_grads_with_norm_(parameters, max_norm, total_norm);
   return total_norm;
 }
