@@ -10,6 +10,7 @@ namespace ddprun {
 /// Runs the forward of this scope in mixed precision, Python's torch.autocast: ATen casts the inputs of each
 /// operation to the dtype that suits it. Backward belongs outside; it uses the dtypes of its forward.
 ///
+///     GradScaler scaler;
 ///     {
 ///       const AutocastGuard autocast(at::kCUDA);
 ///       loss = loss_of(ddp.forward(images), labels);

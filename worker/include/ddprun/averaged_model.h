@@ -22,7 +22,7 @@ struct AveragedModelOptions {
 /// A second model whose parameters are the average of those of the one in training:
 /// torch.optim.swa_utils.AveragedModel.
 ///
-///     AveragedModel ema(std::make_shared<Net>(), {.decay = 0.999});
+///     AveragedModel ema(std::make_shared<NetImpl>(), {.decay = 0.999});
 ///     …
 ///     optimizer.step();
 ///     ema.update_parameters(*model);

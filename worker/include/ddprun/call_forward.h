@@ -2,7 +2,6 @@
 
 #include <torch/nn/modules/container/any.h>
 
-#include <memory>
 #include <type_traits>
 #include <utility>
 

@@ -48,7 +48,7 @@ void load_state_dict(ReduceLROnPlateau& scheduler, const PtDict& state);
 /// A GradScaler's state with the entries of Python's; empty of one that is not enabled.
 PtDict state_dict(const GradScaler& scaler);
 /// Errors  Exception kConfig for an empty one, unless this scaler is not enabled either; kCorrupt for what is
-/// missing.
+///         missing.
 void load_state_dict(GradScaler& scaler, const PtDict& state);
 
 /// As Python's AveragedModel has it: "n_averaged", then the module's entries with the prefix "module.".
@@ -74,7 +74,8 @@ class CheckpointDirectory {
   /// writers. Returns the path. Errors: Exception kOs.
   std::string save(std::int64_t step, const PtValue& value);
 
-  /// The checkpoints that are there, newest first. Files alone: a FIFO, folder or dangling link of such a name is none.
+  /// The checkpoints that are there, newest first. Files alone: a FIFO, folder or dangling link of such a
+  /// name is none.
   [[nodiscard]] std::vector<Entry> list() const;
 
   struct Loaded {

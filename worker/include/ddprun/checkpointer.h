@@ -41,28 +41,29 @@ struct SaveAs {
   std::optional<double> best{};  ///< its value, where it is to be one of the best
 };
 
-/// Checkpoints of a training: written by rank 0 on a thread of its own while the training goes on, read by rank 0
-/// alone for all.
+/// Checkpoints of a training: written by rank 0 on a thread of its own while the training goes on, read by
+/// rank 0 alone for all.
 ///
-///   ddprun::Checkpointer checkpoints(context, {.folder = "runs/mine/checkpoints"});
-///   std::int64_t step = 0;
-///   if (const auto last = checkpoints.newest()) {                        // where an earlier start came to
-///     ddprun::load_state_dict(*model, last->value.as_dict().at("model").as_dict());
-///     ddprun::load_state_dict(optimizer, last->value.as_dict().at("optimizer").as_dict());
-///     step = last->entry.step;
-///   }
-///   while (step < 1000) {
-///     train_one_step();
-///     ddprun::PtDict state;
-///     state.set("model", ddprun::state_dict(*model));
-///     state.set("optimizer", ddprun::state_dict(optimizer));
-///     checkpoints.save(++step, state);
-///   }
-///   checkpoints.flush();
+///     ddprun::Checkpointer checkpoints(context, {.folder = "runs/mine/checkpoints"});
+///     std::int64_t step = 0;
+///     if (const auto last = checkpoints.newest()) {                        // where an earlier start came to
+///       ddprun::load_state_dict(*model, last->value.as_dict().at("model").as_dict());
+///       ddprun::load_state_dict(optimizer, last->value.as_dict().at("optimizer").as_dict());
+///       step = last->entry.step;
+///     }
+///     while (step < 1000) {
+///       train_one_step();
+///       ddprun::PtDict state;
+///       state.set("model", ddprun::state_dict(*model));
+///       state.set("optimizer", ddprun::state_dict(optimizer));
+///       checkpoints.save(++step, state);
+///     }
+///     checkpoints.flush();
 ///
-/// A file is whole or not there (save_pt), and torch.load opens it. One that is damaged later is passed over for the one
-/// before.
-/// Memory   two copies of the state on rank 0's host, made by the first two calls of save() and used from then on.
+/// A file is whole or not there (save_pt), and torch.load opens it. One that is damaged later is passed over
+/// for the one before.
+/// Memory   two copies of the state on rank 0's host, made by the first two calls of save() and used from
+///          then on.
 /// Threads  one of its own on rank 0, from the first save() on. Members are called from one thread.
 class Checkpointer {
  public:
@@ -76,16 +77,16 @@ class Checkpointer {
   /// Takes a copy of `value` and has it written. On ranks but 0 it does nothing. Not collective.
   ///
   /// Blocks  for the copy; and while two earlier ones are not on the disk, until one is.
-  /// Errors  Exception kOs, with the disk's words: an earlier one could not be written, unless on_failed is given;
-  ///         this one is on its way all the same.
+  /// Errors  Exception kOs, with the disk's words: an earlier one could not be written, unless on_failed is
+  ///         given; this one is on its way all the same.
   void save(std::int64_t step, const PtValue& value, const SaveAs& as = {});
 
   /// Tells of what has been written since; what save() does first. Blocks for nothing. Not collective.
   /// Errors  as save().
   void poll();
 
-  /// Waits on rank 0 until save() will not wait for an earlier one. For a program whose ranks are to know that rank 0
-  /// waits: between this and save() comes a collective. Not collective.
+  /// Waits on rank 0 until save() will not wait for an earlier one. For a program whose ranks are to know
+  /// that rank 0 waits: between this and save() comes a collective. Not collective.
   void wait_for_room();
 
   /// Waits until all are on the disk, and tells of them. Collective: no rank returns before.
@@ -94,8 +95,9 @@ class Checkpointer {
   /// The same on this rank alone. Not collective.
   void drain();
 
-  /// The newest checkpoint that can be read, on every rank: read once, by rank 0, and sent in pieces of 16 MiB. For each
-  /// damaged one that is passed over, `skipped` is told why, on rank 0. Waits for what save() was given before. Collective.
+  /// The newest checkpoint that can be read, on every rank: read once, by rank 0, and sent in pieces of 16
+  /// MiB. For each damaged one that is passed over, `skipped` is told why, on rank 0. Waits for what save()
+  /// was given before. Collective.
   /// Errors  Exception, on every rank: kCorrupt where there are checkpoints and none is whole; what
   ///         CheckpointDirectory::load_newest throws, and save().
   [[nodiscard]] std::optional<CheckpointDirectory::Loaded> newest(

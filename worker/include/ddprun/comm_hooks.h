@@ -27,7 +27,7 @@ CommHook bf16_compress_hook(const Group& group);
 /// Let `hook` reduce the bucket in float16 or bfloat16: it gets the bucket with a buffer of that dtype, and
 /// so does what it keeps between steps. The future holds a tensor of that dtype; gradients keep theirs.
 ///
-///   ddp.register_comm_hook(fp16_compress_wrapper(power_sgd_hook(context, {.start_step = 10})));
+///     ddp.register_comm_hook(fp16_compress_wrapper(power_sgd_hook(context, {.start_step = 10})));
 CommHook fp16_compress_wrapper(CommHook hook);
 CommHook bf16_compress_wrapper(CommHook hook);
 
@@ -48,7 +48,7 @@ struct PowerSgdOptions {
 /// Low-rank compression of gradient matrices.
 /// Errors  Exception kConfig for a start_step that is too small.
 /// Source  Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
-/// 2019.
+///         2019.
 CommHook power_sgd_hook(const Group& group, const PowerSgdOptions& options = {});
 
 /// The same on all gradients of a bucket at once, seen as one square matrix: faster, less accurate.

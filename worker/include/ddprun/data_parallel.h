@@ -1,9 +1,17 @@
 #pragma once
 
+#include <ddprun/call_forward.h>
+#include <ddprun/exception.h>
 #include <ddprun/replicas.h>
 #include <ddprun/visit_tensors.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace ddprun {
 
@@ -33,7 +41,7 @@ struct DataParallelOptions {
 /// gradient of the whole batch in the module itself. One optimizer, no process group, no launcher.
 ///
 ///     ddprun::DataParallel parallel(model, ddprun::all_devices());   // model: on the first of them
-///     loss(parallel(input), target).backward();                      // call parallel, not model
+///     loss_of(parallel(input), target).backward();                   // call parallel, not model
 ///
 /// DistributedDataParallel is faster: here every forward copies the parameters to all devices, and one
 /// process feeds them all.
@@ -102,7 +110,7 @@ class DataParallel {
       outputs[i] =
           std::apply([&](auto&... mine) { return runtime::call_forward(*replicas[i], mine...); }, inputs[i]);
     });
-    Scattered<Output> scattered{.devices = devices};
+    Scattered<Output> scattered{.outputs = {}, .devices = devices};
     for (std::optional<Output>& output : outputs) scattered.outputs.push_back(std::move(*output));
     return scattered;
   }

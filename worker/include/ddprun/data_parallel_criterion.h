@@ -2,6 +2,13 @@
 
 #include <ddprun/data_parallel.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 namespace ddprun {
 
 struct DataParallelCriterionOptions {
@@ -20,8 +27,8 @@ struct DataParallelCriterionOptions {
 /// The balanced form of DataParallel: the loss is computed on each device from that device's outputs, and
 /// only numbers travel to the output device, which otherwise has to hold all outputs.
 ///
-///   ddprun::DataParallelCriterion criterion(torch::nn::CrossEntropyLoss());
-///   criterion(parallel.forward_scattered(input), target).backward();
+///     ddprun::DataParallelCriterion criterion{torch::nn::CrossEntropyLoss()};
+///     criterion(parallel.forward_scattered(input), target).backward();
 ///
 /// The loss equals the criterion's on the whole batch if that is a mean (or sum) over samples; one that
 /// divides by something else than their number (class weights, ignored targets) is averaged piece by piece.

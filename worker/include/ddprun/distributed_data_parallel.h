@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddprun/call_forward.h>
+#include <ddprun/group.h>
 #include <ddprun/init.h>
 #include <ddprun/join.h>
 #include <ddprun/module_view.h>
@@ -150,7 +151,7 @@ class ReplicaSync final : public Joinable {
 /// Python's class).
 ///
 ///     ddprun::DistributedDataParallel ddp(model, context);
-///     loss(ddp(input), target).backward();                    // call ddp, not model
+///     loss_of(ddp(input), target).backward();                 // call ddp, not model
 ///
 /// `model` is a module holder, a shared_ptr<Impl>, a Sequential or an AnyModule.
 ///
@@ -271,13 +272,15 @@ class DistributedDataParallel {
   /// The parameters whose gradients are averaged, each once, in order: what an optimizer takes.
   [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }
 
-  /// The buckets of the next step. They are made anew after the first one, in the order in which gradients became
-  /// ready, and which bucket a gradient is in decides, from three ranks on, in which order it is summed over the ranks:
-  /// a program that goes on from a checkpoint ends with the same bits as one that was never interrupted if it keeps
-  /// them there. Collective after the first step. Empty when every reduction is delayed.
+  /// The buckets of the next step. They are made anew after the first one, in the order in which gradients
+  /// became ready, and which bucket a gradient is in decides, from three ranks on, in which order it is
+  /// summed over the ranks: a program that goes on from a checkpoint ends with the same bits as one that was
+  /// never interrupted if it keeps them there. Collective after the first step. Empty when every reduction is
+  /// delayed.
   [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
 
-  /// Begins with the buckets that bucket_order() gave for the same model. Between two steps, the same on all ranks.
+  /// Begins with the buckets that bucket_order() gave for the same model. Between two steps, the same on all
+  /// ranks.
   /// Errors  Exception kConfig: they do not hold each parameter once; nothing has changed then.
   void set_bucket_order(const BucketOrder& order) { sync_->set_bucket_order(order); }
 

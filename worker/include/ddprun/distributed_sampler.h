@@ -24,16 +24,17 @@ class DistributedSampler {
   /// Throws Exception kConfig when the rank is outside the world or `dataset_size` is negative.
   DistributedSampler(std::int64_t dataset_size, const DistributedSamplerOptions& options);
 
-  /// Chooses the epoch's permutation. Without it every epoch has the same order. Clears `start_at` and `start_after`.
+  /// Chooses the epoch's permutation. Without it every epoch has the same order. Clears `start_at` and
+  /// `start_after`.
   void set_epoch(std::int64_t epoch);
 
   /// Makes `indices()` leave out the first `samples` of this epoch's shard: for resuming inside an epoch.
   void start_at(std::int64_t samples);
 
-  /// Makes `indices()` leave out what all ranks together have seen of this epoch, its first `samples`, whatever the
-  /// number of ranks was then: what is left is dealt out to the ranks of now, each sample once. As with a whole
-  /// epoch the tail is then cut, or samples from the start are repeated, so that all ranks have the same number.
-  /// In the same world it is start_at(samples / world_size).
+  /// Makes `indices()` leave out what all ranks together have seen of this epoch, its first `samples`,
+  /// whatever the number of ranks was then: what is left is dealt out to the ranks of now, each sample once.
+  /// As with a whole epoch the tail is then cut, or samples from the start are repeated, so that all ranks
+  /// have the same number. In the same world it is start_at(samples / world_size).
   void start_after(std::int64_t samples);
 
   /// This rank's sample indices for the epoch, in order, without those that were skipped.

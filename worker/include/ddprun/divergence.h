@@ -70,7 +70,7 @@ struct DivergenceCheckOptions {
   /// Parameters and buffers, by the module's names, that may differ between ranks: those that
   /// DistributedDataParallel ignores, too, and buffers that a forward of your own changes by this rank's
   /// batch.
-  std::vector<std::string> ignored;
+  std::vector<std::string> ignored{};
 };
 
 /// A guard against silent corruption. Replicas of a model begin equal, get equal gradients and so stay equal,
@@ -78,10 +78,10 @@ struct DivergenceCheckOptions {
 /// that runs on some ranks only) trains on without an error, and spoils the others through its gradients.
 /// This compares a hash of what is to be equal, and names the rank and the tensor.
 ///
-///   ddprun::DivergenceCheck check(context, *model, optimizer, {.every_steps = 100});
-///   …
-///   optimizer.step();
-///   check.after_step(step);
+///     ddprun::DivergenceCheck check(context, *model, optimizer, {.every_steps = 100});
+///     …
+///     optimizer.step();
+///     check.after_step(step);
 ///
 /// Compared, in this order: all parameters; the buffers, but for running_mean and running_var of torch's
 /// BatchNorm and InstanceNorm: each rank's batch moves these, and DistributedDataParallel makes them equal
@@ -97,8 +97,9 @@ struct DivergenceCheckOptions {
 ///          ranks and their devices wait. Hashes of single tensors are exchanged only when ranks differ. In a
 ///          world of one nothing is done.
 /// Errors   DivergenceError on all ranks. Exception kConfig: every_steps below 1; a name in `ignored` that
-///          the module does not have; sparse tensors; a ZeroRedundancyOptimizer, whose ranks each have a state of
-///          their own; a PostLocalSgdOptimizer, whose ranks have a model of their own between two averages.
+///          the module does not have; sparse tensors; a ZeroRedundancyOptimizer, whose ranks each have a
+///          state of their own; a PostLocalSgdOptimizer, whose ranks have a model of their own between two
+///          averages.
 /// Threads  the one that trains. The module and the optimizer outlive this.
 class DivergenceCheck {
  public:

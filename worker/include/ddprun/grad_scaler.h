@@ -6,8 +6,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <utility>
 #include <vector>
 
 namespace torch::optim {
@@ -64,8 +62,8 @@ class GradScaler {
   void step(FusedOptimizer& optimizer);
   void step(torch::optim::Optimizer& optimizer);
 
-  /// Between step() and update(): a scalar on the device of the scale, 0 where the step was made, else more. Undefined
-  /// where the scaler is not enabled.
+  /// Between step() and update(): a scalar on the device of the scale, 0 where the step was made, else more.
+  /// Undefined where the scaler is not enabled.
   [[nodiscard]] at::Tensor found_inf(const FusedOptimizer& optimizer) const;
 
   /// The scale of the next step; after the step() of every optimizer.

@@ -51,7 +51,8 @@ class Group {
 };
 
 struct NewGroupOptions {
-  /// "nccl", "gloo", "shm" or "cpu:gloo,cuda:nccl"; empty: what the parent has. shm: the members are on one host.
+  /// "nccl", "gloo", "shm" or "cpu:gloo,cuda:nccl"; empty: what the parent has. shm: the members are on one
+  /// host.
   std::string backend{};
   /// How long a collective may take, and how long the ranks wait for each other here; default: the parent's.
   std::optional<std::chrono::milliseconds> timeout{};

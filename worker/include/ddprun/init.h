@@ -14,7 +14,8 @@
 namespace ddprun {
 
 struct InitOptions {
-  /// "auto", "nccl", "gloo", "shm", or one for each kind of device: "cpu:gloo,cuda:nccl". DDPRUN_BACKEND in the environment is used where this says "auto".
+  /// "auto", "nccl", "gloo", "shm", or one for each kind of device: "cpu:gloo,cuda:nccl". DDPRUN_BACKEND in
+  /// the environment is used where this says "auto".
   std::string backend = "auto";
   /// "auto" (the GPU of this local rank where there is one, else the CPU), "cpu", "cuda" or "cuda:N".
   std::string device = "auto";
@@ -33,16 +34,15 @@ struct InitOptions {
 /// Threads  all members but `shutdown` may be called from any thread.
 class Context {
  public:
-  [[nodiscard]] int rank() const;                   ///< 0 … world_size-1
-  [[nodiscard]] int local_rank() const;             ///< index on this node
-  [[nodiscard]] int world_size() const;             ///< workers in total
-  [[nodiscard]] int local_world_size() const;       ///< workers on this node
-  [[nodiscard]] int restart_count() const;          ///< how often the launcher has restarted the job
-  [[nodiscard]] bool is_launched() const;           ///< false: started by hand, a world of one
-  [[nodiscard]] const std::string& run_id() const;  ///< the launcher's job id; "none" without one
-  [[nodiscard]] const std::string& log_dir()
-      const;  ///< where the launcher keeps this generation's logs; may be empty
-  [[nodiscard]] const at::Device& device() const;  ///< where this worker's tensors belong
+  [[nodiscard]] int rank() const;                    ///< 0 … world_size-1
+  [[nodiscard]] int local_rank() const;              ///< index on this node
+  [[nodiscard]] int world_size() const;              ///< workers in total
+  [[nodiscard]] int local_world_size() const;        ///< workers on this node
+  [[nodiscard]] int restart_count() const;           ///< how often the launcher has restarted the job
+  [[nodiscard]] bool is_launched() const;            ///< false: started by hand, a world of one
+  [[nodiscard]] const std::string& run_id() const;   ///< the launcher's job id; "none" without one
+  [[nodiscard]] const std::string& log_dir() const;  ///< of this generation, the launcher's; may be empty
+  [[nodiscard]] const at::Device& device() const;    ///< where this worker's tensors belong
 
   /// The job's key-value store: a TCPStore client (a HashStore in a world of one).
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const;

@@ -11,9 +11,11 @@
 /// Uneven inputs: ranks may make different numbers of steps. A rank whose loop has ended shadows the
 /// collectives that the others still make, until all loops have.
 ///
-///     ddprun::join({ddp, *optimizer}, [&] {           // optimizer: a ZeroRedundancyOptimizer
+///     auto optimizer = ddprun::zero_redundancy_optimizer<ddprun::FusedSgd>(
+///         context, ddp.parameters(), ddprun::FusedSgdOptions{.lr = 0.1});
+///     ddprun::join({ddp, *optimizer}, [&] {
 ///       for (const auto& batch : batches_of_this_rank) {
-///         loss(ddp(batch)).backward();
+///         loss_of(ddp(batch)).backward();
 ///         optimizer->step();
 ///         optimizer->zero_grad();
 ///       }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -62,7 +61,7 @@ class LRScheduler {
   [[nodiscard]] virtual std::string name() const = 0;  ///< Python's class
   [[nodiscard]] virtual SchedulerState state() const;
   /// Errors  Exception kConfig: of another number of groups or schedulers, or of another class; then nothing
-  /// has changed.
+  ///         has changed.
   virtual void load_state(const SchedulerState& state);
 
  protected:
@@ -383,7 +382,7 @@ class ReduceLROnPlateau {
   [[nodiscard]] double best() const { return best_; }
   [[nodiscard]] SchedulerState state() const;
   /// Errors  Exception kConfig: not the state of a ReduceLROnPlateau of as many groups; then nothing has
-  /// changed.
+  ///         changed.
   void load_state(const SchedulerState& state);
 
  private:

@@ -3,6 +3,7 @@
 #include <ddprun/group.h>
 #include <ddprun/optim.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -95,8 +96,8 @@ class HierarchicalModelAverager final : public ModelAverager {
 /// Scaling  with a GradScaler, a rank that leaves out its update because of an overflow averages all the
 ///          same, so that all ranks stay in step: gradients, and so overflows, are each rank's own. That
 ///          needs a local optimizer that supports_scale().
-/// State    the local optimizer's, and the averager's step under "step"; where that is missing it begins at
-/// 0.
+/// State    the local optimizer's, and the averager's step under "step"; where that is missing it begins
+///          at 0.
 class PostLocalSgdOptimizer final : public FusedOptimizer {
  public:
   PostLocalSgdOptimizer(FusedOptimizer& local, ModelAverager& averager);

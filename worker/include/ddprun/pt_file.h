@@ -23,7 +23,7 @@ void save_pt(const std::string& path, const PtValue& value);
 /// verified. Tensors are on the CPU.
 ///
 /// Errors  Exception kNotFound, kOs, kCorrupt (damaged, truncated, or holding another Python class; the
-/// message names it).
+///         message names it).
 PtValue load_pt(const std::string& path);
 
 /// The same from the file's content, for one that came over the network. `name` is what messages call it.

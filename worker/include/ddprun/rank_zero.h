@@ -6,7 +6,10 @@
 
 namespace ddprun {
 
-/// std::cout on rank 0 of a group, nothing elsewhere:  rank_zero_out(context) << "epoch " << epoch << "\n";
+/// std::cout on rank 0 of a group, nothing elsewhere.
+///
+///     rank_zero_out(context) << "epoch " << epoch << "\n";
+///
 class RankZeroOut {
  public:
   explicit RankZeroOut(bool is_rank_zero) : is_rank_zero_(is_rank_zero) {}

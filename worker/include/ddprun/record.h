@@ -8,7 +8,12 @@ namespace ddprun {
 
 /// Runs a worker's main function so that whatever ends it leaves a trace for the launcher:
 ///
-///   int main() { return ddprun::record([] { … return 0; }); }
+///     int main() {
+///       return ddprun::record([] {
+///         …
+///         return 0;
+///       });
+///     }
 ///
 /// An uncaught exception, std::abort or a crash writes the error file named by TORCHELASTIC_ERROR_FILE (the
 /// JSON that torchrun reads: type and message, time, a stack with function names) and says the same on

@@ -7,6 +7,8 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/pimpl.h>
 
+#include <cstdint>
+#include <iosfwd>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -18,7 +20,8 @@ namespace ddprun {
 /// `convert_sync_batchnorm` gives it one: so a module written without knowledge of ranks can have it as a
 /// member.
 ///
-/// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel, of more than one value.
+/// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel, of more than
+///             one value.
 /// Device      CPU or GPU, wherever the group's backend is at home. float or double, or half types with float
 ///             statistics. On a GPU by the kernels of torch.nn.SyncBatchNorm, in its order; Python has none for
 ///             the CPU.
@@ -62,11 +65,11 @@ SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm1d& norm, const G
 SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm2d& norm, const Group& group);
 SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm3d& norm, const Group& group);
 
-/// Makes every batch norm of a model normalize over the group, in place and at any depth:
-///   a torch::nn::BatchNorm1d, 2d or 3d in a Sequential, whoever owns that, is exchanged for a SyncBatchNorm
-///   with the same tensors; a SyncBatchNorm, wherever it is, gets the group.
-/// A batch norm that is a member of a module cannot be exchanged: C++ offers no way to the member, which
-/// would go on calling the old one. Declare it as ddprun::SyncBatchNorm, or put it into a Sequential.
+/// Makes every batch norm of a model normalize over the group, in place and at any depth. A
+/// torch::nn::BatchNorm1d, 2d or 3d in a Sequential, whoever owns that, is exchanged for a SyncBatchNorm with
+/// the same tensors; a SyncBatchNorm, wherever it is, gets the group. A batch norm that is a member of a
+/// module cannot be exchanged: C++ offers no way to the member, which would go on calling the old one.
+/// Declare it as ddprun::SyncBatchNorm, or put it into a Sequential.
 ///
 /// Order   after model->to(device) or before, but before DistributedDataParallel is made. Parameters stay the
 ///         same tensors.
@@ -75,8 +78,8 @@ void convert_sync_batchnorm(torch::nn::Module& model, const Group& group);
 
 /// The same for the module in a holder or shared_ptr, which is returned.
 template <class Holder>
-requires std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<decltype(*std::declval<Holder&>())>> Holder
-convert_sync_batchnorm(Holder model, const Group& group) {
+auto convert_sync_batchnorm(Holder model, const Group& group)
+    -> std::enable_if_t<std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<decltype(*model)>>, Holder> {
   convert_sync_batchnorm(static_cast<torch::nn::Module&>(*model), group);
   return model;
 }

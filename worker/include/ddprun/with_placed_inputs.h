@@ -2,17 +2,26 @@
 
 #include <ddprun/visit_tensors.h>
 
+#include <array>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 /// How DistributedDataParallel hands a model inputs that were moved or cast.
 namespace ddprun::runtime {
 
 /// True where visit_tensors reaches every tensor of a T that can be copied.
 template <class T>
-    struct CanVisit : std::bool_constant < std::is_copy_constructible_v<T>&& requires(T& value) {
+concept Visited = std::is_copy_constructible_v<T> && requires(T& value) {
   visit_tensors(value, [](at::Tensor&) {});
-} > {};
+};
+template <class T>
+struct CanVisit : std::bool_constant<Visited<T>> {};
 template <class T>
 struct CanVisit<T&> : std::false_type {};
 template <class T>

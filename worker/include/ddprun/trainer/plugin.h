@@ -8,9 +8,14 @@
 ///
 ///     #include <ddprun/trainer/plugin.h>
 ///
-///     class MyNet final : public ddprun::Model { … };
+///     class MyNet final : public ddprun::Model {
+///      public:
+///       MyNet(std::int64_t classes, std::int64_t width);
+///       at::Tensor forward(at::Tensor input) override;
+///     };
 ///
-///     std::shared_ptr<ddprun::Model> make_my_net(const ddprun::Options& options, const ddprun::DataShape& data) {
+///     std::shared_ptr<ddprun::Model> make_my_net(const ddprun::Options& options,
+///                                                const ddprun::DataShape& data) {
 ///       return std::make_shared<MyNet>(data.classes, options.integer("width", 64));
 ///     }
 ///     DDPRUN_REGISTER_MODEL("my_net", make_my_net)

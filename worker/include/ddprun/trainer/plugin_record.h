@@ -1,6 +1,11 @@
 #pragma once
 
+#include <ddprun/trainer/batch.h>
+#include <ddprun/trainer/data_source.h>
+#include <ddprun/trainer/model.h>
+#include <ddprun/trainer/options.h>
 #include <ddprun/trainer/registry.h>
+#include <ddprun/trainer/task.h>
 
 #include <cstdint>
 #include <memory>

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <ddprun/exception.h>
+#include <ddprun/trainer/batch.h>
 #include <ddprun/trainer/data_source.h>
 #include <ddprun/trainer/model.h>
 #include <ddprun/trainer/options.h>
 #include <ddprun/trainer/task.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
