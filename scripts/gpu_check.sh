@@ -92,7 +92,7 @@ pack() {
   mapfile -t libraries < <(libraries_of "$there"/lib/*.so "$there"/bin/* "$there"/tests/*)
   if [ ${#libraries[@]} -gt 0 ]; then cp -L "${libraries[@]}" "$there/lib"; fi
   find "$there" -type f -exec strip --strip-unneeded {} +
-  git -C "$root" -c 'safe.directory=*' ls-files -z -co --exclude-standard -- 'tests/*.py' | tar -C "$root" --null -T - -c | tar -C "$folder" -x
+  git -C "$root" -c 'safe.directory=*' ls-files -z -co --exclude-standard -- 'tests/*.py' configs/data/mnist-subset | tar -C "$root" --null -T - -c | tar -C "$folder" -x
   git -C "$root" -c 'safe.directory=*' log -1 --format='%h, %cs' >"$folder/version"
   torch_of "$build" >"$folder/torch_version"
   cp "$0" "$folder/gpu_check.sh"

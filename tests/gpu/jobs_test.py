@@ -55,6 +55,18 @@ class Jobs(GpuJob):
                 self.finish(self.begin_program(ranks), expect=0)
                 self.assertRegex(self.errors(), rf"backend {self.options.backend} on {self.options.device}\b")
 
+    def test_ranks_that_each_see_one_card_alone_take_that(self):
+        # As wrapper scripts have it: each rank's CUDA_VISIBLE_DEVICES is one card, which is cuda:0 to it.
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(max(cards.count(), 1))))
+        mask = self.folder / "mask.sh"
+        mask.write_text("#!/bin/sh\n" f"set -- {' '.join(visible.split(','))} -- \"$@\"\n"
+                        f"shift $((LOCAL_RANK % {len(visible.split(','))}))\nexport CUDA_VISIBLE_DEVICES=$1\n"
+                        "while [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n", encoding="utf-8")
+        mask.chmod(0o755)
+        words = (self.options.fault_program, self.options.backend, "recorded", "none", "never", -1, self.options.device)
+        self.finish(self.begin(self.options.ranks, mask, *words), expect=0)
+        self.assertRegex(self.errors(), rf"backend {self.options.backend} on {self.options.device}\b")
+
     def test_a_rank_that_is_killed_is_named_and_the_others_end_in_time(self):
         used = self.used_memory()
         began = time.monotonic()

@@ -2,10 +2,13 @@
 """Breaks one rank of the built-in trainer and of a C++ program, and counts how often rank and exit code are right.
 
 blame_test.py BIN INJECTOR PROGRAM [--all] [--only WORD] [--at-once N] [--sanitized] [--seed N] [--times N]
+              [--device cuda --backends nccl --worlds cards | --device cuda --backends gloo --one-card --worlds 2]
 
 BIN holds ddprun and ddprun-worker, INJECTOR is injector.cc, PROGRAM is program.cc. Right is a report that names the guilty
 rank, and the exit code that this rank's failure has. The score is printed; below 99 % the test fails. `--sanitized` is for
-programs of AddressSanitizer, which leave nothing preloaded in the way of read, write and memory.
+programs of AddressSanitizer, which leave nothing preloaded in the way of read, write and memory. `--backends` names those
+that the faults take turns with, in worlds of 2 to 8 ranks; on cards, where `--worlds` is the world of all, it exits with 77
+without them.
 """
 
 import argparse
@@ -30,7 +33,6 @@ from patience import patient  # noqa: E402
 
 DIGITS = HERE.parents[2] / "configs/data/mnist-subset"
 BOUND_S = patient(120)  # of a machine that is busy with other things
-BACKENDS = ("gloo", "shm")
 OS, INTERNAL, CONFIG, LOST = 71, 70, 78, 75
 SIGNALS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "fpe": signal.SIGFPE, "bus": signal.SIGBUS, "abort": signal.SIGABRT,
            "terminate": signal.SIGABRT, "joinable": signal.SIGABRT, "stuck": signal.SIGKILL}
@@ -72,6 +74,7 @@ class TrainerFault:
     def command(self, options, folder):
         job = {
             "backend": self.backend,
+            "device": options.device,
             "model": {"type": "mlp", "hidden": [32]},
             "data": {"type": "mnist", "path": str(DIGITS), "train_samples": 16 * 10 * self.ranks, "test_samples": 80},
             "train": {"epochs": 2, "batch_size": 16},
@@ -146,7 +149,7 @@ class ProgramFault:
         return {}
 
     def command(self, options, _):
-        return [options.program, self.backend, self.around, self.what, self.at, str(self.culprit)]
+        return [options.program, self.backend, self.around, self.what, self.at, str(self.culprit), options.device]
 
 
 def program_code(what, at, around):
@@ -193,12 +196,12 @@ def program_faults():
 # ---- all of them, and a dozen
 
 
-def placed(faults, seed):
-    """Each with a guilty rank, a world of 2 to 8 and a backend, the same for the same seed."""
-    draw = random.Random(seed)
+def placed(faults, options):
+    """Each with a guilty rank, a world of 2 to 8 (or the one there is) and a backend, the same for the same seed."""
+    draw = random.Random(options.seed)
     for number, fault in enumerate(faults):
-        ranks = 2 + number % 7
-        fault.place(draw.randrange(ranks), ranks, BACKENDS[(number + number // 7) % 2])
+        ranks = options.world or 2 + number % 7
+        fault.place(draw.randrange(ranks), ranks, options.backends[(number + number // 7) % len(options.backends)])
     return faults
 
 
@@ -227,7 +230,7 @@ def end_who_is_stuck(lines, said):
 def judge(options, fault):
     with tempfile.TemporaryDirectory(prefix="ddprun-blame-") as name:
         folder = pathlib.Path(name)
-        names = ("PATH", "LD_LIBRARY_PATH", "HOME")
+        names = ("PATH", "LD_LIBRARY_PATH", "HOME", "CUDA_VISIBLE_DEVICES")
         kept = {name: os.environ[name] for name in names if name in os.environ}
         environment = kept | {"TMPDIR": name, "OMP_NUM_THREADS": "1"} | fault.environment(options)
         if options.sanitized:
@@ -253,6 +256,13 @@ def judge(options, fault):
         return Verdict(fault, is_right, f"rank {rank} with {code}, expected {sorted(fault.culprits)} with {fault.code}", words, took)
 
 
+def world_of(options):
+    import cards  # noqa: PLC0415: it needs Python's torch, which the CPU's ranks do without
+
+    (world,) = cards.worlds(options)
+    return world
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("binaries", "injector", "program"):
@@ -263,8 +273,15 @@ def main():
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--backends", type=lambda text: text.split(","), default=["gloo", "shm"])
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--one-card", action="store_true")
+    parser.add_argument("--worlds")
     options = parser.parse_args()
-    faults = placed(trainer_faults(), options.seed) + placed(program_faults(), options.seed) if options.all else few_faults()
+    options.world = world_of(options) if options.worlds else None
+    faults = placed(trainer_faults(), options) + placed(program_faults(), options) if options.all else few_faults()
+    if options.world and not options.all:
+        placed(faults, options)
     if options.all:
         print(f"seed {options.seed}")
     if options.sanitized:

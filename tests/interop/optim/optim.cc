@@ -1,6 +1,6 @@
 // Reads recipes, one JSON object a line: the .pt file "inputs" holds parameters and the gradients of each
 // step; the recipe says what is done with them. Writes what came of it to the .pt file "outputs", for
-// optim_test.py.
+// optim_test.py. Its only argument is the device, else the CPU.
 #include <ddprun/autocast.h>
 #include <ddprun/averaged_model.h>
 #include <ddprun/checkpoint.h>
@@ -38,6 +38,8 @@ PtList list_of(const std::vector<at::Tensor>& tensors) {
   return list;
 }
 
+at::Device device = at::kCPU;
+
 // The ranks, where there are several.
 std::optional<Context> world;
 
@@ -45,10 +47,11 @@ std::optional<Context> world;
 struct Holder final : torch::nn::Module {
   explicit Holder(const std::vector<at::Tensor>& values) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      parameters_.push_back(register_parameter("p" + std::to_string(i), values[i].clone()));
+      parameters_.push_back(register_parameter("p" + std::to_string(i),
+                                               values[i].to(device, torch::kFloat, false, /*copy=*/true)));
     }
-    mean = register_buffer("mean", torch::zeros({3}));
-    count = register_buffer("count", torch::zeros({}, torch::kLong));
+    mean = register_buffer("mean", torch::zeros({3}, device));
+    count = register_buffer("count", torch::zeros({}, at::TensorOptions(torch::kLong).device(device)));
   }
   std::vector<at::Tensor> parameters_;
   at::Tensor mean, count;
@@ -126,12 +129,13 @@ struct Training {
   void set_gradients(const std::vector<at::Tensor>& gradients) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const bool has_gradient = gradients[i].numel() > 0;
-      model.parameters_[i].mutable_grad() = has_gradient ? gradients[i] * scaler.get_scale() : at::Tensor();
+      model.parameters_[i].mutable_grad() =
+          has_gradient ? gradients[i].to(device) * scaler.get_scale() : at::Tensor();
     }
   }
 
   void step(const std::vector<at::Tensor>& gradients) {
-    if (scaler.is_enabled()) (void)scaler.scale(at::ones({}));
+    if (scaler.is_enabled()) (void)scaler.scale(at::ones({}, device));
     set_gradients(gradients);
     if (recipe.contains("max_norm") || recipe.contains("clip_value")) scaler.unscale_(*optimizer);
     if (recipe.contains("max_norm")) {
@@ -197,7 +201,8 @@ void train(const json& recipe, const PtDict& inputs) {
 
 // What the operations of an autocast region give: their dtype is a part of it.
 void autocast(const json& recipe, const PtDict& inputs) {
-  const std::vector<at::Tensor> t = tensors_of(inputs.at("parameters"));
+  std::vector<at::Tensor> t = tensors_of(inputs.at("parameters"));
+  for (at::Tensor& tensor : t) tensor = tensor.to(device);
   std::vector<at::Tensor> results;
   const auto compute = [&] {
     const at::Tensor hidden = at::linear(t[0], t[1]);
@@ -207,12 +212,12 @@ void autocast(const json& recipe, const PtDict& inputs) {
     results.push_back(hidden + t[2]);
   };
   {
-    const AutocastGuard guard(at::kCPU);
+    const AutocastGuard guard(device.type());
     compute();
     {
-      const AutocastGuard off(at::kCPU, std::nullopt, AutocastGuard::Mode::kDisabled);
+      const AutocastGuard off(device.type(), std::nullopt, AutocastGuard::Mode::kDisabled);
       compute();
-      const AutocastGuard half(at::kCPU, at::kHalf);
+      const AutocastGuard half(device.type(), at::kHalf);
       compute();
     }
     compute();
@@ -226,8 +231,9 @@ void autocast(const json& recipe, const PtDict& inputs) {
 }  // namespace
 }  // namespace ddprun
 
-int main() try {
+int main(int argc, char** argv) try {
   torch::set_num_threads(1);
+  if (argc > 1) ddprun::device = at::Device(argv[1]);
   if (std::getenv("WORLD_SIZE") != nullptr) ddprun::world = ddprun::init({.device = "cpu"});
   for (std::string line; std::getline(std::cin, line);) {
     const auto recipe = nlohmann::json::parse(line);

@@ -1,6 +1,6 @@
-"""optim_test.py PROGRAM: optimizers with parameter groups, GradScaler, clipping, averaged models and autocast give
+"""optim_test.py PROGRAM [--device cuda]: optimizers with parameter groups, GradScaler, clipping, averaged models and autocast give
 Python's bytes for random recipes, and each side goes on from what the other has saved; so does ZeroRedundancyOptimizer
-on 1, 2 and 3 ranks over gloo and shared memory.
+on 1, 2 and 3 ranks over gloo and shared memory. On a card without the last.
 
 DDPRUN_SEED chooses other recipes."""
 
@@ -22,8 +22,10 @@ from torch.optim import swa_utils
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 
+import cards  # noqa: E402
 from patience import patient  # noqa: E402
 
+DEVICE = sys.argv[3] if sys.argv[2:3] == ["--device"] else "cpu"
 CASES = 60
 STEPS = 8
 SHAPES = [(7,), (3, 5), (2, 3, 4), (33,), (1,), (16, 17)]
@@ -52,7 +54,7 @@ def a_recipe(draw, number):
         for group in groups:
             group["initial_accumulator_value"] = groups[0]["initial_accumulator_value"]
     recipe = {"what": "train", "optimizer": name, "groups": groups,
-              "decay": draw.choice([None, 0.9, 0.999]), "use_buffers": draw.random() < 0.3, "save_at": draw.randrange(1, STEPS)}
+              "decay": draw.choice([None, 0.9, 0.999] if DEVICE == "cpu" else [0.9, 0.999]), "use_buffers": draw.random() < 0.3, "save_at": draw.randrange(1, STEPS)}
     if draw.random() < 0.5:
         recipe.update(max_norm=draw.choice([1.0, 3.7, draw.uniform(0.1, 20)]), norm_type=draw.choice([2.0, 2.0, 1.0, None]))  # None: infinity, which JSON lacks
     if draw.random() < 0.3:
@@ -80,9 +82,9 @@ class Holder(nn.Module):
     def __init__(self, values):
         super().__init__()
         for i, value in enumerate(values):
-            self.register_parameter(f"p{i}", nn.Parameter(value.clone()))
-        self.register_buffer("mean", torch.zeros(3))
-        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+            self.register_parameter(f"p{i}", nn.Parameter(value.to(DEVICE, copy=True)))
+        self.register_buffer("mean", torch.zeros(3, device=DEVICE))
+        self.register_buffer("count", torch.zeros((), dtype=torch.long, device=DEVICE))
 
 
 class Training:
@@ -101,20 +103,22 @@ class Training:
             groups.append({"params": rest[:spec["count"]], **{k: v for k, v in spec.items() if k != "count"}})
             rest = rest[spec["count"]:]
         extra = {} if recipe["optimizer"] == "RMSprop" else {"fused": True}
+        if DEVICE != "cpu" and recipe["optimizer"] == "Adagrad":
+            extra = {"foreach": True}  # it has no fused kernel there
         if recipe["optimizer"] == "Adagrad":  # the sums begin with the constructor's value, whatever the groups say
             extra["initial_accumulator_value"] = recipe["groups"][0]["initial_accumulator_value"]
         for group in groups:
             group["lr"] = float(group["lr"])
         kind = getattr(torch.optim, recipe["optimizer"])
         self.optimizer = ZeroRedundancyOptimizer(groups, kind, lr=0.1, **extra) if dist.is_initialized() else kind(groups, lr=0.1, **extra)
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=recipe.get("init_scale", 1024.0), growth_interval=3, enabled="init_scale" in recipe)
+        self.scaler = torch.amp.GradScaler(DEVICE, init_scale=recipe.get("init_scale", 1024.0), growth_interval=3, enabled="init_scale" in recipe)
         self.norms, self.scales = [], []
 
     def step(self, gradients):
         if self.scaler.is_enabled():
-            self.scaler.scale(torch.ones(()))
+            self.scaler.scale(torch.ones((), device=DEVICE))
         for parameter, gradient in zip(self.parameters, gradients):
-            parameter.grad = gradient * self.scaler.get_scale() if gradient.numel() > 0 else None
+            parameter.grad = gradient.to(DEVICE) * self.scaler.get_scale() if gradient.numel() > 0 else None
         if "max_norm" in self.recipe or "clip_value" in self.recipe:
             self.scaler.unscale_(self.optimizer)
         if "max_norm" in self.recipe:
@@ -156,7 +160,7 @@ def difference(path, theirs, ours):
     """Where two values differ, or None. The order of state entries counts; None is no entry."""
     if isinstance(theirs, torch.Tensor):
         same = isinstance(ours, torch.Tensor) and theirs.dtype == ours.dtype and theirs.shape == ours.shape
-        same = same and theirs.detach().contiguous().numpy().tobytes() == ours.detach().contiguous().numpy().tobytes()
+        same = same and theirs.detach().cpu().contiguous().numpy().tobytes() == ours.detach().contiguous().numpy().tobytes()
         return None if same else f"{path}: Python {theirs}, ours {ours}"
     if isinstance(theirs, dict):
         theirs = {k: v for k, v in theirs.items() if k != "momentum_buffer" or v is not None}
@@ -176,7 +180,7 @@ def difference(path, theirs, ours):
 
 def run_ours(program, recipes):
     asked = "".join(json.dumps(recipe) + "\n" for recipe in recipes)
-    subprocess.run([program], input=asked, text=True, check=True)
+    subprocess.run([program, DEVICE], input=asked, text=True, check=True)
 
 
 def check(what, recipe, theirs, ours):
@@ -186,7 +190,7 @@ def check(what, recipe, theirs, ours):
 
 
 def check_autocast(program, folder):
-    inputs = [torch.randn(4, 6), torch.randn(5, 6), torch.randn(4, 5)]
+    inputs = [torch.randn(size).to(DEVICE) for size in ((4, 6), (5, 6), (4, 5))]
     recipe = {"what": "autocast", "inputs": f"{folder}/autocast.pt", "outputs": f"{folder}/autocast_out.pt"}
     torch.save({"parameters": inputs, "gradients": []}, recipe["inputs"])
     x, w, y = inputs
@@ -196,11 +200,11 @@ def check_autocast(program, folder):
         hidden = nn.functional.linear(x, w)
         results.extend([hidden, torch.softmax(hidden, -1), nn.functional.mse_loss(hidden, y), hidden + y])
 
-    with torch.autocast("cpu"):
+    with torch.autocast(DEVICE):
         compute()
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(DEVICE, enabled=False):
             compute()
-            with torch.autocast("cpu", dtype=torch.float16):
+            with torch.autocast(DEVICE, dtype=torch.float16):
                 compute()
         compute()
     compute()
@@ -208,6 +212,7 @@ def check_autocast(program, folder):
     ours = torch.load(recipe["outputs"])["results"]
     assert [t.dtype for t in results] == [t.dtype for t in ours], ours
     for a, b in zip(results, ours):
+        a = a.cpu()
         assert torch.equal(a.view(torch.uint8) if a.dim() else a, b.view(torch.uint8) if b.dim() else b), (a, b)
 
 
@@ -249,6 +254,8 @@ def check_zero(program, recipes, folder):
 
 
 def main():
+    if DEVICE != "cpu":
+        cards.require(1)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     seed = int(os.environ.get("DDPRUN_SEED", "20261121"))
@@ -276,10 +283,11 @@ def main():
             check("Python from our checkpoint", recipe, rest, other.run(recipe["save_at"]))
         check_autocast(sys.argv[1], folder)
         plain = [recipe for recipe in recipes if "init_scale" not in recipe and recipe["optimizer"] != "Adagrad"][:8]
-        check_zero(sys.argv[1], plain, folder)
+        if DEVICE == "cpu":
+            check_zero(sys.argv[1], plain, folder)
     skipped = sum(1 for expected in theirs for a, b in zip(expected["scales"], expected["scales"][1:]) if b < a)
-    print(f"{CASES} recipes of {STEPS} steps, {skipped} of them left out by the scaler: all bytes are Python's; autocast and "
-          f"{len(plain)} recipes with ZeroRedundancyOptimizer, too")
+    print(f"{CASES} recipes of {STEPS} steps, {skipped} of them left out by the scaler: all bytes are Python's; autocast"
+          + (f" and {len(plain)} recipes with ZeroRedundancyOptimizer, too" if DEVICE == "cpu" else f", too, on {DEVICE}"))
 
 
 if __name__ == "__main__":
