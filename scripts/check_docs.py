@@ -61,7 +61,7 @@ def check_flags(page, text):
     known = set(re.findall(r"--([\w-]+)", (ROOT / "tests/unit/launcher_cli/help.txt").read_text()))
     for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
         for command in re.findall(r"^(?:\S*/)?ddprun (.*)$", block, re.MULTILINE):
-            own = re.split(r"\s(?=\S*\.(?:json|py)\b|\./)", " " + command)[0]  # flags end at the program
+            own = re.split(r"\s(?=\S*\.(?:json|py)\b|\./|\"\$\()", " " + command)[0]  # flags end at the program
             for name in re.findall(r"--([\w-]+)", own):
                 if name not in known:
                     problems.append(f"{page} gives ddprun the flag --{name}, which its help does not know")

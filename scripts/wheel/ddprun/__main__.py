@@ -1,6 +1,7 @@
 """python -m ddprun: the program ddprun, whose workers run under this very Python.
 
-`--example` alone prints the path of a script to try it with, `--cmake-dir` alone says where the C++ library is to be had.
+`--example` alone prints the path of something to try it with: a job file where ddprun[worker] is installed, else a script.
+`--cmake-dir` alone prints where find_package(ddprun) finds the C++ library of ddprun[worker], or says where else it is to be had.
 """
 
 import os
@@ -10,12 +11,20 @@ from ddprun import find_binary
 
 
 def main():
+    try:
+        import ddprun_worker as worker
+    except ImportError:
+        worker = None
     if sys.argv[1:] == ["--example"]:
-        print(os.path.join(os.path.dirname(os.path.abspath(__file__)), "example.py"))
+        print(worker.example() if worker else os.path.join(os.path.dirname(os.path.abspath(__file__)), "example.py"))
         return
     if sys.argv[1:] == ["--cmake-dir"]:
-        sys.exit("ddprun: this package has the launcher alone; build and install the C++ library from a clone of ddprun: "
-                 "./scripts/setup.sh, cmake --preset release, cmake --build --preset release, cmake --install build/release")
+        if worker is None:
+            sys.exit("ddprun: this package has the launcher alone; install ddprun[worker], or build and install the C++ library from "
+                     "a clone of ddprun: ./scripts/setup.sh, cmake --preset release, cmake --build --preset release, "
+                     "cmake --install build/release")
+        print(worker.cmake_dir())
+        return
     os.environ.setdefault("PYTHON_EXEC", sys.executable)
     program = find_binary()
     os.execv(program, [program, *sys.argv[1:]])

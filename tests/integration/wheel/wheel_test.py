@@ -130,7 +130,7 @@ class Wheel(unittest.TestCase):
     def test_the_cpp_library_is_elsewhere_and_said_so(self):
         done = run(self.python, "-m", "ddprun", "--cmake-dir")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("this package has the launcher alone; build and install the C++ library from a clone", done.stderr)
+        self.assertIn("this package has the launcher alone; install ddprun[worker], or build and install", done.stderr)
 
     def test_the_example_trains_where_torch_is(self):
         example = run(self.python, "-m", "ddprun", "--example").stdout.strip()

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Packs an installed tree of ddprun (cmake --install) into the wheel ddprun-worker: the trainer, the C++ library, its headers and its
+CMake package, with the libraries that not every Linux has. torch is found beside it. The same inputs give the same bytes.
+
+    scripts/wheel/pack_worker.py PREFIX VERSION TORCH GLIBC PATCHELF FOLDER     prints the path of the wheel in FOLDER
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from pack import ROOT, WHEEL, add
+
+METADATA = """\
+Metadata-Version: 2.1
+Name: ddprun-worker
+Version: {version}
+Summary: Trains with DDP from a job file, without Python; and DistributedDataParallel for libtorch's C++ API
+License: MIT
+Requires-Python: >=3.8
+Requires-Dist: ddprun=={version}
+Requires-Dist: torch=={torch}
+Description-Content-Type: text/markdown
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C++
+
+The trainer `ddprun-worker` and the C++ library of ddprun, for torch {torch}, which is found in the same site-packages.
+
+```sh
+ddprun --nproc-per-node 2 "$(python -m ddprun --example)"
+cmake -S . -B build -Dddprun_DIR="$(python -m ddprun --cmake-dir)"
+```
+"""
+
+# From torch, or on every Linux (manylinux's list).
+FOUND = re.compile(r"lib(torch|torch_cpu|torch_cuda|c10|c10_cuda|nccl|stdc\+\+|m|gcc_s|c|z|rt|dl|pthread|util)\.so|ld-linux")
+RUN_PATHS = {"bin": "$ORIGIN/../lib:$ORIGIN/../../torch/lib",
+             "lib": "$ORIGIN:$ORIGIN/../../torch/lib:$ORIGIN/../../nvidia/nccl/lib"}
+
+
+def run(*words):
+    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
+
+
+def needed(file):
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", file))
+
+
+def borrowed(files):
+    """Libraries of this machine that the files need and that not every Linux has."""
+    found, waiting = {}, list(files)
+    own = {file.name for file in files}
+    while waiting:
+        file = waiting.pop()
+        paths = dict(re.findall(r"(\S+) => (/\S+)", run("ldd", file)))
+        for name in needed(file):
+            if name not in own and name not in found and not FOUND.match(name):
+                found[name] = pathlib.Path(paths[name]).resolve()
+                waiting.append(found[name])
+    return found
+
+
+def newest_glibc(file):
+    return max((tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(2\.\d+)", run("readelf", "-V", file))), default=(2, 0))
+
+
+def gather(prefix, patchelf, glibc, stage):
+    """The folder ddprun_worker as it is to lie in site-packages."""
+    for folder in ("include", "lib"):
+        shutil.copytree(prefix / folder, stage / folder, symlinks=True)
+    (stage / "bin").mkdir()
+    shutil.copy(prefix / "bin/ddprun-worker", stage / "bin")
+    for link in stage.rglob("*"):  # a wheel has no links: each library stays under the name that programs ask for
+        if link.is_symlink():
+            link.unlink()
+    for library in (stage / "lib").glob("libddprun.so.*"):
+        soname = re.search(r"\(SONAME\).*\[(.*)\]", run("readelf", "-d", library))[1]
+        library.rename(stage / "lib" / soname)
+        targets = stage / "lib/cmake/ddprun/ddprunTargets-release.cmake"
+        targets.write_text(targets.read_text().replace(library.name, soname))
+    binaries = [stage / "bin/ddprun-worker", *sorted((stage / "lib").glob("*.so*"))]
+    for name, path in borrowed([prefix / "bin/ddprun-worker", *sorted((prefix / "lib").glob("*.so*"))]).items():
+        shutil.copy(path, stage / "lib" / name)
+        binaries.append(stage / "lib" / name)
+    for binary in binaries:
+        newest = newest_glibc(binary)
+        if newest > tuple(map(int, glibc.split("."))):
+            sys.exit(f"{binary.name} needs glibc {'.'.join(map(str, newest))}, newer than {glibc}")
+        run("strip", "--strip-unneeded", binary)
+        run(patchelf, "--set-rpath", RUN_PATHS[binary.parent.name], binary)
+    config = stage / "lib/cmake/ddprun/ddprunConfig.cmake"
+    text = re.sub(r'(EXISTS |set\(DDPRUN_TORCH )"[^"]*"', r'\1"${CMAKE_CURRENT_LIST_DIR}/../../../../torch"', config.read_text())
+    config.write_text(text)
+    for module in (ROOT / "scripts/wheel/ddprun_worker").glob("*.py"):
+        shutil.copy(module, stage)
+    example = stage / "example"
+    shutil.copytree(ROOT / "configs/data/mnist-subset", example / "data/mnist-subset")
+    job = json.loads((ROOT / "configs/quickstart.json").read_text())
+    for key in ("$schema", "output_dir"):
+        del job[key]
+    (example / "digits.json").write_text(json.dumps(job | {"name": "digits"}, indent=2) + "\n")
+
+
+def main(prefix, version, torch, glibc, patchelf, folder):
+    tag = f"py3-none-manylinux_{glibc.replace('.', '_')}_x86_64"
+    wheel = pathlib.Path(folder) / f"ddprun_worker-{version}-{tag}.whl"
+    info = f"ddprun_worker-{version}.dist-info"
+    records = []
+    with tempfile.TemporaryDirectory() as temporary, zipfile.ZipFile(wheel, "w") as archive:
+        stage = pathlib.Path(temporary) / "ddprun_worker"
+        gather(pathlib.Path(prefix), patchelf, glibc, stage)
+        for file in sorted(path for path in stage.rglob("*") if path.is_file()):
+            mode = 0o755 if file.parent.name == "bin" else 0o644
+            add(archive, records, str(file.relative_to(temporary)), file.read_bytes(), mode)
+        starter = (ROOT / "scripts/wheel/ddprun-worker").read_bytes()
+        add(archive, records, f"ddprun_worker-{version}.data/scripts/ddprun-worker", starter, 0o755)
+        add(archive, records, f"{info}/METADATA", METADATA.format(version=version, torch=torch).encode(), 0o644)
+        add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644)
+        add(archive, records, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644)
+        add(archive, [], f"{info}/RECORD", "".join([*records, f"{info}/RECORD,,\n"]).encode(), 0o644)
+    print(wheel)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
