@@ -362,7 +362,7 @@ void Agent::on_signal(const ReceivedSignal& signal) {
     return;
   }
   if (signal.number == SIGWINCH) return output_.resize();
-  const std::vector<int>& ending = plan_.signals_to_handle;
+  const std::vector<int>& ending = plan_.options.signals_to_handle;
   if (std::find(ending.begin(), ending.end(), signal.number) == ending.end()) {
     if (signal.number == SIGTSTP) return suspend();
     if (!workers_->signal_each(signal.number)) {  // SIGUSR1 and SIGUSR2

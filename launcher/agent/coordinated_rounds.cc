@@ -2,7 +2,6 @@
 
 #include "launcher/agent/job_settings.h"
 #include "launcher/agent/node_translation.h"
-#include "launcher/plan/meeting.h"
 #include "launcher/text/text.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/membership/auth.h"
@@ -27,22 +26,20 @@ std::chrono::system_clock::time_point wall_time(std::chrono::nanoseconds since_e
 
 Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Options& options = plan.options;
-  const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
-  if (!conf) return conf.error().with("--rdzv-conf");
   Result<std::string> secret = membership::load_secret(options.rdzv_secret_file, plan.host.job_secret);
   if (!secret) return secret.error();
   membership::RendezvousOptions result;
-  const Meeting meeting = meeting_of(plan);
+  const Meeting& meeting = plan.meeting;
   result.place = meeting.coordinator;
   result.host = meeting.host;
-  result.addresses = plan.master_addresses;
+  result.addresses = meeting.addresses;
   result.port = meeting.port;
   result.spec = {.run_id = plan.run_id,
                  .min_nodes = options.min_nodes,
                  .max_nodes = options.max_nodes,
                  .max_restarts = options.max_restarts,
                  .max_restarts_window = options.max_restarts_window};
-  result.timing = conf->timing;
+  result.timing = options.rdzv_conf.timing;
   result.node = {.host = options.local_addr.empty() ? plan.host.hostname : options.local_addr,
                  .address = {},
                  .local_world_size = plan.local_world_size,

@@ -16,9 +16,9 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
       membership::load_secret(plan.options.rdzv_secret_file, plan.host.job_secret);
   if (!secret) return secret.error();
   store::StoreServerOptions options;
-  options.host = plan.master_addr;
-  options.addresses = plan.master_addresses;
-  options.port = plan.master_port;
+  options.host = plan.meeting.host;
+  options.addresses = plan.meeting.addresses;
+  options.port = plan.meeting.port;
   options.reserved_descriptors = [&listener] { return listener.reserved_descriptors(); };
   Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io, options, logger);
   if (!store) return store.error();

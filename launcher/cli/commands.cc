@@ -114,28 +114,6 @@ Result<CommandLine> parse_why(std::span<const std::string> args) {
   return line;
 }
 
-Result<Port> parse_port(const std::string& text) {
-  Result<int> number = parse_integer(text, 0, 65535);
-  if (!number) return number.error();
-  return Port(static_cast<std::uint16_t>(*number));
-}
-
-struct HostAndPort {
-  std::string host;
-  Port port;
-};
-
-/// "HOST:PORT", "[::1]:PORT" or ":PORT" and "PORT" for every address.
-Result<HostAndPort> parse_host_and_port(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  std::string host = colon == std::string::npos ? std::string() : text.substr(0, colon);
-  Result<Port> port = parse_port(colon == std::string::npos ? text : text.substr(colon + 1));
-  if (!port)
-    return usage_error(fmt::format("expected [HOST:]PORT with a port in [0, 65535], got \"{}\"", text));
-  const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  return HostAndPort{is_bracketed ? host.substr(1, host.size() - 2) : std::move(host), *port};
-}
-
 Result<void> take_file_name(std::string& file, const std::string& value) {
   Result<std::string> name = parse_file_name(value);
   if (!name) return name.error();
@@ -148,10 +126,10 @@ Result<void> set_coordinator_flag(CoordinatorOptions& options, std::string_view 
   if (name == "rdzv-id") options.spec.run_id = value;
   if (name == "rdzv-secret-file") return take_file_name(options.secret_file, value);
   if (name == "bind") {
-    Result<HostAndPort> place = parse_host_and_port(value);
+    const Result<Endpoint> place = parse_endpoint(value, LoneWord::kPort);
     if (!place) return place.error();
     options.host = place->host;
-    options.port = place->port;
+    options.port = *place->port;
   }
   if (name == "nnodes") {
     const Result<NodeRange> nodes = parse_node_range(value);
@@ -170,9 +148,7 @@ Result<void> set_coordinator_flag(CoordinatorOptions& options, std::string_view 
     options.spec.max_restarts_window = *window;
   }
   if (name == "rdzv-conf") {
-    const auto pairs = parse_key_values(value);
-    if (!pairs) return pairs.error();
-    const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(*pairs);
+    const Result<membership::RdzvConf> conf = parse_rdzv_conf(value);
     if (!conf) return conf.error();
     options.timing = conf->timing;
   }
@@ -204,10 +180,10 @@ Result<void> set_drain_flag(DrainOptions& options, std::string_view name, const 
   if (name == "rdzv-id") options.run_id = value;
   if (name == "rdzv-secret-file") return take_file_name(options.secret_file, value);
   if (name == "rdzv-endpoint") {
-    Result<HostAndPort> place = parse_host_and_port(value);
+    const Result<Endpoint> place = parse_endpoint(value, LoneWord::kPort);
     if (!place) return place.error();
     options.host = place->host.empty() ? "127.0.0.1" : place->host;
-    options.port = place->port;
+    options.port = *place->port;
   }
   if (name == "node-rank") {
     const Result<int> rank = parse_integer(value, 0, std::numeric_limits<int>::max());

@@ -3,6 +3,8 @@
 #include "launcher/cli/signal_names.h"
 #include "launcher/cli/values.h"
 #include "launcher/text/python_numbers.h"
+#include "launcher/text/text.h"
+#include "rendezvous/config/override.h"
 
 #include <fmt/format.h>
 
@@ -76,16 +78,7 @@ Result<void> set_words(Options& options, Values values) {
 constexpr int kMax = std::numeric_limits<int>::max();
 
 Result<void> set_worker_count(Options& options, Values values) {
-  options.nproc_per_node = values[0];
-  if (values[0] == "auto" || values[0] == "cpu" || values[0] == "gpu" || values[0] == "xpu") return ok();
-  const Result<int> count = parse_integer(values[0], 1, kMaxWorkersPerNode);
-  if (!count) {
-    return Error(ErrorCode::kUsage,
-                 fmt::format("expected a number of workers in [1, {}], or auto, cpu or gpu, got \"{}\"",
-                             kMaxWorkersPerNode, values[0]));
-  }
-  options.nproc_per_node = std::to_string(*count);
-  return ok();
+  return store(options.workers, parse_worker_count(values[0]));
 }
 
 Result<void> set_nodes(Options& options, Values values) {
@@ -106,8 +99,24 @@ Result<void> set_rdzv_backend(Options& options, Values values) {
   return store(options.rdzv_backend, parse_choice(values[0], {"static", "c10d"}));
 }
 
+Result<void> set_master_addr(Options& options, Values values) {
+  options.master_addr = without_brackets(values[0]);
+  return ok();
+}
+
+/// "" is torchrun's default: none.
+Result<void> set_rdzv_endpoint(Options& options, Values values) {
+  options.rdzv_endpoint.reset();
+  if (values[0].empty()) return ok();
+  if (values[0].front() == ':') {
+    return Error(ErrorCode::kUsage,
+                 fmt::format("the host is missing in \"{}\"; write HOST{}", values[0], values[0]));
+  }
+  return store(options.rdzv_endpoint, parse_endpoint(values[0], LoneWord::kHost));
+}
+
 Result<void> set_rdzv_conf(Options& options, Values values) {
-  return store(options.rdzv_conf, parse_key_values(values[0]));
+  return store(options.rdzv_conf, parse_rdzv_conf(values[0]));
 }
 
 Result<void> set_exit_codes(Options& options, Values values) {
@@ -115,14 +124,15 @@ Result<void> set_exit_codes(Options& options, Values values) {
 }
 
 Result<void> set_signals(Options& options, Values values) {
-  std::vector<std::string> names;
+  std::vector<int> signals;
   for (const std::string& word : parse_words(values[0])) {
-    const std::size_t first = word.find_first_not_of(' ');
-    if (first == std::string::npos) continue;
-    names.push_back(word.substr(first, word.find_last_not_of(' ') - first + 1));
-    if (Result<int> number = parse_signal(names.back()); !number) return number.error();
+    const std::string_view name = trim_blanks(word);
+    if (name.empty()) continue;
+    const Result<int> number = parse_signal(name);
+    if (!number) return number.error();
+    signals.push_back(*number);
   }
-  options.signals_to_handle = std::move(names);
+  options.signals_to_handle = std::move(signals);
   return ok();
 }
 
@@ -140,12 +150,9 @@ Result<void> set_backend(Options& options, Values values) {
 }
 
 Result<void> add_override(Options& options, Values values) {
-  const std::string& assignment = values[0];
-  if (assignment.empty() || assignment[0] != '/' || assignment.find('=') == std::string::npos) {
-    return Error(ErrorCode::kUsage,
-                 fmt::format("expected /json/pointer=value as in /train/epochs=3, got \"{}\"", assignment));
-  }
-  options.config_overrides.push_back(assignment);
+  if (const auto change = config::parse_override(values[0]); !change)
+    return Error(ErrorCode::kUsage, change.error().message());
+  options.config_overrides.push_back(values[0]);
   return ok();
 }
 
@@ -244,7 +251,7 @@ constexpr std::array kFlags{
             FlagGroup::kNodes,
             "where node 0 is [127.0.0.1]",
             "",
-            set_text<&Options::master_addr>},
+            set_master_addr},
     RunFlag{{"master-port", '\0', "PORT", kTorchrun},
             FlagGroup::kNodes,
             "its port [one node: a free one; several: 29500]",
@@ -259,7 +266,7 @@ constexpr std::array kFlags{
             FlagGroup::kNodes,
             "where the nodes meet [--master-addr and --master-port]",
             "",
-            set_text<&Options::rdzv_endpoint>},
+            set_rdzv_endpoint},
     RunFlag{{"rdzv-id", '\0', "ID", kTorchrun},
             FlagGroup::kNodes,
             "name of the job [none]",

@@ -1,6 +1,10 @@
 #pragma once
 
+#include "rendezvous/base/ids.h"
+#include "rendezvous/membership/timing.h"
+
 #include <chrono>
+#include <csignal>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,11 +32,38 @@ struct StreamMap {
 /// Beyond any machine; keeps a typed 10000000000 from being tried.
 inline constexpr int kMaxWorkersPerNode = 65536;
 
-/// The command line of `ddprun`, as written: flags with their defaults, nothing resolved against this
-/// machine. Filled by cli.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.
+/// --nproc-per-node: a number, or as many as this machine has of something.
+struct WorkerCount {
+  enum class Of {
+    kNumber,  ///< `number`
+    kAuto,    ///< GPUs, or else CPUs
+    kCpu,
+    kGpu,
+    kXpu,  ///< torchrun's word for Intel's GPUs, which nobody counts here
+  };
+  Of of = Of::kNumber;
+  int number = 1;
+
+  friend bool operator==(const WorkerCount&, const WorkerCount&) = default;
+};
+/// As it is written: "4", "auto", "cpu", "gpu", "xpu".
+std::string to_string(const WorkerCount& count);
+
+/// HOST:PORT. The host stands without the brackets of an IPv6 address.
+struct Endpoint {
+  std::string host;
+  std::optional<Port> port;
+
+  friend bool operator==(const Endpoint&, const Endpoint&) = default;
+};
+/// "head:29400", "[::1]:29400", "head".
+std::string to_string(const Endpoint& endpoint);
+
+/// The command line of `ddprun`, as values: flags with their defaults, nothing resolved against this
+/// machine. Filled by command_line.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.
 struct Options {
   // World
-  std::string nproc_per_node = "1";  ///< a number, or auto, cpu, gpu
+  WorkerCount workers;
   int min_nodes = 1;
   int max_nodes = 1;
   bool standalone = false;
@@ -40,9 +71,9 @@ struct Options {
   std::string master_addr = "127.0.0.1";
   std::optional<int> master_port;  ///< unset: a free port on one node, torchrun's 29500 on several
   std::string rdzv_backend = "static";
-  std::string rdzv_endpoint;
+  std::optional<Endpoint> rdzv_endpoint;
   std::string rdzv_id = "none";
-  std::map<std::string, std::string> rdzv_conf;
+  membership::RdzvConf rdzv_conf;
   std::string rdzv_secret_file;  ///< shared secret of the nodes; empty: none
   std::string local_addr;
   std::string role = "default";
@@ -51,7 +82,7 @@ struct Options {
   int max_restarts = 0;
   std::optional<std::chrono::milliseconds> max_restarts_window;  ///< forget restarts older than this
   std::vector<int> no_restart_exit_codes{78, 93};
-  std::vector<std::string> signals_to_handle{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
+  std::vector<int> signals_to_handle{SIGTERM, SIGINT, SIGHUP, SIGQUIT};  ///< that end the job in order
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL
   /// How long a symptom waits for its cause before the others are stopped.
   std::chrono::milliseconds blame_window{3000};

@@ -45,4 +45,10 @@ Result<int> parse_signal(std::string_view name) {
                            nearest.empty() ? "; expected names such as SIGTERM,SIGUSR1" : nearest));
 }
 
+std::string join_signal_names(const std::vector<int>& signals, std::string_view separator) {
+  std::vector<std::string> names;
+  for (const int signal : signals) names.push_back(signal_name(signal));
+  return fmt::format("{}", fmt::join(names, separator));
+}
+
 }  // namespace ddprun::launcher

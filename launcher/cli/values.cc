@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 
 namespace ddprun::launcher {
@@ -81,6 +82,21 @@ std::string either(const std::vector<std::string>& words) {
     text += words[i];
   }
   return text;
+}
+
+Result<std::map<std::string, std::string>> parse_key_values(std::string_view text) {
+  std::map<std::string, std::string> values;
+  text = stripped(text);
+  if (text.empty()) return values;
+  for (const std::string_view entry : split(text, ',')) {
+    const std::size_t equals = std::min(entry.find('='), entry.size());
+    const std::string_view key = without_quotes(stripped(entry.substr(0, equals)));
+    const std::string_view value = without_quotes(stripped(entry.substr(std::min(equals + 1, entry.size()))));
+    if (key.empty() || value.empty())
+      return expected("key=value pairs separated by commas, as in join_timeout=60", text);
+    values[std::string(key)] = value;
+  }
+  return values;
 }
 
 }  // namespace
@@ -171,19 +187,65 @@ std::vector<std::string> parse_words(std::string_view text) {
   return words;
 }
 
-Result<std::map<std::string, std::string>> parse_key_values(std::string_view text) {
-  std::map<std::string, std::string> values;
-  text = stripped(text);
-  if (text.empty()) return values;
-  for (const std::string_view entry : split(text, ',')) {
-    const std::size_t equals = std::min(entry.find('='), entry.size());
-    const std::string_view key = without_quotes(stripped(entry.substr(0, equals)));
-    const std::string_view value = without_quotes(stripped(entry.substr(std::min(equals + 1, entry.size()))));
-    if (key.empty() || value.empty())
-      return expected("key=value pairs separated by commas, as in join_timeout=60", text);
-    values[std::string(key)] = value;
+Result<membership::RdzvConf> parse_rdzv_conf(std::string_view text) {
+  const auto values = parse_key_values(text);
+  if (!values) return values.error();
+  return membership::parse_rdzv_conf(*values);
+}
+
+std::string to_string(const WorkerCount& count) {
+  switch (count.of) {
+    case WorkerCount::Of::kNumber:
+      return std::to_string(count.number);
+    case WorkerCount::Of::kAuto:
+      return "auto";
+    case WorkerCount::Of::kCpu:
+      return "cpu";
+    case WorkerCount::Of::kGpu:
+      return "gpu";
+    case WorkerCount::Of::kXpu:
+      return "xpu";
   }
-  return values;
+  return "?";
+}
+
+Result<WorkerCount> parse_worker_count(std::string_view text) {
+  using enum WorkerCount::Of;
+  for (const WorkerCount::Of of : {kAuto, kCpu, kGpu, kXpu}) {
+    if (text == to_string(WorkerCount{.of = of})) return WorkerCount{.of = of};
+  }
+  const Result<int> number = parse_integer(text, 1, kMaxWorkersPerNode);
+  if (!number) {
+    return expected(fmt::format("a number of workers in [1, {}], or auto, cpu or gpu", kMaxWorkersPerNode),
+                    text);
+  }
+  return WorkerCount{.number = *number};
+}
+
+std::string_view without_brackets(std::string_view host) {
+  const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return is_bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
+std::string to_string(const Endpoint& endpoint) {
+  const bool is_ipv6 = endpoint.host.find(':') != std::string::npos;
+  const std::string host = is_ipv6 ? fmt::format("[{}]", endpoint.host) : endpoint.host;
+  return endpoint.port ? fmt::format("{}:{}", host, *endpoint.port) : host;
+}
+
+Result<Endpoint> parse_endpoint(std::string_view text, LoneWord lone) {
+  const std::size_t colon = text.ends_with(']') ? std::string_view::npos : text.rfind(':');
+  const bool has_colon = colon != std::string_view::npos;
+  if (!has_colon && lone == LoneWord::kHost) return Endpoint{std::string(without_brackets(text)), {}};
+  const Result<int> port = parse_integer(has_colon ? text.substr(colon + 1) : text, 0, 65535);
+  if (!port) {
+    return expected(lone == LoneWord::kHost
+                        ? "HOST:PORT with a port in [0, 65535], an IPv6 address as in [::1]:29400"
+                        : "[HOST:]PORT with a port in [0, 65535]",
+                    text);
+  }
+  return Endpoint{std::string(without_brackets(text.substr(0, has_colon ? colon : 0))),
+                  Port(static_cast<std::uint16_t>(*port))};
 }
 
 Result<NodeRange> parse_node_range(std::string_view text) {

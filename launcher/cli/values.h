@@ -4,7 +4,6 @@
 #include "rendezvous/base/result.h"
 
 #include <chrono>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +34,20 @@ Result<std::vector<int>> parse_exit_codes(std::string_view text);
 /// "apple,orange"; ",," is a comma inside a word.
 std::vector<std::string> parse_words(std::string_view text);
 
-/// "key=value,key=value"; quotes around a value are taken off.
-Result<std::map<std::string, std::string>> parse_key_values(std::string_view text);
+/// --rdzv-conf: "key=value,key=value"; quotes around a value are taken off. Errors also those of membership::parse_rdzv_conf.
+Result<membership::RdzvConf> parse_rdzv_conf(std::string_view text);
+
+/// A number of workers, or auto, cpu, gpu or xpu.
+Result<WorkerCount> parse_worker_count(std::string_view text);
+
+/// What an endpoint without a colon is.
+enum class LoneWord { kHost, kPort };
+
+/// "HOST:PORT", "[::1]:PORT", and one of them alone. A lone port, or ":PORT", has no host: every address.
+Result<Endpoint> parse_endpoint(std::string_view text, LoneWord lone);
+
+/// An address without the brackets of IPv6.
+std::string_view without_brackets(std::string_view host);
 
 struct NodeRange {
   int lowest = 1;

@@ -8,7 +8,6 @@
 #include "launcher/output/output.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/host.h"
-#include "launcher/plan/meeting.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/report/events.h"
@@ -153,9 +152,9 @@ int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
   }
   // Whatever can hang, on a dead file system, a silent name server or a stuck stderr, comes while signals
   // still end this process.
-  Result<HostAddresses> addresses = look_up_meeting(plan);
+  Result<HostAddresses> addresses = look_up_meeting(plan.meeting, plan.options.max_nodes == 1);
   if (!addresses) return fail(addresses.error());
-  plan.master_addresses = std::move(*addresses);
+  plan.meeting.addresses = std::move(*addresses);
   if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
   const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
   if (!signals) return fail(signals.error());
@@ -200,7 +199,7 @@ int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
   remove_empty_logs(plan, output);
   ConsoleWait wait(io, output);
   (*signals)->start([&](const ReceivedSignal& signal) {
-    const std::vector<int>& ending = plan.signals_to_handle;
+    const std::vector<int>& ending = plan.options.signals_to_handle;
     if (std::find(ending.begin(), ending.end(), signal.number) != ending.end()) wait.end();
   });
   wait.start(ConsoleWait::Patience::kTenSeconds, [&] {

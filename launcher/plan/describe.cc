@@ -1,4 +1,4 @@
-#include "launcher/plan/meeting.h"
+#include "launcher/cli/signal_names.h"
 #include "launcher/plan/plan.h"
 #include "launcher/text/number_list.h"
 #include "launcher/text/text.h"
@@ -19,8 +19,9 @@ std::string workers_phrase(const Plan& plan) {
 }
 
 std::string store_phrase(const Plan& plan) {
-  return plan.master_port.value() == 0 ? fmt::format("{}, a free port", plan.master_addr)
-                                       : fmt::format("{} port {}", plan.master_addr, plan.master_port);
+  const Meeting& meeting = plan.meeting;
+  return meeting.port.value() == 0 ? fmt::format("{}, a free port", meeting.host)
+                                   : fmt::format("{} port {}", meeting.host, meeting.port);
 }
 
 std::string device_phrase(const Plan& plan, const WorkerSpec& worker) {
@@ -74,7 +75,44 @@ std::string describe_worker(const Plan& plan, const WorkerSpec& worker) {
   return text;
 }
 
+std::string_view listener_phrase(membership::CoordinatorPlace place) {
+  switch (place) {
+    case membership::CoordinatorPlace::kHere:
+      return "where this node listens";
+    case membership::CoordinatorPlace::kElsewhere:
+      return "where another node listens";
+    case membership::CoordinatorPlace::kIfOurs:
+      return "where the node listens to which that address belongs, or ddprun coordinator";
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string describe_meeting(const Plan& plan) {
+  const Options& options = plan.options;
+  const Meeting& meeting = plan.meeting;
+  const int workers = plan.local_world_size.value();
+  const bool is_elastic = options.min_nodes < options.max_nodes;
+  const std::string count = is_elastic ? fmt::format("{} to {}", options.min_nodes, options.max_nodes)
+                                       : std::to_string(options.max_nodes);
+  const std::string place = meeting.port.value() == 0
+                                ? fmt::format("{}, at a port that the kernel chooses", meeting.host)
+                                : fmt::format("{} port {}", meeting.host, meeting.port);
+  std::string text = fmt::format("nodes      {}, {}; they meet at {}, {}\n", count,
+                                 meeting.node_rank ? fmt::format("this is node {}", *meeting.node_rank)
+                                                   : "this node's rank is not known yet",
+                                 place, listener_phrase(meeting.coordinator));
+  const std::string same =
+      fmt::format("as if each node had {} {}", workers, workers == 1 ? "worker" : "workers");
+  text += fmt::format(
+      "           the ranks below are {}{}; the rendezvous decides\n",
+      meeting.node_rank && !is_elastic
+          ? std::string()
+          : fmt::format("those of node {} of {}, ", expected_round(plan).group_rank, options.max_nodes),
+      same);
+  return text;
+}
 
 std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers) {
   const Options& options = plan.options;
@@ -86,7 +124,8 @@ std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers) {
   text += fmt::format("restarts   {}\n",
                       options.max_restarts == 0 ? "none" : fmt::format("up to {}", options.max_restarts));
   text += fmt::format("stopping   SIGTERM, and SIGKILL {} later; on {}\n",
-                      format_duration(options.shutdown_timeout), fmt::join(options.signals_to_handle, ", "));
+                      format_duration(options.shutdown_timeout),
+                      join_signal_names(options.signals_to_handle, ", "));
   if (options.job_timeout) text += fmt::format("time limit {}\n", format_duration(*options.job_timeout));
   for (const WorkerSpec& worker : workers) text += describe_worker(plan, worker);
   return text;

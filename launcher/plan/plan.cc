@@ -1,10 +1,7 @@
 #include "launcher/plan/plan.h"
 
-#include "launcher/cli/signal_names.h"
 #include "launcher/plan/cpu_binding.h"
 #include "launcher/plan/entrypoint.h"
-#include "launcher/plan/meeting.h"
-#include "rendezvous/membership/timing.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -13,7 +10,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -22,36 +18,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kTorchrunPort = 29500;  // torchrun's default
-
-Result<int> worker_count(const std::string& text, const HostFacts& host) {
+Result<int> worker_count(const WorkerCount& wanted, const HostFacts& host) {
   const int cpus = static_cast<int>(host.cpus.size());
-  if (text == "cpu") return cpus;
-  if (text == "auto") return host.gpu_count > 0 ? host.gpu_count : cpus;
-  if (text == "gpu") {
-    if (host.gpu_count > 0) return host.gpu_count;
-    const std::optional<std::string> visible = host.env("CUDA_VISIBLE_DEVICES");
-    return usage_error(
-        fmt::format("--nproc-per-node gpu: this machine has no GPU{}; use --nproc-per-node cpu or a number",
-                    visible ? fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", *visible)
-                            : std::string(" (no /dev/nvidia0)")));
+  switch (wanted.of) {
+    case WorkerCount::Of::kNumber:
+      return wanted.number;
+    case WorkerCount::Of::kCpu:
+      return cpus;
+    case WorkerCount::Of::kAuto:
+      return host.gpu_count > 0 ? host.gpu_count : cpus;
+    case WorkerCount::Of::kGpu:
+      break;
+    case WorkerCount::Of::kXpu:
+      return usage_error(
+          "--nproc-per-node xpu: ddprun counts NVIDIA GPUs and CPUs only; give the number of workers");
   }
-  if (text == "xpu") {
-    return usage_error(
-        "--nproc-per-node xpu: ddprun counts NVIDIA GPUs and CPUs only; give the number of workers");
-  }
-  int count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > kMaxWorkersPerNode) {
-    return usage_error(fmt::format(
-        "--nproc-per-node: expected a number of workers in [1, {}], or auto, cpu or gpu, got \"{}\"",
-        kMaxWorkersPerNode, text));
-  }
-  return count;
+  if (host.gpu_count > 0) return host.gpu_count;
+  const std::optional<std::string> visible = host.env("CUDA_VISIBLE_DEVICES");
+  return usage_error(fmt::format(
+      "--nproc-per-node gpu: this machine has no GPU{}; use --nproc-per-node cpu or a number",
+      visible ? fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", *visible) : std::string(" (no /dev/nvidia0)")));
 }
 
 bool wants_gpu_each(const Options& options) {
-  return options.backend == "nccl" || options.nproc_per_node == "gpu";
+  return options.backend == "nccl" || options.workers.of == WorkerCount::Of::kGpu;
 }
 
 Result<void> check_devices(const Plan& plan) {
@@ -90,9 +80,7 @@ Result<void> check_combinations(const Options& options, int workers) {
     return usage_error(fmt::format(
         "--standalone and --nnodes {} exclude each other: a standalone job has one node", options.max_nodes));
   }
-  const Result<membership::RdzvConf> conf = membership::parse_rdzv_conf(options.rdzv_conf);
-  if (!conf) return conf.error().with("--rdzv-conf");
-  if (options.max_nodes == 1 && conf->is_host && !*conf->is_host) {
+  if (options.max_nodes == 1 && !options.rdzv_conf.is_host.value_or(true)) {
     return usage_error(
         "--rdzv-conf is_host=false: a job of one node serves its own store and joins no coordinator; give "
         "--nnodes 1:2 or more to join one");
@@ -176,64 +164,6 @@ Result<void> place_logs(Plan& plan, const std::string& random_suffix) {
   return ok();
 }
 
-struct Endpoint {
-  std::string host;
-  std::optional<int> port;
-};
-
-std::string without_brackets(const std::string& host) {
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  return bracketed ? host.substr(1, host.size() - 2) : host;
-}
-
-Result<Endpoint> parse_endpoint(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == 0) {
-    return usage_error(fmt::format("--rdzv-endpoint \"{}\": the host is missing; write HOST{}", text, text));
-  }
-  if (colon == std::string::npos || text.back() == ']') return Endpoint{without_brackets(text), std::nullopt};
-  const std::string digits = text.substr(colon + 1);
-  int port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (error != std::errc{} || end != digits.data() + digits.size() || port < 0 || port > 65535) {
-    return usage_error(
-        fmt::format("--rdzv-endpoint \"{}\": expected host:port with a port in [0, 65535]; "
-                    "an IPv6 address is written [::1]:29400",
-                    text));
-  }
-  return Endpoint{without_brackets(text.substr(0, colon)), port};
-}
-
-/// Where the store is served and found. One node needs no agreed port: without a flag, the kernel chooses
-/// one.
-Result<void> place_store(Plan& plan, const std::string& random_suffix) {
-  const Options& options = plan.options;
-  const int usual = usual_port(options).value();
-  plan.run_id = options.rdzv_id;
-  if (options.standalone) {
-    plan.run_id = "standalone-" + random_suffix;
-    plan.master_addr = options.local_addr.empty() ? "127.0.0.1" : options.local_addr;
-    return ok();
-  }
-  if (!options.rdzv_endpoint.empty()) {
-    Result<Endpoint> endpoint = parse_endpoint(options.rdzv_endpoint);
-    if (!endpoint) return endpoint.error();
-    if (!endpoint->port && options.rdzv_backend == "static") {
-      return usage_error(fmt::format("--rdzv-endpoint \"{}\": the port is missing; write {}:{}",
-                                     options.rdzv_endpoint, options.rdzv_endpoint, kTorchrunPort));
-    }
-    plan.master_addr = endpoint->host;
-    plan.master_port = Port(static_cast<std::uint16_t>(endpoint->port.value_or(usual)));
-  } else {
-    plan.master_addr = without_brackets(options.master_addr);
-    plan.master_port = Port(static_cast<std::uint16_t>(options.master_port.value_or(usual)));
-  }
-  if (options.max_nodes == 1 && options.rdzv_backend != "static" && !options.local_addr.empty()) {
-    plan.master_addr = options.local_addr;
-  }
-  return ok();
-}
-
 }  // namespace
 
 bool is_waited_for(const Options& options) {
@@ -247,23 +177,21 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
   plan.title = options.entrypoint;
   plan.job_tag = "ddprun-" + random_suffix;
 
-  Result<int> workers = worker_count(options.nproc_per_node, host);
+  Result<int> workers = worker_count(options.workers, host);
   if (!workers) return workers.error();
   plan.local_world_size = LocalWorldSize(*workers);
   if (Result<void> sane = check_combinations(options, *workers); !sane) return sane.error();
   if (Result<void> devices = check_devices(plan); !devices) return devices.error();
 
-  for (const std::string& name : options.signals_to_handle) {
-    Result<int> number = parse_signal(name);
-    if (!number) return number.error().with("--signals-to-handle");
-    plan.signals_to_handle.push_back(*number);
-  }
   if (!options.numa_binding.empty()) {
     Result<std::vector<std::vector<int>>> cpus = bind_cpus(options.numa_binding, host, plan.local_world_size);
     if (!cpus) return cpus.error();
     plan.cpus = std::move(*cpus);
   }
-  if (Result<void> store = place_store(plan, random_suffix); !store) return store.error();
+  plan.run_id = options.standalone ? "standalone-" + random_suffix : options.rdzv_id;
+  Result<Meeting> meeting = meeting_of(options);
+  if (!meeting) return meeting.error();
+  plan.meeting = std::move(*meeting);
   if (Result<void> logs = place_logs(plan, random_suffix); !logs) return logs.error();
   if (Result<void> events = check_events_file(options, host); !events) return events.error();
 
@@ -288,15 +216,29 @@ Result<void> check_gpus(const Plan& plan) {
                                        : fmt::format("use --nproc-per-node {} or --backend gloo", gpus);
   return usage_error(fmt::format(
       "--nproc-per-node {}: backend nccl needs a GPU for each worker, and this machine has {}; {}",
-      plan.options.nproc_per_node, gpus, remedy));
+      to_string(plan.options.workers), gpus, remedy));
 }
 
 RoundInfo single_node_round(const Plan& plan, Port port) {
   RoundInfo round;
   round.world_size = WorldSize(plan.local_world_size.value());
   round.role_world_size = round.world_size;
-  round.master_addr = plan.master_addr;
+  round.master_addr = plan.meeting.host;
   round.master_port = port;
+  return round;
+}
+
+RoundInfo expected_round(const Plan& plan) {
+  RoundInfo round = single_node_round(plan, plan.meeting.port);
+  const int nodes = plan.options.max_nodes;
+  if (nodes == 1) return round;
+  const int workers = plan.local_world_size.value();
+  round.group_rank = plan.meeting.node_rank.value_or(NodeRank(0));
+  round.group_world_size = nodes;
+  round.base_rank = Rank(round.group_rank.value() * workers);
+  round.base_role_rank = round.base_rank;
+  round.world_size = WorldSize(nodes * workers);
+  round.role_world_size = round.world_size;
   return round;
 }
 

@@ -2,9 +2,9 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/plan/host.h"
+#include "launcher/plan/meeting.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"
-#include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/result.h"
 
 #include <optional>
@@ -22,17 +22,13 @@ struct Plan {
   /// Why `command` cannot be run; it is empty then. Only where a fixed number of nodes waits for this one:
   /// it joins, so that all hear of it.
   std::optional<Error> cannot_start;
-  std::string title;        ///< what reports call the job: the entry point as typed
-  std::string run_id;       ///< --rdzv-id, or a random one for --standalone
-  std::string master_addr;  ///< where workers find the store; RoundInfo repeats it
-  HostAddresses
-      master_addresses;  ///< of master_addr, from look_up_meeting(); none where this node needs none
-  Port master_port;      ///< port the store is served on; 0 lets the kernel choose
+  std::string title;   ///< what reports call the job: the entry point as typed
+  std::string run_id;  ///< --rdzv-id, or a random one for --standalone
+  Meeting meeting;
   std::string log_root;  ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
   bool log_root_is_temporary =
       false;            ///< no --log-dir: the agent removes what is empty in it when the job succeeds
   std::string job_tag;  ///< unique to this invocation, in every worker's environment
-  std::vector<int> signals_to_handle;  ///< signal numbers that end the job in order
   std::vector<std::vector<int>> cpus;  ///< CPUs of each local rank; empty: not bound
   HostFacts host;
 };
@@ -94,10 +90,17 @@ std::vector<WorkerSpec> worker_specs(const Plan& plan, const RoundInfo& round);
 /// The round of a job on this node alone, for --dry-run and as the agent's start.
 RoundInfo single_node_round(const Plan& plan, Port port);
 
+/// The first round as far as it is known before it: with a fixed rank and as many workers on each node as
+/// here; else as node 0 of the most nodes. For one node, single_node_round.
+RoundInfo expected_round(const Plan& plan);
+
 /// <log_root>/attempt_<restart_count>; empty when there are no log files.
 std::string attempt_directory(const Plan& plan, int restart_count);
 
 /// --dry-run's text: argv, environment (what differs from ours), CPUs and devices of each worker.
 std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers);
+
+/// What it says of several nodes: "2, this is node 1; they meet at node-a port 29500, where node 0 listens".
+std::string describe_meeting(const Plan& plan);
 
 }  // namespace ddprun::launcher

@@ -1,3 +1,4 @@
+#include "launcher/cli/signal_names.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/plan.h"
 #include "launcher/text/template_text.h"
@@ -126,8 +127,7 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
   for (const auto& [name, value] : to_environment(contract_of(worker, plan, round)))
     environment.set(name, value);
   environment.set_default(env_name::kNcclAsyncErrorHandling, "1");
-  environment.set("TORCHELASTIC_SIGNALS_TO_HANDLE",
-                  fmt::format("{}", fmt::join(plan.options.signals_to_handle, ",")));
+  environment.set("TORCHELASTIC_SIGNALS_TO_HANDLE", join_signal_names(plan.options.signals_to_handle, ","));
   if (plan.local_world_size.value() > 1) environment.set_default(env_name::kOmpNumThreads, "1");
   if (plan.options.virtual_local_rank) {
     environment.set(env_name::kCudaVisibleDevices, device_of(plan, worker.local_rank.value()));

@@ -67,7 +67,7 @@ class Reader {
   Result<void> apply_overrides() {
     for (const std::string& assignment : source_.overrides) {
       auto change = parse_override(assignment);
-      if (!change) return change.error();
+      if (!change) return change.error().with("--set");
       flags_[change->pointer] = change->flag;
       add_named_entry(schema_, change->pointer);
       if (auto problem = apply_override(schema_, *change, values_)) {

@@ -42,17 +42,16 @@ std::string first_unknown(const json& schema, const std::string& pointer) {
 
 Result<Override> parse_override(const std::string& assignment) {
   const std::size_t equals = assignment.find('=');
-  const std::string flag = "--set " + assignment;
   if (equals == std::string::npos || equals < 2 || assignment[0] != '/') {
     return Error(ErrorCode::kConfig,
-                 fmt::format("{}: expected /json/pointer=value, for example --set /train/epochs=3", flag));
+                 fmt::format("expected /json/pointer=value as in /train/epochs=3, got \"{}\"", assignment));
   }
   if (!is_utf8(assignment)) {
-    return Error(ErrorCode::kConfig,
-                 "--set " + assignment.substr(0, equals) + ": the value is not valid UTF-8");
+    return Error(ErrorCode::kConfig, assignment.substr(0, equals) + ": the value is not valid UTF-8");
   }
-  return Override{
-      .pointer = assignment.substr(0, equals), .text = assignment.substr(equals + 1), .flag = flag};
+  return Override{.pointer = assignment.substr(0, equals),
+                  .text = assignment.substr(equals + 1),
+                  .flag = "--set " + assignment};
 }
 
 std::optional<Problem> apply_override(const json& schema, const Override& change, json& values) {

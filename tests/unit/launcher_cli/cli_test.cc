@@ -36,7 +36,7 @@ std::string refusal(std::vector<std::string> args, const Variables& variables = 
 
 TEST_CASE("the defaults are torchrun's") {
   const Options defaults = options({});
-  CHECK(defaults.nproc_per_node == "1");
+  CHECK(defaults.workers == WorkerCount{.number = 1});
   CHECK(defaults.max_restarts == 0);
   CHECK(defaults.min_nodes == 1);
   CHECK(defaults.max_nodes == 1);
@@ -45,7 +45,7 @@ TEST_CASE("the defaults are torchrun's") {
   CHECK(defaults.master_addr == "127.0.0.1");
   CHECK(defaults.role == "default");
   CHECK(defaults.log_dir.empty());
-  CHECK(defaults.signals_to_handle == std::vector<std::string>{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"});
+  CHECK(defaults.signals_to_handle == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   CHECK(defaults.shutdown_timeout == std::chrono::seconds(30));
 }
 
@@ -61,9 +61,9 @@ TEST_CASE("a secret's file has a name: an empty one does not mean no secret") {
 }
 
 TEST_CASE("a flag may be written with dashes or underscores, with a space or an equals sign") {
-  CHECK(options({"--nproc-per-node", "4"}).nproc_per_node == "4");
-  CHECK(options({"--nproc_per_node", "4"}).nproc_per_node == "4");
-  CHECK(options({"--nproc_per_node=4"}).nproc_per_node == "4");
+  CHECK(options({"--nproc-per-node", "4"}).workers.number == 4);
+  CHECK(options({"--nproc_per_node", "4"}).workers.number == 4);
+  CHECK(options({"--nproc_per_node=4"}).workers.number == 4);
   CHECK(options({"--log_dir=/a=b"}).log_dir == "/a=b");
 }
 
@@ -71,6 +71,32 @@ TEST_CASE("the last use of a flag wins, except for --set, which adds") {
   CHECK(options({"--role", "a", "--role", "b"}).role == "b");
   CHECK(options({"--set", "/a=1", "--set", "/b=2"}).config_overrides ==
         std::vector<std::string>{"/a=1", "/b=2"});
+}
+
+TEST_CASE("an endpoint and an address are split as they are written") {
+  CHECK(options({"--rdzv-endpoint", "head:29400"}).rdzv_endpoint == Endpoint{"head", Port(29400)});
+  CHECK(options({"--rdzv-endpoint", "head"}).rdzv_endpoint == Endpoint{"head", std::nullopt});
+  CHECK(options({"--rdzv-endpoint", "[::1]:0"}).rdzv_endpoint == Endpoint{"::1", Port(0)});
+  CHECK(options({"--rdzv-endpoint", "[::1]"}).rdzv_endpoint == Endpoint{"::1", std::nullopt});
+  CHECK(options({"--rdzv-endpoint", ""}).rdzv_endpoint == std::nullopt);
+  CHECK(options({"--master-addr", "[::1]"}).master_addr == "::1");
+  CHECK(
+      refusal({"--rdzv-endpoint", "host:port"}) ==
+      "--rdzv-endpoint: expected HOST:PORT with a port in [0, 65535], an IPv6 address as in [::1]:29400, got "
+      "\"host:port\"");
+  CHECK(refusal({"--rdzv-endpoint", ":29400"}) ==
+        "--rdzv-endpoint: the host is missing in \":29400\"; write HOST:29400");
+}
+
+TEST_CASE("workers, signals and time-outs are values, not text") {
+  CHECK(options({"--nproc-per-node", "auto"}).workers == WorkerCount{.of = WorkerCount::Of::kAuto});
+  CHECK(options({"--signals-to-handle", "SIGTERM, usr1"}).signals_to_handle ==
+        std::vector<int>{SIGTERM, SIGUSR1});
+  CHECK(options({"--rdzv-conf", "join_timeout=5,is_host=0"}).rdzv_conf.is_host == false);
+  CHECK(refusal({"--rdzv-conf", "join_timout=5"}) ==
+        "--rdzv-conf: unknown key \"join_timout\", known are join_timeout, last_call_timeout, "
+        "keep_alive_interval, "
+        "keep_alive_max_attempt, rejoin_timeout, is_host; did you mean \"join_timeout\"?");
 }
 
 TEST_CASE("what follows the program belongs to the program, flags too") {
@@ -89,7 +115,7 @@ TEST_CASE("a double dash before or directly after the program is dropped, a late
 TEST_CASE("a flag counts before its PET_ variable, and that before the default") {
   const Variables variables{{"PET_NPROC_PER_NODE", "3"}, {"PET_ROLE", "env"}, {"PET_STANDALONE", "1"}};
   const Options chosen = options({"--role", "flag"}, variables);
-  CHECK(chosen.nproc_per_node == "3");
+  CHECK(chosen.workers.number == 3);
   CHECK(chosen.role == "flag");
   CHECK(chosen.standalone);
   CHECK_FALSE(options({}, {{"PET_STANDALONE", "0"}}).standalone);

@@ -60,12 +60,12 @@ TEST_CASE("a doubled comma is a comma inside a word") {
 }
 
 TEST_CASE("rendezvous options tolerate stray quotes and blanks") {
-  const auto values = parse_key_values(" join_timeout='60', is_host=\"1\" ").value();
-  CHECK(values.at("join_timeout") == "60");
-  CHECK(values.at("is_host") == "1");
-  CHECK(parse_key_values("").value().empty());
-  CHECK_FALSE(parse_key_values("=1").has_value());
-  CHECK_FALSE(parse_key_values("a=").has_value());
+  const auto conf = parse_rdzv_conf(" join_timeout='60', is_host=\"1\" ").value();
+  CHECK(conf.timing.join_timeout == std::chrono::seconds(60));
+  CHECK(conf.is_host == true);
+  CHECK(parse_rdzv_conf("").has_value());
+  CHECK_FALSE(parse_rdzv_conf("=1").has_value());
+  CHECK_FALSE(parse_rdzv_conf("join_timeout=").has_value());
 }
 
 TEST_CASE("a number of nodes may be a range") {

@@ -1,6 +1,5 @@
 #include "launcher/plan/plan.h"
 
-#include "launcher/plan/meeting.h"
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_cli/temporary_directory.h"
@@ -24,10 +23,10 @@ HostFacts machine(int cpus, int gpus) {
   return host;
 }
 
-Options job(const std::string& workers = "1") {
+Options job(const WorkerCount& workers = {}) {
   Options options;
   options.entrypoint = "/bin/true";
-  options.nproc_per_node = workers;
+  options.workers = workers;
   return options;
 }
 
@@ -45,24 +44,28 @@ std::string refusal(const Options& options, const HostFacts& host) {
 }  // namespace
 
 TEST_CASE("the number of workers follows the machine when asked to") {
-  CHECK(plan(job("cpu"), machine(6, 2)).value().local_world_size == LocalWorldSize(6));
-  CHECK(plan(job("gpu"), machine(6, 2)).value().local_world_size == LocalWorldSize(2));
-  CHECK(plan(job("auto"), machine(6, 2)).value().local_world_size == LocalWorldSize(2));
-  CHECK(plan(job("auto"), machine(6, 0)).value().local_world_size == LocalWorldSize(6));
-  CHECK(plan(job("7"), machine(6, 2)).value().local_world_size == LocalWorldSize(7));
+  CHECK(plan(job(WorkerCount{.of = WorkerCount::Of::kCpu}), machine(6, 2)).value().local_world_size ==
+        LocalWorldSize(6));
+  CHECK(plan(job(WorkerCount{.of = WorkerCount::Of::kGpu}), machine(6, 2)).value().local_world_size ==
+        LocalWorldSize(2));
+  CHECK(plan(job(WorkerCount{.of = WorkerCount::Of::kAuto}), machine(6, 2)).value().local_world_size ==
+        LocalWorldSize(2));
+  CHECK(plan(job(WorkerCount{.of = WorkerCount::Of::kAuto}), machine(6, 0)).value().local_world_size ==
+        LocalWorldSize(6));
+  CHECK(plan(job(WorkerCount{.number = 7}), machine(6, 2)).value().local_world_size == LocalWorldSize(7));
 }
 
 TEST_CASE("more GPU workers than GPUs are refused with the number there is") {
-  CHECK(refusal(job("gpu"), machine(2, 0)) ==
+  CHECK(refusal(job(WorkerCount{.of = WorkerCount::Of::kGpu}), machine(2, 0)) ==
         "--nproc-per-node gpu: this machine has no GPU (no /dev/nvidia0); use --nproc-per-node cpu or a "
         "number");
-  Options options = job("4");
+  Options options = job(WorkerCount{.number = 4});
   options.backend = "nccl";
   CHECK(refusal(options, machine(2, 2)) ==
         "--nproc-per-node 4: backend nccl needs a GPU for each worker, and this machine has 2; use "
         "--nproc-per-node 2 or "
         "--backend gloo");
-  options.nproc_per_node = "1";
+  options.workers = {};
   CHECK(refusal(options, machine(2, 0)) ==
         "--nproc-per-node 1: backend nccl needs a GPU for each worker, and this machine has 0; use --backend "
         "gloo");
@@ -71,7 +74,7 @@ TEST_CASE("more GPU workers than GPUs are refused with the number there is") {
 TEST_CASE("GPUs that are hidden are not there, and the variable that hides them is named") {
   HostFacts host = machine(2, 0);
   host.environment = {{"CUDA_VISIBLE_DEVICES", ""}};
-  CHECK(refusal(job("gpu"), host) ==
+  CHECK(refusal(job(WorkerCount{.of = WorkerCount::Of::kGpu}), host) ==
         "--nproc-per-node gpu: this machine has no GPU (CUDA_VISIBLE_DEVICES=\"\"); use --nproc-per-node cpu "
         "or a number");
 }
@@ -80,7 +83,7 @@ TEST_CASE("a virtual local rank needs a visible device for each worker") {
   HostFacts host = machine(2, 4);
   host.visible_devices = {"3"};
   host.environment = {{"CUDA_VISIBLE_DEVICES", "3"}};
-  Options options = job("2");
+  Options options = job(WorkerCount{.number = 2});
   options.virtual_local_rank = true;
   CHECK(refusal(options, host) ==
         "--virtual-local-rank: CUDA_VISIBLE_DEVICES=\"3\" names 1 devices for 2 workers; name one device for "
@@ -99,10 +102,10 @@ TEST_CASE("flags that exclude each other are refused") {
         "--set /train/epochs=3: \"/bin/true\" is no .json job, so there is nothing to set; pass it as an "
         "argument after the "
         "program");
-  options = job("2");
+  options = job(WorkerCount{.number = 2});
   options.stdin_local_rank = 2;
   CHECK(refusal(options, machine(1, 0)) == "--stdin 2: the local ranks of this job are 0 to 1");
-  options = job("2");
+  options = job(WorkerCount{.number = 2});
   options.debug_rank = 5;
   CHECK(refusal(options, machine(1, 0)) == "--debug-rank 5: the ranks of this job are 0 to 1");
   options = job();
@@ -117,16 +120,10 @@ TEST_CASE("what several nodes need is checked before anything starts") {
   CHECK(refusal(options, machine(1, 0)) ==
         "--standalone and --nnodes 2 exclude each other: a standalone job has one node");
   options = job();
-  options.rdzv_conf = {{"is_host", "0"}};
+  options.rdzv_conf.is_host = false;
   CHECK(refusal(options, machine(1, 0)) ==
         "--rdzv-conf is_host=false: a job of one node serves its own store and joins no coordinator; give "
         "--nnodes 1:2 or more to join one");
-  options = job();
-  options.rdzv_conf = {{"join_timout", "5"}};
-  CHECK(
-      refusal(options, machine(1, 0)) ==
-      "--rdzv-conf: unknown key \"join_timout\", known are join_timeout, last_call_timeout, "
-      "keep_alive_interval, keep_alive_max_attempt, rejoin_timeout, is_host; did you mean \"join_timeout\"?");
 }
 
 TEST_CASE("a log directory that cannot be written is refused before anything starts") {
@@ -162,50 +159,42 @@ TEST_CASE("logs go below the log directory, under the job's id and something ran
 }
 
 TEST_CASE("one node needs no agreed port") {
-  CHECK(plan(job(), machine(1, 0)).value().master_port == Port(0));
+  CHECK(plan(job(), machine(1, 0)).value().meeting.port == Port(0));
   Options options = job();
   options.master_port = 1234;
-  options.master_addr = "[::1]";
+  options.master_addr = "::1";
   const Plan fixed = plan(options, machine(1, 0)).value();
-  CHECK(fixed.master_port == Port(1234));
-  CHECK(fixed.master_addr == "::1");
+  CHECK(fixed.meeting.port == Port(1234));
+  CHECK(fixed.meeting.host == "::1");
 }
 
-TEST_CASE("an endpoint is split into host and port") {
+TEST_CASE("an endpoint is where one node serves its store, too") {
   Options options = job();
   options.rdzv_backend = "c10d";
-  options.rdzv_endpoint = "localhost:29400";
-  CHECK(plan(options, machine(1, 0)).value().master_port == Port(29400));
-  CHECK(plan(options, machine(1, 0)).value().master_addr == "localhost");
-  options.rdzv_endpoint = "[::1]:29400";
-  CHECK(plan(options, machine(1, 0)).value().master_addr == "::1");
-  options.rdzv_endpoint = "host:port";
-  CHECK(refusal(options, machine(1, 0)) ==
-        "--rdzv-endpoint \"host:port\": expected host:port with a port in [0, 65535]; an IPv6 address is "
-        "written [::1]:29400");
+  options.rdzv_endpoint = Endpoint{"localhost", Port(29400)};
+  CHECK(plan(options, machine(1, 0)).value().meeting.port == Port(29400));
+  CHECK(plan(options, machine(1, 0)).value().meeting.host == "localhost");
   options.rdzv_backend = "static";
-  options.rdzv_endpoint = "host";
-  CHECK(refusal(options, machine(1, 0)) == "--rdzv-endpoint \"host\": the port is missing; write host:29500");
-  options.rdzv_endpoint = ":29400";
+  options.rdzv_endpoint = Endpoint{"::1", std::nullopt};
   CHECK(refusal(options, machine(1, 0)) ==
-        "--rdzv-endpoint \":29400\": the host is missing; write HOST:29400");
+        "--rdzv-endpoint \"[::1]\": the port is missing; write [::1]:29500");
 }
 
 TEST_CASE("several nodes that name no port agree on torchrun's; port 0 is the kernel's choice") {
   Options options = job();
   options.min_nodes = options.max_nodes = 2;
-  CHECK(plan(options, machine(1, 0)).value().master_port == Port(29500));
+  CHECK(plan(options, machine(1, 0)).value().meeting.port == Port(29500));
   options.master_port = 0;
   const Plan chosen = plan(options, machine(1, 0)).value();
-  CHECK(chosen.master_port == Port(0));
+  CHECK(chosen.meeting.port == Port(0));
   CHECK_THAT(describe_meeting(chosen), Catch::Contains("they meet at 127.0.0.1, at a port that the kernel "
                                                        "chooses, where this node listens\n"));
   options.master_port.reset();
   options.rdzv_backend = "c10d";
-  options.rdzv_endpoint = "node-a";
-  CHECK(plan(options, machine(1, 0)).value().master_port == Port(29400));
-  options.rdzv_endpoint = "node-a:0";
-  CHECK(plan(options, machine(1, 0)).value().master_port == Port(0));
+  options.rdzv_endpoint = Endpoint{"node-a", std::nullopt};
+  CHECK(plan(options, machine(1, 0)).value().meeting.port == Port(29400));
+  options.rdzv_endpoint = Endpoint{"node-a", Port(0)};
+  CHECK(plan(options, machine(1, 0)).value().meeting.port == Port(0));
 }
 
 TEST_CASE("a standalone job has an id of its own and stays on this machine") {
@@ -214,17 +203,11 @@ TEST_CASE("a standalone job has an id of its own and stays on this machine") {
   options.rdzv_id = "ignored";
   const Plan standalone = plan(options, machine(1, 0)).value();
   CHECK(standalone.run_id == "standalone-abcdefgh");
-  CHECK(standalone.master_addr == "127.0.0.1");
-}
-
-TEST_CASE("signals are resolved to numbers") {
-  Options options = job();
-  options.signals_to_handle = {"SIGTERM", "usr1"};
-  CHECK(plan(options, machine(1, 0)).value().signals_to_handle == std::vector<int>{15, 10});
+  CHECK(standalone.meeting.host == "127.0.0.1");
 }
 
 TEST_CASE("a dry run of several nodes shows the ranks of this one, and says what is not known yet") {
-  Options options = job("2");
+  Options options = job(WorkerCount{.number = 2});
   options.min_nodes = options.max_nodes = 2;
   options.node_rank = 1;
   options.master_addr = "node-a";
@@ -240,7 +223,7 @@ TEST_CASE("a dry run of several nodes shows the ranks of this one, and says what
   options.node_rank.reset();
   options.max_nodes = 4;
   options.rdzv_backend = "c10d";
-  options.rdzv_endpoint = "node-a:29400";
+  options.rdzv_endpoint = Endpoint{"node-a", Port(29400)};
   const Plan elastic = plan(options, machine(2, 0)).value();
   CHECK(describe_meeting(elastic) ==
         "nodes      2 to 4, this node's rank is not known yet; they meet at node-a port 29400, where the "

@@ -15,7 +15,7 @@ Plan two_workers() {
   plan.run_id = "run";
   plan.log_root = "/logs/run_x";
   plan.job_tag = "ddprun-x";
-  plan.master_addr = "127.0.0.1";
+  plan.meeting.host = "127.0.0.1";
   plan.host.hostname = "node-a";
   plan.host.environment = {{"PATH", "/bin"}, {"RANK", "stale"}};
   return plan;
