@@ -45,7 +45,7 @@ spdlog::level::level_enum log_level(const Options& options) {
 int drain(const CommandLine& line) {
   constexpr std::size_t kNeeded = 16;  // a loop, its bells, a look-up and a connection
   if (const auto raised = raise_open_files("ddprun drain", kNeeded); !raised) return refuse(raised.error());
-  return line.drain_here ? drain_local_job(*line.drain_here) : drain_through_coordinator(line.drain);
+  return line.job ? drain_local_job(*line.job) : drain_through_coordinator(line.drain);
 }
 
 int list_jobs(bool as_json) {
@@ -84,18 +84,18 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
   switch (line->command) {
     case Command::kHelp:
       return answer(help_text(terminal_columns(STDOUT_FILENO)));
-    case Command::kVersion:
+    case Command::kPrint:
       return answer(line->text);
     case Command::kCompletions:
       return answer(completion_script(line->shell));
     case Command::kStore:
       return serve_store(line->store);
     case Command::kPs:
-      return list_jobs(line->ps_json);
+      return list_jobs(line->as_json);
     case Command::kDoctor:
       return run_doctor();
     case Command::kWhy:
-      return why::run_why(line->why_job, line->why_json);
+      return why::run_why(line->job.value_or(""), line->as_json);
     case Command::kCoordinator:
       return coordinate(line->coordinator, log_level({}));
     case Command::kJobCommand:

@@ -90,7 +90,7 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = syntax[use.flag].name;
     if (name == "help") return CommandLine{.command = Command::kHelp};
-    if (name == "version") return CommandLine{.command = Command::kVersion, .text = version_text()};
+    if (name == "version") return CommandLine{.command = Command::kPrint, .text = version_text()};
     if (name == "print-completion") {
       Result<std::string> shell = parse_choice(use.values[0], completion_shells());
       if (!shell) return shell.error().with("--print-completion");

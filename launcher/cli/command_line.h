@@ -19,15 +19,15 @@ namespace ddprun::launcher {
 enum class Command {
   kRun,          ///< start a job: `options`
   kHelp,         ///< print `help_text`
-  kVersion,      ///< print `text`
+  kPrint,        ///< print `text`: the version, the help of a command
   kStore,        ///< serve a store: `store`
-  kPs,           ///< list this user's jobs: `ps_json`
+  kPs,           ///< list this user's jobs: `as_json`
   kCompletions,  ///< print the completions of `shell`
   kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
   kJobCommand,   ///< hand `job_command` on to ddprun-worker
   kDoctor,       ///< examine this machine
-  kWhy,          ///< say why a job does not get on: `why_job`, `why_json`
-  kDrain,        ///< ask a job to let nodes go: `drain_here`, or its coordinator: `drain`
+  kWhy,          ///< say why a job does not get on: `job`, `as_json`
+  kDrain,        ///< ask a job to let nodes go: `job`, or its coordinator: `drain`
 };
 
 /// `ddprun store [--host ADDR] [--port N | --fd N]`
@@ -64,14 +64,12 @@ struct CommandLine {
   StoreOptions store;
   CoordinatorOptions coordinator;
   DrainOptions drain;
-  std::optional<std::string> drain_here;  ///< a job of this host in place of `drain`; empty: the only one
-  bool ps_json = false;
-  std::string why_job;  ///< a job of this host; empty: the only one
-  bool why_json = false;
+  std::optional<std::string> job;  ///< of this host: for why, and for drain in place of `drain`; empty: the only one
+  bool as_json = false;
   std::vector<std::string>
       job_command;    ///< one of rendezvous/config/job_commands.h, and what stands behind it
   std::string shell;  ///< bash, zsh or tcsh
-  std::string text;   ///< version
+  std::string text;   ///< to be printed
 };
 
 /// Reads the arguments after the program's name. A flag counts before its PET_ variable, that before its

@@ -1,273 +1,323 @@
 #include "launcher/cli/commands.h"
 
-#include "launcher/cli/syntax.h"
 #include "launcher/cli/values.h"
+#include "rendezvous/base/suggest.h"
 #include "rendezvous/config/job_commands.h"
-#include "rendezvous/membership/timing.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
+#include <functional>
+#include <iterator>
 #include <limits>
-#include <map>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::array kStoreFlags{FlagSyntax{"host", '\0', "ADDR"}, FlagSyntax{"port", '\0', "N"},
-                                 FlagSyntax{"fd", '\0', "N"}, FlagSyntax{"help", 'h', ""}};
-constexpr std::array kPsFlags{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
-constexpr std::array kDoctorFlags{FlagSyntax{"help", 'h', ""}};
-constexpr std::array kWhyFlags{FlagSyntax{"json", '\0', ""}, FlagSyntax{"help", 'h', ""}};
-constexpr std::array kCoordinatorFlags{FlagSyntax{"bind", '\0', "[HOST:]PORT"},
-                                       FlagSyntax{"nnodes", '\0', "N|MIN:MAX"},
-                                       FlagSyntax{"rdzv-id", '\0', "ID"},
-                                       FlagSyntax{"max-restarts", '\0', "N"},
-                                       FlagSyntax{"max-restarts-window", '\0', "TIME"},
-                                       FlagSyntax{"rdzv-conf", '\0', "K=V,..."},
-                                       FlagSyntax{"rdzv-secret-file", '\0', "FILE"},
-                                       FlagSyntax{"help", 'h', ""}};
-constexpr std::array kDrainFlags{FlagSyntax{"rdzv-endpoint", '\0', "HOST:PORT"},
-                                 FlagSyntax{"rdzv-id", '\0', "ID"}, FlagSyntax{"node-rank", '\0', "R"},
-                                 FlagSyntax{"rdzv-secret-file", '\0', "FILE"}, FlagSyntax{"help", 'h', ""}};
+constexpr int kMost = std::numeric_limits<int>::max();
 
-/// Flags of a command without a program of its own behind them.
-Result<ParsedArgs> split_command(std::span<const FlagSyntax> table, std::span<const std::string> args,
-                                 std::size_t most_words, std::string_view how) {
-  Result<ParsedArgs> parsed = split_args(table, args);
-  if (parsed && parsed->rest.size() > most_words) {
-    return usage_error(fmt::format("unexpected \"{}\"; {}", parsed->rest[most_words], how));
-  }
-  return parsed;
-}
-
-Result<CommandLine> parse_store(std::span<const std::string> args) {
-  Result<ParsedArgs> parsed = split_command(
-      kStoreFlags, args, 0, "write ddprun store [--host ADDR] [--port N | --fd N], or ./store for a program");
-  if (!parsed) return parsed.error().with("store");
-
-  CommandLine line;
-  line.command = Command::kStore;
-  for (const FlagUse& use : parsed->flags) {
-    const std::string_view name = kStoreFlags[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp};
-    if (name == "host") {
-      line.store.host = use.values[0];
-      continue;
-    }
-    Result<int> number = parse_integer(use.values[0], 0, 65535);
-    if (!number) return number.error().with(fmt::format("store: --{}", name));
-    if (name == "port") line.store.port = Port(static_cast<std::uint16_t>(*number));
-    if (name == "fd") line.store.inherited_fd = *number;
-  }
-  return line;
-}
-
-Result<CommandLine> parse_ps(std::span<const std::string> args) {
-  Result<ParsedArgs> parsed =
-      split_command(kPsFlags, args, 0, "write ddprun ps [--json], or ddprun -- ps … for the program ps");
-  if (!parsed) return parsed.error().with("ps");
-  CommandLine line;
-  line.command = Command::kPs;
-  for (const FlagUse& use : parsed->flags) {
-    if (kPsFlags[use.flag].name == "help") return CommandLine{.command = Command::kHelp};
-    line.ps_json = true;
-  }
-  return line;
-}
-
-Result<CommandLine> parse_doctor(std::span<const std::string> args) {
-  Result<ParsedArgs> parsed =
-      split_command(kDoctorFlags, args, 0, "write ddprun doctor alone, or ./doctor for a program");
-  if (!parsed) return parsed.error().with("doctor");
-  return CommandLine{.command = parsed->flags.empty() ? Command::kDoctor : Command::kHelp};
-}
-
-Result<CommandLine> parse_why(std::span<const std::string> args) {
-  CommandLine line;
-  line.command = Command::kWhy;
-  std::vector<std::string> words;
-  // Flags may stand behind the job.
-  std::vector<std::string> left(args.begin(), args.end());
-  while (!left.empty()) {
-    const Result<ParsedArgs> parsed = split_args(kWhyFlags, left);
-    if (!parsed) return parsed.error().with("why");
-    for (const FlagUse& use : parsed->flags) {
-      if (kWhyFlags[use.flag].name == "help") return CommandLine{.command = Command::kHelp};
-      line.why_json = true;
-    }
-    left.clear();
-    if (parsed->rest.empty()) break;
-    words.push_back(parsed->rest.front());
-    left.assign(parsed->rest.begin() + 1, parsed->rest.end());
-  }
-  if (words.size() > 1)
-    return usage_error(fmt::format("why: unexpected \"{}\"; write ddprun why [JOB|PID] [--json]", words[1]));
-  if (words.empty()) return line;
-  if (words.front().empty()) return usage_error("why: \"\" is no job: is a variable unset?");
-  line.why_job = words.front();
-  return line;
-}
-
-Result<void> take_file_name(std::string& file, const std::string& value) {
-  Result<std::string> name = parse_file_name(value);
-  if (!name) return name.error();
-  file = std::move(*name);
-  return ok();
-}
-
-Result<void> set_coordinator_flag(CoordinatorOptions& options, std::string_view name,
-                                  const std::string& value) {
-  if (name == "rdzv-id") options.spec.run_id = value;
-  if (name == "rdzv-secret-file") return take_file_name(options.secret_file, value);
-  if (name == "bind") {
-    const Result<Endpoint> place = parse_endpoint(value, LoneWord::kPort);
-    if (!place) return place.error();
-    options.host = place->host;
-    options.port = *place->port;
-  }
-  if (name == "nnodes") {
-    const Result<NodeRange> nodes = parse_node_range(value);
-    if (!nodes) return nodes.error();
-    options.spec.min_nodes = nodes->lowest;
-    options.spec.max_nodes = nodes->highest;
-  }
-  if (name == "max-restarts") {
-    const Result<int> restarts = parse_integer(value, 0, std::numeric_limits<int>::max());
-    if (!restarts) return restarts.error();
-    options.spec.max_restarts = *restarts;
-  }
-  if (name == "max-restarts-window") {
-    const Result<std::chrono::milliseconds> window = parse_duration(value);
-    if (!window) return window.error();
-    options.spec.max_restarts_window = *window;
-  }
-  if (name == "rdzv-conf") {
-    const Result<membership::RdzvConf> conf = parse_rdzv_conf(value);
-    if (!conf) return conf.error();
-    options.timing = conf->timing;
-  }
-  return ok();
-}
-
-Result<CommandLine> parse_coordinator(std::span<const std::string> args) {
-  Result<ParsedArgs> parsed = split_command(
-      kCoordinatorFlags, args, 0, "write ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID");
-  if (!parsed) return parsed.error().with("coordinator");
-  CommandLine line;
-  line.command = Command::kCoordinator;
-  for (const FlagUse& use : parsed->flags) {
-    const std::string_view name = kCoordinatorFlags[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp};
-    if (Result<void> set = set_coordinator_flag(line.coordinator, name, use.values[0]); !set) {
-      return set.error().with(fmt::format("coordinator: --{}", name));
-    }
-  }
-  if (line.coordinator.spec.max_nodes == 1) {
-    return usage_error(
-        "coordinator: a job of one node serves its own store and joins no coordinator; give --nnodes N or "
-        "MIN:MAX, for two nodes or more");
-  }
-  return line;
-}
-
-Result<void> set_drain_flag(DrainOptions& options, std::string_view name, const std::string& value) {
-  if (name == "rdzv-id") options.run_id = value;
-  if (name == "rdzv-secret-file") return take_file_name(options.secret_file, value);
-  if (name == "rdzv-endpoint") {
-    const Result<Endpoint> place = parse_endpoint(value, LoneWord::kPort);
-    if (!place) return place.error();
-    options.host = place->host.empty() ? "127.0.0.1" : place->host;
-    options.port = *place->port;
-  }
-  if (name == "node-rank") {
-    const Result<int> rank = parse_integer(value, 0, std::numeric_limits<int>::max());
-    if (!rank) return rank.error();
-    options.node = NodeRank(*rank);
-  }
-  return ok();
-}
-
-Result<CommandLine> parse_drain(std::span<const std::string> args) {
-  constexpr std::string_view kHow =
-      "write ddprun drain [JOB|PID], or ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]";
-  Result<ParsedArgs> parsed = split_command(kDrainFlags, args, 1, kHow);
-  if (!parsed) return parsed.error().with("drain");
-  CommandLine line;
-  line.command = Command::kDrain;
-  for (const FlagUse& use : parsed->flags) {
-    const std::string_view name = kDrainFlags[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp};
-    if (Result<void> set = set_drain_flag(line.drain, name, use.values[0]); !set) {
-      return set.error().with(fmt::format("drain: --{}", name));
-    }
-  }
-  if (line.drain.host.empty()) {
-    if (!parsed->flags.empty()) return usage_error(fmt::format("drain: where is the coordinator? {}", kHow));
-    if (!parsed->rest.empty() && parsed->rest.front().empty()) {
-      return usage_error(fmt::format("drain: \"\" is no job: is a variable unset? {}", kHow));
-    }
-    line.drain_here = parsed->rest.empty() ? std::string() : parsed->rest.front();
-  } else if (!parsed->rest.empty()) {
-    return usage_error(
-        fmt::format("drain: \"{}\" and an endpoint are two jobs; {}", parsed->rest.front(), kHow));
-  }
-  return line;
-}
-
-Result<CommandLine> parse_completions(std::span<const std::string> args) {
-  CommandLine line;
-  line.command = Command::kCompletions;
-  if (args.size() != 1) return usage_error("completions: name one shell: bash, zsh or tcsh");
-  Result<std::string> shell = parse_choice(args[0], completion_shells());
-  if (!shell) return shell.error().with("completions");
-  line.shell = *shell;
-  return line;
-}
-
-using Parser = Result<CommandLine> (*)(std::span<const std::string>);
-
+/// A command is declared once, and parsing, help and completions follow from that.
 struct CommandEntry {
-  std::string_view name;
-  Parser parse;
-  std::span<const FlagSyntax> flags;
+  Command command;
+  std::string name;
+  std::vector<CommandUsage> usages;
+  std::string as_program;  ///< how to run a program of that name; may be empty
+  void (*declare)(CLI::App& app, CommandLine& line);
+  Result<void> (*check)(CommandLine& line,
+                        const std::string& how);  ///< what no flag alone can tell; may be null
 };
 
-constexpr std::array<CommandEntry, 7> kCommands{{{"store", parse_store, kStoreFlags},
-                                                 {"ps", parse_ps, kPsFlags},
-                                                 {"doctor", parse_doctor, kDoctorFlags},
-                                                 {"why", parse_why, kWhyFlags},
-                                                 {"completions", parse_completions, {}},
-                                                 {"coordinator", parse_coordinator, kCoordinatorFlags},
-                                                 {"drain", parse_drain, kDrainFlags}}};
-
-const CommandEntry* find_command(std::string_view name) {
-  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
-                                  [&](const CommandEntry& entry) { return entry.name == name; });
-  return found == kCommands.end() ? nullptr : &*found;
+/// A flag with a value that `set` reads.
+template <class Set>
+void add_flag(CLI::App& app, const std::string& name, const std::string& metavar, const std::string& help,
+              Set set) {
+  const auto read = [name, set](const std::string& text) {
+    if (const Result<void> done = set(text); !done)
+      throw CLI::ValidationError("--" + name, done.error().message());
+  };
+  app.add_option_function<std::string>("--" + name, read, help)
+      ->type_name(metavar)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-using FlagsByCommand = std::map<std::string_view, std::vector<FlagSyntax>>;
+/// Stores a parsed value, or hands its error on.
+template <class Member, class Parsed>
+Result<void> keep(Member& member, Result<Parsed> parsed) {
+  if (!parsed) return parsed.error();
+  member = Member(std::move(*parsed));
+  return ok();
+}
 
-FlagsByCommand flags_of_job_commands() {
-  FlagsByCommand flags;
-  for (const config::JobCommand& command : config::job_commands()) {
-    for (const config::JobCommandFlag& flag : command.flags)
-      flags[command.name].push_back({flag.name, flag.short_name, flag.metavar});
+template <class Member>
+auto into(Member& member, int lowest, int highest) {
+  return [&member, lowest, highest](const std::string& text) {
+    return keep(member, parse_integer(text, lowest, highest));
+  };
+}
+
+auto into_text(std::string& member) {
+  return [&member](const std::string& text) {
+    member = text;
+    return ok();
+  };
+}
+
+auto into_file(std::string& member) {
+  return [&member](const std::string& text) { return keep(member, parse_file_name(text)); };
+}
+
+auto into_place(std::string& host, Port& port) {
+  return [&host, &port](const std::string& text) -> Result<void> {
+    Result<Endpoint> place = parse_endpoint(text, LoneWord::kPort);
+    if (!place) return place.error();
+    host = std::move(place->host);
+    port = *place->port;
+    return ok();
+  };
+}
+
+/// The word that is no flag: a job of this host.
+void add_job(CLI::App& app, std::optional<std::string>& job) {
+  app.add_option("job", job,
+                 "a job of this host: its pid, its name or the tag that ddprun ps shows [the only one]")
+      ->type_name("JOB|PID");
+}
+
+Result<void> check_job(const std::optional<std::string>& job, const std::string& how) {
+  if (!job || !job->empty()) return ok();
+  return usage_error(fmt::format("\"\" is no job: is a variable unset? {}", how));
+}
+
+void declare_store(CLI::App& app, CommandLine& line) {
+  add_flag(app, "host", "ADDR", "listen at this address [all]", into_text(line.store.host));
+  add_flag(app, "port", "N", "listen at this port, 0: the kernel's choice [29500]",
+           [&port = line.store.port](const std::string& text) {
+             int number = 0;
+             Result<void> read = into(number, 0, 65535)(text);
+             if (read) port = Port(static_cast<std::uint16_t>(number));
+             return read;
+           });
+  add_flag(app, "fd", "N", "serve on this inherited listening socket",
+           into(line.store.inherited_fd, 0, 65535));
+}
+
+void declare_ps(CLI::App& app, CommandLine& line) { app.add_flag("--json", line.as_json, "as a JSON array"); }
+
+void declare_doctor(CLI::App&, CommandLine&) {}
+
+void declare_why(CLI::App& app, CommandLine& line) {
+  add_job(app, line.job);
+  app.add_flag("--json", line.as_json, "as a JSON object");
+}
+
+Result<void> check_why(CommandLine& line, const std::string& how) { return check_job(line.job, how); }
+
+void declare_coordinator(CLI::App& app, CommandLine& line) {
+  CoordinatorOptions& options = line.coordinator;
+  add_flag(app, "bind", "[HOST:]PORT", "listen there, port 0: the kernel's choice [29400 of every address]",
+           into_place(options.host, options.port));
+  add_flag(app, "nnodes", "N|MIN:MAX", "number of nodes",
+           [&spec = options.spec](const std::string& text) -> Result<void> {
+             const Result<NodeRange> nodes = parse_node_range(text);
+             if (!nodes) return nodes.error();
+             spec.min_nodes = nodes->lowest;
+             spec.max_nodes = nodes->highest;
+             return ok();
+           });
+  add_flag(app, "rdzv-id", "ID", "name of the job [none]", into_text(options.spec.run_id));
+  add_flag(app, "max-restarts", "N", "restart the job up to N times [0]",
+           into(options.spec.max_restarts, 0, kMost));
+  add_flag(app, "max-restarts-window", "TIME", "forget restarts that are older",
+           [&window = options.spec.max_restarts_window](const std::string& text) {
+             return keep(window, parse_duration(text));
+           });
+  add_flag(app, "rdzv-conf", "K=V,...", "time-outs of the rendezvous",
+           [&timing = options.timing](const std::string& text) -> Result<void> {
+             const Result<membership::RdzvConf> conf = parse_rdzv_conf(text);
+             if (!conf) return conf.error();
+             timing = conf->timing;
+             return ok();
+           });
+  add_flag(app, "rdzv-secret-file", "FILE", "a secret that only the job's nodes can read",
+           into_file(options.secret_file));
+}
+
+Result<void> check_coordinator(CommandLine& line, const std::string&) {
+  if (line.coordinator.spec.max_nodes > 1) return ok();
+  return usage_error(
+      "a job of one node serves its own store and joins no coordinator; give --nnodes N or MIN:MAX, for two "
+      "nodes or more");
+}
+
+void declare_drain(CLI::App& app, CommandLine& line) {
+  DrainOptions& options = line.drain;
+  add_job(app, line.job);
+  add_flag(app, "rdzv-endpoint", "HOST:PORT", "where the coordinator is",
+           [&options](const std::string& text) {
+             Result<void> read = into_place(options.host, options.port)(text);
+             if (read && options.host.empty()) options.host = "127.0.0.1";
+             return read;
+           });
+  add_flag(app, "rdzv-id", "ID", "name of the job [none]", into_text(options.run_id));
+  add_flag(app, "node-rank", "R", "let this node go [all]", into(options.node, 0, kMost));
+  add_flag(app, "rdzv-secret-file", "FILE", "the secret of the job's nodes", into_file(options.secret_file));
+}
+
+Result<void> check_drain(CommandLine& line, const std::string& how) {
+  const DrainOptions& options = line.drain;
+  if (!options.host.empty()) {
+    if (!line.job) return ok();
+    return usage_error(fmt::format("\"{}\" and an endpoint are two jobs; {}", *line.job, how));
+  }
+  const bool has_flags =
+      options.node || !options.secret_file.empty() || options.run_id != DrainOptions{}.run_id;
+  if (has_flags) return usage_error(fmt::format("where is the coordinator? {}", how));
+  const Result<void> fits = check_job(line.job, how);
+  line.job = line.job.value_or("");
+  return fits;
+}
+
+void declare_completions(CLI::App& app, CommandLine& line) {
+  app.add_option("shell", line.shell, "bash, zsh or tcsh")->type_name("SHELL");
+}
+
+Result<void> check_completions(CommandLine& line, const std::string&) {
+  if (line.shell.empty()) return usage_error("name one shell: bash, zsh or tcsh");
+  return keep(line.shell, parse_choice(line.shell, completion_shells()));
+}
+
+const std::vector<CommandEntry>& commands() {
+  static const std::vector<CommandEntry> kCommands{
+      {Command::kStore,
+       "store",
+       {{"store [--host ADDR] [--port N | --fd N]", "serve a TCPStore alone"}},
+       "./store for a program",
+       declare_store,
+       nullptr},
+      {Command::kPs,
+       "ps",
+       {{"ps [--json]", "list your jobs on this host"}},
+       "ddprun -- ps … for the program ps",
+       declare_ps,
+       nullptr},
+      {Command::kDoctor,
+       "doctor",
+       {{"doctor", "say what is wrong with this machine, and how to mend it"}},
+       "./doctor for a program",
+       declare_doctor,
+       nullptr},
+      {Command::kWhy,
+       "why",
+       {{"why [JOB|PID] [--json]", "say why a job does not get on: who is late, and in which line"}},
+       "",
+       declare_why,
+       check_why},
+      {Command::kCoordinator,
+       "coordinator",
+       {{"coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID",
+         "let nodes meet on a machine that is none of them"}},
+       "",
+       declare_coordinator,
+       check_coordinator},
+      {Command::kDrain,
+       "drain",
+       {{"drain [JOB|PID]", "let a job on this host checkpoint and end with 75"},
+        {"drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]",
+         "the same for a node, or a job, anywhere"}},
+       "",
+       declare_drain,
+       check_drain},
+      {Command::kCompletions,
+       "completions",
+       {{"completions bash|zsh|tcsh", "print shell completions"}},
+       "",
+       declare_completions,
+       check_completions},
+  };
+  return kCommands;
+}
+
+const CommandEntry* find_command(std::string_view name) {
+  const auto found = std::find_if(commands().begin(), commands().end(),
+                                  [&](const CommandEntry& entry) { return entry.name == name; });
+  return found == commands().end() ? nullptr : &*found;
+}
+
+/// "write ddprun store [--host ADDR] [--port N | --fd N], or ./store for a program"
+std::string how_to_write(const CommandEntry& entry) {
+  std::vector<std::string> ways;
+  for (const CommandUsage& usage : entry.usages) ways.push_back("ddprun " + usage.usage);
+  if (!entry.as_program.empty()) ways.push_back(entry.as_program);
+  return fmt::format("write {}", fmt::join(ways, ", or "));
+}
+
+void declare(const CommandEntry& entry, CLI::App& app, CommandLine& line) {
+  app.set_help_flag();  // it would be the first of the flags, and is the least
+  entry.declare(app, line);
+  app.set_help_flag("-h,--help", "print this");
+}
+
+std::vector<CommandFlag> flags_of(const CLI::App& app) {
+  std::vector<CommandFlag> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames())
+      flags.push_back({name, option->get_expected_min() == 0 ? std::string() : option->get_type_name()});
   }
   return flags;
+}
+
+/// What is neither a flag of the command nor a word that it takes.
+Error refuse_extra(const CommandEntry& entry, const CLI::App& app, const std::string& word) {
+  if (word.size() < 2 || word[0] != '-')
+    return usage_error(fmt::format("unexpected \"{}\"; {}", word, how_to_write(entry)));
+  std::vector<std::string> names;
+  for (const CommandFlag& flag : flags_of(app)) names.push_back("--" + flag.name);
+  const std::string typed = word.substr(0, word.find('='));
+  const std::string nearest = did_you_mean(typed, names);
+  return usage_error(
+      fmt::format("unknown flag {}{}", typed,
+                  nearest.empty() ? fmt::format("; see ddprun {} --help", entry.name) : nearest));
+}
+
+/// --a_b is --a-b, as everywhere.
+std::string with_dashes(std::string word) {
+  if (word.starts_with("--")) {
+    const auto end = word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size()));
+    std::replace(word.begin(), end, '_', '-');
+  }
+  return word;
+}
+
+Result<CommandLine> parse_own(const CommandEntry& entry, std::span<const std::string> args) {
+  CommandLine line{.command = entry.command};
+  CLI::App app(entry.usages.front().help, "ddprun " + entry.name);
+  app.allow_extras();
+  declare(entry, app, line);
+  std::vector<std::string> words;
+  std::transform(args.rbegin(), args.rend(), std::back_inserter(words),
+                 with_dashes);  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    return CommandLine{.command = Command::kPrint, .text = app.help()};
+  } catch (const CLI::ParseError& problem) {
+    return usage_error(problem.what());
+  }
+  if (const std::vector<std::string> extra = app.remaining(); !extra.empty())
+    return refuse_extra(entry, app, extra.front());
+  if (entry.check != nullptr) {
+    if (const Result<void> fits = entry.check(line, how_to_write(entry)); !fits) return fits.error();
+  }
+  return line;
 }
 
 }  // namespace
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
-  for (const CommandEntry& entry : kCommands) names.emplace_back(entry.name);
+  for (const CommandEntry& entry : commands()) names.push_back(entry.name);
   for (const config::JobCommand& command : config::job_commands()) names.emplace_back(command.name);
   return names;
 }
@@ -276,12 +326,26 @@ bool is_command(const std::string& word) {
   return find_command(word) != nullptr || config::find_job_command(word) != nullptr;
 }
 
-std::span<const FlagSyntax> command_flags(std::string_view command) {
-  static const FlagsByCommand kJobFlags = flags_of_job_commands();
-  const CommandEntry* const found = find_command(command);
-  if (found != nullptr) return found->flags;
-  const auto of_job = kJobFlags.find(command);
-  return of_job == kJobFlags.end() ? std::span<const FlagSyntax>() : std::span(of_job->second);
+std::vector<CommandUsage> command_usages() {
+  std::vector<CommandUsage> usages;
+  for (const CommandEntry& entry : commands())
+    usages.insert(usages.end(), entry.usages.begin(), entry.usages.end());
+  return usages;
+}
+
+std::vector<CommandFlag> command_flags(const std::string& command) {
+  if (const CommandEntry* const found = find_command(command)) {
+    CLI::App app;
+    CommandLine unused;
+    declare(*found, app, unused);
+    return flags_of(app);
+  }
+  std::vector<CommandFlag> flags;
+  if (const config::JobCommand* const found = config::find_job_command(command)) {
+    for (const config::JobCommandFlag& flag : found->flags)
+      flags.push_back({std::string(flag.name), std::string(flag.metavar)});
+  }
+  return flags;
 }
 
 bool takes_file(std::string_view command) {
@@ -290,15 +354,14 @@ bool takes_file(std::string_view command) {
 }
 
 Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args) {
-  if (config::find_job_command(command) != nullptr) {
-    CommandLine line{.command = Command::kJobCommand};
-    line.job_command.push_back(command);
-    line.job_command.insert(line.job_command.end(), args.begin(), args.end());
-    return line;
+  if (const CommandEntry* const found = find_command(command)) {
+    Result<CommandLine> line = parse_own(*found, args);
+    return line ? line : Result<CommandLine>(line.error().with(command));
   }
-  const CommandEntry* const found = find_command(command);
-  if (found == nullptr) return usage_error(fmt::format("\"{}\" is no command", command));
-  return found->parse(args);
+  CommandLine line{.command = Command::kJobCommand};
+  line.job_command.push_back(command);
+  line.job_command.insert(line.job_command.end(), args.begin(), args.end());
+  return line;
 }
 
 }  // namespace ddprun::launcher

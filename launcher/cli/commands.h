@@ -1,7 +1,6 @@
 #pragma once
 
 #include "launcher/cli/command_line.h"
-#include "launcher/cli/syntax.h"
 #include "rendezvous/base/result.h"
 
 #include <span>
@@ -11,19 +10,35 @@
 
 namespace ddprun::launcher {
 
-/// Those that stand first and are ddprun's own.
+/// One way to write a command, for `ddprun --help`.
+struct CommandUsage {
+  std::string usage;  ///< "store [--host ADDR] [--port N | --fd N]"
+  std::string help;   ///< "serve a TCPStore alone"
+};
+
+/// A flag of a command, for completions.
+struct CommandFlag {
+  std::string name;     ///< without dashes
+  std::string metavar;  ///< what its value is called; empty: a switch
+};
+
+/// Those that stand first and are ddprun's own, those for job files last.
 std::vector<std::string> command_names();
 
 /// Whether `word`, standing first, is a command of ddprun's own and no program to run.
 bool is_command(const std::string& word);
 
-/// Its flags, for completions; none for a word that is no command.
-std::span<const FlagSyntax> command_flags(std::string_view command);
+/// The ways to write those that are not for job files.
+std::vector<CommandUsage> command_usages();
+
+/// Its flags; none for a word that is no command.
+std::vector<CommandFlag> command_flags(const std::string& command);
 
 /// Whether a job file stands behind it.
 bool takes_file(std::string_view command);
 
-/// The arguments behind that command; those of a job file's are for ddprun-worker to judge. Errors kUsage, beginning with the command.
+/// The arguments behind that command; those of a job file's are for ddprun-worker to judge. Errors kUsage,
+/// beginning with the command.
 Result<CommandLine> parse_command(const std::string& command, std::span<const std::string> args);
 
 }  // namespace ddprun::launcher

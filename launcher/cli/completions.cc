@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::launcher {
 namespace {
@@ -28,9 +28,9 @@ std::string spelled(const FlagSyntax& flag, std::string_view separator) {
   return fmt::format("--{}{}-{}", flag.name, separator, flag.short_name);
 }
 
-std::string joined(std::span<const FlagSyntax> flags, std::string_view dashes) {
+std::string joined(const std::vector<CommandFlag>& flags, std::string_view dashes) {
   std::string names;
-  for (const FlagSyntax& flag : flags) {
+  for (const CommandFlag& flag : flags) {
     names += fmt::format("{}{}{}", names.empty() ? "" : " ", dashes, flag.name);
   }
   return names;
@@ -38,7 +38,7 @@ std::string joined(std::span<const FlagSyntax> flags, std::string_view dashes) {
 
 std::string shells() { return fmt::format("{}", fmt::join(completion_shells(), " ")); }
 
-bool is_file(const FlagSyntax& flag) { return flag.metavar == "FILE"; }
+bool is_file(const CommandFlag& flag) { return flag.metavar == "FILE"; }
 
 /// The kinds of `ddprun list`.
 constexpr std::string_view kKinds = "models data tasks transforms optimizers schedules";
@@ -54,7 +54,7 @@ std::string bash_commands() {
   std::string cases;
   for (const std::string& command : command_names()) {
     std::string values;
-    for (const FlagSyntax& flag : command_flags(command)) {
+    for (const CommandFlag& flag : command_flags(command)) {
       if (flag.metavar.empty()) continue;
       const char* const words = is_file(flag) ? "COMPREPLY=($(compgen -f -- \"$word\")); " : "";
       values += fmt::format("--{}) {}return ;; ", flag.name, words);
@@ -130,7 +130,7 @@ std::string zsh_commands() {
     const std::string choices = choices_of(command);
     std::string specs = choices.empty() ? "" : fmt::format(" '1:choice:({})'", choices);
     if (takes_file(command)) specs += " '*:file:_files'";
-    for (const FlagSyntax& flag : command_flags(command)) {
+    for (const CommandFlag& flag : command_flags(command)) {
       const std::string value = flag.metavar.empty() ? std::string()
                                                      : fmt::format(":{}:{}", zsh_quoted(flag.metavar),
                                                                    is_file(flag) ? "_files" : " ");

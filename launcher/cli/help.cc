@@ -1,11 +1,11 @@
 #include "launcher/cli/command_line.h"
+#include "launcher/cli/commands.h"
 #include "launcher/cli/flags.h"
 #include "rendezvous/config/job_commands.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 
@@ -17,25 +17,6 @@ constexpr std::size_t kNarrowest = 70;
 
 constexpr std::string_view kPurpose =
     "Start the workers of a training job, watch them, and say why it failed.";
-
-struct UsageLine {
-  std::string_view usage;
-  std::string_view help;
-};
-
-constexpr std::array kUsage{
-    UsageLine{"  ddprun [flags] <job.json | script.py | program> [args...]", ""},
-    UsageLine{"  ddprun store [--host ADDR] [--port N | --fd N]", "serve a TCPStore alone"},
-    UsageLine{"  ddprun ps [--json]", "list your jobs on this host"},
-    UsageLine{"  ddprun doctor", "say what is wrong with this machine, and how to mend it"},
-    UsageLine{"  ddprun why [JOB|PID] [--json]",
-              "say why a job does not get on: who is late, and in which line"},
-    UsageLine{"  ddprun coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID",
-              "let nodes meet on a machine that is none of them"},
-    UsageLine{"  ddprun drain [JOB|PID]", "let a job on this host checkpoint and end with 75"},
-    UsageLine{"  ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]",
-              "the same for a node, or a job, anywhere"},
-    UsageLine{"  ddprun completions bash|zsh|tcsh", "print shell completions"}};
 
 constexpr std::string_view kRules =
     "A .json job is trained by ddprun-worker, a .py script runs under python3 -u, anything else as it is. "
@@ -75,7 +56,6 @@ std::string wrap(std::string_view text, std::size_t column, std::size_t width) {
 }
 
 std::string line_of(std::string_view usage, std::string_view help, std::size_t width) {
-  if (help.empty()) return fmt::format("{}\n", usage);
   const bool fits = usage.size() + 2 <= kTextColumn;
   return fmt::format("{:<{}}{}{}", usage, fits ? kTextColumn : 0,
                      fits ? std::string() : fmt::format("\n{:<{}}", "", kTextColumn),
@@ -94,7 +74,9 @@ std::string usage_of(const FlagSyntax& flag) {
 std::string help_text(std::size_t columns) {
   const std::size_t width = std::max(columns, kNarrowest);
   std::string text = wrap(kPurpose, 0, width) + "\nUsage\n";
-  for (const UsageLine& line : kUsage) text += line_of(line.usage, line.help, width);
+  text += "  ddprun [flags] <job.json | script.py | program> [args...]\n";
+  for (const CommandUsage& line : command_usages())
+    text += line_of("  ddprun " + line.usage, line.help, width);
   text += "\nJob files: ddprun COMMAND --help says more\n";
   for (const config::JobCommand& command : config::job_commands())
     text += line_of(fmt::format("  ddprun {} {}", command.name, command.words), command.help, width);

@@ -1,5 +1,5 @@
 # Toolchain of the wheel: zig's clang, which compiles for an older C library than this machine's and brings the C++ one as
-# a static library. Of this machine it takes headers without code (Boost, fmt, spdlog, json, elfutils) and libcrypto.a.
+# a static library. Of this machine it takes headers without code (Boost, CLI11, fmt, spdlog, json, elfutils) and libcrypto.a.
 #
 #   cmake --preset core -B build/wheel -DCMAKE_TOOLCHAIN_FILE=scripts/wheel/zig.cmake -DDDPRUN_ZIG=/path/to/zig
 set(DDPRUN_GLIBC 2.28 CACHE STRING "The oldest C library that the program runs with")
@@ -18,7 +18,7 @@ set(CMAKE_EXE_LINKER_FLAGS_INIT "-pie -s -Wl,--gc-sections")
 set(DDPRUN_HEADERS ${CMAKE_BINARY_DIR}/headers)
 if(NOT CMAKE_BINARY_DIR MATCHES CMakeFiles)
   file(MAKE_DIRECTORY ${DDPRUN_HEADERS}/openssl)
-  foreach(folder boost elfutils fmt nlohmann spdlog valijson libelf.h gelf.h dwarf.h)
+  foreach(folder boost CLI elfutils fmt nlohmann spdlog valijson libelf.h gelf.h dwarf.h)
     file(CREATE_LINK /usr/include/${folder} ${DDPRUN_HEADERS}/${folder} SYMBOLIC)
   endforeach()
   file(GLOB _openssl /usr/include/openssl/*.h /usr/include/x86_64-linux-gnu/openssl/*.h)

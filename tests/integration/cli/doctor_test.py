@@ -82,7 +82,7 @@ class Doctor(Case):
 
     def test_it_takes_no_words(self):
         done = self.ddprun("doctor", "node-b")
-        self.assertEqual((done.returncode, done.stderr), (64, 'ddprun: doctor: unexpected "node-b"; write ddprun doctor alone, or '
+        self.assertEqual((done.returncode, done.stderr), (64, 'ddprun: doctor: unexpected "node-b"; write ddprun doctor, or '
                                                               "./doctor for a program\n"))
 
 

@@ -1,4 +1,5 @@
 #include "launcher/cli/command_line.h"
+#include "launcher/cli/commands.h"
 #include "launcher/commands/drain.h"
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"
@@ -135,17 +136,43 @@ TEST_CASE("a variable of torchrun that it does not read from the environment is 
 TEST_CASE("the first word may be a command of ours") {
   CHECK(parse({"store", "--port", "0"}).value().store.port == Port(0));
   CHECK(parse({"store", "--fd=7"}).value().store.inherited_fd == 7);
-  CHECK(parse({"ps", "--json"}).value().ps_json);
+  CHECK(parse({"ps", "--json"}).value().as_json);
   CHECK(parse({"completions", "zsh"}).value().shell == "zsh");
   CHECK(parse({"--nproc-per-node", "1", "ps"}).value().options.entrypoint == "ps");
   CHECK(parse({"--", "ps", "aux"}).value().options.entrypoint == "ps");
+}
+
+TEST_CASE("the flags of a command stand before or behind its word, and an unknown one is refused") {
+  const CommandLine line = parse({"why", "4711", "--json"}).value();
+  CHECK(line.command == Command::kWhy);
+  CHECK(line.job == "4711");
+  CHECK(line.as_json);
+  CHECK(parse({"why", "--json", "4711"}).value().job == "4711");
+  CHECK_FALSE(parse({"why"}).value().job.has_value());
+  CHECK(parse({"why", ""}).error().message() ==
+        "why: \"\" is no job: is a variable unset? write ddprun why [JOB|PID] [--json]");
+  CHECK(parse({"why", "a", "b"}).error().message() ==
+        "why: unexpected \"b\"; write ddprun why [JOB|PID] [--json]");
+  CHECK(parse({"why", "--jsno"}).error().message() == "why: unknown flag --jsno; did you mean \"--json\"?");
+  CHECK(parse({"doctor"}).value().command == Command::kDoctor);
+  CHECK(parse({"doctor", "now"}).error().message() ==
+        "doctor: unexpected \"now\"; write ddprun doctor, or ./doctor for a program");
+}
+
+TEST_CASE("the help of a command of ours names all its flags") {
+  for (const std::string command : {"store", "ps", "doctor", "why", "coordinator", "drain", "completions"}) {
+    const CommandLine line = parse({command, "--help"}).value();
+    CHECK(line.command == Command::kPrint);
+    for (const CommandFlag& flag : command_flags(command))
+      CHECK_THAT(line.text, Catch::Matchers::Contains("--" + flag.name));
+  }
 }
 
 TEST_CASE("help and version need no program") {
   CHECK(parse({"--help"}).value().command == Command::kHelp);
   CHECK(parse({"-h"}).value().command == Command::kHelp);
   CHECK(parse({"--nproc-per-node", "rubbish", "--help"}).value().command == Command::kHelp);
-  CHECK(parse({"--version"}).value().command == Command::kVersion);
+  CHECK(parse({"--version"}).value().command == Command::kPrint);
 }
 
 TEST_CASE("a debugger gets the words that make it pass the program's arguments on") {
@@ -307,9 +334,9 @@ TEST_CASE("what is done with a job file goes on to its worker as it was written"
 }
 
 TEST_CASE("draining a job of this host names it, or nothing where there is only one") {
-  CHECK(parse({"drain", "job-7"}).value().drain_here == "job-7");
-  CHECK(parse({"drain"}).value().drain_here == "");
-  CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().drain_here.has_value());
+  CHECK(parse({"drain", "job-7"}).value().job == "job-7");
+  CHECK(parse({"drain"}).value().job == "");
+  CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().job.has_value());
   CHECK_THAT(parse({"drain", "--rdzv-endpoint", "head:1", "job-7"}).error().message(),
              Catch::Matchers::StartsWith("drain: \"job-7\" and an endpoint are two jobs"));
 }
