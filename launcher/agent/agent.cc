@@ -77,7 +77,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   Result<void> prepare();
 
   // What the rendezvous says.
-  void round_closed(const RoundInfo& round, TimePoint valid_until) override;
+  void round_begins(const membership::Round& round) override;
   void restarting(const membership::Restart& restart, const std::optional<RemoteCause>& cause) override {
     raise({.kind = EventKind::kRestartGranted});
     deps_.observer.restarting(restart);
@@ -95,9 +95,9 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     lease_until_ = until;
     orphans_->hold_lease(until);
   }
-  void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
+  void remote_lines(ConnectionId connection, const std::string& node, bool is_stderr, std::string_view text,
                     std::uint64_t missing_before) override {
-    output_.show_remote(number, node, is_stderr, text, missing_before);
+    output_.show_remote(connection, node, is_stderr, text, missing_before);
   }
   void lines_back(bool is_stderr, std::string_view text, std::uint64_t missing_before) override {
     if (missing_before > 0) output_.say(fmt::format("{} lines of workers are missing here", missing_before));
@@ -110,7 +110,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     outcome_.remote_cause = cause;
     outcome_.restarts_used = std::max(outcome_.restarts_used, end.restarts_used);
     is_end_told_ = end.exit_code != 0;
-    raise(job_over_event(end.exit_code, end.why));
+    raise(job_ended_event(end.exit_code, end.why));
   }
 
   // What the workers do.
@@ -184,7 +184,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
   bool is_end_told_ = false;  // of a job that failed, by the coordinator
   bool was_hurried_ = false;
   int sweeps_ = 0;
-  RoundInfo round_;
+  membership::Round round_;
   GenerationOutcome generation_;
   JobOutcome outcome_;
   Gate gate_;
@@ -282,10 +282,10 @@ void Agent::carry_out(const Action& action) {
   }
 }
 
-void Agent::round_closed(const RoundInfo& round, TimePoint valid_until) {
+void Agent::round_begins(const membership::Round& round) {
   round_ = round;
-  outcome_.restarts_used = round.restarts_used;
-  raise(round_closed_event(round.base_rank, valid_until));
+  outcome_.restarts_used = round.seat.restarts_used;
+  raise(round_begins_event(round));
 }
 
 WorkerOutcome Agent::look_at(LocalRank local_rank) {
@@ -309,7 +309,7 @@ Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
 }
 
 void Agent::publish_failure(const Action& action) {
-  NodeFailure failure = failure_of(action, supervisor_);
+  LocalFailure failure = failure_of(action, supervisor_);
   if (!action.workers.empty()) {
     failure.worker = look_at(action.workers.front());
     if (action.workers.size() > 1) failure.victim = look_at(action.workers.back());
@@ -319,14 +319,14 @@ void Agent::publish_failure(const Action& action) {
 }
 
 void Agent::start_generation() {
-  const std::string attempt = attempt_directory(plan_, round_.restart_count);
+  const std::string attempt = attempt_directory(plan_, round_.seat.restart_count);
   std::vector<WorkerSpec> specs = deps_.worker_specs(plan_, round_);
   DDPRUN_CHECK(static_cast<int>(specs.size()) == plan_.local_world_size.value(),
                "one spec for each local rank");
   generation_ = {};
   outcome_.granted_restart.reset();
-  generation_.generation = round_.generation;
-  generation_.restart_count = round_.restart_count;
+  generation_.generation = round_.seat.generation;
+  generation_.restart_count = round_.seat.restart_count;
   generation_.started_at = BootClock::now();
   generation_.log_dir = attempt;
   deps_.observer.generation_started(round_);

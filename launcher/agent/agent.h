@@ -27,7 +27,7 @@ struct AgentDeps {
   rlimit open_files;  ///< RLIMIT_NOFILE of the workers: what it was before it was raised for us
   Observer& observer;
   /// Makes the workers of a generation; `worker_specs` of plan.h, or a test's own.
-  std::function<std::vector<WorkerSpec>(const Plan&, const RoundInfo&)> worker_specs;
+  std::function<std::vector<WorkerSpec>(const Plan&, const membership::Round&)> worker_specs;
   /// What is known of a failed worker's end, for the other nodes.
   std::function<Account(const WorkerOutcome&)> account_of;
   /// The job is over: says so through `output`, for which the agent then waits, in bounds.

@@ -67,8 +67,7 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   cause.worker.ended_at = cause.worker.started_at + (ended - started);
   cause.host = failure.host;
   cause.what = failure.what;
-  // The coordinator counts from 1, and 0 is none.
-  if (failure.generation.value() > 0) cause.generation = Generation(failure.generation.value() - 1);
+  cause.generation = failure.generation;
   cause.final_because = failure.final_because;
   cause.account = {failure.diagnosis, failure.error_message, failure.error_stack, {}};
   if (failure.is_traceback) {
@@ -98,13 +97,13 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
         rounds->rendezvous_->port()));
   }
   rounds->rendezvous_->set_log_sink(
-      [&listener](std::uint64_t number, const std::string& node, const membership::LogLines& lines) {
-        listener.remote_lines(number, node, lines.is_stderr, lines.text, lines.dropped_before);
+      [&listener](ConnectionId connection, const std::string& node, const membership::LogLines& lines) {
+        listener.remote_lines(connection, node, lines.is_stderr, lines.text, lines.dropped_before);
       });
   return std::unique_ptr<RoundSource>(std::move(rounds));
 }
 
-void CoordinatedRounds::tell(const Action& action, const NodeFailure& failure) {
+void CoordinatedRounds::tell(const Action& action, const LocalFailure& failure) {
   if (action.kind == ActionKind::kPublishLeaving) signal_ = action.signal;
   membership::NodeFailure report = to_membership(failure);
   report.host = plan_.host.hostname;
@@ -140,32 +139,25 @@ void CoordinatedRounds::on_lines_back(const membership::LogLines& lines) {
   listener_.lines_back(lines.is_stderr, lines.text, lines.dropped_before);
 }
 
-void CoordinatedRounds::on_round(const membership::Round& round) {
+void CoordinatedRounds::on_round_begins(const membership::Round& round) {
   node_rank_ = round.seat.node_rank;
   generation_ = round.seat.generation;
-  listener_.round_closed({.generation = Generation(round.seat.generation.value() - 1),
-                          .restart_count = round.seat.restart_count,
-                          .restarts_used = round.seat.restarts_used,
-                          .group_rank = round.seat.node_rank,
-                          .group_world_size = round.seat.nodes,
-                          .base_rank = round.seat.base_rank,
-                          .world_size = round.seat.world_size,
-                          .base_role_rank = round.seat.base_role_rank,
-                          .role_world_size = round.seat.role_world_size,
-                          .master_addr = round.master_addr,
-                          .master_port = round.master_port},
-                         round.valid_until);
+  listener_.round_begins(round);
 }
 
-void CoordinatedRounds::on_stop(const std::string& reason) { listener_.heard(stop_event(reason)); }
+void CoordinatedRounds::on_round_stopped(const std::string& reason) {
+  listener_.heard(round_stopped_event(reason));
+}
 
-void CoordinatedRounds::on_kill(const std::string& reason) { listener_.heard(kill_event(reason)); }
+void CoordinatedRounds::on_lease_lost(const std::string& reason) {
+  listener_.heard(lease_lost_event(reason));
+}
 
 void CoordinatedRounds::on_restart(const membership::Restart& restart) {
   listener_.restarting(restart, place(restart.root_cause));
 }
 
-void CoordinatedRounds::on_end(const membership::JobEnd& end) {
+void CoordinatedRounds::on_job_ended(const membership::JobEnd& end) {
   listener_.job_ended(end, place(end.root_cause));
 }
 
@@ -177,6 +169,8 @@ std::optional<RemoteCause> CoordinatedRounds::place(
   return cause;
 }
 
-void CoordinatedRounds::on_failed(const Error& error) { listener_.heard(rendezvous_lost_event(error)); }
+void CoordinatedRounds::on_rendezvous_lost(const Error& error) {
+  listener_.heard(rendezvous_lost_event(error));
+}
 
 }  // namespace ddprun::launcher

@@ -22,12 +22,11 @@ namespace ddprun::launcher {
 ///           of --rdzv-endpoint belongs, if any; then `ddprun coordinator` runs it.
 class CoordinatedRounds final : public RoundSource, private membership::Listener {
  public:
-  /// Errors  kUnavailable: this node has to run the coordinator and the port is taken. kUsage: --rdzv-conf,
-  /// the secret.
+  /// Errors  kUnavailable: this node has to run the coordinator and the port is taken. kUsage: the secret.
   static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
                                                    RoundSource::Listener& listener, Logger& logger);
 
-  void tell(const Action& action, const NodeFailure& failure) override;
+  void tell(const Action& action, const LocalFailure& failure) override;
   bool drain() override { return rendezvous_->member().drain(); }
   bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
@@ -40,13 +39,13 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
 
   void on_restart(const membership::Restart& restart) override;
   void on_waiting(const std::string& text) override { listener_.waiting(text); }
-  void on_round(const membership::Round& round) override;
-  void on_stop(const std::string& reason) override;
-  void on_kill(const std::string& reason) override;
+  void on_round_begins(const membership::Round& round) override;
+  void on_round_stopped(const std::string& reason) override;
+  void on_lease_lost(const std::string& reason) override;
   void on_lease(TimePoint until) override { listener_.lease_held(until); }
   void on_lines_back(const membership::LogLines& lines) override;
-  void on_end(const membership::JobEnd& end) override;
-  void on_failed(const Error& error) override;
+  void on_job_ended(const membership::JobEnd& end) override;
+  void on_rendezvous_lost(const Error& error) override;
   [[nodiscard]] std::optional<RemoteCause> place(const std::optional<membership::NodeFailure>& failure) const;
 
   const Plan& plan_;

@@ -41,7 +41,7 @@ LocalRounds::LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener
       policy_(restart_policy_options(plan)),
       back_off_(io) {}
 
-void LocalRounds::tell(const Action& action, const NodeFailure& failure) {
+void LocalRounds::tell(const Action& action, const LocalFailure& failure) {
   if (action.kind == ActionKind::kPublishFailure) failure_ = failure;
   if (action.kind == ActionKind::kPublishSuccess) listener_.job_ended({}, std::nullopt);
   if (action.kind != ActionKind::kJoinRound) return;
@@ -49,10 +49,10 @@ void LocalRounds::tell(const Action& action, const NodeFailure& failure) {
   follow(*std::exchange(failure_, std::nullopt));
 }
 
-void LocalRounds::follow(const NodeFailure& failure) {
+void LocalRounds::follow(const LocalFailure& failure) {
   RemoteCause cause;
   cause.worker = *failure.worker;  // a failure of no worker is final, and asks for nothing
-  cause.generation = Generation(generation_.value() - 1);
+  cause.generation = generation_;
   cause.is_here = true;
   const TimePoint now = BootClock::now();
   const membership::RestartDecision decision = policy_.decide(now - began_at_, now);
@@ -70,13 +70,14 @@ void LocalRounds::follow(const NodeFailure& failure) {
 }
 
 void LocalRounds::begin_round() {
-  RoundInfo round = single_node_round(plan_, store_->port());
-  round.generation = std::exchange(generation_, Generation(generation_.value() + 1));
-  round.restart_count = policy_.restart_count();
-  round.restarts_used = policy_.restart_count();
+  membership::Round round = single_node_round(plan_, store_->port());
+  generation_ = Generation(generation_.value() + 1);
+  round.seat.generation = generation_;
+  round.seat.restart_count = policy_.restart_count();
+  round.seat.restarts_used = policy_.restart_count();
   began_at_ = BootClock::now();
   store_->begin_generation();
-  listener_.round_closed(round, TimePoint::max());
+  listener_.round_begins(round);
 }
 
 }  // namespace ddprun::launcher

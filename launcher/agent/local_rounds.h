@@ -24,7 +24,7 @@ class LocalRounds final : public RoundSource {
   static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
                                                    Listener& listener, Logger& logger);
 
-  void tell(const Action& action, const NodeFailure& failure) override;
+  void tell(const Action& action, const LocalFailure& failure) override;
   void close(const Action&, std::function<void()> on_closed) override {
     back_off_.close();
     store_->close();
@@ -34,7 +34,7 @@ class LocalRounds final : public RoundSource {
  private:
   LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener& listener, Logger& logger,
               std::unique_ptr<store::StoreServer> store);
-  void follow(const NodeFailure& failure);
+  void follow(const LocalFailure& failure);
   void begin_round();
 
   const Plan& plan_;
@@ -42,8 +42,8 @@ class LocalRounds final : public RoundSource {
   Logger& logger_;
   std::unique_ptr<store::StoreServer> store_;
   membership::RestartPolicy policy_;
-  std::optional<NodeFailure> failure_;  ///< of the generation that is over
-  Generation generation_;               ///< of the next one
+  std::optional<LocalFailure> failure_;  ///< of the generation that is over
+  Generation generation_;                ///< the last
   TimePoint began_at_{};
   Alarm back_off_;
 };

@@ -9,8 +9,8 @@
 
 namespace ddprun::launcher {
 
-NodeFailure failure_of(const Action& action, const Supervisor& supervisor) {
-  NodeFailure failure;
+LocalFailure failure_of(const Action& action, const Supervisor& supervisor) {
+  LocalFailure failure;
   failure.why = action.text;
   failure.exit_code = action.exit_code;
   failure.final_because = action.final_because;
@@ -31,7 +31,7 @@ std::int64_t unix_time(std::chrono::system_clock::time_point at) {
 
 }  // namespace
 
-membership::NodeFailure to_membership(const NodeFailure& failure) {
+membership::NodeFailure to_membership(const LocalFailure& failure) {
   const Account& account = failure.account;
   if (!failure.worker) {
     return {.exit_code = std::clamp(failure.exit_code, 1, 255),
@@ -85,23 +85,26 @@ void tell_member(membership::MemberWords& member, const Action& action,
   }
 }
 
-Event round_closed_event(Rank base_rank, TimePoint valid_until) {
-  return {.kind = EventKind::kRoundClosed, .base_rank = base_rank, .valid_until = valid_until};
+Event round_begins_event(const membership::Round& round) {
+  return {
+      .kind = EventKind::kRoundBegins, .base_rank = round.seat.base_rank, .valid_until = round.valid_until};
 }
 
 // The job's code is told with its end; until then nobody needs it.
-Event stop_event(const std::string& reason) {
-  return {.kind = EventKind::kPeerFailed, .exit_code = exit_code::kTempFail, .text = reason};
+Event round_stopped_event(const std::string& reason) {
+  return {.kind = EventKind::kRoundStopped, .exit_code = exit_code::kTempFail, .text = reason};
 }
 
-Event kill_event(const std::string& reason) {
+Event lease_lost_event(const std::string& reason) {
   return {.kind = EventKind::kLeaseLost, .exit_code = exit_code::kTempFail, .text = reason};
 }
 
-Event job_over_event(int exit_code, const std::string& why) {
+Event job_ended_event(int exit_code, const std::string& why) {
   return {.kind = EventKind::kJobEnded, .exit_code = exit_code, .text = why};
 }
 
-Event rendezvous_lost_event(const Error& error) { return {.kind = EventKind::kRoundFailed, .error = error}; }
+Event rendezvous_lost_event(const Error& error) {
+  return {.kind = EventKind::kRendezvousLost, .error = error};
+}
 
 }  // namespace ddprun::launcher

@@ -13,19 +13,19 @@ namespace ddprun::launcher {
 // tests/scenario/membership.
 
 /// The failure that `action`, a kPublishFailure, speaks of; `worker` is left to who can look at it.
-NodeFailure failure_of(const Action& action, const Supervisor& supervisor);
+LocalFailure failure_of(const Action& action, const Supervisor& supervisor);
 /// The same for the other nodes.
-membership::NodeFailure to_membership(const NodeFailure& failure);
+membership::NodeFailure to_membership(const LocalFailure& failure);
 
 /// Says the supervisor's action to the member, where it concerns it. `failure` belongs to kPublishFailure.
 void tell_member(membership::MemberWords& member, const Action& action,
                  const membership::NodeFailure& failure);
 
 /// The member's words, as events of the supervisor.
-Event round_closed_event(Rank base_rank, TimePoint valid_until);
-Event stop_event(const std::string& reason);
-Event kill_event(const std::string& reason);
-Event job_over_event(int exit_code, const std::string& why);
+Event round_begins_event(const membership::Round& round);
+Event round_stopped_event(const std::string& reason);
+Event lease_lost_event(const std::string& reason);
+Event job_ended_event(int exit_code, const std::string& why);
 Event rendezvous_lost_event(const Error& error);
 
 }  // namespace ddprun::launcher

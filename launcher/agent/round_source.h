@@ -17,7 +17,7 @@
 namespace ddprun::launcher {
 
 /// What stopped this node, for the others.
-struct NodeFailure {
+struct LocalFailure {
   std::string why;                      ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   int exit_code = 0;                    ///< what the job would exit with
   std::string final_because;            ///< why a restart would not help; empty: it may
@@ -40,8 +40,7 @@ class RoundSource {
   class Listener {
    public:
     virtual ~Listener() = default;
-    /// Not to be started after `valid_until`: the others may have gone on.
-    virtual void round_closed(const RoundInfo& round, TimePoint valid_until) = 0;
+    virtual void round_begins(const membership::Round& round) = 0;
     /// Who is there and who is waited for, for people.
     virtual void waiting(const std::string& text) { static_cast<void>(text); }
     /// Another generation begins, or will, because of `cause`, where that is a worker.
@@ -55,9 +54,9 @@ class RoundSource {
     /// are none.
     virtual void lease_held(TimePoint until) { static_cast<void>(until); }
     /// Lines of another node's workers, for our console.
-    virtual void remote_lines(std::uint64_t number, const std::string& node, bool is_stderr,
+    virtual void remote_lines(ConnectionId connection, const std::string& node, bool is_stderr,
                               std::string_view text, std::uint64_t missing_before) {
-      static_cast<void>(number), static_cast<void>(node), static_cast<void>(is_stderr);
+      static_cast<void>(connection), static_cast<void>(node), static_cast<void>(is_stderr);
       static_cast<void>(text), static_cast<void>(missing_before);
     }
     /// Lines given to `send_lines` that will reach nobody.
@@ -74,7 +73,7 @@ class RoundSource {
 
   /// Takes the supervisor's kJoinRound, kPublishFailure (with `failure`), kPublishLeaving and
   /// kPublishSuccess.
-  virtual void tell(const Action& action, const NodeFailure& failure) = 0;
+  virtual void tell(const Action& action, const LocalFailure& failure) = 0;
   /// Asks for the whole job to be drained. False: nobody else is to be asked, this node decides.
   virtual bool drain() { return false; }
   /// Takes whole lines for the console of the coordinator. False: that is here.

@@ -100,7 +100,7 @@ struct SupervisorTable {
   }
   // The report that follows begins with this very sentence, unless it has a failure of this node to tell.
   static bool report_says_why(const Supervisor& s, const Event& event, TimePoint) {
-    if (event.kind == EventKind::kRoundFailed) return !s.failed_by_itself();
+    if (event.kind == EventKind::kRendezvousLost) return !s.failed_by_itself();
     const bool is_of_others = s.reason_ == StopReason::kSucceeded || s.reason_ == StopReason::kPeerFailed;
     return event.exit_code != 0 && (is_of_others || !s.options_.has_peers);
   }
@@ -122,11 +122,11 @@ constexpr States kUp{S::kStarting, S::kRunning, S::kBlaming};
 // clang-format off
 const SupervisorTable::Row SupervisorTable::kRows[] = {
     // state                       event              guard                  next           does                         shown
-    {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
-    {S::kWaiting,                  E::kRoundClosed,   T::time_is_over,       S::kRendezvous, &Do::decline_last_round,    Volume::kQuiet},
-    {{S::kRendezvous, S::kWaiting}, E::kRoundClosed,  kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
-    {{S::kRendezvous, S::kWaiting}, E::kRoundFailed,  T::report_says_why,    S::kDone,      &Do::finish_for_round,       Volume::kQuiet},
-    {S::kRendezvous,               E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
+    {{S::kRendezvous, S::kWaiting}, E::kRoundBegins,  T::is_too_late,        S::kRendezvous, &Do::decline_round,         Volume::kLoud},
+    {S::kWaiting,                  E::kRoundBegins,   T::time_is_over,       S::kRendezvous, &Do::decline_last_round,    Volume::kQuiet},
+    {{S::kRendezvous, S::kWaiting}, E::kRoundBegins,  kAlways,               S::kStarting,  &Do::begin_generation,       Volume::kQuiet},
+    {{S::kRendezvous, S::kWaiting}, E::kRendezvousLost, T::report_says_why,    S::kDone,      &Do::finish_for_round,       Volume::kQuiet},
+    {S::kRendezvous,               E::kRendezvousLost, kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kRendezvous,               E::kJobEnded,      T::report_says_why,    S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
     {S::kRendezvous,               E::kRestartGranted, kAlways,              S::kRendezvous, &Do::note_restart,          Volume::kQuiet},
     {S::kRendezvous,               E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
@@ -149,10 +149,10 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {{S::kStarting, S::kRunning},  E::kSignal,        kAlways,               S::kDraining,  &Do::stop_for_signal,        Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kJobTimeOver,   T::none_alive,         S::kSweeping,  &Do::stop_for_job_timeout,   Volume::kLoud},
     {{S::kStarting, S::kRunning},  E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::stop_for_job_timeout,   Volume::kLoud},
-    {kUp,                          E::kPeerFailed,    T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
-    {kUp,                          E::kPeerFailed,    kAlways,               S::kDraining,  &Do::stop_for_peer,          Volume::kLoud},
-    {kUp,                          E::kRoundFailed,   T::none_alive,         S::kSweeping,  &Do::stop_for_round,         Volume::kLoud},
-    {kUp,                          E::kRoundFailed,   kAlways,               S::kDraining,  &Do::stop_for_round,         Volume::kLoud},
+    {kUp,                          E::kRoundStopped,  T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
+    {kUp,                          E::kRoundStopped,  kAlways,               S::kDraining,  &Do::stop_for_peer,          Volume::kLoud},
+    {kUp,                          E::kRendezvousLost, T::none_alive,         S::kSweeping,  &Do::stop_for_round,         Volume::kLoud},
+    {kUp,                          E::kRendezvousLost, kAlways,               S::kDraining,  &Do::stop_for_round,         Volume::kLoud},
     {kUp,                          E::kJobEnded,      T::none_alive,         S::kSweeping,  &Do::stop_for_job_end,       Volume::kLoud},
     {kUp,                          E::kJobEnded,      kAlways,               S::kDraining,  &Do::stop_for_job_end,       Volume::kLoud},
     {kUp,                          E::kLeaseLost,     T::none_alive,         S::kSweeping,  &Do::stop_for_peer,          Volume::kLoud},
@@ -178,7 +178,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kDraining,                 E::kSignal,        kAlways,               S::kDraining,  &Do::note_signal,            Volume::kLoud},
     {S::kDraining,                 E::kJobTimeOver,   kAlways,               S::kDraining,  &Do::note_job_timeout,       Volume::kLoud},
     {S::kDraining,                 E::kJobEnded,      kAlways,               S::kDraining,  &Do::note_job_end,           Volume::kQuiet},
-    {S::kDraining,                 E::kRoundFailed,   kAlways,               S::kDraining,  &Do::note_round_failed,      Volume::kLoud},
+    {S::kDraining,                 E::kRendezvousLost, kAlways,               S::kDraining,  &Do::note_round_failed,      Volume::kLoud},
     {S::kDraining,                 E::kLeaseLost,     kAlways,               S::kKilling,   &Do::kill_for_lease,         Volume::kLoud},
 
     {S::kKilling,                  E::kWorkerExited,  T::is_last,            S::kSweeping,  &Do::note_last_consequence,  Volume::kQuiet},
@@ -187,7 +187,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kKilling,                  E::kSignal,        kAlways,               S::kKilling,   &Do::note_signal,            Volume::kQuiet},
     {S::kKilling,                  E::kJobTimeOver,   kAlways,               S::kKilling,   &Do::note_job_timeout,       Volume::kLoud},
     {S::kKilling,                  E::kJobEnded,      kAlways,               S::kKilling,   &Do::note_job_end,           Volume::kQuiet},
-    {S::kKilling,                  E::kRoundFailed,   kAlways,               S::kKilling,   &Do::note_round_failed,      Volume::kLoud},
+    {S::kKilling,                  E::kRendezvousLost, kAlways,               S::kKilling,   &Do::note_round_failed,      Volume::kLoud},
 
     {S::kSweeping,                 E::kSwept,         T::failed_with_survivors, S::kDone,   &Do::finish_beside_survivors, Volume::kQuiet},
     {S::kSweeping,                 E::kSwept,         T::well_but_leaving,   S::kDone,      &Do::finish_for_noted_signal, Volume::kLoud},
@@ -198,11 +198,11 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kSweeping,                 E::kSignal,        kAlways,               S::kSweeping,  &Do::note_signal,            Volume::kQuiet},
     {S::kSweeping,                 E::kJobTimeOver,   kAlways,               S::kSweeping,  &Do::note_job_timeout,       Volume::kQuiet},
     {S::kSweeping,                 E::kJobEnded,      kAlways,               S::kSweeping,  &Do::note_job_end,           Volume::kQuiet},
-    {S::kSweeping,                 E::kRoundFailed,   kAlways,               S::kSweeping,  &Do::note_round_failed,      Volume::kLoud},
+    {S::kSweeping,                 E::kRendezvousLost, kAlways,               S::kSweeping,  &Do::note_round_failed,      Volume::kLoud},
     {S::kSweeping,                 E::kLeaseLost,     kAlways,               S::kSweeping,  &Do::sweep_at_once,          Volume::kQuiet},
 
     {S::kWaiting,                  E::kJobEnded,      kAlways,               S::kDone,      &Do::finish_for_job_end,     Volume::kQuiet},
-    {S::kWaiting,                  E::kRoundFailed,   kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
+    {S::kWaiting,                  E::kRendezvousLost, kAlways,               S::kDone,      &Do::finish_for_round,       Volume::kLoud},
     {S::kWaiting,                  E::kSignal,        kAlways,               S::kDone,      &Do::finish_for_signal,      Volume::kLoud},
     {S::kWaiting,                  E::kJobTimeOver,   kAlways,               S::kWaiting,   &Do::note_job_timeout,       Volume::kLoud},
 };
@@ -217,7 +217,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kRendezvous,                                       E::kWorkerSpawned, kBug,     kNotAsked},
     {S::kRendezvous,                                       E::kSpawnFailed,   kBug,     kNotAsked},
     {S::kRendezvous,                                       E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
-    {S::kRendezvous,                                       E::kPeerFailed,    kIgnored, "it belongs to a round we are not in"},
+    {S::kRendezvous,                                       E::kRoundStopped,  kIgnored, "it belongs to a round we are not in"},
     {S::kRendezvous,                                       E::kLeaseLost,     kIgnored, kNoWorkers},
     {S::kRendezvous,                                       E::kSwept,         kBug,     kNotAsked},
     {S::kRendezvous,                                       E::kBlameOver,     kIgnored, kLateTimer},
@@ -226,7 +226,7 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
 
     {{S::kStarting, S::kRunning, S::kBlaming, S::kDraining, S::kKilling, S::kSweeping, S::kWaiting}, E::kRestartGranted, kIgnored, "no failure of ours waits for it"},
 
-    {kUp,                                                  E::kRoundClosed,   kBug,     "we are in a round"},
+    {kUp,                                                  E::kRoundBegins,   kBug,     "we are in a round"},
     {S::kBlaming,                                          E::kWorkerSpawned, kBug,     "spawning ends when a worker fails"},
     {S::kBlaming,                                          E::kSpawnFailed,   kBug,     "spawning ends when a worker fails"},
     {{S::kStarting, S::kRunning},                          E::kBlameOver,     kIgnored, kLateTimer},
@@ -236,17 +236,17 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {kUp,                                                  E::kGraceOver,     kIgnored, kLateTimer},
     {kUp,                                                  E::kReapOver,      kIgnored, kLateTimer},
 
-    {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundClosed,   kBug,     "we did not join"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundBegins,   kBug,     "we did not join"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kWorkerSpawned, kBug,     "spawning ends when the group is stopped"},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kSpawnFailed,   kBug,     "spawning ends when the group is stopped"},
-    {{S::kDraining, S::kKilling, S::kSweeping},            E::kPeerFailed,    kIgnored, "the group is being stopped already, or has ended"},
+    {{S::kDraining, S::kKilling, S::kSweeping},            E::kRoundStopped,  kIgnored, "the group is being stopped already, or has ended"},
     {S::kKilling,                                          E::kLeaseLost,     kIgnored, "nothing of ours goes on as it is"},
     {{S::kDraining, S::kKilling},                          E::kSwept,         kBug,     kNotAsked},
     {{S::kDraining, S::kKilling, S::kSweeping},            E::kBlameOver,     kIgnored, kLateTimer},
     {{S::kKilling, S::kSweeping},                          E::kGraceOver,     kIgnored, kLateTimer},
     {{S::kDraining, S::kSweeping},                         E::kReapOver,      kIgnored, kLateTimer},
 
-    {S::kWaiting,                                          E::kPeerFailed,    kIgnored, "our workers have all succeeded"},
+    {S::kWaiting,                                          E::kRoundStopped,  kIgnored, "our workers have all succeeded"},
     {S::kWaiting,                                          E::kLeaseLost,     kIgnored, "our workers have all succeeded"},
     {S::kWaiting,                                          E::kWorkerSpawned, kBug,     kNoWorkers},
     {S::kWaiting,                                          E::kSpawnFailed,   kBug,     kNoWorkers},
@@ -256,13 +256,13 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kWaiting,                                          E::kGraceOver,     kIgnored, kLateTimer},
     {S::kWaiting,                                          E::kReapOver,      kIgnored, kLateTimer},
 
-    {S::kDone,                                             E::kRoundClosed,   kIgnored, "the job is over"},
-    {S::kDone,                                             E::kRoundFailed,   kIgnored, "the job is over"},
+    {S::kDone,                                             E::kRoundBegins,   kIgnored, "the job is over"},
+    {S::kDone,                                             E::kRendezvousLost, kIgnored, "the job is over"},
     {S::kDone,                                             E::kWorkerSpawned, kBug,     kNoWorkers},
     {S::kDone,                                             E::kSpawnFailed,   kBug,     kNoWorkers},
     {S::kDone,                                             E::kWorkerExited,  kIgnored, "a worker given up as stuck has ended at last"},
     {S::kDone,                                             E::kSignal,        kIgnored, "the job is over"},
-    {S::kDone,                                             E::kPeerFailed,    kIgnored, "the job is over"},
+    {S::kDone,                                             E::kRoundStopped,  kIgnored, "the job is over"},
     {S::kDone,                                             E::kLeaseLost,     kIgnored, "the job is over"},
     {S::kDone,                                             E::kJobEnded,      kIgnored, "the job is over"},
     {S::kDone,                                             E::kRestartGranted, kIgnored, "the job is over"},
@@ -357,10 +357,10 @@ std::string_view to_string(State state) {
 
 std::string_view to_string(EventKind kind) {
   switch (kind) {
-    case EventKind::kRoundClosed:
-      return "round closed";
-    case EventKind::kRoundFailed:
-      return "round failed";
+    case EventKind::kRoundBegins:
+      return "round begins";
+    case EventKind::kRendezvousLost:
+      return "rendezvous lost";
     case EventKind::kWorkerSpawned:
       return "worker spawned";
     case EventKind::kSpawnFailed:
@@ -369,8 +369,8 @@ std::string_view to_string(EventKind kind) {
       return "worker exited";
     case EventKind::kSignal:
       return "signal";
-    case EventKind::kPeerFailed:
-      return "peer failed";
+    case EventKind::kRoundStopped:
+      return "round stopped";
     case EventKind::kLeaseLost:
       return "lease lost";
     case EventKind::kJobEnded:

@@ -37,15 +37,15 @@ inline constexpr std::array kAllStates{State::kRendezvous, State::kStarting, Sta
 std::string_view to_string(State state);
 
 enum class EventKind {
-  kRoundClosed,    ///< the world is agreed on: base_rank, valid_until
-  kRoundFailed,    ///< it cannot be: error
-  kWorkerSpawned,  ///< local_rank, pid
-  kSpawnFailed,    ///< local_rank, error
-  kWorkerExited,   ///< local_rank, status, ending
-  kSignal,         ///< the launcher was told to stop: signal, text (who sent it), exit_code (0: the signal's)
-  kPeerFailed,     ///< another node stopped the round: text, exit_code
-  kLeaseLost,      ///< the other nodes have given us up: text
-  kJobEnded,       ///< the job is over on all nodes: exit_code, text
+  kRoundBegins,     ///< the world is agreed on: base_rank, valid_until
+  kRendezvousLost,  ///< it cannot be: error
+  kWorkerSpawned,   ///< local_rank, pid
+  kSpawnFailed,     ///< local_rank, error
+  kWorkerExited,    ///< local_rank, status, ending
+  kSignal,        ///< the launcher was told to stop: signal, text (who sent it), exit_code (0: the signal's)
+  kRoundStopped,  ///< another node stopped the round: text, exit_code
+  kLeaseLost,     ///< the other nodes have given us up: text
+  kJobEnded,      ///< the job is over on all nodes: exit_code, text
   kRestartGranted,  ///< another generation follows the failed one
   kSwept,           ///< nothing that the workers started is alive any more, but for who is in `text`
   kBlameOver,       ///< the four deadlines
@@ -54,8 +54,8 @@ enum class EventKind {
   kJobTimeOver,
 };
 inline constexpr std::array kAllEventKinds{
-    EventKind::kRoundClosed,  EventKind::kRoundFailed,    EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
-    EventKind::kWorkerExited, EventKind::kSignal,         EventKind::kPeerFailed,    EventKind::kLeaseLost,
+    EventKind::kRoundBegins,  EventKind::kRendezvousLost, EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
+    EventKind::kWorkerExited, EventKind::kSignal,         EventKind::kRoundStopped,  EventKind::kLeaseLost,
     EventKind::kJobEnded,     EventKind::kRestartGranted, EventKind::kSwept,         EventKind::kBlameOver,
     EventKind::kGraceOver,    EventKind::kReapOver,       EventKind::kJobTimeOver};
 std::string_view to_string(EventKind kind);

@@ -29,7 +29,7 @@ WorkerGroup::FileMark mark_of(const std::string& path) {
 
 }  // namespace
 
-void WorkerGroup::start(const RoundInfo& round, std::vector<WorkerSpec> specs) {
+void WorkerGroup::start(const membership::Round& round, std::vector<WorkerSpec> specs) {
   round_ = round;
   gate_.turn_away();
   looks_soon_ = false;

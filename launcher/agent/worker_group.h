@@ -63,7 +63,7 @@ class WorkerGroup {
 
   /// Takes the place of the generation before, which has been closed, and starts the workers, a few in each
   /// turn of the loop, so that exits and signals are heard in between.
-  void start(const RoundInfo& round, std::vector<WorkerSpec> specs);
+  void start(const membership::Round& round, std::vector<WorkerSpec> specs);
 
   /// Asks `workers` to end: `signal` goes to each one's own process and not to its children, for a worker
   /// that wants to save its work needs its data loaders. When it has ended (a shell that died has left its
@@ -135,7 +135,7 @@ class WorkerGroup {
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }
 
   Parts parts_;
-  RoundInfo round_;
+  membership::Round round_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by local rank
   std::size_t next_to_spawn_ = 0;
   std::set<pid_t> asked_members_;

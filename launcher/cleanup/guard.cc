@@ -2,6 +2,7 @@
 
 #include "launcher/cleanup/resource_tracker.h"
 #include "launcher/process/close_range.h"
+#include "launcher/process/process_table.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fcntl.h>
@@ -39,16 +40,11 @@ UniqueFd open_pidfd(pid_t pid) { return UniqueFd(static_cast<int>(::syscall(SYS_
 // Writes our name over the command line that `ps` shows: arg_start and arg_end are fields 48 and 49 of stat.
 void set_command_line() {
   const std::string text = read_text("/proc/self/stat");
-  const std::size_t close = text.rfind(')');
-  if (close == std::string::npos) return;
-  std::istringstream fields(text.substr(close + 1));
-  std::vector<std::string> words;
-  for (std::string word; fields >> word;) words.push_back(word);
-  constexpr std::size_t kArgStart = 48 - 3;
-  if (words.size() <= kArgStart + 1) return;
   // NOLINTBEGIN(performance-no-int-to-ptr): the kernel names the addresses as numbers
-  auto* const start = reinterpret_cast<char*>(std::strtoull(words[kArgStart].c_str(), nullptr, 10));
-  auto* const end = reinterpret_cast<char*>(std::strtoull(words[kArgStart + 1].c_str(), nullptr, 10));
+  auto* const start =
+      reinterpret_cast<char*>(std::strtoull(std::string(stat_field(text, 48)).c_str(), nullptr, 10));
+  auto* const end =
+      reinterpret_cast<char*>(std::strtoull(std::string(stat_field(text, 49)).c_str(), nullptr, 10));
   // NOLINTEND(performance-no-int-to-ptr)
   if (start == nullptr || end <= start) return;
   const auto size = static_cast<std::size_t>(end - start);
@@ -70,7 +66,7 @@ class GuardProcess {
     leave_the_launcher();
     set_command_line();
     timer_ = UniqueFd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-    take_nudge();
+    drain_nudges();
     for (;;) {
       std::array<pollfd, 4> watched{{{launcher_.get(), POLLIN, 0},
                                      {partner_.get(), POLLIN, 0},
@@ -80,7 +76,7 @@ class GuardProcess {
       if (watched[0].revents != 0) end_job();
       if (watched[1].revents != 0) miss_partner();
       if (watched[2].revents != 0) keep_lease();
-      if (watched[3].revents != 0) take_nudge();
+      if (watched[3].revents != 0) drain_nudges();
     }
   }
 
@@ -107,7 +103,7 @@ class GuardProcess {
     [[maybe_unused]] const int moved = ::chdir("/");
   }
 
-  void take_nudge() {
+  void drain_nudges() {
     std::uint64_t ignored = 0;
     [[maybe_unused]] const ssize_t count = ::read(nudge_.get(), &ignored, sizeof ignored);
     if (const pid_t pid = board_.guard(other_); pid != 0 && pid != partner_pid_) {
@@ -131,8 +127,8 @@ class GuardProcess {
     const TimePoint lease = board_.lease();
     if (now < lease) return wait_until(lease);
     // From our first look on: this process may have been frozen, too.
-    if (std::exchange(lost_lease_, lease) != lease) cleaners_end_at_ = now + kCleanerTime;
-    kill_job(with_sessions(), cleaners_end_at_, [this] { return BootClock::now() >= board_.lease(); });
+    if (std::exchange(lost_lease_, lease) != lease) trackers_end_at_ = now + kResourceTrackerTime;
+    kill_job(with_sessions(), trackers_end_at_, [this] { return BootClock::now() >= board_.lease(); });
     wait_until(now + kLeaseLooksAgain);
   }
 
@@ -191,7 +187,7 @@ class GuardProcess {
   UniqueFd partner_;
   pid_t partner_pid_ = 0;
   TimePoint lost_lease_{};
-  TimePoint cleaners_end_at_{};
+  TimePoint trackers_end_at_{};
   TimePoint launcher_ended_ =
       TimePoint::max();  ///< as far as we know: it holds its workers' numbers until then
 };

@@ -1,6 +1,7 @@
 #include "launcher/cleanup/job_cgroup.h"
 
 #include "launcher/process/process_table.h"
+#include "rendezvous/base/read_text.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -74,7 +75,7 @@ JobCgroup::~JobCgroup() {
 
 // The last part of the path is the job's tag, which no other group has.
 bool is_in_cgroup(pid_t pid, const std::string& path) {
-  std::string text = read_proc_file(fmt::format("/proc/{}/cgroup", pid));
+  std::string text = read_text(fmt::format("/proc/{}/cgroup", pid));
   std::replace(text.begin(), text.end(), '\n', '/');
   return text.find(path.substr(path.rfind('/')) + "/") != std::string::npos;
 }

@@ -7,6 +7,7 @@
 #include "launcher/output/log_file.h"
 #include "launcher/process/process_table.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/read_text.h"
 
 #include <unistd.h>
 
@@ -39,19 +40,19 @@ std::vector<ProcessEntry> job_processes(const JobMarks& marks) {
 constexpr std::chrono::milliseconds kPause(10);
 constexpr int kMostLooks = 1000;  // ten seconds: what is left then is stuck in the kernel
 
-enum class Cleaners { kSpared, kKilled };
+enum class ResourceTrackers { kSpared, kKilled };
 
 struct Found {
   int all = 0;
   int spared = 0;
 };
 
-Found kill_job_processes(JobMarks& marks, Cleaners cleaners) {
+Found kill_job_processes(JobMarks& marks, ResourceTrackers trackers) {
   const std::vector<ProcessEntry> found = job_processes(marks);
   int spared = 0;
   for (const ProcessEntry& process : found) {
     marks.seen.insert(process.pid);
-    if (cleaners == Cleaners::kSpared && is_cleaner(process.pid)) {
+    if (trackers == ResourceTrackers::kSpared && is_resource_tracker(process.pid)) {
       ++spared;
     } else {
       kill_found(process, marks);
@@ -93,7 +94,7 @@ void kill_job(JobMarks marks, TimePoint spare_until, const std::function<bool()>
     if (!may_go()) return;
     for (const ProcessEntry& process : found) marks.seen.insert(process.pid);
     if (BootClock::now() < spare_until) {
-      std::erase_if(found, [](const ProcessEntry& process) { return is_cleaner(process.pid); });
+      std::erase_if(found, [](const ProcessEntry& process) { return is_resource_tracker(process.pid); });
     }
     if (found.empty()) break;
     for (const ProcessEntry& process : found) kill_found(process, marks);
@@ -102,10 +103,10 @@ void kill_job(JobMarks marks, TimePoint spare_until, const std::function<bool()>
   remove_torch_segments(marks.seen, marks.started);
 }
 
-bool has_cleaner(const std::string& cgroup) {
-  std::istringstream pids(read_proc_file(cgroup + "/cgroup.procs"));
+bool has_resource_tracker(const std::string& cgroup) {
+  std::istringstream pids(read_text(cgroup + "/cgroup.procs"));
   for (pid_t pid = 0; pids >> pid;) {
-    if (is_cleaner(pid)) return true;
+    if (is_resource_tracker(pid)) return true;
   }
   return false;
 }
@@ -119,8 +120,9 @@ void sweep_job(JobMarks marks) {
   bool has_removed = false;
   for (TimePoint now = begin; now - begin < kLongest && (quiet < 3 || now - last_find < kQuiet);
        now = BootClock::now()) {
-    const Cleaners cleaners = now - begin < kCleanerTime ? Cleaners::kSpared : Cleaners::kKilled;
-    const Found found = kill_job_processes(marks, cleaners);
+    const ResourceTrackers trackers =
+        now - begin < kResourceTrackerTime ? ResourceTrackers::kSpared : ResourceTrackers::kKilled;
+    const Found found = kill_job_processes(marks, trackers);
     const bool can_remove = found.all == found.spared;
     if (can_remove && !has_removed) remove_torch_segments(marks.seen, marks.started);
     has_removed = can_remove;

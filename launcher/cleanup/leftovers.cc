@@ -59,7 +59,7 @@ void LeftoverSweep::look() {
   const bool kills = now >= kill_at_;
   bool spared_one = false;
   for (const pid_t pid : left) {
-    if (now < kill_at_ + kCleanerTime && is_cleaner(pid)) {
+    if (now < kill_at_ + kResourceTrackerTime && is_resource_tracker(pid)) {
       spared_one = true;
       continue;
     }
@@ -80,7 +80,7 @@ void LeftoverSweep::look() {
   arm(kills || spared_one ? now + kLookAgain : kill_at_);
 }
 
-// Each has its own time: cleaners are killed last, and after a pause of this process somebody may not have been yet.
+// Each has its own time: trackers are killed last, and after a pause of this process somebody may not have been yet.
 bool LeftoverSweep::is_to_give_up(const std::vector<pid_t>& left, TimePoint now) const {
   if (!first_kill_) return false;
   const auto had_its_time = [&](pid_t pid) {

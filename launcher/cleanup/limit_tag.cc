@@ -1,6 +1,7 @@
 #include "launcher/cleanup/limit_tag.h"
 
 #include "launcher/process/process_table.h"
+#include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ std::uint64_t hash(std::string_view text) {
   return value;
 }
 
-std::optional<rlim_t> take_number(std::string_view& text) {
+std::optional<rlim_t> consume_number(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   rlim_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -48,8 +49,8 @@ Locks parse_locks(std::string_view limits) {
   std::string_view line = limits.substr(begin + kName.size());
   line = line.substr(0, line.find('\n'));
   Locks locks;
-  locks.soft = take_number(line);
-  locks.hard = take_number(line);
+  locks.soft = consume_number(line);
+  locks.hard = consume_number(line);
   return locks;
 }
 
@@ -87,6 +88,6 @@ bool limits_may_be_inside(std::string_view limits, const rlimit& mark) {
   return soft && hard == mark.rlim_max && soft != hard;
 }
 
-std::string read_limits(pid_t pid) { return read_proc_file(fmt::format("/proc/{}/limits", pid)); }
+std::string read_limits(pid_t pid) { return read_text(fmt::format("/proc/{}/limits", pid)); }
 
 }  // namespace ddprun::launcher

@@ -89,7 +89,7 @@ void OrphanWatch::remove_segments() {
 }
 
 void OrphanWatch::sweep(SweepMode mode, std::function<void(Leftovers)> on_done) {
-  if (cgroup_ && mode == SweepMode::kKillAtOnce && !has_cleaner(cgroup_->path()))
+  if (cgroup_ && mode == SweepMode::kKillAtOnce && !has_resource_tracker(cgroup_->path()))
     kill_cgroup(cgroup_->path());
   const auto is_left = [this](const ProcessEntry& child) {
     return !running_.contains(child.pid) && is_of_job(child, marks_);

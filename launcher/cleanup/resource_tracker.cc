@@ -1,6 +1,7 @@
 #include "launcher/cleanup/resource_tracker.h"
 
 #include "launcher/process/process_table.h"
+#include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +9,7 @@
 
 namespace ddprun::launcher {
 
-bool is_cleaner(std::string_view command_line) {
+bool is_resource_tracker(std::string_view command_line) {
   constexpr std::string_view kTracker = "from multiprocessing.resource_tracker import main";
   constexpr std::string_view kManager = "torch_shm_manager";
   const std::string_view program = command_line.substr(0, command_line.find('\0'));
@@ -20,6 +21,8 @@ bool is_cleaner(std::string_view command_line) {
          command_line.substr(0, code).ends_with(std::string_view("-c\0", 3));
 }
 
-bool is_cleaner(pid_t pid) { return is_cleaner(read_proc_file(fmt::format("/proc/{}/cmdline", pid))); }
+bool is_resource_tracker(pid_t pid) {
+  return is_resource_tracker(read_text(fmt::format("/proc/{}/cmdline", pid)));
+}
 
 }  // namespace ddprun::launcher

@@ -13,13 +13,13 @@ namespace ddprun::launcher {
 /// (SHUTDOWN_TIMEOUT in torch/lib/libshm/manager.cpp); who kills them first keeps the files.
 ///
 /// `command_line` is the text of /proc/<pid>/cmdline: words that end in a NUL. Pure.
-bool is_cleaner(std::string_view command_line);
+bool is_resource_tracker(std::string_view command_line);
 
-/// is_cleaner for a process; false when there is no such process.
-bool is_cleaner(pid_t pid);
+/// is_resource_tracker for a process; false when there is no such process.
+bool is_resource_tracker(pid_t pid);
 
 /// How long a cleaner may take once the job's other processes are being killed. A program that only pretends
 /// to be one lives no longer either.
-inline constexpr std::chrono::milliseconds kCleanerTime(2500);
+inline constexpr std::chrono::milliseconds kResourceTrackerTime(2500);
 
 }  // namespace ddprun::launcher

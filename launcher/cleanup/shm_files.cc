@@ -1,6 +1,7 @@
 #include "launcher/cleanup/shm_files.h"
 
 #include "launcher/process/process_table.h"
+#include "rendezvous/base/read_text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -34,7 +35,7 @@ system_clock::time_point to_time_point(const Stamp& stamp) {
 
 // Takes "_123" off the front of `text`.
 template <class Number>
-std::optional<Number> take_field(std::string_view& text) {
+std::optional<Number> consume_field(std::string_view& text) {
   if (!text.starts_with('_')) return std::nullopt;
   Number number{};
   const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), number);
@@ -48,7 +49,7 @@ std::set<pid_t> living_pids() {
   for (const ProcessEntry& process : read_processes()) {
     if (process.has_ended()) continue;
     pids.insert(process.pid);
-    for (const pid_t pid : namespace_pids(read_proc_file(fmt::format("/proc/{}/status", process.pid))))
+    for (const pid_t pid : namespace_pids(read_text(fmt::format("/proc/{}/status", process.pid))))
       pids.insert(pid);
   }
   return pids;
@@ -89,9 +90,9 @@ std::optional<pid_t> torch_segment_maker(std::string_view name) {
   constexpr std::string_view kPrefix = "torch";
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
-  const std::optional<pid_t> maker = take_field<pid_t>(name);
+  const std::optional<pid_t> maker = consume_field<pid_t>(name);
   const bool is_whole =
-      maker && take_field<std::uint32_t>(name) && take_field<std::uint64_t>(name) && name.empty();
+      maker && consume_field<std::uint32_t>(name) && consume_field<std::uint64_t>(name) && name.empty();
   return is_whole ? maker : std::nullopt;
 }
 

@@ -42,7 +42,7 @@ struct StoreOptions {
 struct CoordinatorOptions {
   std::string host;  ///< empty: every address
   Port port{29400};  ///< 0: the kernel chooses
-  membership::WorldSpec spec;
+  membership::JobSpec spec;
   membership::Timing timing;
   std::string secret_file;            ///< empty: `secret`
   std::optional<std::string> secret;  ///< DDPRUN_SECRET
@@ -64,10 +64,10 @@ struct CommandLine {
   StoreOptions store;
   CoordinatorOptions coordinator;
   DrainOptions drain;
-  std::optional<std::string> job;  ///< of this host: for why, and for drain in place of `drain`; empty: the only one
+  std::optional<std::string> job;  ///< of this host, for why and for drain; empty: the only one
   bool as_json = false;
-  std::vector<std::string>
-      job_command;    ///< one of rendezvous/config/job_commands.h, and what stands behind it
+  /// One of rendezvous/config/job_commands.h, and what stands behind it.
+  std::vector<std::string> job_command;
   std::string shell;  ///< bash, zsh or tcsh
   std::string text;   ///< to be printed
 };

@@ -54,13 +54,13 @@ class Splitter {
     while (next_ < args_.size() && looks_like_flag(args_[next_])) {
       const std::string& word = args_[next_++];
       if (word == "--") {
-        take_rest(true);
+        read_rest(true);
         return std::move(parsed_);
       }
-      Result<void> taken = word[1] == '-' ? take_long(word) : take_short(word);
+      Result<void> taken = word[1] == '-' ? read_long(word) : read_short(word);
       if (!taken) return taken.error();
     }
-    take_rest(false);
+    read_rest(false);
     return std::move(parsed_);
   }
 
@@ -81,18 +81,18 @@ class Splitter {
     });
   }
 
-  Result<void> take_long(const std::string& word) {
+  Result<void> read_long(const std::string& word) {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string typed = word.substr(0, equals);
     Result<std::size_t> flag = find(typed);
     if (!flag) return flag.error();
     std::optional<std::string> attached;
     if (equals < word.size()) attached = word.substr(equals + 1);
-    return take_values(*flag, with_dashes(table_[*flag].name), attached);
+    return read_values(*flag, with_dashes(table_[*flag].name), attached);
   }
 
   /// "-r3", "-r=3", "-r 3", "-mr3": switches may be bundled, the last one takes what follows.
-  Result<void> take_short(const std::string& word) {
+  Result<void> read_short(const std::string& word) {
     for (std::size_t at = 1; at < word.size(); ++at) {
       const auto found = std::find_if(table_.begin(), table_.end(),
                                       [&](const FlagSyntax& flag) { return flag.short_name == word[at]; });
@@ -105,12 +105,12 @@ class Splitter {
       }
       std::optional<std::string> attached;
       if (!is_last) attached = word.substr(at + (word[at + 1] == '=' ? 2 : 1));
-      return take_values(flag, fmt::format("-{}", word[at]), attached);
+      return read_values(flag, fmt::format("-{}", word[at]), attached);
     }
     return ok();
   }
 
-  Result<void> take_values(std::size_t flag, const std::string& spelled,
+  Result<void> read_values(std::size_t flag, const std::string& spelled,
                            const std::optional<std::string>& attached) {
     FlagUse use{flag, {}};
     const std::size_t wanted = value_count(table_[flag]);
@@ -136,7 +136,7 @@ class Splitter {
 
   /// The program and its words. argparse drops the first `--` only: one before the program, or else one
   /// behind it.
-  void take_rest(bool has_dropped_dashes) {
+  void read_rest(bool has_dropped_dashes) {
     if (next_ == args_.size()) return;
     parsed_.rest.push_back(args_[next_++]);
     if (!has_dropped_dashes && next_ < args_.size() && args_[next_] == "--") ++next_;

@@ -41,8 +41,8 @@ int coordinate(const CoordinatorOptions& options, spdlog::level::level_enum leve
   const auto signals = SignalSource::open(io, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
   if (!signals) return refuse(signals.error());
   print_all(STDOUT_FILENO, fmt::format("{}\n", coordinator.port()));
-  coordinator.set_log_sink([&](std::uint64_t number, const std::string& node,
-                               const membership::LogLines& lines) { console.show(number, node, lines); });
+  coordinator.set_log_sink([&](ConnectionId connection, const std::string& node,
+                               const membership::LogLines& lines) { console.show(connection, node, lines); });
   bool is_closing = false;
   const auto close = [&] {
     if (std::exchange(is_closing, true)) return;

@@ -51,7 +51,7 @@ class DrainCall {
  private:
   void greet(boost::asio::ip::tcp::socket socket) {
     channel_ = membership::Channel::make(std::move(socket), {});
-    channel_->start(gate_.pass([this](const membership::Message& message) { take(message); }),
+    channel_->start(gate_.pass([this](const membership::Message& message) { handle(message); }),
                     gate_.pass([this](membership::Loss, const std::string& why) {
                       finish(exit_code::kUnavailable, "did not answer: " + why);
                     }));
@@ -61,9 +61,9 @@ class DrainCall {
     });
   }
 
-  void take(const membership::Message& message) {
+  void handle(const membership::Message& message) {
     if (!handshake_.is_in()) {
-      const membership::AgentHandshake::Step step = handshake_.take(message);
+      const membership::AgentHandshake::Step step = handshake_.handle(message);
       return std::visit([this](const auto& each) { go_on(each); }, step);
     }
     if (const auto* order = std::get_if<membership::Order>(&message)) {

@@ -9,8 +9,9 @@ namespace ddprun::launcher {
 FunnelConsole::FunnelConsole(boost::asio::io_context& io, spdlog::level::level_enum level)
     : output_(io, {}), logger_(make_console_logger(output_, level)), wait_(io, output_) {}
 
-void FunnelConsole::show(std::uint64_t number, const std::string& node, const membership::LogLines& lines) {
-  output_.show_remote(number, node, lines.is_stderr, lines.text, lines.dropped_before);
+void FunnelConsole::show(ConnectionId connection, const std::string& node,
+                         const membership::LogLines& lines) {
+  output_.show_remote(connection, node, lines.is_stderr, lines.text, lines.dropped_before);
 }
 
 void FunnelConsole::finish(std::function<void()> on_done) {

@@ -25,7 +25,7 @@ class FunnelConsole {
   [[nodiscard]] Logger& logger() { return *logger_; }
   /// A line of our own, on stderr.
   void say(std::string_view line) { output_.say(line); }
-  void show(std::uint64_t number, const std::string& node, const membership::LogLines& lines);
+  void show(ConnectionId connection, const std::string& node, const membership::LogLines& lines);
   /// No more lines come: calls `on_done` and lets go of the loop once they are out, or nobody takes them.
   void finish(std::function<void()> on_done);
   /// Waits for the end of `finish` no longer.

@@ -31,13 +31,10 @@ std::vector<std::string> split_at_zeros(const std::string& text) {
 
 double uptime_seconds() { return std::strtod(read_text("/proc/uptime").c_str(), nullptr); }
 
-/// A field of stat that counts ticks, in seconds: 22 is when the process started, since boot. Fields are
-/// counted behind the command's ")".
-double seconds_of_field(const std::string& stat, int wanted) {
-  std::size_t at = stat.rfind(')');
-  for (int field = 2; field < wanted && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
-  if (at == std::string::npos) return 0;
-  return std::strtod(stat.c_str() + at, nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
+/// A field of stat that counts ticks, in seconds: 22 is when the process started, since boot.
+double seconds_of_field(const std::string& stat, int number) {
+  return std::strtod(std::string(stat_field(stat, number)).c_str(), nullptr) /
+         static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 std::uint64_t resident_bytes(const std::string& directory) {

@@ -109,18 +109,12 @@ Result<config::JobConfig> load_job(const Plan& plan) {
 /// a failure.
 Result<void> make_log_directory(const Plan& plan) {
   if (plan.log_root.empty()) return ok();
-  std::error_code problem;
-  std::filesystem::create_directories(std::filesystem::path(plan.log_root).parent_path(), problem);
-  // Ours alone, as torchrun's: what workers print, and their errors, are nobody else's.
-  if (!problem && ::mkdir(plan.log_root.c_str(), 0700) != 0 && errno != EEXIST) {
-    problem = std::error_code(errno, std::generic_category());
-  }
-  if (!problem) return ok();
+  const Result<void> made = make_directories(plan.log_root);
+  if (made) return ok();
   const std::string flag = plan.log_root_is_temporary ? std::string("temporary directory")
                                                       : fmt::format("--log-dir \"{}\"", plan.options.log_dir);
   return Error(ErrorCode::kUsage,
-               fmt::format("{}: cannot create {}: {}; name a directory that can be written", flag,
-                           plan.log_root, problem.message()));
+               fmt::format("{}: {}; name a directory that can be written", flag, made.error().message()));
 }
 
 int print_dry_run(const Plan& plan, const std::string& job_text) {

@@ -65,7 +65,7 @@ struct FileWriter::Shared {
     (last_work == nullptr ? first_work : last_work->next_work) = &file;
     last_work = &file;
   }
-  File* take_work() {
+  File* next_file() {
     File* const file = first_work;
     if (file == nullptr) return nullptr;
     first_work = file->next_work;
@@ -185,7 +185,7 @@ void FileWriter::run(const std::shared_ptr<Shared>& shared) {
   std::unique_lock lock(shared->mutex);
   for (;;) {
     shared->has_work.wait(lock, [&] { return shared->first_work != nullptr || shared->is_stopping; });
-    File* const file = shared->take_work();
+    File* const file = shared->next_file();
     if (file == nullptr || shared->is_stopping) return;
     file->writing.swap(file->queued);
     file->is_busy = shared->is_writing = true;
@@ -277,12 +277,12 @@ void FileWriter::wait_for_news() {
   news_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                    gate_.pass([this](boost::system::error_code error) {
                      if (error) return;
-                     take_news();
+                     hear_news();
                      if (news_.is_open()) wait_for_news();
                    }));
 }
 
-void FileWriter::take_news() {
+void FileWriter::hear_news() {
   std::uint64_t rings = 0;
   [[maybe_unused]] const ssize_t count = ::read(shared_->bell.get(), &rings, sizeof rings);
   std::vector<News> all;
@@ -300,11 +300,11 @@ void FileWriter::take_news() {
     }
     is_empty = shared_->waiting == 0;
   }
-  for (const News& news : all) take(news);
+  for (const News& news : all) hear(news);
   if (is_empty && on_empty_) on_empty_();
 }
 
-void FileWriter::take(const News& news) {
+void FileWriter::hear(const News& news) {
   File& file = *news.file;
   if (news.lost > 0 && !std::exchange(file.is_reported, true) && file.on_trouble) {
     file.on_trouble(fmt::format("cannot write {}: {}", file.name, reason(news.error)));

@@ -72,7 +72,7 @@ class FileWriter {
   /// waited for for a fifth of a second.
   void abandon();
   /// Passes on at once what the loop would hear of later.
-  void take_news();
+  void hear_news();
   /// Called each time nothing waits any more.
   void set_on_empty(std::function<void()> on_empty) { on_empty_ = std::move(on_empty); }
   /// Lets go of the loop.
@@ -87,7 +87,7 @@ class FileWriter {
   /// 0, or the errno that tells why there is none; then the next byte asks again.
   int start_thread();
   void wait_for_news();
-  void take(const News& news);
+  void hear(const News& news);
 
   boost::asio::posix::stream_descriptor news_;
   std::shared_ptr<Shared> shared_;

@@ -43,8 +43,8 @@ void FileWriters::abandon() {
   for (const auto& [device, writer] : writers_) writer->abandon();
 }
 
-void FileWriters::take_news() {
-  for (const auto& [device, writer] : writers_) writer->take_news();
+void FileWriters::hear_news() {
+  for (const auto& [device, writer] : writers_) writer->hear_news();
 }
 
 void FileWriters::set_on_empty(const std::function<void()>& on_empty) {

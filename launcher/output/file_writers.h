@@ -25,7 +25,7 @@ class FileWriters {
   [[nodiscard]] std::uint64_t written_bytes() const;
   [[nodiscard]] std::vector<LostOutput> losses() const;
   void abandon();
-  void take_news();
+  void hear_news();
   void set_on_empty(const std::function<void()>& on_empty);
   void close();
 

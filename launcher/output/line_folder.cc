@@ -31,20 +31,20 @@ void LineFolder::add(Rank rank, std::string_view line, TimePoint now) {
   next = taken_ + entries_.size();
 }
 
-std::string LineFolder::take_ready(TimePoint now) {
+std::string LineFolder::pop_ready(TimePoint now) {
   std::string text;
   while (!entries_.empty()) {
     const Entry& front = entries_.front();
     const bool is_complete = front.ranks.size() >= ranks_.size();
     if (!is_complete && now < front.first_seen + window_ && entries_.size() <= kMostEntries) break;
-    text += take_front();
+    text += pop_front();
   }
   return text;
 }
 
-std::string LineFolder::take_all() {
+std::string LineFolder::pop_all() {
   std::string text;
-  while (!entries_.empty()) text += take_front();
+  while (!entries_.empty()) text += pop_front();
   return text;
 }
 
@@ -58,7 +58,7 @@ std::string LineFolder::render(Entry& entry) {
   return fmt::format("[{}] {}\n", rank_ranges(entry.ranks), entry.line);
 }
 
-std::string LineFolder::take_front() {
+std::string LineFolder::pop_front() {
   std::string text = render(entries_.front());
   entries_.pop_front();
   ++taken_;

@@ -26,9 +26,9 @@ class LineFolder {
   /// A line without its '\n'.
   void add(Rank rank, std::string_view line, TimePoint now);
   /// What may be shown at `now`, each line complete with its ranks and '\n'.
-  std::string take_ready(TimePoint now);
-  std::string take_all();
-  /// When take_ready has something to give at the latest.
+  std::string pop_ready(TimePoint now);
+  std::string pop_all();
+  /// When pop_ready has something to give at the latest.
   [[nodiscard]] std::optional<TimePoint> next_deadline() const;
 
  private:
@@ -40,7 +40,7 @@ class LineFolder {
   static constexpr std::size_t kMostEntries = 4096;
 
   static std::string render(Entry& entry);
-  std::string take_front();
+  std::string pop_front();
 
   std::vector<Rank> ranks_;
   Duration window_;

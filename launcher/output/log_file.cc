@@ -36,15 +36,11 @@ void remove_empty(const std::string& folder, int levels) {
 }  // namespace
 
 Result<void> make_directories(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return ok();
-  if (errno != ENOENT) return os_error(fmt::format("cannot make the directory {}", path), errno);
-  const std::size_t slash = path.find_last_of('/');
-  if (slash == std::string::npos || slash == 0)
-    return os_error(fmt::format("cannot make the directory {}", path), errno);
-  Result<void> parent = make_directories(path.substr(0, slash));
-  if (!parent) return parent;
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return ok();
-  return os_error(fmt::format("cannot make the directory {}", path), errno);
+  std::error_code problem;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), problem);
+  if (problem || (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST))
+    return os_error(fmt::format("cannot make the directory {}", path), problem ? problem.value() : errno);
+  return ok();
 }
 
 void remove_empty_log_directories(const std::string& log_root) {

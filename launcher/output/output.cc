@@ -331,7 +331,7 @@ void JobOutput::fold(Channel& channel, Rank rank, std::string_view block) {
     channel.folder->add(rank, block.substr(0, newline), now);
     block.remove_prefix(std::min(newline + 1, block.size()));
   }
-  show_folded(channel, channel.folder->take_ready(now));
+  show_folded(channel, channel.folder->pop_ready(now));
   arm_fold_timer();
 }
 
@@ -354,7 +354,7 @@ void JobOutput::arm_fold_timer() {
   if (!next || (fold_timer_.is_set() && fold_timer_.time() == *next)) return;
   fold_timer_.set_at(*next, [this] {
     const TimePoint now = BootClock::now();
-    for (Channel& channel : channels_) show_folded(channel, channel.folder->take_ready(now));
+    for (Channel& channel : channels_) show_folded(channel, channel.folder->pop_ready(now));
     arm_fold_timer();
   });
 }
@@ -367,7 +367,7 @@ void JobOutput::end_generation() {
   pumps_.clear();
   stdin_relay_.reset();
   for (Channel& channel : channels_) {
-    if (channel.folder) show_folded(channel, channel.folder->take_all());
+    if (channel.folder) show_folded(channel, channel.folder->pop_all());
     channel.folder.reset();
     channel.filtered.reset();
   }
@@ -428,7 +428,7 @@ void JobOutput::set_on_empty(const std::function<void()>& on_empty) {
 
 std::vector<LostOutput> JobOutput::settle() {
   files_.abandon();
-  files_.take_news();  // what is said about a loss comes before its sum
+  files_.hear_news();  // what is said about a loss comes before its sum
   std::vector<LostOutput> all = files_.losses();
   abandoned_bytes_ = files_.waiting_bytes();
   for (Outlet* outlet : outlets()) {

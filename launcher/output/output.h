@@ -98,7 +98,7 @@ class WorkerStreams {
 /// Blocks    never, but to open a file; see Outlet and FileWriter for what happens to what nobody takes.
 /// Threads   none: the io_context's one thread.
 /// Files     what cannot be opened is said on the console, and the stream goes there instead: no job ends for
-/// a log.
+///           a log.
 class JobOutput {
  public:
   JobOutput(boost::asio::io_context& io, OutputOptions options);
@@ -114,9 +114,9 @@ class JobOutput {
   /// From the next generation on, workers' console lines are offered to `funnel` first.
   void set_funnel(Funnel funnel) { funnel_ = std::move(funnel); }
   /// Lines of another node's workers; see RemoteLines.
-  void show_remote(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
+  void show_remote(ConnectionId connection, const std::string& node, bool is_stderr, std::string_view text,
                    std::uint64_t missing_before) {
-    remote_.show(number, node, is_stderr, text, missing_before);
+    remote_.show(connection, node, is_stderr, text, missing_before);
   }
   /// No more of them come.
   void finish_remote() { remote_.finish(); }

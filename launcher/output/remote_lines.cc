@@ -11,8 +11,9 @@ namespace {
 // Beyond any local rank, so that a node's stream is a writer of its own.
 constexpr Console::Writer kFirstRemote = 1 << 20;
 
-Console::Writer writer_of(std::uint64_t number, bool is_stderr) {
-  return kFirstRemote + static_cast<Console::Writer>(number % kFirstRemote) * 2 + (is_stderr ? 1 : 0);
+Console::Writer writer_of(ConnectionId connection, bool is_stderr) {
+  return kFirstRemote + static_cast<Console::Writer>(connection.value() % kFirstRemote) * 2 +
+         (is_stderr ? 1 : 0);
 }
 
 std::uint64_t count_lines(std::string_view text) {
@@ -22,8 +23,8 @@ std::uint64_t count_lines(std::string_view text) {
 
 }  // namespace
 
-void RemoteLines::show(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
-                       std::uint64_t missing_before) {
+void RemoteLines::show(ConnectionId connection, const std::string& node, bool is_stderr,
+                       std::string_view text, std::uint64_t missing_before) {
   Console& console = is_stderr ? err_ : out_;
   if (console.backlog_bytes() + text.size() > kMostBacklog) {
     dropped_[node] += missing_before + count_lines(text);
@@ -32,7 +33,7 @@ void RemoteLines::show(std::uint64_t number, const std::string& node, bool is_st
   finish();
   if (missing_before > 0)
     say_missing(node, missing_before, "came faster than the connection takes them, or it was lost");
-  console.write(writer_of(number, is_stderr), text);
+  console.write(writer_of(connection, is_stderr), text);
 }
 
 void RemoteLines::finish() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/output/console.h"
+#include "rendezvous/base/ids.h"
 
 #include <cstdint>
 #include <map>
@@ -20,8 +21,8 @@ class RemoteLines {
   /// Both outlive it, and may be one.
   RemoteLines(Console& out, Console& err) : out_(out), err_(err) {}
 
-  /// `number` tells nodes apart, `node` is its name; `missing_before` lines did not come.
-  void show(std::uint64_t number, const std::string& node, bool is_stderr, std::string_view text,
+  /// `connection` tells nodes apart, `node` is its name; `missing_before` lines did not come.
+  void show(ConnectionId connection, const std::string& node, bool is_stderr, std::string_view text,
             std::uint64_t missing_before);
   /// The job is over: says what was dropped last.
   void finish();

@@ -53,7 +53,7 @@ bool RichWrap::joins(std::string_view line) const {
   return open_width_ + width_of(line.substr(0, line.find(' '))) > box_width_;
 }
 
-void RichWrap::take(std::string_view line) {
+void RichWrap::read(std::string_view line) {
   const std::size_t width = is_rich() ? width_of(line) : 0;
   open_width_ = line.ends_with(' ') || width == box_width_ ? width : 0;
   has_lost_blank_ =

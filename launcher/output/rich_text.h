@@ -34,7 +34,7 @@ class RichWrap {
   /// What is to stand between them: the blank that had no room.
   [[nodiscard]] std::string_view lost_blank() const { return has_lost_blank_ ? " " : ""; }
   /// `line` is one of the text.
-  void take(std::string_view line);
+  void read(std::string_view line);
 
  private:
   std::size_t box_width_ = 0;   // 0: none

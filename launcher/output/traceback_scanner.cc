@@ -213,7 +213,7 @@ void TracebackScanner::feed(std::string_view bytes, TimePoint now) {
     position_ += piece.size() + (is_whole ? 1 : 0);
     if (is_whole && partial_.empty()) {
       if (piece.size() <= 3 * kLongestEnd) {
-        take_line(piece);
+        read_line(piece);
         continue;
       }
     }
@@ -225,13 +225,13 @@ void TracebackScanner::feed(std::string_view bytes, TimePoint now) {
       copied_ += kLongestEnd;
     }
     if (is_whole) {
-      take_line(partial_);
+      read_line(partial_);
       partial_.clear();
     }
   }
 }
 
-void TracebackScanner::take_line(std::string_view raw) {
+void TracebackScanner::read_line(std::string_view raw) {
   const bool is_header_plain = has(raw, kHeader);
   // Most lines of most streams end here.
   constexpr std::string_view kTelling = "[ EF-\x1B";
@@ -382,7 +382,7 @@ void TracebackScanner::add_text(KeptText& text, std::string_view line) {
   } else {
     text.add_line(line);
   }
-  rich_.take(line);
+  rich_.read(line);
 }
 
 // The rest of a text that is too long still belongs to it.

@@ -106,7 +106,7 @@ class TracebackScanner {
     int bars = 0;
   };
 
-  void take_line(std::string_view raw);
+  void read_line(std::string_view raw);
   void begin(const PlainLine& line);
   [[nodiscard]] bool is_message(const PlainLine& line) const;
   void commit();

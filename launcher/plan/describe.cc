@@ -109,7 +109,7 @@ std::string describe_meeting(const Plan& plan) {
       "           the ranks below are {}{}; the rendezvous decides\n",
       meeting.node_rank && !is_elastic
           ? std::string()
-          : fmt::format("those of node {} of {}, ", expected_round(plan).group_rank, options.max_nodes),
+          : fmt::format("those of node {} of {}, ", expected_round(plan).seat.node_rank, options.max_nodes),
       same);
   return text;
 }

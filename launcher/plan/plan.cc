@@ -219,26 +219,26 @@ Result<void> check_gpus(const Plan& plan) {
       to_string(plan.options.workers), gpus, remedy));
 }
 
-RoundInfo single_node_round(const Plan& plan, Port port) {
-  RoundInfo round;
-  round.world_size = WorldSize(plan.local_world_size.value());
-  round.role_world_size = round.world_size;
+membership::Round single_node_round(const Plan& plan, Port port) {
+  membership::Round round;
+  round.seat.world_size = WorldSize(plan.local_world_size.value());
+  round.seat.role_world_size = round.seat.world_size;
   round.master_addr = plan.meeting.host;
   round.master_port = port;
   return round;
 }
 
-RoundInfo expected_round(const Plan& plan) {
-  RoundInfo round = single_node_round(plan, plan.meeting.port);
+membership::Round expected_round(const Plan& plan) {
+  membership::Round round = single_node_round(plan, plan.meeting.port);
   const int nodes = plan.options.max_nodes;
   if (nodes == 1) return round;
   const int workers = plan.local_world_size.value();
-  round.group_rank = plan.meeting.node_rank.value_or(NodeRank(0));
-  round.group_world_size = nodes;
-  round.base_rank = Rank(round.group_rank.value() * workers);
-  round.base_role_rank = round.base_rank;
-  round.world_size = WorldSize(nodes * workers);
-  round.role_world_size = round.world_size;
+  round.seat.node_rank = plan.meeting.node_rank.value_or(NodeRank(0));
+  round.seat.nodes = nodes;
+  round.seat.base_rank = Rank(round.seat.node_rank.value() * workers);
+  round.seat.base_role_rank = round.seat.base_rank;
+  round.seat.world_size = WorldSize(nodes * workers);
+  round.seat.role_world_size = round.seat.world_size;
   return round;
 }
 

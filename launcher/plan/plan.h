@@ -6,6 +6,7 @@
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/membership/types.h"
 
 #include <optional>
 #include <string>
@@ -33,21 +34,6 @@ struct Plan {
   HostFacts host;
 };
 
-/// What the rendezvous decided for one generation.
-struct RoundInfo {
-  Generation generation{0};
-  int restart_count = 0;  ///< starts of the workers before, also those that cost no restart
-  int restarts_used = 0;  ///< of --max-restarts
-  NodeRank group_rank{0};
-  int group_world_size = 1;
-  Rank base_rank{0};
-  WorldSize world_size{1};
-  Rank base_role_rank{0};
-  WorldSize role_world_size{1};
-  std::string master_addr;
-  Port master_port;
-};
-
 /// Where one stream of a worker goes. Neither: /dev/null.
 struct StreamSpec {
   bool to_file = false;    ///< <log_dir>/stdout.log or stderr.log
@@ -63,8 +49,8 @@ struct WorkerSpec {
   std::vector<std::string> argv;         ///< argv[0] is an absolute path, or relative with a slash
   std::vector<std::string> environment;  ///< "NAME=value", complete
   std::vector<int> cpus;                 ///< empty: not bound
-  std::string
-      log_dir;  ///< <log_root>/attempt_N/<local_rank> for stdout.log, stderr.log, error.json; empty: none
+  /// <log_root>/attempt_N/<local_rank> for stdout.log, stderr.log, error.json; empty: none.
+  std::string log_dir;
   std::string error_file;  ///< what TORCHELASTIC_ERROR_FILE says; empty: none
   StreamSpec out;
   StreamSpec err;
@@ -85,14 +71,14 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
 Result<void> check_gpus(const Plan& plan);
 
 /// The workers of this node in one generation.
-std::vector<WorkerSpec> worker_specs(const Plan& plan, const RoundInfo& round);
+std::vector<WorkerSpec> worker_specs(const Plan& plan, const membership::Round& round);
 
 /// The round of a job on this node alone, for --dry-run and as the agent's start.
-RoundInfo single_node_round(const Plan& plan, Port port);
+membership::Round single_node_round(const Plan& plan, Port port);
 
 /// The first round as far as it is known before it: with a fixed rank and as many workers on each node as
 /// here; else as node 0 of the most nodes. For one node, single_node_round.
-RoundInfo expected_round(const Plan& plan);
+membership::Round expected_round(const Plan& plan);
 
 /// <log_root>/attempt_<restart_count>; empty when there are no log files.
 std::string attempt_directory(const Plan& plan, int restart_count);

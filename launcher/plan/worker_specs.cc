@@ -98,27 +98,28 @@ std::string device_of(const Plan& plan, int local_rank) {
                                                   : std::to_string(local_rank);
 }
 
-WorkerEnv contract_of(const WorkerSpec& worker, const Plan& plan, const RoundInfo& round) {
+WorkerEnv contract_of(const WorkerSpec& worker, const Plan& plan, const membership::Round& round) {
   WorkerEnv env;
   env.rank = worker.rank;
   env.local_rank = plan.options.virtual_local_rank ? LocalRank(0) : worker.local_rank;
-  env.world_size = round.world_size;
+  env.world_size = round.seat.world_size;
   env.local_world_size = plan.local_world_size;
-  env.group_rank = round.group_rank;
-  env.group_world_size = round.group_world_size;
-  env.role_rank = Rank(round.base_role_rank.value() + worker.local_rank.value());
-  env.role_world_size = round.role_world_size;
+  env.group_rank = round.seat.node_rank;
+  env.group_world_size = round.seat.nodes;
+  env.role_rank = Rank(round.seat.base_role_rank.value() + worker.local_rank.value());
+  env.role_world_size = round.seat.role_world_size;
   env.role_name = plan.options.role;
   env.master_addr = round.master_addr;
   env.master_port = round.master_port;
-  env.restart_count = round.restart_count;
+  env.restart_count = round.seat.restart_count;
   env.max_restarts = plan.options.max_restarts;
   env.run_id = plan.run_id;
   env.error_file = worker.error_file;
   return env;
 }
 
-std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& plan, const RoundInfo& round) {
+std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& plan,
+                                        const membership::Round& round) {
   Environment environment(plan.host.environment);
   // Workers have no part in the handshake of the nodes, and what they run is not always ours.
   environment.remove(env_name::kSecret);
@@ -138,7 +139,7 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
                   outer_tag ? fmt::format("{}:{}", *outer_tag, plan.job_tag) : plan.job_tag);
   if (!plan.options.backend.empty()) environment.set(env_name::kBackend, plan.options.backend);
   if (!plan.log_root.empty())
-    environment.set(env_name::kLogDir, attempt_directory(plan, round.restart_count));
+    environment.set(env_name::kLogDir, attempt_directory(plan, round.seat.restart_count));
   return std::move(environment).take();
 }
 
@@ -170,13 +171,13 @@ bool gets_stdin(const WorkerSpec& worker, const Plan& plan) {
 
 }  // namespace
 
-std::vector<WorkerSpec> worker_specs(const Plan& plan, const RoundInfo& round) {
+std::vector<WorkerSpec> worker_specs(const Plan& plan, const membership::Round& round) {
   std::vector<WorkerSpec> workers;
-  const std::string attempt = attempt_directory(plan, round.restart_count);
+  const std::string attempt = attempt_directory(plan, round.seat.restart_count);
   for (int local_rank = 0; local_rank < plan.local_world_size.value(); ++local_rank) {
     WorkerSpec worker;
     worker.local_rank = LocalRank(local_rank);
-    worker.rank = Rank(round.base_rank.value() + local_rank);
+    worker.rank = Rank(round.seat.base_rank.value() + local_rank);
     if (!attempt.empty()) {
       worker.log_dir = fmt::format("{}/{}", attempt, local_rank);
       worker.error_file = worker.log_dir + "/error.json";

@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <dirent.h>
@@ -38,7 +39,7 @@ TimePoint since_boot(std::string_view ticks) {
 }
 
 // The next word of `text`, which loses it.
-std::string_view take_word(std::string_view& text) {
+std::string_view consume_word(std::string_view& text) {
   const std::size_t begin = std::min(text.find_first_not_of(" \n"), text.size());
   text.remove_prefix(begin);
   const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
@@ -80,7 +81,7 @@ std::string_view state_name(char state) {
 
 // By number: a look-up of the name could hang.
 std::string user_of(pid_t pid) {
-  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  const std::string status = read_text(fmt::format("/proc/{}/status", pid));
   constexpr std::string_view kField = "\nUid:\t";
   const std::size_t at = status.find(kField);
   if (at == std::string::npos) return "unknown";
@@ -90,7 +91,7 @@ std::string user_of(pid_t pid) {
 
 // Whether a mask of signals in /proc/<pid>/status has `signal`.
 bool has_signal(pid_t pid, std::string_view field, int signal) {
-  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  const std::string status = read_text(fmt::format("/proc/{}/status", pid));
   const std::size_t at = status.find(field);
   if (at == std::string::npos) return false;
   const unsigned long long mask = std::strtoull(status.c_str() + at + field.size(), nullptr, 16);
@@ -103,20 +104,24 @@ std::string name_of(const ProcessEntry& process) {
   return fmt::format("pid {} ({})", process.pid, printable(process.command, 64));
 }
 
+std::string_view stat_field(std::string_view text, int number) {
+  const std::size_t close = text.rfind(')');
+  if (close == std::string_view::npos) return {};
+  text.remove_prefix(close + 1);
+  for (int field = 3; field < number; ++field) consume_word(text);
+  return consume_word(text);
+}
+
 std::optional<ProcessEntry> parse_stat(std::string_view text) {
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');
   if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
   std::string_view before = text.substr(0, open);
-  std::string_view after = text.substr(close + 1);
-  const std::optional<int> pid = parse_number(take_word(before));
-  const std::string_view state = take_word(after);
-  const std::optional<int> parent = parse_number(take_word(after));
-  const std::optional<int> group = parse_number(take_word(after));
-  const std::optional<int> session = parse_number(take_word(after));
-  constexpr int kFieldsBetween = 22 - 7;
-  for (int field = 0; field < kFieldsBetween; ++field) take_word(after);
-  const std::string_view ticks = take_word(after);
+  const std::optional<int> pid = parse_number(consume_word(before));
+  const std::string_view state = stat_field(text, 3);
+  const std::optional<int> parent = parse_number(stat_field(text, 4));
+  const std::optional<int> group = parse_number(stat_field(text, 5));
+  const std::optional<int> session = parse_number(stat_field(text, 6));
   if (!pid || state.size() != 1 || !parent || !group || !session) return std::nullopt;
   return ProcessEntry{*pid,
                       *parent,
@@ -124,23 +129,11 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
                       *session,
                       state.front(),
                       std::string(text.substr(open + 1, close - open - 1)),
-                      since_boot(ticks)};
-}
-
-std::string read_proc_file(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  if (!file) return text;
-  std::array<char, 16384> buffer;
-  for (;;) {
-    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
-    if (count <= 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-  }
+                      since_boot(stat_field(text, 22))};
 }
 
 std::optional<ProcessEntry> read_process(pid_t pid) {
-  return parse_stat(read_proc_file(fmt::format("/proc/{}/stat", pid)));
+  return parse_stat(read_text(fmt::format("/proc/{}/stat", pid)));
 }
 
 // The first pid namespace of the machine always has this inode.
@@ -182,9 +175,9 @@ std::vector<pid_t> read_own_children() {
     }
     return children;
   }
-  const std::string text = read_proc_file(path);
+  const std::string text = read_text(path);
   std::string_view rest = text;
-  while (const std::optional<int> pid = parse_number(take_word(rest))) children.push_back(*pid);
+  while (const std::optional<int> pid = parse_number(consume_word(rest))) children.push_back(*pid);
   return children;
 }
 
@@ -206,7 +199,7 @@ bool environment_has_tag(std::string_view environment, std::string_view tag) {
 }
 
 bool has_tag(pid_t pid, std::string_view tag) {
-  return environment_has_tag(read_proc_file(fmt::format("/proc/{}/environ", pid)), tag);
+  return environment_has_tag(read_text(fmt::format("/proc/{}/environ", pid)), tag);
 }
 
 bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn:", signal); }
@@ -216,7 +209,7 @@ bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt:", s
 bool is_over(pid_t pid) {
   const std::optional<ProcessEntry> process = read_process(pid);
   if (!process || process->has_ended()) return true;
-  const std::string status = read_proc_file(fmt::format("/proc/{}/status", pid));
+  const std::string status = read_text(fmt::format("/proc/{}/status", pid));
   return status.find("CoreDumping:\t1") != std::string::npos;
 }
 
@@ -231,7 +224,7 @@ bool signal_process(pid_t pid, int signal, const std::function<bool(const Proces
 std::string describe_stuck(pid_t pid) {
   const std::optional<ProcessEntry> process = read_process(pid);
   if (!process) return "no longer there";
-  const std::string where = read_proc_file(fmt::format("/proc/{}/wchan", pid));
+  const std::string where = read_text(fmt::format("/proc/{}/wchan", pid));
   std::string text = fmt::format("{} ({})", process->state, state_name(process->state));
   if (!where.empty() && where != "0") text += fmt::format(" in {}", where);
   if (::kill(pid, 0) != 0 && errno == EPERM) {

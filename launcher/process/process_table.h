@@ -32,8 +32,9 @@ std::string name_of(const ProcessEntry& process);
 /// Parses /proc/<pid>/stat; its second field may hold any character. None when it is not such a text.
 std::optional<ProcessEntry> parse_stat(std::string_view text);
 
-/// What a file of /proc holds, whatever its size says; empty when it cannot be read.
-std::string read_proc_file(const std::string& path);
+/// A field of /proc/<pid>/stat by its number in proc(5), from 3 on: those before are the pid and the command, which
+/// may hold any character. Empty where there is none. Pure.
+std::string_view stat_field(std::string_view text, int number);
 
 /// One process; none when there is no such process.
 std::optional<ProcessEntry> read_process(pid_t pid);

@@ -19,11 +19,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json round_fields(const RoundInfo& round) {
-  return {{"generation", round.generation.value()}, {"restart_count", round.restart_count}};
+Json round_fields(const membership::Round& round) {
+  return {{"generation", shown_number(round.seat.generation)}, {"restart_count", round.seat.restart_count}};
 }
 
-Json worker_fields(const RoundInfo& round, const WorkerOutcome& worker) {
+Json worker_fields(const membership::Round& round, const WorkerOutcome& worker) {
   Json fields = round_fields(round);
   fields["rank"] = worker.rank.value();
   fields["local_rank"] = worker.local_rank.value();
@@ -63,21 +63,21 @@ void EventLog::write(const char* event, const Json& fields) {
   write_(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void EventLog::generation_started(const RoundInfo& round) {
+void EventLog::generation_started(const membership::Round& round) {
   Json fields = round_fields(round);
-  fields["node_rank"] = round.group_rank.value();
-  fields["nodes"] = round.group_world_size;
-  fields["world_size"] = round.world_size.value();
+  fields["node_rank"] = round.seat.node_rank.value();
+  fields["nodes"] = round.seat.nodes;
+  fields["world_size"] = round.seat.world_size.value();
   fields["master_addr"] = round.master_addr;
   fields["master_port"] = round.master_port.value();
   write("generation_started", fields);
 }
 
-void EventLog::worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) {
+void EventLog::worker_spawned(const membership::Round& round, const WorkerOutcome& worker) {
   write("worker_spawned", worker_fields(round, worker));
 }
 
-void EventLog::worker_exited(const RoundInfo& round, const WorkerOutcome& worker) {
+void EventLog::worker_exited(const membership::Round& round, const WorkerOutcome& worker) {
   Json fields = worker_fields(round, worker);
   const bool is_killed = worker.status && worker.status->is_killed();
   fields["exit_code"] = worker.status && !is_killed ? Json(worker.status->code()) : Json();
@@ -86,7 +86,7 @@ void EventLog::worker_exited(const RoundInfo& round, const WorkerOutcome& worker
   write("worker_exited", fields);
 }
 
-void EventLog::stopping(const RoundInfo& round, StopReason reason, const std::string& why) {
+void EventLog::stopping(const membership::Round& round, StopReason reason, const std::string& why) {
   Json fields = round_fields(round);
   fields["reason"] = to_string(reason);
   fields["why"] = why;
@@ -96,7 +96,7 @@ void EventLog::stopping(const RoundInfo& round, StopReason reason, const std::st
 void EventLog::generation_ended(const GenerationOutcome& outcome) {
   const bool has_cause = outcome.root_cause.has_value();
   write("generation_ended",
-        {{"generation", outcome.generation.value()},
+        {{"generation", shown_number(outcome.generation)},
          {"restart_count", outcome.restart_count},
          {"reason", to_string(outcome.reason)},
          {"why", outcome.why},

@@ -26,10 +26,10 @@ class EventLog final : public Observer {
   /// `write` takes each line whole, with its '\n'. Writes job_started.
   EventLog(const Plan& plan, std::function<void(std::string_view line)> write);
 
-  void generation_started(const RoundInfo& round) override;
-  void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override;
-  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
-  void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
+  void generation_started(const membership::Round& round) override;
+  void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override;
+  void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;
+  void stopping(const membership::Round& round, StopReason reason, const std::string& why) override;
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(const membership::Restart& restart) override;
   /// `report_file` is empty when there is none.

@@ -84,24 +84,26 @@ JobStatePublisher::JobStatePublisher(const Plan& plan)
   publish("starting");
 }
 
-void JobStatePublisher::generation_started(const RoundInfo& round) {
-  state_.world_size = round.world_size.value();
-  state_.restart_count = round.restart_count;
-  state_.restarts_used = round.restarts_used;
-  state_.base_rank = round.base_rank.value();
-  state_.log_dir = attempt_directory(plan_, round.restart_count);
+void JobStatePublisher::generation_started(const membership::Round& round) {
+  state_.world_size = round.seat.world_size.value();
+  state_.restart_count = round.seat.restart_count;
+  state_.restarts_used = round.seat.restarts_used;
+  state_.base_rank = round.seat.base_rank.value();
+  state_.log_dir = attempt_directory(plan_, round.seat.restart_count);
   publish("running");
 }
 
-void JobStatePublisher::worker_spawned(const RoundInfo&, const WorkerOutcome& worker) {
+void JobStatePublisher::worker_spawned(const membership::Round&, const WorkerOutcome& worker) {
   publish_worker(worker.local_rank, worker.pid);
 }
 
-void JobStatePublisher::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {
+void JobStatePublisher::worker_exited(const membership::Round&, const WorkerOutcome& worker) {
   publish_worker(worker.local_rank, 0);
 }
 
-void JobStatePublisher::stopping(const RoundInfo&, StopReason, const std::string&) { publish("stopping"); }
+void JobStatePublisher::stopping(const membership::Round&, StopReason, const std::string&) {
+  publish("stopping");
+}
 
 void JobStatePublisher::generation_ended(const GenerationOutcome& outcome) {
   const bool awaits_others = outcome.reason == StopReason::kSucceeded && plan_.options.max_nodes > 1;

@@ -43,10 +43,10 @@ class JobStatePublisher final : public Observer {
  public:
   explicit JobStatePublisher(const Plan& plan);
 
-  void generation_started(const RoundInfo& round) override;
-  void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override;
-  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
-  void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
+  void generation_started(const membership::Round& round) override;
+  void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override;
+  void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;
+  void stopping(const membership::Round& round, StopReason reason, const std::string& why) override;
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(const membership::Restart& restart) override;
 

@@ -13,15 +13,15 @@ class Observer {
   virtual ~Observer() = default;
 
   /// The store is open and the workers of `round` are about to be started.
-  virtual void generation_started(const RoundInfo& round) { static_cast<void>(round); }
-  virtual void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) {
+  virtual void generation_started(const membership::Round& round) { static_cast<void>(round); }
+  virtual void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) {
     static_cast<void>(round), static_cast<void>(worker);
   }
-  virtual void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) {
+  virtual void worker_exited(const membership::Round& round, const WorkerOutcome& worker) {
     static_cast<void>(round), static_cast<void>(worker);
   }
   /// The group is being stopped; `why` is the sentence of GenerationOutcome.
-  virtual void stopping(const RoundInfo& round, StopReason reason, const std::string& why) {
+  virtual void stopping(const membership::Round& round, StopReason reason, const std::string& why) {
     static_cast<void>(round), static_cast<void>(reason), static_cast<void>(why);
   }
   virtual void generation_ended(const GenerationOutcome& outcome) { static_cast<void>(outcome); }

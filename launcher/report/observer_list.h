@@ -12,16 +12,16 @@ class ObserverList final : public Observer {
  public:
   explicit ObserverList(std::vector<Observer*> observers) : observers_(std::move(observers)) {}
 
-  void generation_started(const RoundInfo& round) override {
+  void generation_started(const membership::Round& round) override {
     for (Observer* observer : observers_) observer->generation_started(round);
   }
-  void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override {
+  void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override {
     for (Observer* observer : observers_) observer->worker_spawned(round, worker);
   }
-  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override {
+  void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override {
     for (Observer* observer : observers_) observer->worker_exited(round, worker);
   }
-  void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override {
+  void stopping(const membership::Round& round, StopReason reason, const std::string& why) override {
     for (Observer* observer : observers_) observer->stopping(round, reason, why);
   }
   void generation_ended(const GenerationOutcome& outcome) override {

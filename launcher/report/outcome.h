@@ -77,6 +77,9 @@ struct WorkerOutcome {
 
 inline constexpr std::size_t kStderrTailBytes = 8192;
 
+/// The number of a generation in events and reports, where the first is 0.
+inline int shown_number(Generation generation) { return static_cast<int>(generation.value()) - 1; }
+
 /// Why a generation, and with the last one the job, came to its end.
 enum class StopReason {
   kSucceeded,         ///< every worker exited with 0
@@ -103,7 +106,7 @@ struct RemoteCause {
   WorkerOutcome worker;                 ///< ranks, pid, stderr_tail; error_file is a path on that host
   std::optional<WorkerOutcome> victim;  ///< who lost one that left with 0: its rank, end and stderr_tail
   std::string host;
-  Generation generation{0};   ///< in which it failed
+  Generation generation{1};   ///< in which it failed
   bool is_here = false;       ///< it is this node after all
   std::string final_because;  ///< why a restart would not help; may be empty
   std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
@@ -114,7 +117,7 @@ struct RemoteCause {
 
 /// One generation on this node.
 struct GenerationOutcome {
-  Generation generation{0};
+  Generation generation{1};
   int restart_count = 0;
   StopReason reason = StopReason::kSucceeded;
   std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
@@ -144,13 +147,13 @@ struct JobOutcome {
   std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
                     ///< restart", …
   int restarts_used = 0;  ///< of --max-restarts
-  std::optional<GrantedRestart>
-      granted_restart;  ///< none has begun since, and `why` tells what ended the job
+  /// None has begun since, and `why` tells what ended the job.
+  std::optional<GrantedRestart> granted_restart;
   std::string refusal;  ///< why there was no further restart although the budget had one; may be empty
   std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why it ended
   std::optional<Error> error;               ///< kRendezvousFailed: what went wrong
-  std::vector<GenerationOutcome>
-      generations;                      ///< in order; never empty unless kRendezvousFailed or an early signal
+  /// In order; never empty unless kRendezvousFailed or an early signal.
+  std::vector<GenerationOutcome> generations;
   std::vector<LostOutput> lost_output;  ///< what did not get where it was to go
 };
 

@@ -50,7 +50,7 @@ Json root_cause_rank(const GenerationOutcome& generation) {
 Json generation_json(const GenerationOutcome& generation) {
   Json workers = Json::array();
   for (const WorkerOutcome& worker : generation.workers) workers.push_back(worker_json(worker));
-  return {{"generation", generation.generation.value()},
+  return {{"generation", shown_number(generation.generation)},
           {"restart_count", generation.restart_count},
           {"reason", to_string(generation.reason)},
           {"why", generation.why},

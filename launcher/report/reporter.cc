@@ -117,13 +117,13 @@ Account Reporter::account_of(const WorkerOutcome& worker) {
   return account;
 }
 
-void Reporter::generation_started(const RoundInfo&) {
+void Reporter::generation_started(const membership::Round&) {
   hangs_.clear();
   space_.reset();
   oom_.begin_generation();
 }
 
-void Reporter::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {
+void Reporter::worker_exited(const membership::Round&, const WorkerOutcome& worker) {
   if (space_ || !worker.status || worker.status->is_success()) return;
   space_ = look_at_space({plan_.host.working_directory, plan_.log_root, plan_.host.temporary_directory});
 }

@@ -14,7 +14,7 @@ namespace ddprun::launcher {
 namespace {
 
 /// Digits with single underscores between them, appended to `plain` without these; false where none stands.
-bool take_digits(std::string_view& text, std::string& plain) {
+bool consume_digits(std::string_view& text, std::string& plain) {
   const std::size_t before = plain.size();
   while (!text.empty() && is_digit(text.front())) {
     plain += text.front();
@@ -25,7 +25,7 @@ bool take_digits(std::string_view& text, std::string& plain) {
 }
 
 /// A '-' goes to `plain`, a '+' nowhere.
-void take_sign(std::string_view& text, std::string& plain) {
+void consume_sign(std::string_view& text, std::string& plain) {
   if (text.empty() || (text.front() != '+' && text.front() != '-')) return;
   if (text.front() == '-') plain += '-';
   text.remove_prefix(1);
@@ -53,8 +53,8 @@ std::string_view stripped(std::string_view text) {
 std::optional<long long> python_int(std::string_view text) {
   text = stripped(text);
   std::string plain;
-  take_sign(text, plain);
-  if (!take_digits(text, plain) || !text.empty()) return std::nullopt;
+  consume_sign(text, plain);
+  if (!consume_digits(text, plain) || !text.empty()) return std::nullopt;
   long long number = 0;
   const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), number);
   if (error != std::errc{}) return std::nullopt;
@@ -64,20 +64,20 @@ std::optional<long long> python_int(std::string_view text) {
 std::optional<double> python_float(std::string_view text) {
   text = stripped(text);
   std::string plain;
-  take_sign(text, plain);
+  consume_sign(text, plain);
   if (const auto named = named_number(text, !plain.empty())) return named;
-  bool has_digits = take_digits(text, plain);
+  bool has_digits = consume_digits(text, plain);
   if (text.starts_with('.')) {
     plain += '.';
     text.remove_prefix(1);
-    has_digits = take_digits(text, plain) || has_digits;
+    has_digits = consume_digits(text, plain) || has_digits;
   }
   if (!has_digits) return std::nullopt;
   if (text.starts_with('e') || text.starts_with('E')) {
     plain += 'e';
     text.remove_prefix(1);
-    take_sign(text, plain);
-    if (!take_digits(text, plain)) return std::nullopt;
+    consume_sign(text, plain);
+    if (!consume_digits(text, plain)) return std::nullopt;
   }
   if (!text.empty()) return std::nullopt;
   return std::strtod(plain.c_str(), nullptr);

@@ -20,16 +20,16 @@ HangLimits hang_limits(const Options& options) {
   return {.report_s = in_seconds(options.hang_report), .timeout_s = in_seconds(options.hang_timeout)};
 }
 
-void HangWatch::generation_started(const RoundInfo& round) {
+void HangWatch::generation_started(const membership::Round& round) {
   stop();
   targets_.clear();
   has_killed_ = false;
   picture_ = JobPicture{.tag = parts_.plan.job_tag,
                         .launcher = ::getpid(),
                         .command = fmt::format("ddprun {}", parts_.plan.options.entrypoint),
-                        .generation = round.restart_count + 1,
+                        .generation = round.seat.restart_count + 1,
                         .phase = "running",
-                        .world_size = round.world_size.value(),
+                        .world_size = round.seat.world_size.value(),
                         .taken_ns = 0,
                         .ranks = {}};
   if (limits_.is_off()) return;
@@ -37,20 +37,20 @@ void HangWatch::generation_started(const RoundInfo& round) {
                    [this] { begin(); });
 }
 
-void HangWatch::worker_spawned(const RoundInfo&, const WorkerOutcome& worker) {
+void HangWatch::worker_spawned(const membership::Round&, const WorkerOutcome& worker) {
   targets_.push_back({.rank = worker.rank.value(),
                       .local_rank = worker.local_rank.value(),
                       .pid = worker.pid,
                       .started = start_of(worker.pid)});
 }
 
-void HangWatch::worker_exited(const RoundInfo&, const WorkerOutcome& worker) {
+void HangWatch::worker_exited(const membership::Round&, const WorkerOutcome& worker) {
   for (RankTarget& target : targets_) {
     if (target.local_rank == worker.local_rank.value()) target.pid = 0;
   }
 }
 
-void HangWatch::stopping(const RoundInfo&, StopReason, const std::string&) { stop(); }
+void HangWatch::stopping(const membership::Round&, StopReason, const std::string&) { stop(); }
 
 void HangWatch::generation_ended(const GenerationOutcome&) { stop(); }
 

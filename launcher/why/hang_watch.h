@@ -38,10 +38,10 @@ class HangWatch final : public Observer {
   HangWatch(Parts parts, HangLimits limits)
       : parts_(std::move(parts)), limits_(limits), begin_(parts_.io), descriptor_(parts_.io) {}
 
-  void generation_started(const RoundInfo& round) override;
-  void worker_spawned(const RoundInfo& round, const WorkerOutcome& worker) override;
-  void worker_exited(const RoundInfo& round, const WorkerOutcome& worker) override;
-  void stopping(const RoundInfo& round, StopReason reason, const std::string& why) override;
+  void generation_started(const membership::Round& round) override;
+  void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override;
+  void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;
+  void stopping(const membership::Round& round, StopReason reason, const std::string& why) override;
   void generation_ended(const GenerationOutcome& outcome) override;
 
  private:

@@ -32,19 +32,25 @@ std::string to_string(StrongId<Tag, Int> id) {
   return std::to_string(id.value());
 }
 
-using Rank = StrongId<struct RankTag, int>;            ///< global index 0…world−1 in the current round
-using LocalRank = StrongId<struct LocalRankTag, int>;  ///< index of the worker on its node; selects the device
-using NodeRank = StrongId<struct NodeRankTag, int>;    ///< index of the node, 0…nnodes−1 (torchrun: group rank)
-using WorldSize = StrongId<struct WorldSizeTag, int>;  ///< number of workers in total
-using LocalWorldSize = StrongId<struct LocalWorldSizeTag, int>;      ///< number of workers on this node
-using Generation = StrongId<struct GenerationTag, std::uint32_t>;    ///< number of the round; a restart makes a new one
-using Port = StrongId<struct PortTag, std::uint16_t>;                ///< TCP port; 0 lets the kernel choose
+using Rank = StrongId<struct RankTag, int>;  ///< global index 0…world−1 in the current round
+using LocalRank =
+    StrongId<struct LocalRankTag, int>;              ///< index of the worker on its node; selects the device
+using NodeRank = StrongId<struct NodeRankTag, int>;  ///< index of the node, 0…nnodes−1 (torchrun: group rank)
+using WorldSize = StrongId<struct WorldSizeTag, int>;            ///< number of workers in total
+using LocalWorldSize = StrongId<struct LocalWorldSizeTag, int>;  ///< number of workers on this node
+using Generation =
+    StrongId<struct GenerationTag, std::uint32_t>;  ///< number of the round; a restart makes a new one
+using ConnectionId =
+    StrongId<struct ConnectionIdTag, std::uint64_t>;   ///< which of those that this process has accepted
+using Port = StrongId<struct PortTag, std::uint16_t>;  ///< TCP port; 0 lets the kernel choose
 
 }  // namespace ddprun
 
 template <class Tag, class Int>
 struct std::hash<ddprun::StrongId<Tag, Int>> {
-  std::size_t operator()(ddprun::StrongId<Tag, Int> id) const noexcept { return std::hash<Int>{}(id.value()); }
+  std::size_t operator()(ddprun::StrongId<Tag, Int> id) const noexcept {
+    return std::hash<Int>{}(id.value());
+  }
 };
 
 template <class Tag, class Int>

@@ -31,16 +31,16 @@ class WaitingRoom {
     places_.erase(place);
   }
   /// The one that has waited longest, if that is `at_least`; it leaves.
-  std::optional<Id> take_oldest(TimePoint now, Duration at_least) {
+  std::optional<Id> pop_oldest(TimePoint now, Duration at_least) {
     if (waiting_.empty() || now - waiting_.front().came < at_least) return std::nullopt;
     const Id id = waiting_.front().id;
     leave(id);
     return id;
   }
   /// Those whose time is over; they leave.
-  std::vector<Id> take_overdue(TimePoint now) {
+  std::vector<Id> pop_overdue(TimePoint now) {
     std::vector<Id> overdue;
-    while (const std::optional<Id> id = take_oldest(now, patience_)) overdue.push_back(*id);
+    while (const std::optional<Id> id = pop_oldest(now, patience_)) overdue.push_back(*id);
     return overdue;
   }
   /// When the next one's time is over.

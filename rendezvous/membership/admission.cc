@@ -12,7 +12,7 @@ std::string format_nnodes(int min_nodes, int max_nodes) {
 
 std::optional<std::string> why_not_admitted(const Hello& hello, const AdmissionRules& rules) {
   const std::string node = name_of(hello.node);
-  const WorldSpec& spec = rules.spec;
+  const JobSpec& spec = rules.spec;
   if (hello.version != kProtocolVersion) {
     return fmt::format(
         "{} speaks version {} of the agents' protocol, the coordinator version {}; use the same ddprun on "

@@ -9,7 +9,7 @@ namespace ddprun::membership {
 
 /// What the coordinator holds a Hello against.
 struct AdmissionRules {
-  WorldSpec spec;
+  JobSpec spec;
   bool has_secret = false;
 };
 

@@ -49,7 +49,7 @@ void Channel::start(OnMessage on_message, OnClosed on_closed) {
   on_message_ = std::move(on_message);
   on_closed_ = std::move(on_closed);
   boost::asio::post(socket_.get_executor(), gate_.pass([self = shared_from_this()] {
-    if (self->take_what_waits(kMostAtOnce)) self->read_when_ready();
+    if (self->handle_waiting(kMostAtOnce)) self->read_when_ready();
   }));
 }
 
@@ -57,16 +57,16 @@ void Channel::read_when_ready() {
   socket_.async_wait(boost::asio::ip::tcp::socket::wait_read,
                      gate_.pass([self = shared_from_this()](boost::system::error_code error) {
                        if (error) return self->end(loss_of(error), error.message());
-                       if (self->take_what_waits(kMostAtOnce)) self->read_when_ready();
+                       if (self->handle_waiting(kMostAtOnce)) self->read_when_ready();
                      }));
 }
 
 // All of it at once: what has come by now is older than whatever happens next. After a pause of this process
 // that is much, and then the order of what is taken must not depend on the pieces in which it is read. False
 // when the channel was closed meanwhile.
-bool Channel::take_what_waits(std::size_t at_most) {
+bool Channel::handle_waiting(std::size_t at_most) {
   char chunk[kReadBytes];
-  for (std::size_t taken = 0; take_frames() && taken < at_most;) {
+  for (std::size_t taken = 0; read_frames() && taken < at_most;) {
     boost::system::error_code error;
     const std::size_t bytes = socket_.read_some(boost::asio::buffer(chunk), error);
     if (error == boost::asio::error::would_block) return true;
@@ -83,7 +83,7 @@ void Channel::ended(boost::system::error_code error) {
 }
 
 // False when the channel was closed meanwhile.
-bool Channel::take_frames() {
+bool Channel::read_frames() {
   while (gate_.is_open() && received_.size() >= kFrameHeaderBytes) {
     unsigned char header[kFrameHeaderBytes];
     std::copy_n(received_.begin(), kFrameHeaderBytes, header);
@@ -160,7 +160,7 @@ void Channel::send_no_more(boost::system::error_code error) {
 void Channel::read_out_and_close() {
   const auto self = shared_from_this();
   boost::system::error_code ignored;
-  take_what_waits(kMostAtOnce + socket_.available(ignored));
+  handle_waiting(kMostAtOnce + socket_.available(ignored));
   close();
 }
 
@@ -173,8 +173,9 @@ void Channel::close_after_sending(Duration patience) {
   wait_for_farewell({untaken_bytes(), now, now + kLongestFarewell, patience});
 }
 
-// Closing now could leave unread what the other side is just sending; then the kernels throw away what they
-// have not delivered of ours. So the other side closes first, if it does so soon.
+// Where unread bytes of the other side lie in our kernel, close(2) sends a reset, and a reset makes the other side's
+// kernel throw away what it has received of ours and not delivered. So only our half is closed here (a FIN), and the
+// other side closes first, if it does so soon.
 void Channel::send_end() {
   boost::system::error_code ignored;
   socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);

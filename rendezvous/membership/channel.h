@@ -68,8 +68,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
  private:
   Channel(boost::asio::ip::tcp::socket socket, std::string received);
   void read_when_ready();
-  bool take_what_waits(std::size_t at_most);
-  bool take_frames();
+  bool handle_waiting(std::size_t at_most);
+  bool read_frames();
   bool not_understood(const Error& error);
   void write_what_fits();
   void wrote(boost::system::error_code error);

@@ -81,7 +81,7 @@ class Coordinator::Impl {
     timer_.close();
     guests_timer_.close();
     if (store_) store_->close();
-    for (auto& [number, peer] : std::exchange(peers_, {})) peer.channel->close();
+    for (auto& [connection, peer] : std::exchange(peers_, {})) peer.channel->close();
     strangers_.tell_left_out();
     members_.clear();
     on_done_ = nullptr;
@@ -98,7 +98,7 @@ class Coordinator::Impl {
   void end_at_once() { perform(job_.end_at_once(now())); }
   [[nodiscard]] std::string awaited() const {
     std::vector<std::string> names = job_.awaited();
-    for (const auto& [number, peer] : peers_) {
+    for (const auto& [connection, peer] : peers_) {
       if (peer.has_joined && peer.is_leaving)
         names.push_back(name_of(peer.node()));  // given up, and still here
     }
@@ -108,8 +108,6 @@ class Coordinator::Impl {
   void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
 
  private:
-  using Number = std::uint64_t;
-
   static TimePoint now() { return BootClock::now(); }
 
   // ---- connections
@@ -117,17 +115,17 @@ class Coordinator::Impl {
 
   void greet(tcp::socket socket, std::string bytes_after) {
     if (!gate_.is_open()) return;
-    const Number number = ++connections_;
+    const ConnectionId connection(++connections_);
     auto channel = Channel::make(std::move(socket), std::move(bytes_after));
     const std::string& secret = options_.secret;
-    peers_.emplace(number, Peer{.channel = channel,
-                                .handshake = {options_.spec, secret, secret.empty() ? "" : make_nonce(),
-                                              channel->remote_address().to_string()}});
-    guests_.enter(number, now());
+    peers_.emplace(connection, Peer{.channel = channel,
+                                    .handshake = {options_.spec, secret, secret.empty() ? "" : make_nonce(),
+                                                  channel->remote_address().to_string()}});
+    guests_.enter(connection, now());
     if (guests_.size() == 1) await_guests();
     channel->start(
-        gate_.pass([this, number](const Message& message) { take(number, message); }),
-        gate_.pass([this, number](Loss loss, const std::string& why) { gone(number, loss, why); }));
+        gate_.pass([this, connection](const Message& message) { handle(connection, message); }),
+        gate_.pass([this, connection](Loss loss, const std::string& why) { gone(connection, loss, why); }));
   }
 
   // Whoever is no member, or no longer, is here only for so long, whatever it says.
@@ -138,11 +136,11 @@ class Coordinator::Impl {
   }
 
   void dismiss_slow_guests() {
-    for (const Number number : guests_.take_overdue(now())) {
-      if (peers_.at(number).is_leaving) {
-        close_peer(number);
+    for (const ConnectionId connection : guests_.pop_overdue(now())) {
+      if (peers_.at(connection).is_leaving) {
+        close_peer(connection);
       } else {
-        refuse(number, fmt::format("the handshake took longer than {}", format_duration(kHandshakeTime)),
+        refuse(connection, fmt::format("the handshake took longer than {}", format_duration(kHandshakeTime)),
                true);
       }
     }
@@ -151,7 +149,7 @@ class Coordinator::Impl {
   }
 
   bool make_room() {
-    const std::optional<Number> oldest = guests_.take_oldest(now(), kTimeToSpeak);
+    const std::optional<ConnectionId> oldest = guests_.pop_oldest(now(), kTimeToSpeak);
     if (!oldest) return false;
     strangers_.warn(now(),
                     fmt::format("closed the connection of {}: its handshake is not over, and there is no "
@@ -161,41 +159,42 @@ class Coordinator::Impl {
     return true;
   }
 
-  void close_peer(Number number) {
-    peers_.at(number).channel->close();
-    peers_.erase(number);
+  void close_peer(ConnectionId connection) {
+    peers_.at(connection).channel->close();
+    peers_.erase(connection);
   }
 
-  void take(Number number, const Message& message) {
-    const auto found = peers_.find(number);
+  void handle(ConnectionId connection, const Message& message) {
+    const auto found = peers_.find(connection);
     if (found == peers_.end()) return;
     Peer& peer = found->second;
     if (const auto* lines = std::get_if<LogLines>(&message); lines != nullptr && peer.has_joined) {
-      if (log_sink_) log_sink_(number, name_of(peer.node()), *lines);
+      if (log_sink_) log_sink_(connection, name_of(peer.node()), *lines);
       return;
     }
     if (peer.is_leaving) return;
-    if (!peer.handshake.is_admitted()) return shake_hands(number, peer, message);
-    if (const auto* drain = std::get_if<DrainRequest>(&message)) return take_drain(number, peer, *drain);
+    if (!peer.handshake.is_admitted()) return shake_hands(connection, peer, message);
+    if (const auto* drain = std::get_if<DrainRequest>(&message))
+      return handle_drain(connection, peer, *drain);
     if (const auto* status = std::get_if<Status>(&message); status != nullptr && !peer.is_control())
-      return take_status(number, peer, *status);
-    refuse(number, fmt::format("it sent \"{}\", which does not belong here", type_of(message)));
+      return handle_status(connection, peer, *status);
+    refuse(connection, fmt::format("it sent \"{}\", which does not belong here", type_of(message)));
   }
 
-  void shake_hands(Number number, Peer& peer, const Message& message) {
-    const CoordinatorHandshake::Step step = peer.handshake.take(message);
+  void shake_hands(ConnectionId connection, Peer& peer, const Message& message) {
+    const CoordinatorHandshake::Step step = peer.handshake.handle(message);
     if (const auto* challenge = std::get_if<Challenge>(&step)) {
       peer.channel->send(*challenge);
     } else if (const auto* refused = std::get_if<Refused>(&step)) {
-      refuse(number, refused->reason);
+      refuse(connection, refused->reason);
     } else {
-      admit(number, peer);
+      admit(connection, peer);
     }
   }
 
-  void take_drain(Number number, Peer& peer, const DrainRequest& drain) {
+  void handle_drain(ConnectionId connection, Peer& peer, const DrainRequest& drain) {
     if (peer.is_control()) {
-      if (const auto why_not = job_.why_not_drained(drain.node)) return refuse(number, *why_not);
+      if (const auto why_not = job_.why_not_drained(drain.node)) return refuse(connection, *why_not);
       peer.channel->send(Order{.text = drain.node
                                            ? fmt::format("node rank {} is being drained", drain.node->value())
                                            : std::string("the job is being drained")});
@@ -203,22 +202,22 @@ class Coordinator::Impl {
     perform(job_.drain(drain.node, now()));
   }
 
-  void admit(Number number, Peer& peer) {
+  void admit(ConnectionId connection, Peer& peer) {
     if (!peer.is_control() && members_.contains(peer.node().id))
-      return refuse(number, "another connection has joined under its number");
+      return refuse(connection, "another connection has joined under its number");
     if (!peer.is_control() && !peer.node().replaces && job_.state() == JobState::kEnded)
-      return refuse(number, fmt::format("job {} has ended", options_.spec.run_id), true);
+      return refuse(connection, fmt::format("job {} has ended", options_.spec.run_id), true);
     peer.channel->send(Welcome{options_.timing});
   }
 
   // A hello may have lain here for long, and who sent it may have given up and come again, or be gone. The
   // first status answers the welcome: whoever sends it is there, and knows that it was let in.
-  void take_status(Number number, Peer& peer, const Status& status) {
+  void handle_status(ConnectionId connection, Peer& peer, const Status& status) {
     const MemberId id = peer.node().id;
     if (!peer.has_joined) {
-      if (members_.contains(id)) return refuse(number, "another connection has joined under its number");
-      guests_.leave(number);
-      members_[id] = number;
+      if (members_.contains(id)) return refuse(connection, "another connection has joined under its number");
+      guests_.leave(connection);
+      members_[id] = connection;
       peer.has_joined = true;
       if (peer.node().replaces) close_replaced(*peer.node().replaces);
       perform(job_.joined(peer.node(), now(), status));
@@ -232,32 +231,32 @@ class Coordinator::Impl {
   void close_replaced(MemberId who) {
     const auto found = members_.find(who);
     if (found == members_.end()) return;
-    const Number number = found->second;
-    const auto channel = peers_.at(number).channel;
+    const ConnectionId connection = found->second;
+    const auto channel = peers_.at(connection).channel;
     channel->read_out_and_close();
-    peers_.erase(number);
+    peers_.erase(connection);
     members_.erase(who);
   }
 
-  void refuse(Number number, const std::string& reason, bool may_return = false) {
-    const auto found = peers_.find(number);
+  void refuse(ConnectionId connection, const std::string& reason, bool may_return = false) {
+    const auto found = peers_.find(connection);
     if (found == peers_.end() || found->second.is_leaving) return;
     Peer& peer = found->second;
     strangers_.warn(now(), fmt::format("refused {}: {}", peer.channel->remote_address().to_string(), reason));
     peer.channel->send(Refused{reason, may_return});
     peer.channel->close_after_sending();
     peer.is_leaving = true;
-    guests_.enter(number, now());
+    guests_.enter(connection, now());
     if (guests_.size() == 1) await_guests();
     const auto member = members_.find(peer.node().id);
-    if (member != members_.end() && member->second == number) members_.erase(member);
+    if (member != members_.end() && member->second == connection) members_.erase(member);
   }
 
-  void gone(Number number, Loss loss, const std::string& why) {
-    const auto found = peers_.find(number);
+  void gone(ConnectionId connection, Loss loss, const std::string& why) {
+    const auto found = peers_.find(connection);
     if (found == peers_.end()) return;
     const Peer peer = std::move(found->second);
-    guests_.leave(number);
+    guests_.leave(connection);
     peers_.erase(found);
     if (peer.is_leaving) return check_done();
     if (peer.handshake.awaits_proof()) {
@@ -293,7 +292,7 @@ class Coordinator::Impl {
     const auto found = members_.find(send.to);
     if (found != members_.end()) peers_.at(found->second).channel->send(send.order);
   }
-  void act(const Expel& expel) {
+  void act(const Disconnect& expel) {
     const auto found = members_.find(expel.who);
     if (found != members_.end()) refuse(found->second, expel.reason, expel.may_return);
   }
@@ -319,13 +318,13 @@ class Coordinator::Impl {
   Logger& logger_;
   StrangerLog strangers_;
   Alarm timer_;
-  std::map<Number, Peer> peers_;  ///< every connection that was greeted, until it is closed
-  WaitingRoom<Number> guests_;    ///< of peers_, those that are no members, or no longer
+  std::map<ConnectionId, Peer> peers_;  ///< every connection that was greeted, until it is closed
+  WaitingRoom<ConnectionId> guests_;    ///< of peers_, those that are no members, or no longer
   Alarm guests_timer_;
   Job job_;
   std::unique_ptr<store::StoreServer> store_;
-  std::map<MemberId, Number> members_;
-  Number connections_ = 0;
+  std::map<MemberId, ConnectionId> members_;
+  std::uint64_t connections_ = 0;
   std::function<void()> on_done_;
   LogSink log_sink_;
   Gate gate_;

@@ -16,14 +16,14 @@
 
 namespace ddprun::membership {
 
-/// Takes what workers of a node have written: `number` tells connections apart, `node` is for people.
-using LogSink = std::function<void(std::uint64_t number, const std::string& node, const LogLines& lines)>;
+/// Takes what workers of a node have written: `node` is its name, for people.
+using LogSink = std::function<void(ConnectionId connection, const std::string& node, const LogLines& lines)>;
 
 struct CoordinatorOptions {
   std::string host;         ///< address to listen on; empty: every address of this machine
   HostAddresses addresses;  ///< as of StoreServerOptions
   Port port;                ///< 0 lets the kernel choose
-  WorldSpec spec;
+  JobSpec spec;
   Timing timing;
   std::string secret;                                 ///< empty: none
   std::function<std::size_t()> reserved_descriptors;  ///< as of StoreServerOptions

@@ -28,14 +28,14 @@ AgentHandshake::Step AgentHandshake::out(Error error) {
   return error;
 }
 
-AgentHandshake::Step AgentHandshake::take(const Message& message) {
+AgentHandshake::Step AgentHandshake::handle(const Message& message) {
   const bool is_over = state_ == State::kIsIn || state_ == State::kIsOut;
   if (const auto* refused = std::get_if<Refused>(&message); refused != nullptr && !is_over) {
     state_ = State::kIsOut;
     return *refused;
   }
   const auto* challenge = std::get_if<Challenge>(&message);
-  if (challenge != nullptr && state_ == State::kAwaitsChallenge) return take_challenge(*challenge);
+  if (challenge != nullptr && state_ == State::kAwaitsChallenge) return handle_challenge(*challenge);
   const auto* welcome = std::get_if<Welcome>(&message);
   if (welcome != nullptr && state_ == State::kAwaitsWelcome) {
     state_ = State::kIsIn;
@@ -50,7 +50,7 @@ AgentHandshake::Step AgentHandshake::take(const Message& message) {
                           type_of(message))});
 }
 
-AgentHandshake::Step AgentHandshake::take_challenge(const Challenge& challenge) {
+AgentHandshake::Step AgentHandshake::handle_challenge(const Challenge& challenge) {
   const std::string expected = make_proof(secret_, Side::kCoordinator, hello_frame_, challenge.nonce);
   if (!is_same_proof(expected, challenge.proof)) {
     return out({ErrorCode::kUsage, fmt::format("has another job secret than this node; {}", kSameSecret)});
@@ -59,8 +59,8 @@ AgentHandshake::Step AgentHandshake::take_challenge(const Challenge& challenge) 
   return Proof{make_proof(secret_, Side::kAgent, hello_frame_, challenge.nonce)};
 }
 
-CoordinatorHandshake::CoordinatorHandshake(const WorldSpec& spec, const std::string& secret,
-                                           std::string nonce, std::string remote_address)
+CoordinatorHandshake::CoordinatorHandshake(const JobSpec& spec, const std::string& secret, std::string nonce,
+                                           std::string remote_address)
     : spec_(spec), secret_(secret), nonce_(std::move(nonce)), remote_address_(std::move(remote_address)) {}
 
 CoordinatorHandshake::Step CoordinatorHandshake::refuse(std::string reason) {
@@ -68,16 +68,16 @@ CoordinatorHandshake::Step CoordinatorHandshake::refuse(std::string reason) {
   return Refused{.reason = std::move(reason)};
 }
 
-CoordinatorHandshake::Step CoordinatorHandshake::take(const Message& message) {
+CoordinatorHandshake::Step CoordinatorHandshake::handle(const Message& message) {
   const auto* hello = std::get_if<Hello>(&message);
-  if (hello != nullptr && state_ == State::kAwaitsHello) return take_hello(*hello);
+  if (hello != nullptr && state_ == State::kAwaitsHello) return handle_hello(*hello);
   const auto* proof = std::get_if<Proof>(&message);
-  if (proof != nullptr && state_ == State::kAwaitsProof) return take_proof(*proof);
+  if (proof != nullptr && state_ == State::kAwaitsProof) return handle_proof(*proof);
   return refuse(fmt::format("it sent \"{}\" before it was let in, where \"{}\" belongs", type_of(message),
                             state_ == State::kAwaitsProof ? "proof" : "hello"));
 }
 
-CoordinatorHandshake::Step CoordinatorHandshake::take_hello(const Hello& hello) {
+CoordinatorHandshake::Step CoordinatorHandshake::handle_hello(const Hello& hello) {
   hello_ = hello;
   hello_.node.address = remote_address_;
   if (const auto why = why_not_admitted(hello_, {.spec = spec_, .has_secret = !secret_.empty()}))
@@ -87,7 +87,7 @@ CoordinatorHandshake::Step CoordinatorHandshake::take_hello(const Hello& hello) 
   return Challenge{nonce_, make_proof(secret_, Side::kCoordinator, encode(hello_), nonce_)};
 }
 
-CoordinatorHandshake::Step CoordinatorHandshake::take_proof(const Proof& proof) {
+CoordinatorHandshake::Step CoordinatorHandshake::handle_proof(const Proof& proof) {
   const std::string expected = make_proof(secret_, Side::kAgent, encode(hello_), nonce_);
   if (!is_same_proof(expected, proof.proof)) {
     return refuse(fmt::format("{} has another job secret than the coordinator, or repeats an old proof",

@@ -36,7 +36,7 @@ class AgentHandshake {
   /// to be trusted, or no coordinator; its message follows a name: "has another job secret than this node;
   /// …". After the last three the handshake is over.
   using Step = std::variant<Proof, Welcome, Refused, Error>;
-  Step take(const Message& message);
+  Step handle(const Message& message);
 
   [[nodiscard]] bool is_in() const { return state_ == State::kIsIn; }
 
@@ -44,7 +44,7 @@ class AgentHandshake {
   enum class State { kAwaitsChallenge, kAwaitsWelcome, kIsIn, kIsOut };
 
   Step out(Error error);
-  Step take_challenge(const Challenge& challenge);
+  Step handle_challenge(const Challenge& challenge);
 
   std::string hello_frame_;
   std::string secret_;
@@ -55,14 +55,14 @@ class AgentHandshake {
 class CoordinatorHandshake {
  public:
   /// `nonce` is fresh, or empty without a secret. `spec` and `secret` outlive it.
-  CoordinatorHandshake(const WorldSpec& spec, const std::string& secret, std::string nonce,
+  CoordinatorHandshake(const JobSpec& spec, const std::string& secret, std::string nonce,
                        std::string remote_address);
 
   struct Admitted {};
   /// Challenge: to be sent. Admitted: a welcome is to be sent. Refused: to be sent, and the connection
   /// closed. After the last two the handshake is over.
   using Step = std::variant<Challenge, Admitted, Refused>;
-  Step take(const Message& message);
+  Step handle(const Message& message);
 
   [[nodiscard]] bool is_admitted() const { return state_ == State::kIsAdmitted; }
   /// It was asked for its proof, and has not given it.
@@ -74,10 +74,10 @@ class CoordinatorHandshake {
   enum class State { kAwaitsHello, kAwaitsProof, kIsAdmitted, kIsRefused };
 
   Step refuse(std::string reason);
-  Step take_hello(const Hello& hello);
-  Step take_proof(const Proof& proof);
+  Step handle_hello(const Hello& hello);
+  Step handle_proof(const Proof& proof);
 
-  const WorldSpec& spec_;
+  const JobSpec& spec_;
   const std::string& secret_;
   std::string nonce_;
   std::string remote_address_;

@@ -45,7 +45,7 @@ std::string_view to_string(JobState state) {
   return "unknown";
 }
 
-Job::Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator)
+Job::Job(JobSpec spec, Timing timing, TimePoint now, std::string coordinator)
     : spec_(std::move(spec)),
       timing_(timing),
       coordinator_(std::move(coordinator)),
@@ -72,7 +72,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& firs
   }
   if (facts.succeeded && (!has_run_ || successes_.are_of(*facts.succeeded))) successes_.add(*facts.succeeded);
   if (const auto why_not = refuse(facts, is_seated, now)) {
-    out.push_back(Expel{facts.id, *why_not, state_ == JobState::kEnded});
+    out.push_back(Disconnect{facts.id, *why_not, state_ == JobState::kEnded});
     advance(now, out);
     return out;
   }
@@ -83,7 +83,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& firs
                                 .last = {},
                                 .seat = std::nullopt,
                                 .previous = previous});
-  if (is_seated) take_seat_again(nodes_.at(facts.id));
+  if (is_seated) return_to_seat(nodes_.at(facts.id));
   if (facts.replaces && drained_.contains(*facts.replaces)) {
     drained_.insert(facts.id);
     nodes_.at(facts.id).leaving_signal = SIGTERM;
@@ -94,9 +94,9 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& firs
     came_.insert(facts.id);
   }
   last_arrival_ = now;
-  take_history(facts, now);
+  note_history(facts, now);
   finish_if_all_succeeded(now, out);
-  if (first.sequence > 0) take_status(nodes_.at(facts.id), first, now, out);
+  if (first.sequence > 0) handle_status(nodes_.at(facts.id), first, now, out);
   advance(now, out);
   return out;
 }
@@ -107,7 +107,7 @@ JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
   const auto found = nodes_.find(from);
   if (found == nodes_.end()) {
     const std::string* expelled = losses_.why_expelled(from);
-    out.push_back(Expel{from, expelled == nullptr ? "this node has not joined" : *expelled});
+    out.push_back(Disconnect{from, expelled == nullptr ? "this node has not joined" : *expelled});
     return out;
   }
   Node& node = found->second;
@@ -115,7 +115,7 @@ JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
   node.is_heard_in_stop = state_ == JobState::kStopping;
   if (status.sequence > node.last.sequence) {
     const bool is_news = !is_same_but_sequence(status, node.last);
-    take_status(node, status, now, out);
+    handle_status(node, status, now, out);
     if (is_news)
       advance(now, out);  // a mere heartbeat changes nothing that thousands of nodes should be counted for
   }
@@ -131,7 +131,7 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   const auto found = nodes_.find(who);
   if (found == nodes_.end()) return out;
   const Node& node = found->second;
-  if (node.seat && !is_quiet(node)) {
+  if (node.seat && !reports_idle(node)) {
     losses_.fence(who, node.last_heard + timing_.liveness());
   }
   // What it was told lies where nobody reads any more.
@@ -161,7 +161,7 @@ JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
   if (state_ == JobState::kEnded || found == nodes_.end()) return out;
   if (!found->second.is_leaving()) {
     drained_.insert(found->first);
-    take_leave(found->second, SIGTERM, now, out);
+    handle_leaving(found->second, SIGTERM, now, out);
   }
   advance(now, out);
   return out;
@@ -206,7 +206,7 @@ void Job::send_away_who_stays(TimePoint now, JobActions& out) {
     }
     out.push_back(Note{fmt::format("{} did not leave when the job had ended", name_of(node->second))});
     losses_.expel(node->first, "the job has ended, and this node did not leave");
-    out.push_back(Expel{node->first, *losses_.why_expelled(node->first), false});
+    out.push_back(Disconnect{node->first, *losses_.why_expelled(node->first), false});
     node = nodes_.erase(node);
   }
 }
@@ -243,8 +243,8 @@ bool Job::awaits_return(TimePoint now) const { return !awaited_to_hear(now).empt
 std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
   std::vector<std::string> names;
   if (state_ != JobState::kEnded) return names;
-  for (const Hole& hole : losses_.awaited(now)) {
-    if (successes_.has(hole.rank)) names.push_back(hole.name);
+  for (const VacantSeat& vacant : losses_.awaited(now)) {
+    if (successes_.has(vacant.rank)) names.push_back(vacant.name);
   }
   if (may_hear_of_others(now)) names.emplace_back("nodes of the generation before (not here yet)");
   return names;
@@ -302,7 +302,7 @@ void Job::drop_silent(TimePoint now, JobActions& out) {
   for (const auto& [id, silence] : silent) {
     const std::string why = fmt::format("it was silent for {:.2f} s", to_seconds(silence));
     drop(id, why, now, out);
-    out.push_back(Expel{id, *losses_.why_expelled(id)});
+    out.push_back(Disconnect{id, *losses_.why_expelled(id)});
   }
 }
 
@@ -317,7 +317,7 @@ void Job::replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& o
                                         to_seconds(now - nodes_.at(id).last_heard),
                                         membership::name_of(newcomer), newcomer.pinned->value());
     drop(id, why, now, out);
-    out.push_back(Expel{id, *losses_.why_expelled(id)});
+    out.push_back(Disconnect{id, *losses_.why_expelled(id)});
   }
 }
 
@@ -337,10 +337,10 @@ void Job::vacate(NodeRank seat, JobActions& out) {
   const MemberId who = old->first;
   losses_.expel(who, fmt::format("{} has come back", name_of(old->second)));
   nodes_.erase(old);
-  out.push_back(Expel{who, *losses_.why_expelled(who)});
+  out.push_back(Disconnect{who, *losses_.why_expelled(who)});
 }
 
-void Job::take_seat_again(Node& node) {
+void Job::return_to_seat(Node& node) {
   const Success& success = *node.facts.succeeded;
   node.last = {.generation = success.generation, .phase = Phase::kSucceeded};
   node.seat = Seat{.generation = success.generation,
@@ -350,11 +350,11 @@ void Job::take_seat_again(Node& node) {
                    .coordinator = success.coordinator};
 }
 
-void Job::take_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
+void Job::handle_status(Node& node, const Status& status, TimePoint now, JobActions& out) {
   node.last = status;
   if (has_succeeded(node))
     successes_.add({generation_, node.seat->node_rank, node.seat->nodes, coordinator_});
-  if (status.leaving_signal != 0 && !node.is_leaving()) take_leave(node, status.leaving_signal, now, out);
+  if (status.leaving_signal != 0 && !node.is_leaving()) handle_leaving(node, status.leaving_signal, now, out);
   if (status.failure && !status.failure->rank)
     return end_by_failure_of_no_worker(node, *status.failure, now, out);
   if (!node.seat || status.generation != generation_) return;
@@ -419,7 +419,7 @@ NodeFailure Job::as_leaver(const Node& node) {
           .has_left = true};
 }
 
-void Job::take_leave(Node& node, int signal, TimePoint now, JobActions& out) {
+void Job::handle_leaving(Node& node, int signal, TimePoint now, JobActions& out) {
   node.leaving_signal = signal;
   JobEnd end = ended_by_leaving(node);
   const int staying = static_cast<int>(eligible().size());

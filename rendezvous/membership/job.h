@@ -23,7 +23,7 @@ struct SendOrder {
   MemberId to;
   Order order;
 };
-struct Expel {  ///< tell it why and close its connection
+struct Disconnect {  ///< tell it why and close its connection
   MemberId who;
   std::string reason;
   bool may_return = true;  ///< as a new member; not when the same would be refused again
@@ -34,7 +34,7 @@ struct BeginGeneration {  ///< a fresh key space for the store clients that conn
 struct Note {  ///< a sentence for the log
   std::string text;
 };
-using JobAction = std::variant<SendOrder, Expel, BeginGeneration, Note>;
+using JobAction = std::variant<SendOrder, Disconnect, BeginGeneration, Note>;
 using JobActions = std::vector<JobAction>;
 
 enum class JobState {
@@ -68,7 +68,7 @@ std::string_view to_string(JobState state);
 class Job {
  public:
   /// `coordinator` is drawn anew for each, so that its generations are not taken for those of one before it.
-  Job(WorldSpec spec, Timing timing, TimePoint now, std::string coordinator);
+  Job(JobSpec spec, Timing timing, TimePoint now, std::string coordinator);
 
   /// `first` is what it said of itself with that, where it has said anything yet.
   JobActions joined(const NodeFacts& node, TimePoint now, const Status& first = {});
@@ -125,7 +125,7 @@ class Job {
   [[nodiscard]] bool was_paused(TimePoint now) const;
   /// " because the coordinator stood still …", where that has cut nodes off; else nothing.
   [[nodiscard]] std::string because_of_pause(TimePoint now) const;
-  void take_status(Node& node, const Status& status, TimePoint now, JobActions& out);
+  void handle_status(Node& node, const Status& status, TimePoint now, JobActions& out);
   /// "rank 2 exited with code 7 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (…)"
   [[nodiscard]] static std::string placed(const std::string& what, const Node& node);
   [[nodiscard]] const Node* who_left() const;
@@ -134,7 +134,7 @@ class Job {
   void blame(const Node& node, NodeFailure failure);
   /// Of a generation that is being stopped: only where it explains more than what was blamed.
   void reconsider(const Node& node, NodeFailure failure, JobActions& out);
-  void take_leave(Node& node, int signal, TimePoint now, JobActions& out);
+  void handle_leaving(Node& node, int signal, TimePoint now, JobActions& out);
   [[nodiscard]] bool has_had_a_part(const Node& node) const;
   void end_by_failure_of_no_worker(Node& node, const NodeFailure& failure, TimePoint now, JobActions& out);
   void drop(MemberId who, const std::string& why, TimePoint now, JobActions& out);
@@ -143,7 +143,7 @@ class Job {
   /// Whoever succeeded in this generation has a seat in it, under whatever name it sat there.
   [[nodiscard]] bool keeps_seat(const NodeFacts& facts) const;
   void vacate(NodeRank seat, JobActions& out);
-  static void take_seat_again(Node& node);
+  static void return_to_seat(Node& node);
   void send_to_all(TimePoint now, JobActions& out) const;
   void begin_stop(const std::string& why, TimePoint now, JobActions& out);
   void advance(TimePoint now, JobActions& out);
@@ -154,14 +154,14 @@ class Job {
   void finish(JobEnd end, TimePoint now, JobActions& out);
   void spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out);
   void restart_for_nothing(const std::string& why);
-  void take_history(const NodeFacts& facts, TimePoint now);
+  void note_history(const NodeFacts& facts, TimePoint now);
   [[nodiscard]] Generation next_generation() const;
   void check_growth(TimePoint now, JobActions& out);
 
   [[nodiscard]] Order order_for(const Node& node, TimePoint now) const;
   [[nodiscard]] bool is_idle(const Node& node) const;
   /// None of its workers is alive.
-  [[nodiscard]] bool is_quiet(const Node& node) const;
+  [[nodiscard]] bool reports_idle(const Node& node) const;
   [[nodiscard]] bool has_succeeded(const Node& node) const;
   [[nodiscard]] bool everyone_succeeded() const;
   [[nodiscard]] bool may_still_succeed(TimePoint now) const;
@@ -175,7 +175,7 @@ class Job {
   [[nodiscard]] bool is_to_hear_the_end(const Node& node) const;
   [[nodiscard]] bool may_hear_of_others(TimePoint now) const;
 
-  WorldSpec spec_;
+  JobSpec spec_;
   Timing timing_;
   std::string coordinator_;
   JobState state_ = JobState::kGathering;

@@ -26,7 +26,7 @@ void Job::advance(TimePoint now, JobActions& out) {
   finish_if_all_succeeded(now, out);
   const bool was_stopping = state_ == JobState::kStopping;
   if (was_stopping) {
-    const auto is_done = [&](const auto& entry) { return !entry.second.seat || is_quiet(entry.second); };
+    const auto is_done = [&](const auto& entry) { return !entry.second.seat || reports_idle(entry.second); };
     if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done) &&
         !may_still_succeed(now))
       conclude(now, out);
@@ -96,7 +96,7 @@ void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
 
 // An agent that was part of a generation of a coordinator before this one. Others, which have not come back
 // yet, may still run workers of it.
-void Job::take_history(const NodeFacts& facts, TimePoint now) {
+void Job::note_history(const NodeFacts& facts, TimePoint now) {
   told_generation_ = std::max(told_generation_, facts.last_generation);
   if (has_run_ || facts.last_generation.value() == 0) return;
   restarts_.continue_from(facts.restarts_used, now);
@@ -177,7 +177,7 @@ bool Job::is_idle(const Node& node) const {
   return node.last.phase == Phase::kIdle && node.last.generation == generation_;
 }
 
-bool Job::is_quiet(const Node& node) const { return is_idle(node) || has_succeeded(node); }
+bool Job::reports_idle(const Node& node) const { return is_idle(node) || has_succeeded(node); }
 
 bool Job::has_succeeded(const Node& node) const {
   return node.seat && node.last.phase == Phase::kSucceeded && node.last.generation == generation_;
@@ -191,7 +191,7 @@ bool Job::everyone_succeeded() const {
 bool Job::may_still_succeed(TimePoint now) const {
   if (cause_.ending() || cause_.failure()) return false;
   int unknown = 0;
-  for (const Hole& hole : losses_.awaited(now)) unknown += successes_.has(hole.rank) ? 0 : 1;
+  for (const VacantSeat& vacant : losses_.awaited(now)) unknown += successes_.has(vacant.rank) ? 0 : 1;
   return unknown > 0 && unknown == successes_.missing();
 }
 

@@ -51,7 +51,7 @@ Order Job::order_for(const Node& node, TimePoint now) const {
   } else if (node.is_leaving() && (!node.seat || is_idle(node)) && !cause_.ending()) {
     order.kind = OrderKind::kEnd;
     order.end = ended_by_leaving(node);
-  } else if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) {
+  } else if (state_ == JobState::kStopping && node.seat && !reports_idle(node)) {
     order.kind = OrderKind::kStop;
     order.text = cause_.why();
   } else if (state_ == JobState::kRunning && node.seat) {
@@ -111,7 +111,8 @@ std::string Job::describe(TimePoint now) const {
   RollCall roll{.min_nodes = spec_.min_nodes, .max_nodes = spec_.max_nodes, .missing = missing()};
   for (const Node* node : eligible()) roll.here.push_back(name_of(*node));
   for (const auto& [id, node] : nodes_) {
-    if (state_ == JobState::kStopping && node.seat && !is_quiet(node)) roll.stopping.push_back(name_of(node));
+    if (state_ == JobState::kStopping && node.seat && !reports_idle(node))
+      roll.stopping.push_back(name_of(node));
   }
   if (losses_.fenced_until() > now) roll.fence = timing_.liveness();
   return to_sentence(std::move(roll));
@@ -120,7 +121,7 @@ std::string Job::describe(TimePoint now) const {
 std::vector<std::string> Job::awaited() const {
   std::vector<std::string> names;
   for (const auto& [id, node] : nodes_) {
-    if (state_ == JobState::kEnded || (node.seat && !is_quiet(node))) names.push_back(name_of(node));
+    if (state_ == JobState::kEnded || (node.seat && !reports_idle(node))) names.push_back(name_of(node));
   }
   for (std::string& name : awaited_to_hear(last_event_)) names.push_back(std::move(name));
   return names;
@@ -138,8 +139,8 @@ std::vector<std::string> Job::missing() const {
       everyone_is_pinned = false;
     }
   }
-  for (const Hole& hole : losses_.holes()) {
-    names.push_back(fmt::format("node rank {} ({})", hole.rank, hole.what));
+  for (const VacantSeat& vacant : losses_.vacant_seats()) {
+    names.push_back(fmt::format("node rank {} ({})", vacant.rank, vacant.what));
   }
   if (names.empty() && everyone_is_pinned) {
     for (int rank = 0; rank < spec_.max_nodes; ++rank) {

@@ -44,7 +44,7 @@ void LogFunnel::append(bool is_stderr, std::string_view piece) {
   }
 }
 
-std::optional<LogLines> LogFunnel::take() {
+std::optional<LogLines> LogFunnel::pop() {
   if (waiting_.empty()) {
     if (dropped_ == 0) return std::nullopt;
     return LogLines{.is_stderr = true, .text = {}, .dropped_before = std::exchange(dropped_, 0)};

@@ -23,7 +23,7 @@ class LogFunnel {
   /// `block` is whole lines, but for the last of a stream.
   void push(bool is_stderr, std::string_view block);
   /// The next message, in the order in which lines came; nullopt: nothing waits.
-  std::optional<LogLines> take();
+  std::optional<LogLines> pop();
 
   [[nodiscard]] bool empty() const { return waiting_.empty() && dropped_ == 0; }
 

@@ -12,18 +12,18 @@ constexpr std::size_t kRememberedExpulsions = 4096;
 
 std::optional<NodeRank> Losses::came_back(MemberId who) {
   fences_.erase(who);
-  std::erase_if(holes_, [who](const Hole& hole) { return hole.who == who; });
+  std::erase_if(vacant_seats_, [who](const VacantSeat& vacant) { return vacant.who == who; });
   const auto place = places_.find(who);
   return place == places_.end() ? std::nullopt : std::optional(place->second);
 }
 
 void Losses::fill(NodeRank seat) {
-  std::erase_if(holes_, [seat](const Hole& hole) { return hole.rank == seat; });
+  std::erase_if(vacant_seats_, [seat](const VacantSeat& vacant) { return vacant.rank == seat; });
 }
 
-std::vector<Hole> Losses::awaited(TimePoint now) const {
-  std::vector<Hole> awaited = holes_;
-  std::erase_if(awaited, [now](const Hole& hole) { return now >= hole.returns_by; });
+std::vector<VacantSeat> Losses::awaited(TimePoint now) const {
+  std::vector<VacantSeat> awaited = vacant_seats_;
+  std::erase_if(awaited, [now](const VacantSeat& vacant) { return now >= vacant.returns_by; });
   return awaited;
 }
 
@@ -42,14 +42,14 @@ void Losses::expel(MemberId who, std::string why) {
 
 void Losses::shift(Duration pause) {
   for (auto& [who, until] : fences_) until += pause;
-  for (Hole& hole : holes_) {
-    if (hole.returns_by != TimePoint::min()) hole.returns_by += pause;
+  for (VacantSeat& vacant : vacant_seats_) {
+    if (vacant.returns_by != TimePoint::min()) vacant.returns_by += pause;
   }
 }
 
 void Losses::begin_generation() {
   fences_.clear();
-  holes_.clear();
+  vacant_seats_.clear();
   places_.clear();
 }
 

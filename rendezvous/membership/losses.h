@@ -11,7 +11,7 @@
 namespace ddprun::membership {
 
 /// The seat of a node that is no longer there.
-struct Hole {
+struct VacantSeat {
   MemberId who;
   std::string name;
   std::string what;  ///< "node b (10.0.0.2) was lost: it was silent for 5.00 s"
@@ -24,7 +24,7 @@ struct Hole {
 class Losses {
  public:
   /// A seated node is gone.
-  void add(Hole hole) { holes_.push_back(std::move(hole)); }
+  void add(VacantSeat vacant) { vacant_seats_.push_back(std::move(vacant)); }
   /// Workers of a node whose connection ended, however, may run until `until`.
   void fence(MemberId who, TimePoint until);
   /// Its rank in the last generation, should it come back.
@@ -40,16 +40,16 @@ class Losses {
   /// Everybody has a seat again.
   void begin_generation();
 
-  [[nodiscard]] const std::vector<Hole>& holes() const { return holes_; }
-  /// Of the holes, those who may come back after `now`.
-  [[nodiscard]] std::vector<Hole> awaited(TimePoint now) const;
+  [[nodiscard]] const std::vector<VacantSeat>& vacant_seats() const { return vacant_seats_; }
+  /// Of the vacant seats, those who may come back after `now`.
+  [[nodiscard]] std::vector<VacantSeat> awaited(TimePoint now) const;
   /// Until when workers may run whose agent is not heard; long ago: there are none.
   [[nodiscard]] TimePoint fenced_until() const;
   /// nullptr: it is not expelled.
   [[nodiscard]] const std::string* why_expelled(MemberId who) const;
 
  private:
-  std::vector<Hole> holes_;
+  std::vector<VacantSeat> vacant_seats_;
   std::map<MemberId, TimePoint> fences_;
   std::map<MemberId, NodeRank> places_;
   std::map<MemberId, std::string> expelled_;

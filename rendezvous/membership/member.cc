@@ -58,7 +58,7 @@ class Member::Impl {
     core_timer_.close();
     connector_.reset();
     if (!channel_) return;
-    if (is_joined_) return take_leave(channel_);
+    if (is_joined_) return say_farewell(channel_);
     channel_->close();
   }
 
@@ -110,7 +110,7 @@ class Member::Impl {
   // Little at a time, so that a status never waits behind much output.
   void pump_lines(std::size_t window) {
     while (is_joined_ && channel_ && channel_->can_send() && channel_->backlog_bytes() < window) {
-      const std::optional<LogLines> lines = funnel_.take();
+      const std::optional<LogLines> lines = funnel_.pop();
       if (!lines) return;
       channel_->send(*lines);
       funnel_.sent(*lines, channel_->given_bytes());
@@ -121,7 +121,7 @@ class Member::Impl {
 
   // At once: what is posted does not run any more when this is closed.
   void give_lines_back() {
-    while (const std::optional<LogLines> lines = funnel_.take()) {
+    while (const std::optional<LogLines> lines = funnel_.pop()) {
       if (listener_ != nullptr) listener_->on_lines_back(*lines);
     }
   }
@@ -198,7 +198,7 @@ class Member::Impl {
                        options_.secret);
     channel_ = Channel::make(std::move(socket), {});
     channel_->start(gate_.pass([this, id = node_.id](const Message& message) {
-      if (node_.id == id) take(message);
+      if (node_.id == id) handle(message);
     }),
                     gate_.pass([this, id = node_.id](Loss, const std::string& why) {
                       if (node_.id == id) disconnected(why);
@@ -215,24 +215,24 @@ class Member::Impl {
         "this port");
   }
 
-  void take(const Message& message) {
+  void handle(const Message& message) {
     if (is_joined_) {
-      if (const auto* refused = std::get_if<Refused>(&message)) return take_refusal(*refused);
+      if (const auto* refused = std::get_if<Refused>(&message)) return handle_refusal(*refused);
       if (const auto* order = std::get_if<Order>(&message)) perform(core_->order(*order, now()));
       return;
     }
-    const AgentHandshake::Step step = handshake_->take(message);
+    const AgentHandshake::Step step = handshake_->handle(message);
     std::visit([this](const auto& each) { go_on(each); }, step);
   }
 
   void go_on(const Proof& proof) { channel_->send(proof); }
-  void go_on(const Welcome& welcome) { take_welcome(welcome); }
-  void go_on(const Refused& refused) { take_refusal(refused); }
+  void go_on(const Welcome& welcome) { handle_welcome(welcome); }
+  void go_on(const Refused& refused) { handle_refusal(refused); }
   void go_on(const Error& error) {
     fail({error.code(), fmt::format("rendezvous: the coordinator at {} {}", endpoint(), error.message())});
   }
 
-  void take_welcome(const Welcome& welcome) {
+  void handle_welcome(const Welcome& welcome) {
     timer_.cancel();
     is_joined_ = true;
     admitted_as_ = node_.id;
@@ -244,7 +244,7 @@ class Member::Impl {
     if (leaving_signal_ != 0) perform(core_->leave(leaving_signal_, now()));
   }
 
-  void take_refusal(const Refused& refused) {
+  void handle_refusal(const Refused& refused) {
     timer_.cancel();
     const bool may_return = refused.may_return || (core_ && core_->has_workers());
     if (is_joined_ && may_return) {
@@ -284,16 +284,16 @@ class Member::Impl {
   void act(const SendStatus& send) {
     if (channel_) channel_->send(send.status);
   }
-  void act(const StartWorkers& start) {
+  void act(const RoundBegins& start) {
     restarts_used_ = start.seat.restarts_used;
     const Round round{start.seat, channel_->remote_address().to_string(), options_.port, start.valid_until};
-    tell([round](Listener& listener) { listener.on_round(round); });
+    tell([round](Listener& listener) { listener.on_round_begins(round); });
   }
-  void act(const StopWorkers& stop) {
-    tell([reason = stop.reason](Listener& listener) { listener.on_stop(reason); });
+  void act(const RoundStopped& stop) {
+    tell([reason = stop.reason](Listener& listener) { listener.on_round_stopped(reason); });
   }
-  void act(const KillWorkers& kill) {
-    tell([reason = kill.reason](Listener& listener) { listener.on_kill(reason); });
+  void act(const LeaseLost& kill) {
+    tell([reason = kill.reason](Listener& listener) { listener.on_lease_lost(reason); });
   }
   void act(const ShowRestart& show) {
     tell([restart = show.restart](Listener& listener) { listener.on_restart(restart); });
@@ -301,9 +301,9 @@ class Member::Impl {
   void act(const ShowWaiting& show) {
     tell([text = show.text](Listener& listener) { listener.on_waiting(text); });
   }
-  void act(const LeaveJob& leave) {
+  void act(const JobEnded& leave) {
     pump_lines(std::numeric_limits<std::size_t>::max());
-    if (const auto channel = forget_channel()) take_leave(channel);
+    if (const auto channel = forget_channel()) say_farewell(channel);
     end(leave.end);
   }
   void act(const ComeBack& back) {
@@ -313,7 +313,7 @@ class Member::Impl {
     seek(Deadline::after(now(), options_.rejoin_timeout));
   }
 
-  void take_leave(const std::shared_ptr<Channel>& channel) {
+  void say_farewell(const std::shared_ptr<Channel>& channel) {
     farewell_ = channel;
     // The last word of a node without lines says only that it is going.
     if (!has_sent_lines_) return channel->close_after_sending();
@@ -353,7 +353,7 @@ class Member::Impl {
   void end(const JobEnd& end) {
     tell([this, end](Listener& listener) {
       close();
-      listener.on_end(end);
+      listener.on_job_ended(end);
     });
   }
 
@@ -367,7 +367,7 @@ class Member::Impl {
     if (leaving_signal_ != 0) return end_for_signal();
     tell([this, error](Listener& listener) {
       close();
-      listener.on_failed(error);
+      listener.on_rendezvous_lost(error);
     });
   }
 

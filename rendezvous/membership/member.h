@@ -17,15 +17,6 @@
 
 namespace ddprun::membership {
 
-/// Where this node sits in a generation, and where its workers find the store.
-struct Round {
-  Seat seat;
-  std::string
-      master_addr;  ///< the address at which this very node reaches the coordinator: proven by its connection
-  Port master_port;
-  TimePoint valid_until;  ///< not to be started after that: the others may have gone on
-};
-
 /// What the agent is told, on the io_context's thread and, but for `on_lease`, never from inside a call to
 /// Member.
 class Listener {
@@ -36,28 +27,28 @@ class Listener {
   /// Another generation begins, or will; for people.
   virtual void on_restart(const Restart& restart) { static_cast<void>(restart); }
   /// Start the workers of a new generation; none of an older one is alive.
-  virtual void on_round(const Round& round) = 0;
+  virtual void on_round_begins(const Round& round) = 0;
   /// Stop the workers in order, then call `Member::workers_stopped`.
-  virtual void on_stop(const std::string& reason) = 0;
+  virtual void on_round_stopped(const std::string& reason) = 0;
   /// Kill the workers at once, then call `Member::workers_stopped`: the others may go on without this node.
-  virtual void on_kill(const std::string& reason) = 0;
+  virtual void on_lease_lost(const std::string& reason) = 0;
   /// Until when the workers may live (MemberCore::last_moment); TimePoint::max(): there are none. Whenever it
-  /// changes, before `on_round`, and from inside other calls.
+  /// changes, before `on_round_begins`, and from inside other calls.
   virtual void on_lease(TimePoint until) { static_cast<void>(until); }
   /// Lines given to `send_lines` that will not reach the coordinator any more. Before the last call.
   virtual void on_lines_back(const LogLines& lines) { static_cast<void>(lines); }
   /// The job is over; no worker of this node is alive. The last call.
-  virtual void on_end(const JobEnd& end) = 0;
+  virtual void on_job_ended(const JobEnd& end) = 0;
   /// This node cannot be part of the job: refused, no coordinator found, or it is lost for good. No worker of
   /// this node is alive. The last call.
-  virtual void on_failed(const Error& error) = 0;
+  virtual void on_rendezvous_lost(const Error& error) = 0;
 };
 
 struct MemberOptions {
   std::string host;  ///< of the coordinator: a name or an address
   Port port;
   std::vector<std::string> also_try{};  ///< further addresses, after those of `host`
-  WorldSpec spec;
+  JobSpec spec;
   NodeFacts node;              ///< `id` is drawn here
   std::string secret;          ///< empty: none
   std::string why_not_here{};  ///< why this node does not host the coordinator, though it could

@@ -92,8 +92,8 @@ MemberActions MemberCore::order(const Order& order, TimePoint now) {
 
 void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out) {
   if (!order.seat || order.generation <= status_.generation || has_workers()) return;
-  if (now >= lease_until_ || cut_off_)
-    return;  // an order that lingered on the way: the others may be further
+  // Stale: our lease has expired since it was sent, and the others may have gone on without us.
+  if (now >= lease_until_ || cut_off_) return;
   enter(order.generation);
   seat_ = *order.seat;
   waiting_text_.clear();
@@ -101,7 +101,7 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
   if (status_.leaving_signal != 0 || end_of_job_) return send(now, out);
   status_.phase = Phase::kRunning;
   shown_restart_ = order.seat->restart_count;
-  out.push_back(StartWorkers{*order.seat, lease_until_});
+  out.push_back(RoundBegins{*order.seat, lease_until_});
   send(now, out);
 }
 
@@ -198,7 +198,7 @@ void MemberCore::leave_job(const JobEnd& end, TimePoint now, MemberActions& out)
   status_.has_heard_end = true;
   send(now, out);
   is_over_ = true;
-  out.push_back(LeaveJob{end});
+  out.push_back(JobEnded{end});
 }
 
 MemberActions MemberCore::leave(int signal, TimePoint now) {
@@ -249,14 +249,14 @@ void MemberCore::send(TimePoint now, MemberActions& out) {
 void MemberCore::stop_round(const std::string& why, MemberActions& out) {
   if (status_.phase != Phase::kRunning) return;
   status_.phase = Phase::kStopping;
-  out.push_back(StopWorkers{why});
+  out.push_back(RoundStopped{why});
 }
 
 void MemberCore::kill(const std::string& why, MemberActions& out) {
   if (was_killed_) return;
   was_killed_ = true;
   status_.phase = Phase::kStopping;
-  out.push_back(KillWorkers{why});
+  out.push_back(LeaseLost{why});
 }
 
 void MemberCore::come_back(std::string why, MemberActions& out) {

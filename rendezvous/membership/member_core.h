@@ -16,15 +16,15 @@ namespace ddprun::membership {
 struct SendStatus {
   Status status;
 };
-struct StartWorkers {
+struct RoundBegins {
   Seat seat;
-  TimePoint
-      valid_until;  ///< after that the others may have gone on: `workers_stopped` then, and none is started
+  /// After that the others may have gone on: `workers_stopped` then, and none is started.
+  TimePoint valid_until;
 };
-struct StopWorkers {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`, or `workers_succeeded`
+struct RoundStopped {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`, or `workers_succeeded`
   std::string reason;
 };
-struct KillWorkers {  ///< at once; then `workers_stopped`, or `workers_succeeded`
+struct LeaseLost {  ///< at once; then `workers_stopped`, or `workers_succeeded`
   std::string reason;
 };
 struct ShowWaiting {  ///< for people; only when it changed
@@ -36,11 +36,11 @@ struct ShowRestart {  ///< for people; once for each, where this node was in a g
 struct ComeBack {  ///< no worker is alive and the coordinator does not answer: connect anew, as a new member
   std::string reason;
 };
-struct LeaveJob {  ///< nothing comes after this
+struct JobEnded {  ///< nothing comes after this
   JobEnd end;
 };
-using MemberAction = std::variant<SendStatus, StartWorkers, StopWorkers, KillWorkers, ShowWaiting,
-                                  ShowRestart, ComeBack, LeaveJob>;
+using MemberAction = std::variant<SendStatus, RoundBegins, RoundStopped, LeaseLost, ShowWaiting, ShowRestart,
+                                  ComeBack, JobEnded>;
 using MemberActions = std::vector<MemberAction>;
 
 /// The agent's side of membership: obeys orders, tells its status, and holds a lease.
@@ -67,9 +67,9 @@ class MemberCore {
   /// not to go on: that counts without workers, too.
   MemberActions workers_failed(const NodeFailure& failure, TimePoint now);
   /// None is alive any more, and all of them ended with 0 before anybody asked them to: an answer to
-  /// StopWorkers and KillWorkers, too.
+  /// RoundStopped and LeaseLost, too.
   MemberActions workers_succeeded(TimePoint now);
-  /// None is alive any more, after StopWorkers, KillWorkers, a failure or a signal.
+  /// None is alive any more, after RoundStopped, LeaseLost, a failure or a signal.
   MemberActions workers_stopped(TimePoint now);
   /// This node was told to stop; the caller stops its workers by itself.
   MemberActions leave(int signal, TimePoint now);
@@ -122,7 +122,7 @@ class MemberCore {
   Seat seat_;  ///< in the last generation in which this node had workers
   std::optional<Success> success_;
   std::optional<NodeFailure> end_of_job_;  ///< nothing follows it, whoever hears it
-  std::optional<JobEnd> end_;  ///< the job ended while workers were still being stopped
+  std::optional<JobEnd> end_;              ///< the job ended while workers were still being stopped
   std::deque<std::pair<std::uint64_t, TimePoint>> unanswered_;  ///< sequence, when it was sent
   TimePoint lease_until_;
   TimePoint last_answer_;

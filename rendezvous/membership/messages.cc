@@ -206,7 +206,7 @@ class Fields {
   void wrong(const char* name, std::string_view wanted) {
     if (problem_.empty()) problem_ = fmt::format("\"{}\" is missing or not {}", name, wanted);
   }
-  void take_problem(const Fields& inner) {
+  void adopt_problem(const Fields& inner) {
     if (problem_.empty()) problem_ = inner.problem_;
   }
   [[nodiscard]] const std::string& problem() const { return problem_; }
@@ -263,7 +263,7 @@ NodeFailure parse_failure(Fields& outer, const Json& json) {
     failure.started = fields.number<std::int64_t>("started");
     failure.ended = fields.number<std::int64_t>("ended");
   }
-  outer.take_problem(fields);
+  outer.adopt_problem(fields);
   return failure;
 }
 
@@ -279,7 +279,7 @@ Seat parse_seat(Fields& outer, const Json& json, Generation generation) {
             .base_role_rank = Rank(fields.number<int>("base_role_rank", 0, kMaxRanks)),
             .role_world_size = WorldSize(fields.number<int>("role_world", 1, kMaxRanks)),
             .coordinator = fields.name("coordinator")};
-  outer.take_problem(fields);
+  outer.adopt_problem(fields);
   return seat;
 }
 
@@ -290,7 +290,7 @@ Success parse_success(Fields& outer, const Json& json) {
                   .nodes = fields.number<int>("nodes", 1, kMaxNodes),
                   .coordinator = fields.name("coordinator"),
                   .base_rank = Rank(fields.number<int>("base_rank", 0, kMaxRanks))};
-  outer.take_problem(fields);
+  outer.adopt_problem(fields);
   return success;
 }
 
@@ -302,7 +302,7 @@ Restart parse_restart(Fields& outer, const Json& json) {
                   .delay = Duration(fields.number<std::int64_t>("delay_ns")),
                   .why = fields.sentence("why")};
   if (fields.has("root_cause")) restart.root_cause = parse_failure(fields, fields.object("root_cause"));
-  outer.take_problem(fields);
+  outer.adopt_problem(fields);
   return restart;
 }
 
@@ -312,7 +312,7 @@ JobEnd parse_end(Fields& outer, const Json& json) {
              .why = fields.sentence("why"),
              .restarts_used = fields.number<int>("restarts")};
   if (fields.has("root_cause")) end.root_cause = parse_failure(fields, fields.object("root_cause"));
-  outer.take_problem(fields);
+  outer.adopt_problem(fields);
   return end;
 }
 

@@ -1,7 +1,8 @@
 #include "rendezvous/membership/ranks.h"
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/membership/natural_order.h"
+
+#include <string.h>
 
 #include <algorithm>
 #include <map>
@@ -19,10 +20,10 @@ bool is_seated_before(const Candidate& a, const Candidate& b) {
   return std::tuple(seat_preference(a), a.arrival) < std::tuple(seat_preference(b), b.arrival);
 }
 
-bool fills_hole_before(const Candidate& a, const Candidate& b) {
+bool fills_vacant_seat_before(const Candidate& a, const Candidate& b) {
   if (a.previous && b.previous) return *a.previous < *b.previous;
   if (a.previous.has_value() != b.previous.has_value()) return a.previous.has_value();
-  if (a.node.host != b.node.host) return natural_less(a.node.host, b.node.host);
+  if (a.node.host != b.node.host) return ::strverscmp(a.node.host.c_str(), b.node.host.c_str()) < 0;
   return a.arrival < b.arrival;
 }
 
@@ -30,7 +31,7 @@ class Places {
  public:
   explicit Places(std::size_t count) : taken_(count) {}
 
-  bool take(const Candidate& candidate, std::optional<NodeRank> wanted) {
+  bool seat(const Candidate& candidate, std::optional<NodeRank> wanted) {
     if (!wanted || wanted->value() < 0 || wanted->value() >= static_cast<int>(taken_.size())) return false;
     auto& place = taken_[static_cast<std::size_t>(wanted->value())];
     if (place) return false;
@@ -72,13 +73,13 @@ Seating assign_ranks(std::span<const Candidate> candidates, int max_nodes) {
   std::vector<Candidate> unplaced;
   std::vector<Candidate> pinned_later;
   for (const Candidate& candidate : chosen) {
-    if (candidate.previous && places.take(candidate, candidate.previous)) continue;
+    if (candidate.previous && places.seat(candidate, candidate.previous)) continue;
     pinned_later.push_back(candidate);
   }
   for (const Candidate& candidate : pinned_later) {
-    if (!places.take(candidate, candidate.node.pinned)) unplaced.push_back(candidate);
+    if (!places.seat(candidate, candidate.node.pinned)) unplaced.push_back(candidate);
   }
-  std::sort(unplaced.begin(), unplaced.end(), fills_hole_before);
+  std::sort(unplaced.begin(), unplaced.end(), fills_vacant_seat_before);
   for (const Candidate& candidate : unplaced) places.fill_next(candidate);
   seating.by_rank = places.finish();
   return seating;

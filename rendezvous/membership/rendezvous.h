@@ -25,10 +25,10 @@ enum class CoordinatorPlace {
 struct RendezvousOptions {
   CoordinatorPlace place = CoordinatorPlace::kIfOurs;
   std::string host;
-  HostAddresses
-      addresses;  ///< of `host`, looked up, where this node may run the coordinator; see needs_addresses()
+  /// Of `host`, looked up, where this node may run the coordinator; see needs_addresses().
+  HostAddresses addresses;
   Port port;
-  WorldSpec spec;
+  JobSpec spec;
   Timing timing;  ///< of the coordinator, where this node runs it; join and rejoin time-outs here too
   NodeFacts node;
   std::string secret;                                 ///< empty: none
@@ -45,7 +45,7 @@ bool needs_addresses(CoordinatorPlace place, const std::string& host);
 class Rendezvous {
  public:
   /// Errors  kUnavailable: the coordinator's port is taken (by something that is no coordinator of this job,
-  ///         as the listener's on_failed says a moment later, where the place is kIfOurs).
+  ///         as the listener's on_rendezvous_lost says a moment later, where the place is kIfOurs).
   static Result<std::unique_ptr<Rendezvous>> open(boost::asio::io_context& io,
                                                   const RendezvousOptions& options, Listener& listener,
                                                   Logger& logger);

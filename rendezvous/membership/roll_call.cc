@@ -1,9 +1,9 @@
 #include "rendezvous/membership/roll_call.h"
 
 #include "rendezvous/base/format_duration.h"
-#include "rendezvous/membership/natural_order.h"
 
 #include <fmt/format.h>
+#include <string.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,8 +17,9 @@ constexpr std::size_t kNamesInMessage = 8;
 
 std::string join_names(std::vector<std::string> names) {
   const auto shown = static_cast<std::ptrdiff_t>(std::min(names.size(), kNamesInMessage));
-  std::partial_sort(names.begin(), names.begin() + shown, names.end(),
-                    [](const std::string& a, const std::string& b) { return natural_less(a, b); });
+  std::partial_sort(
+      names.begin(), names.begin() + shown, names.end(),
+      [](const std::string& a, const std::string& b) { return ::strverscmp(a.c_str(), b.c_str()) < 0; });
   std::string text;
   for (std::size_t i = 0; i < names.size() && i < kNamesInMessage; ++i) {
     if (i > 0) text += ", ";

@@ -4,8 +4,7 @@
 
 namespace ddprun::membership {
 
-RoundDecision decide_round(const WorldSpec& spec, const Timing& timing, const RoundView& view,
-                           TimePoint now) {
+RoundDecision decide_round(const JobSpec& spec, const Timing& timing, const RoundView& view, TimePoint now) {
   if (view.ready >= spec.max_nodes) {
     return {RoundVerdict::kClose, now,
             spec.max_nodes == 1 ? "the node is here" : fmt::format("all {} nodes are here", spec.max_nodes)};

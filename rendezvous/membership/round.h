@@ -28,6 +28,6 @@ struct RoundDecision {
 /// All MAX nodes are there, or (MIN of them and this is not the first round: all survivors are back by then):
 /// at once. MIN of them, first round: `debounce` after the last arrival. Fewer than MIN: never; given up
 /// after `join_timeout`.
-RoundDecision decide_round(const WorldSpec& spec, const Timing& timing, const RoundView& view, TimePoint now);
+RoundDecision decide_round(const JobSpec& spec, const Timing& timing, const RoundView& view, TimePoint now);
 
 }  // namespace ddprun::membership

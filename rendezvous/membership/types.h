@@ -14,7 +14,7 @@ namespace ddprun::membership {
 using MemberId = StrongId<struct MemberIdTag, std::uint64_t>;
 
 /// How many nodes make a world, and how often it may break. The coordinator's word counts.
-struct WorldSpec {
+struct JobSpec {
   std::string run_id = "none";
   int min_nodes = 1;
   int max_nodes = 1;
@@ -44,8 +44,8 @@ struct NodeFacts {
   LocalWorldSize local_world_size{1};
   std::optional<NodeRank> pinned;  ///< --node-rank
   std::string role = "default";
-  std::optional<MemberId>
-      replaces;                ///< who this agent was before it was cut off; none of its workers is alive
+  /// Who this agent was before it was cut off; none of its workers is alive.
+  std::optional<MemberId> replaces;
   Generation last_generation;  ///< that it has heard of; 0: none. A coordinator that is new goes on from it
   int restarts_used = 0;       ///< of the budget, as that told it
   bool hosts_coordinator = false;    ///< the job ends when this node leaves it
@@ -55,9 +55,9 @@ struct NodeFacts {
 
 /// One node's place in a generation, and where its workers find the store.
 struct Seat {
-  Generation generation;
-  int restart_count = 0;  ///< restarts of any kind; the same on every node
-  int restarts_used = 0;  ///< of the budget
+  Generation generation{1};  ///< counted from 1; 0 is none
+  int restart_count = 0;     ///< restarts of any kind; the same on every node
+  int restarts_used = 0;     ///< of the budget
   NodeRank node_rank;
   int nodes = 1;
   Rank base_rank;
@@ -67,6 +67,14 @@ struct Seat {
   std::string coordinator;  ///< that began the generation: a number it drew. Those of another are others
 
   friend bool operator==(const Seat&, const Seat&) = default;
+};
+
+/// A round as one node sees it: its seat, and where its workers find the store.
+struct Round {
+  Seat seat;
+  std::string master_addr;  ///< at which this very node reaches the coordinator: proven by its connection
+  Port master_port;
+  TimePoint valid_until = TimePoint::max();  ///< not to be started after that: the others may have gone on
 };
 
 /// How much a worker's end explains. Of two ends the heavier one is to blame.

@@ -135,7 +135,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
 
   void introduced(Session& session) override { newcomers_.leave(&session); }
   [[nodiscard]] std::string_view peer_greeting() const override { return peer_greeting_; }
-  bool take_over(UniqueFd& connection, std::string_view bytes_after) override {
+  bool hand_over(UniqueFd& connection, std::string_view bytes_after) override {
     tcp::socket socket(io_);
     boost::system::error_code error;
     socket.assign(listener_.is_ipv6 ? tcp::v6() : tcp::v4(), connection.get(), error);
@@ -235,7 +235,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
 
   // Who has said nothing yet gives way to who comes, the oldest first.
   bool make_room(int error) {
-    const std::optional<Session*> oldest = newcomers_.take_oldest(BootClock::now(), kTimeToSpeak);
+    const std::optional<Session*> oldest = newcomers_.pop_oldest(BootClock::now(), kTimeToSpeak);
     if (!oldest) return make_room_ && make_room_();
     (*oldest)->close(fmt::format("it has said nothing yet, and there is no room for another connection: {}",
                                  std::strerror(error)));
@@ -257,7 +257,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   }
 
   void dismiss_silent_newcomers() {
-    for (Session* session : newcomers_.take_overdue(BootClock::now())) {
+    for (Session* session : newcomers_.pop_overdue(BootClock::now())) {
       session->close(
           fmt::format("it did not introduce itself within {}", format_duration(options_.handshake_timeout)));
     }

@@ -90,11 +90,11 @@ void Session::read() {
   const std::span<char> buffer = host_.scratch();
   const ssize_t count = ::recv(connection_.get(), buffer.data(), buffer.size(), 0);
   if (count == 0) return close("");
-  if (count > 0) return take({buffer.data(), static_cast<std::size_t>(count)});
+  if (count > 0) return handle({buffer.data(), static_cast<std::size_t>(count)});
   if (!is_transient(errno)) close(fmt::format("cannot read: {}", std::strerror(errno)));
 }
 
-void Session::take(std::string_view bytes) {
+void Session::handle(std::string_view bytes) {
   if (!is_store_client_) {
     unserved_.append(bytes);
     if (introduce()) serve_held_back();
@@ -164,7 +164,7 @@ bool Session::meet_peer() {
                       static_cast<unsigned char>(unserved_.front())));
   } else if (begun.size() == greeting.size()) {
     host_.poller().remove(connection_.get(), *this);
-    const bool is_taken = host_.take_over(connection_, std::string_view(unserved_).substr(greeting.size()));
+    const bool is_taken = host_.hand_over(connection_, std::string_view(unserved_).substr(greeting.size()));
     close(is_taken ? "" : "the kernel has no memory for it");
   }
   return false;

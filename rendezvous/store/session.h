@@ -32,9 +32,9 @@ class SessionHost {
   virtual void introduced(Session& session) = 0;
   /// What connections of the other protocol on this port begin with; empty: there is none.
   [[nodiscard]] virtual std::string_view peer_greeting() const = 0;
-  /// Takes over a connection that began with `peer_greeting()`, and what came after that; false if the kernel
+  /// Hands over a connection that began with `peer_greeting()`, and what came after that; false if the kernel
   /// refuses.
-  virtual bool take_over(UniqueFd& connection, std::string_view bytes_after) = 0;
+  virtual bool hand_over(UniqueFd& connection, std::string_view bytes_after) = 0;
   /// The session is closed and may be destroyed once the events at hand have been handled. `reason` is empty
   /// when the client left in order.
   virtual void closed(Session& session, std::string_view reason) = 0;
@@ -74,7 +74,7 @@ class Session final : public StoreClient, public Poller::Handler {
   static constexpr std::size_t kMaxUnserved = 64 * 1024;
 
   void read();
-  void take(std::string_view bytes);
+  void handle(std::string_view bytes);
   std::size_t serve(std::string_view bytes);
   void serve_held_back();
   bool introduce();

@@ -18,7 +18,7 @@ namespace {
 using namespace ddprun::membership;
 using SteadyTime = std::chrono::steady_clock;
 
-WorldSpec spec_for(int agents) { return {.run_id = "bench", .min_nodes = agents - 1, .max_nodes = agents}; }
+JobSpec spec_for(int agents) { return {.run_id = "bench", .min_nodes = agents - 1, .max_nodes = agents}; }
 
 [[noreturn]] void give_up(const std::string& why) {
   fmt::print(stderr, "membership_bench: {}\n", why);
@@ -77,17 +77,17 @@ double CoordinatorProcess::resident_bytes() const {
 struct Agents::Agent final : Listener {
   explicit Agent(Counts& shared) : counts(&shared) {}
   void on_waiting(const std::string&) override {}
-  void on_round(const Round&) override { ++counts->rounds; }
-  void on_stop(const std::string&) override {
+  void on_round_begins(const Round&) override { ++counts->rounds; }
+  void on_round_stopped(const std::string&) override {
     ++counts->stops;
     member->workers_stopped();
   }
-  void on_kill(const std::string&) override {
+  void on_lease_lost(const std::string&) override {
     ++counts->kills;
     member->workers_stopped();
   }
-  void on_end(const JobEnd&) override {}
-  void on_failed(const Error& error) override { give_up(error.message()); }
+  void on_job_ended(const JobEnd&) override {}
+  void on_rendezvous_lost(const Error& error) override { give_up(error.message()); }
 
   std::unique_ptr<Member> member;
   Counts* counts;

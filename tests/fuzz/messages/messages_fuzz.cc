@@ -40,25 +40,25 @@ void tell_a_job(const Message& message) {
 }
 
 const std::string kSecret = "swordfish";
-const WorldSpec kSpec{.run_id = "job", .min_nodes = 1, .max_nodes = 3};
+const JobSpec kSpec{.run_id = "job", .min_nodes = 1, .max_nodes = 3};
 
 // Everything but the nonces is as the real ones have it.
 void knock(const Message& message) {
   CoordinatorHandshake coordinator(kSpec, kSecret, "00ff", "10.0.0.1");
   AgentHandshake agent({.run_id = "job", .min_nodes = 1, .max_nodes = 3, .nonce = "ff00"}, kSecret);
   for (int i = 0; i < 3; ++i) {
-    static_cast<void>(coordinator.take(message));
-    static_cast<void>(agent.take(message));
+    static_cast<void>(coordinator.handle(message));
+    static_cast<void>(agent.handle(message));
     DDPRUN_CHECK(!coordinator.is_admitted() && !agent.is_in(), "who does not know the secret stays outside");
   }
   AgentHandshake honest({.run_id = "job", .min_nodes = 1, .max_nodes = 3, .nonce = "aa00"}, kSecret);
   CoordinatorHandshake asking(kSpec, kSecret, "11ff", "10.0.0.1");
   const std::string first = honest.first_bytes().substr(kGreeting.size() + kFrameHeaderBytes);
-  const auto challenge = asking.take(parse_message(first).value());
+  const auto challenge = asking.handle(parse_message(first).value());
   DDPRUN_CHECK(std::holds_alternative<Challenge>(challenge), "an honest hello is challenged");
-  const auto proof = honest.take(std::get<Challenge>(challenge));
+  const auto proof = honest.handle(std::get<Challenge>(challenge));
   DDPRUN_CHECK(std::holds_alternative<Proof>(proof), "and its challenge proven");
-  static_cast<void>(asking.take(message));
+  static_cast<void>(asking.handle(message));
   DDPRUN_CHECK(!asking.is_admitted(), "in the middle of a handshake, too");
 }
 

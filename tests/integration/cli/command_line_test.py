@@ -94,7 +94,7 @@ class Refused(Case):
     def test_a_redirect_that_cannot_be_written(self):
         done = self.ddprun("--log-dir", "/proc/logs", "-r", "3", *SENTINEL)
         self.assertEqual(done.returncode, 64)
-        self.assertRegex(done.stderr, r'^ddprun: --log-dir "/proc/logs": (cannot write|cannot create) ')
+        self.assertRegex(done.stderr, r'^ddprun: --log-dir "/proc/logs": (cannot write|cannot make) ')
         self.assert_nothing_started(done)
 
     def test_set_needs_a_job_file(self):

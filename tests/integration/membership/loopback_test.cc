@@ -20,8 +20,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-WorldSpec fixed(int nodes) { return {.run_id = "cifar", .min_nodes = nodes, .max_nodes = nodes}; }
-WorldSpec elastic(int min, int max) { return {.run_id = "cifar", .min_nodes = min, .max_nodes = max}; }
+JobSpec fixed(int nodes) { return {.run_id = "cifar", .min_nodes = nodes, .max_nodes = nodes}; }
+JobSpec elastic(int min, int max) { return {.run_id = "cifar", .min_nodes = min, .max_nodes = max}; }
 
 Timing quick() { return {.debounce = 50ms, .heartbeat = 200ms, .missed_heartbeats = 5}; }
 

@@ -17,17 +17,17 @@ namespace ddprun::membership::testing {
 /// A node without workers: what it is told, and what it does at once.
 struct LoopbackNode final : Listener {
   void on_waiting(const std::string& text) override { waiting.push_back(text); }
-  void on_round(const Round& told) override { rounds.push_back(told); }
-  void on_stop(const std::string& reason) override {
+  void on_round_begins(const Round& told) override { rounds.push_back(told); }
+  void on_round_stopped(const std::string& reason) override {
     stops.push_back(reason);
     if (stops_at_once) member->workers_stopped();
   }
-  void on_kill(const std::string& reason) override {
+  void on_lease_lost(const std::string& reason) override {
     kills.push_back(reason);
     member->workers_stopped();
   }
-  void on_end(const JobEnd& told) override { end = told; }
-  void on_failed(const Error& error) override { failed = error; }
+  void on_job_ended(const JobEnd& told) override { end = told; }
+  void on_rendezvous_lost(const Error& error) override { failed = error; }
 
   std::unique_ptr<Member> member;
   bool stops_at_once = true;
@@ -42,7 +42,7 @@ struct LoopbackNode final : Listener {
 /// A coordinator and nodes in one process, over real sockets on 127.0.0.1.
 class LoopbackWorld {
  public:
-  explicit LoopbackWorld(const WorldSpec& spec, const Timing& timing = {}, const std::string& secret = {});
+  explicit LoopbackWorld(const JobSpec& spec, const Timing& timing = {}, const std::string& secret = {});
 
   /// Options of a node that fits the coordinator; a test spoils what it likes.
   [[nodiscard]] MemberOptions fitting(const std::string& name) const;
@@ -64,7 +64,7 @@ class LoopbackWorld {
 
   boost::asio::io_context io{1};
   std::shared_ptr<Logger> logger = make_null_logger();
-  WorldSpec spec;
+  JobSpec spec;
   std::string secret;
   std::unique_ptr<Coordinator> coordinator;
   std::vector<std::unique_ptr<LoopbackNode>> nodes;

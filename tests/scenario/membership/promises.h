@@ -11,7 +11,7 @@ namespace ddprun::membership::testing {
 /// the first broken promise as a sentence.
 class Promises {
  public:
-  explicit Promises(WorldSpec spec) : spec_(std::move(spec)) {}
+  explicit Promises(JobSpec spec) : spec_(std::move(spec)) {}
 
   /// The coordinator begins a generation; the seats of the one before are remembered.
   void generation_began(Generation generation);
@@ -37,7 +37,7 @@ class Promises {
 
   void check_survivor(MemberId id, const Seat& seat);
 
-  WorldSpec spec_;
+  JobSpec spec_;
   std::string broken_;
   Generation current_;
   bool is_complete_ = true;                 ///< all seats of current_ have been checked

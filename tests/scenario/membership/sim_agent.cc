@@ -376,19 +376,20 @@ void SimAgent::act(const SendStatus& send) {
   world_.send(send.status);
 }
 
-void SimAgent::act(const StartWorkers& start) {
+void SimAgent::act(const RoundBegins& start) {
   seat_ = start.seat;
-  tell(launcher::round_closed_event(start.seat.base_rank, start.valid_until));
+  tell(launcher::round_begins_event(
+      {.seat = start.seat, .master_addr = {}, .master_port = {}, .valid_until = start.valid_until}));
 }
 
-void SimAgent::act(const StopWorkers& stop) {
-  tell(launcher::stop_event(stop.reason));
+void SimAgent::act(const RoundStopped& stop) {
+  tell(launcher::round_stopped_event(stop.reason));
   if (habits_.says_idle_too_early) perform(core_->workers_stopped(world_.clock()));
 }
 
-void SimAgent::act(const KillWorkers& kill) {
+void SimAgent::act(const LeaseLost& kill) {
   ++kills_by_lease_;
-  tell(launcher::kill_event(kill.reason));
+  tell(launcher::lease_lost_event(kill.reason));
 }
 
 // Without dice, so that the schedules of old seeds stay what they were.
@@ -405,10 +406,10 @@ void SimAgent::act(const ComeBack&) {
   });
 }
 
-void SimAgent::act(const LeaveJob& leave) {
+void SimAgent::act(const JobEnded& leave) {
   leave_connection();
   told_end_ = leave.end;
-  tell(launcher::job_over_event(leave.end.exit_code, leave.end.why), true);
+  tell(launcher::job_ended_event(leave.end.exit_code, leave.end.why), true);
 }
 
 void SimAgent::leave_connection() {
@@ -427,7 +428,7 @@ void SimAgent::tell(Event event, bool is_last) {
 }
 
 void SimAgent::end_for_signal() {
-  tell(launcher::job_over_event(exit_code_of_leaving(leaving_signal_), "told to stop"), true);
+  tell(launcher::job_ended_event(exit_code_of_leaving(leaving_signal_), "told to stop"), true);
 }
 
 std::string SimAgent::describe() const {

@@ -129,13 +129,13 @@ class SimAgent final : private MemberWords {
   void wake();
   void leave_connection();
   void act(const SendStatus& send);
-  void act(const StartWorkers& start);
-  void act(const StopWorkers& stop);
-  void act(const KillWorkers& kill);
+  void act(const RoundBegins& start);
+  void act(const RoundStopped& stop);
+  void act(const LeaseLost& kill);
   void act(const ShowWaiting&) {}
   void act(const ShowRestart&);
   void act(const ComeBack& back);
-  void act(const LeaveJob& leave);
+  void act(const JobEnded& leave);
   void tell(Event event, bool is_last = false);
   void end_for_signal();
 

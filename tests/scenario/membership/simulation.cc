@@ -292,7 +292,7 @@ class Schedule {
     }
     to_host(send.to, [order = send.order](SimAgent& agent) { agent.order(order); });
   }
-  void act(const Expel& expel) {
+  void act(const Disconnect& expel) {
     if (!expel.may_return) refused_.emplace(expel.who, expel);
     to_host(expel.who, [why = expel.reason, may_return = expel.may_return](SimAgent& agent) {
       agent.refused(why, may_return);
@@ -501,7 +501,7 @@ class Schedule {
     const JobActions actions = job_->status(sender, status, job_clock());
     const bool is_in_time = state == JobState::kRunning || state == JobState::kStopping;
     const bool is_heard = std::none_of(actions.begin(), actions.end(), [](const JobAction& action) {
-      return std::holds_alternative<Expel>(action);
+      return std::holds_alternative<Disconnect>(action);
     });
     const auto& failure = status.failure;
     const bool is_by_worker =
@@ -597,7 +597,7 @@ class Schedule {
   Defect defect_;
   ScheduleStats& stats_;
   std::optional<Promises> promises_;
-  WorldSpec spec_;
+  JobSpec spec_;
   Timing timing_;
   std::optional<Job> job_;
   int coordinators_ = 0;
@@ -605,7 +605,7 @@ class Schedule {
   std::vector<std::unique_ptr<SimAgent>> agents_;  ///< all there ever were
   std::map<int, NodeRank> pins_;
   std::set<MemberId> known_;
-  std::map<MemberId, Expel> refused_;
+  std::map<MemberId, Disconnect> refused_;
   struct Seated {
     int host;
     const SimAgent* agent;

@@ -95,7 +95,7 @@ TEST_CASE("the simulation notices a next generation that does not wait for a nod
 
 TEST_CASE("the simulation notices an agent that says too early that no worker is alive") {
   CHECK_THAT(first_broken_promise(Defect::kSaysIdleTooEarly),
-             Catch::Contains("workers") || Catch::Contains("round closed in state draining"));
+             Catch::Contains("workers") || Catch::Contains("round begins in state draining"));
 }
 
 TEST_CASE("the simulation notices ranks that are not kept") {

@@ -39,7 +39,7 @@ class Story {
   std::string begin(const TranscriptCommand& command) {
     const std::string nnodes = command.text("nnodes", "1");
     const std::size_t colon = nnodes.find(':');
-    WorldSpec spec;
+    JobSpec spec;
     spec.min_nodes = std::stoi(nnodes);
     spec.max_nodes = colon == std::string::npos ? spec.min_nodes : std::stoi(nnodes.substr(colon + 1));
     spec.max_restarts = command.number("restarts", 0);

@@ -7,7 +7,7 @@
 
 namespace ddprun::membership::testing {
 
-World::World(WorldSpec spec, Timing timing)
+World::World(JobSpec spec, Timing timing)
     : spec_(std::move(spec)), timing_(timing), job_(spec_, timing_, now_, "story") {}
 
 // ---- what a story tells
@@ -137,19 +137,19 @@ void World::act(Agent& agent, const SendStatus& send) {
   unserved_.emplace_back(serve);
 }
 
-void World::act(Agent& agent, const StartWorkers& start) {
+void World::act(Agent& agent, const RoundBegins& start) {
   const Seat& seat = start.seat;
   say(fmt::format("{} starts its workers: generation {}, node rank {} of {}, ranks {}-{} of {}", agent.name,
                   seat.generation, seat.node_rank, seat.nodes, seat.base_rank,
                   seat.base_rank.value() + agent.facts.local_world_size.value() - 1, seat.world_size));
 }
 
-void World::act(Agent& agent, const StopWorkers& stop) {
+void World::act(Agent& agent, const RoundStopped& stop) {
   say(fmt::format("{} stops its workers: {}", agent.name, stop.reason));
   agent.owes_stop = true;
 }
 
-void World::act(Agent& agent, const KillWorkers& kill) {
+void World::act(Agent& agent, const LeaseLost& kill) {
   say(fmt::format("{} kills its workers: {}", agent.name, kill.reason));
   agent.is_slow = false;
   agent.owes_stop = true;
@@ -175,7 +175,7 @@ void World::act(Agent& agent, const ComeBack& back) {
   agent.unsent.clear();
 }
 
-void World::act(Agent& agent, const LeaveJob& leave) {
+void World::act(Agent& agent, const JobEnded& leave) {
   const std::string why = leave.end.why.empty() ? "" : ": " + leave.end.why;
   const std::string cause = leave.end.root_cause ? "; root cause: " + leave.end.root_cause->what : "";
   say(fmt::format("{} leaves the job with code {}{}{}", agent.name, leave.end.exit_code, why, cause));
@@ -199,7 +199,7 @@ void World::act(const SendOrder& send) {
   hear(*to, send.to, [this, to, order = send.order] { perform(*to, to->core->order(order, now_)); });
 }
 
-void World::act(const Expel& expel) {
+void World::act(const Disconnect& expel) {
   Agent* to = find(expel.who);
   say(fmt::format("coordinator refuses {}: {}", to == nullptr ? "a former member" : to->name, expel.reason));
   if (to == nullptr) return;

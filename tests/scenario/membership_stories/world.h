@@ -16,7 +16,7 @@ namespace ddprun::membership::testing {
 /// Everything that happens is kept as a line of text; heartbeats are not.
 class World {
  public:
-  World(WorldSpec spec, Timing timing);
+  World(JobSpec spec, Timing timing);
 
   void join(const std::string& node, LocalWorldSize workers, std::optional<NodeRank> pinned);
   void workers_fail(const std::string& node, int exit_code);
@@ -63,16 +63,16 @@ class World {
   void connect(Agent& agent);
   void perform(Agent& agent, const MemberActions& actions);
   void act(Agent& agent, const SendStatus& send);
-  void act(Agent& agent, const StartWorkers& start);
-  void act(Agent& agent, const StopWorkers& stop);
-  void act(Agent& agent, const KillWorkers& kill);
+  void act(Agent& agent, const RoundBegins& start);
+  void act(Agent& agent, const RoundStopped& stop);
+  void act(Agent& agent, const LeaseLost& kill);
   void act(Agent& agent, const ShowWaiting& show);
   void act(Agent& agent, const ShowRestart& show);
   void act(Agent& agent, const ComeBack& back);
-  void act(Agent& agent, const LeaveJob& leave);
+  void act(Agent& agent, const JobEnded& leave);
   void perform(const JobActions& actions);
   void act(const SendOrder& send);
-  void act(const Expel& expel);
+  void act(const Disconnect& expel);
   void act(const BeginGeneration&) {}
   void act(const Note& note);
   void step(Duration time, bool coordinator_runs);
@@ -80,7 +80,7 @@ class World {
   Agent* find(MemberId id);
   void say(const std::string& line);
 
-  WorldSpec spec_;
+  JobSpec spec_;
   Timing timing_;
   TimePoint now_{};
   Job job_;

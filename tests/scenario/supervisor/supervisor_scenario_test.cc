@@ -68,9 +68,12 @@ class Story {
   std::string interpret(const TranscriptCommand& command) {
     const std::string& verb = command.verb;
     if (verb == "job") return begin(command);
-    if (verb == "round")
-      return happen(round_closed_event(Rank(command.number("base", 0)),
-                                       clock_.now() + std::chrono::seconds(command.number("valid", 4))));
+    if (verb == "round") {
+      membership::Round round;
+      round.seat.base_rank = Rank(command.number("base", 0));
+      round.valid_until = clock_.now() + std::chrono::seconds(command.number("valid", 4));
+      return happen(round_begins_event(round));
+    }
     if (verb == "restart-granted") return happen({.kind = EventKind::kRestartGranted});
     if (verb == "no-round")
       return happen(rendezvous_lost_event(Error(ErrorCode::kUnavailable, "nobody answers at host:29500")));
@@ -96,13 +99,13 @@ class Story {
       return happen({.kind = EventKind::kSignal, .signal = signal_number(command.text("name"))});
     const bool is_of_others = verb == "peer-fails" || verb == "job-ends" || verb == "lease-lost";
     if (is_of_others && !has_coordinator_) return "a node alone hears nothing of others\n";
-    if (verb == "peer-fails") return happen(stop_event("rank 9 exited with code 1 on node 1"));
+    if (verb == "peer-fails") return happen(round_stopped_event("rank 9 exited with code 1 on node 1"));
     if (verb == "swept") return happen({.kind = EventKind::kSwept, .text = command.text("but")});
-    if (verb == "complete") return happen(job_over_event(0, {}));
+    if (verb == "complete") return happen(job_ended_event(0, {}));
     if (verb == "job-ends")
-      return happen(job_over_event(command.number("code", 0),
-                                   "rank 9 exited with code 9 on node 1; the restart budget is spent"));
-    if (verb == "lease-lost") return happen(kill_event("no word from the coordinator for 5.0 s"));
+      return happen(job_ended_event(command.number("code", 0),
+                                    "rank 9 exited with code 9 on node 1; the restart budget is spent"));
+    if (verb == "lease-lost") return happen(lease_lost_event("no word from the coordinator for 5.0 s"));
     if (verb == "tick") return tick(command);
     return fmt::format("unknown command {}\n", verb);
   }
@@ -173,7 +176,7 @@ class Story {
   }
 
   std::string happen(const Event& event) {
-    if (event.kind == EventKind::kRoundClosed) next_pid_ += 1000, began_at_ = clock_.now();
+    if (event.kind == EventKind::kRoundBegins) next_pid_ += 1000, began_at_ = clock_.now();
     return show(supervisor_->handle(event, clock_.now()));
   }
 
@@ -181,7 +184,7 @@ class Story {
   std::string answer() {
     const Action failure = *std::exchange(failure_, std::nullopt);
     const membership::RestartDecision decision = policy_->decide(clock_.now() - began_at_, clock_.now());
-    if (!decision.restart) return happen(job_over_event(failure.exit_code, decision.why));
+    if (!decision.restart) return happen(job_ended_event(failure.exit_code, decision.why));
     return fmt::format("answer: {}\n", decision.why) + happen({.kind = EventKind::kRestartGranted});
   }
 

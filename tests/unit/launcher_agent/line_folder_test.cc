@@ -16,7 +16,7 @@ struct Fixture {
   void add_all(std::string_view line) {
     for (const int rank : {0, 1, 2, 3}) add(rank, line);
   }
-  std::string ready() { return folder.take_ready(clock.now()); }
+  std::string ready() { return folder.pop_ready(clock.now()); }
 };
 
 }  // namespace
@@ -57,7 +57,7 @@ TEST_CASE_METHOD(Fixture, "a rank that repeats a line is not folded with itself"
   add(0, "step");
   add(0, "step");
   add(1, "step");
-  CHECK(folder.take_all() == "[0-1] step\n[0] step\n");
+  CHECK(folder.pop_all() == "[0-1] step\n[0] step\n");
 }
 
 TEST_CASE_METHOD(Fixture, "the next deadline is that of the oldest line") {

@@ -54,15 +54,15 @@ struct PipeConsole {
 TEST_CASE("half a line of one node is ended before a line of another") {
   PipeConsole out;
   RemoteLines lines(*out.console, *out.console);
-  lines.show(1, "node a", false, "half", 0);
-  lines.show(2, "node b", false, "whole\n", 0);
+  lines.show(ConnectionId(1), "node a", false, "half", 0);
+  lines.show(ConnectionId(2), "node b", false, "whole\n", 0);
   CHECK(out.read_now() == "half\nwhole\n");
 }
 
 TEST_CASE("what did not come from a node is said before what did") {
   PipeConsole out;
   RemoteLines lines(*out.console, *out.console);
-  lines.show(1, "node a", false, "later\n", 7);
+  lines.show(ConnectionId(1), "node a", false, "later\n", 7);
   CHECK(out.read_now() ==
         "ddprun: 7 lines of node a are missing here: they came faster than the connection takes them, or it "
         "was "
@@ -74,12 +74,12 @@ TEST_CASE(
   PipeConsole out;
   RemoteLines lines(*out.console, *out.console);
   const std::string block = std::string(99, 'x') + "\n";
-  for (int i = 0; i < 200'000; ++i) lines.show(1, "node a", false, block, 0);
+  for (int i = 0; i < 200'000; ++i) lines.show(ConnectionId(1), "node a", false, block, 0);
   CHECK(out.console->backlog_bytes() <= RemoteLines::kMostBacklog);
   const auto kept = (out.console->backlog_bytes() + 65536) / block.size();
   CHECK(kept < 100'000);
   out.read_everything();
-  lines.show(2, "node b", false, "again\n", 0);
+  lines.show(ConnectionId(2), "node b", false, "again\n", 0);
   const std::string said = out.read_now();
   CHECK_THAT(said,
              StartsWith("ddprun: ") && Contains(" lines of node a are missing here: they came faster than "

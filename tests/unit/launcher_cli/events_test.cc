@@ -43,7 +43,7 @@ WorkerOutcome killed_worker() {
 std::vector<nlohmann::json> all_events() {
   std::vector<nlohmann::json> events;
   EventLog log(some_plan(), [&](std::string_view line) { events.push_back(nlohmann::json::parse(line)); });
-  RoundInfo round;
+  membership::Round round;
   round.master_addr = "127.0.0.1";
   round.master_port = Port(1234);
   GenerationOutcome generation;

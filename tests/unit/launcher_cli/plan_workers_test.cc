@@ -181,8 +181,8 @@ TEST_CASE("--rank0-only: only rank 0 of the world reaches a console, files stay"
   CHECK_FALSE(first[1].out.to_console);
   CHECK_FALSE(first[1].err.to_console);
   CHECK(first[1].out.to_file);
-  RoundInfo elsewhere = single_node_round(plan, Port(4242));
-  elsewhere.base_rank = Rank(2);
+  membership::Round elsewhere = single_node_round(plan, Port(4242));
+  elsewhere.seat.base_rank = Rank(2);
   CHECK_FALSE(worker_specs(plan, elsewhere)[0].out.to_console);
 }
 
@@ -230,14 +230,14 @@ TEST_CASE("Python's debugger is a module of the interpreter") {
 
 TEST_CASE("ranks and role ranks start at the bases of the round") {
   const Plan plan = two_workers();
-  RoundInfo round = single_node_round(plan, Port(1));
-  round.group_rank = NodeRank(3);
-  round.group_world_size = 4;
-  round.base_rank = Rank(10);
-  round.base_role_rank = Rank(4);
-  round.world_size = WorldSize(12);
-  round.role_world_size = WorldSize(6);
-  round.restart_count = 2;
+  membership::Round round = single_node_round(plan, Port(1));
+  round.seat.node_rank = NodeRank(3);
+  round.seat.nodes = 4;
+  round.seat.base_rank = Rank(10);
+  round.seat.base_role_rank = Rank(4);
+  round.seat.world_size = WorldSize(12);
+  round.seat.role_world_size = WorldSize(6);
+  round.seat.restart_count = 2;
   const WorkerSpec worker = worker_specs(plan, round)[1];
   CHECK(worker.rank == Rank(11));
   CHECK(value(worker, "RANK") == "11");

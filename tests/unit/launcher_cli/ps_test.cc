@@ -95,14 +95,14 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
   plan.log_root = "/a/long/path/that/is/left/out/later";
   JobStatePublisher publisher(plan);
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "starting");
-  publisher.generation_started(RoundInfo{.restart_count = 1});
+  publisher.generation_started(membership::Round{.seat = {.restart_count = 1}});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir == plan.log_root + "/attempt_1");
   publisher.worker_spawned({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
   CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 4711});
   publisher.worker_exited({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
   CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 0});
   plan.log_root.clear();
-  publisher.generation_started(RoundInfo{.restart_count = 2});
+  publisher.generation_started(membership::Round{.seat = {.restart_count = 2}});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir.empty());
   publisher.restarting({.restart_count = 3});
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "restarting");

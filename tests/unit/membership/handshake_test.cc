@@ -15,7 +15,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-const WorldSpec kSpec{.run_id = "job", .min_nodes = 2, .max_nodes = 2};
+const JobSpec kSpec{.run_id = "job", .min_nodes = 2, .max_nodes = 2};
 const std::string kSecret = "swordfish";
 const std::string kNoSecret;
 
@@ -42,7 +42,7 @@ CoordinatorHandshake coordinator_with(const std::string& secret) {
 
 template <class What, class Handshake>
 What answer(Handshake& side, const Message& message) {
-  const auto step = side.take(message);
+  const auto step = side.handle(message);
   REQUIRE(std::holds_alternative<What>(step));
   return std::get<What>(step);
 }
@@ -67,7 +67,7 @@ bool is_in(const CoordinatorHandshake& coordinator) { return coordinator.is_admi
 template <class Handshake>
 void check_stays_shut(Handshake side) {
   for (const Message& message : forged()) {
-    static_cast<void>(side.take(message));
+    static_cast<void>(side.handle(message));
     CHECK_FALSE(is_in(side));
   }
 }

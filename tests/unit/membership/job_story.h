@@ -18,7 +18,7 @@ inline const std::string kCoordinator = "this one";
 /// A coordinator and nodes a, b, c … that answer at once and in order.
 class Story {
  public:
-  explicit Story(WorldSpec spec, Timing timing = {}) : job(std::move(spec), timing, now, kCoordinator) {}
+  explicit Story(JobSpec spec, Timing timing = {}) : job(std::move(spec), timing, now, kCoordinator) {}
 
   void join(char name, std::optional<int> pin = std::nullopt, std::optional<char> was = std::nullopt,
             std::uint32_t heard_of = 0, std::string cut_off = {}, std::optional<Success> succeeded = {},
@@ -85,7 +85,7 @@ class Story {
     for (const JobAction& action : actions) {
       if (const auto* send = std::get_if<SendOrder>(&action))
         orders[static_cast<char>(send->to.value())] = send->order;
-      if (const auto* expel = std::get_if<Expel>(&action)) {
+      if (const auto* expel = std::get_if<Disconnect>(&action)) {
         expulsions[static_cast<char>(expel->who.value())] = expel->reason;
       }
     }
@@ -96,12 +96,12 @@ class Story {
   std::uint64_t sequence = 0;
 };
 
-inline WorldSpec fixed(int nodes, int restarts = 0) {
+inline JobSpec fixed(int nodes, int restarts = 0) {
   return {.min_nodes = nodes, .max_nodes = nodes, .max_restarts = restarts};
 }
-inline WorldSpec elastic(int min, int max) { return {.min_nodes = min, .max_nodes = max}; }
+inline JobSpec elastic(int min, int max) { return {.min_nodes = min, .max_nodes = max}; }
 
-inline Story running(WorldSpec spec, const std::string& names, Duration debounce = 2s) {
+inline Story running(JobSpec spec, const std::string& names, Duration debounce = 2s) {
   Story story(std::move(spec), {.debounce = debounce});
   for (const char name : names) story.join(name);
   for (const char name : names) story.tell(name, Phase::kRunning);

@@ -126,7 +126,7 @@ TEST_CASE("a node whose place was taken while it was silent is refused, and let 
 namespace {
 
 /// Node b stands still for a while, and who comes for its rank meanwhile waits beside it.
-Story with_a_double_of_b(WorldSpec spec) {
+Story with_a_double_of_b(JobSpec spec) {
   Story story(std::move(spec), {.debounce = 2s});
   for (const char name : {'a', 'b', 'c'}) story.join(name, name - 'a');
   for (const char name : {'a', 'b', 'c'}) story.phases[name] = Phase::kRunning;

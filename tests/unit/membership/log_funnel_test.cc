@@ -10,7 +10,7 @@ namespace {
 
 std::string all_text(LogFunnel& funnel) {
   std::string text;
-  while (const auto lines = funnel.take()) text += lines->text;
+  while (const auto lines = funnel.pop()) text += lines->text;
   return text;
 }
 
@@ -21,11 +21,11 @@ TEST_CASE("lines of one stream travel together, in order, and streams apart") {
   funnel.push(false, "one\n");
   funnel.push(false, "two\n");
   funnel.push(true, "oh\n");
-  CHECK(funnel.take()->text == "one\ntwo\n");
-  const auto error = funnel.take();
+  CHECK(funnel.pop()->text == "one\ntwo\n");
+  const auto error = funnel.pop();
   CHECK(error->is_stderr);
   CHECK(error->text == "oh\n");
-  CHECK_FALSE(funnel.take().has_value());
+  CHECK_FALSE(funnel.pop().has_value());
 }
 
 TEST_CASE("a long block is cut at line ends") {
@@ -34,7 +34,7 @@ TEST_CASE("a long block is cut at line ends") {
   std::string block;
   for (int i = 0; i < 300; ++i) block += line + "\n";
   funnel.push(false, block);
-  const auto first = funnel.take();
+  const auto first = funnel.pop();
   CHECK(first->text.size() <= kMaxLogBytes);
   CHECK(first->text.back() == '\n');
   CHECK(first->text + all_text(funnel) == block);
@@ -52,14 +52,14 @@ TEST_CASE("what does not fit is dropped, and counted where it is missing") {
   const std::string block = std::string(LogFunnel::kCapacityBytes - 1, 'x') + "\n";
   funnel.push(false, block);
   funnel.push(false, "lost\nlost, too\n");
-  CHECK(funnel.take()->dropped_before == 0);
+  CHECK(funnel.pop()->dropped_before == 0);
   funnel.push(false, "lost as well\n");  // until half has gone
   while (!funnel.empty()) {
-    const auto lines = funnel.take();
+    const auto lines = funnel.pop();
     if (funnel.empty()) CHECK(lines->dropped_before == 3);
   }
   funnel.push(false, "kept\n");
-  CHECK(funnel.take()->text == "kept\n");
+  CHECK(funnel.pop()->text == "kept\n");
 }
 
 TEST_CASE("lines dropped at the very end are counted, too") {
@@ -67,7 +67,7 @@ TEST_CASE("lines dropped at the very end are counted, too") {
   funnel.push(true, std::string(LogFunnel::kCapacityBytes, 'x'));
   funnel.push(true, "lost without an end");
   while (!funnel.empty()) {
-    const auto lines = funnel.take();
+    const auto lines = funnel.pop();
     if (funnel.empty()) CHECK(lines->dropped_before == 1);
   }
 }
@@ -75,16 +75,16 @@ TEST_CASE("lines dropped at the very end are counted, too") {
 TEST_CASE("lines that were under way when the connection ended are counted where they are missing") {
   LogFunnel funnel;
   funnel.push(false, "one\n");
-  funnel.sent(*funnel.take(), 100);
+  funnel.sent(*funnel.pop(), 100);
   funnel.push(false, "two\nthree\n");
-  funnel.sent(*funnel.take(), 250);
+  funnel.sent(*funnel.pop(), 250);
   funnel.push(false, "four\n");
   funnel.arrived(249);  // not the whole message, so that nobody can read it
   CHECK(funnel.bytes_under_way() == 10);
   funnel.connection_ended();
   CHECK(funnel.bytes_under_way() == 0);
   CHECK(funnel.bytes_lost() == 10);
-  const auto next = funnel.take();
+  const auto next = funnel.pop();
   CHECK(next->text == "four\n");
   CHECK(next->dropped_before == 2);
 }
@@ -94,6 +94,6 @@ TEST_CASE("a message that said what is missing, and is lost, is counted with wha
   funnel.sent({.is_stderr = false, .text = "eight\n", .dropped_before = 7}, 100);
   funnel.connection_ended();
   CHECK_FALSE(funnel.empty());
-  CHECK(funnel.take()->dropped_before == 8);
+  CHECK(funnel.pop()->dropped_before == 8);
   CHECK(funnel.empty());
 }

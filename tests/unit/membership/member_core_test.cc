@@ -36,7 +36,7 @@ TEST_CASE("a node that is told to stop answers soon, and when its workers are go
 
   const MemberActions obeyed = member.order(kStopOrder, now);
   REQUIRE(obeyed.size() == 1);
-  CHECK(std::get<StopWorkers>(obeyed[0]).reason == "rank 1 failed");
+  CHECK(std::get<RoundStopped>(obeyed[0]).reason == "rank 1 failed");
 
   CHECK(member.next_wake() == now + 100ms);
   CHECK(told(member.tick(now + 100ms)) == std::vector{Phase::kStopping});
@@ -104,7 +104,7 @@ TEST_CASE("a node that stood still after its success reads first what it was tol
       member.order({.kind = OrderKind::kEnd, .generation = Generation(1), .end = JobEnd{}}, start + 60s);
   REQUIRE(end.size() == 2);
   CHECK(std::get<SendStatus>(end[0]).status.has_heard_end);
-  CHECK(std::get<LeaveJob>(end[1]).end.exit_code == 0);
+  CHECK(std::get<JobEnded>(end[1]).end.exit_code == 0);
 }
 
 TEST_CASE("a lease that is over is nothing to workers that turn out to have succeeded before") {
@@ -112,7 +112,7 @@ TEST_CASE("a lease that is over is nothing to workers that turn out to have succ
   MemberCore member = running_member(start);
   const MemberActions killed = member.tick(start + 6s);
   REQUIRE(killed.size() == 1);  // and no word to stop the others yet
-  CHECK(std::holds_alternative<KillWorkers>(killed[0]));
+  CHECK(std::holds_alternative<LeaseLost>(killed[0]));
   CHECK(told(member.workers_succeeded(start + 6s)) == std::vector{Phase::kSucceeded});
   CHECK_FALSE(member.why_given_up());
   CHECK(member.tick(start + 6s).empty());
@@ -123,7 +123,7 @@ TEST_CASE("a lease that runs out while the node stands still is told from one th
   MemberCore member = running_member(start);
   SECTION("it stood still") {
     CHECK(
-        std::get<KillWorkers>(member.tick(start + 6s).front()).reason ==
+        std::get<LeaseLost>(member.tick(start + 6s).front()).reason ==
         "this node stood still and had no answer for 6.00 s, longer than its lease of 4.00 s; the others may "
         "go on without this node");
     CHECK(member.why_given_up());
@@ -132,7 +132,7 @@ TEST_CASE("a lease that runs out while the node stands still is told from one th
   }
   SECTION("nobody answered") {
     for (const auto after : {1s, 2s, 3s}) member.tick(start + after);
-    CHECK(std::get<KillWorkers>(member.tick(start + 4s).front()).reason ==
+    CHECK(std::get<LeaseLost>(member.tick(start + 4s).front()).reason ==
           "the coordinator has not answered for 4.00 s; the others may go on without this node");
     CHECK_FALSE(member.why_given_up());
     CHECK(member.why_cut_off() == "it was not answered for 4.00 s");
@@ -146,7 +146,7 @@ TEST_CASE("a lease that was over is not renewed by an answer read too late") {
   member.tick(start + 1s);
   CHECK(member.order({.kind = OrderKind::kRun, .acknowledged = 3, .generation = Generation(1)}, start + 4s)
             .empty());
-  CHECK(std::get<KillWorkers>(member.tick(start + 4s).front()).reason.find(" 0.00 s") == std::string::npos);
+  CHECK(std::get<LeaseLost>(member.tick(start + 4s).front()).reason.find(" 0.00 s") == std::string::npos);
 }
 
 // Its clock may have stood still with it.
@@ -155,7 +155,7 @@ TEST_CASE("a node that is told that it was given up kills its workers, and remem
   MemberCore member = running_member(now);
   const MemberActions obeyed = member.given_up("it was silent for 5.00 s", now + 1s);
   REQUIRE(obeyed.size() == 1);
-  CHECK(std::get<KillWorkers>(obeyed[0]).reason == "it was silent for 5.00 s");
+  CHECK(std::get<LeaseLost>(obeyed[0]).reason == "it was silent for 5.00 s");
   CHECK(std::get<ComeBack>(member.workers_stopped(now + 1s)[0]).reason == "it was silent for 5.00 s");
   CHECK(member.why_given_up() == "it was silent for 5.00 s");
   member.connected(now + 2s);

@@ -1,6 +1,5 @@
 #include "rendezvous/membership/ranks.h"
 
-#include "rendezvous/membership/natural_order.h"
 #include "tests/support/catch.h"
 
 #include <string>
@@ -26,16 +25,6 @@ std::vector<std::string> hosts(const std::vector<Candidate>& candidates) {
 using Names = std::vector<std::string>;
 
 }  // namespace
-
-TEST_CASE("node2 comes before node10, and n1 before n01") {
-  CHECK(natural_less("node2", "node10"));
-  CHECK_FALSE(natural_less("node10", "node2"));
-  CHECK(natural_less("rack1-node10", "rack2-node1"));
-  CHECK(natural_less("n01", "n1"));
-  CHECK_FALSE(natural_less("n1", "n01"));
-  CHECK_FALSE(natural_less("a", "a"));
-  CHECK(natural_less("node", "node1"));
-}
 
 TEST_CASE("the first world is in natural order of host names, however they came") {
   const std::vector<Candidate> came{candidate(1, "node10"), candidate(2, "node2"), candidate(3, "node1")};

@@ -12,14 +12,14 @@ const Timing kTiming{.join_timeout = 600s, .debounce = 2s};
 }  // namespace
 
 TEST_CASE("a round of fixed size closes the moment the last node is there") {
-  const WorldSpec spec{.min_nodes = 4, .max_nodes = 4};
+  const JobSpec spec{.min_nodes = 4, .max_nodes = 4};
   const RoundDecision decision = decide_round(spec, kTiming, {.ready = 4}, kStart);
   CHECK(decision.verdict == RoundVerdict::kClose);
   CHECK(decision.reason == "all 4 nodes are here");
 }
 
 TEST_CASE("an elastic round waits a little for more after MIN, counted from the last arrival") {
-  const WorldSpec spec{.min_nodes = 2, .max_nodes = 4};
+  const JobSpec spec{.min_nodes = 2, .max_nodes = 4};
   const RoundView view{.ready = 3, .last_arrival = kStart + 5s};
   const RoundDecision decision = decide_round(spec, kTiming, view, kStart + 6s);
   CHECK(decision.verdict == RoundVerdict::kWait);
@@ -31,14 +31,14 @@ TEST_CASE("an elastic round waits a little for more after MIN, counted from the 
 }
 
 TEST_CASE("after a restart nobody is waited for once the survivors are back") {
-  const WorldSpec spec{.min_nodes = 2, .max_nodes = 4};
+  const JobSpec spec{.min_nodes = 2, .max_nodes = 4};
   const RoundDecision decision = decide_round(spec, kTiming, {.ready = 3, .is_first = false}, kStart);
   CHECK(decision.verdict == RoundVerdict::kClose);
   CHECK(decision.reason == "all that are left are back: 3 of at least 2");
 }
 
 TEST_CASE("fewer than MIN are never a world, and are given up after join_timeout") {
-  const WorldSpec spec{.min_nodes = 3, .max_nodes = 3};
+  const JobSpec spec{.min_nodes = 3, .max_nodes = 3};
   CHECK(decide_round(spec, kTiming, {.ready = 2}, kStart + 599s).verdict == RoundVerdict::kWait);
   const RoundDecision late = decide_round(spec, kTiming, {.ready = 2}, kStart + 600s);
   CHECK(late.verdict == RoundVerdict::kGiveUp);
