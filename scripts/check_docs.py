@@ -7,6 +7,7 @@
 * the README's table of exit codes is that of rendezvous/base/exit_codes.h
 * every link to a page leads to one, and to a heading of it
 * .github/workflows call scripts and presets that are there
+* no table in a comment is broken: what a row says goes on below its beginning
 """
 
 import json
@@ -94,6 +95,45 @@ def check_exit_codes(text):
         problems.append(f"exit code {code} stands in {where} only")
 
 
+# "Errors   kUsage: …" in a comment: a label, two blanks or more, and what it says.
+ROW = re.compile(r"( {0,4}\S+(?: \S+){0,4}? {2,})\S")
+
+
+def broken_rows(comment):
+    """The lines of a comment, numbered, that belong to a row of a table and begin elsewhere than its text."""
+    column = None
+    for number, text in comment:
+        row = ROW.match(text)
+        if row:
+            column = len(row.group(1))
+        elif not text.strip():
+            column = None
+        elif column is not None and len(text) - len(text.lstrip()) != column:
+            yield number
+        elif column is None and re.search(r"\S {2,}\S", re.sub(r"`[^`]*`|\"[^\"]*\"", "x", text)):
+            yield number  # the formatter has drawn a row into the line before
+
+
+def comments_of(text):
+    comment = []
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r"\s*///?(?![/<])(.*)$", line)
+        if found:
+            comment.append((number, found.group(1)))
+        elif comment:
+            yield comment
+            comment = []
+
+
+def check_comments():
+    for path in listed_files("launcher/*.h", "launcher/*.cc", "rendezvous/*.h", "rendezvous/*.cc"):
+        if not (ROOT / path).exists():
+            continue
+        for comment in comments_of((ROOT / path).read_text()):
+            for number in broken_rows(comment):
+                problems.append(f"{path}:{number}: a table in the comment is broken; begin below the row's text")
+
+
 def main():
     texts = page_texts()
     for page, text in texts.items():
@@ -107,6 +147,7 @@ def main():
         text = (ROOT / workflow).read_text()
         check_paths(workflow, text)
         check_presets(workflow, text)
+    check_comments()
     if problems:
         sys.exit("\n".join(sorted(problems)))
 

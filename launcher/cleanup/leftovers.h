@@ -18,8 +18,8 @@ namespace ddprun::launcher {
 /// What became of the processes that workers left behind.
 struct Leftovers {
   std::vector<std::string> ended;  ///< "pid 4712 (python3)"
-  std::vector<std::string>
-      surviving;  ///< "pid 4713 (dd), in state D (disk sleep)": SIGKILL did not end them in time
+  /// "pid 4713 (dd), in state D (disk sleep)": SIGKILL did not end them in time.
+  std::vector<std::string> surviving;
 };
 
 enum class SweepMode {

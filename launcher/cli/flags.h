@@ -20,8 +20,8 @@ struct RunFlag {
   FlagSyntax syntax;
   FlagGroup group = FlagGroup::kWorkers;
   std::string_view help;  ///< one sentence; says the default where there is one
-  std::string_view
-      choices;  ///< words a shell may complete, separated by spaces; "<file>" and "<dir>" are paths
+  /// Words a shell may complete, separated by spaces; "<file>" and "<dir>" are paths.
+  std::string_view choices;
   /// Puts the values of one use (or of the PET_ variable; "1" for a switch) into the options. Null: it
   /// prints something in place of a job.
   Result<void> (*set)(Options& options, std::span<const std::string> values) = nullptr;

@@ -39,7 +39,7 @@ struct ParsedArgs {
 /// dropped, as argparse drops it). A value may have spaces, and begin with a dash where `=` attaches it.
 ///
 /// Errors  kUsage: an unknown flag (with the nearest name), an ambiguous abbreviation, a missing or
-/// superfluous value.
+///         superfluous value.
 Result<ParsedArgs> split_args(std::span<const FlagSyntax> table, std::span<const std::string> args);
 
 }  // namespace ddprun::launcher

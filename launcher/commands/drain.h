@@ -21,8 +21,9 @@ Result<pid_t> launcher_to_drain(const std::vector<JobFacts>& jobs, const std::st
 int drain_local_job(const std::string& wanted);
 
 /// Asks the coordinator to drain: workers get SIGTERM and their grace to checkpoint; then a named node leaves
-/// an elastic job, or the job ends on all nodes with code 75: requeue me. Returns  0 when the coordinator has
-/// taken it; 69 when it cannot be reached, 64 when it refuses. Reasons go to stderr.
+/// an elastic job, or the job ends on all nodes with code 75: requeue me.
+/// Returns  0 when the coordinator has taken it; 69 when it cannot be reached, 64 when it refuses. Reasons go to
+///          stderr.
 int drain_through_coordinator(const DrainOptions& options);
 
 }  // namespace ddprun::launcher

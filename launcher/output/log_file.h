@@ -10,8 +10,7 @@
 
 namespace ddprun::launcher {
 
-/// mkdir -p, for nobody but us: what workers print is theirs. kOs with the first directory that cannot be
-/// made.
+/// mkdir -p; the last one for nobody but us, as torchrun's: what workers print is theirs. kOs when it cannot be made.
 Result<void> make_directories(const std::string& path);
 
 /// Removes a job's log directory, those of its attempts and those of their workers, as far as nothing is in

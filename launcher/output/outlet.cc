@@ -20,6 +20,8 @@ namespace {
 constexpr std::size_t kMemoryBacklog = 1024 * 1024;
 constexpr std::size_t kSpoolPiece = 256 * 1024;
 
+// O_NONBLOCK belongs to the open file, which a shell and other programs share with us: set on `fd` itself, it would
+// make their writes fail. What is opened anew has flags of its own.
 UniqueFd open_anew(int fd) {
   return UniqueFd(
       ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));

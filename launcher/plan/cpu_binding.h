@@ -16,7 +16,7 @@ namespace ddprun::launcher {
 ///   socket        all CPUs of that node's socket
 ///   exclusive     an equal share of that node's physical cores; no two ranks share one
 ///   core-complex  the CPUs under one last-level cache of that node, another one for each rank where there
-///   are enough
+///                 are enough
 ///
 /// `mode` is one of these (the command line has checked it).
 /// Errors  kUsage: a machine whose sysfs does not tell its topology, too few cores for `exclusive`.

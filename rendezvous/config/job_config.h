@@ -22,8 +22,8 @@ struct Origin {
 /// A training job as it will run: checked, complete, paths absolute.
 struct JobConfig {
   std::string path;  ///< the job file, as given
-  nlohmann::json
-      values;  ///< every key that applies, defaults merged; valid by configs/train.schema.json and rules.h
+  /// Every key that applies, defaults merged; valid by configs/train.schema.json and rules.h.
+  nlohmann::json values;
   std::map<std::string, Origin> origins;  ///< by JSON pointer, of every value that is no object
 };
 

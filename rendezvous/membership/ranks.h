@@ -26,7 +26,8 @@ struct Seating {
 ///
 /// Seats   survivors of the last generation first, then pinned nodes, then the others as they came.
 /// Ranks   a survivor keeps its rank and a pinned node gets its own wherever that rank exists in this world;
-///         the rest fill the holes, survivors first, then by host name in natural order, then as they came.
+///         the rest fill the vacant seats, survivors first, then by host name as strverscmp orders them (node2 before
+///         node10), then as they came.
 ///         So the first world of node1…node10 is in that order, and a replacement takes the place of the node
 ///         it replaces.
 Seating assign_ranks(std::span<const Candidate> candidates, int max_nodes);

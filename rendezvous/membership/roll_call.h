@@ -20,7 +20,7 @@ struct RollCall {
 /// "2 of 3 nodes are here: node a (10.0.0.1), node b (10.0.0.2); missing: node rank 2"
 std::string to_sentence(RollCall roll);
 
-/// The first few in natural order: "a, b and 12 more".
+/// The first few, as strverscmp orders them: "a, b and 12 more".
 std::string join_names(std::vector<std::string> names);
 
 }  // namespace ddprun::membership

@@ -32,8 +32,8 @@ inline constexpr Duration kLongestHeartbeat = std::chrono::hours(24);
 /// What --rdzv-conf says.
 struct RdzvConf {
   Timing timing;
-  std::optional<bool>
-      is_host;  ///< whether this node runs the coordinator; unset: if the endpoint is its address
+  /// Whether this node runs the coordinator; unset: if the endpoint is its address.
+  std::optional<bool> is_host;
 };
 
 /// Reads --rdzv-conf over the defaults.

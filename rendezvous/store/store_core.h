@@ -69,8 +69,8 @@ class StoreClient {
   std::size_t missing_ = 0;                ///< how many of them are absent
   internal::Barrier* barrier_ = nullptr;
   std::list<StoreClient*>::iterator barrier_position_;
-  std::optional<std::string>
-      woken_by_queue_;  ///< the queue whose item ended this client's last wait, not yet fetched
+  /// The queue whose item ended this client's last wait, not yet fetched.
+  std::optional<std::string> woken_by_queue_;
 };
 
 /// One key space: keys, queues, barriers, and who waits for them. Pure: no socket, no clock.
@@ -87,7 +87,7 @@ class StoreCore {
 
   /// Carries out one request and sends what is to be answered now, to `client` and to those it wakes.
   /// Errors   kCorrupt: the request cannot be served and has no reply for that; the connection must be
-  /// closed.
+  ///          closed.
   Result<void> serve(StoreClient& client, const Request& request);
 
   /// Forgets a client that is going away.

@@ -57,8 +57,8 @@ struct Request {
   std::uint32_t nonce = 0;             ///< VALIDATE (the magic), PING
   std::int64_t number = 0;             ///< ADD (delta), BARRIER (world size)
   std::vector<std::string_view> keys;  ///< one, or n for CHECK, WAIT, MULTI_GET, MULTI_SET
-  std::vector<std::string_view>
-      values;  ///< SET, APPEND, QUEUE_PUSH: one; COMPARE_SET: expected, desired; MULTI_SET: n
+  /// SET, APPEND, QUEUE_PUSH: one; COMPARE_SET: expected, desired; MULTI_SET: n.
+  std::vector<std::string_view> values;
 
   [[nodiscard]] std::string_view key() const { return keys.front(); }
   [[nodiscard]] std::string_view value() const { return values.front(); }
