@@ -113,8 +113,9 @@ class GpuCheck(unittest.TestCase):
     def test_the_benchmark_tries_itself_on_the_cpu(self):
         done = run(sys.executable, self.folder / "tests/bench/run.py", "gpu", "--device", "cpu")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for model in ("MLP 784-256-128-10", "two_conv", "mnist_cnn, bf16, channels_last", "mnist_cnn in DDP", "ResNet-18 on 32×32"):
-            self.assertRegex(done.stdout, rf"\| {model}, against Python \| \S+ images/s \| \S+ images/s \| \*\*\S+×\*\* \(.+–.+\) \|")
+        for model in ("MLP 784-256-128-10", "two_conv", "mnist_cnn, bf16, channels_last", "mnist_cnn in DDP", "ResNet-18 on 32×32",
+                      "MobileNetV3-small on 224×224, bf16, channels_last", "ViT-small on 224×224, bf16", "GPT of 10 million parameters, 256 tokens, bf16"):
+            self.assertRegex(done.stdout, rf"\| {model}, against Python \| \S+ (images|texts)/s \| \S+ (images|texts)/s \| \*\*\S+×\*\* \(.+–.+\) \|")
         self.assertRegex(done.stdout, r"MLP, against torch.compile without a compiler \| \S+ images/s \| \S+ images/s \|")
         self.assertIn("| mnist_cnn: the step in a CUDA graph, against Python | left out: CUDA graphs need a GPU |", done.stdout)
         self.assertRegex(done.stdout, r"all-reduce of 1 MiB through the process group, 2 CPU ranks \| \S+ GB/s on the bus")

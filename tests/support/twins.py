@@ -146,7 +146,7 @@ class Gpt(nn.Module):
 
     def forward(self, tokens):
         parts = self.transformer
-        x = parts["drop"](parts["wte"](tokens) + parts["wpe"](torch.arange(tokens.shape[1])))
+        x = parts["drop"](parts["wte"](tokens) + parts["wpe"](torch.arange(tokens.shape[1], device=tokens.device)))
         for block in parts["h"]:
             x = block(x)
         return self.lm_head(parts["ln_f"](x))

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace ddprun::bench {
 namespace {
@@ -24,18 +25,36 @@ struct TrainersModel final : Model {
   std::shared_ptr<ddprun::Model> inside;
 };
 
-Workload make_model_and_batch(const std::string& name, std::int64_t batch) {
+/// What a model of that name is fed: gpu_step.py has the same.
+DataShape data_for(const std::string& name, const at::Device& device) {
+  const bool is_small = device.is_cpu();  // where only this program is tried
+  if (name == "gpt") {
+    const std::int64_t tokens = is_small ? 32 : 256;
+    return {.tensors = {{"tokens", {tokens}, at::kLong}, {"next", {tokens}, at::kLong}}, .classes = 65};
+  }
+  const bool is_digit = name == "mlp" || name == "two_conv" || name == "mnist_cnn";
+  const std::int64_t side = is_digit ? 28 : is_small ? 32 : 224;
+  const std::int64_t channels = is_digit ? 1 : 3;
+  return {.tensors = {{"image", {channels, side, side}}, {"label", {}, at::kLong}}, .classes = 10};
+}
+
+Workload make_model_and_batch(const std::string& name, std::int64_t batch, const at::Device& device) {
   if (name == "resnet18") return make_workload(name, batch);
-  constexpr std::int64_t kSide = 28;
-  constexpr std::int64_t kClasses = 10;
   ModelRegistry models("model");
   models::register_models(models);
-  const Options options(R"({"hidden": [256, 128], "dropout": 0})");
-  const DataShape digits{.tensors = {{"image", {1, kSide, kSide}}, {"label", {}, at::kLong}},
-                         .classes = kClasses};
-  return {.model = std::make_shared<TrainersModel>(models.at(name).make(options, digits)),
-          .input = torch::randn({batch, 1, kSide, kSide}),
-          .target = torch::randint(kClasses, {batch})};
+  const Options options(
+      R"({"hidden": [256, 128], "dropout": 0, "patch_size": 16, "layers": 6, "heads": 6, "width": 384, "bias": false})");
+  const DataShape data = data_for(name, device);
+  const auto sizes = [&](const TensorShape& shape) {
+    std::vector<std::int64_t> all = shape.sizes;
+    all.insert(all.begin(), batch);
+    return all;
+  };
+  const std::vector<std::int64_t> input = sizes(data.tensors[0]);
+  return {.model = std::make_shared<TrainersModel>(models.at(name).make(options, data)),
+          .input = data.tensors[0].dtype == at::kLong ? torch::randint(data.classes, input, at::kLong)
+                                                      : torch::randn(input),
+          .target = torch::randint(data.classes, sizes(data.tensors[1]))};
 }
 
 // Written anew, as Python's to(memory_format=…) does: contiguous(…) leaves the strides of a 1×1 filter as they
@@ -67,7 +86,7 @@ struct State {
     std::optional<AutocastGuard> autocast;
     if (bf16) autocast.emplace(device.type(), at::kBFloat16);
     const at::Tensor output = ddp ? (*ddp)(workload.input) : workload.model->forward(workload.input);
-    return torch::cross_entropy_loss(output, workload.target);
+    return torch::cross_entropy_loss(output.flatten(0, -2), workload.target.flatten());
   }
 
   void step() {
@@ -93,7 +112,8 @@ Training make_training(const Context& context, const std::string& model, std::in
   const bool in_graph = how.contains("graph");
   if (in_graph && !context.device().is_cuda()) throw LeftOut("CUDA graphs need a GPU");
   seed_all_devices(1);
-  const auto state = std::make_shared<State>(context, make_model_and_batch(model, batch), how);
+  const auto state =
+      std::make_shared<State>(context, make_model_and_batch(model, batch, context.device()), how);
   Step step = [state] { state->step(); };
   if (in_graph) step = record_in_graph(std::move(step));
   return {.step = std::move(step), .loss = [state] { return state->last_loss.item<double>(); }};
