@@ -32,6 +32,10 @@ bool is_terminal(int fd) {
   return ::isatty(fd) == 1 && term != nullptr && std::string_view(term) != "dumb";
 }
 
+/// Where the live line is drawn: under ddprun stdout and stderr are two terminals, and what goes through one
+/// may overtake the other.
+int live_fd() { return is_terminal(STDOUT_FILENO) ? STDOUT_FILENO : STDERR_FILENO; }
+
 /// Asked at every draw: the window may change.
 std::size_t terminal_columns(int fd) {
   winsize size = {};
@@ -68,14 +72,14 @@ bool Console::wants_progress() const { return is_live_ && clock_.now() >= next_d
 void Console::progress(const LiveLine& live) {
   if (!is_live_) return;
   // The last column stays free: a terminal that is full to the edge may wrap.
-  const std::size_t columns = terminal_columns(STDERR_FILENO) - 1;
-  write_all(STDERR_FILENO, fmt::format("{}{}", kClearLine, format_live_line(live, columns)));
+  const std::size_t columns = terminal_columns(live_fd()) - 1;
+  write_all(live_fd(), fmt::format("{}{}", kClearLine, format_live_line(live, columns)));
   is_drawn_ = true;
   next_draw_ = clock_.now() + kDrawInterval;
 }
 
 void Console::clear_progress() {
-  if (is_drawn_) write_all(STDERR_FILENO, kClearLine);
+  if (is_drawn_) write_all(live_fd(), kClearLine);
   is_drawn_ = false;
 }
 

@@ -7,8 +7,8 @@
 
 namespace ddprun::training {
 
-/// What rank 0 tells the person who started the job: lines on stdout, and on a terminal a live line on stderr
-/// that is drawn over and never reaches a pipe or a file. Other ranks have one that says nothing.
+/// What rank 0 tells the person who started the job: lines on stdout, and on a terminal a live line that is
+/// drawn over and never reaches a pipe or a file. Other ranks have one that says nothing.
 class Console {
  public:
   enum class Speaker { kRankZero, kSilent };

@@ -68,13 +68,12 @@ class Output(JobTest):
         self.assertEqual(len(self.checkpoints()), 3)
         self.assertEqual(self.errors().count("ddprun-worker: nobody reads stdout any more; the training goes on"), 1)
 
-    def shown_on_a_terminal(self, job, *settings, expect=0):
-        """What a worker draws on a terminal of 30 columns, its live line and stderr."""
+    def shown_on_a_terminal(self, command, columns, stdout=None):
+        """What a program that ends with 0 draws on a terminal; stdout=PIPE leaves its stdout out."""
         master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         environment = {**self.environment(), "TERM": "xterm"}
-        command = [str(self.binaries / "ddprun-worker"), *(f"--set={setting}" for setting in settings), str(job)]
-        with subprocess.Popen(command, cwd=self.folder, env=environment, stdin=slave, stdout=subprocess.PIPE, stderr=slave) as process:
+        with subprocess.Popen(command, cwd=self.folder, env=environment, stdin=slave, stdout=stdout or slave, stderr=slave) as process:
             os.close(slave)
             shown = b""
             while True:
@@ -85,17 +84,28 @@ class Output(JobTest):
                 if not part:
                     break
                 shown += part
-            process.stdout.read()
+            if process.stdout:
+                process.stdout.read()
         os.close(master)
-        self.assertEqual(process.returncode, expect, shown)
-        return re.split(r"\r\x1b\[K|\r\n", shown.decode())
+        self.assertEqual(process.returncode, 0, shown)
+        return shown.decode()
 
     def test_a_narrow_terminal_gets_a_live_line_that_fits(self):
-        lines = self.shown_on_a_terminal(self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}}))
+        job = self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}})
+        shown = self.shown_on_a_terminal([self.binaries / "ddprun-worker", job], 30, subprocess.PIPE)
+        lines = re.split(r"\r\x1b\[K|\r\n", shown)
         drawn = [text for text in lines if text.startswith("epoch")]
         self.assertTrue(drawn)
         self.assertTrue(all(len(text) <= 29 for text in drawn), drawn)
         self.assertEqual(lines[-1], "", "the last thing is to take it away")
+
+    def test_under_ddprun_a_line_takes_the_place_of_the_live_line(self):
+        job = self.job_file({"data": {"train_samples": 8000}, "log": {"progress": "auto"}})
+        shown = self.shown_on_a_terminal([self.binaries / "ddprun", "--nproc-per-node", "2", job], 100)
+        self.assertIn("\r\x1b[Kepoch", shown)
+        lines = [line.split("\r\x1b[K")[-1] for line in shown.split("\r\n")]
+        self.assertEqual([line for line in lines if " left" in line], [])
+        self.assertEqual([line[:9] for line in lines if line.startswith("epoch")], ["epoch 1/3", "epoch 2/3", "epoch 3/3"])
 
     def test_the_number_of_ranks_does_not_change_what_an_evaluation_counts(self):
         # 103 samples do not divide by 2 or 3: padded duplicates would show.
