@@ -19,7 +19,7 @@ fi
 rm -rf $SITE/src $SITE/html
 mkdir -p $SITE/src
 # One folder in place of the tree's.
-cp docs/*.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md $SITE/src
+cp docs/*.md docs/*.svg ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md $SITE/src
 cp README.md $SITE/src/index.md
 cp configs/README.md $SITE/src/configs.md
 sed -i -e 's|](\.\./configs/README\.md|](configs.md|g; s|](configs/README\.md|](configs.md|g' \
