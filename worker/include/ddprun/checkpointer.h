@@ -46,7 +46,7 @@ struct SaveAs {
 ///
 ///     ddprun::Checkpointer checkpoints(context, {.folder = "runs/mine/checkpoints"});
 ///     std::int64_t step = 0;
-///     if (const auto last = checkpoints.newest()) {                        // where an earlier start came to
+///     if (const auto last = checkpoints.newest()) {  // where an earlier start came to
 ///       ddprun::load_state_dict(*model, last->value.as_dict().at("model").as_dict());
 ///       ddprun::load_state_dict(optimizer, last->value.as_dict().at("optimizer").as_dict());
 ///       step = last->entry.step;

@@ -160,7 +160,7 @@ struct RowSplits {
 /// Rank r gets this rank's r-th split of `input`, and `output` is what came from each, by rank: all_to_all
 /// within two tensors. What this rank sends to r is as much as r expects of it.
 ///
-///     all_to_all_single(context, output, input);                                  // equal splits
+///     all_to_all_single(context, output, input);  // equal splits
 ///     all_to_all_single(context, output, input, {.output = counts, .input = {2, 0}});
 ///
 /// Errors   Exception kConfig: splits that are negative, not one for each rank, or not as many rows as there

@@ -40,8 +40,8 @@ struct DataParallelOptions {
 /// in a thread of its own, and puts the outputs together on one device; backward through them leaves the
 /// gradient of the whole batch in the module itself. One optimizer, no process group, no launcher.
 ///
-///     ddprun::DataParallel parallel(model, ddprun::all_devices());   // model: on the first of them
-///     loss_of(parallel(input), target).backward();                   // call parallel, not model
+///     ddprun::DataParallel parallel(model, ddprun::all_devices());  // model: on the first of them
+///     loss_of(parallel(input), target).backward();  // call parallel, not model
 ///
 /// DistributedDataParallel is faster: here every forward copies the parameters to all devices, and one
 /// process feeds them all.

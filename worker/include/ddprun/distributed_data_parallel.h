@@ -151,19 +151,19 @@ class ReplicaSync final : public Joinable {
 /// Python's class).
 ///
 ///     ddprun::DistributedDataParallel ddp(model, context);
-///     loss_of(ddp(input), target).backward();                 // call ddp, not model
+///     loss_of(ddp(input), target).backward();  // call ddp, not model
 ///
 /// `model` is a module holder, a shared_ptr<Impl>, a Sequential or an AnyModule.
 ///
-/// Order   collective: every rank constructs it with the same parameters in the same order (verified), and
-///         calls forward and backward equally often. Parameters and buffers of rank 0 replace those of the
-///         others.
-/// Device  all parameters on one type of device; several devices of it in one replica are allowed.
-/// Errors  Exception kConfig: nothing to train, mixed device types, device_ids that are not where the
-///         parameters are, parameters that differ between ranks, and at the forward after it, parameters that
-///         got no gradient, by name.
-/// Threads one thread calls forward; gradient hooks run on autograd's threads.
-/// Source  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
+/// Order    collective: every rank constructs it with the same parameters in the same order (verified), and
+///          calls forward and backward equally often. Parameters and buffers of rank 0 replace those of the
+///          others.
+/// Device   all parameters on one type of device; several devices of it in one replica are allowed.
+/// Errors   Exception kConfig: nothing to train, mixed device types, device_ids that are not where the
+///          parameters are, parameters that differ between ranks, and at the forward after it, parameters that
+///          got no gradient, by name.
+/// Threads  one thread calls forward; gradient hooks run on autograd's threads.
+/// Source   Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
 template <class Module>
 class DistributedDataParallel {
  public:

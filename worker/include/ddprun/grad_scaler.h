@@ -33,7 +33,7 @@ struct GradScalerState {
 ///
 ///     GradScaler scaler;
 ///     scaler.scale(loss).backward();
-///     scaler.unscale_(optimizer);                            // only to look at gradients or to clip them
+///     scaler.unscale_(optimizer);  // only to look at gradients or to clip them
 ///     clip_grad_norm_(optimizer.parameters(), 1.0);
 ///     scaler.step(optimizer);
 ///     scaler.update();

@@ -62,11 +62,11 @@ struct NewGroupOptions {
 /// none: all of them. Their ranks in the new group follow their order in the parent, whatever that of
 /// `ranks`. Other ranks get a group without them in it.
 ///
-/// Order   collective over `parent`: every rank calls it, members or not, with the same arguments.
-/// Threads one at a time for a parent.
-/// Errors  on every rank of the parent the same: Exception kConfig when a rank is named twice or is outside
-///         the parent, an unknown backend, nccl without a GPU, arguments that differ between ranks; kTimeout,
-///         naming who did not come. On the members: kUnavailable when the backend cannot be had.
+/// Order    collective over `parent`: every rank calls it, members or not, with the same arguments.
+/// Threads  one at a time for a parent.
+/// Errors   on every rank of the parent the same: Exception kConfig when a rank is named twice or is outside
+///          the parent, an unknown backend, nccl without a GPU, arguments that differ between ranks; kTimeout,
+///          naming who did not come. On the members: kUnavailable when the backend cannot be had.
 [[nodiscard]] Group new_group(const Group& parent, std::vector<int> ranks = {},
                               const NewGroupOptions& options = {});
 

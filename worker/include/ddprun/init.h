@@ -65,14 +65,14 @@ class Context {
 /// Joins the job described by the environment that ddprun or torchrun set. A program started by hand is a
 /// world of one and works the same.
 ///
-/// Order   collective: every rank calls it once, before its first tensor on a GPU and before its first
-///         backward: libtorch looks for GPUs once, and starts the threads of its backward for those it found.
-/// Threads on a GPU, the calling thread's current device is this rank's from then on. A thread of the
-///         program's own begins with GPU 0: it sets the device itself (c10::DeviceGuard, with
-///         `Context::device()`).
-/// Errors  Exception kConfig: a variable is missing or malformed; and, with the same words on every rank, an
-///         unknown backend, nccl without a GPU or left out of a build, ranks that ask for different backends,
-///         a GPU on some ranks only; kUnavailable or kTimeout: the store or a peer cannot be reached.
+/// Order    collective: every rank calls it once, before its first tensor on a GPU and before its first
+///          backward: libtorch looks for GPUs once, and starts the threads of its backward for those it found.
+/// Threads  on a GPU, the calling thread's current device is this rank's from then on. A thread of the
+///          program's own begins with GPU 0: it sets the device itself (c10::DeviceGuard, with
+///          `Context::device()`).
+/// Errors   Exception kConfig: a variable is missing or malformed; and, with the same words on every rank, an
+///          unknown backend, nccl without a GPU or left out of a build, ranks that ask for different backends,
+///          a GPU on some ranks only; kUnavailable or kTimeout: the store or a peer cannot be reached.
 Context init(const InitOptions& options = {});
 
 }  // namespace ddprun

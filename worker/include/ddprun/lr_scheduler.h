@@ -18,8 +18,8 @@
 ///     FusedSgd optimizer(model->parameters(), {.lr = 0.1});
 ///     CosineAnnealingLR scheduler(optimizer, {.T_max = 90});
 ///     for (int epoch = 0; epoch < 90; ++epoch) {
-///       …                     // train with optimizer.learning_rate()
-///       scheduler.step();     // once an epoch or once a step: the unit is the caller's
+///       …  // train with optimizer.learning_rate()
+///       scheduler.step();  // once an epoch or once a step: the unit is the caller's
 ///     }
 ///
 /// A scheduler sets the rate of its first step when it is constructed. It refers to its optimizer, which must

@@ -16,7 +16,7 @@
 ///     ddp.register_comm_hook(post_local_sgd_hook(context, subgroup, {.start_step = 100}));
 ///     FusedSgd local(ddp.parameters(), {.lr = 0.1});
 ///     PeriodicModelAverager averager(context, {.period = 4, .warmup_steps = 100});
-///     PostLocalSgdOptimizer optimizer(local, averager);   // its step() averages in every fourth step
+///     PostLocalSgdOptimizer optimizer(local, averager);  // its step() averages in every fourth step
 ///
 /// Source  Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", 2018; of torch 2.11
 ///         torch/distributed/algorithms/model_averaging/ and

@@ -13,8 +13,8 @@ class Model : public torch::nn::Module {
  public:
   ~Model() override;
 
-  /// input   the first tensor of a batch: N × DataShape::tensors[0].sizes
-  /// returns what the task expects: N × classes for classification
+  /// input    the first tensor of a batch: N × DataShape::tensors[0].sizes
+  /// returns  what the task expects: N × classes for classification
   virtual at::Tensor forward(at::Tensor input) = 0;
 
   /// The module that turns features into classes ("fc", "classifier.6"): what is made anew when weights come
