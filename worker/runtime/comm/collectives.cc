@@ -1,4 +1,5 @@
 #include "worker/runtime/comm/reduce_op.h"
+#include "worker/runtime/libtorch/single_collectives.h"
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
@@ -281,7 +282,8 @@ Pending async_all_to_all_single(const Group& group, at::Tensor output, const at:
   check_rows(group, input, splits.input, "input");
   RowSplits rows = splits;  // which c10d takes by reference
   at::Tensor from = input;
-  return pending_of(group.process_group()->alltoall_base(output, from, rows.output, rows.input));
+  return pending_of(
+      runtime::all_to_all_single(*group.process_group(), output, from, rows.output, rows.input));
 }
 
 void all_to_all_single(const Group& group, at::Tensor output, const at::Tensor& input,

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <cstdint>
 #include <vector>
 
 // Collectives whose one tensor holds the parts of all ranks, by the name that this libtorch's ProcessGroup has
@@ -46,6 +47,16 @@ auto reduce_scatter_single_coalesced(ProcessGroup& group, std::vector<at::Tensor
     return group.reduce_scatter_single_coalesced(outputs, inputs, options);
   } else {
     return group.reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  }
+}
+
+template <class ProcessGroup>
+auto all_to_all_single(ProcessGroup& group, at::Tensor& output, at::Tensor& input,
+                       std::vector<std::int64_t>& output_splits, std::vector<std::int64_t>& input_splits) {
+  if constexpr (requires { group.all_to_all_single(output, input, output_splits, input_splits); }) {
+    return group.all_to_all_single(output, input, output_splits, input_splits);
+  } else {
+    return group.alltoall_base(output, input, output_splits, input_splits);
   }
 }
 
