@@ -17,6 +17,8 @@ esac
 
 readonly BUILD=build/wheel GLIBC=2.28 MOST_BYTES=6000000
 readonly TOOLS=$BUILD/tools
+# ccache hands paths to the compiler in its own way, and a release comes from no cache.
+export CCACHE_DISABLE=1
 version=$(project_version)
 
 get_tools() {

@@ -11,7 +11,8 @@ list(JOIN _target " " _target)
 set(CMAKE_C_COMPILER ${DDPRUN_ZIG} cc)
 set(CMAKE_CXX_COMPILER ${DDPRUN_ZIG} c++)
 set(CMAKE_C_FLAGS_INIT ${_target})
-set(CMAKE_CXX_FLAGS_INIT "${_target} -ffunction-sections -fdata-sections")
+# Messages name a source by its place in the tree, wherever that lies.
+set(CMAKE_CXX_FLAGS_INIT "${_target} -ffunction-sections -fdata-sections -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-pie -s -Wl,--gc-sections")
 
 # Never /usr/include itself: it declares functions that the older C library lacks.
