@@ -86,6 +86,22 @@ class Migration(unittest.TestCase):
         needs("lightning")
         self.assert_the_same("From Lightning")
 
+    def assert_two_nodes_are_one_job(self, script):
+        flags = "--nnodes 2 --master-addr 127.0.0.1 --master-port 29500"
+        told = self.ranks(f"ddprun {flags} --node-rank 1 {script} & ddprun {flags} --node-rank 0 {script} && wait $!")
+        self.assertEqual([line.split(":")[0] for line in told], ["rank 0 of 2, local rank 0", "rank 1 of 2, local rank 0"])
+        self.assertEqual(len({line.split(":")[1] for line in told}), 1, told)
+
+    def test_two_nodes_are_one_job_of_lightning(self):
+        needs("lightning")
+        text = (self.folder / "work/lightning_train.py").read_text()
+        (self.folder / "work/two_nodes.py").write_text(text.replace("devices=2, num_nodes=1", "devices=1, num_nodes=2"))
+        self.assert_two_nodes_are_one_job("two_nodes.py")
+
+    def test_two_nodes_are_one_job_of_accelerate(self):
+        needs("accelerate")
+        self.assert_two_nodes_are_one_job("accelerate_train.py")
+
     def test_lightning_says_what_does_not_fit_and_ddprun_shows_it(self):
         needs("lightning")
         done = subprocess.run([DDPRUN, "lightning_train.py"], cwd=self.folder / "work", capture_output=True, text=True, check=False,
@@ -96,6 +112,13 @@ class Migration(unittest.TestCase):
     def test_accelerate(self):
         needs("accelerate")
         self.assert_the_same("From Accelerate")
+
+    def test_the_variables_of_the_page_are_read(self):
+        needs("accelerate")
+        said = subprocess.run([PYTHON, "-c", "from accelerate import Accelerator as A; a = A(); print(a.gradient_accumulation_steps, a.device)"],
+                              env=os.environ | {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4", "ACCELERATE_USE_CPU": "true"},
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(said.stdout, "4 cpu\n")
 
     def test_what_accelerate_launch_sets_is_set_by_variables(self):
         needs("accelerate")
