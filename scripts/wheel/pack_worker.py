@@ -2,7 +2,7 @@
 """Packs an installed tree of ddprun (cmake --install) into the wheel ddprun-worker: the trainer, the C++ library, its headers and its
 CMake package, with the libraries that not every Linux has. torch is found beside it. The same inputs give the same bytes.
 
-    scripts/wheel/pack_worker.py PREFIX VERSION TORCH GLIBC PATCHELF FOLDER     prints the path of the wheel in FOLDER
+    scripts/wheel/pack_worker.py PREFIX VERSION TORCH PATCHELF FOLDER     prints the path of the wheel in FOLDER
 """
 
 import json
@@ -39,6 +39,8 @@ cmake -S . -B build -Dddprun_DIR="$(python -m ddprun --cmake-dir)"
 
 # From torch, or on every Linux (manylinux's list).
 FOUND = re.compile(r"lib(torch|torch_cpu|torch_cuda|c10|c10_cuda|nccl|stdc\+\+|m|gcc_s|c|z|rt|dl|pthread|util)\.so|ld-linux")
+# (N, M): manylinux_2_M is the oldest that has GLIBCXX_3.4.N, as auditwheel's policies say.
+CPP_LIBRARIES = ((24, 28), (28, 31), (29, 34), (30, 35), (33, 39))
 RUN_PATHS = {"bin": "$ORIGIN/../lib:$ORIGIN/../../torch/lib",
              "lib": "$ORIGIN:$ORIGIN/../../torch/lib:$ORIGIN/../../nvidia/nccl/lib"}
 
@@ -65,12 +67,19 @@ def borrowed(files):
     return found
 
 
-def newest_glibc(file):
-    return max((tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(2\.\d+)", run("readelf", "-V", file))), default=(2, 0))
+def needed_glibc(file):
+    """The minor version of the oldest manylinux_2_… that has what a program or library asks of the C and the C++ library."""
+    versions = run("readelf", "-V", file)
+    glibc = max(map(int, re.findall(r"GLIBC_2\.(\d+)", versions)), default=0)
+    cpp = max(map(int, re.findall(r"GLIBCXX_3\.4\.(\d+)", versions)), default=0)
+    with_cpp = next((minor for newest, minor in CPP_LIBRARIES if cpp <= newest), None)
+    if with_cpp is None:
+        sys.exit(f"{file.name} needs GLIBCXX_3.4.{cpp}, and which manylinux has it is not known: add it to CPP_LIBRARIES")
+    return max(glibc, with_cpp)
 
 
-def gather(prefix, patchelf, glibc, stage):
-    """The folder ddprun_worker as it is to lie in site-packages."""
+def gather(prefix, patchelf, stage):
+    """The folder ddprun_worker as it is to lie in site-packages. Returns the glibc that it needs, 35 for 2.35."""
     for folder in ("include", "lib"):
         shutil.copytree(prefix / folder, stage / folder, symlinks=True)
     (stage / "bin").mkdir()
@@ -88,9 +97,6 @@ def gather(prefix, patchelf, glibc, stage):
         shutil.copy(path, stage / "lib" / name)
         binaries.append(stage / "lib" / name)
     for binary in binaries:
-        newest = newest_glibc(binary)
-        if newest > tuple(map(int, glibc.split("."))):
-            sys.exit(f"{binary.name} needs glibc {'.'.join(map(str, newest))}, newer than {glibc}")
         run("strip", "--strip-unneeded", binary)
         run(patchelf, "--set-rpath", RUN_PATHS[binary.parent.name], binary)
     config = stage / "lib/cmake/ddprun/ddprunConfig.cmake"
@@ -104,25 +110,26 @@ def gather(prefix, patchelf, glibc, stage):
     for key in ("$schema", "output_dir"):
         del job[key]
     (example / "digits.json").write_text(json.dumps(job | {"name": "digits"}, indent=2) + "\n")
+    return max(map(needed_glibc, binaries))
 
 
-def main(prefix, version, torch, glibc, patchelf, folder):
-    tag = f"py3-none-manylinux_{glibc.replace('.', '_')}_x86_64"
-    wheel = pathlib.Path(folder) / f"ddprun_worker-{version}-{tag}.whl"
+def main(prefix, version, torch, patchelf, folder):
     info = f"ddprun_worker-{version}.dist-info"
     records = []
-    with tempfile.TemporaryDirectory() as temporary, zipfile.ZipFile(wheel, "w") as archive:
+    with tempfile.TemporaryDirectory() as temporary:
         stage = pathlib.Path(temporary) / "ddprun_worker"
-        gather(pathlib.Path(prefix), patchelf, glibc, stage)
-        for file in sorted(path for path in stage.rglob("*") if path.is_file()):
-            mode = 0o755 if file.parent.name == "bin" else 0o644
-            add(archive, records, str(file.relative_to(temporary)), file.read_bytes(), mode)
-        starter = (ROOT / "scripts/wheel/ddprun-worker").read_bytes()
-        add(archive, records, f"ddprun_worker-{version}.data/scripts/ddprun-worker", starter, 0o755)
-        add(archive, records, f"{info}/METADATA", METADATA.format(version=version, torch=torch).encode(), 0o644)
-        add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644)
-        add(archive, records, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644)
-        add(archive, [], f"{info}/RECORD", "".join([*records, f"{info}/RECORD,,\n"]).encode(), 0o644)
+        tag = f"py3-none-manylinux_2_{gather(pathlib.Path(prefix), patchelf, stage)}_x86_64"
+        wheel = pathlib.Path(folder) / f"ddprun_worker-{version}-{tag}.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for file in sorted(path for path in stage.rglob("*") if path.is_file()):
+                mode = 0o755 if file.parent.name == "bin" else 0o644
+                add(archive, records, str(file.relative_to(temporary)), file.read_bytes(), mode)
+            starter = (ROOT / "scripts/wheel/ddprun-worker").read_bytes()
+            add(archive, records, f"ddprun_worker-{version}.data/scripts/ddprun-worker", starter, 0o755)
+            add(archive, records, f"{info}/METADATA", METADATA.format(version=version, torch=torch).encode(), 0o644)
+            add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644)
+            add(archive, records, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644)
+            add(archive, [], f"{info}/RECORD", "".join([*records, f"{info}/RECORD,,\n"]).encode(), 0o644)
     print(wheel)
 
 

@@ -55,7 +55,7 @@ class Worker(unittest.TestCase):
         worker = os.environ.get("DDPRUN_WORKER_WHEEL")
         if worker is None:
             cls.must("cmake", "--install", BUILD, "--prefix", cls.folder / "prefix")
-            pack = [sys.executable, "-B", ROOT / "scripts/wheel/pack_worker.py", cls.folder / "prefix", "0.1.0", version, glibc,
+            pack = [sys.executable, "-B", ROOT / "scripts/wheel/pack_worker.py", cls.folder / "prefix", "0.1.0", version,
                     shutil.which("patchelf")]
             worker = cls.must(*pack, cls.folder)
             (cls.folder / "again").mkdir()
