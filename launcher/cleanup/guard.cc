@@ -1,15 +1,14 @@
 #include "launcher/cleanup/guard.h"
 
 #include "launcher/cleanup/resource_tracker.h"
-#include "launcher/process/close_range.h"
+#include "launcher/process/leave_launcher.h"
+#include "launcher/process/pidfd.h"
 #include "launcher/process/process_table.h"
 #include "rendezvous/base/read_text.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,8 +33,6 @@ constexpr const char* kTitle = "job-guard";
 // Between two looks at a job whose lease is over: its launcher may be in the middle of starting something.
 constexpr Duration kLeaseLooksAgain = std::chrono::milliseconds(200);
 constexpr int kDeputyLooksMs = 250;
-
-UniqueFd open_pidfd(pid_t pid) { return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
 // Writes our name over the command line that `ps` shows: arg_start and arg_end are fields 48 and 49 of stat.
 void set_command_line() {
@@ -63,7 +60,7 @@ class GuardProcess {
         nudge_(std::move(nudge)) {}
 
   [[noreturn]] void run() {
-    leave_the_launcher();
+    leave();
     set_command_line();
     timer_ = UniqueFd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
     drain_nudges();
@@ -83,24 +80,12 @@ class GuardProcess {
  private:
   static_assert(GuardBoard::kGuards == 2, "a guard has one partner");
 
-  void leave_the_launcher() const {
-    ::setsid();
+  void leave() const {
+    leave_launcher(kTitle, {launcher_.get(), nudge_.get()});
     struct sigaction ignore {};
     ignore.sa_handler = SIG_IGN;
     for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &ignore, nullptr);
     ::prctl(PR_SET_CHILD_SUBREAPER, 0);
-    ::prctl(PR_SET_NAME, kTitle);
-    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, fd);
-    std::array<unsigned, 2> kept{static_cast<unsigned>(launcher_.get()), static_cast<unsigned>(nudge_.get())};
-    std::sort(kept.begin(), kept.end());
-    unsigned next = 3;
-    for (const unsigned fd : kept) {
-      if (fd > next) close_descriptors(next, fd - 1);
-      next = std::max(next, fd + 1);
-    }
-    close_descriptors(next, ~0U);
-    [[maybe_unused]] const int moved = ::chdir("/");
   }
 
   void drain_nudges() {

@@ -1,6 +1,6 @@
 #include "launcher/cleanup/job_cgroup.h"
 
-#include "launcher/process/process_table.h"
+#include "launcher/process/cgroup.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fcntl.h>
@@ -31,15 +31,6 @@ std::string find_mount() {
   return {};
 }
 
-// The group of this process in that hierarchy, as /proc/self/cgroup has it: "0::/user.slice/…".
-std::string find_own_group() {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    if (line.rfind("0::", 0) == 0) return line.substr(3);
-  }
-  return {};
-}
-
 bool is_marked(const std::string& path, const char* attribute) {
   std::array<char, 8> value{};
   return ::getxattr(path.c_str(), attribute, value.data(), value.size()) == 1 && value[0] == '1';
@@ -55,7 +46,7 @@ bool is_delegated(const std::string& path) {
 
 std::optional<JobCgroup> JobCgroup::create(const std::string& job_tag) {
   const std::string mount = find_mount();
-  const std::string own = find_own_group();
+  const std::string own = cgroup_of(::getpid(), "");
   if (mount.empty() || own.empty()) return std::nullopt;
   const std::string parent = mount + own;
   if (!is_delegated(parent)) return std::nullopt;

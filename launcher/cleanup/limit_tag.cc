@@ -1,6 +1,7 @@
 #include "launcher/cleanup/limit_tag.h"
 
 #include "launcher/process/process_table.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
@@ -43,11 +44,7 @@ struct Locks {
 };
 
 Locks parse_locks(std::string_view limits) {
-  constexpr std::string_view kName = "Max file locks ";
-  const std::size_t begin = limits.find(kName);
-  if (begin == std::string_view::npos) return {};
-  std::string_view line = limits.substr(begin + kName.size());
-  line = line.substr(0, line.find('\n'));
+  std::string_view line = value_of(limits, "Max file locks");
   Locks locks;
   locks.soft = consume_number(line);
   locks.hard = consume_number(line);

@@ -96,24 +96,6 @@ std::optional<pid_t> torch_segment_maker(std::string_view name) {
   return is_whole ? maker : std::nullopt;
 }
 
-// A line is "NSpid:\t4711\t9".
-std::vector<pid_t> namespace_pids(std::string_view status) {
-  constexpr std::string_view kName = "NSpid:";
-  std::vector<pid_t> pids;
-  const std::size_t begin = status.find(kName);
-  if (begin == std::string_view::npos) return pids;
-  std::string_view rest = status.substr(begin + kName.size());
-  rest = rest.substr(0, rest.find('\n'));
-  while (rest.starts_with('\t')) {
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), pid);
-    if (error != std::errc{}) break;
-    pids.push_back(pid);
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-  }
-  return pids;
-}
-
 void remove_torch_segments(const std::set<pid_t>& makers, system_clock::time_point job_started) {
   const Directory directory(::opendir(kRoot));
   if (!directory) return;

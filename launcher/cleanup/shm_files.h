@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <vector>
 
 namespace ddprun::launcher {
 
@@ -16,10 +15,6 @@ std::chrono::system_clock::time_point file_clock_now();
 /// The pid in the name that PyTorch gives a segment, "torch_<pid>_<random>_<count>"; none when the name is
 /// not exactly of that kind. Pure.
 std::optional<pid_t> torch_segment_maker(std::string_view name);
-
-/// The pids that a process has, by /proc/<pid>/status: its own in each pid namespace that it is in, ours
-/// first. Pure.
-std::vector<pid_t> namespace_pids(std::string_view status);
 
 /// Removes the segments that a job's processes, `makers`, made in /dev/shm by PyTorch's naming and that died
 /// before they could: of our user, born after the job was. Nothing else is ever removed: a file that a worker

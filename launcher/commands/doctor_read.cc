@@ -1,7 +1,9 @@
 #include "launcher/commands/doctor.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/host.h"
+#include "launcher/process/cgroup.h"
 #include "launcher/process/run_program.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
@@ -51,10 +53,7 @@ print(json.dumps({"version": sys.version.split()[0], "torch": of("torch") if spe
     "folder": (spec.submodule_search_locations or [""])[0] if spec else "", "nccl": nccl[0] if nccl else ""}))
 )";
 
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
+std::string line_of(const std::string& path) { return std::string(trim_blanks(read_text(path))); }
 
 template <typename Number>
 std::optional<Number> number_in(const std::string& text) {
@@ -64,52 +63,20 @@ std::optional<Number> number_in(const std::string& text) {
   return value;
 }
 
-std::vector<std::string> names_in(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-/// "MemTotal:" of /proc/meminfo, in bytes.
+/// "MemTotal:  16384 kB" of /proc/meminfo, in bytes.
 std::uint64_t memory_line(const std::string& text, std::string_view key) {
-  std::size_t at = text.find(key);
-  if (at == std::string::npos) return 0;
-  at = text.find_first_not_of(" \t", at + key.size());
-  if (at == std::string::npos) return 0;
-  return number_in<std::uint64_t>(text.substr(at, 24)).value_or(0) * 1024;
-}
-
-/// The smallest number that a file of that name holds in our group of cgroup version 2 and those above it.
-std::optional<std::string> cgroup_line(const std::string& file) {
-  const std::string own = read_text("/proc/self/cgroup");
-  const std::size_t at = own.find("0::/");
-  fs::path group = at == std::string::npos ? "" : trimmed(own.substr(at + 4, own.find('\n', at) - at - 4));
-  std::optional<std::string> least;
-  while (true) {
-    const std::optional<std::string> text =
-        try_read_text((fs::path("/sys/fs/cgroup") / group / file).string());
-    const auto found = text ? number_in<std::uint64_t>(*text) : std::nullopt;
-    if (found && (!least || *found < *number_in<std::uint64_t>(*least))) least = trimmed(*text);
-    if (group.empty()) return least;
-    group = group.parent_path();
-  }
+  return number_of(text, key) * 1024;
 }
 
 void read_cgroup(MachineFacts& machine) {
   std::error_code ignored;
-  if (fs::exists("/sys/fs/cgroup/cgroup.controllers", ignored)) {
-    machine.cgroup_version = 2;
-  } else if (fs::exists("/sys/fs/cgroup/memory", ignored)) {
-    machine.cgroup_version = 1;
-    machine.memory_limit = number_in<std::uint64_t>(read_text("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-    return;
-  }
-  if (const auto limit = cgroup_line("memory.max")) machine.memory_limit = number_in<std::uint64_t>(*limit);
-  if (const auto limit = cgroup_line("pids.max")) machine.pids_limit = number_in<std::uint64_t>(*limit);
-  if (const auto quota = cgroup_line("cpu.max")) {
+  machine.cgroup_version = fs::exists("/sys/fs/cgroup/cgroup.controllers", ignored) ? 2
+                           : fs::exists("/sys/fs/cgroup/memory", ignored)           ? 1
+                                                                                    : 0;
+  machine.memory_limit = cgroup_memory_limit();
+  if (const auto limit = tightest_cgroup_line("pids.max"))
+    machine.pids_limit = number_in<std::uint64_t>(*limit);
+  if (const auto quota = tightest_cgroup_line("cpu.max")) {
     const auto period = number_in<double>(quota->substr(std::min(quota->find(' ') + 1, quota->size())));
     const auto share = number_in<double>(*quota);
     if (period && share && *period > 0) machine.cpu_quota = *share / *period;
@@ -118,8 +85,7 @@ void read_cgroup(MachineFacts& machine) {
 
 void read_gpus(MachineFacts& machine, const HostFacts& host) {
   machine.visible_devices = host.env("CUDA_VISIBLE_DEVICES");
-  const std::string driver = read_text("/sys/module/nvidia/version");
-  machine.driver = trimmed(driver);
+  machine.driver = line_of("/sys/module/nvidia/version");
   for (const std::string& name : names_in("/dev")) {
     const std::string_view digits = std::string_view(name).substr(std::min<std::size_t>(6, name.size()));
     const bool is_gpu = name.starts_with("nvidia") && !digits.empty() &&
@@ -129,10 +95,7 @@ void read_gpus(MachineFacts& machine, const HostFacts& host) {
   std::vector<std::string> models;
   for (const std::string& address : names_in("/proc/driver/nvidia/gpus")) {
     const std::string text = read_text("/proc/driver/nvidia/gpus/" + address + "/information");
-    const std::size_t at = text.find("Model:");
-    if (at == std::string::npos) continue;
-    const std::size_t begin = text.find_first_not_of(" \t", at + 6);
-    if (begin != std::string::npos) models.push_back(text.substr(begin, text.find('\n', begin) - begin));
+    if (const std::string_view model = value_of(text, "Model"); !model.empty()) models.emplace_back(model);
   }
   if (models.size() == machine.gpus.size()) machine.gpus = std::move(models);
 }
@@ -205,8 +168,8 @@ void read_kernel(MachineFacts& machine) {
   if (::uname(&names) == 0) machine.kernel = names.release;
   const std::string memory = read_text("/proc/meminfo");
   machine.has_proc = !memory.empty();
-  machine.memory = memory_line(memory, "MemTotal:");
-  machine.memory_available = memory_line(memory, "MemAvailable:");
+  machine.memory = memory_line(memory, "MemTotal");
+  machine.memory_available = memory_line(memory, "MemAvailable");
   machine.all_cpus = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   machine.open_files_hard = limit_of(RLIMIT_NOFILE, true).value_or(~std::uint64_t{0});
   machine.locked_memory = limit_of(RLIMIT_MEMLOCK, false);
@@ -217,8 +180,7 @@ void read_kernel(MachineFacts& machine) {
   const std::size_t shut = transparent.find(']');
   if (open != std::string::npos && shut != std::string::npos)
     machine.transparent_huge_pages = transparent.substr(open + 1, shut - open - 1);
-  machine.clock_source =
-      trimmed(read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+  machine.clock_source = line_of("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   timex clock{};
   if (::adjtimex(&clock) >= 0) machine.is_clock_synchronised = (clock.status & STA_UNSYNC) == 0;
 }

@@ -1,13 +1,13 @@
 #include "launcher/commands/drain.h"
 
 #include "launcher/agent/agent.h"
+#include "launcher/process/pidfd.h"
 #include "launcher/text/text.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <fmt/format.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,14 +37,14 @@ int fail(int code, const std::string& why) {
 }
 
 /// SIGTERM with kDrainValue to exactly the process behind `pidfd`.
-bool ask(int pidfd) {
+bool ask(const UniqueFd& pidfd) {
   siginfo_t info{};
   info.si_signo = SIGTERM;
   info.si_code = SI_QUEUE;
   info.si_pid = ::getpid();
   info.si_uid = ::getuid();
   info.si_value.sival_int = kDrainValue;
-  return ::syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, &info, 0) == 0;
+  return signal_pidfd(pidfd, SIGTERM, &info);
 }
 
 }  // namespace
@@ -77,11 +77,11 @@ int drain_local_job(const std::string& wanted) {
     return fail(is_missing ? exit_code::kUnavailable : exit_code::kUsage, launcher.error().message());
   }
   // Looked for again with the pidfd in hand: now the pid cannot become somebody else's.
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, *launcher, 0)));
+  const UniqueFd pidfd = open_pidfd(*launcher);
   const Result<pid_t> again = launcher_to_drain(find_jobs(read_own_processes()), std::to_string(*launcher));
   if (!pidfd || !again)
     return fail(exit_code::kUnavailable, fmt::format("the job of pid {} has just ended", *launcher));
-  if (!ask(pidfd.get())) {
+  if (!ask(pidfd)) {
     return fail(exit_code::kUnavailable,
                 fmt::format("cannot signal pid {}: {}", *launcher, std::strerror(errno)));
   }

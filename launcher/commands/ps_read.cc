@@ -45,14 +45,10 @@ std::uint64_t resident_bytes(const std::string& directory) {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// The last number of "NSpid:", which is of the innermost pid namespace.
+/// Its number in the innermost pid namespace.
 pid_t own_pid(const std::string& directory, pid_t pid) {
-  constexpr std::string_view kField = "\nNSpid:";
-  const std::string status = read_text(directory + "/status");
-  const std::size_t at = status.find(kField);
-  if (at == std::string::npos) return pid;
-  const std::string line = status.substr(at + kField.size(), status.find('\n', at + 1) - at - kField.size());
-  return std::atoi(line.c_str() + line.find_last_of(" \t") + 1);
+  const std::vector<pid_t> pids = namespace_pids(read_text(directory + "/status"));
+  return pids.empty() ? pid : pids.back();
 }
 
 bool is_own(const std::string& directory) {

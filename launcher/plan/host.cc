@@ -29,16 +29,6 @@ int read_int(const fs::path& path) {
   return value;
 }
 
-std::vector<std::string> entries_of(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 bool is_prefix_and_number(const std::string& name, std::string_view prefix) {
   return name.size() > prefix.size() && name.compare(0, prefix.size(), prefix) == 0 &&
          std::all_of(name.begin() + static_cast<std::ptrdiff_t>(prefix.size()), name.end(),
@@ -70,7 +60,7 @@ int lowest_of(const fs::path& list_file, int fallback) {
 int lowest_sharing_cache(const fs::path& cpu_directory, int fallback) {
   int best_level = -1;
   int lowest = fallback;
-  for (const std::string& index : entries_of(cpu_directory / "cache")) {
+  for (const std::string& index : names_in(cpu_directory / "cache")) {
     if (!is_prefix_and_number(index, "index")) continue;
     const fs::path cache = cpu_directory / "cache" / index;
     const int level = read_int(cache / "level");
@@ -83,7 +73,7 @@ int lowest_sharing_cache(const fs::path& cpu_directory, int fallback) {
 
 void add_topology(std::vector<CpuFacts>& cpus) {
   std::map<int, int> node_of_cpu;
-  for (const std::string& name : entries_of("/sys/devices/system/node")) {
+  for (const std::string& name : names_in("/sys/devices/system/node")) {
     if (!is_prefix_and_number(name, "node")) continue;
     for (const int cpu :
          parse_number_list(read_text(fs::path("/sys/devices/system/node") / name / "cpulist"))) {
@@ -102,7 +92,7 @@ void add_topology(std::vector<CpuFacts>& cpus) {
 
 int count_gpu_device_files() {
   int count = 0;
-  for (const std::string& name : entries_of("/dev")) count += is_prefix_and_number(name, "nvidia") ? 1 : 0;
+  for (const std::string& name : names_in("/dev")) count += is_prefix_and_number(name, "nvidia") ? 1 : 0;
   return count;
 }
 
@@ -114,7 +104,7 @@ struct GpuPlaces {
 
 GpuPlaces gpu_places() {
   GpuPlaces places;
-  for (const std::string& address : entries_of("/proc/driver/nvidia/gpus")) {
+  for (const std::string& address : names_in("/proc/driver/nvidia/gpus")) {
     const int node = read_int(fs::path("/sys/bus/pci/devices") / address / "numa_node");
     places.by_index.push_back(node);
     const std::string information = read_text(fs::path("/proc/driver/nvidia/gpus") / address / "information");

@@ -1,14 +1,13 @@
 #include "launcher/process/process_table.h"
 
+#include "launcher/process/pidfd.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,9 +15,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
-#include <memory>
 
 namespace ddprun::launcher {
 namespace {
@@ -40,24 +37,12 @@ TimePoint since_boot(std::string_view ticks) {
 
 // The next word of `text`, which loses it.
 std::string_view consume_word(std::string_view& text) {
-  const std::size_t begin = std::min(text.find_first_not_of(" \n"), text.size());
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\n"), text.size());
   text.remove_prefix(begin);
-  const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+  const std::size_t end = std::min(text.find_first_of(" \t\n"), text.size());
   const std::string_view word = text.substr(0, end);
   text.remove_prefix(end);
   return word;
-}
-
-template <class Use>
-void for_each_pid(Use use) {
-  struct DirCloser {
-    void operator()(DIR* directory) const { ::closedir(directory); }
-  };
-  const std::unique_ptr<DIR, DirCloser> directory(::opendir("/proc"));
-  if (!directory) return;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    if (const std::optional<int> pid = parse_number(entry->d_name)) use(*pid);
-  }
 }
 
 std::string_view state_name(char state) {
@@ -79,29 +64,25 @@ std::string_view state_name(char state) {
   }
 }
 
+std::string status_of(pid_t pid) { return read_text(fmt::format("/proc/{}/status", pid)); }
+
 // By number: a look-up of the name could hang.
 std::string user_of(pid_t pid) {
-  const std::string status = read_text(fmt::format("/proc/{}/status", pid));
-  constexpr std::string_view kField = "\nUid:\t";
-  const std::size_t at = status.find(kField);
-  if (at == std::string::npos) return "unknown";
-  const unsigned long uid = std::strtoul(status.c_str() + at + kField.size(), nullptr, 10);
+  const std::string status = status_of(pid);
+  if (value_of(status, "Uid").empty()) return "unknown";
+  const std::uint64_t uid = number_of(status, "Uid");
   return uid == 0 ? "root" : std::to_string(uid);
 }
 
-// Whether a mask of signals in /proc/<pid>/status has `signal`.
-bool has_signal(pid_t pid, std::string_view field, int signal) {
-  const std::string status = read_text(fmt::format("/proc/{}/status", pid));
-  const std::size_t at = status.find(field);
-  if (at == std::string::npos) return false;
-  const unsigned long long mask = std::strtoull(status.c_str() + at + field.size(), nullptr, 16);
-  return ((mask >> (signal - 1)) & 1U) != 0;
+// Whether a mask of signals has `signal`.
+bool has_signal(pid_t pid, std::string_view mask, int signal) {
+  return ((number_of(status_of(pid), mask, 16) >> (signal - 1)) & 1U) != 0;
 }
 
 }  // namespace
 
 std::string name_of(const ProcessEntry& process) {
-  return fmt::format("pid {} ({})", process.pid, printable(process.command, 64));
+  return fmt::format("pid {} ({})", process.pid, ddprun::printable(process.command, 64));
 }
 
 std::string_view stat_field(std::string_view text, int number) {
@@ -132,6 +113,14 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
                       since_boot(stat_field(text, 22))};
 }
 
+// A line is "NSpid:\t4711\t9".
+std::vector<pid_t> namespace_pids(std::string_view status) {
+  std::vector<pid_t> pids;
+  std::string_view line = value_of(status, "NSpid");
+  while (const std::optional<pid_t> pid = parse_number(consume_word(line))) pids.push_back(*pid);
+  return pids;
+}
+
 std::optional<ProcessEntry> read_process(pid_t pid) {
   return parse_stat(read_text(fmt::format("/proc/{}/stat", pid)));
 }
@@ -146,9 +135,11 @@ bool sees_all_processes() {
 
 std::vector<ProcessEntry> read_processes() {
   std::vector<ProcessEntry> processes;
-  for_each_pid([&](pid_t pid) {
-    if (std::optional<ProcessEntry> process = read_process(pid)) processes.push_back(std::move(*process));
-  });
+  for (const std::string& name : names_in("/proc")) {
+    const std::optional<pid_t> pid = parse_number(name);
+    std::optional<ProcessEntry> process = pid ? read_process(*pid) : std::nullopt;
+    if (process) processes.push_back(std::move(*process));
+  }
   return processes;
 }
 
@@ -202,23 +193,20 @@ bool has_tag(pid_t pid, std::string_view tag) {
   return environment_has_tag(read_text(fmt::format("/proc/{}/environ", pid)), tag);
 }
 
-bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn:", signal); }
+bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn", signal); }
 
-bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt:", signal); }
+bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt", signal); }
 
 bool is_over(pid_t pid) {
   const std::optional<ProcessEntry> process = read_process(pid);
-  if (!process || process->has_ended()) return true;
-  const std::string status = read_text(fmt::format("/proc/{}/status", pid));
-  return status.find("CoreDumping:\t1") != std::string::npos;
+  return !process || process->has_ended() || number_of(status_of(pid), "CoreDumping") == 1;
 }
 
 bool signal_process(pid_t pid, int signal, const std::function<bool(const ProcessEntry&)>& is_meant) {
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const UniqueFd pidfd = open_pidfd(pid);
   if (!pidfd) return false;
   const std::optional<ProcessEntry> process = read_process(pid);
-  return process && is_meant(*process) &&
-         ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+  return process && is_meant(*process) && signal_pidfd(pidfd, signal);
 }
 
 std::string describe_stuck(pid_t pid) {

@@ -36,6 +36,9 @@ std::optional<ProcessEntry> parse_stat(std::string_view text);
 /// may hold any character. Empty where there is none. Pure.
 std::string_view stat_field(std::string_view text, int number);
 
+/// The pids that a process has, by /proc/<pid>/status: its own in each pid namespace that it is in, ours first. Pure.
+std::vector<pid_t> namespace_pids(std::string_view status);
+
 /// One process; none when there is no such process.
 std::optional<ProcessEntry> read_process(pid_t pid);
 

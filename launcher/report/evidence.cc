@@ -1,5 +1,6 @@
 #include "launcher/report/evidence.h"
 
+#include "launcher/process/cgroup.h"
 #include "launcher/process/process_table.h"
 #include "launcher/text/text.h"
 #include "rendezvous/base/read_text.h"
@@ -13,62 +14,15 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <utility>
 
 namespace ddprun::launcher {
 namespace {
 
-/// Our group in the hierarchy of `controller` ("" is version 2), as /proc/self/cgroup tells.
-std::string cgroup_path(std::string_view controller) {
-  const std::string text = read_text("/proc/self/cgroup");
-  for (const std::string_view line : split_lines(text)) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string_view::npos) continue;
-    if (line.substr(first + 1, second - first - 1) == controller) return std::string(line.substr(second + 1));
-  }
-  return {};
-}
-
-struct MemoryFiles {
-  std::string events;
-  std::string limit;
-};
-
-/// In a container the path of /proc/self/cgroup is often the host's while the group is mounted at the root.
-MemoryFiles memory_files() {
-  struct Candidate {
-    std::string directory;
-    const char* events;
-    const char* limit;
-  };
-  const std::string v1 = "/sys/fs/cgroup/memory";
-  const std::array<Candidate, 4> candidates{
-      Candidate{"/sys/fs/cgroup" + cgroup_path(""), "memory.events", "memory.max"},
-      Candidate{"/sys/fs/cgroup", "memory.events", "memory.max"},
-      Candidate{v1 + cgroup_path("memory"), "memory.oom_control", "memory.limit_in_bytes"},
-      Candidate{v1, "memory.oom_control", "memory.limit_in_bytes"},
-  };
-  for (const Candidate& candidate : candidates) {
-    const std::string events = fmt::format("{}/{}", candidate.directory, candidate.events);
-    if (access(events.c_str(), R_OK) == 0)
-      return {events, fmt::format("{}/{}", candidate.directory, candidate.limit)};
-  }
-  return {};
-}
-
-std::uint64_t as_number(std::string_view text) {
-  std::uint64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
-std::uint64_t memory_limit() {
-  constexpr std::uint64_t kUnlimited = std::uint64_t{1}
-                                       << 60;  // version 1 says "none" with a number near 2^63
-  const std::uint64_t limit = as_number(read_text(memory_files().limit));
-  return limit < kUnlimited ? limit : 0;
+/// Of version 2, or else of 1; empty: neither is there.
+std::string memory_events_file() {
+  const std::string path = find_cgroup_file(::getpid(), "memory", "memory.events");
+  return path.empty() ? find_cgroup_file(::getpid(), "memory", "memory.oom_control") : path;
 }
 
 bool is_full(const std::string& directory, std::uint64_t& size) {
@@ -79,15 +33,6 @@ bool is_full(const std::string& directory, std::uint64_t& size) {
 }
 
 }  // namespace
-
-std::uint64_t counter_named(std::string_view text, std::string_view name) {
-  for (const std::string_view line : split_lines(text)) {
-    if (line.size() > name.size() && line.substr(0, name.size()) == name && line[name.size()] == ' ') {
-      return as_number(line.substr(name.size() + 1));
-    }
-  }
-  return 0;
-}
 
 std::string find_oom_kill(std::string_view kernel_log, pid_t pid) {
   const std::string mark = fmt::format("Killed process {} ", pid);
@@ -102,20 +47,20 @@ std::string find_oom_kill(std::string_view kernel_log, pid_t pid) {
 std::string kernel_log_file() { return sees_all_processes() ? "/dev/kmsg" : ""; }
 
 OomWatch::OomWatch(const std::string& log_file)
-    : counter_file_(memory_files().events),
+    : counter_file_(memory_events_file()),
       log_(log_file.empty() ? -1 : open(log_file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
   begin_generation();
 }
 
 // By place and not by time: the clock of the records goes its own way.
 void OomWatch::begin_generation() {
-  kills_before_ = counter_named(read_text(counter_file_), "oom_kill");
+  kills_before_ = number_of(read_text(counter_file_), "oom_kill");
   log_so_far_.clear();
   if (log_) lseek(log_.get(), 0, SEEK_END);
 }
 
 bool OomWatch::has_killed() const {
-  return !counter_file_.empty() && counter_named(read_text(counter_file_), "oom_kill") > kills_before_;
+  return !counter_file_.empty() && number_of(read_text(counter_file_), "oom_kill") > kills_before_;
 }
 
 std::string OomWatch::sentence_about(pid_t pid) {
@@ -149,14 +94,12 @@ Evidence gather_evidence(const ExitStatus& status, pid_t pid, OomWatch& oom, Evi
   if (status.is_killed() && status.signal() == SIGKILL) {
     evidence.oom_kernel_line = oom.sentence_about(pid);
     evidence.oom_kill_in_cgroup = oom.has_killed();
-    evidence.memory_limit = memory_limit();
+    evidence.memory_limit = cgroup_memory_limit().value_or(0);
     rlimit cpu{};  // workers have ours
     if (::getrlimit(RLIMIT_CPU, &cpu) == 0 && cpu.rlim_max != RLIM_INFINITY)
       evidence.cpu_limit = cpu.rlim_max;
   }
-  evidence.core_pattern = read_text("/proc/sys/kernel/core_pattern");
-  while (!evidence.core_pattern.empty() && evidence.core_pattern.back() == '\n')
-    evidence.core_pattern.pop_back();
+  evidence.core_pattern = trim_blanks(read_text("/proc/sys/kernel/core_pattern"));
   return evidence;
 }
 

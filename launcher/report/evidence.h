@@ -48,7 +48,4 @@ Evidence gather_evidence(const ExitStatus& status, pid_t pid, OomWatch& oom, Evi
 /// The kernel's sentence about the out-of-memory kill of `pid` in its log, or empty. Pure.
 std::string find_oom_kill(std::string_view kernel_log, pid_t pid);
 
-/// The value after `name` at the start of a line of `text`, as in "oom_kill 3"; 0 when it is not there. Pure.
-std::uint64_t counter_named(std::string_view text, std::string_view name);
-
 }  // namespace ddprun::launcher

@@ -138,14 +138,14 @@ void JobStatePublisher::publish_worker(LocalRank local_rank, pid_t pid) {
 
 std::string read_job_state(pid_t pid) {
   const std::string wanted = fmt::format("/memfd:{} (deleted)", kName);
-  std::error_code error;
-  fs::directory_iterator files(fmt::format("/proc/{}/fd", pid), error);
-  for (; !error && files != fs::directory_iterator(); files.increment(error)) {
+  const std::string folder = fmt::format("/proc/{}/fd", pid);
+  for (const std::string& name : names_in(folder)) {
+    const std::string file = folder + "/" + name;
     std::error_code unreadable;
-    if (fs::read_symlink(files->path(), unreadable) != wanted) continue;
+    if (fs::read_symlink(file, unreadable) != wanted) continue;
     // Twice, because the launcher may be writing.
     for (int attempt = 0; attempt < 2; ++attempt) {
-      std::string text = read_text(files->path());
+      std::string text = read_text(file);
       if (parse_job_state(text)) return text;
     }
   }

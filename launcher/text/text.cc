@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace ddprun::launcher {
 
@@ -58,9 +59,28 @@ std::string shorten_middle(std::string_view text, std::size_t longest) {
 }
 
 std::string_view trim_blanks(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlanks);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+std::string_view value_of(std::string_view text, std::string_view name) {
+  constexpr std::string_view kBetween = ": \t";
+  for (const std::string_view line : split_lines(text)) {
+    if (!line.starts_with(name)) continue;
+    const std::string_view rest = line.substr(name.size());
+    if (rest.empty() || kBetween.find(rest.front()) == std::string_view::npos) continue;
+    return rest.substr(std::min(rest.find_first_not_of(kBetween), rest.size()));
+  }
+  return {};
+}
+
+std::uint64_t number_of(std::string_view text, std::string_view name, int base) {
+  const std::string_view value = value_of(text, name);
+  std::uint64_t number = 0;
+  std::from_chars(value.data(), value.data() + value.size(), number, base);
+  return number;
 }
 
 std::string printable(std::string_view line) {

@@ -24,7 +24,15 @@ std::string shorten(std::string_view text, std::size_t longest);
 /// At most `longest` bytes and a mark "…", of both ends.
 std::string shorten_middle(std::string_view text, std::size_t longest);
 
+/// Without the blanks and line ends before and behind it.
 std::string_view trim_blanks(std::string_view text);
+
+/// What stands behind `name` at the beginning of a line, as in "TracerPid:\t0", "oom_kill 3", "Max file locks  5  7";
+/// empty where no line begins so. For the files of /proc.
+std::string_view value_of(std::string_view text, std::string_view name);
+
+/// The number at its beginning; 0 where there is none.
+std::uint64_t number_of(std::string_view text, std::string_view name, int base = 10);
 
 inline bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

@@ -1,6 +1,7 @@
 #include "launcher/why/hang_watcher.h"
 
-#include "launcher/process/close_range.h"
+#include "launcher/process/leave_launcher.h"
+#include "launcher/process/pidfd.h"
 #include "launcher/why/doing.h"
 #include "launcher/why/flight_recorder.h"
 #include "launcher/why/page.h"
@@ -14,24 +15,18 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <utility>
 
 namespace ddprun::launcher::why {
 namespace {
-
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 /// What is kept of a rank from one pulse to the next.
 class Patient {
@@ -78,69 +73,57 @@ class Patient {
 void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
   std::vector<Patient> patients(targets.begin(), targets.end());
   const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
-  double last = seconds_of(CLOCK_BOOTTIME);
+  double last = boot_time();
   HangPolicy policy(limits, last);
   for (;;) {
     // While the launcher is stopped (Ctrl-Z) its workers are as well; and where this very process came back late, the
     // machine was suspended, or its container.
-    const double now = seconds_of(CLOCK_BOOTTIME);
+    const double now = boot_time();
     if (now - last > 4 * period + 1 || is_stopped(look_at_process(picture.launcher)))
       policy = HangPolicy(limits, now);
     std::vector<Pulse> pulses;
     for (Patient& patient : patients) pulses.push_back(patient.feel());
-    if (policy.note(std::move(pulses), seconds_of(CLOCK_BOOTTIME))) {
+    if (policy.note(std::move(pulses), boot_time())) {
       picture.ranks = look_at_ranks(targets, {});
-      picture.taken_ns = static_cast<std::int64_t>(seconds_of(CLOCK_REALTIME) * 1e9);
+      picture.taken_ns =
+          std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
       settle(picture);
       const Verdict verdict = judge(picture);
-      const HangPolicy::Say say = policy.decide(verdict, seconds_of(CLOCK_BOOTTIME));
+      const HangPolicy::Say say = policy.decide(verdict, boot_time());
       const HangNews news{.ends = say == HangPolicy::Say::kEnd,
                           .guilty = verdict.guilty,
                           .reason = verdict.reason,
                           .page = render(picture, verdict)};
       if (say != HangPolicy::Say::kNothing && !print_all(out, to_text(news) + "\n")) return;
     }
-    last = seconds_of(CLOCK_BOOTTIME);
+    last = boot_time();
     const timespec nap{static_cast<time_t>(period),
                        static_cast<long>((period - static_cast<double>(static_cast<time_t>(period))) * 1e9)};
     ::nanosleep(&nap, nullptr);
   }
 }
 
-/// The child keeps nothing of the launcher: what it publishes must not be seen twice.
-int keep_only(int out) {
-  constexpr int kOut = 3;
-  const int null = ::open("/dev/null", O_RDWR);
-  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, standard);
-  if (out != kOut) ::dup3(out, kOut, O_CLOEXEC);
-  close_descriptors(kOut + 1, ~0U);
-  return kOut;
-}
-
 [[noreturn]] void run_child(const JobPicture& picture, const std::vector<RankTarget>& targets,
                             HangLimits limits, int out, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  ::prctl(PR_SET_NAME, "hang-watch");
-  ::setsid();
+  leave_launcher("hang-watch", {out});  // what the launcher publishes must not be seen twice
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
     std::signal(signal, SIG_DFL);
   std::signal(SIGCHLD, SIG_IGN);  // who looks and was killed for it is reaped by the kernel, whenever it ends
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int kept = keep_only(out);
-  [[maybe_unused]] const int moved = ::chdir("/");
-  watch(picture, targets, limits, kept);
+  watch(picture, targets, limits, out);
   ::_exit(0);
 }
 
 }  // namespace
 
 std::string to_text(const HangNews& news) {
-  const nlohmann::json json{
+  const nlohmann::json line{
       {"ends", news.ends}, {"guilty", news.guilty}, {"reason", news.reason}, {"page", news.page}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::optional<HangNews> parse_news(std::string_view line) {
@@ -167,12 +150,11 @@ Result<HangWatcher> HangWatcher::start(const JobPicture& picture, const std::vec
   if (pid < 0) return os_error("cannot start the watch for hangs: fork", errno);
   if (pid == 0) run_child(picture, targets, limits, write_end.get(), parent);
   // Nobody can have reaped it yet: this is the thread that would.
-  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  return HangWatcher(std::move(pidfd), std::move(news));
+  return HangWatcher(open_pidfd(pid), std::move(news));
 }
 
 HangWatcher::~HangWatcher() {
-  if (pidfd_) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+  if (pidfd_) signal_pidfd(pidfd_, SIGKILL);
 }
 
 }  // namespace ddprun::launcher::why

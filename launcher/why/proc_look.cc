@@ -1,17 +1,19 @@
 #include "launcher/why/proc_look.h"
 
+#include "launcher/process/cgroup.h"
 #include "launcher/process/process_table.h"
 #include "launcher/text/text.h"
 #include "launcher/why/system_calls.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/read_text.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -26,49 +28,23 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostThreads = 256;
 
-double boot_time() {
-  timespec now{};
-  ::clock_gettime(CLOCK_BOOTTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+std::string name_at(const std::string& directory) {
+  return std::string(trim_blanks(read_text(directory + "/comm")));
 }
 
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
-/// The word behind "name:" of a text of such lines; empty: no such line.
-std::string value_of(const std::string& text, std::string_view name) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(name)) continue;
-    const std::size_t begin = line.find_first_not_of(": \t", name.size());
-    return begin == std::string::npos ? std::string() : line.substr(begin);
-  }
-  return {};
-}
-
-std::uint64_t number_of(const std::string& text, std::string_view name) {
-  return std::strtoull(value_of(text, name).c_str(), nullptr, 10);
-}
-
-/// A field of stat, counted from 1.
-std::uint64_t stat_field(const std::string& stat, int wanted) {
-  std::size_t at = stat.rfind(')');
-  for (int field = 2; field < wanted && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
-  return at == std::string::npos ? 0 : std::strtoull(stat.c_str() + at, nullptr, 10);
+std::uint64_t stat_number(const std::string& stat, int field) {
+  return std::strtoull(std::string(stat_field(stat, field)).c_str(), nullptr, 10);
 }
 
 ThreadLook look_at_thread(const std::string& directory, int tid) {
   ThreadLook look{.tid = tid,
-                  .name = trimmed(read_text(directory + "/comm")),
+                  .name = name_at(directory),
                   .state = {},
                   .wait_channel = read_text(directory + "/wchan"),
                   .call = parse_system_call(read_text(directory + "/syscall"))};
   const std::string stat = read_text(directory + "/stat");
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end != std::string::npos && name_end + 2 < stat.size()) look.state = stat.substr(name_end + 2, 1);
-  look.major_faults = stat_field(stat, 12);
+  look.state = stat_field(stat, 3);
+  look.major_faults = stat_number(stat, 12);
   std::istringstream schedule(read_text(directory + "/schedstat"));
   double ran_ns = 0;
   double queued_ns = 0;
@@ -76,34 +52,14 @@ ThreadLook look_at_thread(const std::string& directory, int tid) {
     look.cpu_s = ran_ns * 1e-9;
     look.queued_s = queued_ns * 1e-9;
   } else {
-    look.cpu_s = static_cast<double>(stat_field(stat, 14) + stat_field(stat, 15)) /
+    look.cpu_s = static_cast<double>(stat_number(stat, 14) + stat_number(stat, 15)) /
                  static_cast<double>(::sysconf(_SC_CLK_TCK));
   }
   return look;
 }
 
-/// A file of the control groups of a process, of version 2 or of a controller of version 1; empty: none such.
 std::string cgroup_file(pid_t pid, std::string_view controller, const std::string& file) {
-  std::istringstream lines(read_text(fmt::format("/proc/{}/cgroup", pid)));
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string names = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    const auto read = [&](const std::string& root) {
-      return read_text(fmt::format("{}{}/{}", root, path, file));
-    };
-    if (names.empty()) {
-      for (const char* root : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-        if (std::string text = read(root); !text.empty()) return text;
-      }
-    } else if (("," + names + ",").find(fmt::format(",{},", controller)) != std::string::npos) {
-      if (std::string text = read("/sys/fs/cgroup/" + names); !text.empty()) return text;
-      if (std::string text = read(fmt::format("/sys/fs/cgroup/{}", controller)); !text.empty()) return text;
-    }
-  }
-  return {};
+  return read_text(find_cgroup_file(pid, controller, file));
 }
 
 double throttled_seconds(pid_t pid) {
@@ -128,7 +84,7 @@ std::string inode_of(const std::string& target, std::string_view kind) {
 }
 
 std::string describe_process(pid_t pid) {
-  return fmt::format("pid {} ({})", pid, printable(trimmed(read_text(fmt::format("/proc/{}/comm", pid)))));
+  return fmt::format("pid {} ({})", pid, printable(name_at(fmt::format("/proc/{}", pid))));
 }
 
 /// Who else has the pipe open, and whether for the other direction.
@@ -137,9 +93,8 @@ std::string other_end_of_pipe(pid_t pid, const std::string& target, bool they_wr
     if (process.pid == pid) continue;
     for (const auto& [fd, theirs] : open_files(process.pid)) {
       if (theirs != target) continue;
-      const std::uint64_t flags = std::strtoull(
-          value_of(read_text(fmt::format("/proc/{}/fdinfo/{}", process.pid, fd)), "flags").c_str(), nullptr,
-          8);
+      const std::uint64_t flags =
+          number_of(read_text(fmt::format("/proc/{}/fdinfo/{}", process.pid, fd)), "flags", 8);
       const bool writes = (flags & 3) != 0;
       if (writes == they_write || (flags & 3) == 2) return describe_process(process.pid);
     }
@@ -188,7 +143,9 @@ std::string address_of(const std::string& hex) {
 
 }  // namespace
 
-std::uint64_t start_of(pid_t pid) { return stat_field(read_text(fmt::format("/proc/{}/stat", pid)), 22); }
+double boot_time() { return std::chrono::duration<double>(BootClock::now().time_since_epoch()).count(); }
+
+std::uint64_t start_of(pid_t pid) { return stat_number(read_text(fmt::format("/proc/{}/stat", pid)), 22); }
 
 SystemCall parse_system_call(const std::string& text) {
   SystemCall call;
@@ -207,21 +164,19 @@ ProcessLook look_at_process(pid_t pid) {
   ProcessLook look;
   look.at_s = boot_time();
   look.threads.push_back(look_at_thread(fmt::format("{}/task/{}", directory, pid), pid));
-  std::error_code error;
-  fs::directory_iterator tasks(directory + "/task", error);
-  for (; !error && tasks != fs::directory_iterator() && look.threads.size() < kMostThreads;
-       tasks.increment(error)) {
-    const int tid = std::atoi(tasks->path().filename().c_str());
-    if (tid != pid) look.threads.push_back(look_at_thread(tasks->path().string(), tid));
+  for (const std::string& name : names_in(directory + "/task")) {
+    const int tid = std::atoi(name.c_str());
+    if (tid != pid && look.threads.size() < kMostThreads)
+      look.threads.push_back(look_at_thread(fmt::format("{}/task/{}", directory, name), tid));
   }
   if (look.threads.front().state.empty()) return {};
   std::sort(look.threads.begin() + 1, look.threads.end(),
             [](const auto& a, const auto& b) { return a.tid < b.tid; });
-  look.started = stat_field(read_text(directory + "/stat"), 22);
+  look.started = stat_number(read_text(directory + "/stat"), 22);
   const std::string status = read_text(directory + "/status");
   look.threads.front().switches = number_of(status, "voluntary_ctxt_switches");
   look.tracer = static_cast<int>(number_of(status, "TracerPid"));
-  if (look.tracer != 0) look.tracer_name = trimmed(read_text(fmt::format("/proc/{}/comm", look.tracer)));
+  if (look.tracer != 0) look.tracer_name = name_at(fmt::format("/proc/{}", look.tracer));
   look.is_frozen = is_frozen(pid);
   const std::string io = read_text(directory + "/io");
   look.read_bytes = number_of(io, "rchar");
@@ -232,12 +187,11 @@ ProcessLook look_at_process(pid_t pid) {
 
 std::map<int, std::string> open_files(pid_t pid) {
   std::map<int, std::string> files;
-  std::error_code error;
-  fs::directory_iterator entries(fmt::format("/proc/{}/fd", pid), error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+  const std::string folder = fmt::format("/proc/{}/fd", pid);
+  for (const std::string& name : names_in(folder)) {
     std::error_code unreadable;
-    const fs::path target = fs::read_symlink(entries->path(), unreadable);
-    if (!unreadable) files[std::atoi(entries->path().filename().c_str())] = target.string();
+    const fs::path target = fs::read_symlink(fs::path(folder) / name, unreadable);
+    if (!unreadable) files[std::atoi(name.c_str())] = target.string();
   }
   return files;
 }
@@ -261,7 +215,8 @@ Object object_of(pid_t pid, const SystemCall& call, const std::string& path) {
   if (found == files.end()) return object;
   object.path = found->second;
   if (object.path.starts_with("/")) {
-    find_mount(pid, object, value_of(read_text(fmt::format("/proc/{}/fdinfo/{}", pid, fd)), "mnt_id"));
+    const std::string facts = read_text(fmt::format("/proc/{}/fdinfo/{}", pid, fd));
+    find_mount(pid, object, std::string(value_of(facts, "mnt_id")));
   } else if (object.path.starts_with("pipe:")) {
     object.other_end = other_end_of_pipe(pid, object.path, reads(call.number));
   } else if (const std::string inode = inode_of(object.path, "socket:"); !inode.empty()) {

@@ -11,6 +11,9 @@
 
 namespace ddprun::launcher::why {
 
+/// Seconds of the clock that goes on while the machine is suspended.
+double boot_time();
+
 /// What /proc shows of a process now; no threads: it is gone. It reads files of /proc and of the control group only,
 /// and is not seen by the process.
 ProcessLook look_at_process(pid_t pid);

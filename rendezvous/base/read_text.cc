@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 namespace ddprun {
 
@@ -28,5 +31,14 @@ std::optional<std::string> try_read_text(const std::string& path) {
 }
 
 std::string read_text(const std::string& path) { return try_read_text(path).value_or(""); }
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 }  // namespace ddprun

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddprun {
 
@@ -12,5 +13,8 @@ std::optional<std::string> try_read_text(const std::string& path);
 
 /// The same, with nothing for none.
 std::string read_text(const std::string& path);
+
+/// The names in a folder, sorted; none when it cannot be read. Never throws.
+std::vector<std::string> names_in(const std::string& folder);
 
 }  // namespace ddprun

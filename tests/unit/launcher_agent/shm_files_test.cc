@@ -1,5 +1,6 @@
 #include "launcher/cleanup/shm_files.h"
 
+#include "launcher/process/process_table.h"
 #include "tests/support/catch.h"
 
 using namespace ddprun::launcher;

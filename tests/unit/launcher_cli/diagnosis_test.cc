@@ -4,6 +4,7 @@
 #include "launcher/process/process_table.h"
 #include "launcher/report/evidence.h"
 #include "launcher/report/symptom.h"
+#include "launcher/text/text.h"
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_cli/temporary_directory.h"
 
@@ -54,8 +55,12 @@ TEST_CASE("the kernel log is searched for this pid and no other") {
       "total-vm:1kB\n6,3,3,-;x\n";
   CHECK(find_oom_kill(log, 7) == "Memory cgroup out of memory: Killed process 7 (python3) total-vm:1kB");
   CHECK(find_oom_kill(log, 8).empty());
-  CHECK(counter_named("low 1\noom 4\noom_kill 3\n", "oom_kill") == 3);
-  CHECK(counter_named("oom_kill_disable 0\nunder_oom 0\n", "oom_kill") == 0);
+  CHECK(number_of("low 1\noom 4\noom_kill 3\n", "oom_kill") == 3);
+  CHECK(number_of("oom_kill_disable 0\nunder_oom 0\n", "oom_kill") == 0);
+  CHECK(number_of("SigQ:\t1\nSigIgn:\t0000000000001001\n", "SigIgn", 16) == 0x1001);
+  CHECK(value_of("NoName:\tx\nName:\tpt main thread \n", "Name") == "pt main thread ");
+  CHECK(value_of("Max file locks            unlimited  7\n", "Max file locks") == "unlimited  7");
+  CHECK(value_of("Name:\n", "Name").empty());
 }
 
 TEST_CASE("an out-of-memory kill before a generation is nothing to its workers, whoever had their pid") {
