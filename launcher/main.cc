@@ -6,10 +6,10 @@
 #include "launcher/commands/refuse.h"
 #include "launcher/commands/run_job.h"
 #include "launcher/commands/store.h"
+#include "launcher/commands/why.h"
 #include "launcher/output/pty.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/process/own_descriptors.h"
-#include "launcher/why/why_command.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/log.h"
@@ -95,7 +95,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
     case Command::kDoctor:
       return run_doctor();
     case Command::kWhy:
-      return why::run_why(line->job.value_or(""), line->as_json);
+      return run_why(line->job.value_or(""), line->as_json);
     case Command::kCoordinator:
       return coordinate(line->coordinator, log_level({}));
     case Command::kJobCommand:

@@ -1,4 +1,4 @@
-#include "launcher/why/why_command.h"
+#include "launcher/commands/why.h"
 
 #include "launcher/commands/drain.h"
 #include "launcher/commands/ps.h"
@@ -14,31 +14,23 @@
 #include "rendezvous/base/print.h"
 
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <chrono>
 
-namespace ddprun::launcher::why {
+namespace ddprun::launcher {
 namespace {
 
-std::int64_t wall_clock_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  constexpr std::int64_t kNanoseconds = 1'000'000'000;
-  return now.tv_sec * kNanoseconds + now.tv_nsec;
-}
-
 /// All local ranks of the generation; one that is no more has no pid.
-std::vector<RankTarget> targets_of(const JobState& state, const JobFacts& job) {
-  std::vector<RankTarget> targets;
+std::vector<why::RankTarget> targets_of(const JobState& state, const JobFacts& job) {
+  std::vector<why::RankTarget> targets;
   for (int local = 0; local < state.local_world_size; ++local) {
-    RankTarget target{.rank = state.base_rank + local, .local_rank = local, .pid = 0};
+    why::RankTarget target{.rank = state.base_rank + local, .local_rank = local, .pid = 0};
     for (const WorkerFacts& worker : job.workers) {
       if (worker.local_rank == local) target.pid = worker.pid;
     }
-    if (target.pid != 0) target.started = start_of(target.pid);
+    if (target.pid != 0) target.started = why::start_of(target.pid);
     targets.push_back(target);
   }
   return targets;
@@ -50,9 +42,7 @@ Result<pid_t> the_job(const std::vector<JobFacts>& jobs, const std::string& want
   return launcher_to_drain(jobs, wanted);
 }
 
-}  // namespace
-
-Result<JobPicture> take_picture(const std::string& wanted) {
+Result<why::JobPicture> take_picture(const std::string& wanted) {
   const std::vector<JobFacts> jobs = find_jobs(read_own_processes());
   const Result<pid_t> launcher = the_job(jobs, wanted);
   if (!launcher) return launcher.error();
@@ -60,29 +50,31 @@ Result<JobPicture> take_picture(const std::string& wanted) {
                                 [&](const JobFacts& facts) { return facts.launcher == *launcher; });
   const std::optional<JobState> state = parse_job_state(read_job_state(*launcher));
   if (!state) return Error(ErrorCode::kNotFound, fmt::format("the job of pid {} has just ended", *launcher));
-  JobPicture picture{.tag = job->tag,
-                     .launcher = *launcher,
-                     .command = job->command_line,
-                     .generation = state->restart_count + 1,
-                     .phase = state->phase,
-                     .world_size = state->world_size,
-                     .taken_ns = 0,
-                     .ranks = {}};
-  picture.ranks = look_at_ranks(targets_of(*state, *job), {});
-  picture.taken_ns = wall_clock_ns();
-  settle(picture);
+  why::JobPicture picture{.tag = job->tag,
+                          .launcher = *launcher,
+                          .command = job->command_line,
+                          .generation = state->restart_count + 1,
+                          .phase = state->phase,
+                          .world_size = state->world_size,
+                          .taken_ns = 0,
+                          .ranks = {}};
+  picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
+  picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  why::settle(picture);
   return picture;
 }
 
+}  // namespace
+
 int run_why(const std::string& wanted, bool as_json) {
-  const Result<JobPicture> picture = take_picture(wanted);
+  const Result<why::JobPicture> picture = take_picture(wanted);
   if (!picture) {
     print_all(STDERR_FILENO, fmt::format("ddprun why: {}\n", picture.error().message()));
     return picture.error().code() == ErrorCode::kUsage ? exit_code::kUsage : exit_code::kUnavailable;
   }
-  const Verdict verdict = judge(*picture);
-  const std::string text = as_json ? render_json(*picture, verdict) : render(*picture, verdict);
+  const why::Verdict verdict = why::judge(*picture);
+  const std::string text = as_json ? why::render_json(*picture, verdict) : why::render(*picture, verdict);
   return answer(text);
 }
 
-}  // namespace ddprun::launcher::why
+}  // namespace ddprun::launcher
