@@ -19,7 +19,8 @@ struct Checkpoint {
 };
 
 /// The newest checkpoint of the folder that can be read; each damaged one that is passed over is told on stderr.
-/// None: there is no checkpoint. Errors  Exception kConfig: all are damaged.
+/// None: there is no checkpoint.
+/// Errors  Exception kConfig: all are damaged.
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 
 /// The file that was wanted, or of a folder its newest checkpoint; nothing wanted: the newest of the job.

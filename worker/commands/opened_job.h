@@ -11,10 +11,12 @@
 
 namespace ddprun::commands {
 
-/// The first word of the line, checked, with its --set. Errors  Exception kConfig: all that is wrong with it.
+/// The first word of the line, checked, with its --set.
+/// Errors  Exception kConfig: all that is wrong with it.
 config::JobConfig read_job_file(const config::JobCommandLine& line);
 
-/// A world of this process alone. Errors  Exception: there is no such device.
+/// A world of this process alone.
+/// Errors  Exception: there is no such device.
 Context world_of_one(const std::string& device, const std::string& backend = "auto");
 
 /// What a job is made of, opened to be looked at: nothing in its folder changes.

@@ -7,7 +7,8 @@ namespace ddprun::commands {
 /// An empty folder below TMPDIR that goes with this object.
 class TemporaryFolder {
  public:
-  /// `stem` is a part of its name. Errors  Exception kOs: it cannot be made.
+  /// `stem` is a part of its name.
+  /// Errors  Exception kOs: it cannot be made.
   explicit TemporaryFolder(const std::string& stem);
   ~TemporaryFolder() { remove(); }
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -21,7 +21,8 @@ struct LabelledRows {
 Result<LabelledRows> read_pickled_rows(const std::vector<std::uint8_t>& bytes, const std::string& label_key,
                                        const std::string& path);
 
-/// The list of texts under `key`. Errors  as above.
+/// The list of texts under `key`.
+/// Errors  as above.
 Result<std::vector<std::string>> read_pickled_names(const std::vector<std::uint8_t>& bytes,
                                                     const std::string& key, const std::string& path);
 

@@ -20,8 +20,8 @@ struct SampleLimits {
 /// Loads train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte
 /// of `folder`, each plain or with .gz (a plain one wins).
 ///
-/// Errors  one sentence naming the file, what was expected and found, and what to do: kNotFound, kCorrupt,
-/// kOs.
+/// Errors  kNotFound, kCorrupt, kOs: one sentence naming the file, what was expected and found, and what to
+///         do.
 Result<ImageSplits> load_mnist(const std::string& folder, const SampleLimits& limits);
 
 }  // namespace ddprun::data

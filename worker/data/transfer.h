@@ -49,7 +49,8 @@ class HttpClient {
   /// Errors  kNotFound: there is no libcurl on this machine.
   static Result<HttpClient> open();
 
-  /// Blocks until the answer is over. Threads  one at a time.
+  /// Blocks until the answer is over.
+  /// Threads  one at a time.
   TransferOutcome get(const TransferRequest& request);
 
  private:

@@ -14,11 +14,11 @@ namespace ddprun::runtime {
 using StorageReader = std::function<Result<std::span<const std::byte>>(const std::string& key)>;
 
 /// The value in a data.pkl. Understands what torch.load understands with weights_only=True of containers,
-/// scalars, tensors and parameters, and numpy's arrays of bytes, as tensors; nothing is executed, and work and memory are bounded by the size of the
-/// file: 64 MiB, and 64 bytes for each of its own.
+/// scalars, tensors and parameters, and numpy's arrays of bytes, as tensors; nothing is executed, and work and
+/// memory are bounded by the size of the file: 64 MiB, and 64 bytes for each of its own.
 ///
 /// Errors  kCorrupt: damaged, another class (named), nested more than 200 deep, or tensors beyond their
-/// storage.
+///         storage.
 Result<PtValue> unpickle(std::span<const std::byte> bytes, const StorageReader& read_storage);
 
 }  // namespace ddprun::runtime

@@ -20,12 +20,12 @@ using Ref = c10::intrusive_ptr<T>;
 
 /// c10d's interface to Engine and the collectives. Made by make_shm_backend().
 ///
-/// Errors   misuse that this rank can see throws ddprun::Exception (kConfig) from the call; everything else
-///          from the Work's wait() and its future: kPeerLost, kTimeout, kConfig for calls that differ between
-///          ranks.
-/// Threads  any; collectives of a group are called in the same order on every rank.
-/// Blocking with asyncOp = false the call returns when the collective has ended; otherwise it may run the
-///          collective at once, when all ranks come within 0.1 ms, or leave it to a background thread.
+/// Errors    misuse that this rank can see throws ddprun::Exception (kConfig) from the call; everything else
+///           from the Work's wait() and its future: kPeerLost, kTimeout, kConfig for calls that differ between
+///           ranks.
+/// Threads   any; collectives of a group are called in the same order on every rank.
+/// Blocking  with asyncOp = false the call returns when the collective has ended; otherwise it may run the
+///           collective at once, when all ranks come within 0.1 ms, or leave it to a background thread.
 class ShmBackend final : public c10d::Backend, public BucketMemory {
  public:
   ShmBackend(std::shared_ptr<Segment> segment, std::unique_ptr<Group> group,
