@@ -4,12 +4,14 @@
 #include <ddprun/group.h>
 #include <ddprun/init.h>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,6 +85,11 @@ class Rank {
   }
 
   void run() {
+    const at::Device current = c10::impl::VirtualGuardImpl(device_.type()).getDevice();
+    if (!device_.is_cpu() && current != device_) {
+      throw std::runtime_error("after init the current device is " + current.str() + ", this rank's " +
+                               device_.str());
+    }
     reductions();
     premultiplied();
     complex_numbers();
