@@ -12,6 +12,7 @@
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_data.h"
 #include "worker/training/job_downloads.h"
+#include "worker/training/job_marks.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/metrics_observer.h"
 #include "worker/training/output_folder.h"
@@ -56,16 +57,6 @@ Error to_error(const Exception& exception) { return {exception.code(), exception
 std::optional<Exception> to_exception(const std::optional<Error>& error) {
   if (!error) return std::nullopt;
   return Exception(error->code(), error->message());
-}
-
-JobMarks marks_of(const Context& context) {
-  const auto given = [](std::string_view name) { return process_env(name).value_or(""); };
-  return {.slurm_job = given("SLURM_JOB_ID"),
-          .slurm_restarts = given("SLURM_RESTART_COUNT"),
-          .run_id = context.run_id(),
-          .tag = given(env_name::kJobTag),
-          .has_one_node = context.world_size() == context.local_world_size(),
-          .restarts = context.restart_count()};
 }
 
 /// Everything that a job reads.
@@ -131,17 +122,20 @@ class Job {
     std::optional<Error> trouble;
     Result<JobData> all = data.get();
     if (!all) trouble = all.error();
-    std::optional<ResumePoint> resume;
-    if (!trouble && context.rank() == 0) trouble = prepare(context, backend_line, resume);
+    identity_ = identify(marks_of(context));
+    ResumeSearch search(context, resume_options(job_.text("resume")), *console_);
+    if (!trouble && context.rank() == 0) trouble = prepare(context, backend_line, search);
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
 
     const auto difference = compare_with_rank_zero(context, common_job(job_, all->splits, all->judging));
     if (difference) trouble = to_error(*difference);
     if (const auto shared = agree_on_error(context, difference)) return refuse(*shared, trouble);
 
-    resume = share_resume_point(context, std::move(resume), resume_options(context, job_.text("resume")),
-                                *console_);
-    Outcome outcome = train(context, *all, std::move(resume));
+    if (const auto shared = search.settle()) {
+      if (search.trouble()) trouble = to_error(*search.trouble());
+      return refuse(*shared, trouble);
+    }
+    Outcome outcome = train(context, *all, search.share());
     // After SIGTERM the ranks may not wait for each other again.
     if (outcome.exit_code == exit_code::kOk) context.shutdown();
     return outcome;
@@ -169,7 +163,7 @@ class Job {
 
   /// What rank 0 does for the whole job before it starts.
   std::optional<Error> prepare(const Context& context, const std::string& backend_line,
-                               std::optional<ResumePoint>& resume) {
+                               ResumeSearch& search) {
     Result<OutputFolder> folder = OutputFolder::open(output_dir(), job_path_, job_.to_json());
     if (!folder) return folder.error();
     folder_ = std::move(*folder);
@@ -199,7 +193,7 @@ class Job {
           std::move(*events), [this](const std::string& text) { console_->warning(text); }));
     }
     try {
-      resume = find_resume_point(resume_options(context, job_.text("resume")), *console_);
+      search.look();
     } catch (const Exception& exception) {
       return to_error(exception);
     }
@@ -242,8 +236,8 @@ class Job {
     try {
       trainer.emplace(
           TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,
-                       [&] { return newest_checkpoint(context); }, trace_of(context),
-                       resume ? resume->timeline : begin_timeline(identify(marks_of(context)))},
+                       [&] { return find_resume_point(context, resume_options("auto"), *console_); },
+                       trace_of(context), resume ? resume->timeline : begin_timeline(identity_)},
           std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
@@ -330,20 +324,6 @@ class Job {
         c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
   }
 
-  /// What the trainer goes back to. Collective.
-  std::optional<ResumePoint> newest_checkpoint(const Context& context) {
-    std::optional<ResumePoint> point;
-    std::optional<Exception> trouble;
-    try {
-      if (context.rank() == 0) point = find_resume_point(resume_options(context, "auto"), *console_);
-    } catch (const Exception& exception) {
-      trouble = exception;
-    }
-    if (const auto shared = agree_on_error(context, trouble))
-      throw trouble ? *trouble : consequence_of(*shared);
-    return share_resume_point(context, std::move(point), resume_options(context, "auto"), *console_);
-  }
-
   /// All ranks know of `shared`: who has an error of its own ends with that, and the others because of it.
   static Outcome refuse(const SharedError& shared, const std::optional<Error>& mine) {
     if (!mine) {
@@ -353,8 +333,8 @@ class Job {
     return {.exit_code = exit_code_of(mine->code()), .error = mine->message(), .speaks = shared.is_mine};
   }
 
-  [[nodiscard]] ResumeOptions resume_options(const Context& context, const std::string& choice) const {
-    return {.folder = checkpoint_folder(), .choice = choice, .job = identify(marks_of(context))};
+  [[nodiscard]] ResumeOptions resume_options(const std::string& choice) const {
+    return {.folder = checkpoint_folder(), .choice = choice, .job = identity_};
   }
 
   [[nodiscard]] std::string output_dir() const { return job_.text("output_dir"); }
@@ -368,6 +348,7 @@ class Job {
   std::string working_directory_;
   Drain& drain_;
   KernelClock clock_;
+  JobIdentity identity_;
   std::unique_ptr<Console> console_;
   OutputFolder folder_;
   MetricsLog metrics_;

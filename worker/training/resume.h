@@ -1,16 +1,10 @@
 #pragma once
 
-#include "worker/runtime/checkpoint/mapped_file.h"
-#include "worker/training/console.h"
-#include "worker/training/timeline.h"
-#include <ddprun/checkpoint.h>
-#include <ddprun/init.h>
+#include "worker/training/checkpoint_search.h"
+#include <ddprun/fail_together.h>
 
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace ddprun::training {
 
@@ -20,40 +14,50 @@ struct ResumeOptions {
   JobIdentity job{};
 };
 
-/// A checkpoint that the job goes on from.
-struct ResumePoint {
-  std::string path;
-  PtDict content;
-  Timeline timeline{};                          ///< of the checkpoints that follow
-  std::shared_ptr<runtime::MappedFile> file{};  ///< where it was read, for the other ranks
-};
-
-/// All checkpoints of a folder, the best ones as well, newest first.
-std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder);
-
-/// Decides what the job goes on from, and reads it. One rank alone calls it.
+/// What a job goes on from. In this order: look() on rank 0 alone, settle() and share() on every rank.
 ///
 /// A damaged newest checkpoint is passed over with a warning. Whatever else lies in the folder, a job stays on its own
 /// line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
 /// began there, the next time that it is started like that; one that shall begin anew goes on from its own at a
-/// restart. When a line begins although checkpoints lie in `folder`, `folder` is renamed to <folder>.old-N first; where
-/// it begins with one that is not the newest in `folder`, the later ones are moved there. Nothing is deleted.
-/// Errors  Exception: the named checkpoint cannot be read; all in the folder are damaged; the rename fails.
-std::optional<ResumePoint> find_resume_point(const ResumeOptions& options, Console& console);
+/// restart. Where ranks have disks of their own, the newest of the line counts, whichever of them has it; it is the line
+/// of rank 0's newest where /resume=auto and rank 0 has one.
+///
+/// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
+/// where the job goes on with one that is not the newest there, the later ones are moved. Nothing is deleted.
+class ResumeSearch {
+ public:
+  /// Both outlive it.
+  ResumeSearch(const Context& context, ResumeOptions options, Console& console)
+      : context_(context), options_(std::move(options)), console_(console) {}
 
-/// What a rank sees of the job's checkpoints on its host.
-struct Sight {
-  std::int64_t step = -1;  ///< of the newest; -1: none
-  std::string host;
+  /// Looks on rank 0's host. Errors: Exception: a checkpoint cannot be opened, or a named one be read.
+  void look();
+
+  /// Agrees with the other ranks, and moves away what the job leaves. What keeps the job from going on, if something does;
+  /// then trouble() is this rank's own: the named checkpoint cannot be read; all are damaged; a rename fails. Collective.
+  std::optional<SharedError> settle();
+  [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
+
+  /// On every rank what one of them has read; nullopt: the job begins. Collective.
+  std::optional<ResumePoint> share();
+
+ private:
+  void conclude();
+  void go_on_with_own(bool is_found);
+  void go_on_with_line_or_begin_it(bool is_found);
+
+  const Context& context_;
+  const ResumeOptions options_;
+  Console& console_;
+  Wanted wanted_;
+  std::optional<ResumePoint> named_;  ///< on rank 0: what /resume names
+  Found found_;
+  int source_ = -1;
+  std::optional<Exception> trouble_;
 };
 
-/// The lowest rank with the newest checkpoint; -1: nobody has one. Pure.
-[[nodiscard]] int choose_source(const std::vector<Sight>& by_rank);
-
-/// The resume point on every rank, read once, by one of them. `point` is looked at on rank 0; where its host has no
-/// checkpoint and the job wants the newest, another rank's is taken, and `console` says so. Collective.
-/// Errors  Exception, on every rank: that one cannot be read.
-std::optional<ResumePoint> share_resume_point(const Context& context, std::optional<ResumePoint> point,
-                                              const ResumeOptions& options, Console& console);
+/// All of that. Collective. Errors: Exception, on every rank.
+std::optional<ResumePoint> find_resume_point(const Context& context, const ResumeOptions& options,
+                                             Console& console);
 
 }  // namespace ddprun::training

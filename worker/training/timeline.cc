@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
+#include <sstream>
 #include <utility>
 
 namespace ddprun::training {
@@ -11,6 +14,26 @@ namespace {
 std::string draw_id() {
   std::random_device source;
   return fmt::format("{:08x}{:08x}", source(), source());
+}
+
+constexpr char kBetween = '+';
+
+std::set<std::string> parts_of(const std::string& name) {
+  std::set<std::string> parts;
+  std::istringstream words(name);
+  for (std::string part; std::getline(words, part, kBetween);) {
+    if (!part.empty()) parts.insert(part);
+  }
+  return parts;
+}
+
+std::string joined(const std::set<std::string>& parts) {
+  std::string name;
+  for (const std::string& part : parts) {
+    if (!name.empty() && !part.empty()) name += kBetween;
+    name += part;
+  }
+  return name;
 }
 
 std::string text_at(const PtDict& dict, const char* key) {
@@ -27,14 +50,23 @@ JobIdentity identify(const JobMarks& marks) {
     job.is_restart = job.is_restart || (!marks.slurm_restarts.empty() && marks.slurm_restarts != "0");
   } else if (marks.run_id != "none") {
     job.name = marks.run_id;
-  } else if (marks.has_one_node) {
-    job.name = marks.tag;  // another launcher has another one
+  } else {
+    const std::set<std::string> launchers(marks.launchers.begin(), marks.launchers.end());
+    job.name = joined(launchers);  // another start has other ones
   }
   return job;
 }
 
 bool is_of_job(const Timeline& line, const JobIdentity& job) {
-  return line.job.empty() || job.name.empty() || line.job == job.name;
+  const std::set<std::string> ours = parts_of(job.name);
+  const std::set<std::string> theirs = parts_of(line.job);
+  return std::any_of(theirs.begin(), theirs.end(), [&](const auto& one) { return ours.contains(one); });
+}
+
+std::string name_of_both(const std::string& one, const std::string& other) {
+  std::set<std::string> parts = parts_of(one);
+  parts.merge(parts_of(other));
+  return joined(parts);
 }
 
 Timeline begin_timeline(const JobIdentity& job, std::string began_from, std::string began_path) {

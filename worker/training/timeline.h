@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ddprun::training {
 
@@ -11,7 +12,7 @@ namespace ddprun::training {
 /// from nothing or from a checkpoint that it was told to begin from. Each checkpoint says it of itself.
 struct Timeline {
   std::string id;          ///< drawn when the line began; empty: of a checkpoint that says nothing of it
-  std::string job;         ///< what began it (JobIdentity::name); empty: not known
+  std::string job;         ///< whose it is (JobIdentity::name); empty: not known
   std::string began_from;  ///< name_of the checkpoint that /resume named then; empty: it began from nothing
   std::string began_path;  ///< and its path
   std::string continues;   ///< name_of the checkpoint that the process which wrote this one went on from
@@ -21,23 +22,28 @@ struct Timeline {
 
 /// Who a job is, from one start of its workers to the next.
 struct JobIdentity {
-  std::string name;  ///< the same for each restart, and when Slurm has queued the job again; empty: not known
+  /// The same for each restart, and when Slurm has queued the job again; empty: not known. Of a job of several nodes
+  /// without an id, names of all their launchers, with "+" between them.
+  std::string name;
   bool is_restart = false;  ///< this is such a start
 };
 
 /// From the variables SLURM_JOB_ID and SLURM_RESTART_COUNT ("" where not set), the launcher's job id ("none": it has
-/// none) and tag, whether it has one node, and how often the launcher has restarted the workers. Pure.
+/// none), what tells the launcher of each rank from others, and how often the launcher has restarted the workers. Pure.
 struct JobMarks {
   std::string slurm_job{}, slurm_restarts{};
   std::string run_id = "none";
-  std::string tag{};
-  bool has_one_node = true;
+  std::vector<std::string> launchers{};  ///< by rank; "": not known
   int restarts = 0;
 };
 JobIdentity identify(const JobMarks& marks);
 
-/// Whether the line is of the job, which is at a restart. What neither of them says counts as yes.
+/// Whether the line is of the job, which is at a restart: a launcher of either is one of both. What one of them does not
+/// say counts as no.
 [[nodiscard]] bool is_of_job(const Timeline& line, const JobIdentity& job);
+
+/// Of a job of which the names are parts: nodes come and go.
+[[nodiscard]] std::string name_of_both(const std::string& one, const std::string& other);
 
 /// A new line.
 Timeline begin_timeline(const JobIdentity& job, std::string began_from = {}, std::string began_path = {});

@@ -98,6 +98,52 @@ class OtherDisks(JobTest):
         self.assertIn("a/checkpoints/step-00000014.pt: 1 of 3 epochs done, step 14", output)
         self.assertEqual(tensors(self.checkpoints("whole")[-1]), tensors(self.checkpoints("b")[-1]))
 
+    def test_the_newest_of_a_line_is_taken_whichever_host_has_it(self):
+        job = self.job_file({"checkpoint": {"every_steps": 7}})
+        self.run_on_two(job, "whole", "unused")
+        self.run_on_two(job, "a", "b", "/train/max_steps=7")
+        self.run_on_two(job, "b", "a", "/train/max_steps=14")
+        output = self.run_on_two(job, "a", "b")
+        self.assertRegex(output, r"rank 0 on \S+ has the checkpoint of step 7 in \S*a/checkpoints; the one of step 14 of rank 1 on \S+ is newer")
+        self.assertIn("b/checkpoints/step-00000014.pt: 1 of 3 epochs done, step 14", output)
+        self.assertEqual(tensors(self.checkpoints("whole")[-1]), tensors(self.checkpoints("a")[-1]))
+
+    def test_a_job_that_began_from_a_checkpoint_goes_on_from_the_host_that_has_its_newest(self):
+        self.run_job(self.job_file(), "/output_dir=base", "/train/max_steps=5")
+        job = self.job_file({"resume": str(self.checkpoints("base")[-1])})
+        self.run_on_two(job, "a", "b", "/train/max_steps=9")
+        output = self.run_on_two(job, "b", "a")
+        self.assertIn("a/checkpoints/step-00000009.pt: 0 of 3 epochs done, step 9", output)
+
+    def test_a_newer_checkpoint_of_another_line_on_another_host_is_told_and_left(self):
+        job = self.job_file()
+        self.run_on_two(job, "b", "a", "/train/max_steps=9")
+        self.run_on_two(job, "a", "c", "/train/max_steps=7")
+        one = self.run_on_two(job, "a", "b")
+        self.assertIn("resumed from a/checkpoints/step-00000007.pt", one)
+        self.assertRegex(self.errors(), r"rank 1 on \S+ has the checkpoint of step 9 of another line, \S*b/checkpoints/step-00000009.pt; it is not taken")
+
+    def test_a_restart_of_a_job_that_began_anew_takes_no_checkpoint_of_an_earlier_one(self):
+        self.run_on_two(self.job_file(), "b", "a", "/train/max_steps=9")
+        job = self.job_file({"resume": "never", "train": {"epochs": 1000000}, "checkpoint": {"every_epochs": 0}})
+        flags = ("--nnodes", "2", "--max-restarts", "1", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--node-rank")
+        one = self.start(job, "/output_dir=a", ranks=1, flags=(*flags, "0"))
+        two = subprocess.Popen(self.command(job, "/output_dir=b", ranks=1, flags=(*flags, "1")), cwd=self.folder, env=self.environment(),
+                               text=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with two:
+            self.wait_for_line(one, "epoch")
+            victim = self.workers()[1]
+            os.kill(victim, signal.SIGKILL)
+            said = []
+            for line in one.stdout:
+                said.append(line)
+                if line.startswith("epoch") and self.workers().get(1, victim) != victim:
+                    break
+            one.terminate()
+            one.communicate(timeout=BOUND_S)
+            two.wait(timeout=BOUND_S)
+        self.assertNotIn("resumed", "".join(said))
+
     def test_a_job_for_which_no_host_has_a_checkpoint_begins(self):
         self.assertNotIn("resumed", self.run_on_two(self.job_file(), "a", "b"))
 

@@ -37,7 +37,7 @@ class Folder {
 
   std::optional<ResumePoint> start(const std::string& choice, const JobIdentity& job = {.name = "job"}) {
     Console console(Console::Speaker::kSilent, "never", clock_);
-    return find_resume_point({.folder = folder_, .choice = choice, .job = job}, console);
+    return find_resume_point(context_, {.folder = folder_, .choice = choice, .job = job}, console);
   }
   std::int64_t step_of_start(const std::string& choice, const JobIdentity& job = {.name = "job"}) {
     const auto point = start(choice, job);
@@ -56,6 +56,7 @@ class Folder {
   TemporaryFolder temporary_;
   std::string folder_;
   FakeClock clock_;
+  Context context_ = init();
 };
 
 using Steps = std::set<std::int64_t>;

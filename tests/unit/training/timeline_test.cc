@@ -43,8 +43,9 @@ TEST_CASE("a job is the same one after a restart, and when Slurm has queued it a
   CHECK_FALSE(identify({.run_id = "mine"}).is_restart);
   CHECK(identify({.run_id = "mine", .restarts = 1}).is_restart);
   CHECK(identify({.run_id = "mine"}).name == "mine");
-  CHECK(identify({.tag = "a"}).name == "a");
-  CHECK(identify({.tag = "a", .has_one_node = false}).name.empty());
+  CHECK(identify({.launchers = {"a", "a"}}).name == "a");
+  CHECK(identify({.launchers = {"b", "b", "a"}}).name == "a+b");
+  CHECK(identify({.launchers = {"", "a"}}).name == "a");
   const JobIdentity first = identify({.slurm_job = "71", .slurm_restarts = "0", .run_id = "slurm-71.0"});
   const JobIdentity second = identify({.slurm_job = "71", .slurm_restarts = "1", .run_id = "slurm-71.1"});
   CHECK(first.name == second.name);
@@ -52,9 +53,19 @@ TEST_CASE("a job is the same one after a restart, and when Slurm has queued it a
   CHECK(second.is_restart);
 }
 
-TEST_CASE("a line is of the job that began it, or of anybody's where one of them does not say") {
+TEST_CASE("a line is of the job that began it, and of nobody's where one of them does not say") {
   CHECK(is_of_job({.job = "one"}, {.name = "one"}));
   CHECK_FALSE(is_of_job({.job = "one"}, {.name = "other"}));
-  CHECK(is_of_job({.job = ""}, {.name = "other"}));
-  CHECK(is_of_job({.job = "one"}, {.name = ""}));
+  CHECK_FALSE(is_of_job({.job = ""}, {.name = "other"}));
+  CHECK_FALSE(is_of_job({.job = "one"}, {.name = ""}));
+  CHECK_FALSE(is_of_job({.job = ""}, {.name = ""}));
+}
+
+TEST_CASE(
+    "a job without an id is known by any launcher of its nodes, of which some may be others after a "
+    "restart") {
+  CHECK(is_of_job({.job = "a+b"}, {.name = "b+c"}));
+  CHECK_FALSE(is_of_job({.job = "a+b"}, {.name = "c+d"}));
+  CHECK(name_of_both("a+b", "b+c") == "a+b+c");
+  CHECK(name_of_both("", "one") == "one");
 }

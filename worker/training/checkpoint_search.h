@@ -1,0 +1,83 @@
+#pragma once
+
+#include "worker/runtime/checkpoint/mapped_file.h"
+#include "worker/training/console.h"
+#include "worker/training/timeline.h"
+#include <ddprun/checkpoint.h>
+#include <ddprun/init.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::training {
+
+/// A checkpoint that the job goes on from.
+struct ResumePoint {
+  std::string path;
+  PtDict content;
+  Timeline timeline{};                          ///< of the checkpoints that follow
+  std::shared_ptr<runtime::MappedFile> file{};  ///< where it was read, for the other ranks
+};
+
+/// Errors  Exception: kCorrupt, kNotFound, kOs.
+ResumePoint read_point(const std::string& path);
+
+/// All checkpoints of a folder, the best ones as well, newest first.
+std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder);
+
+/// Which checkpoints a job goes on from.
+struct Wanted {
+  enum class Kind {
+    kNone,
+    kAny,
+    kOfJob,   ///< those whose line is of `job`
+    kOfLine,  ///< those whose line's id is `line`
+    kBegunAt,  ///< those whose line began from `began_from` ("": from `began_path`), or is `line`, if that is not ""
+  };
+  Kind kind = Kind::kNone;
+  std::string job{}, line{}, began_from{}, began_path{};
+
+  bool operator==(const Wanted&) const = default;
+};
+[[nodiscard]] bool is_wanted(const Wanted& wanted, const Timeline& line);
+
+/// As rank 0 tells it to the others, and back.
+[[nodiscard]] std::vector<std::string> to_words(const Wanted& wanted);
+[[nodiscard]] Wanted read_wanted(const std::vector<std::string>& words);
+
+/// What a look at the checkpoints of a host has found.
+struct Found {
+  std::optional<ResumePoint> point;
+  std::int64_t step = -1;  ///< its step
+  std::vector<std::string>
+      passed;       ///< the files that are newer (identity_of), which are damaged or not wanted
+  int damaged = 0;  ///< of these
+};
+
+/// A file, wherever it is seen from: on a disk that several hosts share it is the same one.
+std::string identity_of(const std::string& path);
+
+/// The newest wanted one of this host; `console` is warned of damaged ones.
+/// Errors  Exception: one cannot be opened.
+Found look_for(const Wanted& wanted, const std::string& folder, Console& console);
+
+/// What a rank sees of the job's checkpoints on its host.
+struct Sight {
+  std::int64_t step = -1;  ///< of the newest; -1: none
+  std::string host;
+};
+
+/// The lowest rank with the newest checkpoint; -1: nobody has one. Pure.
+[[nodiscard]] int choose_source(const std::vector<Sight>& by_rank);
+
+/// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
+/// it is in that one's `found` afterwards, and `found.step` is its step on every rank. `console` tells why it is taken, and
+/// which are passed over. Where any would do, and rank 0 has one, only those of its line are newer. Collective.
+/// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's file cannot be opened.
+int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,
+               std::optional<Exception>& trouble, Console& console);
+
+}  // namespace ddprun::training
