@@ -306,7 +306,7 @@ Ending Trainer::train() {
 
 Ending Trainer::stop() {
   if (!parts_.drain.is_together()) return Ending::kAbandoned;
-  save_checkpoint();
+  save_checkpoint({.is_last = true});
   flush_checkpoints(/*are_last=*/true);
   return Ending::kStopped;
 }
@@ -642,7 +642,7 @@ void Trainer::save_checkpoint(const SaveAs& as) {
   const auto time = time_.on(Activity::kCheckpoint);
   // Where the disk is slower than the steps, all ranks wait in the next collective, and none of them is stuck.
   parts_.drain.take_time();
-  if (parts_.context.rank() == 0) checkpointer_.wait_for_room();
+  if (parts_.context.rank() == 0 && !as.is_last) checkpointer_.wait_for_room();
   // What is resumed from was equal on all ranks when it was written.
   if (divergence_check_ && divergence_check_->last_equal_step() != position_.step) {
     sync_buffers_for_check();

@@ -153,6 +153,17 @@ class Stops(JobTest):
                     output = self.finish(process, expect=128 + signal.SIGTERM)
                 self.assertRegex(output, r"stopped by SIGTERM after step \d+; the same command goes on from out")
 
+    def test_what_is_being_written_when_a_rank_dies_comes_to_the_disk(self):
+        os.mkfifo(self.folder / "fifo")
+        process = self.start(self.job_file({**JOB, "backend": "gloo"}), "/train/epochs=1000000", ranks=3)
+        self.wait_for_line(process, "holding")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            process.wait(timeout=1.5)
+        with open(self.folder / "fifo", "wb"):
+            self.finish(process, expect=128 + signal.SIGKILL)
+        self.assertIn("step-00000001.pt", [path.name for path in self.checkpoints()])
+
 
 if __name__ == "__main__":
     JobTest.binaries = pathlib.Path(sys.argv.pop(1)).resolve()

@@ -2,14 +2,22 @@
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/runtime/checkpoint/staging.h"
 #include "worker/runtime/checkpoint/work_queue.h"
+#include "worker/runtime/process/unfinished.h"
 #include <ddprun/checkpointer.h>
 #include <ddprun/init.h>
 #include <ddprun/pt_file.h>
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
+#include <bit>
 #include <filesystem>
+#include <fstream>
 #include <future>
+#include <iterator>
 
 using namespace ddprun;
 using ddprun::runtime::Staging;
@@ -55,9 +63,26 @@ TEST_CASE("the second copy of a state needs no memory, and a tensor that occurs 
   const PtDict& dict = first.as_dict();
   CHECK(dict.at("weights").as_tensor().is_same(dict.at("tied").as_tensor()));
   CHECK(dict.at("list").as_sequence()[3].is_none());
-  CHECK(staging.allocations() == 2);
+  CHECK(staging.slabs() == 1);
   staging.copy(state);
-  CHECK(staging.allocations() == 2);
+  CHECK(staging.slabs() == 1);
+}
+
+TEST_CASE("copies of a large model take hardly more memory than it has") {
+  Staging staging;
+  PtList state;
+  std::size_t bytes = 0;
+  for (int i = 0; i < 60; ++i) {
+    state.items.emplace_back(torch::full({(i % 6 + 1) * 70'000}, i));
+    bytes += state.items.back().as_tensor().nbytes();
+  }
+  const PtValue copy = staging.copy(state);
+  // Each one rounded up to a power of two: pinned memory comes in such sizes.
+  std::size_t rounded = 0;
+  for (const PtValue& one : state.items) rounded += std::bit_ceil(one.as_tensor().nbytes());
+  CHECK(rounded > bytes * 4 / 3);
+  CHECK(staging.bytes() < bytes * 5 / 4);
+  for (int i = 0; i < 60; ++i) CHECK(copy.as_sequence()[i].as_tensor().equal(state.items[i].as_tensor()));
 }
 
 TEST_CASE("work is done in its order, and who adds more than there is room for waits") {
@@ -74,6 +99,82 @@ TEST_CASE("work is done in its order, and who adds more than there is room for w
     queue.wait_for_room();
   }
   CHECK(done == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("work that waits may be given up, but for what was to be kept and what is being done") {
+  std::promise<void> may_go, has_begun;
+  const std::shared_future<void> go = may_go.get_future().share();
+  std::vector<int> done;
+  {
+    WorkQueue queue(4);
+    queue.add([&, go] { has_begun.set_value(), go.wait(), done.push_back(1); }, /*may_be_dropped=*/true);
+    has_begun.get_future().wait();
+    CHECK(queue.drop_waiting() == 0);
+    queue.add([&] { done.push_back(2); }, /*may_be_dropped=*/true);
+    queue.add([&] { done.push_back(3); });
+    CHECK(queue.drop_waiting() == 1);
+    may_go.set_value();
+  }
+  CHECK(done == std::vector<int>{1, 3});
+}
+
+namespace {
+
+/// The checkpoint of step 1, one of the best by 0.5, waits on a slow disk until somebody reads; then the disk refuses it.
+std::string slow_disk(const TemporaryFolder& folder) {
+  const std::string fifo = folder.file(fmt::format(".best-00000001-loss-0.5.pt.{}.tmp", ::getpid()));
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  return fifo;
+}
+
+void read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string all(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace
+
+TEST_CASE("the last checkpoint waits for the one that is being written, and for no other") {
+  const TemporaryFolder folder;
+  const std::string fifo = slow_disk(folder);
+  std::vector<std::int64_t> saved, failed;
+  Checkpointer checkpoints(
+      init(), {.folder = folder.path(),
+               .keep_best = 1,
+               .on_saved = [&](const auto& one) { saved.push_back(one.step); },
+               .on_failed = [&](std::int64_t step, const Exception&) { failed.push_back(step); }});
+  const PtDict state = state_of(torch::zeros({3}));
+  checkpoints.save(1, state, {.newest = false, .best = 0.5});
+  checkpoints.save(2, state);
+  checkpoints.save(3, state_of(torch::ones({3})), {.is_last = true});
+  CHECK(runtime::is_something_unfinished());
+  read_all(fifo);
+  checkpoints.flush();
+  CHECK_FALSE(runtime::is_something_unfinished());
+  CHECK(failed == std::vector<std::int64_t>{1});
+  CHECK(saved == std::vector<std::int64_t>{3});
+  CHECK(checkpoints.newest()->value.as_dict().at("weights").as_tensor().equal(torch::ones({3})));
+}
+
+TEST_CASE("a program that ends without a word about its checkpoints hears of one that is lost") {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.file("step-00000001.pt/in the way"));
+  std::fflush(stderr);
+  const int kept = ::dup(STDERR_FILENO);
+  const int file = ::open(folder.file("stderr").c_str(), O_WRONLY | O_CREAT, 0600);
+  ::dup2(file, STDERR_FILENO);
+  {
+    Checkpointer checkpoints(init(), {.folder = folder.path()});
+    checkpoints.save(1, state_of(torch::zeros({3})));
+  }
+  std::fflush(stderr);
+  ::dup2(kept, STDERR_FILENO);
+  ::close(kept);
+  ::close(file);
+  std::ifstream said(folder.file("stderr"));
+  const std::string text(std::istreambuf_iterator<char>(said), {});
+  CHECK(text.starts_with("ddprun: the checkpoint of step 1 is lost: cannot save " +
+                         folder.file("step-00000001.pt")));
 }
 
 TEST_CASE("checkpoints are written behind the training, and told when they are on the disk") {

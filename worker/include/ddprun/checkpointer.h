@@ -39,6 +39,9 @@ struct CheckpointerOptions {
 struct SaveAs {
   bool newest = true;            ///< step-<step>.pt
   std::optional<double> best{};  ///< its value, where it is to be one of the best
+  /// Nothing comes after it, and there is no time: earlier ones that wait for the disk, and are none of the best, are not
+  /// written any more.
+  bool is_last = false;
 };
 
 /// Checkpoints of a training: written by rank 0 on a thread of its own while the training goes on, read by
@@ -65,11 +68,14 @@ struct SaveAs {
 /// Memory   two copies of the state on rank 0's host, made by the first two calls of save() and used from
 ///          then on.
 /// Threads  one of its own on rank 0, from the first save() on. Members are called from one thread.
+/// Ends     where the process ends and nothing is destroyed, after std::terminate under record() or because ddprun's Drain
+///          has no peer left, it waits for the disk for 20 s at most.
 class Checkpointer {
  public:
   /// Not collective.
   Checkpointer(Group group, CheckpointerOptions options);
-  /// What save() was given is written, as far as the disk takes it. Blocks for as long as that takes.
+  /// What save() was given is written, as far as the disk takes it; what could not be, and nobody was told of, is said on
+  /// stderr. Blocks for as long as that takes.
   ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) = delete;

@@ -16,6 +16,8 @@ struct DrainOptions {
   /// A process that makes no step for this long after the signal, and for longer than five of its longest
   /// steps, waits for a rank that is gone: it ends at once.
   std::chrono::milliseconds patience{5000};
+  /// But for a checkpoint that a Checkpointer of this process is writing it waits so much longer.
+  std::chrono::milliseconds unfinished{20'000};
 };
 
 /// SIGTERM (or SIGINT) as a request to stop in good order, after the same step on every rank. `ddprun` sends

@@ -4,6 +4,7 @@
 #include "worker/runtime/checkpoint/share_pt.h"
 #include "worker/runtime/checkpoint/staging.h"
 #include "worker/runtime/checkpoint/work_queue.h"
+#include "worker/runtime/process/unfinished.h"
 #include <ddprun/checkpointer.h>
 #include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>
@@ -13,6 +14,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <exception>
 #include <iterator>
 #include <mutex>
@@ -23,6 +25,7 @@ namespace {
 
 using runtime::BestCheckpoints;
 using runtime::Staging;
+using runtime::Unfinished;
 using runtime::WorkQueue;
 
 /// One is written while the next one waits.
@@ -94,6 +97,19 @@ struct Checkpointer::State {
     }
   }
 
+  void say_untold() {
+    for (const Written& written : done) {
+      if (!written.trouble) continue;
+      std::fputs(fmt::format("ddprun: the checkpoint of step {} is lost: {}\n", written.step,
+                             written.trouble->what())
+                     .c_str(),
+                 stderr);
+    }
+  }
+
+  // The copies are used in turns: the one behind the one that is being written is free again.
+  void drop_waiting() { next_copy = (next_copy + kCopies - queue.drop_waiting()) % kCopies; }
+
   void keep_untold(std::vector<Written> untold) {
     if (untold.empty()) return;
     const std::lock_guard lock(mutex);
@@ -115,17 +131,24 @@ struct Checkpointer::State {
 
 Checkpointer::Checkpointer(Group group, CheckpointerOptions options)
     : state_(std::make_unique<State>(std::move(group), std::move(options))) {}
-Checkpointer::~Checkpointer() = default;
+Checkpointer::~Checkpointer() {
+  if (!state_) return;
+  state_->queue.wait();
+  state_->say_untold();
+}
 Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
 
 void Checkpointer::save(std::int64_t step, const PtValue& value, const SaveAs& as) {
   State& state = *state_;
   if (!state.writes()) return;
   const TimePoint begin = BootClock::now();
+  if (as.is_last) state.drop_waiting();
   state.queue.wait_for_room();  // then the older copy is nobody's
   const PtValue copy = state.copies[state.next_copy].copy(value);
   state.next_copy = (state.next_copy + 1) % kCopies;
-  state.queue.add([&state, step, copy, as, begin] { state.write(step, copy, as, begin); });
+  state.queue.add([&state, step, copy, as, begin,
+                   not_written = std::make_shared<Unfinished>()] { state.write(step, copy, as, begin); },
+                  /*may_be_dropped=*/!as.best);
   state.poll();
 }
 

@@ -1,10 +1,21 @@
 #include "worker/runtime/checkpoint/staging.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+#include <bit>
 #include <variant>
 
 namespace ddprun::runtime {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kLeastSlab = 1 << 20;
+/// A slab more is this part of those that there are.
+constexpr std::size_t kPart = 8;
+
+}  // namespace
 
 struct Staging::Visitor {
   Staging& staging;
@@ -34,7 +45,9 @@ struct Staging::Visitor {
 };
 
 PtValue Staging::copy(const PtValue& value) {
-  used_ = 0;
+  for (auto& kind : slabs_) {
+    for (Slab& slab : kind) slab.used = 0;
+  }
   copied_.clear();
   return Visitor{*this}.visit(value);
 }
@@ -45,19 +58,34 @@ at::Tensor Staging::copy(const at::Tensor& tensor) {
                           tensor.strides().vec()};
   if (const auto found = copied_.find(identity); found != copied_.end()) return found->second;
   const at::NoGradGuard no_grad;
-  const bool is_pinned = tensor.is_cuda();
-  if (used_ == pool_.size()) pool_.emplace_back();
-  at::Tensor& place = pool_[used_++];
-  const bool fits = place.defined() && place.scalar_type() == tensor.scalar_type() &&
-                    place.sizes() == tensor.sizes() && place.is_pinned() == is_pinned;
-  if (!fits) {
-    place =
-        at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).pinned_memory(is_pinned));
-    ++allocations_;
-  }
+  const at::Tensor place = place_for(tensor);
   place.copy_(tensor.detach());
   copied_.emplace(identity, place);
   return place;
+}
+
+// Where the sizes are those of the copy before, so are the places.
+at::Tensor Staging::place_for(const at::Tensor& tensor) {
+  const at::TensorOptions options = at::TensorOptions().dtype(tensor.scalar_type());
+  const std::size_t bytes = (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
+  if (bytes == 0) return at::empty(tensor.sizes(), options);
+  Slab& slab = slab_with(bytes, tensor.is_cuda());
+  std::byte* const begin = static_cast<std::byte*>(slab.memory.mutable_data_ptr()) + slab.used;
+  slab.used += bytes;
+  return at::from_blob(
+      begin, tensor.sizes(), [kept = slab.memory](void*) {}, options);
+}
+
+Staging::Slab& Staging::slab_with(std::size_t bytes, bool is_pinned) {
+  std::vector<Slab>& slabs = slabs_[is_pinned ? 1 : 0];
+  const auto found = std::find_if(slabs.begin(), slabs.end(), [&](const Slab& slab) {
+    return slab.memory.nbytes() - slab.used >= bytes;
+  });
+  if (found != slabs.end()) return *found;
+  const std::size_t size = std::bit_ceil(std::max({bytes, bytes_ / kPart, kLeastSlab}));
+  bytes_ += size;
+  const auto options = at::TensorOptions().dtype(at::kByte).pinned_memory(is_pinned);
+  return slabs.emplace_back(at::empty({static_cast<std::int64_t>(size)}, options));
 }
 
 }  // namespace ddprun::runtime

@@ -1,6 +1,8 @@
 #include "worker/runtime/checkpoint/work_queue.h"
 
+#include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 namespace ddprun::runtime {
@@ -38,17 +40,31 @@ void WorkQueue::wait_for_room() {
   changed_.wait(lock, [this] { return pieces_.size() < most_; });
 }
 
-void WorkQueue::add(std::function<void()> work) {
+void WorkQueue::add(std::function<void()> work, bool may_be_dropped) {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return pieces_.size() < most_; });
-    pieces_.push_back(std::move(work));
+    pieces_.push_back({std::move(work), may_be_dropped});
   }
   if (!thread_.joinable()) {
     const BlockedSignals inherited;
     thread_ = std::thread([this] { run(); });
   }
   changed_.notify_all();
+}
+
+std::size_t WorkQueue::drop_waiting() {
+  std::deque<Piece> dropped;  // ends after the lock
+  {
+    const std::lock_guard lock(mutex_);
+    if (pieces_.size() < 2) return 0;
+    const auto kept = std::stable_partition(pieces_.begin() + 1, pieces_.end(),
+                                            [](const Piece& piece) { return !piece.may_be_dropped; });
+    std::move(kept, pieces_.end(), std::back_inserter(dropped));
+    pieces_.erase(kept, pieces_.end());
+  }
+  changed_.notify_all();
+  return dropped.size();
 }
 
 void WorkQueue::wait() {
@@ -61,7 +77,7 @@ void WorkQueue::run() {
   while (true) {
     changed_.wait(lock, [this] { return is_over_ || !pieces_.empty(); });
     if (pieces_.empty()) return;
-    const std::function<void()> work = std::move(pieces_.front());
+    const std::function<void()> work = std::move(pieces_.front().work);
     lock.unlock();
     work();
     lock.lock();

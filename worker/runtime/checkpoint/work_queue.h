@@ -21,8 +21,10 @@ class WorkQueue {
 
   /// Blocks until there is room for another piece.
   void wait_for_room();
-  /// As wait_for_room(); `work` does not throw.
-  void add(std::function<void()> work);
+  /// As wait_for_room(); `work` does not throw. One that `may_be_dropped` is done unless drop_waiting() comes first.
+  void add(std::function<void()> work, bool may_be_dropped = false);
+  /// Of those that wait behind the one that is being done. Returns how many.
+  std::size_t drop_waiting();
   /// Blocks until all are done.
   void wait();
 
@@ -32,7 +34,11 @@ class WorkQueue {
   const std::size_t most_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> pieces_;  ///< the first is being done
+  struct Piece {
+    std::function<void()> work;
+    bool may_be_dropped = false;
+  };
+  std::deque<Piece> pieces_;  ///< the first is being done
   bool is_over_ = false;
   std::thread thread_;
 };

@@ -2,6 +2,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "worker/runtime/process/drain/meeting.h"
 #include "worker/runtime/process/drain/step_pace.h"
+#include "worker/runtime/process/unfinished.h"
 #include <ddprun/drain.h>
 
 #include <fmt/format.h>
@@ -106,7 +107,7 @@ struct Drain::State {
     while (!stop.stop_requested()) {
       const bool again = wait_a_little();
       if (stop.stop_requested()) return;
-      if (again || is_stuck()) end_now();
+      if (again || is_at_its_end()) end_now();
     }
   }
 
@@ -125,6 +126,16 @@ struct Drain::State {
     return pace.is_stuck(options.patience, now());
   }
 
+  /// No step follows, and no checkpoint is being written, or for too long.
+  bool is_at_its_end() {
+    if (!is_stuck()) {
+      stuck_since.reset();
+      return false;
+    }
+    if (!stuck_since) stuck_since = now();
+    return !runtime::is_something_unfinished() || now() > *stuck_since + options.unfinished;
+  }
+
   const DrainOptions options;
   std::array<struct sigaction, kSignals.size()> previous{};
   std::function<void()> callback;
@@ -135,7 +146,8 @@ struct Drain::State {
   bool is_together = false;
   std::atomic<bool> is_signalled = false;
   std::mutex mutex;
-  StepPace pace;  ///< under the mutex
+  StepPace pace;                         ///< under the mutex
+  std::optional<TimePoint> stuck_since;  ///< of the thread
   std::jthread thread;
 };
 

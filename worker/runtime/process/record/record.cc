@@ -6,6 +6,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "worker/runtime/process/record/error_file.h"
 #include "worker/runtime/process/record/lost_peer.h"
+#include "worker/runtime/process/unfinished.h"
 #include <ddprun/exception.h>
 #include <ddprun/record.h>
 
@@ -174,6 +175,7 @@ Cause current_cause() {
   // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
   fmt::print(stderr, "ddprun: uncaught {}\n", cause.text.substr(0, cause.text.find('\n')));
   std::fflush(nullptr);
+  runtime::wait_for_the_unfinished();
   _exit(cause.exit_code);
 }
 
