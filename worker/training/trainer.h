@@ -132,7 +132,8 @@ class Trainer {
   void begin_traced_step();
   void end_traced_step();
   void end_epoch(double seconds, std::int64_t units);
-  void collect_loss();
+  /// Sums this rank's since the last time into the position's. Whether some rank has said `is_broken`. Collective.
+  bool collect_loss(bool is_broken = false);
   void sync_buffers_for_check();
   [[nodiscard]] LossSum fresh_sum() const;
   /// Of the last step, from 1.

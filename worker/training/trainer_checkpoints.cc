@@ -1,0 +1,144 @@
+// What the trainer saves, and goes back to.
+#include "worker/runtime/checkpoint/best_checkpoints.h"
+#include "worker/training/trainer.h"
+#include <ddprun/collectives.h>
+#include <ddprun/fail_together.h>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace ddprun::training {
+
+Ending Trainer::stop() {
+  if (!parts_.drain.is_together()) return Ending::kAbandoned;
+  save_checkpoint({.is_last = true});
+  flush_checkpoints(/*are_last=*/true);
+  return Ending::kStopped;
+}
+
+void Trainer::roll_back(const std::string& what) {
+  const Position before = position_;
+  if (before.rollbacks >= options_.max_rollbacks) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("{}, and the job has gone back {} time{} before (/train/max_rollbacks); a smaller "
+                    "/optimizer/learning_rate, a bound on /train/clip_grad_norm, or a look at these "
+                    "samples may help",
+                    what, before.rollbacks, before.rollbacks == 1 ? "" : "s"));
+  }
+  flush_checkpoints();
+  const std::optional<ResumePoint> checkpoint = parts_.newest_checkpoint();
+  if (!checkpoint) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("{}, and there is no checkpoint yet to go back to; /checkpoint/every_steps writes "
+                    "one earlier, and a smaller /optimizer/learning_rate may help",
+                    what));
+  }
+  take_over(checkpoint->content);
+  const bool is_of_this_epoch = position_.epoch == before.epoch;
+  // What the step that broke has seen is added by who called it.
+  position_.epoch = before.epoch;
+  position_.samples_seen = before.samples_seen;
+  if (!is_of_this_epoch) position_.epoch_loss = {};
+  position_.rollbacks = before.rollbacks + 1;
+  position_.world = world_;
+  position_.train_samples = parts_.data.train->size();
+  fresh_loss_.zero_();
+  fresh_steps_ = barren_steps_ = 0;
+  tell<RollbackEvent>(&Observer::on_rollback, {.position = position_,
+                                               .broken_step = before.step + 1,
+                                               .what = what,
+                                               .path = checkpoint->path,
+                                               .most = options_.max_rollbacks});
+}
+
+std::optional<double> Trainer::value_to_keep() {
+  if (options_.keep_best == 0) return std::nullopt;
+  const double value = last_value(position_, options_.best_by).value();
+  // The folder is rank 0's, and what is being written counts.
+  parts_.drain.take_time();
+  if (parts_.context.rank() == 0) checkpointer_.drain();
+  const bool is_wanted = parts_.context.rank() == 0 && checkpointer_.is_among_best(position_.step, value);
+  if (broadcast_bytes(parts_.context, is_wanted ? "yes" : "").empty()) return std::nullopt;
+  return value;
+}
+
+CheckpointerOptions Trainer::checkpointer_options() {
+  CheckpointerOptions options{.folder = options_.checkpoint_folder,
+                              .keep = options_.keep,
+                              .keep_best = options_.keep_best,
+                              .best_by = best_by_.name,
+                              .higher_is_better = best_by_.better == Metric::Better::kHigher,
+                              .on_saved = [this](const SavedCheckpoint& saved) { tell_saved(saved); }};
+  if (options_.outlives_write_errors) {
+    options.on_failed = [this](std::int64_t step, const Exception& why) { tell_not_saved(step, why); };
+  }
+  return options;
+}
+
+std::string Trainer::other_best_in_words() const {
+  return runtime::BestCheckpoints(options_.checkpoint_folder, options_.keep_best, best_by_).others_in_words();
+}
+
+void Trainer::save_checkpoint(const SaveAs& as) {
+  const auto time = time_.on(Activity::kCheckpoint);
+  // Where the disk is slower than the steps, all ranks wait in the next collective, and none of them is stuck.
+  parts_.drain.take_time();
+  if (parts_.context.rank() == 0 && !as.is_last) checkpointer_.wait_for_room();
+  // What is resumed from was equal on all ranks when it was written.
+  if (divergence_check_ && divergence_check_->last_equal_step() != position_.step) {
+    sync_buffers_for_check();
+    divergence_check_->compare(position_.step);
+  }
+  // What is written is rank 0's, and running statistics are each rank's own.
+  std::string name = parts_.context.rank() == 0 ? learner_.first_non_finite() : std::string();
+  if (collect_loss(!name.empty())) {
+    name = broadcast_bytes(parts_.context, name);
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("{} holds something else than finite numbers after step {}, so no checkpoint "
+                                "is written; a smaller /optimizer/learning_rate, a bound on "
+                                "/train/clip_grad_norm, or a look at the data may help",
+                                name, position_.step));
+  }
+  const AboutJob about{.model = parts_.job.object("model").text("type"),
+                       .optimizer = parts_.job.object("optimizer").text("type"),
+                       .config = parts_.job.to_json(),
+                       .timeline = parts_.timeline};
+  const PtDict checkpoint = make_checkpoint(about, saved_);
+  if (parts_.context.rank() == 0) being_saved_.push_back(position_);
+  checkpointer_.save(position_.step, checkpoint, as);
+  parts_.drain.progress();
+}
+
+void Trainer::flush_checkpoints(bool are_last) {
+  const auto time = time_.on(Activity::kCheckpoint);
+  parts_.drain.take_time();
+  checkpointer_.flush();
+  if (are_last && options_.outlives_write_errors) {
+    fail_together(parts_.context, [this] {
+      if (last_trouble_) throw Exception(ErrorCode::kOs, *last_trouble_);
+    });
+  }
+  parts_.drain.progress();
+}
+
+/// Those before it are on the disk, or have failed.
+void Trainer::tell_saved(const SavedCheckpoint& saved) {
+  while (being_saved_.size() > 1 && being_saved_.front().step != saved.step) being_saved_.pop_front();
+  if (!saved.is_best) checkpoint_path_ = saved.path;
+  last_trouble_.reset();
+  tell<CheckpointEvent>(&Observer::on_checkpoint, {.position = being_saved_.front(),
+                                                   .path = saved.path,
+                                                   .seconds = saved.seconds,
+                                                   .is_best = saved.is_best});
+}
+
+void Trainer::tell_not_saved(std::int64_t step, const Exception& why) {
+  const std::string words = why.what();
+  last_trouble_ = words;
+  tell<CheckpointFailureEvent>(&Observer::on_checkpoint_failure, {.step = step, .why = words});
+}
+
+}  // namespace ddprun::training
