@@ -17,6 +17,9 @@ import torch.distributed.checkpoint as dcp
 import torchvision
 from torch import nn
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import nets  # noqa: E402
+
 STEPS = {"mnist_cnn": 20, "resnet18": 6}
 TURNS = 3
 
@@ -24,9 +27,7 @@ TURNS = 3
 def model_of(name):
     if name == "resnet18":
         return torchvision.models.resnet18(num_classes=10), torch.randn(64, 3, 32, 32)
-    net = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25),
-                        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
-    return net, torch.randn(64, 1, 28, 28)
+    return nets.MODELS[name]({"dropout": 0.25}), torch.randn(64, 1, 28, 28)
 
 
 def main():

@@ -32,7 +32,7 @@ JOB = {
     "train": {"epochs": 3, "batch_size": 5, "ema_decay": 0.9, "mixup_alpha": 0.4},
     "optimizer": {"type": "adamw", "learning_rate": 0.003},
     "schedule": {"type": "cosine", "warmup_steps": 3},
-    "checkpoint": {"every_steps": 1, "keep": 2},
+    "checkpoint": {"every_steps": 1},
 }
 
 
@@ -50,8 +50,8 @@ class Kills(JobTest):
     def environment(self):
         return {**super().environment(), **self.faults}
 
-    def job(self, backend):
-        return self.job_file({**JOB, "backend": backend})
+    def job(self, backend, keep=3):
+        return self.job_file({**JOB, "backend": backend, "checkpoint": {**JOB["checkpoint"], "keep": keep}})
 
     def undisturbed(self, backend, ranks):
         if (backend, ranks) not in self.ends:
@@ -111,7 +111,7 @@ class Kills(JobTest):
             backend, ranks = dice.choice([("gloo", 2), ("shm", 3), ("gloo", 3)])
             self.faults = {}
             end = self.undisturbed(backend, ranks)
-            job, output = self.job(backend), f"run-{number}"
+            job, output = self.job(backend, keep=dice.choice([2, 3, 3])), f"run-{number}"
             how, self.faults = self.draw(dice, ranks)
             with self.subTest(number=number, how=how, backend=backend, ranks=ranks):
                 code = self.disturb(dice, job, output, how, ranks)

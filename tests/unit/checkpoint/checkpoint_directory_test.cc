@@ -1,11 +1,14 @@
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/checkpoint.h>
+#include <ddprun/pt_file.h>
 
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <span>
 
 using namespace ddprun;
 using ddprun::testing::TemporaryFolder;
@@ -25,6 +28,44 @@ TEST_CASE("a checkpoint directory keeps the newest") {
   CheckpointDirectory directory(folder.file("checkpoints"), 2);
   for (const int step : {5, 100, 20, 30}) directory.save(step, step);
   CHECK(steps(directory) == std::vector<std::int64_t>{100, 30});
+}
+
+namespace {
+
+ino_t inode_of(const std::string& path) {
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  return status.st_ino;
+}
+
+}  // namespace
+
+TEST_CASE("the place of the oldest of three is written over, with a shorter one as well") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.path(), 3);
+  const ino_t first = inode_of(directory.save(1, std::string(5000, 'x')));
+  for (const int step : {2, 3}) directory.save(step, step);
+  CHECK(inode_of(directory.save(4, 4)) == first);
+  CHECK(steps(directory) == std::vector<std::int64_t>{4, 3, 2});
+  CHECK(directory.load_newest(nullptr)->value.as_int() == 4);
+  CHECK(std::filesystem::file_size(folder.file("step-00000004.pt")) < 5000);
+  directory.save(4, "again");
+  CHECK(steps(directory) == std::vector<std::int64_t>{4, 3, 2});
+}
+
+TEST_CASE("a checkpoint that somebody reads, or that has another name, is not written over") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.path(), 3);
+  const std::string read = directory.save(1, "read");
+  const std::string linked = directory.save(2, "linked");
+  directory.save(3, 3);
+  std::filesystem::create_hard_link(linked, folder.file("mine.pt"));
+  std::ifstream reader(read, std::ios::binary);
+  for (const int step : {4, 5}) directory.save(step, std::string(200, 'y'));
+  CHECK(steps(directory) == std::vector<std::int64_t>{5, 4, 3});
+  CHECK(load_pt(folder.file("mine.pt")).as_string() == "linked");
+  const std::string bytes(std::istreambuf_iterator<char>(reader), {});
+  CHECK(parse_pt(std::as_bytes(std::span(bytes)), "it").as_string() == "read");
 }
 
 TEST_CASE("the checkpoint just written is never the one removed") {

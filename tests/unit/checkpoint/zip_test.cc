@@ -1,7 +1,10 @@
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/runtime/checkpoint/zip_format.h"
 #include "worker/runtime/checkpoint/zip_reader.h"
 #include "worker/runtime/checkpoint/zip_writer.h"
+
+#include <zlib.h>
 
 #include <fstream>
 #include <iterator>
@@ -101,4 +104,18 @@ TEST_CASE("an archive with any byte changed is read or refused without a crash")
     if (zip) static_cast<void>(zip->read("two"));
   }
   SUCCEED();
+}
+
+TEST_CASE("a checksum is zlib's, whatever the length and where the bytes begin") {
+  std::vector<std::byte> bytes(1000);
+  std::uint32_t state = 1;
+  for (std::byte& one : bytes) one = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
+  const std::span<const std::byte> all(bytes);
+  for (std::size_t begin = 0; begin < 17; ++begin) {
+    for (std::size_t size = 0; size + begin <= all.size(); ++size) {
+      const auto part = all.subspan(begin, size);
+      const auto expected = ::crc32_z(0, reinterpret_cast<const Bytef*>(part.data()), part.size());
+      if (zip::crc32(part) != expected) FAIL(begin << " " << size);
+    }
+  }
 }

@@ -6,8 +6,11 @@
 #include <ddprun/exception.h>
 
 #include <sys/stat.h>
+#include <torch/torch.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 
 using namespace ddprun;
@@ -184,4 +187,68 @@ TEST_CASE("what is no file among the checkpoints is passed over") {
 TEST_CASE("the lowest rank with the newest checkpoint reads it") {
   CHECK(choose_source({{-1, "a"}, {-1, "b"}}) == -1);
   CHECK(choose_source({{-1, "a"}, {5, "b"}, {7, "c"}, {7, "c"}}) == 2);
+}
+
+TEST_CASE("what rank 0 looks for is what it tells the others") {
+  const Wanted wanted{
+      .kind = Wanted::Kind::kBegunAt, .line = "id", .began_from = "other/7", .began_path = "/a b"};
+  CHECK(read_wanted(to_words(wanted)) == wanted);
+  CHECK(is_wanted(wanted, {.began_from = "other/7"}));
+  CHECK(is_wanted(wanted, {.id = "id"}));
+  CHECK_FALSE(is_wanted(wanted, {.began_path = "/a b"}));
+  CHECK(is_wanted({.kind = Wanted::Kind::kBegunAt, .began_path = "/a b"}, {.began_path = "/a b"}));
+  CHECK_FALSE(is_wanted({.kind = Wanted::Kind::kOfLine, .line = "id"}, {.id = "other"}));
+  CHECK_FALSE(is_wanted({}, {}));
+}
+
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The newest of a folder whose second checkpoint has that content. 0: the first is taken, because the second is damaged;
+/// 1: the second, as it was; 2: anything else.
+int outcome_with(const std::string& folder, const std::string& content, const at::Tensor& weights) {
+  std::ofstream(folder + "/step-00000020.pt", std::ios::binary) << content;
+  FakeClock clock;
+  Console console(Console::Speaker::kSilent, "never", clock);
+  const Found found = look_for({.kind = Wanted::Kind::kAny}, folder, console);
+  if (!found.point) return 2;
+  const PtDict& read = found.point->content;
+  const bool is_whole = read.at("weights").as_tensor().equal(weights);
+  if (found.step == 10) return is_whole && found.damaged == 1 ? 0 : 2;
+  return is_whole && read.at("name").as_string() == "second" && found.point->timeline.id == "line" ? 1 : 2;
+}
+
+}  // namespace
+
+TEST_CASE("of a checkpoint that is cut anywhere, or in which a bit is wrong, nothing wrong is taken") {
+  const TemporaryFolder folder;
+  const at::Tensor weights = torch::arange(64, torch::kFloat);
+  CheckpointDirectory directory(folder.path(), 2);
+  std::string path;
+  for (const int step : {10, 20}) {
+    PtDict about, position, content;
+    about.set("timeline", to_dict({.id = "line"}));
+    content.set("ddprun", std::move(about));
+    content.set("weights", weights);
+    content.set("name", step == 10 ? "first" : "second");
+    path = directory.save(step, content);
+  }
+  const std::string whole = read_file(path);
+  CHECK(outcome_with(folder.path(), whole, weights) == 1);
+  int damaged = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << (at * 5 % 8)));
+    const int outcome = outcome_with(folder.path(), changed, weights);
+    if (outcome == 2) FAIL("byte " << at);
+    damaged += outcome == 0 ? 1 : 0;
+  }
+  // What is not read (padding, times) changes nothing.
+  CHECK(damaged > static_cast<int>(whole.size() / 3));
+  for (std::size_t size = 0; size < whole.size(); size += 5)
+    if (outcome_with(folder.path(), whole.substr(0, size), weights) != 0) FAIL("cut at " << size);
 }

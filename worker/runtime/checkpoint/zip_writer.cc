@@ -3,19 +3,10 @@
 #include "worker/runtime/checkpoint/zip_format.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 
 namespace ddprun::runtime {
-namespace zip {
-
-std::uint32_t crc32(std::span<const std::byte> data) {
-  return static_cast<std::uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(data.data()), data.size()));
-}
-
-}  // namespace zip
-
 namespace {
 
 /// Little-endian fields, one after the other.
