@@ -107,6 +107,13 @@ install_tensorboard() {
   pip_install tensorboard
 }
 
+# The judge of weights in that format.
+install_safetensors() {
+  if python_can 'import safetensors.torch'; then say "safetensors is in $VENV"; return; fi
+  say "safetensors: installing it"
+  pip_install safetensors
+}
+
 # Shows `ddprun why` the lines of Python.
 install_py_spy() {
   if [ -x "$VENV/bin/py-spy" ]; then say "py-spy is in $VENV"; return; fi
@@ -127,6 +134,7 @@ if [ $with_tests = yes ]; then
   install_python_torch
   install_torchvision
   install_tensorboard
+  install_safetensors
   install_py_spy
 elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
   say "a GPU is here: the whole torch is installed, with CUDA and NCCL"

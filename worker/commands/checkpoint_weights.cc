@@ -1,6 +1,7 @@
 #include "worker/commands/checkpoint_weights.h"
 
 #include "worker/commands/output.h"
+#include "worker/runtime/checkpoint/safetensors.h"
 #include "worker/training/resume.h"
 #include "worker/training/saved_part.h"
 #include "worker/training/text.h"
@@ -50,7 +51,8 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
 
 Checkpoint find_checkpoint(const Options& job, const std::string& wanted) {
   std::error_code error;
-  if (!wanted.empty() && !fs::is_directory(wanted, error)) return {wanted, load_pt(wanted)};
+  if (!wanted.empty() && !fs::is_directory(wanted, error))
+    return {wanted, runtime::load_pt_or_safetensors(wanted)};
   const std::string folder = wanted.empty() ? job.text("output_dir") + "/checkpoints" : wanted;
   if (auto newest = newest_checkpoint(folder)) return std::move(*newest);
   throw Exception(ErrorCode::kConfig,

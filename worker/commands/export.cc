@@ -3,8 +3,8 @@
 #include "worker/commands/commands.h"
 #include "worker/commands/opened_job.h"
 #include "worker/commands/output.h"
-#include "worker/commands/safetensors.h"
 #include "worker/commands/torchscript.h"
+#include "worker/runtime/checkpoint/safetensors.h"
 #include "worker/training/text.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/exception.h>
@@ -82,7 +82,7 @@ int run_export(const config::JobCommandLine& line) {
       save_pt(path, state);
       break;
     case Format::kSafetensors:
-      save_safetensors(path, state);
+      runtime::save_safetensors(path, state);
       break;
     case Format::kTorchScript:
       save_torchscript(path, job.model(), job.shape());

@@ -1,6 +1,7 @@
 #include "worker/training/learner.h"
 
 #include "worker/models/weights.h"
+#include "worker/runtime/checkpoint/safetensors.h"
 #include "worker/runtime/comm/gpu/plugin.h"
 #include "worker/tasks/registry.h"
 #include "worker/training/cuda_graph_check.h"
@@ -11,7 +12,6 @@
 #include <ddprun/checkpoint.h>
 #include <ddprun/exception.h>
 #include <ddprun/module_view.h>
-#include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -46,8 +46,9 @@ std::shared_ptr<Model> make_model_with_weights(const Options& options, const Job
     const ModelFactory make = [&](const Options& own, const DataShape& shape) {
       return make_model(own, parts, shape);
     };
-    const models::ChosenWeights weights = models::choose_weights(
-        load_pt(path), path, models::to_weights_of(options.text("weights_of")).value());
+    const models::ChosenWeights weights =
+        models::choose_weights(runtime::load_pt_or_safetensors(path), path,
+                               models::to_weights_of(options.text("weights_of")).value());
     is_average = weights.is_average;
     return models::make_with_weights(make, options, data, weights.state, options.texts("weights_may_differ"));
   } catch (const Exception& exception) {
@@ -61,7 +62,7 @@ std::string warning_of_frozen_head(const Model& model, const Options& options,
   const std::string weight = model.head() + ".weight";
   if (model.head().empty() || std::find(frozen.begin(), frozen.end(), weight) == frozen.end()) return {};
   const std::string path = options.text("weights");
-  const PtDict given = models::find_state_dict(load_pt(path), path);
+  const PtDict given = models::find_state_dict(runtime::load_pt_or_safetensors(path), path);
   const auto parameters = model.named_parameters();
   const at::Tensor* const mine = parameters.find(weight);
   const PtValue* const theirs = given.find(weight);

@@ -1,6 +1,6 @@
-// Prints what a .pt file holds, one value a line, for checkpoint_test.py: path, kind, and content.
+// Prints what a .pt or safetensors file holds, one value a line, for checkpoint_test.py: path, kind, and content.
 
-#include <ddprun/pt_file.h>
+#include "worker/runtime/checkpoint/safetensors.h"
 
 #include <torch/torch.h>
 
@@ -59,7 +59,7 @@ void describe(const std::string& path, const PtValue& value) {
 
 int main(int, char** argv) {
   try {
-    describe("", load_pt(argv[1]));
+    describe("", runtime::load_pt_or_safetensors(argv[1]));
     return 0;
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "%s\n", exception.what());
