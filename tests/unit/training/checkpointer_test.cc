@@ -1,8 +1,8 @@
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/runtime/checkpoint/staging.h"
+#include "worker/runtime/checkpoint/unfinished.h"
 #include "worker/runtime/checkpoint/work_queue.h"
-#include "worker/runtime/process/unfinished.h"
 #include <ddprun/checkpointer.h>
 #include <ddprun/init.h>
 #include <ddprun/pt_file.h>

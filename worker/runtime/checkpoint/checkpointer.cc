@@ -3,8 +3,8 @@
 #include "worker/runtime/checkpoint/mapped_file.h"
 #include "worker/runtime/checkpoint/share_pt.h"
 #include "worker/runtime/checkpoint/staging.h"
+#include "worker/runtime/checkpoint/unfinished.h"
 #include "worker/runtime/checkpoint/work_queue.h"
-#include "worker/runtime/process/unfinished.h"
 #include <ddprun/checkpointer.h>
 #include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>

@@ -1,8 +1,8 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
+#include "worker/runtime/checkpoint/unfinished.h"
 #include "worker/runtime/process/drain/meeting.h"
 #include "worker/runtime/process/drain/step_pace.h"
-#include "worker/runtime/process/unfinished.h"
 #include <ddprun/drain.h>
 
 #include <fmt/format.h>

@@ -4,9 +4,9 @@
 // needs malloc, and malloc may be what crashed: an alarm ends the attempt).
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
+#include "worker/runtime/checkpoint/unfinished.h"
 #include "worker/runtime/process/record/error_file.h"
 #include "worker/runtime/process/record/lost_peer.h"
-#include "worker/runtime/process/unfinished.h"
 #include <ddprun/exception.h>
 #include <ddprun/record.h>
 

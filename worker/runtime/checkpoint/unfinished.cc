@@ -1,4 +1,4 @@
-#include "worker/runtime/process/unfinished.h"
+#include "worker/runtime/checkpoint/unfinished.h"
 
 #include <condition_variable>
 #include <mutex>
