@@ -10,6 +10,7 @@
 #include "launcher/output/pty.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/process/own_descriptors.h"
+#include "launcher/watch/watch_command.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/log.h"
@@ -91,7 +92,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
     case Command::kStore:
       return serve_store(line->store);
     case Command::kPs:
-      return list_jobs(line->as_json);
+      return line->keeps_watching ? watch::watch_jobs() : list_jobs(line->as_json);
     case Command::kDoctor:
       return run_doctor();
     case Command::kWhy:

@@ -30,7 +30,10 @@ ALLOWED = {
     "launcher/agent": ["rendezvous", "launcher/report", "launcher/cleanup", "launcher/output", "launcher/process", "launcher/plan",
                        "launcher/text"],
     "launcher/why": ["rendezvous/base", "launcher/report", "launcher/process", "launcher/plan", "launcher/cli/options.h", "launcher/text"],
-    "launcher/commands": ["rendezvous", "launcher/agent", "launcher/why", "launcher/report", "launcher/output", "launcher/process",
+    "launcher/watch": ["rendezvous/base", "launcher/why", "launcher/process", "launcher/text", "launcher/report", "launcher/output/pty.h",
+                       "launcher/cli/options.h", "launcher/commands/ps.h"],
+    "launcher/commands": ["rendezvous", "launcher/agent", "launcher/watch", "launcher/why", "launcher/report", "launcher/output",
+                          "launcher/process",
                           "launcher/plan", "launcher/cli", "launcher/text"],
     "worker/include": ["rendezvous/base/error_code.h"],  # installed together; beyond that they stand on their own
     "worker/runtime": ["worker/include", "rendezvous/base"],

@@ -21,7 +21,7 @@ enum class Command {
   kHelp,         ///< print `help_text`
   kPrint,        ///< print `text`: the version, the help of a command
   kStore,        ///< serve a store: `store`
-  kPs,           ///< list this user's jobs: `as_json`
+  kPs,           ///< list this user's jobs: `as_json`, `keeps_watching`
   kCompletions,  ///< print the completions of `shell`
   kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
   kJobCommand,   ///< hand `job_command` on to ddprun-worker
@@ -66,6 +66,7 @@ struct CommandLine {
   DrainOptions drain;
   std::optional<std::string> job;  ///< of this host, for why and for drain; empty: the only one
   bool as_json = false;
+  bool keeps_watching = false;
   /// One of rendezvous/config/job_commands.h, and what stands behind it.
   std::vector<std::string> job_command;
   std::string shell;  ///< bash, zsh or tcsh

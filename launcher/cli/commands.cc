@@ -103,7 +103,12 @@ void declare_store(CLI::App& app, CommandLine& line) {
            into(line.store.inherited_fd, 0, 65535));
 }
 
-void declare_ps(CLI::App& app, CommandLine& line) { app.add_flag("--json", line.as_json, "as a JSON array"); }
+void declare_ps(CLI::App& app, CommandLine& line) {
+  CLI::Option* const json = app.add_flag("--json", line.as_json, "as a JSON array");
+  app.add_flag("--watch", line.keeps_watching,
+               "a page of all ranks every two seconds, until the last job is over")
+      ->excludes(json);
+}
 
 void declare_doctor(CLI::App&, CommandLine&) {}
 
@@ -198,7 +203,7 @@ const std::vector<CommandEntry>& commands() {
        nullptr},
       {Command::kPs,
        "ps",
-       {{"ps [--json]", "list your jobs on this host"}},
+       {{"ps [--json | --watch]", "list your jobs on this host, or watch them"}},
        "ddprun -- ps … for the program ps",
        declare_ps,
        nullptr},

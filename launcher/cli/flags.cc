@@ -105,6 +105,10 @@ Result<void> set_master_addr(Options& options, Values values) {
 }
 
 /// "" is torchrun's default: none.
+Result<void> set_metrics(Options& options, Values values) {
+  return store(options.metrics, parse_endpoint(values[0], LoneWord::kPort));
+}
+
 Result<void> set_rdzv_endpoint(Options& options, Values values) {
   options.rdzv_endpoint.reset();
   if (values[0].empty()) return ok();
@@ -353,7 +357,7 @@ constexpr std::array kFlags{
             set_time_limit<&Options::job_timeout>},
     RunFlag{{"hang-report", '\0', "TIME"},
             FlagGroup::kFailures,
-            "say why, once, when nothing gets on for this time [never]",
+            "say why, once, when nothing gets on for this time, 0: never [60s]",
             "",
             set_duration<&Options::hang_report>},
     RunFlag{{"hang-timeout", '\0', "TIME"},
@@ -445,6 +449,11 @@ constexpr std::array kFlags{
             "write what happens as JSON lines",
             "<file>",
             set_file<&Options::events_file>},
+    RunFlag{{"metrics", '\0', "[HOST:]PORT"},
+            FlagGroup::kOutput,
+            "serve numbers of the ranks for Prometheus, at /metrics [nowhere]",
+            "",
+            set_metrics},
 
     RunFlag{{"dry-run", '\0', ""},
             FlagGroup::kSee,

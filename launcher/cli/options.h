@@ -88,10 +88,11 @@ struct Options {
   std::chrono::milliseconds blame_window{3000};
   std::optional<std::chrono::milliseconds> job_timeout;
   /// Without progress for so long, say why, once; 0: never.
-  std::chrono::milliseconds hang_report{0};
+  std::chrono::milliseconds hang_report{60'000};
   /// Without progress for so long, say why and end the workers; 0: never.
   std::chrono::milliseconds hang_timeout{0};
-  bool keep_detached = false;  ///< what the workers of a job that succeeded left running goes on
+  std::optional<Endpoint> metrics;  ///< where they are served; none: nowhere
+  bool keep_detached = false;       ///< what the workers of a job that succeeded left running goes on
 
   // What to run
   bool module = false;

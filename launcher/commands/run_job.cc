@@ -15,6 +15,7 @@
 #include "launcher/report/observer_list.h"
 #include "launcher/report/reporter.h"
 #include "launcher/text/text.h"
+#include "launcher/watch/metrics_server.h"
 #include "launcher/why/hang_watch.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
@@ -157,6 +158,14 @@ int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
       plan, [&](std::string_view text) { output.write_launcher_line(text); }, output.files_beside());
   JobStatePublisher state(plan);
   std::vector<Observer*> watchers{&reporter, &state};
+  std::optional<watch::MetricsServer> metrics;
+  if (plan.options.metrics) {
+    Result<watch::MetricsServer> server =
+        watch::MetricsServer::start(*plan.options.metrics, plan.options.entrypoint);
+    if (!server) return fail(server.error());
+    metrics.emplace(std::move(*server));
+    output.write_launcher_line(fmt::format("ddprun: metrics at {}\n", metrics->address()));
+  }
   why::HangWatch hangs({.io = io,
                         .plan = plan,
                         .print = [&](std::string_view page) { output.write_launcher_line(page); },

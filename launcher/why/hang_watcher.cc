@@ -1,7 +1,7 @@
 #include "launcher/why/hang_watcher.h"
 
-#include "launcher/process/leave_launcher.h"
 #include "launcher/process/pidfd.h"
+#include "launcher/why/beside.h"
 #include "launcher/why/doing.h"
 #include "launcher/why/flight_recorder.h"
 #include "launcher/why/page.h"
@@ -14,7 +14,6 @@
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -103,21 +102,6 @@ void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimit
   }
 }
 
-[[noreturn]] void run_child(const JobPicture& picture, const std::vector<RankTarget>& targets,
-                            HangLimits limits, int out, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  leave_launcher("hang-watch", {out});  // what the launcher publishes must not be seen twice
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
-    std::signal(signal, SIG_DFL);
-  std::signal(SIGCHLD, SIG_IGN);  // who looks and was killed for it is reaped by the kernel, whenever it ends
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  watch(picture, targets, limits, out);
-  ::_exit(0);
-}
-
 }  // namespace
 
 std::string to_text(const HangNews& news) {
@@ -145,12 +129,10 @@ Result<HangWatcher> HangWatcher::start(const JobPicture& picture, const std::vec
   UniqueFd news(ends[0]);
   const UniqueFd write_end(ends[1]);
   ::fcntl(news.get(), F_SETFL, O_NONBLOCK);
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) return os_error("cannot start the watch for hangs: fork", errno);
-  if (pid == 0) run_child(picture, targets, limits, write_end.get(), parent);
-  // Nobody can have reaped it yet: this is the thread that would.
-  return HangWatcher(open_pidfd(pid), std::move(news));
+  Result<UniqueFd> pidfd =
+      start_beside("hang-watch", write_end.get(), [&](int out) { watch(picture, targets, limits, out); });
+  if (!pidfd) return pidfd.error();
+  return HangWatcher(std::move(*pidfd), std::move(news));
 }
 
 HangWatcher::~HangWatcher() {

@@ -28,8 +28,7 @@ std::optional<HangNews> parse_news(std::string_view line);
 /// A process beside the launcher that looks at the ranks of one generation, four times in each limit, and says news,
 /// one in a line, into `news`. What it reads can hang, and so can what it looks with: the launcher never waits for it.
 ///
-/// Process  a fork of the launcher, called "hang-watch", in a session of its own, without descriptors but its pipe;
-///          it ends with the launcher. Destroyed: killed. Who reaps the launcher's other children reaps it.
+/// Process  a fork of the launcher, called "hang-watch" (beside.h). Destroyed: killed.
 class HangWatcher {
  public:
   /// `picture` holds what is known of the job. Errors kOs.

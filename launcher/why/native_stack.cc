@@ -27,7 +27,7 @@ namespace ddprun::launcher::why {
 namespace {
 
 constexpr std::size_t kMostStopped = 128;
-constexpr std::size_t kMostFrames = 64;
+constexpr std::size_t kMostWalked = 64;
 /// Until all threads have stopped, and until they go on.
 constexpr std::chrono::milliseconds kStopLimit{30}, kWalkLimit{50};
 
@@ -180,7 +180,7 @@ int take_frame(Dwfl_Frame* frame, void* argument) {
   bool is_activation = false;
   if (!walk.dw->frame_pc(frame, &address, &is_activation)) return DWARF_CB_ABORT;
   walk.addresses.push_back(is_activation ? address : address - 1);
-  const bool goes_on = walk.addresses.size() < kMostFrames && std::chrono::steady_clock::now() < walk.end;
+  const bool goes_on = walk.addresses.size() < kMostWalked && std::chrono::steady_clock::now() < walk.end;
   return goes_on ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 

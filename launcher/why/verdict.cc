@@ -445,7 +445,12 @@ class Court {
       if (verdict_.waited_s < 0) verdict_.waited_s = waited;
       return true;
     }
-    accuse(Health::kStuck, Confidence::kGuess, {}, waiting, all_words(waiting));
+    const bool are_all_seen = picture_.world_size <= static_cast<int>(picture_.ranks.size());
+    accuse(Health::kStuck, Confidence::kGuess, {}, waiting,
+           are_all_seen
+               ? all_words(waiting)
+               : fmt::format("all ranks of this node wait{}; who is late is on another node: ask there",
+                             wait_words(*waiting.begin())));
     return true;
   }
 
@@ -534,35 +539,54 @@ std::string_view to_string(Confidence confidence) {
   return "";
 }
 
-Straggler find_straggler(const JobPicture& picture) {
-  constexpr std::size_t kFewest = 4;
-  std::map<std::int64_t, std::map<int, std::int64_t>>
-      arrivals;  // of the world's group, by sequence number and rank
+namespace {
+
+struct Arrivals {
+  std::map<int, double> lateness;  ///< summed up, in seconds
+  std::map<int, std::size_t> times_last;
+  std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective
+};
+
+/// At the collectives of the world's group that all ranks have recorded.
+Arrivals arrivals_of(const JobPicture& picture) {
+  std::map<std::int64_t, std::map<int, std::int64_t>> arrivals;  // by sequence number and rank
   for (const RankFacts& facts : picture.ranks) {
     for (const Collective& entry : facts.recorder.entries) {
       if (is_world(entry.group) && !entry.is_peer) arrivals[entry.sequence][facts.rank] = entry.created_ns;
     }
   }
-  std::map<int, double> lateness;
-  std::map<int, std::size_t> times_last;
-  std::vector<std::int64_t> firsts;
+  Arrivals found;
   for (const auto& [sequence, by_rank] : arrivals) {
     if (by_rank.size() < picture.ranks.size() || by_rank.size() < 2) continue;
     const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
     const auto first = std::min_element(by_rank.begin(), by_rank.end(), earlier);
     const auto last = std::max_element(by_rank.begin(), by_rank.end(), earlier);
     for (const auto& [rank, time] : by_rank)
-      lateness[rank] += static_cast<double>(time - first->second) * kNanosecond;
-    ++times_last[last->first];
-    firsts.push_back(last->second);
+      found.lateness[rank] += static_cast<double>(time - first->second) * kNanosecond;
+    ++found.times_last[last->first];
+    found.lasts.push_back(last->second);
   }
-  if (firsts.size() < kFewest) return {};
-  const auto count = static_cast<double>(firsts.size());
-  const double distance = static_cast<double>(firsts.back() - firsts.front()) * kNanosecond /
-                          static_cast<double>(firsts.size() - 1);
+  return found;
+}
+
+}  // namespace
+
+std::map<int, double> lateness_of(const JobPicture& picture) {
+  Arrivals found = arrivals_of(picture);
+  for (auto& [rank, late] : found.lateness) late /= static_cast<double>(found.lasts.size());
+  return found.lateness;
+}
+
+Straggler find_straggler(const JobPicture& picture) {
+  constexpr std::size_t kFewest = 4;
+  Arrivals found = arrivals_of(picture);
+  if (found.lasts.size() < kFewest) return {};
+  const auto count = static_cast<double>(found.lasts.size());
+  const double distance =
+      static_cast<double>(found.lasts.back() - found.lasts.front()) * kNanosecond / (count - 1);
   constexpr double kMostTimes = 0.6, kShare = 0.2, kNoticeable = 0.02;
-  for (const auto& [rank, times] : times_last) {
-    const double late = lateness[rank] / count;
+  for (const auto& [rank, times] : found.times_last) {
+    const double late = found.lateness[rank] / count;
     if (static_cast<double>(times) / count < kMostTimes || late < kNoticeable || late < kShare * distance)
       continue;
     return {.rank = rank, .late_s = late, .share = distance > 0 ? std::min(1.0, late / distance) : 0};

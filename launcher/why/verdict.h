@@ -3,6 +3,7 @@
 #include "launcher/why/doing.h"
 #include "launcher/why/facts.h"
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,9 @@ struct Straggler {
   double late_s = 0;  ///< behind the first, on average
   double share = 0;   ///< of the time from one collective to the next
 };
+
+/// By how much each rank comes after the first, on average, by the entries that all have. Pure.
+std::map<int, double> lateness_of(const JobPicture& picture);
 
 /// From the entries that all ranks have. Clocks of several hosts are taken to agree. Pure.
 Straggler find_straggler(const JobPicture& picture);

@@ -212,17 +212,20 @@ def judge(options, hang):
                     job.wait(BOUND_S)
 
 
-def write_picture(options, answer, path):
-    text = json.dumps(answer["facts"], separators=(",", ":"))
+def without_names(options, text):
+    """Without those of this machine."""
     for folder, name in ((str(HERE), "/job"), (str(pathlib.Path(options.python).parent.parent), "/venv"),
                          (str(pathlib.Path(options.ddprun).resolve().parent), "/usr/bin"), (os.uname().nodename, "node-a")):
         text = text.replace(folder, name)
     text = re.sub(r"/tmp/ddprun-why-\w+", "/scratch", text)
-    path.write_text(re.sub(r"/[/\w.-]*/lib/python3", "/usr/lib/python3", text) + "\n")
+    return re.sub(r"/[/\w.-]*/lib/python3", "/usr/lib/python3", text)
+
+
+def write_picture(options, answer, path):
+    path.write_text(without_names(options, json.dumps(answer["facts"], separators=(",", ":"))) + "\n")
 
 
 def wait_for_line(fd, job, out):
-
     deadline = time.monotonic() + BOUND_S
     text = b""
     while not text.endswith(b"\n"):
@@ -262,8 +265,9 @@ def main():
         good = is_right(hang, answer) and took <= ANSWER_S
         right += good
         if options.table:
-            lines = [line.strip() for line in answer["page"].splitlines()[1:4]]
-            print(f"| {hang.name} | {'' if good else 'WRONG '}{'; '.join(lines)} | {after:.1f} s | {took:.1f} s |", flush=True)
+            lines = [" ".join(line.split()) for line in without_names(options, answer["page"]).splitlines()[1:4]]
+            said = "; ".join(lines).replace("|", "\\|")
+            print(f"| `{hang.name}` | {'' if good else 'WRONG: '}{said} | {after:.1f} s | {took:.1f} s |", flush=True)
             continue
         print(f"{'right' if good else 'WRONG'}  {after:5.1f} s  {took:4.1f} s  {hang.name}", flush=True)
         if not good:

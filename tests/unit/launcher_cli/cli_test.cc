@@ -50,6 +50,20 @@ TEST_CASE("the defaults are torchrun's") {
   CHECK(defaults.shutdown_timeout == std::chrono::seconds(30));
 }
 
+TEST_CASE("a hang is reported after a minute, or never, and ends nothing unless that is asked for") {
+  CHECK(options({}).hang_report == std::chrono::minutes(1));
+  CHECK(options({}).hang_timeout == std::chrono::seconds(0));
+  CHECK(options({"--hang-report", "0"}).hang_report == std::chrono::seconds(0));
+}
+
+TEST_CASE("numbers are served where that is asked for, and --json and --watch are two ways") {
+  CHECK_FALSE(options({}).metrics);
+  CHECK(options({"--metrics", "127.0.0.1:9400"}).metrics == Endpoint{"127.0.0.1", Port(9400)});
+  CHECK(options({"--metrics", "9400"}).metrics == Endpoint{"", Port(9400)});
+  CHECK(parse({"ps", "--watch"}).value().keeps_watching);
+  CHECK(parse({"ps", "--watch", "--json"}).error().message() == "ps: --json excludes --watch");
+}
+
 TEST_CASE("a secret's file has a name: an empty one does not mean no secret") {
   const std::string sentence =
       "expected a file, got \"\"; is a shell variable unset? Leave the flag out if there is none";

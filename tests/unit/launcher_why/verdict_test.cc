@@ -166,6 +166,15 @@ TEST_CASE("of several that are held each is told with its own number, and what t
   CHECK(judge(picture_of({a, b})).reason == "ranks 0-1 are frozen by a control group (freezer)");
 }
 
+TEST_CASE("where all ranks of a node wait, and others were not seen, one of those is late") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 30, false);
+  JobPicture picture = picture_of({a, b});
+  picture.world_size = 4;
+  CHECK(judge(picture).reason ==
+        "all ranks of this node wait in all_reduce #1; who is late is on another node: ask there");
+}
+
 TEST_CASE("an exit code is told only where it is known") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
   enter(a, "all_reduce", 30, false);

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "launcher/cli/options.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <string>
+#include <utility>
+
+namespace ddprun::launcher::watch {
+
+/// --metrics: answers GET /metrics with what it reads at that moment of the ranks of this launcher; nobody asks, nothing
+/// is read. One request at a time, of whom a client has five seconds.
+///
+/// Process  a fork of the launcher, called "metrics" (why/beside.h). Destroyed: killed.
+class MetricsServer {
+ public:
+  /// Without a host it is every IPv4 address; port 0 is the kernel's choice. Errors kUsage: the host is no address; kOs:
+  /// nobody may listen there.
+  static Result<MetricsServer> start(const Endpoint& place, const std::string& command);
+
+  MetricsServer(MetricsServer&&) = default;
+  MetricsServer& operator=(MetricsServer&&) = delete;
+  ~MetricsServer();
+
+  /// "http://127.0.0.1:9400/metrics"
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  MetricsServer(UniqueFd pidfd, std::string address)
+      : pidfd_(std::move(pidfd)), address_(std::move(address)) {}
+
+  UniqueFd pidfd_;
+  std::string address_;
+};
+
+}  // namespace ddprun::launcher::watch

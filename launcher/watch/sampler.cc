@@ -1,0 +1,150 @@
+#include "launcher/watch/sampler.h"
+
+#include "launcher/commands/ps.h"
+#include "launcher/text/text.h"
+#include "launcher/why/flight_recorder.h"
+#include "launcher/why/proc_look.h"
+#include "launcher/why/work_process.h"
+#include "rendezvous/base/read_text.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace ddprun::launcher::watch {
+namespace {
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// The last line of the end of a file that is not empty.
+std::string last_line_of(const std::string& path, off_t size) {
+  constexpr std::size_t kTail = 2048;
+  // Where a pipe or a device lies in its place it would block.
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return {};
+  std::array<char, kTail> tail{};
+  const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(kTail));
+  const ssize_t count = ::pread(file.get(), tail.data(), tail.size(), begin);
+  if (count <= 0) return {};
+  const std::vector<std::string_view> lines =
+      last_lines(std::string_view(tail.data(), static_cast<std::size_t>(count)), 1);
+  return lines.empty() ? std::string() : printable(lines.front());
+}
+
+void read_output(RankSample& sample, const std::string& log_dir) {
+  if (log_dir.empty()) return;
+  for (const char* name : {"/stdout.log", "/stderr.log"}) {
+    struct stat status {};
+    const std::string path = log_dir + name;
+    if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) continue;
+    const double written =
+        static_cast<double>(status.st_mtim.tv_sec) + static_cast<double>(status.st_mtim.tv_nsec) * 1e-9;
+    const double since = std::max(0.0, seconds_of(CLOCK_REALTIME) - written);
+    if (since >= sample.last_output_s.value_or(since + 1)) continue;
+    sample.last_output_s = since;
+    sample.last_line = last_line_of(path, status.st_size);
+  }
+}
+
+/// Fields of /proc/<pid>/stat behind the name, from the third on.
+std::vector<std::string> stat_fields(pid_t pid) {
+  const std::string stat = read_text(fmt::format("/proc/{}/stat", pid));
+  std::vector<std::string> fields;
+  std::size_t at = stat.rfind(')');
+  if (at == std::string::npos || at + 2 > stat.size()) return fields;
+  for (at += 2; at < stat.size();) {
+    const std::size_t end = std::min(stat.find(' ', at), stat.size());
+    fields.push_back(stat.substr(at, end - at));
+    at = end + 1;
+  }
+  return fields;
+}
+
+}  // namespace
+
+void RankSampler::find_work() {
+  // What has a recorder is what was looked for; a script may go on to its next program.
+  constexpr int kSeldom = 5;
+  const bool is_there = work_ != 0 && why::start_of(work_) == started_;
+  if (is_there && (!recorders_.empty() || until_next_search_-- > 0)) return;
+  until_next_search_ = kSeldom;
+  const pid_t work = why::find_work_process(worker_);
+  if (!is_there || work != work_) {
+    work_ = work;
+    started_ = why::start_of(work);
+    memory_.emplace(work);
+  }
+  recorders_ = why::find_recorders(work_);
+}
+
+RankSample RankSampler::sample(const std::string& log_dir) {
+  RankSample sample;
+  read_output(sample, log_dir);
+  find_work();
+  constexpr std::size_t kState = 0, kUser = 11, kSystem = 12, kResident = 21;
+  const std::vector<std::string> stat = stat_fields(work_);
+  if (stat.size() <= kResident || stat[kState] == "Z") return sample;
+  sample.pid = work_;
+  sample.state = stat[kState];
+  sample.cpu_s = (std::strtod(stat[kUser].c_str(), nullptr) + std::strtod(stat[kSystem].c_str(), nullptr)) /
+                 static_cast<double>(::sysconf(_SC_CLK_TCK));
+  sample.memory = std::strtoull(stat[kResident].c_str(), nullptr, 10) *
+                  static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  for (const std::uint64_t place : recorders_) {
+    constexpr std::size_t kFew = 16;
+    why::Recorder recorder = why::read_recorder(memory_->reader(), place, kFew);
+    if (recorder.next > 0) sample.recorder = std::move(recorder);
+  }
+  return sample;
+}
+
+std::optional<JobSample> JobSampler::sample() {
+  std::optional<JobState> state = parse_job_state(read_job_state(launcher_));
+  if (!state) return std::nullopt;
+  if (state->launcher != launcher_) {
+    // In a pid namespace of its own the launcher knows its workers by other numbers.
+    for (const JobFacts& job : find_jobs(read_own_processes())) {
+      if (job.launcher != launcher_) continue;
+      std::fill(state->workers.begin(), state->workers.end(), 0);
+      for (const WorkerFacts& worker : job.workers) {
+        const auto index = static_cast<std::size_t>(worker.local_rank);
+        if (index < state->workers.size()) state->workers[index] = worker.pid;
+      }
+    }
+  }
+  JobSample sample{
+      .command = command_, .state = *state, .at_s = seconds_of(CLOCK_BOOTTIME), .taken_ns = 0, .ranks = {}};
+  std::map<pid_t, RankSampler> known;
+  for (int local = 0; local < state->local_world_size; ++local) {
+    const auto index = static_cast<std::size_t>(local);
+    const pid_t worker = index < state->workers.size() ? state->workers[index] : 0;
+    RankSample rank;
+    if (worker != 0) {
+      const auto old = ranks_.find(worker);
+      const auto place =
+          known.emplace(worker, old == ranks_.end() ? RankSampler(worker) : std::move(old->second)).first;
+      rank = place->second.sample(state->log_dir.empty() ? std::string()
+                                                         : fmt::format("{}/{}", state->log_dir, local));
+    }
+    rank.rank = state->base_rank + local;
+    rank.local_rank = local;
+    sample.ranks.push_back(std::move(rank));
+  }
+  ranks_ = std::move(known);
+  sample.taken_ns = static_cast<std::int64_t>(seconds_of(CLOCK_REALTIME) * 1e9);
+  return sample;
+}
+
+}  // namespace ddprun::launcher::watch

@@ -1,0 +1,135 @@
+"""A torch.distributed job (gloo, CPU) that is well, though it is silent for long: healthy.py KIND SILENT_S END_S.
+
+For SILENT_S seconds at a time one rank, or all, does what no collective shows; the job ends after END_S.
+"""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+KIND, SILENT_S, END_S = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+RANK = int(os.environ["RANK"])
+FOLDER = pathlib.Path(os.environ["HEALTHY_FOLDER"])
+BEGAN = time.monotonic()
+DATA = torch.ones(1000)
+COMPUTES = f"import time\nend = time.monotonic() + {SILENT_S}\nwhile time.monotonic() < end: pass"
+
+
+def silence():
+    """Turns, for as long as it lasts."""
+    end = time.monotonic() + SILENT_S
+    while time.monotonic() < end:
+        yield
+
+
+def compute():
+    for _ in silence():
+        torch.ones(200, 200) @ torch.ones(200, 200)
+
+
+def evaluates_on_rank_0():
+    if RANK == 0:
+        compute()
+
+
+def compiles_first():
+    if RANK == 0:
+        subprocess.run([sys.executable, "-c", COMPUTES], check=True)
+
+
+def saves_a_large_checkpoint():
+    if RANK == 0:
+        with open(FOLDER / "checkpoint", "wb") as file:
+            for _ in silence():
+                file.seek(0)
+                file.write(b"x" * (4 << 20))
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def takes_long_steps():
+    compute()
+
+
+def read_slowly():
+    with open("/dev/zero", "rb", buffering=0) as file:
+        for _ in silence():
+            file.read(64 << 10)
+            time.sleep(0.1)
+
+
+def waits_for_a_slow_disk():
+    if RANK == 1:
+        read_slowly()
+
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        read_slowly()
+        return index
+
+
+def loads_slowly():
+    if RANK == 1:
+        next(iter(torch.utils.data.DataLoader(Slow(), num_workers=1)))
+
+
+def downloads_on_rank_0():
+    if RANK == 0:
+        client, server = socket.socketpair()
+
+        def serve():
+            for _ in silence():
+                server.sendall(b"x" * 65536)
+                time.sleep(0.1)
+            server.close()
+        threading.Thread(target=serve).start()
+        while client.recv(65536):
+            pass
+
+
+def all_wait_for_input():
+    fifo = FOLDER / f"input {RANK}"
+    if not fifo.exists():
+        os.mkfifo(fifo)
+    subprocess.Popen(["sh", "-c", f"sleep {SILENT_S}; echo > '{fifo}'"])
+    fifo.read_text()
+
+
+def all_sleep():
+    time.sleep(SILENT_S)
+
+
+def one_waits_while_the_other_prepares():
+    store = dist.distributed_c10d._get_default_store()
+    key = f"prepared at {turn}"
+    if RANK == 0:
+        compute()
+        store.set(key, "1")
+    store.wait([key])
+
+
+dist.init_process_group("gloo")
+act = globals().get(KIND, lambda: None)
+turn = 0
+while True:
+    over = torch.tensor([float(time.monotonic() - BEGAN > END_S)])
+    dist.all_reduce(over)
+    if over:
+        break
+    for _ in range(20):
+        dist.all_reduce(DATA)
+    act()
+    turn += 1
+print("well", flush=True)
+dist.destroy_process_group()
