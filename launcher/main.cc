@@ -84,7 +84,8 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
   line->drain.secret = secret;
   switch (line->command) {
     case Command::kHelp:
-      return answer(help_text(terminal_columns(STDOUT_FILENO)));
+      return answer(line->text.empty() ? help_text(terminal_columns(STDOUT_FILENO))
+                                       : command_help(line->text, terminal_columns(STDOUT_FILENO)));
     case Command::kPrint:
       return answer(line->text);
     case Command::kCompletions:

@@ -61,7 +61,7 @@ def chapters(text):
             yield "", [" ".join(lines)]
 
 
-def launcher_page(text, version):
+def launcher_page(program, text, version):
     (_, (purpose,)), (_, usage), *rest = chapters(text)
     page = header("ddprun", 1, version, purpose[0].lower() + purpose[1:].rstrip("."))
     page += [".SH SYNOPSIS"]
@@ -70,6 +70,8 @@ def launcher_page(text, version):
     page += [".SH COMMANDS"]
     for words, meaning in entries(usage)[1:]:
         page += item(words, meaning)
+    for name in dict.fromkeys(words.split()[1] for words, _ in entries(usage)[1:]):
+        page += [f".SS ddprun {name}", ".nf", roff(said(program, name, "--help").rstrip()), ".fi"]
     for title, lines in rest:
         if title == "":
             exit_codes = lines[0].startswith("Exit codes: ")
@@ -120,7 +122,7 @@ def main(program, folder):
     folder.mkdir(parents=True, exist_ok=True)
     version = said(program, "--version").split()[1]
     text = said(program, "--help")
-    pages = {"ddprun.1": launcher_page(text, version), "ddprun-job.5": job_page(version)}
+    pages = {"ddprun.1": launcher_page(program, text, version), "ddprun-job.5": job_page(version)}
     if (program.parent / "ddprun-worker").exists():
         pages["ddprun-worker.1"] = worker_page(program, text, version)
     for name, lines in pages.items():

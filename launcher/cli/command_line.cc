@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -22,9 +22,16 @@ std::vector<FlagSyntax> run_syntax() {
   return table;
 }
 
+/// What was written of a flag.
+struct Said {
+  std::size_t flag = 0;
+  std::vector<std::string> values;
+  std::string origin;  ///< "--nnodes", "environment variable PET_NNODES"
+};
+
 /// PET_ variables, and the one that torchrun reads without that prefix, for flags that the command line
 /// leaves open.
-Result<void> apply_environment(Options& options, const EnvLookup& env, const std::set<std::size_t>& given) {
+void add_environment(std::vector<Said>& all, const EnvLookup& env, const std::set<std::size_t>& given) {
   const std::span<const RunFlag> flags = run_flags();
   for (std::size_t i = 0; i < flags.size(); ++i) {
     std::string name = environment_variable(flags[i]);
@@ -34,11 +41,33 @@ Result<void> apply_environment(Options& options, const EnvLookup& env, const std
       name = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
       value = env(name);
     }
-    if (!value) continue;
-    const std::array<std::string, 1> values{*value};
-    if (Result<void> set = flags[i].set(options, values); !set) {
-      return set.error().with(fmt::format("environment variable {}", name));
+    if (value) all.push_back({i, {*value}, "environment variable " + name});
+  }
+}
+
+/// torchrun reads these when nodes meet, and no sooner: of several uses the last, and under --standalone no endpoint.
+bool is_read_late(const Said& said) {
+  const std::string_view name = run_flags()[said.flag].syntax.name;
+  return name == "rdzv-endpoint" || name == "rdzv-conf";
+}
+
+Result<void> apply(Options& options, const Said& said) {
+  Result<void> set = run_flags()[said.flag].set(options, said.values);
+  return set ? set : Result<void>(set.error().with(said.origin));
+}
+
+Result<void> apply_all(Options& options, const std::vector<Said>& all) {
+  std::map<std::size_t, const Said*> late;
+  for (const Said& said : all) {
+    if (is_read_late(said)) {
+      late[said.flag] = &said;
+    } else if (Result<void> applied = apply(options, said); !applied) {
+      return applied;
     }
+  }
+  for (const auto& [flag, said] : late) {
+    if (options.standalone && run_flags()[flag].syntax.name == "rdzv-endpoint") continue;
+    if (Result<void> applied = apply(options, *said); !applied) return applied;
   }
   return ok();
 }
@@ -98,12 +127,13 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
     }
   }
   std::set<std::size_t> given;
+  std::vector<Said> all;
   for (const FlagUse& use : parsed->flags) {
     given.insert(use.flag);
-    Result<void> set = run_flags()[use.flag].set(line.options, values_of(use));
-    if (!set) return set.error().with(fmt::format("--{}", syntax[use.flag].name));
+    all.push_back({use.flag, values_of(use), fmt::format("--{}", syntax[use.flag].name)});
   }
-  if (Result<void> applied = apply_environment(line.options, env, given); !applied) return applied.error();
+  add_environment(all, env, given);
+  if (Result<void> applied = apply_all(line.options, all); !applied) return applied.error();
   if (Result<void> applied = apply_scheduler(line.options, env, given); !applied) return applied.error();
 
   if (parsed->rest.empty()) {

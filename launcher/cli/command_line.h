@@ -18,8 +18,8 @@ namespace ddprun::launcher {
 /// What a command line asks for.
 enum class Command {
   kRun,          ///< start a job: `options`
-  kHelp,         ///< print `help_text`
-  kPrint,        ///< print `text`: the version, the help of a command
+  kHelp,         ///< print `help_text`, or `command_help` of the command in `text`
+  kPrint,        ///< print `text`: the version
   kStore,        ///< serve a store: `store`
   kPs,           ///< list this user's jobs: `as_json`, `keeps_watching`
   kCompletions,  ///< print the completions of `shell`
@@ -70,7 +70,7 @@ struct CommandLine {
   /// One of rendezvous/config/job_commands.h, and what stands behind it.
   std::vector<std::string> job_command;
   std::string shell;  ///< bash, zsh or tcsh
-  std::string text;   ///< to be printed
+  std::string text;   ///< to be printed, or the command whose help is asked for
 };
 
 /// Reads the arguments after the program's name. A flag counts before its PET_ variable, that before its
@@ -82,6 +82,9 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args, const 
 
 /// The text of `ddprun --help` for a terminal with so many columns; below 70, its lines are of 70.
 std::string help_text(std::size_t columns = 80);
+
+/// The same of `ddprun COMMAND --help`, for a command that is not for job files.
+std::string command_help(const std::string& command, std::size_t columns = 80);
 
 /// "ddprun 0.1.0 (torchrun 2.15 flags)".
 std::string version_text();

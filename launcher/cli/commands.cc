@@ -1,7 +1,7 @@
 #include "launcher/cli/commands.h"
 
+#include "launcher/cli/syntax.h"
 #include "launcher/cli/values.h"
-#include "rendezvous/base/suggest.h"
 #include "rendezvous/config/job_commands.h"
 
 #include <CLI/CLI.hpp>
@@ -25,8 +25,8 @@ struct CommandEntry {
   std::vector<CommandUsage> usages;
   std::string as_program;  ///< how to run a program of that name; may be empty
   void (*declare)(CLI::App& app, CommandLine& line);
-  Result<void> (*check)(CommandLine& line,
-                        const std::string& how);  ///< what no flag alone can tell; may be null
+  /// What no flag alone can tell; may be null. `how` says how the command is written.
+  Result<void> (*check)(CommandLine& line, const CLI::App& app, const std::string& how);
 };
 
 /// A flag with a value that `set` reads.
@@ -117,7 +117,9 @@ void declare_why(CLI::App& app, CommandLine& line) {
   app.add_flag("--json", line.as_json, "as a JSON object");
 }
 
-Result<void> check_why(CommandLine& line, const std::string& how) { return check_job(line.job, how); }
+Result<void> check_why(CommandLine& line, const CLI::App&, const std::string& how) {
+  return check_job(line.job, how);
+}
 
 void declare_coordinator(CLI::App& app, CommandLine& line) {
   CoordinatorOptions& options = line.coordinator;
@@ -149,7 +151,7 @@ void declare_coordinator(CLI::App& app, CommandLine& line) {
            into_file(options.secret_file));
 }
 
-Result<void> check_coordinator(CommandLine& line, const std::string&) {
+Result<void> check_coordinator(CommandLine& line, const CLI::App&, const std::string&) {
   if (line.coordinator.spec.max_nodes > 1) return ok();
   return usage_error(
       "a job of one node serves its own store and joins no coordinator; give --nnodes N or MIN:MAX, for two "
@@ -170,15 +172,14 @@ void declare_drain(CLI::App& app, CommandLine& line) {
   add_flag(app, "rdzv-secret-file", "FILE", "the secret of the job's nodes", into_file(options.secret_file));
 }
 
-Result<void> check_drain(CommandLine& line, const std::string& how) {
+Result<void> check_drain(CommandLine& line, const CLI::App& app, const std::string& how) {
   const DrainOptions& options = line.drain;
   if (!options.host.empty()) {
     if (!line.job) return ok();
     return usage_error(fmt::format("\"{}\" and an endpoint are two jobs; {}", *line.job, how));
   }
-  const bool has_flags =
-      options.node || !options.secret_file.empty() || options.run_id != DrainOptions{}.run_id;
-  if (has_flags) return usage_error(fmt::format("where is the coordinator? {}", how));
+  if (app.count("--rdzv-id") + app.count("--node-rank") + app.count("--rdzv-secret-file") > 0)
+    return usage_error(fmt::format("where is the coordinator? {}", how));
   const Result<void> fits = check_job(line.job, how);
   line.job = line.job.value_or("");
   return fits;
@@ -188,7 +189,7 @@ void declare_completions(CLI::App& app, CommandLine& line) {
   app.add_option("shell", line.shell, "bash, zsh or tcsh")->type_name("SHELL");
 }
 
-Result<void> check_completions(CommandLine& line, const std::string&) {
+Result<void> check_completions(CommandLine& line, const CLI::App&, const std::string&) {
   if (line.shell.empty()) return usage_error("name one shell: bash, zsh or tcsh");
   return keep(line.shell, parse_choice(line.shell, completion_shells()));
 }
@@ -273,47 +274,63 @@ std::vector<CommandFlag> flags_of(const CLI::App& app) {
   return flags;
 }
 
-/// What is neither a flag of the command nor a word that it takes.
-Error refuse_extra(const CommandEntry& entry, const CLI::App& app, const std::string& word) {
-  if (word.size() < 2 || word[0] != '-')
-    return usage_error(fmt::format("unexpected \"{}\"; {}", word, how_to_write(entry)));
-  std::vector<std::string> names;
-  for (const CommandFlag& flag : flags_of(app)) names.push_back("--" + flag.name);
-  const std::string typed = word.substr(0, word.find('='));
-  const std::string nearest = did_you_mean(typed, names);
-  return usage_error(
-      fmt::format("unknown flag {}{}", typed,
-                  nearest.empty() ? fmt::format("; see ddprun {} --help", entry.name) : nearest));
+/// What is written behind a command.
+struct Written {
+  bool asks_for_help = false;
+  std::vector<std::string> flags;  ///< each by its whole name, with its value behind it
+  std::vector<std::string> words;
+};
+
+/// Reads as everywhere: abbreviations, `--a_b`, `--flag=` with nothing behind it, `--`. CLI11 would give such a flag
+/// the next word. Flags may stand behind words.
+Result<Written> split_written(const CLI::App& app, std::span<const std::string> args) {
+  const std::vector<CommandFlag> flags = flags_of(app);
+  std::vector<FlagSyntax> table;
+  for (const CommandFlag& flag : flags)
+    table.push_back({flag.name, flag.name == "help" ? 'h' : '\0', flag.metavar});
+  Written written;
+  std::vector<std::string> left(args.begin(), args.end());
+  while (!left.empty()) {
+    const Result<ParsedArgs> parsed = split_args(table, left);
+    if (!parsed) return parsed.error();
+    for (const FlagUse& use : parsed->flags) {
+      if (flags[use.flag].name == "help") written.asks_for_help = true;
+      written.flags.push_back("--" + flags[use.flag].name);
+      written.flags.insert(written.flags.end(), use.values.begin(), use.values.end());
+    }
+    left.clear();
+    if (parsed->rest.empty()) break;
+    written.words.push_back(parsed->rest.front());
+    left.assign(parsed->rest.begin() + 1, parsed->rest.end());
+  }
+  return written;
 }
 
-/// --a_b is --a-b, as everywhere.
-std::string with_dashes(std::string word) {
-  if (word.starts_with("--")) {
-    const auto end = word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size()));
-    std::replace(word.begin(), end, '_', '-');
-  }
-  return word;
+std::vector<const CLI::Option*> words_of(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
 }
 
 Result<CommandLine> parse_own(const CommandEntry& entry, std::span<const std::string> args) {
   CommandLine line{.command = entry.command};
-  CLI::App app(entry.usages.front().help, "ddprun " + entry.name);
-  app.allow_extras();
+  CLI::App app;
+  app.allow_extras();  // it counts "--" among them
   declare(entry, app, line);
-  std::vector<std::string> words;
-  std::transform(args.rbegin(), args.rend(), std::back_inserter(words),
-                 with_dashes);  // CLI11 takes them from the back
+  const Result<Written> written = split_written(app, args);
+  if (!written) return written.error();
+  if (written->asks_for_help) return CommandLine{.command = Command::kHelp, .text = entry.name};
+  if (const std::size_t most = words_of(app).size(); written->words.size() > most)
+    return usage_error(fmt::format("unexpected \"{}\"; {}", written->words[most], how_to_write(entry)));
+  std::vector<std::string> all = written->flags;
+  all.emplace_back("--");
+  all.insert(all.end(), written->words.begin(), written->words.end());
+  std::reverse(all.begin(), all.end());  // CLI11 takes them from the back
   try {
-    app.parse(std::move(words));
-  } catch (const CLI::CallForHelp&) {
-    return CommandLine{.command = Command::kPrint, .text = app.help()};
+    app.parse(std::move(all));
   } catch (const CLI::ParseError& problem) {
     return usage_error(problem.what());
   }
-  if (const std::vector<std::string> extra = app.remaining(); !extra.empty())
-    return refuse_extra(entry, app, extra.front());
   if (entry.check != nullptr) {
-    if (const Result<void> fits = entry.check(line, how_to_write(entry)); !fits) return fits.error();
+    if (const Result<void> fits = entry.check(line, app, how_to_write(entry)); !fits) return fits.error();
   }
   return line;
 }
@@ -331,11 +348,31 @@ bool is_command(const std::string& word) {
   return find_command(word) != nullptr || config::find_job_command(word) != nullptr;
 }
 
-std::vector<CommandUsage> command_usages() {
+std::vector<CommandUsage> command_usages(std::string_view command) {
   std::vector<CommandUsage> usages;
-  for (const CommandEntry& entry : commands())
-    usages.insert(usages.end(), entry.usages.begin(), entry.usages.end());
+  for (const CommandEntry& entry : commands()) {
+    if (command.empty() || command == entry.name)
+      usages.insert(usages.end(), entry.usages.begin(), entry.usages.end());
+  }
   return usages;
+}
+
+std::vector<CommandUsage> command_arguments(std::string_view command) {
+  const CommandEntry* const found = find_command(command);
+  if (found == nullptr) return {};
+  CLI::App app;
+  CommandLine unused;
+  declare(*found, app, unused);
+  std::vector<CommandUsage> arguments;
+  for (const CLI::Option* word : words_of(app))
+    arguments.push_back({word->get_type_name(), word->get_description()});
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) continue;
+    const bool is_switch = option->get_expected_min() == 0;
+    arguments.push_back(
+        {option->get_name() + (is_switch ? "" : " " + option->get_type_name()), option->get_description()});
+  }
+  return arguments;
 }
 
 std::vector<CommandFlag> command_flags(const std::string& command) {

@@ -28,8 +28,11 @@ std::vector<std::string> command_names();
 /// Whether `word`, standing first, is a command of ddprun's own and no program to run.
 bool is_command(const std::string& word);
 
-/// The ways to write those that are not for job files.
-std::vector<CommandUsage> command_usages();
+/// The ways to write `command`, or all of those that are not for job files.
+std::vector<CommandUsage> command_usages(std::string_view command = {});
+
+/// The words and flags that one of those takes, as its help shows them.
+std::vector<CommandUsage> command_arguments(std::string_view command);
 
 /// Its flags; none for a word that is no command.
 std::vector<CommandFlag> command_flags(const std::string& command);

@@ -179,8 +179,10 @@ std::string tcsh_commands() {
   std::string rules;
   for (const std::string& command : command_names()) {
     if (takes_file(command)) continue;
+    const std::string choices = choices_of(command);
     const std::string flags = joined(command_flags(command), "--");
-    if (!flags.empty()) rules += fmt::format("  'n@{}@({})@' \\\n", command, flags);
+    if (!flags.empty())
+      rules += fmt::format("  'n@{}@({}{}{})@' \\\n", command, choices, choices.empty() ? "" : " ", flags);
   }
   return rules;
 }
@@ -208,7 +210,7 @@ std::string tcsh_script() {
   return fmt::format(
       "# tcsh completion for ddprun; load it with: ddprun completions tcsh >~/.ddprun.tcsh; source "
       "~/.ddprun.tcsh\n"
-      "complete ddprun \\\n{}{}  'n@completions@(bash zsh tcsh)@' \\\n  'c@--@{}@' \\\n  'n@*@f@'\n",
+      "complete ddprun \\\n{}{}  'c@--@{}@' \\\n  'n@*@f@'\n",
       rules, tcsh_commands(), tcsh_flags());
 }
 

@@ -112,7 +112,7 @@ Result<void> set_metrics(Options& options, Values values) {
 Result<void> set_rdzv_endpoint(Options& options, Values values) {
   options.rdzv_endpoint.reset();
   if (values[0].empty()) return ok();
-  if (values[0].front() == ':') {
+  if (values[0].rfind(':') == 0) {
     return Error(ErrorCode::kUsage,
                  fmt::format("the host is missing in \"{}\"; write HOST{}", values[0], values[0]));
   }

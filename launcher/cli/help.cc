@@ -93,6 +93,17 @@ std::string help_text(std::size_t columns) {
   return text;
 }
 
+std::string command_help(const std::string& command, std::size_t columns) {
+  const std::size_t width = std::max(columns, kNarrowest);
+  std::string text = "Usage\n";
+  for (const CommandUsage& line : command_usages(command))
+    text += line_of("  ddprun " + line.usage, line.help, width);
+  text += '\n';
+  for (const CommandUsage& argument : command_arguments(command))
+    text += line_of("  " + argument.usage, argument.help, width);
+  return text;
+}
+
 std::string version_text() { return fmt::format("ddprun {} (torchrun 2.15 flags)\n", DDPRUN_VERSION); }
 
 }  // namespace ddprun::launcher

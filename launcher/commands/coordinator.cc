@@ -40,7 +40,7 @@ int coordinate(const CoordinatorOptions& options, spdlog::level::level_enum leve
   // Not before: a signal ends the process while a name is looked up.
   const auto signals = SignalSource::open(io, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
   if (!signals) return refuse(signals.error());
-  print_all(STDOUT_FILENO, fmt::format("{}\n", coordinator.port()));
+  if (const int code = answer(fmt::format("{}\n", coordinator.port())); code != exit_code::kOk) return code;
   coordinator.set_log_sink([&](ConnectionId connection, const std::string& node,
                                const membership::LogLines& lines) { console.show(connection, node, lines); });
   bool is_closing = false;

@@ -29,7 +29,7 @@ int serve_store(const StoreOptions& options) {
   if (!server) return refuse(server.error());
   // Not before: a signal ends the process while a name is looked up.
   boost::asio::signal_set signals(io, SIGINT, SIGTERM);
-  print_all(STDOUT_FILENO, fmt::format("{}\n", (*server)->port()));
+  if (const int code = answer(fmt::format("{}\n", (*server)->port())); code != exit_code::kOk) return code;
   const Gate gate;
   signals.async_wait(gate.pass([&](const boost::system::error_code&, int signal) {
     logger->info("store: signal {}; closing {} connections", signal, (*server)->connection_count());

@@ -263,6 +263,7 @@ class Accepted(Case):
         self.assertEqual(complete("ddprun coordinator --rdzv-id x --max-restarts-w"),
                          "ddprun coordinator --rdzv-id x --max-restarts-window")
         self.assertEqual(complete("ddprun completions t"), "ddprun completions tcsh")
+        self.assertEqual(complete("ddprun list tr"), "ddprun list transforms")
 
     def complete_in_tcsh(self, line, typed_ahead=False):
         """With `typed_ahead` everything lies in the terminal before tcsh reads from it."""
@@ -293,6 +294,8 @@ class Accepted(Case):
         self.assertEqual(complete("ddprun drain --rdzv-id x --rdzv-endpoint y --node-"),
                          "ddprun drain --rdzv-id x --rdzv-endpoint y --node-rank")
         self.assertEqual(complete("ddprun ps --js"), "ddprun ps --json")
+        self.assertEqual(complete("ddprun completions t"), "ddprun completions tcsh")
+        self.assertEqual(complete("ddprun list tr"), "ddprun list transforms")
 
     def test_tcsh_completes_what_was_typed_ahead(self):
         self.assertEqual(self.complete_in_tcsh("ddprun --max-restarts-w", typed_ahead=True), "ddprun --max-restarts-window")

@@ -176,10 +176,43 @@ TEST_CASE("the flags of a command stand before or behind its word, and an unknow
 TEST_CASE("the help of a command of ours names all its flags") {
   for (const std::string command : {"store", "ps", "doctor", "why", "coordinator", "drain", "completions"}) {
     const CommandLine line = parse({command, "--help"}).value();
-    CHECK(line.command == Command::kPrint);
+    CHECK(line.command == Command::kHelp);
+    CHECK(line.text == command);
     for (const CommandFlag& flag : command_flags(command))
-      CHECK_THAT(line.text, Catch::Matchers::Contains("--" + flag.name));
+      CHECK_THAT(command_help(command), Catch::Matchers::Contains("--" + flag.name));
   }
+  CHECK(parse({"store", "--port", "rubbish", "-h"}).value().command == Command::kHelp);
+}
+
+TEST_CASE("the arguments of a command are read by the rules of all others") {
+  // What an unset variable leaves is an empty value, and takes no other flag for one.
+  const CommandLine line = parse({"coordinator", "--nnodes=2", "--rdzv-id=", "--bind=0"}).value();
+  CHECK(line.coordinator.spec.run_id.empty());
+  CHECK(line.coordinator.port == Port(0));
+  CHECK(parse({"store", "--host", "--port", "0"}).error().message() ==
+        "store: --host needs a value, got the flag --port; write --host ADDR, or --host=… for a value that "
+        "begins with a dash");
+  CHECK(parse({"store", "--port"}).error().message() == "store: --port needs a value: --port N");
+  CHECK(parse({"store", "--por", "7"}).value().store.port == Port(7));
+  CHECK(parse({"store", "--port=1", "--port=2"}).value().store.port == Port(2));
+  CHECK(parse({"ps", "--"}).value().command == Command::kPs);
+  CHECK(parse({"why", "--", "--odd"}).value().job == "--odd");
+  CHECK(parse({"ps", "--json=false"}).error().message() == "ps: --json takes no value, got \"false\"");
+}
+
+TEST_CASE("a drain with any flag of a coordinator's job never stops the job of this host") {
+  for (const std::string flag : {"--rdzv-id=none", "--node-rank=0", "--rdzv-secret-file=x"}) {
+    CHECK_THAT(parse({"drain", flag}).error().message(),
+               Catch::Matchers::StartsWith("drain: where is the coordinator? "));
+  }
+}
+
+TEST_CASE("an endpoint is read when nodes meet: the last one, and under --standalone none") {
+  CHECK(options({"--standalone", "--rdzv-endpoint", "bogus:99999"}).standalone);
+  CHECK(options({"--standalone"}, {{"PET_RDZV_ENDPOINT", ":29400"}}).standalone);
+  CHECK(options({"--rdzv-endpoint", ":5", "--rdzv-endpoint", "b:5"}).rdzv_endpoint->host == "b");
+  CHECK(options({"--rdzv-endpoint", "::1:29500"}).rdzv_endpoint->host == "::1");
+  CHECK_FALSE(parse({"--rdzv-endpoint", "::1", "x"}).has_value());
 }
 
 TEST_CASE("help and version need no program") {
