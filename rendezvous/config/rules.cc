@@ -197,6 +197,24 @@ void check_milestones(const json& schema, const json& values, std::vector<Proble
   }
 }
 
+/// What a job file says stands in the merged job file, in each checkpoint and in the report, which people pass on.
+void check_urls(const json& schema, const json& value, const std::string& pointer,
+                std::vector<Problem>& problems) {
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items())
+      check_urls(schema, inner, pointer + "/" + escape_token(key), problems);
+  }
+  const json* key = schema_at(schema, pointer);
+  if (!value.is_string() || key == nullptr || !key->value("x-url", false)) return;
+  const std::string& url = value.get_ref<const std::string&>();
+  const std::size_t scheme = url.find("://");
+  const std::size_t host = scheme == std::string::npos ? 0 : scheme + 3;
+  if (url.substr(host, url.find_first_of("/?#", host) - host).find('@') == std::string::npos) return;
+  problems.push_back({pointer,
+                      "has a name or password before the host, and a job file is copied into checkpoints and "
+                      "reports; put them into ~/.netrc (machine HOST login NAME password PASSWORD)"});
+}
+
 /// C ends a text at its first NUL, so the rest of a path would be lost without a word.
 void check_texts(const json& value, const std::string& pointer, std::vector<Problem>& problems) {
   if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
@@ -245,6 +263,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_milestones(schema, values, problems);
   check_evaluations(schema, values, problems);
   check_names(values, problems);
+  check_urls(schema, values, "", problems);
   check_texts(values, "", problems);
   return problems;
 }

@@ -1,5 +1,6 @@
 """A web server on loopback for tests of downloads: it serves the files of a folder, with ranges, and misbehaves as it is told."""
 
+import base64
 import http.server
 import threading
 
@@ -7,13 +8,15 @@ import threading
 class FileServer(http.server.ThreadingHTTPServer):
     """`faults[name]` is a list of what the next requests of that file meet, one each; then all is well.
 
-    A fault is a function of the handler and the bytes that are to be sent, which answers in its way."""
+    A fault is a function of the handler and the bytes that are to be sent, which answers in its way.
+    `credentials` is "NAME:PASSWORD", without which nobody is served."""
 
     daemon_threads = True
 
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
         self.folder, self.faults, self.requests, self.is_free = folder, {}, [], threading.Event()
+        self.credentials = None
         self.thread = threading.Thread(target=self.serve_forever, daemon=True)
         self.thread.start()
 
@@ -44,12 +47,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.requests.append((name, span))
         file = self.server.folder / name
         fault = self.server.faults.get(name, [])
-        if fault:
+        if not self.may_enter():
+            self.send_error(401)
+        elif fault:
             fault.pop(0)(self, file.read_bytes() if file.is_file() else b"")
         elif file.is_file():
             self.send_file(file.read_bytes())
         else:
             self.send_error(404)
+
+    def may_enter(self):
+        wanted = self.server.credentials
+        return wanted is None or self.headers.get("Authorization") == f"Basic {base64.b64encode(wanted.encode()).decode()}"
 
     def first_byte(self):
         span = self.headers.get("Range")

@@ -63,7 +63,7 @@ class DownloadTest(JobTest):
         self.addCleanup(self.server.close)
 
     def environment(self):
-        return {**super().environment(), "no_proxy": "127.0.0.1"}
+        return {**super().environment(), "no_proxy": "127.0.0.1", "HOME": str(self.folder)}
 
     def digits(self, name="job.json", **data):
         data = {"type": "mnist", "path": "data", "download": True, "download_from": self.server.url, **data}
@@ -142,6 +142,11 @@ class Downloads(DownloadTest):
         self.server.faults[IMAGES] = [file_server.redirect("/elsewhere.bin")]
         self.check_done(self.run_job(self.digits()))
         self.assertEqual(self.server.asked_for("elsewhere.bin"), [None])
+
+    def test_a_name_and_a_password_come_from_netrc(self):
+        self.server.credentials = "me:secret"
+        (self.folder / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
+        self.check_done(self.run_job(self.digits()))
 
     def test_an_archive_is_unpacked_and_goes(self):
         write_cifar_archive(self.served)
