@@ -38,17 +38,17 @@ for step in range(1000):
     compute_loss(model, step).backward()
 """
 PICTURES = {
-    "run": "ddprun --nproc-per-node 2 configs/quickstart.json",
-    "failure": "ddprun --nproc-per-node 4 --redirects 3 train.py",
+    "run": ("ddprun --nproc-per-node 2 configs/quickstart.json", 0),
+    "failure": ("ddprun --nproc-per-node 4 --redirects 3 train.py", 1),
 }
 
 
-def record(words, **options):
-    """[(seconds since the start, text)] of all that a program prints into a terminal."""
+def record(words, expect, **options):
+    """[(seconds since the start, text)] of all that a program prints into a terminal, which has to end with `expect`."""
     ours, its = pty.openpty()
     ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 60, COLUMNS, 0, 0))
     before, at, chunks = time.monotonic(), 0.0, []
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its, **options):
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its, **options) as program:
         os.close(its)
         while True:
             try:
@@ -61,6 +61,8 @@ def record(words, **options):
             at, before = at + min(now - before, PAUSE), now
             chunks.append((at, data))
     os.close(ours)
+    if program.returncode != expect:
+        sys.exit(f"{shlex.join(words)} ended with {program.returncode}, expected {expect}:\n" + "".join(data.decode() for _, data in chunks))
     return [(at, data.decode()) for at, data in chunks]
 
 
@@ -131,10 +133,13 @@ def main(ddprun, python):
              f"hostname node-a && cd /home/me && ln -s {shlex.quote(str(ROOT))}/configs . && "
              f"printf %s {shlex.quote(FAILS)} >train.py && "
              'exec "$@"', "-")
+    for path in (ROOT, pathlib.Path(ddprun).absolute(), pathlib.Path(python).absolute()):
+        if path.parts[1] in ("tmp", "home"):
+            sys.exit(f"{path} lies in /{path.parts[1]}, where the pictures have an empty folder: take a tree, program and Python elsewhere")
     environment = {"PATH": os.environ["PATH"], "PYTHON_EXEC": os.path.abspath(python), "TERM": "xterm", "OMP_NUM_THREADS": "1"}
-    for name, command in PICTURES.items():
+    for name, (command, code) in PICTURES.items():
         words = [os.path.abspath(ddprun), *shlex.split(command)[1:]]
-        (ROOT / f"docs/{name}.svg").write_text(draw(command, versions(record([*alone, *words], env=environment))))
+        (ROOT / f"docs/{name}.svg").write_text(draw(command, versions(record([*alone, *words], code, env=environment))))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a release of the version in CMakeLists.txt: build/release-files gets the wheel, the Debian package, the bill of
-# materials (CycloneDX), the notes (the version's part of CHANGELOG.md) and SHA256SUMS; the tag vVERSION is made last,
+# Makes a release of the version in CMakeLists.txt: build/release-files gets both wheels, the Debian package, the bill of
+# materials of the launcher (CycloneDX), the notes (the version's part of CHANGELOG.md) and SHA256SUMS; the tag vVERSION is made last,
 # unless HEAD has it, as in CI. Nothing is pushed.
 #
 #   scripts/release.sh              CHANGELOG.md has to begin with "## VERSION - YYYY-MM-DD"; all is committed
@@ -35,11 +35,15 @@ obstacles() {
   if [ -n "$tagged" ] && [ "$tagged" != "$(git rev-parse HEAD)" ]; then
     echo "$tag is another commit, ${tagged:0:12}: raise the version in CMakeLists.txt"
   fi
+  # What a host's CI was started for.
+  if [ "${GITHUB_REF_TYPE:-}" = tag ] && [ "${GITHUB_REF_NAME:-}" != "$tag" ]; then
+    echo "the tag ${GITHUB_REF_NAME:-} was pushed, and CMakeLists.txt says $version: they have to be one"
+  fi
 }
 
 found=$(obstacles)
 if [ $dry_run = yes ]; then
-  say "$tag would be made of $(git rev-parse --short=12 HEAD): wheel, Debian package, bill of materials, NOTES.md, SHA256SUMS in $OUT"
+  say "$tag would be made of $(git rev-parse --short=12 HEAD): wheels, Debian package, bill of materials, NOTES.md, SHA256SUMS in $OUT"
 fi
 if [ -n "$found" ]; then fail "$found"; fi
 if [ $dry_run = yes ]; then exit 0; fi
@@ -49,7 +53,8 @@ export SOURCE_DATE_EPOCH
 rm -rf $OUT
 mkdir -p $OUT
 package=$(scripts/make_deb.sh | tee /dev/stderr | tail -n 1)  # makes the wheel as well
-cp "$package" build/wheel/ddprun-"$version"-*.whl $OUT
+worker=$(scripts/make_worker_wheel.sh | tee /dev/stderr | tail -n 1)
+cp "$package" "$worker" build/wheel/ddprun-"$version"-*.whl $OUT
 python3 scripts/make_sbom.py build/wheel "$version" >"$OUT/ddprun-$version.cdx.json"
 notes >$OUT/NOTES.md
 (cd $OUT && LC_ALL=C sha256sum -- ddprun* >SHA256SUMS)

@@ -18,6 +18,10 @@ def screen(chunks):
 
 
 class Pictures(unittest.TestCase):
+    def test_a_program_that_does_not_end_as_it_should_is_not_drawn(self):
+        with self.assertRaisesRegex(SystemExit, "ended with 127, expected 0:\n.*not found"):
+            make_pictures.record(["sh", "-c", "no-such-program"], 0)
+
     def test_a_line_that_is_drawn_over_shows_its_last_version(self):
         self.assertEqual(screen([(0, "50 %"), (1, "\r\x1b[K100 %"), (2, "\r\x1b[Kdone\r\nend\r\n")]), ["done", "end", ""])
 
@@ -36,13 +40,13 @@ class Pictures(unittest.TestCase):
             screen([(0, "\x1b[31mred")])
 
     def test_a_program_sees_a_terminal_and_its_text_is_escaped(self):
-        chunks = make_pictures.record(["sh", "-c", "test -t 1 && echo '<a & b>'"])
+        chunks = make_pictures.record(["sh", "-c", "test -t 1 && echo '<a & b>'"], 0)
         drawn = make_pictures.draw("cmd", make_pictures.versions(chunks))
         self.assertIn("&lt;a &amp; b&gt;</text>", drawn)
         xml.dom.minidom.parseString(drawn)
 
     def test_the_pictures_of_the_pages_can_be_read(self):
-        for name, command in make_pictures.PICTURES.items():
+        for name, (command, _) in make_pictures.PICTURES.items():
             picture = (ROOT / f"docs/{name}.svg").read_text()
             xml.dom.minidom.parseString(picture)
             self.assertIn(f"$ {command}</text>", picture)

@@ -24,6 +24,11 @@ echo package >build/deb/ddprun_1.2.3_amd64.deb
 echo progress
 echo build/deb/ddprun_1.2.3_amd64.deb
 """
+MAKE_WORKER_WHEEL = """#!/bin/sh
+mkdir -p build/worker-wheel
+echo worker >build/worker-wheel/ddprun_worker-1.2.3-py3-none-any.whl
+echo build/worker-wheel/ddprun_worker-1.2.3-py3-none-any.whl
+"""
 MAKE_SBOM = "#!/usr/bin/env python3\nprint('{}')\n"
 
 
@@ -40,6 +45,7 @@ class Release(unittest.TestCase):
         self.write("CMakeLists.txt", "project(ddprun VERSION 1.2.3 LANGUAGES CXX)\n")
         self.write("CHANGELOG.md", "# Changelog\n\n## 1.2.3 - 2026-11-24\n\n### Added\n\n* A thing.\n\n## 1.2.2 - 2026-10-01\n\n* Old.\n")
         self.write("scripts/make_deb.sh", MAKE_PACKAGES, 0o755)
+        self.write("scripts/make_worker_wheel.sh", MAKE_WORKER_WHEEL, 0o755)
         self.write("scripts/make_sbom.py", MAKE_SBOM)
         self.write(".gitignore", "/build/\n")
         self.git("init", "--quiet")
@@ -59,8 +65,8 @@ class Release(unittest.TestCase):
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", "all")
 
-    def release(self, *words):
-        who = {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@b.example"}
+    def release(self, *words, **variables):
+        who = variables | {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@b.example"}
         done = subprocess.run(["bash", "scripts/release.sh", *words], cwd=self.tree, env=os.environ | who, capture_output=True, text=True,
                               check=False)
         self.files = sorted(path.name for path in (self.tree / "build/release-files").glob("*"))
@@ -76,7 +82,7 @@ class Release(unittest.TestCase):
         done = self.release()
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.files, ["NOTES.md", "SHA256SUMS", "ddprun-1.2.3-py3-none-any.whl", "ddprun-1.2.3.cdx.json",
-                                      "ddprun_1.2.3_amd64.deb"])
+                                      "ddprun_1.2.3_amd64.deb", "ddprun_worker-1.2.3-py3-none-any.whl"])
         out = self.tree / "build/release-files"
         self.assertEqual((out / "NOTES.md").read_text(), "\n### Added\n\n* A thing.\n\n")
         sums = dict(reversed(line.split("  ")) for line in (out / "SHA256SUMS").read_text().splitlines())
@@ -101,6 +107,12 @@ class Release(unittest.TestCase):
     def test_what_is_not_committed_is_refused(self):
         self.write("new.txt", "")
         self.refused("not all is committed: git status")
+
+    def test_a_pushed_tag_that_is_not_the_version_is_refused(self):
+        done = self.release("--dry-run", GITHUB_REF_TYPE="tag", GITHUB_REF_NAME="v1.2.3-rc1")
+        self.assertEqual((done.returncode, done.stderr), (1, "\nrelease.sh: the tag v1.2.3-rc1 was pushed, and CMakeLists.txt says 1.2.3: "
+                                                             "they have to be one\n"))
+        self.assertEqual(self.release("--dry-run", GITHUB_REF_TYPE="tag", GITHUB_REF_NAME="v1.2.3").returncode, 0)
 
     def test_a_version_that_another_commit_has_is_refused(self):
         self.git("tag", "v1.2.3")
