@@ -87,8 +87,8 @@ struct Options {
   /// How long a symptom waits for its cause before the others are stopped.
   std::chrono::milliseconds blame_window{3000};
   std::optional<std::chrono::milliseconds> job_timeout;
-  /// Without progress for so long, say why, once; 0: never.
-  std::chrono::milliseconds hang_report{60'000};
+  /// Without progress for so long, say why, once; 0: never. Unset: after a minute, more reluctantly (HangLimits).
+  std::optional<std::chrono::milliseconds> hang_report;
   /// Without progress for so long, say why and end the workers; 0: never.
   std::chrono::milliseconds hang_timeout{0};
   std::optional<Endpoint> metrics;  ///< where they are served; none: nowhere

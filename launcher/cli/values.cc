@@ -1,6 +1,7 @@
 #include "launcher/cli/values.h"
 
 #include "launcher/text/python_numbers.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/suggest.h"
 
 #include <fmt/format.h>
@@ -27,16 +28,6 @@ std::optional<int> as_integer(std::string_view text) {
   if (!number || *number < std::numeric_limits<int>::min() || *number > std::numeric_limits<int>::max())
     return std::nullopt;
   return static_cast<int>(*number);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
 }
 
 std::string_view without_quotes(std::string_view text) {

@@ -89,7 +89,10 @@ Finding about_gpus(const MachineFacts& machine) {
 
 Finding about_python(const MachineFacts& machine) {
   const PythonFacts& python = machine.python;
-  if (python.path.empty()) return to_note("Python", "none", python.error);
+  if (python.path.empty()) {
+    if (!python.is_chosen) return to_note("Python", "none", python.error);
+    return all_wrong("Python", "none", python.error + ": correct or unset it; every job of a script fails");
+  }
   if (!python.error.empty())
     return all_wrong("Python", python.path, fmt::format("{}; PYTHON_EXEC names another", python.error));
   return all_right("Python", fmt::format("{} in {}", python.version, python.path));
@@ -291,20 +294,25 @@ Finding about_network(const MachineFacts& machine) {
   return all_right("network", fmt::format("a job of several nodes leaves by {}{}", shown(*used), beside));
 }
 
-/// A variable of NCCL or gloo that begins with a name, "^" for all others, or "=" for exactly that one.
+/// A variable of NCCL that has the beginnings of names, of which one is enough, "^" before them for all others, "="
+/// for exactly these; or a variable of gloo, which has whole names, all of which it takes.
 void add_chosen_interface(const MachineFacts& machine, std::string_view variable,
                           const std::optional<std::string>& chosen, std::vector<Finding>& findings) {
   if (!chosen || chosen->empty()) return;
   const std::string state = fmt::format("{}={}", variable, *chosen);
-  std::string first = chosen->substr(0, chosen->find(','));
-  const bool is_exact = variable.starts_with("GLOO") || first.front() == '=';
-  if (first.front() == '^') return findings.push_back(all_right("network", state));
-  if (first.front() == '=') first.erase(0, 1);
-  const bool is_there =
-      std::any_of(machine.interfaces.begin(), machine.interfaces.end(), [&](const auto& interface) {
-        return is_exact ? interface.name == first : interface.name.starts_with(first);
-      });
-  if (is_there) return findings.push_back(all_right("network", state));
+  if (chosen->front() == '^') return findings.push_back(all_right("network", state));
+  const bool is_gloo = variable.starts_with("GLOO");
+  const bool is_exact = is_gloo || chosen->front() == '=';
+  const std::vector<std::string_view> wanted =
+      split(std::string_view(*chosen).substr(chosen->front() == '=' ? 1 : 0), ',');
+  const auto is_there = [&](std::string_view name) {
+    return std::any_of(machine.interfaces.begin(), machine.interfaces.end(), [&](const auto& interface) {
+      return is_exact ? interface.name == name : interface.name.starts_with(name);
+    });
+  };
+  if (is_gloo ? std::all_of(wanted.begin(), wanted.end(), is_there)
+              : std::any_of(wanted.begin(), wanted.end(), is_there))
+    return findings.push_back(all_right("network", state));
   std::vector<std::string> names;
   for (const InterfaceFacts& interface : machine.interfaces) names.push_back(interface.name);
   findings.push_back(all_wrong(

@@ -18,6 +18,7 @@ struct InterfaceFacts {
 
 /// What the Python that would run scripts says of itself, without importing torch.
 struct PythonFacts {
+  bool is_chosen = false;  ///< by PYTHON_EXEC
   std::string path;
   std::string error;    ///< why it says nothing; the rest is empty then
   std::string version;  ///< "3.11.2"

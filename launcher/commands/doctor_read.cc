@@ -111,6 +111,7 @@ Result<std::string> output_of(const std::vector<std::string>& words, std::chrono
 
 PythonFacts read_python(const HostFacts& host) {
   PythonFacts facts;
+  facts.is_chosen = host.env("PYTHON_EXEC").has_value();
   const Result<std::string> path = find_python(host);
   if (!path) {
     facts.error = path.error().message();
@@ -157,9 +158,14 @@ void read_space(MachineFacts& machine, const HostFacts& host) {
     machine.shm_available = space.f_bavail * space.f_frsize;
     machine.shm_error = why_unwritable("/dev/shm");
   }
-  machine.temporary_directory = host.temporary_directory;
-  machine.temporary_error = why_unwritable(host.temporary_directory);
-  if (::statvfs(host.temporary_directory.c_str(), &space) == 0)
+  // A job makes what is not there of it.
+  std::filesystem::path temporary = host.temporary_directory;
+  std::error_code ignored;
+  while (!std::filesystem::exists(temporary, ignored) && temporary.has_relative_path())
+    temporary = temporary.parent_path();
+  machine.temporary_directory = temporary.string();
+  machine.temporary_error = why_unwritable(temporary.string());
+  if (::statvfs(temporary.c_str(), &space) == 0)
     machine.temporary_available = space.f_bavail * space.f_frsize;
 }
 

@@ -24,6 +24,16 @@ std::string format_bytes(std::uint64_t bytes) {
   return fmt::format("{} {}", is_whole ? number.substr(0, number.size() - 2) : number, kUnits[unit]);
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {

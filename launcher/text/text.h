@@ -11,6 +11,9 @@ namespace ddprun::launcher {
 /// "64 MiB", "1.5 GiB", "512 B".
 std::string format_bytes(std::uint64_t bytes);
 
+/// What stands between the separators; one part, if there is none.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
 /// Lines without their ends; a carriage return separates like a newline does, so that of a progress bar only
 /// the states remain. No empty line at the end.
 std::vector<std::string_view> split_lines(std::string_view text);

@@ -113,8 +113,7 @@ void serve(int socket, JobSampler& sampler) {
 }
 
 asio::ip::address address_of_host(const std::string& host, boost::system::error_code& error) {
-  if (host.empty()) return asio::ip::address_v4::any();
-  if (host == "localhost") return asio::ip::address_v4::loopback();
+  if (host.empty() || host == "localhost") return asio::ip::address_v4::loopback();
   return asio::ip::make_address(host, error);
 }
 
@@ -126,9 +125,10 @@ Result<MetricsServer> MetricsServer::start(const Endpoint& place, const std::str
   boost::system::error_code error;
   const asio::ip::address host = address_of_host(place.host, error);
   if (error)
-    return Error(ErrorCode::kUsage,
-                 fmt::format("--metrics: \"{}\" is no address; write 127.0.0.1:{}, or {} for all", place.host,
-                             wanted_port, wanted_port));
+    return Error(
+        ErrorCode::kUsage,
+        fmt::format("--metrics: \"{}\" is no address; write {} for this host alone, or 0.0.0.0:{} for all",
+                    place.host, wanted_port, wanted_port));
   tcp::acceptor acceptor(io);
   const tcp::endpoint wanted(host, wanted_port);
   acceptor.open(wanted.protocol(), error);

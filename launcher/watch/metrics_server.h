@@ -15,7 +15,7 @@ namespace ddprun::launcher::watch {
 /// Process  a fork of the launcher, called "metrics" (why/beside.h). Destroyed: killed.
 class MetricsServer {
  public:
-  /// Without a host it is every IPv4 address; port 0 is the kernel's choice. Errors kUsage: the host is no address; kOs:
+  /// Without a host it is 127.0.0.1; port 0 is the kernel's choice. Errors kUsage: the host is no address; kOs:
   /// nobody may listen there.
   static Result<MetricsServer> start(const Endpoint& place, const std::string& command);
 

@@ -80,7 +80,7 @@ void RankSampler::find_work() {
   const bool is_there = work_ != 0 && why::start_of(work_) == started_;
   if (is_there && (!recorders_.empty() || until_next_search_-- > 0)) return;
   until_next_search_ = kSeldom;
-  const pid_t work = why::find_work_process(worker_);
+  const pid_t work = why::find_work_process(worker_, read_processes());
   if (!is_there || work != work_) {
     work_ = work;
     started_ = why::start_of(work);

@@ -41,7 +41,9 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
     is_reported_ = false;
     return false;
   }
-  if (now < look_again_at_) return false;
+  const bool may_look = limits_.is_asked || std::any_of(last_.begin(), last_.end(),
+                                                        [](const Pulse& pulse) { return pulse.has_torch; });
+  if (!may_look || now < look_again_at_) return false;
   const double quiet = quiet_s(now);
   const bool may_report = limits_.report_s > 0 && !is_reported_ && quiet >= limits_.report_s;
   const bool may_end = limits_.timeout_s > 0 && quiet >= limits_.timeout_s;
@@ -58,6 +60,7 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
   if (!is_stuck && verdict.health != Health::kLate) return Say::kNothing;
   if (verdict.waiting.empty() || is_debugged(verdict)) return Say::kNothing;
   if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s) return Say::kEnd;
+  if (verdict.guilty.empty() && !limits_.sees_all && !limits_.is_asked) return Say::kNothing;
   if (!is_stuck || is_reported_ || limits_.report_s <= 0 || quiet < limits_.report_s) return Say::kNothing;
   is_reported_ = true;
   return Say::kReport;

@@ -12,6 +12,9 @@ namespace ddprun::launcher::why {
 struct HangLimits {
   double report_s = 0;   ///< --hang-report; 0: never
   double timeout_s = 0;  ///< --hang-timeout; 0: never
+  /// The user gave one of them. Where nobody asked, only programs with libtorch are looked at.
+  bool is_asked = true;
+  bool sees_all = true;  ///< all ranks of the job are on this host
 
   [[nodiscard]] bool is_off() const { return report_s <= 0 && timeout_s <= 0; }
   /// The one that is reached first.
@@ -25,6 +28,7 @@ struct Pulse {
   std::uint64_t next = 0;   ///< of the recorder
   std::size_t pending = 0;  ///< collectives that have not ended
   bool is_busy = false;     ///< it computes, reads or writes
+  bool has_torch = false;   ///< it has loaded libtorch
 };
 
 /// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
@@ -33,7 +37,8 @@ struct Pulse {
 /// Progress is a collective that is begun or ends on any rank; where none is recorded, any rank that computes, reads or
 /// writes. Without progress for the limit the verdict decides: a rank that still does something is left in peace by the
 /// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
-/// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all.
+/// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but where
+/// some ranks are on other hosts, one of those may compute, and the report says so only to who asked for it.
 class HangPolicy {
  public:
   HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}

@@ -17,7 +17,10 @@ double in_seconds(std::chrono::milliseconds time) { return std::chrono::duration
 }  // namespace
 
 HangLimits hang_limits(const Options& options) {
-  return {.report_s = in_seconds(options.hang_report), .timeout_s = in_seconds(options.hang_timeout)};
+  constexpr std::chrono::milliseconds kUnasked{60'000};
+  return {.report_s = in_seconds(options.hang_report.value_or(kUnasked)),
+          .timeout_s = in_seconds(options.hang_timeout),
+          .is_asked = options.hang_report || options.hang_timeout.count() > 0};
 }
 
 void HangWatch::generation_started(const membership::Round& round) {
@@ -65,12 +68,15 @@ void HangWatch::stop() {
 
 // A rank of this node that waits for one of another looks guilty from here.
 HangLimits HangWatch::limits_here() const {
-  const bool sees_all = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
-  if (sees_all || limits_.timeout_s <= 0) return limits_;
+  HangLimits limits = limits_;
+  limits.sees_all = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
+  if (limits.sees_all || limits.timeout_s <= 0) return limits;
   parts_.print(
       "ddprun: --hang-timeout ends nothing in a job of several nodes, of which each sees its own ranks; "
       "what it would have ended is reported\n");
-  return {.report_s = limits_.first_s(), .timeout_s = 0};
+  limits.report_s = limits_.first_s();
+  limits.timeout_s = 0;
+  return limits;
 }
 
 void HangWatch::begin() {

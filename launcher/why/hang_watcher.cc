@@ -33,12 +33,12 @@ class Patient {
   explicit Patient(const RankTarget& target)
       : worker_(target.pid), started_(target.started), pid_(target.pid), memory_(target.pid) {}
 
-  Pulse feel() {
+  Pulse feel(const std::vector<ProcessEntry>& processes) {
     if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {};
-    if (const pid_t work = find_work_process(worker_); work != pid_) turn_to(work);
+    if (const pid_t work = find_work_process(worker_, processes); work != pid_) turn_to(work);
     const ProcessLook look = look_at_process(pid_);
     if (look.threads.empty()) return {};
-    Pulse pulse{.pid = pid_};
+    Pulse pulse{.pid = pid_, .has_torch = has_torch(pid_)};
     if (!last_.threads.empty()) pulse.is_busy = gets_on(last_, look);
     last_ = look;
     if (places_.empty()) places_ = find_recorders(pid_);
@@ -81,7 +81,8 @@ void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimit
     if (now - last > 4 * period + 1 || is_stopped(look_at_process(picture.launcher)))
       policy = HangPolicy(limits, now);
     std::vector<Pulse> pulses;
-    for (Patient& patient : patients) pulses.push_back(patient.feel());
+    const std::vector<ProcessEntry> processes = read_processes();
+    for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
     if (policy.note(std::move(pulses), boot_time())) {
       picture.ranks = look_at_ranks(targets, {});
       picture.taken_ns =

@@ -28,6 +28,7 @@
 #include <cerrno>
 #include <csignal>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace ddprun::launcher::why {
@@ -75,7 +76,7 @@ void sleep_for(std::chrono::milliseconds time) {
 class Looker {
  public:
   Looker(const RankTarget& target, int out)
-      : target_(target), pid_(find_work_process(target.pid)), out_(out), memory_(pid_) {
+      : target_(target), pid_(find_work_process(target.pid, read_processes())), out_(out), memory_(pid_) {
     facts_.rank = target.rank;
     facts_.local_rank = target.local_rank;
     facts_.pid = pid_;
@@ -86,7 +87,7 @@ class Looker {
   void look(std::chrono::milliseconds between) {
     facts_.first = look_at_process(pid_);
     if (facts_.first.threads.empty() || !is_worker_there()) return say_end();
-    const std::vector<pid_t> children = descendants(pid_);
+    const std::vector<pid_t> children = descendants(pid_, read_processes());
     for (std::size_t i = 0; i < std::min(children.size(), kMostChildren); ++i)
       child_looks_.push_back({children[i], look_at_process(children[i])});
     facts_.problem = memory_.problem();
@@ -281,14 +282,13 @@ void hear_all(std::vector<LookingProcess>& all, std::chrono::steady_clock::time_
   }
 }
 
-}  // namespace
-
-std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits) {
+/// All at the same time.
+void look_at_some(std::span<const RankTarget> targets, const LookLimits& limits,
+                  std::vector<RankFacts>& facts) {
   const auto until = std::chrono::steady_clock::now() + limits.whole;
   std::vector<LookingProcess> all;
   for (const RankTarget& target : targets) all.push_back(start_looking(target, limits.between));
   hear_all(all, until);
-  std::vector<RankFacts> facts;
   for (LookingProcess& looking : all) {
     take_facts(looking);
     if (looking.out && looking.facts.problem.empty())
@@ -298,6 +298,18 @@ std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, con
       ::waitpid(looking.pid, nullptr, looking.out ? WNOHANG : 0);
     }
     facts.push_back(std::move(looking.facts));
+  }
+}
+
+}  // namespace
+
+std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits) {
+  // A process for each, and more for their stacks: a job may just fit into the limits of its machine.
+  constexpr std::size_t kAtOnce = 32;
+  std::vector<RankFacts> facts;
+  for (std::size_t begin = 0; begin < targets.size(); begin += kAtOnce) {
+    const std::size_t count = std::min(kAtOnce, targets.size() - begin);
+    look_at_some(std::span(targets).subspan(begin, count), limits, facts);
   }
   return facts;
 }

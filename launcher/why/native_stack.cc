@@ -77,11 +77,11 @@ int find_no_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*
 
 /// Calls that end with EINTR when their thread was stopped, also without a signal handler: signal(7), "Interruption of
 /// system calls and library functions by stop signals". Those on sockets do where a time-out is set.
-constexpr std::array kEndedByAStop{SYS_epoll_wait,   SYS_epoll_pwait, SYS_epoll_pwait2, SYS_rt_sigtimedwait,
-                                   SYS_semop,        SYS_semtimedop,  SYS_io_getevents, SYS_accept,
-                                   SYS_accept4,      SYS_connect,     SYS_recvfrom,     SYS_recvmsg,
-                                   SYS_recvmmsg,     SYS_sendto,      SYS_sendmsg,      SYS_sendmmsg,
-                                   SYS_io_pgetevents};
+constexpr std::array kEndedByAStop{
+    SYS_epoll_wait, SYS_epoll_pwait,   SYS_epoll_pwait2,  SYS_rt_sigtimedwait, SYS_semop,
+    SYS_semtimedop, SYS_io_getevents,  SYS_accept,        SYS_accept4,         SYS_connect,
+    SYS_recvfrom,   SYS_recvmsg,       SYS_recvmmsg,      SYS_sendto,          SYS_sendmsg,
+    SYS_sendmmsg,   SYS_io_pgetevents, SYS_io_uring_enter};
 
 /// Whether a stop does a thread no harm, at this moment.
 bool bears_a_stop(pid_t tid) {
@@ -110,7 +110,8 @@ class StoppedThreads {
     if (start_of(pid) != look.started) return;
     std::vector<pid_t> asked;
     for (const pid_t tid : seized) {
-      if (::access(fmt::format("/proc/{}/task/{}", pid, tid).c_str(), F_OK) == 0 &&
+      // It may have gone on since.
+      if (bears_a_stop(tid) && ::access(fmt::format("/proc/{}/task/{}", pid, tid).c_str(), F_OK) == 0 &&
           ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0)
         asked.push_back(tid);
     }

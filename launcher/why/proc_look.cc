@@ -264,8 +264,7 @@ std::vector<Connection> tcp_connections(pid_t pid) {
   return connections;
 }
 
-std::vector<pid_t> descendants(pid_t pid) {
-  const std::vector<ProcessEntry> processes = read_processes();
+std::vector<pid_t> descendants(pid_t pid, const std::vector<ProcessEntry>& processes) {
   std::vector<pid_t> found{pid};
   for (std::size_t i = 0; i < found.size(); ++i) {
     for (const ProcessEntry& process : processes) {

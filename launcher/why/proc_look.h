@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/process/process_table.h"
 #include "launcher/why/facts.h"
 
 #include <sys/types.h>
@@ -38,6 +39,6 @@ std::vector<Connection> tcp_connections(pid_t pid);
 std::vector<Connection> parse_tcp_table(const std::string& table, const std::vector<std::string>& inodes);
 
 /// The direct and later children of a process.
-std::vector<pid_t> descendants(pid_t pid);
+std::vector<pid_t> descendants(pid_t pid, const std::vector<ProcessEntry>& processes);
 
 }  // namespace ddprun::launcher::why

@@ -27,10 +27,6 @@ bool only_starts_programs(pid_t pid) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
-bool has_torch(pid_t pid) {
-  return read_text(fmt::format("/proc/{}/maps", pid)).find("/libtorch_cpu.so") != std::string::npos;
-}
-
 /// The children of all of them, the oldest first.
 std::vector<const WorkCandidate*> children_of(const std::vector<const WorkCandidate*>& parents,
                                               const std::vector<WorkCandidate>& processes) {
@@ -68,9 +64,13 @@ pid_t choose_work_process(pid_t worker, const std::vector<WorkCandidate>& proces
   return work->pid;
 }
 
-pid_t find_work_process(pid_t worker) {
+bool has_torch(pid_t pid) {
+  return read_text(fmt::format("/proc/{}/maps", pid)).find("/libtorch_cpu.so") != std::string::npos;
+}
+
+pid_t find_work_process(pid_t worker, const std::vector<ProcessEntry>& processes) {
   if (has_torch(worker)) return worker;
-  const std::vector<pid_t> below = descendants(worker);
+  const std::vector<pid_t> below = descendants(worker, processes);
   if (below.empty()) return worker;
   std::vector<WorkCandidate> candidates{
       {.pid = worker, .parent = 0, .started = 0, .only_starts = only_starts_programs(worker)}};

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "launcher/process/process_table.h"
+
 #include <sys/types.h>
 
 #include <cstdint>
@@ -21,7 +23,10 @@ struct WorkCandidate {
 /// process, the only child of one that only starts programs. Pure.
 pid_t choose_work_process(pid_t worker, const std::vector<WorkCandidate>& processes);
 
-/// The same by what /proc shows now.
-pid_t find_work_process(pid_t worker);
+/// The same by what /proc shows now. `processes` are all there are (read_processes).
+pid_t find_work_process(pid_t worker, const std::vector<ProcessEntry>& processes);
+
+/// Whether it has loaded libtorch.
+bool has_torch(pid_t pid);
 
 }  // namespace ddprun::launcher::why

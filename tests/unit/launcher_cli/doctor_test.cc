@@ -148,6 +148,14 @@ TEST_CASE("a name that means the loopback is a trap for jobs of several nodes") 
   CHECK(finding_about(machine, "name").state == "node-a is 127.0.1.1, 10.0.0.2, which took 5.0 s");
 }
 
+TEST_CASE("no Python is a note, and one that was named and is not there is wrong") {
+  MachineFacts machine = healthy_machine();
+  machine.python = {.error = "python3 is not in PATH"};
+  CHECK(finding_about(machine, "Python").health == Health::kNote);
+  machine.python.is_chosen = true;
+  CHECK(finding_about(machine, "Python").health == Health::kWrong);
+}
+
 TEST_CASE("NCCL takes the beginning of an interface's name, gloo the whole") {
   const auto chosen = [](const char* nccl, const char* gloo) {
     MachineFacts machine = healthy_machine();
@@ -162,6 +170,9 @@ TEST_CASE("NCCL takes the beginning of an interface's name, gloo the whole") {
   CHECK_FALSE(chosen("=eth0", nullptr));
   CHECK(chosen("=eth", nullptr));
   CHECK(chosen("ib", nullptr));
+  CHECK_FALSE(chosen("ib,eth", nullptr));
+  CHECK_FALSE(chosen("=ib0,eth0", nullptr));
+  CHECK(chosen(nullptr, "eth0,ib0"));
   CHECK_FALSE(chosen(nullptr, "eth0"));
   CHECK(chosen(nullptr, "eth"));
 }

@@ -112,3 +112,22 @@ TEST_CASE("the second limit is kept to the moment, whatever was said at the firs
   REQUIRE(policy.note(waiting(), 60));
   CHECK(policy.decide(verdict(Health::kStuck), 60) == HangPolicy::Say::kEnd);
 }
+
+TEST_CASE("where nobody asked, only programs with libtorch are looked at") {
+  HangPolicy policy({.report_s = 10, .is_asked = false}, 0);
+  CHECK_FALSE(policy.note({{.pid = 1}}, 30));
+  CHECK(policy.note({{.pid = 1, .has_torch = true}}, 40));
+}
+
+TEST_CASE("where nobody asked and a rank on another host may compute, a wait of all here is not told") {
+  Verdict all_wait = verdict(Health::kStuck);
+  all_wait.guilty.clear();
+  const auto said = [&](bool is_asked, bool sees_all) {
+    HangPolicy policy({.report_s = 10, .is_asked = is_asked, .sees_all = sees_all}, 0);
+    policy.note(waiting(), 0);
+    return policy.decide(all_wait, 20) == HangPolicy::Say::kReport;
+  };
+  CHECK_FALSE(said(false, false));
+  CHECK(said(true, false));
+  CHECK(said(false, true));
+}
