@@ -233,11 +233,14 @@ class Job {
     const std::string warning = draft->warning;
     const bool begins_with_average = draft->begins_with_average;
     std::optional<Trainer> trainer;
+    const Timeline timeline = resume ? resume->timeline : begin_timeline(identity_);
     try {
       trainer.emplace(
           TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,
-                       [&] { return find_resume_point(context, resume_options("auto"), *console_); },
-                       trace_of(context), resume ? resume->timeline : begin_timeline(identity_)},
+                       [&, line = timeline.id] {
+                         return find_resume_point(context, resume_options("auto", line), *console_);
+                       },
+                       trace_of(context), timeline},
           std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
@@ -333,8 +336,8 @@ class Job {
     return {.exit_code = exit_code_of(mine->code()), .error = mine->message(), .speaks = shared.is_mine};
   }
 
-  [[nodiscard]] ResumeOptions resume_options(const std::string& choice) const {
-    return {.folder = checkpoint_folder(), .choice = choice, .job = identity_};
+  [[nodiscard]] ResumeOptions resume_options(const std::string& choice, const std::string& line = {}) const {
+    return {.folder = checkpoint_folder(), .choice = choice, .job = identity_, .line = line};
   }
 
   [[nodiscard]] std::string output_dir() const { return job_.text("output_dir"); }

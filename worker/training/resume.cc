@@ -103,6 +103,8 @@ void ResumeSearch::look() {
     wanted_ = line_begun_at(options_.choice, named_);
   }
   found_ = look_for(wanted_, options_.folder, console_);
+  if (!found_.point && !options_.line.empty())
+    wanted_ = {.kind = Wanted::Kind::kOfLine, .line = options_.line};
 }
 
 std::optional<SharedError> ResumeSearch::settle() {

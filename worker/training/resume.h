@@ -12,6 +12,8 @@ struct ResumeOptions {
   std::string folder;  ///< of the job's checkpoints
   std::string choice;  ///< the job file's "resume": "auto", "never" or a path
   JobIdentity job{};
+  std::string
+      line{};  ///< id of the only one that counts on other ranks' disks where rank 0 has none; empty: any
 };
 
 /// What a job goes on from. In this order: look() on rank 0 alone, settle() and share() on every rank.

@@ -30,30 +30,18 @@ TEST_CASE("a checkpoint directory keeps the newest") {
   CHECK(steps(directory) == std::vector<std::int64_t>{100, 30});
 }
 
-namespace {
-
-ino_t inode_of(const std::string& path) {
-  struct stat status {};
-  REQUIRE(::stat(path.c_str(), &status) == 0);
-  return status.st_ino;
-}
-
-}  // namespace
-
-TEST_CASE("the place of the oldest of three is written over, with a shorter one as well") {
-  const TemporaryFolder folder;
+TEST_CASE(
+    "what a link in the folder leads to, what somebody reads and what has another name stays as it is") {
+  const TemporaryFolder folder, elsewhere;
   CheckpointDirectory directory(folder.path(), 3);
-  const ino_t first = inode_of(directory.save(1, std::string(5000, 'x')));
-  for (const int step : {2, 3}) directory.save(step, step);
-  CHECK(inode_of(directory.save(4, 4)) == first);
-  CHECK(steps(directory) == std::vector<std::int64_t>{4, 3, 2});
-  CHECK(directory.load_newest(nullptr)->value.as_int() == 4);
-  CHECK(std::filesystem::file_size(folder.file("step-00000004.pt")) < 5000);
-  directory.save(4, "again");
-  CHECK(steps(directory) == std::vector<std::int64_t>{4, 3, 2});
+  save_pt(elsewhere.file("run1.pt"), "of another run");
+  std::filesystem::create_symlink(elsewhere.file("run1.pt"), folder.file("step-00000001.pt"));
+  for (const int step : {2, 3, 4, 5}) directory.save(step, step);
+  CHECK(steps(directory) == std::vector<std::int64_t>{5, 4, 3});
+  CHECK(load_pt(elsewhere.file("run1.pt")).as_string() == "of another run");
 }
 
-TEST_CASE("a checkpoint that somebody reads, or that has another name, is not written over") {
+TEST_CASE("a checkpoint that somebody reads, or that has another name, is removed and not changed") {
   const TemporaryFolder folder;
   CheckpointDirectory directory(folder.path(), 3);
   const std::string read = directory.save(1, "read");

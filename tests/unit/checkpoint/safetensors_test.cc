@@ -97,6 +97,8 @@ TEST_CASE("safetensors are refused with what is wrong with them") {
         "a: the bytes 0 to 4 are not what its shape needs");
   CHECK(one(R"({"dtype":"F32","shape":[4611686018427387904,4611686018427387904],"data_offsets":[0,4]})") ==
         "a: the bytes 0 to 4 are not what its shape needs");
+  CHECK(one(R"({"dtype":"F32","shape":[0,4611686018427387904,4611686018427387904],"data_offsets":[0,0]})",
+            0) == "a: the bytes 0 to 0 are not what its shape needs");
   CHECK(one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})") ==
         "a: the bytes 4 to 0 are not what its shape needs");
   CHECK(one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})", 8) ==

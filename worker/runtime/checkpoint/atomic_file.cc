@@ -25,14 +25,6 @@ Place split(const std::string& path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-/// Whether it has no other name, and nobody has it open: the kernel leases a file for writing to nobody else.
-bool is_free(int fd) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || status.st_nlink != 1 || !S_ISREG(status.st_mode)) return false;
-  if (::fcntl(fd, F_SETLEASE, F_WRLCK) != 0) return false;
-  return ::fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
-}
-
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, UniqueFd fd)
@@ -48,19 +40,10 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path, const std::string& old) {
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
   const Place place = split(path);
   std::string temporary = fmt::format("{}/.{}.{}{}", place.folder, place.name, ::getpid(), kSuffix);
-  UniqueFd fd;
-  // Under a name that nobody knows it is opened by nobody else any more.
-  if (!old.empty() && std::rename(old.c_str(), temporary.c_str()) == 0) {
-    fd.reset(::open(temporary.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!fd || !is_free(fd.get())) {
-      fd.reset();
-      ::unlink(temporary.c_str());
-    }
-  }
-  if (!fd) fd.reset(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd) return os_error("cannot create " + temporary, errno);
   return AtomicFile(path, std::move(temporary), std::move(fd));
 }
@@ -77,8 +60,6 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 Result<void> AtomicFile::commit() {
-  if (::ftruncate(fd_.get(), static_cast<off_t>(size_)) != 0)
-    return os_error("cannot shorten " + path_, errno);
   if (::fsync(fd_.get()) != 0) return os_error("cannot sync " + path_, errno);
   fd_.reset();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0)

@@ -14,9 +14,7 @@ namespace ddprun::runtime {
 /// renamed, and the folder synced. Without `commit` nothing remains.
 class AtomicFile {
  public:
-  /// Where `old` is a file that has no other name, and that nobody has open, its place on the disk is written over, which
-  /// costs a third of the time; it is gone then. One that somebody reads stays, and is removed.
-  static Result<AtomicFile> create(const std::string& path, const std::string& old = {});
+  static Result<AtomicFile> create(const std::string& path);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();

@@ -1,5 +1,4 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
-#include "worker/runtime/checkpoint/save_pt_over.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
 
@@ -15,9 +14,6 @@ namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Two whole ones are there at any time, then.
-constexpr int kLeastToWriteOver = 3;
 
 std::optional<std::int64_t> step_of(std::string_view name) {
   constexpr std::string_view kPrefix = "step-";
@@ -37,15 +33,6 @@ void remove_leftovers(const std::string& folder) {
   }
 }
 
-/// The one that a checkpoint under `path` is written over; "": none.
-std::string oldest_of_enough(const std::vector<CheckpointDirectory::Entry>& entries, int keep,
-                             std::int64_t step, const std::string& path) {
-  if (keep < kLeastToWriteOver || entries.size() < static_cast<std::size_t>(keep)) return {};
-  const bool is_new =
-      std::none_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.path == path; });
-  return is_new && entries.back().step < step ? entries.back().path : std::string();
-}
-
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(std::string folder, int keep)
@@ -58,7 +45,7 @@ std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
   }
   remove_leftovers(folder_);
   std::string path = fmt::format("{}/step-{:08}.pt", folder_, step);
-  runtime::save_pt_over(oldest_of_enough(list(), keep_, step, path), path, value);
+  save_pt(path, value);
   const std::vector<Entry> entries = list();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < entries.size(); ++i) {
     std::error_code ignored;

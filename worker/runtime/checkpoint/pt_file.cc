@@ -1,7 +1,6 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/mapped_file.h"
 #include "worker/runtime/checkpoint/pickle.h"
-#include "worker/runtime/checkpoint/save_pt_over.h"
 #include "worker/runtime/checkpoint/unpickle.h"
 #include "worker/runtime/checkpoint/zip_reader.h"
 #include "worker/runtime/checkpoint/zip_writer.h"
@@ -51,10 +50,10 @@ Result<void> write_archive(AtomicFile& file, const std::string& stem, const Pick
   return zip.finish();
 }
 
-Result<void> save(const std::string& old, const std::string& path, const PtValue& value) {
+Result<void> save(const std::string& path, const PtValue& value) {
   const Result<Pickled> pickled = runtime::pickle(value);
   if (!pickled) return pickled.error();
-  Result<AtomicFile> file = AtomicFile::create(path, old);
+  Result<AtomicFile> file = AtomicFile::create(path);
   if (!file) return file.error();
   if (Result<void> done = write_archive(*file, stem_of(path), *pickled); !done) return done;
   return file->commit();
@@ -73,10 +72,8 @@ Result<PtValue> parse(std::span<const std::byte> archive) {
 
 }  // namespace
 
-void save_pt(const std::string& path, const PtValue& value) { runtime::save_pt_over({}, path, value); }
-
-void runtime::save_pt_over(const std::string& old, const std::string& path, const PtValue& value) {
-  if (const Result<void> done = save(old, path, value); !done) {
+void save_pt(const std::string& path, const PtValue& value) {
+  if (const Result<void> done = save(path, value); !done) {
     throw Exception(done.error().code(), fmt::format("cannot save {}: {}", path, done.error().message()));
   }
 }

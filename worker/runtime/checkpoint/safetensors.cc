@@ -135,11 +135,14 @@ struct Told {
 std::optional<std::uint64_t> bytes_of(const Told& told) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
   std::uint64_t bytes = c10::elementSize(told.type);
+  // A tensor without elements has strides as well, for which a size of 0 counts as 1.
   for (const std::int64_t size : told.shape) {
-    if (size != 0 && bytes > kMost / static_cast<std::uint64_t>(size)) return std::nullopt;
-    bytes *= static_cast<std::uint64_t>(size);
+    const auto factor = static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1));
+    if (bytes > kMost / factor) return std::nullopt;
+    bytes *= factor;
   }
-  return bytes;
+  const bool is_empty = std::find(told.shape.begin(), told.shape.end(), 0) != told.shape.end();
+  return is_empty ? 0 : bytes;
 }
 
 Result<Told> told_of(const std::string& name, const nlohmann::json& about) {

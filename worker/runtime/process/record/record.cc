@@ -19,6 +19,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +35,9 @@ constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMaxFrames = 64;
 constexpr unsigned kSecondsToDemangle = 2;
 constexpr unsigned kSecondsForTheFirst = 2 * kSecondsToDemangle;
+constexpr unsigned kSecondsForTheUnfinished =
+    1 + static_cast<unsigned>(
+            std::chrono::duration_cast<std::chrono::seconds>(runtime::kMostForTheUnfinished).count());
 
 // What handlers need. Handlers have no argument of ours, hence the one pointer with static storage in this
 // library.
@@ -45,6 +49,7 @@ struct Recorder {
 Recorder* recorder = nullptr;
 volatile sig_atomic_t crash_signal = 0;
 std::atomic<pid_t> dying_thread = 0;
+std::atomic<bool> is_reported = false;  // by std::terminate, which may wait for a checkpoint then
 
 using Demangle = std::string (*)(const char* symbol);
 
@@ -86,6 +91,7 @@ std::string demangled(const char* symbol) {
 }
 
 void write_report(std::string_view message, Demangle demangle) {
+  if (is_reported) return;
   capture_stack(demangle, recorder->stack);
   runtime::format_error_file(message, recorder->stack.view(),
                              static_cast<unsigned long long>(std::time(nullptr)), recorder->file);
@@ -121,6 +127,8 @@ void let_the_first_report() {
   const pid_t self = gettid();
   if (dying_thread.compare_exchange_strong(nobody, self) || nobody == self) return;
   for (unsigned left = kSecondsForTheFirst; left > 0;) left = sleep(left);
+  if (!is_reported) return;
+  for (unsigned left = kSecondsForTheUnfinished; left > 0;) left = sleep(left);
 }
 
 void on_alarm(int) { die_of(crash_signal); }
@@ -175,6 +183,7 @@ Cause current_cause() {
   // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
   fmt::print(stderr, "ddprun: uncaught {}\n", cause.text.substr(0, cause.text.find('\n')));
   std::fflush(nullptr);
+  is_reported = true;
   runtime::wait_for_the_unfinished();
   _exit(cause.exit_code);
 }
