@@ -51,8 +51,10 @@ class Doctor(Case):
         read_only = in_mount_namespace(f"mount -t tmpfs -o ro none {self.folder}/ro")
         page = self.doctor(before=read_only, TMPDIR=f"{self.folder}/ro")
         self.assertIn(f"WRONG logs           no file can be made in {self.folder}/ro: Read-only file system\n", page)
-        page = self.doctor(TMPDIR=f"{self.folder}/none")
-        self.assertIn(f"WRONG logs           no file can be made in {self.folder}/none: No such file or directory\n", page)
+        page = self.doctor(before=read_only, TMPDIR=f"{self.folder}/ro/none/yet")
+        self.assertIn(f"WRONG logs           no file can be made in {self.folder}/ro: Read-only file system\n", page)
+        # A job makes it.
+        self.assertIn(f" are free in {self.folder}\n", self.doctor(TMPDIR=f"{self.folder}/none/yet"))
 
     def test_looking_at_a_directory_leaves_nothing_in_it(self):
         self.doctor()
