@@ -33,8 +33,7 @@ double uptime_seconds() { return std::strtod(read_text("/proc/uptime").c_str(), 
 
 /// A field of stat that counts ticks, in seconds: 22 is when the process started, since boot.
 double seconds_of_field(const std::string& stat, int number) {
-  return std::strtod(std::string(stat_field(stat, number)).c_str(), nullptr) /
-         static_cast<double>(sysconf(_SC_CLK_TCK));
+  return static_cast<double>(stat_number(stat, number)) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 std::uint64_t resident_bytes(const std::string& directory) {

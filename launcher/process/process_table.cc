@@ -15,6 +15,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 
 namespace ddprun::launcher {
@@ -91,6 +92,10 @@ std::string_view stat_field(std::string_view text, int number) {
   text.remove_prefix(close + 1);
   for (int field = 3; field < number; ++field) consume_word(text);
   return consume_word(text);
+}
+
+std::uint64_t stat_number(std::string_view text, int number) {
+  return std::strtoull(std::string(stat_field(text, number)).c_str(), nullptr, 10);
 }
 
 std::optional<ProcessEntry> parse_stat(std::string_view text) {

@@ -1,6 +1,7 @@
 #include "launcher/watch/sampler.h"
 
 #include "launcher/commands/ps.h"
+#include "launcher/process/process_table.h"
 #include "launcher/text/text.h"
 #include "launcher/why/flight_recorder.h"
 #include "launcher/why/proc_look.h"
@@ -58,20 +59,6 @@ void read_output(RankSample& sample, const std::string& log_dir) {
   }
 }
 
-/// Fields of /proc/<pid>/stat behind the name, from the third on.
-std::vector<std::string> stat_fields(pid_t pid) {
-  const std::string stat = read_text(fmt::format("/proc/{}/stat", pid));
-  std::vector<std::string> fields;
-  std::size_t at = stat.rfind(')');
-  if (at == std::string::npos || at + 2 > stat.size()) return fields;
-  for (at += 2; at < stat.size();) {
-    const std::size_t end = std::min(stat.find(' ', at), stat.size());
-    fields.push_back(stat.substr(at, end - at));
-    at = end + 1;
-  }
-  return fields;
-}
-
 }  // namespace
 
 void RankSampler::find_work() {
@@ -93,15 +80,15 @@ RankSample RankSampler::sample(const std::string& log_dir) {
   RankSample sample;
   read_output(sample, log_dir);
   find_work();
-  constexpr std::size_t kState = 0, kUser = 11, kSystem = 12, kResident = 21;
-  const std::vector<std::string> stat = stat_fields(work_);
-  if (stat.size() <= kResident || stat[kState] == "Z") return sample;
+  constexpr int kUser = 14, kSystem = 15, kResident = 24;
+  const std::string stat = read_text(fmt::format("/proc/{}/stat", work_));
+  const std::optional<ProcessEntry> process = parse_stat(stat);
+  if (!process || process->has_ended()) return sample;
   sample.pid = work_;
-  sample.state = stat[kState];
-  sample.cpu_s = (std::strtod(stat[kUser].c_str(), nullptr) + std::strtod(stat[kSystem].c_str(), nullptr)) /
-                 static_cast<double>(::sysconf(_SC_CLK_TCK));
-  sample.memory = std::strtoull(stat[kResident].c_str(), nullptr, 10) *
-                  static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  sample.state = process->state;
+  const std::uint64_t ticks = stat_number(stat, kUser) + stat_number(stat, kSystem);
+  sample.cpu_s = static_cast<double>(ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  sample.memory = stat_number(stat, kResident) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   for (const std::uint64_t place : recorders_) {
     constexpr std::size_t kFew = 16;
     why::Recorder recorder = why::read_recorder(memory_->reader(), place, kFew);

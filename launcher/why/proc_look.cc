@@ -32,10 +32,6 @@ std::string name_at(const std::string& directory) {
   return std::string(trim_blanks(read_text(directory + "/comm")));
 }
 
-std::uint64_t stat_number(const std::string& stat, int field) {
-  return std::strtoull(std::string(stat_field(stat, field)).c_str(), nullptr, 10);
-}
-
 ThreadLook look_at_thread(const std::string& directory, int tid) {
   ThreadLook look{.tid = tid,
                   .name = name_at(directory),

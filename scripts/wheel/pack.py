@@ -54,6 +54,14 @@ def add(archive, records, name, data, mode):
     records.append(f"{name},sha256={digest},{len(data)}\n")
 
 
+def describe(archive, records, info, metadata, tag):
+    """What every wheel says of itself; the last of its files."""
+    add(archive, records, f"{info}/METADATA", metadata.encode(), 0o644)
+    add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644)
+    add(archive, records, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644)
+    add(archive, [], f"{info}/RECORD", "".join([*records, f"{info}/RECORD,,\n"]).encode(), 0o644)
+
+
 def main(program, version, glibc, folder):
     tag = f"py3-none-manylinux_{glibc.replace('.', '_')}_x86_64"
     wheel = pathlib.Path(folder) / f"ddprun-{version}-{tag}.whl"
@@ -63,10 +71,7 @@ def main(program, version, glibc, folder):
         for module in sorted((ROOT / "scripts/wheel/ddprun").glob("*.py")):
             add(archive, records, f"ddprun/{module.name}", module.read_bytes(), 0o644)
         add(archive, records, f"{data}/scripts/ddprun", pathlib.Path(program).read_bytes(), 0o755)
-        add(archive, records, f"{info}/METADATA", METADATA.format(version=version).encode(), 0o644)
-        add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644)
-        add(archive, records, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644)
-        add(archive, [], f"{info}/RECORD", "".join([*records, f"{info}/RECORD,,\n"]).encode(), 0o644)
+        describe(archive, records, info, METADATA.format(version=version), tag)
     print(wheel)
 
 

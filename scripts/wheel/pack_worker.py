@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 
-from pack import ROOT, WHEEL, add
+from pack import ROOT, add, describe
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -126,10 +126,7 @@ def main(prefix, version, torch, patchelf, folder):
                 add(archive, records, str(file.relative_to(temporary)), file.read_bytes(), mode)
             starter = (ROOT / "scripts/wheel/ddprun-worker").read_bytes()
             add(archive, records, f"ddprun_worker-{version}.data/scripts/ddprun-worker", starter, 0o755)
-            add(archive, records, f"{info}/METADATA", METADATA.format(version=version, torch=torch).encode(), 0o644)
-            add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644)
-            add(archive, records, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644)
-            add(archive, [], f"{info}/RECORD", "".join([*records, f"{info}/RECORD,,\n"]).encode(), 0o644)
+            describe(archive, records, info, METADATA.format(version=version, torch=torch), tag)
     print(wheel)
 
 
