@@ -283,7 +283,8 @@ struct Written {
 
 /// Reads as everywhere: abbreviations, `--a_b`, `--flag=` with nothing behind it, `--`. CLI11 would give such a flag
 /// the next word. Flags may stand behind words.
-Result<Written> split_written(const CLI::App& app, std::span<const std::string> args) {
+Result<Written> split_written(const CLI::App& app, const std::string& command,
+                              std::span<const std::string> args) {
   const std::vector<CommandFlag> flags = flags_of(app);
   std::vector<FlagSyntax> table;
   for (const CommandFlag& flag : flags)
@@ -291,7 +292,7 @@ Result<Written> split_written(const CLI::App& app, std::span<const std::string> 
   Written written;
   std::vector<std::string> left(args.begin(), args.end());
   while (!left.empty()) {
-    const Result<ParsedArgs> parsed = split_args(table, left);
+    const Result<ParsedArgs> parsed = split_args(table, left, fmt::format("ddprun {} --help", command));
     if (!parsed) return parsed.error();
     for (const FlagUse& use : parsed->flags) {
       if (flags[use.flag].name == "help") written.asks_for_help = true;
@@ -299,9 +300,11 @@ Result<Written> split_written(const CLI::App& app, std::span<const std::string> 
       written.flags.insert(written.flags.end(), use.values.begin(), use.values.end());
     }
     left.clear();
-    if (parsed->rest.empty()) break;
-    written.words.push_back(parsed->rest.front());
-    left.assign(parsed->rest.begin() + 1, parsed->rest.end());
+    const std::size_t words =
+        parsed->ended_by_dashes ? parsed->rest.size() : std::min<std::size_t>(1, parsed->rest.size());
+    const auto behind = parsed->rest.begin() + static_cast<std::ptrdiff_t>(words);
+    written.words.insert(written.words.end(), parsed->rest.begin(), behind);
+    left.assign(behind, parsed->rest.end());
   }
   return written;
 }
@@ -315,7 +318,7 @@ Result<CommandLine> parse_own(const CommandEntry& entry, std::span<const std::st
   CLI::App app;
   app.allow_extras();  // it counts "--" among them
   declare(entry, app, line);
-  const Result<Written> written = split_written(app, args);
+  const Result<Written> written = split_written(app, entry.name, args);
   if (!written) return written.error();
   if (written->asks_for_help) return CommandLine{.command = Command::kHelp, .text = entry.name};
   if (const std::size_t most = words_of(app).size(); written->words.size() > most)

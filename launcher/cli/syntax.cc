@@ -10,8 +10,6 @@
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::string_view kSeeHelp = "; ddprun --help lists all";
-
 constexpr std::size_t kMostSuggestions = 3;
 
 std::string with_dashes(std::string_view name) { return fmt::format("--{}", name); }
@@ -47,8 +45,8 @@ std::vector<std::string> parts_of(std::string_view name) {
 
 class Splitter {
  public:
-  Splitter(std::span<const FlagSyntax> table, std::span<const std::string> args)
-      : table_(table), args_(args) {}
+  Splitter(std::span<const FlagSyntax> table, std::span<const std::string> args, std::string_view help)
+      : table_(table), args_(args), see_help_(fmt::format("; {} lists all", help)) {}
 
   Result<ParsedArgs> run() {
     while (next_ < args_.size() && looks_like_flag(args_[next_])) {
@@ -137,6 +135,7 @@ class Splitter {
   /// The program and its words. argparse drops the first `--` only: one before the program, or else one
   /// behind it.
   void read_rest(bool has_dropped_dashes) {
+    parsed_.ended_by_dashes = has_dropped_dashes;
     if (next_ == args_.size()) return;
     parsed_.rest.push_back(args_[next_++]);
     if (!has_dropped_dashes && next_ < args_.size() && args_[next_] == "--") ++next_;
@@ -169,8 +168,7 @@ class Splitter {
     for (const FlagSyntax& flag : table_) names.push_back(with_dashes(flag.name));
     std::string nearest = did_you_mean(canonical(typed), names);
     if (nearest.empty()) nearest = suggest_by_part(canonical(typed).substr(2));
-    return usage_error(
-        fmt::format("unknown flag {}{}", typed, nearest.empty() ? kSeeHelp : std::string_view(nearest)));
+    return usage_error(fmt::format("unknown flag {}{}", typed, nearest.empty() ? see_help_ : nearest));
   }
 
   /// What is near some words of a flag: "restarts" is near --max-restarts.
@@ -199,12 +197,13 @@ class Splitter {
     const bool is_long =
         std::any_of(table_.begin(), table_.end(), [&](const FlagSyntax& f) { return f.name == name; });
     if (is_long) return usage_error(fmt::format("unknown flag {}; did you mean \"--{}\"?", word, name));
-    return usage_error(word.size() == 2 ? fmt::format("unknown flag {}{}", word, kSeeHelp)
-                                        : fmt::format("unknown flag -{} in {}{}", letter, word, kSeeHelp));
+    return usage_error(word.size() == 2 ? fmt::format("unknown flag {}{}", word, see_help_)
+                                        : fmt::format("unknown flag -{} in {}{}", letter, word, see_help_));
   }
 
   std::span<const FlagSyntax> table_;
   std::span<const std::string> args_;
+  std::string see_help_;
   std::size_t next_ = 0;
   ParsedArgs parsed_;
 };
@@ -216,8 +215,9 @@ std::size_t value_count(const FlagSyntax& flag) {
   return 1 + static_cast<std::size_t>(std::count(flag.metavar.begin(), flag.metavar.end(), ' '));
 }
 
-Result<ParsedArgs> split_args(std::span<const FlagSyntax> table, std::span<const std::string> args) {
-  return Splitter(table, args).run();
+Result<ParsedArgs> split_args(std::span<const FlagSyntax> table, std::span<const std::string> args,
+                              std::string_view help) {
+  return Splitter(table, args, help).run();
 }
 
 }  // namespace ddprun::launcher

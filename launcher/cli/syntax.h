@@ -31,6 +31,7 @@ struct FlagUse {
 struct ParsedArgs {
   std::vector<FlagUse> flags;     ///< in the order they were written
   std::vector<std::string> rest;  ///< from the first word that is no flag on
+  bool ended_by_dashes = false;   ///< `--` stood before it
 };
 
 /// Splits arguments as torchrun's argparse does: flags up to the first positional word, everything from there
@@ -40,6 +41,9 @@ struct ParsedArgs {
 ///
 /// Errors  kUsage: an unknown flag (with the nearest name), an ambiguous abbreviation, a missing or
 ///         superfluous value.
-Result<ParsedArgs> split_args(std::span<const FlagSyntax> table, std::span<const std::string> args);
+///
+/// `help` is what lists the flags, for the words of a refusal.
+Result<ParsedArgs> split_args(std::span<const FlagSyntax> table, std::span<const std::string> args,
+                              std::string_view help = "ddprun --help");
 
 }  // namespace ddprun::launcher

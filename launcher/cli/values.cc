@@ -230,10 +230,10 @@ Result<Endpoint> parse_endpoint(std::string_view text, LoneWord lone) {
   if (!has_colon && lone == LoneWord::kHost) return Endpoint{std::string(without_brackets(text)), {}};
   const Result<int> port = parse_integer(has_colon ? text.substr(colon + 1) : text, 0, 65535);
   const std::string_view host = text.substr(0, has_colon ? colon : 0);
-  if (!port || host.ends_with(':')) {  // "::1" alone is an address, and no port
+  if (!port || (host.ends_with(':') && host != "::")) {  // "::1" alone is an address, and no port
     return expected(lone == LoneWord::kHost
                         ? "HOST:PORT with a port in [0, 65535], an IPv6 address as in [::1]:29400"
-                        : "[HOST:]PORT with a port in [0, 65535]",
+                        : "[HOST:]PORT with a port in [0, 65535], an IPv6 address as in [::1]:29400",
                     text);
   }
   return Endpoint{std::string(without_brackets(host)), Port(static_cast<std::uint16_t>(*port))};

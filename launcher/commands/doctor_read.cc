@@ -111,7 +111,7 @@ Result<std::string> output_of(const std::vector<std::string>& words, std::chrono
 
 PythonFacts read_python(const HostFacts& host) {
   PythonFacts facts;
-  facts.is_chosen = host.env("PYTHON_EXEC").has_value();
+  facts.is_chosen = !host.env("PYTHON_EXEC").value_or("").empty();
   const Result<std::string> path = find_python(host);
   if (!path) {
     facts.error = path.error().message();

@@ -20,6 +20,15 @@ bool has_moved(const std::vector<Pulse>& before, const std::vector<Pulse>& now) 
       });
 }
 
+/// Whether somebody is guilty who waits for nobody: who waits may wait for a rank on another host.
+bool is_known_here(const Verdict& verdict) {
+  return std::any_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
+    const bool is_guilty =
+        std::find(verdict.guilty.begin(), verdict.guilty.end(), rank.rank) != verdict.guilty.end();
+    return is_guilty && !waits(rank.activity.doing);
+  });
+}
+
 bool is_debugged(const Verdict& verdict) {
   return std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
                      [](const RankVerdict& rank) { return rank.activity.doing == Doing::kTraced; });
@@ -60,7 +69,7 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
   if (!is_stuck && verdict.health != Health::kLate) return Say::kNothing;
   if (verdict.waiting.empty() || is_debugged(verdict)) return Say::kNothing;
   if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s) return Say::kEnd;
-  if (verdict.guilty.empty() && !limits_.sees_all && !limits_.is_asked) return Say::kNothing;
+  if (!limits_.sees_all && !limits_.is_asked && !is_known_here(verdict)) return Say::kNothing;
   if (!is_stuck || is_reported_ || limits_.report_s <= 0 || quiet < limits_.report_s) return Say::kNothing;
   is_reported_ = true;
   return Say::kReport;

@@ -38,7 +38,7 @@ struct Pulse {
 /// writes. Without progress for the limit the verdict decides: a rank that still does something is left in peace by the
 /// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
 /// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but where
-/// some ranks are on other hosts, one of those may compute, and the report says so only to who asked for it.
+/// some ranks are on other hosts, one of those may compute: without a flag only a rank that waits for nobody is told.
 class HangPolicy {
  public:
   HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}

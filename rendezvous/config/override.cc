@@ -38,6 +38,16 @@ std::string first_unknown(const json& schema, const std::string& pointer) {
   return unknown;
 }
 
+/// Without the name and password of a URL: what is said of a flag stands in logs.
+std::string shown(const std::string& assignment) {
+  const std::size_t scheme = assignment.find("://");
+  if (scheme == std::string::npos) return assignment;
+  const std::size_t host = scheme + 3;
+  const std::size_t at = assignment.substr(0, assignment.find_first_of("/?#", host)).rfind('@');
+  if (at == std::string::npos || at < host) return assignment;
+  return assignment.substr(0, host) + "…" + assignment.substr(at);
+}
+
 }  // namespace
 
 Result<Override> parse_override(const std::string& assignment) {
@@ -51,7 +61,7 @@ Result<Override> parse_override(const std::string& assignment) {
   }
   return Override{.pointer = assignment.substr(0, equals),
                   .text = assignment.substr(equals + 1),
-                  .flag = "--set " + assignment};
+                  .flag = "--set " + shown(assignment)};
 }
 
 std::optional<Problem> apply_override(const json& schema, const Override& change, json& values) {

@@ -16,7 +16,7 @@ class FileServer(http.server.ThreadingHTTPServer):
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
         self.folder, self.faults, self.requests, self.is_free = folder, {}, [], threading.Event()
-        self.credentials = None
+        self.credentials, self.signatures = None, []
         self.thread = threading.Thread(target=self.serve_forever, daemon=True)
         self.thread.start()
 
@@ -57,6 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
 
     def may_enter(self):
+        self.server.signatures.append(self.headers.get("Authorization"))
         wanted = self.server.credentials
         return wanted is None or self.headers.get("Authorization") == f"Basic {base64.b64encode(wanted.encode()).decode()}"
 

@@ -98,6 +98,7 @@ class Download {
     const TransferOutcome outcome = client_->get({.url = url,
                                                   .offset = 0,
                                                   .patience = options_.patience,
+                                                  .signs_in = !options_.from.empty(),
                                                   .take =
                                                       [&](std::span<const std::uint8_t> bytes) {
                                                         text.append(bytes.begin(), bytes.end());
@@ -205,6 +206,7 @@ class Download {
         {.url = place + file.name,
          .offset = offset,
          .patience = options_.patience,
+         .signs_in = !options_.from.empty(),
          .take =
              [&](std::span<const std::uint8_t> bytes) {
                have += static_cast<std::int64_t>(bytes.size());

@@ -127,7 +127,7 @@ TransferOutcome HttpClient::get(const TransferRequest& request) {
   set(CURLOPT_CONNECTTIMEOUT, patience);
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, patience);
-  set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
+  if (request.signs_in) set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
   set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(request.offset));
   set(CURLOPT_USERAGENT, "ddprun");
   set(CURLOPT_ERRORBUFFER, words.data());

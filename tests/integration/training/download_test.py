@@ -61,9 +61,10 @@ class DownloadTest(JobTest):
         write_sums(self.served)
         self.server = FileServer(self.served)
         self.addCleanup(self.server.close)
+        self.proxy = {}
 
     def environment(self):
-        return {**super().environment(), "no_proxy": "127.0.0.1", "HOME": str(self.folder)}
+        return {**super().environment(), "no_proxy": "127.0.0.1", "HOME": str(self.folder), **self.proxy}
 
     def digits(self, name="job.json", **data):
         data = {"type": "mnist", "path": "data", "download": True, "download_from": self.server.url, **data}
@@ -147,6 +148,15 @@ class Downloads(DownloadTest):
         self.server.credentials = "me:secret"
         (self.folder / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
         self.check_done(self.run_job(self.digits()))
+
+    def test_the_usual_places_are_not_told_a_password(self):
+        (self.folder / ".netrc").write_text("default login me password secret\n")
+        job = self.job_file({"data": {"type": "fashion_mnist", "path": "data", "download": True}, "train": {"max_steps": 2}})
+        # Its only place is http://, which our server stands for as a proxy; its files are others.
+        self.proxy = {"http_proxy": self.server.url}
+        self.run_job(job, expect=78)
+        self.assertTrue(self.server.signatures)
+        self.assertEqual(set(self.server.signatures), {None})
 
     def test_an_archive_is_unpacked_and_goes(self):
         write_cifar_archive(self.served)

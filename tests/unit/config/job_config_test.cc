@@ -74,6 +74,17 @@ TEST_CASE("an override makes an entry of a name that the file does not have") {
   CHECK(job.values.at("evaluate").at("0").at("type") == "synthetic");
 }
 
+TEST_CASE("a password in an override is not repeated") {
+  const std::string said =
+      read(R"({"model": {"type": "mlp"}, "data": {"type": "mnist", "path": "/data", "download": true}})",
+           {"/data/download_from=https://me:secret@host/a@b/"})
+          .error()
+          .message();
+  CHECK(said.find("secret") == std::string::npos);
+  CHECK(said.find("--set /data/download_from=https://…@host/a@b/: /data/download_from: ") !=
+        std::string::npos);
+}
+
 TEST_CASE("the last of two overrides of a key wins") {
   const JobConfig job = read(kSmallest, {"/train/epochs=3", "/train/epochs=4"}).value();
   CHECK(job.values.at("train").at("epochs") == 4);

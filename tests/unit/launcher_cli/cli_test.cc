@@ -197,6 +197,10 @@ TEST_CASE("the arguments of a command are read by the rules of all others") {
   CHECK(parse({"store", "--port=1", "--port=2"}).value().store.port == Port(2));
   CHECK(parse({"ps", "--"}).value().command == Command::kPs);
   CHECK(parse({"why", "--", "--odd"}).value().job == "--odd");
+  CHECK(parse({"why", "--", "job", "--json"}).error().message() ==
+        "why: unexpected \"--json\"; write ddprun why [JOB|PID] [--json]");
+  CHECK(parse({"coordinator", "--frobnicate"}).error().message() ==
+        "coordinator: unknown flag --frobnicate; ddprun coordinator --help lists all");
   CHECK(parse({"ps", "--json=false"}).error().message() == "ps: --json takes no value, got \"false\"");
 }
 
@@ -358,7 +362,9 @@ TEST_CASE("a coordinator of its own is told its place and the size of the world"
   CHECK(line.coordinator.spec.max_restarts == 3);
   CHECK(line.coordinator.timing.join_timeout == std::chrono::seconds(5));
   CHECK(parse({"coordinator", "--bind", "host:x"}).error().message() ==
-        "coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], got \"host:x\"");
+        "coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], an IPv6 address as in "
+        "[::1]:29400, got \"host:x\"");
+  CHECK(parse({"coordinator", "--nnodes=2", "--bind", ":::29400"}).value().coordinator.host == "::");
   CHECK(parse({"coordinator", "--rdzv-conf", "is_host=maybe"}).error().message() ==
         "coordinator: --rdzv-conf: is_host must be true or false, got \"maybe\"");
 }

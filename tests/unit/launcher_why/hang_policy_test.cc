@@ -130,4 +130,10 @@ TEST_CASE("where nobody asked and a rank on another host may compute, a wait of 
   CHECK_FALSE(said(false, false));
   CHECK(said(true, false));
   CHECK(said(false, true));
+  // Late at one collective, for it waits in another, whose rank nobody sees from here.
+  all_wait = verdict(Health::kStuck, Doing::kWaits);
+  CHECK_FALSE(said(false, false));
+  CHECK(said(false, true));
+  all_wait = verdict(Health::kStuck, Doing::kSleeps);
+  CHECK(said(false, false));
 }
