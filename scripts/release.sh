@@ -6,14 +6,15 @@
 #   scripts/release.sh              CHANGELOG.md has to begin with "## VERSION - YYYY-MM-DD"; all is committed
 #   scripts/release.sh --dry-run    says what would be made and what stands in the way; builds and changes nothing
 #
-# Of one commit two launchers, their wheels and packages have equal bytes; the worker is what build/release has: `ctest -L long -R reproducible` builds in two places and compares.
+# Of one commit two launchers, their wheels and packages have equal bytes; the worker is what
+# build/release has. `ctest -L long -R reproducible` builds in two places and compares.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 dry_run=no
 case "${1:-}" in
   '') ;;
   --dry-run) dry_run=yes ;;
-  -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
   *) fail "unknown argument $1; there is only --dry-run" ;;
 esac
 
