@@ -3,7 +3,6 @@
 #include "launcher/why/doing.h"
 #include "launcher/why/facts.h"
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,18 +52,5 @@ std::string_view to_string(Confidence confidence);
 /// and calls decide who waits and who does not. A job in which anything was completed between the two looks is not
 /// stuck; nor is one that has waited no longer than it is used to.
 Verdict judge(const JobPicture& picture);
-
-/// A rank that is last at collectives most of the time.
-struct Straggler {
-  int rank = -1;      ///< -1: none
-  double late_s = 0;  ///< behind the first, on average
-  double share = 0;   ///< of the time from one collective to the next
-};
-
-/// By how much each rank comes after the first, on average, by the entries that all have. Pure.
-std::map<int, double> lateness_of(const JobPicture& picture);
-
-/// From the entries that all ranks have. Clocks of several hosts are taken to agree. Pure.
-Straggler find_straggler(const JobPicture& picture);
 
 }  // namespace ddprun::launcher::why

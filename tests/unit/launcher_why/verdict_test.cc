@@ -1,5 +1,6 @@
 #include "launcher/why/verdict.h"
 
+#include "launcher/why/straggler.h"
 #include "tests/support/catch.h"
 
 #include <sys/syscall.h>

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "launcher/why/facts.h"
+#include "launcher/why/scene.h"
+#include "launcher/why/straggler.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// Ranks that do the same, and one of the collectives they are in.
+using Camp = std::pair<const Collective*, Ranks>;
+
+// The sentences of a verdict: one for each rule of verdict.cc, with the guilty ranks in it. Pure.
+
+std::string ended_words(const Ranks& ended, bool with_0, const Ranks& waiting);
+std::string held_words(const Scene& scene, const Ranks& held);
+std::string disagreement_words(std::int64_t sequence, const std::vector<Camp>& camps, bool is_tie);
+std::string late_words(const Scene& scene, const Ranks& late);
+std::string usual_words(const Ranks& late, double waited_s);
+std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps);
+std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting);
+std::string network_words(const Scene& scene, const Ranks& guilty, int from, const Connection& worst);
+std::string all_wait_words(const Scene& scene, const Ranks& waiting);
+std::string straggler_words(const Straggler& straggler);
+std::string unseen_words(const JobPicture& picture);
+
+}  // namespace ddprun::launcher::why
