@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/cli/command_line.h"
-#include "launcher/commands/ps.h"
+#include "launcher/report/running_jobs.h"
 #include "rendezvous/base/result.h"
 
 #include <sys/types.h>

@@ -1,9 +1,9 @@
 #include "launcher/commands/why.h"
 
 #include "launcher/commands/drain.h"
-#include "launcher/commands/ps.h"
 #include "launcher/commands/refuse.h"
 #include "launcher/report/job_state.h"
+#include "launcher/report/running_jobs.h"
 #include "launcher/text/text.h"
 #include "launcher/why/look.h"
 #include "launcher/why/page.h"

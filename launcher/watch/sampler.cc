@@ -1,7 +1,7 @@
 #include "launcher/watch/sampler.h"
 
-#include "launcher/commands/ps.h"
 #include "launcher/process/process_table.h"
+#include "launcher/report/running_jobs.h"
 #include "launcher/text/text.h"
 #include "launcher/why/flight_recorder.h"
 #include "launcher/why/proc_look.h"

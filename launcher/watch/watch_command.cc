@@ -1,7 +1,7 @@
 #include "launcher/watch/watch_command.h"
 
-#include "launcher/commands/ps.h"
 #include "launcher/output/pty.h"
+#include "launcher/report/running_jobs.h"
 #include "launcher/watch/sampler.h"
 #include "launcher/watch/screen.h"
 #include "rendezvous/base/exit_codes.h"

@@ -1,0 +1,76 @@
+#include "launcher/report/own_processes.h"
+
+#include "launcher/process/process_table.h"
+#include "launcher/report/job_state.h"
+#include "rendezvous/base/read_text.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace ddprun::launcher {
+namespace {
+
+/// The parts of /proc/<pid>/cmdline.
+std::vector<std::string> split_at_zeros(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\0', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+double uptime_seconds() { return std::strtod(read_text("/proc/uptime").c_str(), nullptr); }
+
+/// A field of stat that counts ticks, in seconds: 22 is when the process started, since boot.
+double seconds_of_field(const std::string& stat, int number) {
+  return static_cast<double>(stat_number(stat, number)) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::uint64_t resident_bytes(const std::string& directory) {
+  const std::string statm = read_text(directory + "/statm");
+  const std::size_t space = statm.find(' ');
+  if (space == std::string::npos) return 0;
+  return std::strtoull(statm.c_str() + space, nullptr, 10) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Its number in the innermost pid namespace.
+pid_t own_pid(const std::string& directory, pid_t pid) {
+  const std::vector<pid_t> pids = namespace_pids(read_text(directory + "/status"));
+  return pids.empty() ? pid : pids.back();
+}
+
+bool is_own(const std::string& directory) {
+  struct stat status {};
+  return stat(directory.c_str(), &status) == 0 && status.st_uid == geteuid();
+}
+
+}  // namespace
+
+std::vector<ProcessFacts> read_own_processes() {
+  std::vector<ProcessFacts> processes;
+  const double uptime = uptime_seconds();
+  for (const ProcessEntry& entry : read_processes()) {
+    const std::string directory = fmt::format("/proc/{}", entry.pid);
+    if (!is_own(directory)) continue;
+    const std::string stat = read_text(directory + "/stat");
+    processes.push_back({.pid = entry.pid,
+                         .own_pid = own_pid(directory, entry.pid),
+                         .parent = entry.parent,
+                         .state = entry.state,
+                         .age_s = std::max(0.0, uptime - seconds_of_field(stat, 22)),
+                         .cpu_s = seconds_of_field(stat, 14) + seconds_of_field(stat, 15),
+                         .memory = resident_bytes(directory),
+                         .arguments = split_at_zeros(read_text(directory + "/cmdline")),
+                         .job_state = read_job_state(entry.pid)});
+  }
+  return processes;
+}
+
+}  // namespace ddprun::launcher
