@@ -2,7 +2,7 @@
 // what was read can be read through to its last element.
 //
 // Promises checked: no other exception than ours comes out, no tensor reaches beyond its storage, and no
-// allocation is larger than max_allocation_size_mb (mutate_main.cc).
+// allocation is larger than max_allocation_size_mb (CMakeLists.txt).
 
 #include "rendezvous/base/check.h"
 #include "worker/data/idx.h"

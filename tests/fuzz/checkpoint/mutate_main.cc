@@ -1,5 +1,6 @@
 // checkpoint_fuzz SECONDS [SEED]: feeds checkpoints and IDX files to the fuzz target: those of corpus/ and
-// what save_pt writes as they are, then changed. Prints the seed; a crash is repeated with it.
+// what save_pt writes as they are, then changed. Prints the seed; a crash is repeated with it. With
+// ASAN_OPTIONS=max_allocation_size_mb=512, as ctest runs it, an allocation out of proportion is a failure.
 
 #include "rendezvous/base/check.h"
 #include "tests/fuzz/feed.h"
@@ -132,8 +133,5 @@ class Generator {
 };
 
 }  // namespace
-
-// Memory stays in proportion to the file: an allocation beyond this is a failure.
-extern "C" const char* __asan_default_options() { return "max_allocation_size_mb=512"; }
 
 int main(int argc, char** argv) { return ddprun::fuzz::feed<Generator>(argc, argv); }
