@@ -234,7 +234,10 @@ void autocast(const json& recipe, const PtDict& inputs) {
 int main(int argc, char** argv) try {
   torch::set_num_threads(1);
   if (argc > 1) ddprun::device = at::Device(argv[1]);
-  if (std::getenv("WORLD_SIZE") != nullptr) ddprun::world = ddprun::init({.device = "cpu"});
+  if (std::getenv("WORLD_SIZE") != nullptr) {
+    ddprun::world = ddprun::init({.device = ddprun::device.is_cpu() ? "cpu" : "cuda"});
+    ddprun::device = ddprun::world->device();
+  }
   for (std::string line; std::getline(std::cin, line);) {
     const auto recipe = nlohmann::json::parse(line);
     const ddprun::PtValue inputs = ddprun::load_pt(recipe.at("inputs"));

@@ -1,6 +1,6 @@
 """optim_test.py PROGRAM [--device cuda]: optimizers with parameter groups, GradScaler, clipping, averaged models and autocast give
 Python's bytes for random recipes, and each side goes on from what the other has saved; so does ZeroRedundancyOptimizer
-on 1, 2 and 3 ranks over gloo and shared memory. On a card without the last.
+on 1, 2 and 3 ranks over gloo and shared memory; with cards on 1 rank over nccl, 2 over gloo, and one for each card over nccl.
 
 DDPRUN_SEED chooses other recipes."""
 
@@ -218,7 +218,9 @@ def check_autocast(program, folder):
 
 def one_rank():
     """A rank of Python's, with the recipes on stdin."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
+    if DEVICE != "cpu":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % cards.count())
+    dist.init_process_group("nccl" if os.environ["DDPRUN_BACKEND"] == "nccl" else "gloo", timeout=datetime.timedelta(seconds=120))
     for line in sys.stdin:
         recipe = json.loads(line)
         training = Training(recipe)
@@ -241,13 +243,21 @@ def run_ranks(command, recipes, world, backend):
     assert not any(codes), f"{command[0]}: ranks ended with {codes}"
 
 
+def worlds_of_zero():
+    """How many ranks, the backend of Python's, and those of ours."""
+    if DEVICE == "cpu":
+        return [(world, "gloo", ("gloo", "shm")) for world in (1, 2, 3)]
+    on_every_card = [(min(cards.count(), 4), "nccl", ("nccl",))] if cards.count() > 1 else []
+    return [(1, "nccl", ("nccl",)), (2, "gloo", ("gloo",)), *on_every_card]
+
+
 def check_zero(program, recipes, folder):
-    for world in (1, 2, 3):
-        theirs = [{**r, "outputs": f"{folder}/python_{world}_{i}.pt"} for i, r in enumerate(recipes)]
-        run_ranks([sys.executable, __file__, "--rank"], theirs, world, "gloo")
-        for backend in ("gloo", "shm"):
+    for world, peer, backends in worlds_of_zero():
+        theirs = [{**r, "outputs": f"{folder}/python_{peer}_{world}_{i}.pt"} for i, r in enumerate(recipes)]
+        run_ranks([sys.executable, __file__, "--rank", "--device", DEVICE], theirs, world, peer)
+        for backend in backends:
             ours = [{**r, "outputs": f"{folder}/{backend}_{world}_{i}.pt"} for i, r in enumerate(recipes)]
-            run_ranks([program], ours, world, backend)
+            run_ranks([program, DEVICE], ours, world, backend)
             for a, b in zip(theirs, ours):
                 for rank in range(world):
                     check(f"zero, {backend}, rank {rank} of {world}", a, torch.load(f"{a['outputs']}.{rank}"), torch.load(f"{b['outputs']}.{rank}"))
@@ -283,11 +293,10 @@ def main():
             check("Python from our checkpoint", recipe, rest, other.run(recipe["save_at"]))
         check_autocast(sys.argv[1], folder)
         plain = [recipe for recipe in recipes if "init_scale" not in recipe and recipe["optimizer"] != "Adagrad"][:8]
-        if DEVICE == "cpu":
-            check_zero(sys.argv[1], plain, folder)
+        check_zero(sys.argv[1], plain, folder)
     skipped = sum(1 for expected in theirs for a, b in zip(expected["scales"], expected["scales"][1:]) if b < a)
-    print(f"{CASES} recipes of {STEPS} steps, {skipped} of them left out by the scaler: all bytes are Python's; autocast"
-          + (f" and {len(plain)} recipes with ZeroRedundancyOptimizer, too" if DEVICE == "cpu" else f", too, on {DEVICE}"))
+    print(f"{CASES} recipes of {STEPS} steps on {DEVICE}, {skipped} of them left out by the scaler: all bytes are Python's; "
+          f"autocast and {len(plain)} recipes with ZeroRedundancyOptimizer, too")
 
 
 if __name__ == "__main__":
