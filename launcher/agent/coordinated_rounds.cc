@@ -142,7 +142,9 @@ void CoordinatedRounds::on_lines_back(const membership::LogLines& lines) {
 void CoordinatedRounds::on_round_begins(const membership::Round& round) {
   node_rank_ = round.seat.node_rank;
   generation_ = round.seat.generation;
-  listener_.round_begins(round);
+  membership::Round with_cause = round;
+  if (last_restart_.restart_count == round.seat.restart_count) with_cause.restart_cause = last_restart_.why;
+  listener_.round_begins(with_cause);
 }
 
 void CoordinatedRounds::on_round_stopped(const std::string& reason) {
@@ -154,6 +156,7 @@ void CoordinatedRounds::on_lease_lost(const std::string& reason) {
 }
 
 void CoordinatedRounds::on_restart(const membership::Restart& restart) {
+  last_restart_ = restart;
   listener_.restarting(restart, place(restart.root_cause));
 }
 

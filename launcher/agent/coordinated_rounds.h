@@ -53,6 +53,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   std::unique_ptr<membership::Rendezvous> rendezvous_;
   std::optional<NodeRank> node_rank_;  ///< in the last round
   Generation generation_;              ///< of it, as the coordinator counts
+  membership::Restart last_restart_;
   int signal_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "rendezvous/membership/own_addresses.h"
 
 #include <boost/asio/ip/address.hpp>
+#include <fmt/format.h>
 
 #include <utility>
 
@@ -54,6 +55,9 @@ void LocalRounds::follow(const LocalFailure& failure) {
   cause.worker = *failure.worker;  // a failure of no worker is final, and asks for nothing
   cause.generation = generation_;
   cause.is_here = true;
+  // In the words that several nodes are told.
+  const std::string& diagnosis = failure.account.diagnosis;
+  restart_cause_ = diagnosis.empty() ? failure.why : fmt::format("{}: {}", failure.why, diagnosis);
   const TimePoint now = BootClock::now();
   const membership::RestartDecision decision = policy_.decide(now - began_at_, now);
   logger_.info("{}: {}", decision.why, failure.why);
@@ -75,6 +79,7 @@ void LocalRounds::begin_round() {
   round.seat.generation = generation_;
   round.seat.restart_count = policy_.restart_count();
   round.seat.restarts_used = policy_.restart_count();
+  round.restart_cause = restart_cause_;
   began_at_ = BootClock::now();
   store_->begin_generation();
   listener_.round_begins(round);

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace ddprun::launcher {
 
@@ -43,6 +44,7 @@ class LocalRounds final : public RoundSource {
   std::unique_ptr<store::StoreServer> store_;
   membership::RestartPolicy policy_;
   std::optional<LocalFailure> failure_;  ///< of the generation that is over
+  std::string restart_cause_;            ///< of the round that begins next
   Generation generation_;                ///< the last
   TimePoint began_at_{};
   Alarm back_off_;

@@ -3,6 +3,8 @@
 #include "launcher/plan/plan.h"
 #include "launcher/text/template_text.h"
 #include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/printable.h"
+#include "rendezvous/base/restart_cause.h"
 
 #include <fmt/format.h>
 
@@ -123,6 +125,10 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
   Environment environment(plan.host.environment);
   // Workers have no part in the handshake of the nodes, and what they run is not always ours.
   environment.remove(env_name::kSecret);
+  // Another launcher's, where this one runs inside a worker of it.
+  environment.remove(kRestartCauseName);
+  if (!round.restart_cause.empty())
+    environment.set(kRestartCauseName, ddprun::printable(round.restart_cause, kLongestRestartCause));
   // An error file of ours would be written by an outer launcher's worker, not by this one's.
   environment.set(env_name::kErrorFile, worker.error_file);
   for (const auto& [name, value] : to_environment(contract_of(worker, plan, round)))

@@ -75,6 +75,8 @@ struct Round {
   std::string master_addr;  ///< at which this very node reaches the coordinator: proven by its connection
   Port master_port;
   TimePoint valid_until = TimePoint::max();  ///< not to be started after that: the others may have gone on
+  /// Restart::why of the restart that this is; empty: it is the first start, or this node was not there before.
+  std::string restart_cause{};
 };
 
 /// How much a worker's end explains. Of two ends the heavier one is to blame.

@@ -3,6 +3,7 @@
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/base/restart_cause.h"
 #include "worker/models/summary.h"
 #include "worker/tasks/sample_text.h"
 #include "worker/training/console.h"
@@ -72,6 +73,11 @@ Result<JobData> load_all_data(JobParts& parts, const Options& job, const std::st
   Result<std::vector<JudgingData>> judging = load_judging_data(parts, job, splits->train->shape());
   if (!judging) return judging.error();
   return JobData{std::move(*splits), std::move(*judging)};
+}
+
+/// The launcher's words, or those of whoever has set the variable.
+std::string restart_cause() {
+  return printable(process_env(kRestartCauseName).value_or(""), kLongestRestartCause);
 }
 
 struct StopAtEnd {
@@ -214,7 +220,7 @@ class Job {
                                .working_directory = working_directory_,
                                .lost_records = [this] { return metrics_.lost_records(); }}));
     observers_.push_back(std::make_unique<MetricsObserver>(
-        metrics_, MetricsObserver::Facts{context.backend(), context.restart_count()}));
+        metrics_, MetricsObserver::Facts{context.backend(), context.restart_count(), restart_cause()}));
   }
 
   Outcome train(const Context& context, const JobData& data, std::optional<ResumePoint> resume) {

@@ -14,11 +14,13 @@ void MetricsObserver::on_start(const StartEvent& event) {
   metrics_ = event.metrics;
   length_ = event.length;
   rate_ = event.data.unit + "_per_second";
-  log_.write("start", {{"world_size", event.world.ranks},
-                       {"global_batch", event.world.global_batch},
-                       {"backend", facts_.backend},
-                       {"step", event.position.step},
-                       {"restart_count", facts_.restart_count}});
+  nlohmann::json record{{"world_size", event.world.ranks},
+                        {"global_batch", event.world.global_batch},
+                        {"backend", facts_.backend},
+                        {"step", event.position.step},
+                        {"restart_count", facts_.restart_count}};
+  if (!facts_.restart_cause.empty()) record["restart_cause"] = facts_.restart_cause;
+  log_.write("start", record);
 }
 
 void MetricsObserver::on_step(const StepEvent& event) {

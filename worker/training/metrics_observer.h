@@ -14,6 +14,7 @@ class MetricsObserver final : public Observer {
   struct Facts {
     std::string backend;
     int restart_count = 0;
+    std::string restart_cause;  ///< what the launcher says of it; may be empty
   };
   MetricsObserver(MetricsLog& log, Facts facts);
 

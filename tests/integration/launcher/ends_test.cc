@@ -215,6 +215,18 @@ TEST_CASE("a failed generation is started again, with its count and its own log 
   }
 }
 
+TEST_CASE("workers that are started again are told what failed before, in one line") {
+  Launched job(shell(1,
+                     "echo \"told: ${DDPRUN_RESTART_CAUSE-nothing}\"; case $TORCHELASTIC_RESTART_COUNT in "
+                     "0) exit 9;; 1) kill -KILL $$$$;; esac",
+                     {"--max-restarts", "2"}));
+  CHECK(job.wait() == 0);
+  CHECK_THAT(job.out(), Catch::Matchers::Matches(
+                            "told: nothing\n"
+                            "told: rank 0 \\(pid [0-9]+\\) exited with code 9 after [0-9.]+ m?s\n"
+                            "told: rank 0 \\(pid [0-9]+\\) was killed by SIGKILL after [0-9.]+ m?s.*\n"));
+}
+
 TEST_CASE("a spent restart budget ends with the last guilty worker's code") {
   Launched job(shell(1, "exit $((10 + TORCHELASTIC_RESTART_COUNT))", {"--max-restarts", "1"}));
   CHECK(job.wait() == 11);

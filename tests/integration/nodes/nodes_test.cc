@@ -108,18 +108,20 @@ TEST_CASE("every node says why the guilty worker failed, when all start again an
   }
 }
 
-TEST_CASE("a failed worker restarts the workers of all nodes, with one restart count") {
+TEST_CASE("a failed worker restarts the workers of all nodes, with one restart count and its cause") {
   const Cluster cluster{
       .nnodes = "2",
       .script =
           "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then [ $RANK = 0 ] && exit 3; sleep 100; fi; "
-          "echo second life of $RANK",
+          "echo \"second life of $RANK: $DDPRUN_RESTART_CAUSE\"",
       .flags = {"--max-restarts", "1"}};
   const auto a = cluster.start_dynamic();
   const auto b = cluster.start_dynamic();
   CHECK(a->wait() == 0);
   CHECK(b->wait() == 0);
   CHECK_THAT(a->out() + b->out(), Contains("second life of 0") && Contains("second life of 3"));
+  for (Launched* const node : {a.get(), b.get()})
+    CHECK_THAT(node->out(), Contains("rank 0 (pid ") && Contains("exited with code 3 after "));
 }
 
 TEST_CASE("a crash loop of several nodes waits before its second restart, and every node says for how long") {

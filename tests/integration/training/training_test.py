@@ -444,6 +444,10 @@ class Ends(JobTest):
         self.assertRegex(output, r"resumed from out/checkpoints/step-\d+.pt: \d+ of 200 epochs done")
         self.assertEqual(self.metrics("start")[-1]["restart_count"], 1)
         self.assertGreaterEqual(self.metrics("start")[-1]["step"], 10)
+        self.assertNotIn("restart_cause", self.metrics("start")[0])
+        cause = self.metrics("start")[-1]["restart_cause"]
+        self.assertRegex(cause, r"^rank 1 \(pid \d+\) was killed by SIGKILL after [0-9.]+ m?s")
+        self.assertIn(cause, (self.folder / "out/report.html").read_text(encoding="utf-8"))
 
     def test_sigterm_ends_a_job_with_a_checkpoint_that_the_same_command_goes_on_from(self):
         for backend in ("gloo", "shm"):

@@ -202,6 +202,18 @@ TEST_CASE("the job's secret is kept from the workers") {
   CHECK(value(workers_of(plan)[0], "PATH") == "/bin");
 }
 
+TEST_CASE("a restart's cause is one short line, and never an outer job's") {
+  Plan plan = two_workers();
+  plan.host.environment = {{"DDPRUN_RESTART_CAUSE", "of the outer job"}};
+  membership::Round round = single_node_round(plan, Port(4242));
+  CHECK(value(worker_specs(plan, round)[1], "DDPRUN_RESTART_CAUSE") == "unset");
+  round.restart_cause = "rank 1 failed:\n\x1b[31mValueError\xff" + std::string(1000, 'x');
+  const std::string cause = value(worker_specs(plan, round)[1], "DDPRUN_RESTART_CAUSE");
+  CHECK(cause.starts_with("rank 1 failed:\\x0a\\x1b[31mValueError?xxx"));
+  CHECK(cause.ends_with("x…"));
+  CHECK(cause.size() == 500);
+}
+
 TEST_CASE("a job within a job carries both tags") {
   Plan plan = two_workers();
   plan.host.environment = {{"DDPRUN_JOB_TAG", "ddprun-outer"}};
