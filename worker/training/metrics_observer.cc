@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddprun::training {
@@ -63,8 +64,11 @@ void MetricsObserver::on_end(const EndEvent& event) {
   }
   for (const std::vector<double>& seconds : event.times_of_ranks) {
     nlohmann::json rank = nlohmann::json::object();
-    for (std::size_t i = 0; i < seconds.size(); ++i)
-      rank[i < kActivityNames.size() ? kActivityNames[i] : "other"] = seconds[i];
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      std::string name = i < kActivityNames.size() ? kActivityNames[i] : "other";
+      std::replace(name.begin(), name.end(), ' ', '_');
+      rank[name] = seconds[i];
+    }
     record["time_spent"].push_back(std::move(rank));
   }
   log_.write("end", record);

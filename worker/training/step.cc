@@ -1,7 +1,7 @@
 #include "worker/training/step.h"
 
 #include "rendezvous/base/check.h"
-#include "worker/training/step_trace.h"
+#include "worker/training/exposed_communication.h"
 #include <ddprun/autocast.h>
 #include <ddprun/clip_grad.h>
 #include <ddprun/module_view.h>
@@ -131,8 +131,7 @@ bool Step::learn(const MicroBatches& micro_batches, Outcome& outcome) {
         micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
     const auto time = parts_.time.on(Activity::kBackward);
     const at::Tensor scaled = scaler_.scale(share);
-    if (is_last && parts_.time.watcher() != nullptr)
-      show_exposed_communication(scaled, *parts_.time.watcher());
+    if (is_last) count_exposed_communication(scaled, parts_.time);
     scaled.backward();
   }
   return true;

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <unistd.h>
 
@@ -204,16 +203,6 @@ void StepTrace::begins(const char* name) { ranges_.push_back(std::make_unique<Ra
 
 void StepTrace::ends() {
   if (!ranges_.empty()) ranges_.pop_back();
-}
-
-void show_exposed_communication(const at::Tensor& loss, ActivityWatcher& watcher) {
-  loss.register_hook([&watcher](const at::Tensor&) {
-    // The reducer's wait is queued when all gradients are there: after the first of these, before the second.
-    torch::autograd::Engine::get_default_engine().queue_callback([&watcher] {
-      watcher.begins("exposed communication");
-      torch::autograd::Engine::get_default_engine().queue_callback([&watcher] { watcher.ends(); });
-    });
-  });
 }
 
 }  // namespace ddprun::training

@@ -80,8 +80,4 @@ class StepTrace final : public ActivityWatcher {
   std::vector<std::unique_ptr<Range>> ranges_;
 };
 
-/// Shows, in the backward that begins at `loss`, how long this rank waits for the other ranks' gradients when its own
-/// are all there: "exposed communication". Once, for one backward.
-void show_exposed_communication(const at::Tensor& loss, ActivityWatcher& watcher);
-
 }  // namespace ddprun::training

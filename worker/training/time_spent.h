@@ -11,10 +11,10 @@ namespace ddprun::training {
 
 /// What a rank does with its time. On a GPU these are times of the host, which runs ahead of the device and waits
 /// where it needs a result.
-enum class Activity { kLoader, kForward, kBackward, kOptimizer, kEvaluation, kCheckpoint };
+enum class Activity { kLoader, kForward, kBackward, kCommunication, kOptimizer, kEvaluation, kCheckpoint };
 
-inline constexpr std::array<const char*, 6> kActivityNames{"loader",    "forward",    "backward",
-                                                           "optimizer", "evaluation", "checkpoint"};
+inline constexpr std::array<const char*, 7> kActivityNames{
+    "loader", "forward", "backward", "exposed communication", "optimizer", "evaluation", "checkpoint"};
 
 /// Is told what begins and ends, as it happens. What ends is what has begun last.
 class ActivityWatcher {
@@ -54,6 +54,14 @@ class TimeSpent {
   };
 
   [[nodiscard]] Span on(Activity activity) { return {*this, activity}; }
+
+  /// `time` of the activity `from`, which is going on, was one of `to`.
+  void move(Activity from, Activity to, Duration time) {
+    seconds_[static_cast<std::size_t>(from)] -= to_seconds(time);
+    seconds_[static_cast<std::size_t>(to)] += to_seconds(time);
+  }
+
+  [[nodiscard]] TimePoint now() const { return clock_.now(); }
 
   /// Who is told of the spans that begin from now on, or null; it outlives them.
   void watch(ActivityWatcher* watcher) { watcher_ = watcher; }

@@ -34,10 +34,11 @@ class Report(JobTest):
         for title in ("loss", "accuracy", "learning rate", "images per second"):
             self.assertRegex(body, f'<svg viewBox="0 0 520 240" role="img" aria-label="{title}">.*?<path d="M[0-9. L-]+"')
         self.assertEqual(body.count('stroke-dasharray="3 3"'), 4, "each chart marks the second start")
-        shares = [float(share) for share in re.findall(r'title="rank \d+: \w+ ([0-9.]+) %"', body)]
-        self.assertEqual(len(shares), 4 * 7)
+        shares = [float(share) for share in re.findall(r'title="rank \d+: [a-z ]+ ([0-9.]+) %"', body)]
+        self.assertEqual(len(shares), 4 * 8)
         for rank in range(4):
-            self.assertAlmostEqual(sum(shares[7 * rank:7 * rank + 7]), 100, delta=0.4)
+            self.assertAlmostEqual(sum(shares[8 * rank:8 * rank + 8]), 100, delta=0.4)
+        self.assertIn("exposed communication", body)
         self.assertEqual(body.count("<tr"), 1 + 4 + 1 + 5 + 1 + 2)  # time, epochs, starts: a head each
         accuracy = self.metrics("epoch")[-1]["accuracy"]
         self.assertIn(f"{100 * accuracy:.2f} %", body)

@@ -44,6 +44,16 @@ class Output(JobTest):
         self.assertLess(epochs[2]["loss"], epochs[0]["loss"])
         self.assertEqual([record["step"] for record in self.metrics("step")], [5, 10, 15, 20, 25, 30])
 
+    def test_where_the_time_went_adds_up_on_each_rank(self):
+        self.run_job(self.job_file())
+        end = self.metrics("end")[-1]
+        self.assertEqual(len(end["time_spent"]), 2)
+        for parts in end["time_spent"]:
+            self.assertEqual(set(parts), {"loader", "forward", "backward", "exposed_communication", "optimizer", "evaluation",
+                                          "checkpoint", "other"})
+            self.assertTrue(all(seconds > 0 for seconds in parts.values()), parts)
+            self.assertAlmostEqual(sum(parts.values()), end["seconds"], delta=0.05 * end["seconds"])
+
     def test_a_full_disk_under_the_metrics_is_said_and_stops_no_training(self):
         (self.folder / "out").mkdir()
         (self.folder / "out/metrics.jsonl").symlink_to("/dev/full")
