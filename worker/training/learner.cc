@@ -129,7 +129,7 @@ bool is_foreign(const Options& model) { return model.has("plugin") || model.text
 
 /// Metrics stand in files under their names, beside other things.
 void check_metrics(const std::vector<Metric>& metrics) {
-  static const std::set<std::string> kTaken{"event",   "time",  "epoch",         "step",
+  static const std::set<std::string> kTaken{"event",   "time",  "elapsed",       "epoch",        "step",
                                             "seconds", "items", "learning_rate", "held_out_loss"};
   if (metrics.empty() || metrics.front().name != "loss")
     throw Exception(ErrorCode::kConfig, "/task/type: the first metric of the task is to be \"loss\"");

@@ -33,6 +33,8 @@ class Report(JobTest):
         self.assertIn("complete · 4 ranks over gloo", body)
         for title in ("loss", "accuracy", "learning rate", "images per second"):
             self.assertRegex(body, f'<svg viewBox="0 0 520 240" role="img" aria-label="{title}">.*?<path d="M[0-9. L-]+"')
+        charts = re.findall(r'role="img" aria-label="([^"]*)"', body)
+        self.assertEqual(charts, ["loss", "accuracy", "learning rate", "images per second"])
         self.assertEqual(body.count('stroke-dasharray="3 3"'), 4, "each chart marks the second start")
         shares = [float(share) for share in re.findall(r'title="rank \d+: [a-z ]+ ([0-9.]+) %"', body)]
         self.assertEqual(len(shares), 4 * 8)
