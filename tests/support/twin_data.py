@@ -93,17 +93,18 @@ def image_folder(data, is_training):
 class Windows(Dataset):
     def __init__(self, tokens, block, spare):
         self.tokens, self.block, self.count = tokens, block, (len(tokens) - spare) // block
+        self.shift = torch.zeros(1, dtype=torch.long).share_memory_()  # a DataLoader's processes see it change
 
     def __len__(self):
         return self.count
 
     def __getitem__(self, i):
-        window = self.tokens[i * self.block: (i + 1) * self.block + 1]
+        start = i * self.block + int(self.shift)
+        window = self.tokens[start: start + self.block + 1]
         return window[:-1], window[1:]
 
 
 def text(data, is_training):
-    """Without the shift of each epoch."""
     characters = pathlib.Path(data["path"]).read_text(encoding="utf-8")
     numbers = {character: i for i, character in enumerate(sorted(set(characters)))}
     tokens = torch.tensor([numbers[character] for character in characters])

@@ -82,7 +82,10 @@ std::optional<c10::ScalarType> autocast_dtype(Precision precision) {
 }
 
 Step::Step(const Parts& parts, const StepOptions& options)
-    : parts_(parts), options_(options), scaler_(scaler_options(options)) {}
+    : parts_(parts), options_(options), scaler_(scaler_options(options)) {
+  for (const ModuleView::Parameter& parameter : view_of(parts.model).parameters)
+    if (parameter.tensor.requires_grad()) clipped_.push_back(parameter.tensor);
+}
 
 at::Tensor Step::loss_of(const Batch& batch) {
   const auto time = parts_.time.on(Activity::kForward);
@@ -180,8 +183,8 @@ bool Step::must_stop(const at::Tensor& loss) const {
 void Step::clip() {
   if (options_.clip_grad_norm == 0 && options_.clip_grad_value == 0) return;
   if (scaler_.is_enabled()) scaler_.unscale_(parts_.optimizer);
-  if (options_.clip_grad_norm > 0) clip_grad_norm_(parts_.optimizer.parameters(), options_.clip_grad_norm);
-  if (options_.clip_grad_value > 0) clip_grad_value_(parts_.optimizer.parameters(), options_.clip_grad_value);
+  if (options_.clip_grad_norm > 0) clip_grad_norm_(clipped_, options_.clip_grad_norm);
+  if (options_.clip_grad_value > 0) clip_grad_value_(clipped_, options_.clip_grad_value);
 }
 
 }  // namespace ddprun::training

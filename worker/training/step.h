@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddprun::training {
 
@@ -88,6 +89,8 @@ class Step {
   Parts parts_;
   StepOptions options_;
   GradScaler scaler_;
+  /// In the model's order, as Python has them: the last bit of a norm of norms depends on it.
+  std::vector<at::Tensor> clipped_;
 };
 
 /// How a forward of the job's precision is run, in training and in evaluation.

@@ -1,14 +1,14 @@
-"""MixUp and CutMix for the twin: torchvision mixes, with the trainer's random numbers."""
+"""The trainer's random numbers in Python; MixUp and CutMix for the twin: torchvision mixes, with these numbers."""
 
 import math
 
 
 class Draws:
-    """The trainer's random numbers for a batch: Philox4x32-10 by seed, epoch and first index."""
+    """The trainer's random numbers: Philox4x32-10 by seed, epoch, index (of a batch its first sample's) and stream."""
 
-    def __init__(self, seed, epoch, index):
+    def __init__(self, seed, epoch, index, stream=1):
         self.key = [seed & 0xffffffff, seed >> 32]
-        self.counter, self.block = [0, epoch, index & 0xffffffff, index >> 32 ^ 1 << 24], []
+        self.counter, self.block = [0, epoch, index & 0xffffffff, index >> 32 ^ stream << 24], []
 
     def bits(self):
         if not self.block:

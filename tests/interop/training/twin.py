@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Python twin of a job: trains what the merged job file says with torch, DistributedSampler, DataLoader and Python's
 DDP, and saves the weights, the average of them, and the metrics of an evaluation. Beside TARGET it leaves TARGET.json: the
-accuracy, and the time of each step that the job file has logged.
+accuracy, the loss of the same evaluation, and the time of each step that the job file has logged.
 
     ddprun --nproc-per-node 2 twin.py out/job.json twin.pt
 """
@@ -124,6 +124,9 @@ def train(job):
     loader = DataLoader(data, train_options["batch_size"], sampler=sampler, **loader_options(job["data"]))
     for epoch in range(train_options["epochs"]):
         sampler.set_epoch(epoch)
+        windows = getattr(data, "dataset", data)
+        if hasattr(windows, "shift"):  # all of an epoch alike
+            windows.shift.fill_(mixing.Draws(job["seed"], epoch, 0, stream=3).below(windows.block))
         batches, seen = mixing.mixed(loader, job, epoch, list(sampler)), 0
         while group := list(itertools.islice(batches, accumulation)):
             for parameters in optimizer.param_groups:
@@ -151,19 +154,21 @@ def train(job):
 
 
 def evaluate(model, job):
-    """The share of right answers; of numbers, the mean absolute error."""
+    """The share of right answers, or of numbers the mean absolute error; and the mean loss."""
     held_out = twin_data.open_split(job["data"], is_training=False)
     model.eval()
-    found = count = 0
+    found = count = loss = 0
     with torch.no_grad(), precision_of(job["train"]):
         for inputs, targets in DataLoader(held_out, job["train"]["eval_batch_size"]):
             output = model(inputs)
             if targets.is_floating_point():
                 found += (output - targets).abs().sum().item()
+                loss += functional.mse_loss(output, targets, reduction="sum").item()
             else:
                 found += output.argmax(-1).eq(targets).sum().item()
+                loss += functional.cross_entropy(output.flatten(0, -2), targets.flatten(), reduction="sum").item()
             count += targets.numel()
-    return found / count
+    return found / count, loss / count
 
 
 def main():
@@ -172,9 +177,9 @@ def main():
     dist.init_process_group("gloo")
     model, average, times = train(job)
     if dist.get_rank() == 0:
-        accuracy = evaluate(average.module if average else model, job)
+        accuracy, loss = evaluate(average.module if average else model, job)
         torch.save({"model": model.state_dict(), "ema": average.state_dict() if average else None, "accuracy": accuracy}, target)
-        pathlib.Path(target + ".json").write_text(json.dumps({"accuracy": accuracy, "times": times}))
+        pathlib.Path(target + ".json").write_text(json.dumps({"accuracy": accuracy, "loss": loss, "times": times}))
     dist.destroy_process_group()
 
 
