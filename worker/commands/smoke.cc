@@ -311,8 +311,9 @@ class Smoke {
   bool find_or_make_up(const std::string& pointer, const json& data, const SmokeSamples& samples,
                        const std::string& made) {
     const std::string type = data.at("type");
-    // A trial asks nothing of the network.
-    for (const char* setting : {"download=false", "download_from=null", "download_timeout_s=30"}) {
+    // A trial asks nothing of the network, and leaves nothing beside data.
+    for (const char* setting :
+         {"download=false", "download_from=null", "download_timeout_s=30", "keep_tokens=false"}) {
       const std::string_view key = std::string_view(setting).substr(0, std::string_view(setting).find('='));
       if (data.contains(key)) small_.push_back(fmt::format("{}/{}", pointer, setting));
     }

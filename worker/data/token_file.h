@@ -24,12 +24,4 @@ struct Tokens {
 /// Errors  kNotFound, kOs; kCorrupt: an odd number of bytes. Each names the file.
 Result<Tokens> map_tokens(const std::string& path);
 
-/// The characters of a UTF-8 text as tokens: the place of each in the sorted list of those that occur.
-struct TextTokens {
-  std::vector<std::string> characters;  ///< by token
-  Tokens tokens;
-};
-/// Errors  kCorrupt: no UTF-8, with the place, or more than 65,536 different characters.
-Result<TextTokens> tokenize_characters(const std::string& text, const std::string& name);
-
 }  // namespace ddprun::data

@@ -1,6 +1,7 @@
 #include "worker/data/token_source.h"
 
 #include "worker/data/read_file.h"
+#include "worker/data/text_tokens.h"
 #include "worker/runtime/throw_error.h"
 #include "worker/transforms/random.h"
 #include <ddprun/exception.h>
@@ -17,7 +18,6 @@ namespace ddprun::data {
 namespace {
 
 constexpr std::uint8_t kShiftStream = 3;
-constexpr std::size_t kTextLimit = std::size_t{1} << 32;
 constexpr std::size_t kMetaLimit = std::size_t{16} << 20;
 
 std::string read_text(const std::string& path, std::size_t limit) {
@@ -115,7 +115,7 @@ DataSplits open_token_files(const Options& options) {
 DataSplits open_text_file(const Options& options) {
   const std::string path = options.text("path");
   const double share = options.number("held_out_share");
-  TextTokens text = runtime::value_or_throw(tokenize_characters(read_text(path, kTextLimit), path));
+  TextTokens text = runtime::value_or_throw(load_text(path));
   const auto all = text.tokens.values;
   // As nanoGPT cuts: the length of the first part is rounded down.
   const auto cut = static_cast<std::size_t>((1.0 - share) * static_cast<double>(all.size()));

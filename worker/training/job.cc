@@ -68,6 +68,7 @@ struct JobData {
 
 Result<JobData> load_all_data(JobParts& parts, const Options& job, const std::stop_token& stop) {
   if (Result<void> done = download_data(job, stop); !done) return done.error();
+  keep_text_tokens(job, stop);
   Result<DataSplits> splits = load_data(parts, job);
   if (!splits) return splits.error();
   Result<std::vector<JudgingData>> judging = load_judging_data(parts, job, splits->train->shape());

@@ -1,5 +1,6 @@
 #include "worker/training/job_downloads.h"
 
+#include "worker/data/text_tokens.h"
 #include "worker/data/transfer.h"
 
 #include <fmt/format.h>
@@ -14,6 +15,15 @@
 
 namespace ddprun::training {
 namespace {
+
+/// /data, and the entries of /evaluate.
+std::vector<Options> data_of(const Options& job) {
+  std::vector<Options> all{job.object("data")};
+  const Options named = job.object("evaluate");
+  const nlohmann::json names = nlohmann::json::parse(named.to_json());
+  for (const auto& [name, ignored] : names.items()) all.push_back(named.object(name));
+  return all;
+}
 
 std::optional<PendingDownload> pending(const Options& data) {
   if (!data.has("download") || !data.flag("download")) return std::nullopt;
@@ -38,11 +48,8 @@ std::string PendingDownload::in_words() const {
 
 std::vector<PendingDownload> pending_downloads(const Options& job) {
   std::vector<PendingDownload> all;
-  if (auto one = pending(job.object("data"))) all.push_back(std::move(*one));
-  const Options named = job.object("evaluate");
-  const nlohmann::json names = nlohmann::json::parse(named.to_json());
-  for (const auto& [name, ignored] : names.items())
-    if (auto one = pending(named.object(name))) all.push_back(std::move(*one));
+  for (const Options& data : data_of(job))
+    if (auto one = pending(data)) all.push_back(std::move(*one));
   return all;
 }
 
@@ -60,6 +67,11 @@ Result<void> download_data(const Options& job, const std::stop_token& stop) {
       return done.error().with(one.pointer);
   }
   return ok();
+}
+
+void keep_text_tokens(const Options& job, const std::stop_token& stop) {
+  for (const Options& data : data_of(job))
+    if (data.has("keep_tokens") && data.flag("keep_tokens")) data::keep_text_tokens(data.text("path"), stop);
 }
 
 }  // namespace ddprun::training

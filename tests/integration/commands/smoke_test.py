@@ -93,6 +93,12 @@ class WellJobs(SmokeTest):
                 self.check_well(lines, made_up=True)
                 self.assertRegex(lines[0], f"nowhere is not there: (20|32) samples of {kind} are made up")
 
+    def test_nothing_is_written_beside_a_text(self):
+        (self.folder / "text.txt").write_text("to be or not to be\n" * 40)
+        self.write_job(model={"type": "gpt", "layers": 1, "heads": 1, "width": 8}, data={"type": "text", "path": "text.txt", "block": 8})
+        self.check_well(self.smoke())
+        self.assertFalse((self.folder / "text.txt.tokens").exists())
+
     def test_a_folder_of_images_is_made_up_for_its_transforms(self):
         small = [{"type": "resize", "size": 16}, {"type": "center_crop", "size": 16}]
         self.write_job(model={"type": "lenet"}, data={"type": "image_folder", "path": "nowhere", "transforms": small,

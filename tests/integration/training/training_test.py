@@ -522,6 +522,21 @@ class Data(JobTest):
                 self.finish(process, expect=78)
                 self.assertIn("images/train/cat/03.png: No such file or directory", self.errors())
 
+    def test_all_ranks_map_the_tokens_beside_a_text_if_they_may_be_kept(self):
+        (self.folder / "text.txt").write_text("to be or not to be\n" * 200)
+        job = self.job_file({"model": {"type": "gpt", "layers": 1, "heads": 1, "width": 8},
+                             "data": {"type": "text", "path": "text.txt", "block": 8},
+                             "train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}})
+        kept = self.folder / "text.txt.tokens"
+        self.run_job(job, "/data/keep_tokens=false", "/train/max_steps=1")
+        self.assertFalse(kept.exists())
+        process = self.start(job)
+        self.wait_for_line(process, "epoch")
+        maps = [pathlib.Path(f"/proc/{pid}/maps").read_text() for pid in self.workers().values()]
+        process.terminate()
+        self.finish(process, expect=128 + signal.SIGTERM)
+        self.assertEqual([str(kept) in mapped for mapped in maps], [True, True])
+
     def test_a_missing_data_file_is_named_once_and_ends_with_78(self):
         job = self.job_file({"data": {"type": "mnist", "path": "nowhere"}})
         done = self.run_job(job, expect=78)

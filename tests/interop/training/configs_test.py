@@ -137,6 +137,7 @@ class Configs(TwinCase):
         # Two epochs: the windows of the second one begin elsewhere.
         self.assert_config_equals_twin("char_gpt", {"/data/path": str(self.folder / "text.txt"), "/data/block": 16,
                                                     "/train/batch_size": 12, "/schedule/warmup_steps": 5})
+        self.assertTrue((self.folder / "text.txt.tokens").exists())
 
     @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_image_folder(self):

@@ -1,12 +1,16 @@
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/data/text_tokens.h"
 #include "worker/data/token_source.h"
 #include <ddprun/exception.h>
 
 #include <torch/torch.h>
 
 #include <array>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
@@ -62,6 +66,76 @@ TEST_CASE("a text becomes the places of its characters in the sorted list of the
         std::vector<std::uint16_t>{2, 3, 1, 0, 2});
   CHECK(data::tokenize_characters("ab\xff", "x.txt").error().message() ==
         "x.txt is no UTF-8 text: byte 2 begins no character");
+  CHECK_FALSE(data::tokenize_characters("\xe0\x80\x80", "overlong").has_value());
+  CHECK_FALSE(data::tokenize_characters("\xed\xa0\x80", "surrogate").has_value());
+}
+
+namespace {
+
+std::vector<std::uint16_t> values_of(const Result<data::TextTokens>& text) {
+  return {text->tokens.values.begin(), text->tokens.values.end()};
+}
+
+bool is_mapped(const data::TextTokens& text, const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  const auto address = reinterpret_cast<std::uintptr_t>(text.tokens.values.data());
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2 && begin <= address && address < end)
+      return line.ends_with(path);
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("the tokens of a text are written beside it once, and mapped from then on") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.txt");
+  std::ofstream(path) << "to be, \u00fc or \"not\"\n";
+  const Result<data::TextTokens> made = data::load_text(path);
+  REQUIRE(made.has_value());
+  CHECK_FALSE(is_mapped(*made, data::kept_tokens_path(path)));
+  data::keep_text_tokens(path, {});
+  const Result<data::TextTokens> kept = data::load_text(path);
+  CHECK(is_mapped(*kept, data::kept_tokens_path(path)));
+  CHECK(values_of(kept) == values_of(made));
+  CHECK(kept->characters == made->characters);
+  const auto written = std::filesystem::last_write_time(data::kept_tokens_path(path));
+  data::keep_text_tokens(path, {});
+  CHECK(std::filesystem::last_write_time(data::kept_tokens_path(path)) == written);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);
+}
+
+TEST_CASE("kept tokens of another text or of another program are made anew") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.txt");
+  const std::string kept = data::kept_tokens_path(path);
+  std::ofstream(path) << "abc";
+  data::keep_text_tokens(path, {});
+  std::ofstream(path) << "cab, and more";
+  CHECK(data::load_text(path)->tokens.values.size() == 13);
+  data::keep_text_tokens(path, {});
+  CHECK(is_mapped(*data::load_text(path), kept));
+  for (const std::string& other :
+       {std::string("{}\n"), std::string("\n"), std::string(),
+        std::string("{\"ddprun_tokens\":1,\"text_bytes\":[]}\n"), std::string(100, 'x')}) {
+    std::ofstream(kept) << other;
+    CHECK(data::load_text(path)->tokens.values.size() == 13);
+  }
+  data::keep_text_tokens(path, {});
+  std::filesystem::resize_file(kept, std::filesystem::file_size(kept) - 2);
+  CHECK(data::load_text(path)->tokens.values.size() == 13);
+}
+
+TEST_CASE("tokens that cannot be kept are no trouble") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.txt");
+  data::keep_text_tokens(path, {});  // no text
+  std::ofstream(path) << "abc";
+  std::filesystem::create_directories(data::kept_tokens_path(path) + "/in/the/way");
+  data::keep_text_tokens(path, {});
+  CHECK(data::load_text(path)->tokens.values.size() == 3);
 }
 
 TEST_CASE("token files are mapped, with the vocabulary of meta.json") {

@@ -142,7 +142,7 @@ TEST_CASE("each data source reads the keys that the schema gives it, and no othe
     CAPTURE(type);
     const Options options = options_of("data", type);
     const DataSplits splits = parts.data.at(type).make(options, 0);
-    CHECK(unread(options, {"download", "download_from", "download_timeout_s", "loader_threads",
+    CHECK(unread(options, {"download", "download_from", "download_timeout_s", "keep_tokens", "loader_threads",
                            "prefetch_batches"}) == Names{});
     CHECK(splits.train->size() > splits.held_out->size());
   }

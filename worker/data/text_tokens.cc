@@ -1,0 +1,168 @@
+#include "worker/data/text_tokens.h"
+
+#include "worker/data/download_lock.h"
+#include "worker/data/read_file.h"
+#include "worker/runtime/checkpoint/atomic_file.h"
+#include "worker/runtime/checkpoint/mapped_file.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace ddprun::data {
+namespace {
+
+constexpr std::size_t kMostCharacters = 65536;
+constexpr std::size_t kCodes = 0x110000;
+constexpr std::size_t kTextLimit = std::size_t{1} << 32;
+constexpr std::size_t kHeaderLimit = std::size_t{4} << 20;
+constexpr std::uint32_t kNoCharacter = 0xffffffff;
+constexpr int kVersion = 1;
+
+/// The code of the character that `text` begins with, and its bytes; kNoCharacter: none begins so.
+std::pair<std::uint32_t, std::size_t> first_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) -> std::uint32_t { return static_cast<unsigned char>(text[i]); };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || length > text.size()) return {kNoCharacter, 0};
+  std::uint32_t code = lead & (0x7fU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80U) return {kNoCharacter, 0};
+    code = code << 6U | (byte(i) & 0x3fU);
+  }
+  const bool is_overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  const bool is_none = is_overlong || code >= kCodes || (code >= 0xd800 && code < 0xe000);
+  return {is_none ? kNoCharacter : code, length};
+}
+
+/// What a text is known again by.
+struct TextStamp {
+  std::int64_t bytes = 0;
+  std::int64_t changed_ns = 0;
+
+  friend bool operator==(const TextStamp&, const TextStamp&) = default;
+};
+
+std::optional<TextStamp> stamp_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return TextStamp{
+      .bytes = status.st_size,
+      .changed_ns = std::int64_t{1'000'000'000} * status.st_mtim.tv_sec + status.st_mtim.tv_nsec};
+}
+
+/// With a line's end, and of an even length: 16-bit tokens follow.
+std::string header_of(const TextTokens& text, const TextStamp& stamp) {
+  const nlohmann::ordered_json header{{"ddprun_tokens", kVersion},
+                                      {"text_bytes", stamp.bytes},
+                                      {"text_changed_ns", stamp.changed_ns},
+                                      {"tokens", text.tokens.values.size()},
+                                      {"characters", text.characters}};
+  std::string line = header.dump();
+  line += line.size() % 2 == 0 ? " \n" : "\n";
+  return line;
+}
+
+/// What the file beside `path` holds; none: there is no such file, or it is of another text.
+std::optional<TextTokens> kept_tokens(const std::string& path) {
+  Result<runtime::MappedFile> opened = runtime::MappedFile::open(kept_tokens_path(path));
+  if (!opened) return std::nullopt;
+  const auto file = std::make_shared<runtime::MappedFile>(std::move(*opened));
+  const auto* const start = reinterpret_cast<const char*>(file->bytes().data());
+  const std::string_view beginning(start, std::min(file->bytes().size(), kHeaderLimit));
+  const std::size_t header = beginning.find('\n') + 1;
+  if (header == 0 || header % 2 != 0) return std::nullopt;
+  const auto json = nlohmann::json::parse(beginning.substr(0, header), nullptr, /*allow_exceptions=*/false);
+  try {
+    const TextStamp stamp{.bytes = json.at("text_bytes").get<std::int64_t>(),
+                          .changed_ns = json.at("text_changed_ns").get<std::int64_t>()};
+    const std::size_t count = (file->bytes().size() - header) / 2;
+    if (json.at("ddprun_tokens") != kVersion || stamp != stamp_of(path) ||
+        json.at("tokens").get<std::size_t>() != count)
+      return std::nullopt;
+    return TextTokens{
+        .characters = json.at("characters").get<std::vector<std::string>>(),
+        .tokens = {{reinterpret_cast<const std::uint16_t*>(start + header), count}, file, path}};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;  // another program's file
+  }
+}
+
+Result<TextTokens> tokenize_file(const std::string& path) {
+  const Result<std::vector<std::uint8_t>> bytes = read_file(path, kTextLimit);
+  if (!bytes) return bytes.error();
+  return tokenize_characters({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, path);
+}
+
+}  // namespace
+
+// UTF-8 sorts as its code points do.
+Result<TextTokens> tokenize_characters(std::string_view text, const std::string& name) {
+  std::vector<std::uint16_t> numbers(kCodes);
+  std::size_t characters = 0;
+  for (std::size_t place = 0; place < text.size();) {
+    const auto [code, length] = first_character(text.substr(place));
+    if (code == kNoCharacter)
+      return Error(ErrorCode::kCorrupt,
+                   fmt::format("{} is no UTF-8 text: byte {} begins no character", name, place));
+    numbers[code] = 1;
+    ++characters;
+    place += length;
+  }
+  const auto different = static_cast<std::size_t>(std::count(numbers.begin(), numbers.end(), 1));
+  if (different > kMostCharacters) {
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{} has {} different characters, at most {} fit into a token", name, different,
+                             kMostCharacters));
+  }
+  std::uint16_t next = 0;
+  for (std::uint16_t& number : numbers)
+    if (number == 1) number = next++;
+  TextTokens result;
+  result.characters.resize(different);
+  const auto values = std::make_shared<std::vector<std::uint16_t>>();
+  values->reserve(characters);
+  for (std::size_t place = 0; place < text.size();) {
+    const auto [code, length] = first_character(text.substr(place));
+    const std::uint16_t number = numbers[code];
+    if (result.characters[number].empty()) result.characters[number] = text.substr(place, length);
+    values->push_back(number);
+    place += length;
+  }
+  result.tokens = {*values, values, name};
+  return result;
+}
+
+std::string kept_tokens_path(const std::string& path) { return path + ".tokens"; }
+
+void keep_text_tokens(const std::string& path, const std::stop_token& stop) {
+  if (kept_tokens(path) || !stamp_of(path)) return;
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const Result<DownloadLock> lock =
+      DownloadLock::take(folder.empty() ? "." : folder, stop, [](const auto&) {});
+  if (!lock || kept_tokens(path)) return;
+  const std::optional<TextStamp> stamp = stamp_of(path);
+  const Result<TextTokens> text = tokenize_file(path);
+  if (!text || !stamp) return;
+  Result<runtime::AtomicFile> file = runtime::AtomicFile::create(kept_tokens_path(path));
+  if (!file) return;
+  const std::string header = header_of(*text, *stamp);
+  if (file->write(std::as_bytes(std::span(header))) && file->write(std::as_bytes(text->tokens.values)))
+    static_cast<void>(file->commit());
+}
+
+Result<TextTokens> load_text(const std::string& path) {
+  if (auto kept = kept_tokens(path)) return std::move(*kept);
+  return tokenize_file(path);
+}
+
+}  // namespace ddprun::data
