@@ -15,6 +15,7 @@
 #include "worker/training/job_downloads.h"
 #include "worker/training/job_marks.h"
 #include "worker/training/job_parts.h"
+#include "worker/training/kernels.h"
 #include "worker/training/metrics_observer.h"
 #include "worker/training/output_folder.h"
 #include "worker/training/report.h"
@@ -273,6 +274,8 @@ class Job {
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     if (!warning.empty()) console_->warning(warning);
+    const std::string slow = warning_of_slow_bf16(job_.object("train"), context.device(), is_slow_in_bf16());
+    if (!slow.empty()) console_->warning(slow);
     if (begins_with_average) {
       console_->line("the model begins with the average of the weights in " +
                      shown_path(job_.object("model").text("weights"), working_directory_));

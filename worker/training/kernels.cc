@@ -30,6 +30,21 @@ void choose_kernels(const Options& train) {
   context.setDeterministicFillUninitializedMemory(false);
 }
 
+bool is_slow_in_bf16() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512bw") == 0;
+#else
+  return false;
+#endif
+}
+
+std::string warning_of_slow_bf16(const Options& train, const at::Device& device, bool is_slow) {
+  if (!is_slow || !device.is_cpu() || train.text("precision") != "bf16") return {};
+  return "/train/precision: this CPU has no AVX-512, and takes many times as long for matrix products in "
+         "bf16 as in fp32; "
+         "go on with --set /train/precision=fp32";
+}
+
 void lay_out_channels_last(Model& model) {
   const torch::NoGradGuard no_grad;
   constexpr std::int64_t kDimensions = 4;

@@ -38,3 +38,17 @@ TEST_CASE("a job file's choice of kernels reaches libtorch, and the next job's t
   CHECK_FALSE(context.deterministicAlgorithms());
   CHECK(context.benchmarkCuDNN());
 }
+
+TEST_CASE("bf16 on a CPU that multiplies it without vectors is warned of") {
+  const auto warning = [](const std::string& precision, const char* device, bool is_slow) {
+    return training::warning_of_slow_bf16(train_options(precision, false, false), at::Device(device),
+                                          is_slow);
+  };
+  CHECK(warning("bf16", "cpu", true) ==
+        "/train/precision: this CPU has no AVX-512, and takes many times as long for matrix products in bf16 "
+        "as in fp32; "
+        "go on with --set /train/precision=fp32");
+  CHECK(warning("fp32", "cpu", true).empty());
+  CHECK(warning("bf16", "cuda", true).empty());
+  CHECK(warning("bf16", "cpu", false).empty());
+}
