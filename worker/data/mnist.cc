@@ -7,8 +7,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace ddprun::data {
 namespace {
@@ -16,6 +19,26 @@ namespace {
 constexpr std::size_t kFileLimit = std::size_t{4} << 30;
 constexpr float kMean = 0.1307F;
 constexpr float kDeviation = 0.3081F;
+
+/// What sets one official file of labels apart from the other's: ten of one are another's once in 10^10.
+constexpr std::size_t kFirstLabels = 10;
+struct Official {
+  const char* name;
+  const char* type;  ///< /data/type
+  std::array<std::uint8_t, kFirstLabels> train;
+  std::array<std::uint8_t, kFirstLabels> held_out;
+};
+constexpr Official kDigits{"MNIST", "mnist", {5, 0, 4, 1, 9, 2, 1, 3, 1, 4}, {7, 2, 1, 0, 4, 1, 4, 9, 5, 9}};
+constexpr Official kFashion{
+    "Fashion-MNIST", "fashion_mnist", {9, 0, 0, 3, 0, 2, 7, 2, 5, 5}, {9, 2, 1, 1, 6, 1, 4, 6, 5, 7}};
+constexpr std::size_t kOfficialTrain = 60000;
+constexpr std::size_t kOfficialHeldOut = 10000;
+
+bool are_of(const Official& set, bool is_train, const std::vector<std::uint8_t>& labels) {
+  if (labels.size() != (is_train ? kOfficialTrain : kOfficialHeldOut)) return false;
+  const auto& first = is_train ? set.train : set.held_out;
+  return std::equal(first.begin(), first.end(), labels.begin());
+}
 
 bool exists(const std::string& path) {
   struct stat info = {};
@@ -44,9 +67,19 @@ Result<IdxArray> load_idx(const std::string& folder, const std::string& name, in
   return parse_idx(std::move(*bytes), dimensions, path);
 }
 
-Result<Images> load_split(const std::string& folder, const std::string& stem, std::int64_t limit) {
+Result<Images> load_split(Mnist which, const std::string& folder, const std::string& stem,
+                          std::int64_t limit) {
   Result<IdxArray> labels = load_idx(folder, stem + "-labels-idx1-ubyte", 1);
   if (!labels) return labels.error();
+  const Official& other = which == Mnist::kDigits ? kFashion : kDigits;
+  if (are_of(other, stem == "train", labels->elements)) {
+    return Error(
+        ErrorCode::kConfig,
+        fmt::format("{} holds {}, as the first labels of {}-labels-idx1-ubyte say, and /data/type is {}; set "
+                    "/data/type to {}, or /data/path to another folder",
+                    folder, other.name, stem, (which == Mnist::kDigits ? kDigits : kFashion).type,
+                    other.type));
+  }
   Result<IdxArray> images = load_idx(folder, stem + "-images-idx3-ubyte", 3);
   if (!images) return images.error();
   const std::vector<std::int64_t>& sizes = images->sizes;
@@ -87,16 +120,16 @@ Result<Images> load_split(const std::string& folder, const std::string& stem, st
 
 }  // namespace
 
-Result<ImageSplits> load_mnist(const std::string& folder, const SampleLimits& limits) {
+Result<ImageSplits> load_mnist(Mnist which, const std::string& folder, const SampleLimits& limits) {
   if (!exists(folder)) {
     return Error(ErrorCode::kNotFound,
                  fmt::format("data folder {} is not there; set /data/path to the folder that holds "
                              "the four files of MNIST, or /data/download to true",
                              folder));
   }
-  Result<Images> held_out = load_split(folder, "t10k", limits.held_out);
+  Result<Images> held_out = load_split(which, folder, "t10k", limits.held_out);
   if (!held_out) return held_out.error();
-  Result<Images> train = load_split(folder, "train", limits.train);
+  Result<Images> train = load_split(which, folder, "train", limits.train);
   if (!train) return train.error();
   return ImageSplits{std::move(*train), std::move(*held_out)};
 }

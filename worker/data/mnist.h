@@ -17,11 +17,14 @@ struct SampleLimits {
   std::int64_t held_out = 0;
 };
 
+/// Two sets whose files have the same names, sizes and classes.
+enum class Mnist { kDigits, kFashion };
+
 /// Loads train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte
 /// of `folder`, each plain or with .gz (a plain one wins).
 ///
 /// Errors  kNotFound, kCorrupt, kOs: one sentence naming the file, what was expected and found, and what to
-///         do.
-Result<ImageSplits> load_mnist(const std::string& folder, const SampleLimits& limits);
+///         do; kConfig: these are the official files of the other set, by their first labels.
+Result<ImageSplits> load_mnist(Mnist which, const std::string& folder, const SampleLimits& limits);
 
 }  // namespace ddprun::data

@@ -27,11 +27,13 @@ SampleLimits limits_of(const Options& options) {
 }
 
 DataSplits mnist(const Options& options, std::uint64_t /*seed*/) {
-  return to_sources(runtime::value_or_throw(load_mnist(options.text("path"), limits_of(options))), options);
+  return to_sources(
+      runtime::value_or_throw(load_mnist(Mnist::kDigits, options.text("path"), limits_of(options))), options);
 }
 
 DataSplits fashion_mnist(const Options& options, std::uint64_t /*seed*/) {
-  ImageSplits splits = runtime::value_or_throw(load_mnist(options.text("path"), limits_of(options)));
+  ImageSplits splits =
+      runtime::value_or_throw(load_mnist(Mnist::kFashion, options.text("path"), limits_of(options)));
   for (Images* images : {&splits.train, &splits.held_out}) {
     images->mean = {0.2860F};
     images->deviation = {0.3530F};

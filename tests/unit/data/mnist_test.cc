@@ -37,13 +37,13 @@ void write_set(const TemporaryFolder& folder, char count) {
 }
 
 std::string refusal(const TemporaryFolder& folder) {
-  return data::load_mnist(folder.path(), {}).error().message();
+  return data::load_mnist(data::Mnist::kDigits, folder.path(), {}).error().message();
 }
 
 }  // namespace
 
 TEST_CASE("the shipped subset has 10,000 training and 1,000 held-out digits of all classes") {
-  const auto splits = data::load_mnist(kSubset, {});
+  const auto splits = data::load_mnist(data::Mnist::kDigits, kSubset, {});
   REQUIRE(splits.has_value());
   CHECK(splits->train.count == 10000);
   CHECK(splits->held_out.count == 1000);
@@ -53,16 +53,35 @@ TEST_CASE("the shipped subset has 10,000 training and 1,000 held-out digits of a
 }
 
 TEST_CASE("limits keep the first samples of each split") {
-  const auto splits = data::load_mnist(kSubset, {100, 10});
+  const auto splits = data::load_mnist(data::Mnist::kDigits, kSubset, {100, 10});
   CHECK(splits->train.count == 100);
   CHECK(splits->train.pixels.size() == 100 * 784);
   CHECK(splits->held_out.labels.size() == 10);
 }
 
 TEST_CASE("a data folder that is not there is named, with the key to change") {
-  CHECK(data::load_mnist("/nowhere", {}).error().message() ==
+  CHECK(data::load_mnist(data::Mnist::kDigits, "/nowhere", {}).error().message() ==
         "data folder /nowhere is not there; set /data/path to the folder that holds the four files of MNIST, "
         "or /data/download to true");
+}
+
+TEST_CASE("the official files of Fashion-MNIST are not taken for MNIST, nor the other way round") {
+  const TemporaryFolder folder;
+  const auto write_labels = [&](const std::string& first) {
+    write_file(folder.file("t10k-labels-idx1-ubyte"),
+               std::string({0, 0, 8, 1, 0, 0, 0x27, 0x10}) + first + std::string(10000 - first.size(), '\0'));
+  };
+  write_labels({9, 2, 1, 1, 6, 1, 4, 6, 5, 7});
+  CHECK(refusal(folder) ==
+        folder.path() +
+            " holds Fashion-MNIST, as the first labels of t10k-labels-idx1-ubyte say, and /data/type is "
+            "mnist; set /data/type to fashion_mnist, or /data/path to another folder");
+  write_labels({7, 2, 1, 0, 4, 1, 4, 9, 5, 9});
+  CHECK(data::load_mnist(data::Mnist::kFashion, folder.path(), {}).error().message() ==
+        folder.path() +
+            " holds MNIST, as the first labels of t10k-labels-idx1-ubyte say, and /data/type is "
+            "fashion_mnist; set /data/type to mnist, or /data/path to another folder");
+  CHECK_THAT(refusal(folder), Catch::Matchers::Contains("t10k-images-idx3-ubyte is not there"));
 }
 
 TEST_CASE("a missing MNIST file is named") {
