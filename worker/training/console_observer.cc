@@ -128,6 +128,7 @@ void ConsoleObserver::on_step(const StepEvent& event) {
   live.unit = unit_;
   live.learning_rate = event.learning_rate;
   live.memory_bytes = resident_bytes();
+  live.gpu_bytes = facts_.gpu_bytes ? facts_.gpu_bytes() : 0;
   if (live.rate > 0) {
     const std::int64_t units_left = samples_left(event.position, length_) * units_per_sample_;
     live.seconds_left = static_cast<double>(units_left) / live.rate;

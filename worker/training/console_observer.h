@@ -24,6 +24,8 @@ class ConsoleObserver final : public Observer {
     std::string metrics_path;
     std::string report_path;        ///< empty: none is written
     std::string working_directory;  ///< from which paths are shown
+    /// Asked for the live line: bytes that this rank has taken of its GPU; 0, or empty: it has none.
+    std::function<std::int64_t()> gpu_bytes;
     /// Asked at the end: records that the metrics file did not take.
     std::function<std::int64_t()> lost_records;
   };

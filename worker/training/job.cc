@@ -9,6 +9,7 @@
 #include "worker/training/console.h"
 #include "worker/training/console_observer.h"
 #include "worker/training/csv_observer.h"
+#include "worker/training/device_memory.h"
 #include "worker/training/first_failure.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_data.h"
@@ -220,6 +221,7 @@ class Job {
                                .metrics_path = metrics_path(),
                                .report_path = job_.object("log").flag("report") ? report_path() : "",
                                .working_directory = working_directory_,
+                               .gpu_bytes = [device = context.device()] { return device_bytes(device); },
                                .lost_records = [this] { return metrics_.lost_records(); }}));
     observers_.push_back(std::make_unique<MetricsObserver>(
         metrics_, MetricsObserver::Facts{context.backend(), context.restart_count(), restart_cause()}));

@@ -9,6 +9,14 @@
 #include <vector>
 
 namespace ddprun::training {
+namespace {
+
+std::string in_gibibytes(std::int64_t bytes) {
+  constexpr double kGibibyte = 1 << 30;
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / kGibibyte);
+}
+
+}  // namespace
 
 std::string format_live_line(const LiveLine& live, std::size_t columns) {
   const std::int64_t steps = std::max<std::int64_t>(1, live.steps);
@@ -23,9 +31,9 @@ std::string format_live_line(const LiveLine& live, std::size_t columns) {
   }
   if (live.seconds_left) parts.push_back(fmt::format("{} left", human_seconds(*live.seconds_left)));
   if (live.learning_rate > 0) parts.push_back(fmt::format("rate {:.2e}", live.learning_rate));
-  constexpr double kGibibyte = 1 << 30;
-  if (live.memory_bytes > 0)
-    parts.push_back(fmt::format("{:.1f} GiB", static_cast<double>(live.memory_bytes) / kGibibyte));
+  // Where there is a GPU, its memory is the scarcer one.
+  if (live.gpu_bytes > 0) parts.push_back("GPU " + in_gibibytes(live.gpu_bytes));
+  if (live.memory_bytes > 0) parts.push_back(in_gibibytes(live.memory_bytes));
   std::string line;
   for (const std::string& part : parts) {
     const std::size_t gap = line.empty() ? 0 : 2;

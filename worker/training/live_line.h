@@ -18,6 +18,7 @@ struct LiveLine {
   std::string unit = "samples";  ///< of the rate
   double learning_rate = 0;
   std::int64_t memory_bytes = 0;       ///< that rank 0 holds on its host; 0: not known
+  std::int64_t gpu_bytes = 0;          ///< that it has taken of its GPU for tensors; 0: it has none
   std::optional<double> seconds_left;  ///< of the job, at this rate; without evaluations and checkpoints
 };
 

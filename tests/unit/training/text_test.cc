@@ -24,6 +24,10 @@ TEST_CASE("a live line shows what is left of the job, and its learning rate, whe
   live.memory_bytes = std::int64_t{3} << 29;
   CHECK(format_live_line(live, 100) ==
         "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left  rate 1.00e-03  1.5 GiB");
+  live.gpu_bytes = std::int64_t{71} << 30;
+  CHECK(format_live_line(live, 120) ==
+        "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left  rate 1.00e-03  GPU 71.0 GiB  "
+        "1.5 GiB");
   CHECK(format_live_line(live, 70) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left");
 }
 
