@@ -124,7 +124,8 @@ Finding about_worker(const MachineFacts& machine) {
   if (!machine.has_proc && !machine.has_worker) return to_note("job files", "unknown without /proc");
   return machine.has_worker ? all_right("job files", "ddprun-worker is beside ddprun")
                             : to_note("job files", "not here: ddprun-worker is not beside ddprun",
-                                      "scripts/quickstart.sh in a clone of ddprun builds it");
+                                      "the wheel ddprun[worker] brings it, or scripts/quickstart.sh in a "
+                                      "clone of ddprun builds it");
 }
 
 void add_proc(const MachineFacts& machine, std::vector<Finding>& findings) {

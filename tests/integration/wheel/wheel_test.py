@@ -113,8 +113,9 @@ class Wheel(unittest.TestCase):
             done = run(self.ddprun, *words)
             self.assertEqual((done.returncode, done.stdout), (127, ""))
             self.assertEqual(done.stderr, "ddprun: ddprun-worker, which runs .json jobs, is not beside ddprun in "
-                                          f"{self.venv}/bin, which has the launcher alone; scripts/quickstart.sh in a clone "
-                                          "of ddprun builds both into build/release/bin\n")
+                                          f"{self.venv}/bin, which has the launcher alone; install ddprun[worker] there, the "
+                                          "wheel of ddprun-worker, or build both into build/release/bin with "
+                                          "scripts/quickstart.sh in a clone of ddprun\n")
 
     def test_a_store_serves_until_SIGTERM(self):
         store = own(self, subprocess.Popen([self.ddprun, "store", "--host", "127.0.0.1", "--port", "0"],

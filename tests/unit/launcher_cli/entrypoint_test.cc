@@ -113,10 +113,11 @@ TEST_CASE("a program without a slash is looked up in PATH") {
 TEST_CASE("a job is run by the worker beside ddprun, with its overrides") {
   Fixture f;
   const std::string job = f.make("job.json", 0644);
-  CHECK(f.command(job).error().message() ==
-        "ddprun-worker, which runs .json jobs, is not beside ddprun in " + f.dir.path() +
-            "/bin, which has the launcher alone; scripts/quickstart.sh in a "
-            "clone of ddprun builds both into build/release/bin");
+  CHECK(
+      f.command(job).error().message() ==
+      "ddprun-worker, which runs .json jobs, is not beside ddprun in " + f.dir.path() +
+          "/bin, which has the launcher alone; install ddprun[worker] there, the wheel of ddprun-worker, or "
+          "build both into build/release/bin with scripts/quickstart.sh in a clone of ddprun");
   const std::string worker = f.make("bin/ddprun-worker", 0755);
   f.options.config_overrides = {"/train/epochs=3"};
   f.options.backend = "gloo";
