@@ -522,6 +522,18 @@ class Data(JobTest):
                 self.finish(process, expect=78)
                 self.assertIn("images/train/cat/03.png: No such file or directory", self.errors())
 
+    def test_data_without_a_sample_or_with_too_few_for_the_ranks_is_refused_on_each_of_them(self):
+        for split, count in (("train", 0), ("test", 2)):
+            numbers = [f"{i},{i % 2}" for i in range(count)]
+            (self.folder / f"{split}.csv").write_text("\n".join(["x,y", *numbers, ""]))
+        job = self.job_file({"data": {"type": "csv", "path": ".", "classes": 2}})
+        self.assertIn("train.csv has no rows: expected a line of names, and numbers below", self.run_job(job, expect=78).stderr)
+        (self.folder / "train.csv").write_text("x,y\n1,0\n2,1\n")
+        done = self.run_job(job, "/train/drop_last=true", ranks=3, expect=78)
+        self.assertIn("the training data has 2 samples, and 3 ranks with /train/drop_last need one each; use fewer ranks, or more data",
+                      done.stderr)
+        self.run_job(job, "/train/batch_size=64", ranks=3)  # fewer than a batch, and than ranks: some are repeated
+
     def test_all_ranks_map_the_tokens_beside_a_text_if_they_may_be_kept(self):
         (self.folder / "text.txt").write_text("to be or not to be\n" * 200)
         job = self.job_file({"model": {"type": "gpt", "layers": 1, "heads": 1, "width": 8},

@@ -2,7 +2,8 @@
 """Every job of configs/ as it lies there, cut to a few steps on small data, trains; and where nothing is random per sample,
 its Python twin ends with the same bytes of all weights.
 
-DDPRUN_CONFIG_STEPS=20 makes all of them as long as the shortest ones are; those of the large nets then take minutes."""
+DDPRUN_CONFIG_STEPS=20 (interop_configs_long) makes all of them as long as the shortest ones are, on 1 and 2 ranks; those of the
+large nets then take minutes."""
 
 import json
 import os
@@ -60,7 +61,8 @@ class Configs(TwinCase):
         return out
 
     def assert_config_equals_twin(self, name, overrides, steps=20, ranks=(1, 2)):
-        steps = int(os.environ.get("DDPRUN_CONFIG_STEPS", steps))
+        if "DDPRUN_CONFIG_STEPS" in os.environ:
+            steps, ranks = int(os.environ["DDPRUN_CONFIG_STEPS"]), (1, 2)
         for count in ranks:
             with self.subTest(ranks=count):
                 self.assert_equal_to_twin(self.train(name, count, steps, overrides), count, steps)

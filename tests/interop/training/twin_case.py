@@ -11,7 +11,7 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TWIN = pathlib.Path(__file__).with_name("twin.py")
-BOUND_S = 300
+BOUND_S = 1800 if "DDPRUN_CONFIG_STEPS" in os.environ else 300
 
 
 def binaries():
