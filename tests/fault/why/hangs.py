@@ -6,6 +6,7 @@ folder for whatever it needs.
 
 import ctypes
 import fcntl
+import mmap
 import os
 import pathlib
 import queue
@@ -172,6 +173,23 @@ def quota():
     ready()
     while True:
         pass
+
+
+def swaps():
+    """Pages of a file that its control group has no room for, again and again."""
+    path = FOLDER / "large"
+    with open(path, "wb") as file:
+        for _ in range(128):
+            file.write(bytes(1 << 20))
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
+        pages.madvise(mmap.MADV_RANDOM)
+        ready()
+        place = 0
+        while True:
+            place = (place + 40503 * mmap.PAGESIZE) % len(pages)
+            pages[place]
 
 
 def thread_died():

@@ -64,6 +64,7 @@ HANGS = [
     Hang("fills_a_pipe", r"blocked in write\(\) to a pipe that is full, which pid \d+ \(sleep\) does not read(.*\n)+?.*in fills_a_pipe"),
     Hang("retries_a_full_disk", r"sleeps.*\n.*in retries_a_full_disk"),
     Hang("quota", r"the CPU quota of its control group is used up.*\n.*in quota", health="late"),
+    Hang("swaps", r"waits for memory to come back from disk \(\d+ major page faults a second\)(.*\n)+?.*in swaps", health="late"),
     Hang("thread_died", r"waits for an item of a queue \(Queue.get\), and has no other thread that could put one into it(.*\n)+?.*in thread_died"),
     Hang("waits_for_a_key", r"waits for a key in the store that nobody has set.*\n.*in waits_for_a_key"),
     Hang("receives_from_nobody", r"waits in recv for another rank.*\n.*in receives_from_nobody"),
@@ -166,6 +167,8 @@ def act(hang, pid):
         return frozen(pid)
     if hang.name == "quota":
         return cgroup("cpu", pid, cpu__cfs_quota_us="2000", cpu__cfs_period_us="100000")
+    if hang.name == "swaps":
+        return cgroup("memory", pid, memory__limit_in_bytes=str(24 << 20))
     return contextlib.nullcontext()
 
 
