@@ -21,7 +21,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <string_view>
+#include <system_error>
 
 namespace ddprun::launcher::why {
 namespace {
@@ -83,13 +86,30 @@ constexpr std::array kEndedByAStop{
     SYS_recvfrom,   SYS_recvmsg,       SYS_recvmmsg,      SYS_sendto,          SYS_sendmsg,
     SYS_sendmmsg,   SYS_io_pgetevents, SYS_io_uring_enter};
 
+/// These are, too, where their descriptor is a socket.
+constexpr std::array kEndedOnASocket{SYS_read, SYS_write, SYS_readv, SYS_writev};
+
+bool is_socket(pid_t tid, unsigned long descriptor) {
+  std::error_code unreadable;
+  const auto target =
+      std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", tid, descriptor), unreadable);
+  return unreadable || target.native().starts_with("socket:");
+}
+
 /// Whether a stop does a thread no harm, at this moment.
 bool bears_a_stop(pid_t tid) {
-  // The number of the call comes first; "running" of one that is in none.
+  // The number of the call comes first, then its arguments as 0x…; "running" of one that is in none.
   const std::string text = read_text(fmt::format("/proc/{}/syscall", tid));
   long call = -1;
-  std::from_chars(text.data(), text.data() + text.size(), call);
-  return std::find(kEndedByAStop.begin(), kEndedByAStop.end(), call) == kEndedByAStop.end();
+  const char* const end = text.data() + text.size();
+  const char* const after = std::from_chars(text.data(), end, call).ptr;
+  if (std::find(kEndedByAStop.begin(), kEndedByAStop.end(), call) != kEndedByAStop.end()) return false;
+  if (std::find(kEndedOnASocket.begin(), kEndedOnASocket.end(), call) == kEndedOnASocket.end()) return true;
+  constexpr std::string_view kFirst = " 0x";
+  unsigned long descriptor = 0;
+  if (std::string_view(after, static_cast<std::size_t>(end - after)).starts_with(kFirst))
+    std::from_chars(after + kFirst.size(), end, descriptor, 16);
+  return !is_socket(tid, descriptor);
 }
 
 /// Threads that are stopped, and go on when it goes. Those that a stop would harm are left alone.
