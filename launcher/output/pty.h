@@ -31,6 +31,8 @@ void copy_window_size(int like_fd, int pty_fd);
 
 /// The width of the terminal `fd`; 80 when it is none, or does not know.
 std::size_t terminal_columns(int fd);
+/// Its height; 0 when it is none, or does not know.
+std::size_t terminal_rows(int fd);
 
 /// Whether `fd` is our controlling terminal while another job of the shell has it: reading from it would take
 /// what is typed for that one.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace ddprun::launcher::watch {
@@ -52,9 +53,31 @@ std::string straggler_line(const JobSample& sample) {
       slowest.rank, shown(slowest.late_s), slowest.share * 100);
 }
 
+std::string more_line(std::size_t left_out) {
+  return fmt::format("  … and {} more rank{}; `ddprun ps --watch | less` shows all", left_out,
+                     left_out == 1 ? "" : "s");
+}
+
+/// How many lines of ranks each job may have on a screen of so many rows, on which the cursor needs one. Those that
+/// have less than their share leave it to the others.
+std::size_t most_ranks(const std::vector<WatchedJob>& jobs, std::size_t rows) {
+  constexpr std::size_t kAround = 4;  // two of its head, the slowest, and how many more there are
+  std::size_t left = rows > jobs.size() * kAround + 1 ? rows - jobs.size() * kAround - 1 : 0;
+  std::size_t share = 0;
+  for (;;) {
+    const auto cut = static_cast<std::size_t>(std::count_if(
+        jobs.begin(), jobs.end(), [&](const WatchedJob& job) { return job.now.ranks.size() > share; }));
+    if (cut == 0 || cut > left) return share;
+    left -= cut;
+    ++share;
+  }
+}
+
 }  // namespace
 
-std::string render_screen(const std::vector<WatchedJob>& jobs, std::size_t columns) {
+std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size) {
+  const std::size_t columns = size.columns;
+  const std::size_t most = size.rows == 0 ? std::string::npos : most_ranks(jobs, size.rows);
   std::string text;
   for (const WatchedJob& job : jobs) {
     const JobState& state = job.now.state;
@@ -66,7 +89,9 @@ std::string render_screen(const std::vector<WatchedJob>& jobs, std::size_t colum
                             "COLLECTIVES", "PACE", "LATE", "CPU", "MEMORY", "LAST OUTPUT"),
                 columns);
     const std::vector<RankNumbers> rows = numbers_of(job.now, job.before ? &*job.before : nullptr);
-    for (std::size_t i = 0; i < rows.size(); ++i) text += cut(rank_line(job.now.ranks[i], rows[i]), columns);
+    const std::size_t shown_ranks = std::min(rows.size(), most);
+    for (std::size_t i = 0; i < shown_ranks; ++i) text += cut(rank_line(job.now.ranks[i], rows[i]), columns);
+    if (shown_ranks < rows.size()) text += cut(more_line(rows.size() - shown_ranks), columns);
     if (const std::string slowest = straggler_line(job.now); !slowest.empty()) text += cut(slowest, columns);
   }
   return text;

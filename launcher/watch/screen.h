@@ -13,8 +13,14 @@ struct WatchedJob {
   std::optional<JobSample> before;
 };
 
-/// The page of `ddprun ps --watch`: each job, and each of its ranks on a line of at most `columns` characters (0: as
-/// long as it is). Pure.
-std::string render_screen(const std::vector<WatchedJob>& jobs, std::size_t columns);
+/// Of a terminal; 0: as much as there is.
+struct ScreenSize {
+  std::size_t columns = 0;
+  std::size_t rows = 0;
+};
+
+/// The page of `ddprun ps --watch`: each job, and each of its ranks on a line. Where all lines are more than a screen
+/// has, ranks are left out at the end of each job, and counted. Pure.
+std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size);
 
 }  // namespace ddprun::launcher::watch

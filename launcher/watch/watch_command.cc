@@ -30,6 +30,8 @@ std::string in_place(const std::string& page) {
   return text + "\033[J";
 }
 
+ScreenSize size_of(int fd) { return {.columns = terminal_columns(fd), .rows = terminal_rows(fd)}; }
+
 std::vector<WatchedJob> sample_all(std::map<pid_t, Watched>& jobs) {
   std::vector<WatchedJob> pages;
   for (auto job = jobs.begin(); job != jobs.end();) {
@@ -62,7 +64,7 @@ int watch_jobs() {
       const std::string end = "no job of yours runs on this host\n";
       return print_all(STDOUT_FILENO, end) ? exit_code::kOk : exit_code::kOs;
     }
-    const std::string page = render_screen(pages, is_terminal ? terminal_columns(STDOUT_FILENO) : 0);
+    const std::string page = render_screen(pages, is_terminal ? size_of(STDOUT_FILENO) : ScreenSize{});
     const std::string text = !is_terminal ? page + "\n" : (round == 0 ? "\033[2J" : "") + in_place(page);
     if (!print_all(STDOUT_FILENO, text)) return exit_code::kOs;
     ::nanosleep(&kPeriod, nullptr);

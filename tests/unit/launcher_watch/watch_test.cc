@@ -2,6 +2,7 @@
 #include "launcher/watch/screen.h"
 #include "tests/support/catch.h"
 
+#include <algorithm>
 #include <string>
 
 using namespace ddprun::launcher::watch;
@@ -51,7 +52,7 @@ TEST_CASE("the screen shows of each rank what it does, its pace, how late it is,
   now.ranks[0].recorder.entries.back().is_over = false;
   now.ranks[1].last_output_s = 2;
   now.ranks[1].last_line = "epoch 3, loss 0.12";
-  CHECK(render_screen({{.now = now, .before = sample_at(98)}}, 0) ==
+  CHECK(render_screen({{.now = now, .before = sample_at(98)}}, {}) ==
         "job ddprun-a (pid 4711): running, 2 of 2 ranks here, 0 of 3 restarts, ddprun train.py\n"
         "  RANK  PID       STATE                COLLECTIVES PACE      LATE     CPU    MEMORY    LAST OUTPUT\n"
         "  0     100       all_reduce 1.0 s     1000        10.0/s    0.0 s    50 %   64 MiB\n"
@@ -65,12 +66,30 @@ TEST_CASE("lines of the screen are cut to the terminal's width") {
   JobSample now = sample_at(100);
   now.ranks[1].last_output_s = 2;
   now.ranks[1].last_line = std::string(200, 'x');
-  const std::string page = render_screen({{.now = now, .before = {}}}, 60);
+  const std::string page = render_screen({{.now = now, .before = {}}}, {.columns = 60});
   std::size_t begin = 0;
   for (std::size_t end = page.find('\n'); end != std::string::npos; end = page.find('\n', begin)) {
     CHECK(end - begin <= 60);
     begin = end + 1;
   }
+}
+
+TEST_CASE(
+    "ranks that do not fit on the screen are left out and counted, and the slowest is named all the same") {
+  JobSample large = sample_at(100);
+  for (int rank = 2; rank < 100; ++rank) {
+    large.ranks.push_back(large.ranks[0]);
+    large.ranks.back().rank = rank;
+  }
+  const auto lines = [](const std::string& page) { return std::count(page.begin(), page.end(), '\n'); };
+  const std::vector<WatchedJob> jobs{{.now = large, .before = {}}, {.now = sample_at(100), .before = {}}};
+  CHECK(lines(render_screen(jobs, {})) == 109 - 1);
+  const std::string page = render_screen(jobs, {.rows = 24});
+  CHECK(lines(page) < 24);
+  CHECK(lines(page) >= 20);
+  CHECK(page.find("… and 87 more ranks; `ddprun ps --watch | less` shows all\n") != std::string::npos);
+  CHECK(page.find("  rank 1 is the slowest") != std::string::npos);
+  CHECK(lines(render_screen(jobs, {.rows = 3})) >= 6);  // what a job is stays
 }
 
 TEST_CASE("of a rank that has ended, or has no flight recorder, nothing is made up") {
