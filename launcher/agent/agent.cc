@@ -59,7 +59,7 @@ std::optional<std::size_t> index_of(std::optional<LocalRank> worker) {
 }
 
 // Executes what the supervisor decides. Everything happens on one thread, in the order of the event queue.
-class Agent final : RoundSource::Listener, WorkerGroup::Listener {
+class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
  public:
   Agent(const Plan& plan, const AgentDeps& deps)
       : plan_(plan),
@@ -103,6 +103,13 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     if (missing_before > 0) output_.say(fmt::format("{} lines of workers are missing here", missing_before));
     output_.show_here(is_stderr, text);
   }
+  void look_wanted(std::uint64_t number, std::size_t most_bytes) override {
+    if (deps_.looks != nullptr) return deps_.looks->wanted(number, most_bytes);
+    answer({.number = number, .is_last = true});
+  }
+  void look_answered(const LookPart& part) override {
+    if (deps_.looks != nullptr) deps_.looks->answered(part);
+  }
   [[nodiscard]] std::size_t reserved_descriptors() const override {
     return launcher::reserved_descriptors(plan_, workers_ ? workers_->alive() : 0);
   }
@@ -112,6 +119,10 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
     is_end_told_ = end.exit_code != 0;
     raise(job_ended_event(end.exit_code, end.why));
   }
+
+  // What the desk of `ddprun why` wants.
+  bool ask(std::uint64_t number) override { return rounds_->ask_to_look(number); }
+  void answer(LookPart part) override { rounds_->answer_look(std::move(part)); }
 
   // What the workers do.
   [[nodiscard]] bool goes_on_spawning() const override {
@@ -193,6 +204,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener {
 Result<JobOutcome> Agent::run() {
   Result<void> prepared = prepare();
   if (!prepared) return prepared.error();
+  if (deps_.looks != nullptr) deps_.looks->open(*this);
   deps_.signals.start([this](const ReceivedSignal& signal) { on_signal(signal); });
   carry_out(supervisor_.start(BootClock::now()));
   io_.run();
@@ -362,9 +374,14 @@ void Agent::on_signal(const ReceivedSignal& signal) {
     return;
   }
   if (signal.number == SIGWINCH) return output_.resize();
+  if (signal.number == SIGURG && signal.value >> 16 == kQuestionMark) {
+    if (deps_.looks != nullptr) deps_.looks->asked_by(signal.sender, signal.value & 0xffff);
+    return;
+  }
   const std::vector<int>& ending = plan_.options.signals_to_handle;
   if (std::find(ending.begin(), ending.end(), signal.number) == ending.end()) {
     if (signal.number == SIGTSTP) return suspend();
+    if (signal.number == SIGURG) return;          // as if nobody listened
     if (!workers_->signal_each(signal.number)) {  // SIGUSR1 and SIGUSR2
       output_.say(fmt::format("received {} while no worker is alive: the next ones will get it",
                               signal_name(signal.number)));
@@ -468,6 +485,7 @@ void Agent::finish(const Action& action) {
   const std::string& decided = supervisor_.why_no_restart();
   outcome_.why = decided.empty() ? supervisor_.why() : decided;
   for (Alarm& timer : timers_) timer.close();
+  if (deps_.looks != nullptr) deps_.looks->close();
   // Lines of other nodes may come until these have left.
   rounds_->close(action, [this] {
     output_.finish_remote();

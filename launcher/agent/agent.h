@@ -2,6 +2,7 @@
 
 #include "launcher/output/output.h"
 #include "launcher/plan/plan.h"
+#include "launcher/report/looks.h"
 #include "launcher/report/observer.h"
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/log.h"
@@ -34,6 +35,7 @@ struct AgentDeps {
   std::function<void(const JobOutcome&)> on_end;
   /// `lost_output` is known as well: the last that is to be said.
   std::function<void(const JobOutcome&)> on_output_done;
+  LookDesk* looks = nullptr;  ///< opened and closed by the agent; null: `ddprun why` sees this node alone
 };
 
 /// Runs the job on this node to its end: opens the store, starts the guard and the workers, passes their

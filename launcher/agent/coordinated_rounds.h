@@ -28,6 +28,8 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
 
   void tell(const Action& action, const LocalFailure& failure) override;
   bool drain() override { return rendezvous_->member().drain(); }
+  bool ask_to_look(std::uint64_t number) override { return rendezvous_->member().ask_to_look(number); }
+  void answer_look(LookPart part) override;
   bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
   void close(const Action& finish, std::function<void()> on_closed) override;
@@ -43,6 +45,10 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void on_round_stopped(const std::string& reason) override;
   void on_lease_lost(const std::string& reason) override;
   void on_lease(TimePoint until) override { listener_.lease_held(until); }
+  void on_look_wanted(const membership::LookRequest& request) override {
+    listener_.look_wanted(request.number, request.most_bytes);
+  }
+  void on_look_answer(const membership::LookAnswer& answer) override;
   void on_lines_back(const membership::LogLines& lines) override;
   void on_job_ended(const membership::JobEnd& end) override;
   void on_rendezvous_lost(const Error& error) override;

@@ -67,7 +67,7 @@ std::size_t needed_descriptors(const Plan& plan) {
 
 std::vector<int> agent_signals(const Plan& plan) {
   std::vector<int> signals = plan.options.signals_to_handle;
-  for (const int signal : {SIGCHLD, SIGWINCH, SIGUSR1, SIGUSR2, SIGTSTP}) {
+  for (const int signal : {SIGCHLD, SIGWINCH, SIGUSR1, SIGUSR2, SIGTSTP, SIGURG}) {
     if (std::find(signals.begin(), signals.end(), signal) == signals.end()) signals.push_back(signal);
   }
   return signals;

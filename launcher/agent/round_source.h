@@ -3,6 +3,7 @@
 #include "launcher/agent/supervisor.h"
 #include "launcher/output/lost_output.h"
 #include "launcher/plan/plan.h"
+#include "launcher/report/looks.h"
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/membership/types.h"
@@ -63,6 +64,12 @@ class RoundSource {
     virtual void lines_back(bool is_stderr, std::string_view text, std::uint64_t missing_before) {
       static_cast<void>(is_stderr), static_cast<void>(text), static_cast<void>(missing_before);
     }
+    /// `ddprun why` of another node: `answer_look`.
+    virtual void look_wanted(std::uint64_t number, std::size_t most_bytes) {
+      static_cast<void>(number), static_cast<void>(most_bytes);
+    }
+    /// What another node sees, after `ask_to_look`.
+    virtual void look_answered(const LookPart& part) { static_cast<void>(part); }
     /// What this process may still have to open: who connects to our port does not get these.
     [[nodiscard]] virtual std::size_t reserved_descriptors() const { return 0; }
     /// The job is over everywhere, well (0) or not, because of `cause`, where that is a worker.
@@ -76,6 +83,9 @@ class RoundSource {
   virtual void tell(const Action& action, const LocalFailure& failure) = 0;
   /// Asks for the whole job to be drained. False: nobody else is to be asked, this node decides.
   virtual bool drain() { return false; }
+  /// Asks the other nodes what they see of their ranks. False: there are none that could be asked now.
+  virtual bool ask_to_look(std::uint64_t number) { return static_cast<void>(number), false; }
+  virtual void answer_look(LookPart part) { static_cast<void>(part); }
   /// Takes whole lines for the console of the coordinator. False: that is here.
   virtual bool send_lines(bool is_stderr, std::string_view block) {
     return static_cast<void>(is_stderr), static_cast<void>(block), false;

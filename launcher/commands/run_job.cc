@@ -16,6 +16,7 @@
 #include "launcher/report/reporter.h"
 #include "launcher/text/text.h"
 #include "launcher/watch/metrics_server.h"
+#include "launcher/why/desk.h"
 #include "launcher/why/hang_watch.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
@@ -180,6 +181,7 @@ int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
     events.emplace(plan, [&](std::string_view line) { outlet.write(line); });
     watchers.push_back(&*events);
   }
+  why::Desk looks(io);
   ObserverList observer(std::move(watchers));
   const Result<JobOutcome> outcome = run_agent(
       plan, AgentDeps{.io = io,
@@ -196,7 +198,8 @@ int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
                             remove_empty_logs(plan, output);
                             reporter.finish_output(end);
                             if (events) events->job_ended(end, reporter.report_file());
-                          }});
+                          },
+                      .looks = &looks});
   if (outcome) return outcome->exit_code;
   output.say(outcome.error().message());
   remove_empty_logs(plan, output);

@@ -6,6 +6,7 @@
 #include "launcher/report/running_jobs.h"
 #include "launcher/text/text.h"
 #include "launcher/why/look.h"
+#include "launcher/why/other_nodes.h"
 #include "launcher/why/page.h"
 #include "launcher/why/proc_look.h"
 #include "launcher/why/settle.h"
@@ -58,9 +59,22 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
                           .world_size = state->world_size,
                           .taken_ns = 0,
                           .ranks = {}};
+  // Beside the look at the ranks here; what they take at most, and a second for the way.
+  constexpr std::chrono::milliseconds kPatience{6000};
+  const auto began = std::chrono::steady_clock::now();
+  std::optional<why::Question> question;
+  const bool has_others = state->world_size > state->local_world_size;
+  const bool is_in_container = state->launcher != *launcher;
+  if (has_others && !is_in_container) question.emplace(*launcher);
   picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);
+  if (question) question->answer(began + kPatience).add_to(picture, kPatience);
+  if (has_others && is_in_container) {
+    picture.asks_others = true;
+    picture.unseen.emplace_back(
+        "the launcher here is in a pid namespace of its own, a container, and can be asked only there");
+  }
   return picture;
 }
 

@@ -144,8 +144,10 @@ struct JobPicture {
   int generation = 1;  ///< restarts + 1
   std::string phase;   ///< of JobState
   int world_size = 0;
-  std::int64_t taken_ns = 0;     ///< CLOCK_REALTIME of the second look
-  std::vector<RankFacts> ranks;  ///< by rank; those of other nodes may be missing
+  std::int64_t taken_ns = 0;          ///< CLOCK_REALTIME of the second look
+  std::vector<RankFacts> ranks;       ///< by rank; those of other nodes may be missing
+  bool asks_others = false;           ///< the other nodes were asked
+  std::vector<std::string> unseen{};  ///< why ranks of other nodes are missing, in a sentence for each node
 };
 
 }  // namespace ddprun::launcher::why

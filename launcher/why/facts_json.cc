@@ -26,13 +26,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid
                                                 python, python_problem, native, native_problem, stopped_s,
                                                 connections, children)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase,
-                                                world_size, taken_ns, ranks)
+                                                world_size, taken_ns, ranks, asks_others, unseen)
 
 namespace {
 
 template <class T>
-std::string dump(const T& value) {
-  return json(value).dump(-1, ' ', false, json::error_handler_t::replace);
+std::string dump(const T& value, bool is_ascii) {
+  return json(value).dump(-1, ' ', is_ascii, json::error_handler_t::replace);
 }
 
 template <class T>
@@ -48,8 +48,8 @@ std::optional<T> parse(std::string_view text) {
 
 }  // namespace
 
-std::string to_text(const RankFacts& facts) { return dump(facts); }
-std::string to_text(const JobPicture& picture) { return dump(picture); }
+std::string to_text(const RankFacts& facts) { return dump(facts, true); }
+std::string to_text(const JobPicture& picture) { return dump(picture, false); }
 json to_json(const JobPicture& picture) { return picture; }
 std::optional<RankFacts> parse_rank_facts(std::string_view text) { return parse<RankFacts>(text); }
 std::optional<JobPicture> parse_picture(std::string_view text) { return parse<JobPicture>(text); }

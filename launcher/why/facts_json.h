@@ -12,6 +12,7 @@ namespace ddprun::launcher::why {
 
 /// Facts as JSON, for `--json`, for what a looking process hands on, and for transcripts of tests. Names of keys are
 /// those of facts.h.
+/// That of a rank is ASCII, and may be cut anywhere on its way.
 std::string to_text(const RankFacts& facts);
 std::string to_text(const JobPicture& picture);
 nlohmann::json to_json(const JobPicture& picture);

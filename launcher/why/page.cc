@@ -76,12 +76,19 @@ bool is_guilty(const Verdict& verdict, int rank) {
   return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
 }
 
+bool is_on_several_hosts(const Verdict& verdict) {
+  return std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
+                     [&](const RankVerdict& rank) { return rank.host != verdict.ranks.front().host; });
+}
+
 std::string guilty_part(const Verdict& verdict) {
   std::string text;
   for (const int guilty : verdict.guilty) {
     const RankVerdict* const rank = find_rank(verdict, guilty);
     if (rank == nullptr) continue;
     const std::string who = verdict.guilty.size() == 1 ? std::string("it") : fmt::format("rank {}", guilty);
+    if (is_on_several_hosts(verdict))
+      text += fmt::format("    {} is on host {} (pid {})\n", who, printable(rank->host), rank->pid);
     if (!rank->activity.words.empty() && verdict.reason.find(rank->activity.words) == std::string::npos)
       text += fmt::format("    {} {}\n", who, rank->activity.words);
     else if (verdict.guilty.size() > 1 && !rank->activity.frames.empty())

@@ -118,6 +118,8 @@ std::map<int, Ranks> Scene::waits_for() const {
     for (const int late : group.members) {
       // What is not in a recorder that cannot be read may have happened all the same.
       if (group.last_entered(late) >= highest || !facts(late).recorder.is_there) continue;
+      // Who is in an earlier one of the group itself, in which nobody is missing, will come when that gets on.
+      if (group.is_waiting(late)) continue;
       for (const int waiting : group.members) {
         if (waiting != late && group.is_waiting(waiting) &&
             group.last_entered(waiting) > group.last_entered(late))
@@ -126,6 +128,15 @@ std::map<int, Ranks> Scene::waits_for() const {
     }
   }
   return edges;
+}
+
+Ranks Scene::unseen() const {
+  constexpr std::size_t kMost = 64;
+  Ranks ranks;
+  for (int rank = 0; rank < picture_.world_size && ranks.size() < kMost; ++rank) {
+    if (!facts_.contains(rank)) ranks.insert(rank);
+  }
+  return ranks;
 }
 
 int Scene::rank_at(const std::string& address) const {

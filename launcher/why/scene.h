@@ -55,6 +55,9 @@ class Scene {
   /// By rank, for whom it waits: who has not entered the collective of a group in which it is.
   [[nodiscard]] std::map<int, Ranks> waits_for() const;
 
+  /// Ranks of the job that are not in the picture; the first of many.
+  [[nodiscard]] Ranks unseen() const;
+
   /// The rank whose end of a connection has this address; -1: none.
   [[nodiscard]] int rank_at(const std::string& address) const;
 

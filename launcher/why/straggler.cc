@@ -10,7 +10,7 @@
 namespace ddprun::launcher::why {
 namespace {
 
-constexpr double kNanosecond = 1e-9;
+constexpr double kSecondsInANanosecond = 1e-9;
 
 struct Arrivals {
   std::map<int, double> lateness;  ///< summed up, in seconds
@@ -33,7 +33,7 @@ Arrivals arrivals_of(const JobPicture& picture) {
     const auto first = std::min_element(by_rank.begin(), by_rank.end(), earlier);
     const auto last = std::max_element(by_rank.begin(), by_rank.end(), earlier);
     for (const auto& [rank, time] : by_rank)
-      found.lateness[rank] += static_cast<double>(time - first->second) * kNanosecond;
+      found.lateness[rank] += static_cast<double>(time - first->second) * kSecondsInANanosecond;
     ++found.times_last[last->first];
     found.lasts.push_back(last->second);
   }
@@ -54,7 +54,7 @@ Straggler find_straggler(const JobPicture& picture) {
   if (found.lasts.size() < kFewest) return {};
   const auto count = static_cast<double>(found.lasts.size());
   const double distance =
-      static_cast<double>(found.lasts.back() - found.lasts.front()) * kNanosecond / (count - 1);
+      static_cast<double>(found.lasts.back() - found.lasts.front()) * kSecondsInANanosecond / (count - 1);
   constexpr double kMostTimes = 0.6, kShare = 0.2, kNoticeable = 0.02;
   for (const auto& [rank, times] : found.times_last) {
     const double late = found.lateness[rank] / count;

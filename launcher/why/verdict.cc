@@ -20,6 +20,7 @@ class Court {
     for (const RankFacts& facts : picture.ranks) {
       verdict_.ranks.push_back({.rank = facts.rank,
                                 .host = facts.host,
+                                .pid = facts.pid,
                                 .activity = scene_.activity(facts.rank),
                                 .waits_in = scene_.waits_in(facts.rank)});
     }
@@ -190,23 +191,31 @@ class Court {
     return true;
   }
 
-  /// The ranks at most of the connections on which packets are lost.
+  /// The ranks at most of the connections on which packets are lost; or those that were not seen, where all of these
+  /// lead to one address at which nobody was.
   bool judge_network(const Ranks& waiting, double waited) {
     std::map<int, int> bad_connections;  // by rank
     int most = 0;
     int from = 0;
     const Connection* worst = nullptr;
+    std::set<std::string> unseen_hosts;
     for (const RankFacts& facts : picture_.ranks) {
       for (const Connection& connection : facts.connections) {
         if (connection.retransmits == 0 || connection.unsent == 0) continue;
         most = std::max(most, ++bad_connections[facts.rank]);
         const int peer = scene_.rank_at(connection.remote);
         if (peer >= 0) most = std::max(most, ++bad_connections[peer]);
+        if (peer < 0) unseen_hosts.insert(host_of(connection.remote));
         worst = &connection;
         from = facts.rank;
       }
     }
     if (worst == nullptr) return false;
+    const Ranks unseen = scene_.unseen();
+    if (unseen_hosts.size() == 1 && !unseen.empty()) {
+      accuse(Health::kStuck, Confidence::kLikely, unseen, waiting, cut_off_words(unseen, from, *worst));
+      return true;
+    }
     Ranks guilty;
     for (const auto& [rank, count] : bad_connections) {
       if (count == most) guilty.insert(rank);

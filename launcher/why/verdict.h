@@ -26,6 +26,7 @@ enum class Confidence {
 struct RankVerdict {
   int rank = 0;
   std::string host;
+  int pid = 0;
   Activity activity;
   std::string waits_in;  ///< "all_reduce #1294"; empty: in nothing that was recorded
 };

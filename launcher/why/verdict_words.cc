@@ -110,6 +110,16 @@ std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks&
                      wait_words(scene, *waiting.begin()));
 }
 
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+std::string cut_off_words(const Ranks& unseen, int from, const Connection& worst) {
+  return fmt::format(
+      "the network to {}, where {} must be, does not get packets through: {} of rank {} to {}: {} not "
+      "acknowledged after {} attempts",
+      host_of(worst.remote), named(unseen), worst.local, from, worst.remote, format_bytes(worst.unsent),
+      worst.retransmits);
+}
+
 std::string network_words(const Scene& scene, const Ranks& guilty, int from, const Connection& worst) {
   const int peer = scene.rank_at(worst.remote);
   return fmt::format(
@@ -123,7 +133,9 @@ std::string network_words(const Scene& scene, const Ranks& guilty, int from, con
 std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
   const std::string how = wait_words(scene, *waiting.begin());
   if (scene.picture().world_size > static_cast<int>(scene.picture().ranks.size()))
-    return fmt::format("all ranks of this node wait{}; who is late is on another node: ask there", how);
+    return scene.picture().asks_others
+               ? fmt::format("all ranks that were seen wait{}; who is late was not seen", how)
+               : fmt::format("all ranks of this node wait{}; who is late is on another node: ask there", how);
   std::set<std::string> kinds;
   std::vector<std::string> texts;
   for (const int rank : waiting) {
@@ -144,8 +156,9 @@ std::string straggler_words(const Straggler& straggler) {
 }
 
 std::string unseen_words(const JobPicture& picture) {
-  return fmt::format("{} of {} ranks were seen: those of other nodes are not", picture.ranks.size(),
-                     picture.world_size);
+  return fmt::format("{} of {} ranks were seen: {}", picture.ranks.size(), picture.world_size,
+                     picture.unseen.empty() ? std::string("those of other nodes are not")
+                                            : fmt::format("{}", fmt::join(picture.unseen, "; ")));
 }
 
 }  // namespace ddprun::launcher::why

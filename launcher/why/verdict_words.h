@@ -24,6 +24,9 @@ std::string usual_words(const Ranks& late, double waited_s);
 std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps);
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting);
 std::string network_words(const Scene& scene, const Ranks& guilty, int from, const Connection& worst);
+std::string cut_off_words(const Ranks& unseen, int from, const Connection& worst);
+/// "10.0.0.3" of "10.0.0.3:5000".
+std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
 std::string straggler_words(const Straggler& straggler);
 std::string unseen_words(const JobPicture& picture);

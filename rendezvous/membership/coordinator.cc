@@ -8,6 +8,7 @@
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/handshake.h"
+#include "rendezvous/membership/looks.h"
 #include "rendezvous/membership/own_addresses.h"
 #include "rendezvous/membership/roll_call.h"
 #include "rendezvous/store/server.h"
@@ -16,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -28,13 +30,16 @@ using boost::asio::ip::tcp;
 constexpr auto kHandshakeTime = std::chrono::seconds(10);
 // Who has not proven in this time who it is gives way when there is no room for another connection.
 constexpr auto kTimeToSpeak = std::chrono::seconds(1);
+// So that no order waits behind much of what `ddprun why` asked for.
+constexpr std::size_t kLookWindow = 128 * 1024;
 
 /// One connection, from its greeting until it is closed.
 struct Peer {
   std::shared_ptr<Channel> channel;
   CoordinatorHandshake handshake;
-  bool has_joined = false;  ///< it is, or was, a node of the job
-  bool is_leaving = false;  ///< it has been refused, and may still read why
+  bool has_joined = false;           ///< it is, or was, a node of the job
+  bool is_leaving = false;           ///< it has been refused, and may still read why
+  std::deque<LookAnswer> to_read{};  ///< of its look
 
   [[nodiscard]] const NodeFacts& node() const { return handshake.hello().node; }
   [[nodiscard]] bool is_control() const { return handshake.hello().is_control; }
@@ -178,6 +183,12 @@ class Coordinator::Impl {
       return handle_drain(connection, peer, *drain);
     if (const auto* status = std::get_if<Status>(&message); status != nullptr && !peer.is_control())
       return handle_status(connection, peer, *status);
+    if (const auto* look = std::get_if<LookRequest>(&message); look != nullptr && peer.has_joined)
+      return handle_look(connection, peer, *look);
+    if (const auto* seen = std::get_if<LookAnswer>(&message); seen != nullptr && peer.has_joined) {
+      if (const auto forward = looks_.answered(connection, *seen)) pass_on(*forward, name_of(peer.node()));
+      return;
+    }
     refuse(connection, fmt::format("it sent \"{}\", which does not belong here", type_of(message)));
   }
 
@@ -226,6 +237,43 @@ class Coordinator::Impl {
     perform(job_.status(id, status, now()));
   }
 
+  // ---- looks of `ddprun why`
+  // --------------------------------------------------------------------------------------------
+
+  void handle_look(ConnectionId asker, Peer& peer, const LookRequest& look) {
+    peer.to_read.clear();
+    peer.channel->set_on_empty(gate_.pass([this, asker] { pump_look(asker); }));
+    std::vector<ConnectionId> nodes;
+    for (const auto& [connection, other] : peers_) {
+      if (connection == asker || !other.has_joined || other.is_leaving) continue;
+      nodes.push_back(connection);
+      peer.to_read.push_back(
+          {.number = look.number, .from = connection.value(), .node = name_of(other.node())});
+    }
+    const LookRequest request = looks_.begin(asker, look.number, nodes);
+    for (const ConnectionId node : nodes) peers_.at(node).channel->send(request);
+    peer.to_read.push_back({.number = look.number, .is_last = true});  // these are all
+    pump_look(asker);
+  }
+
+  void pass_on(Looks::Forward forward, const std::string& node) {
+    const auto found = peers_.find(forward.to);
+    if (found == peers_.end()) return;
+    forward.answer.node = node;
+    found->second.to_read.push_back(std::move(forward.answer));
+    pump_look(forward.to);
+  }
+
+  void pump_look(ConnectionId asker) {
+    const auto found = peers_.find(asker);
+    if (found == peers_.end()) return;
+    Peer& peer = found->second;
+    while (!peer.to_read.empty() && peer.channel->can_send() && peer.channel->backlog_bytes() < kLookWindow) {
+      peer.channel->send(peer.to_read.front());
+      peer.to_read.pop_front();
+    }
+  }
+
   // Nobody reads there any more, and its end may never come: a proxy can hold it open. What was said before
   // counts.
   void close_replaced(MemberId who) {
@@ -258,6 +306,7 @@ class Coordinator::Impl {
     const Peer peer = std::move(found->second);
     guests_.leave(connection);
     peers_.erase(found);
+    for (const Looks::Forward& forward : looks_.gone(connection)) pass_on(forward, name_of(peer.node()));
     if (peer.is_leaving) return check_done();
     if (peer.handshake.awaits_proof()) {
       strangers_.warn(now(),
@@ -322,6 +371,7 @@ class Coordinator::Impl {
   WaitingRoom<ConnectionId> guests_;    ///< of peers_, those that are no members, or no longer
   Alarm guests_timer_;
   Job job_;
+  Looks looks_;
   std::unique_ptr<store::StoreServer> store_;
   std::map<MemberId, ConnectionId> members_;
   std::uint64_t connections_ = 0;

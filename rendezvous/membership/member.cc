@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <random>
@@ -99,6 +100,16 @@ class Member::Impl {
     channel_->send(DrainRequest{});
     return true;
   }
+  bool ask_to_look(std::uint64_t number) {
+    if (!is_joined_) return false;
+    channel_->send(LookRequest{.number = number});
+    return true;
+  }
+  void answer_look(LookAnswer answer) {
+    if (!is_joined_) return;
+    look_answers_.push_back(std::move(answer));
+    pump_lines(kLinesWindow);
+  }
 
  private:
   static TimePoint now() { return BootClock::now(); }
@@ -109,6 +120,10 @@ class Member::Impl {
 
   // Little at a time, so that a status never waits behind much output.
   void pump_lines(std::size_t window) {
+    while (!look_answers_.empty() && channel_ && channel_->can_send() && channel_->backlog_bytes() < window) {
+      channel_->send(look_answers_.front());
+      look_answers_.pop_front();
+    }
     while (is_joined_ && channel_ && channel_->can_send() && channel_->backlog_bytes() < window) {
       const std::optional<LogLines> lines = funnel_.pop();
       if (!lines) return;
@@ -218,7 +233,11 @@ class Member::Impl {
   void handle(const Message& message) {
     if (is_joined_) {
       if (const auto* refused = std::get_if<Refused>(&message)) return handle_refusal(*refused);
-      if (const auto* order = std::get_if<Order>(&message)) perform(core_->order(*order, now()));
+      if (const auto* order = std::get_if<Order>(&message)) return perform(core_->order(*order, now()));
+      if (const auto* look = std::get_if<LookRequest>(&message))
+        return tell([look = *look](Listener& listener) { listener.on_look_wanted(look); });
+      if (const auto* seen = std::get_if<LookAnswer>(&message))
+        return tell([seen = *seen](Listener& listener) { listener.on_look_answer(seen); });
       return;
     }
     const AgentHandshake::Step step = handshake_->handle(message);
@@ -321,6 +340,7 @@ class Member::Impl {
   }
   std::shared_ptr<Channel> forget_channel() {
     is_joined_ = false;
+    look_answers_.clear();
     node_.id = MemberId();
     return std::exchange(channel_, nullptr);
   }
@@ -385,6 +405,7 @@ class Member::Impl {
   int restarts_used_ = 0;
   std::optional<AgentHandshake> handshake_;  ///< of channel_
   LogFunnel funnel_;
+  std::deque<LookAnswer> look_answers_;  ///< that wait for the coordinator's kernel
   bool has_sent_lines_ = false;
   bool is_joined_ = false;
   int leaving_signal_ = 0;
@@ -412,6 +433,8 @@ void Member::workers_stopped() { impl_->workers_stopped(); }
 void Member::leave(int signal) { impl_->leave(signal); }
 void Member::send_lines(bool is_stderr, std::string_view block) { impl_->send_lines(is_stderr, block); }
 bool Member::drain() { return impl_->drain(); }
+bool Member::ask_to_look(std::uint64_t number) { return impl_->ask_to_look(number); }
+void Member::answer_look(LookAnswer answer) { impl_->answer_look(std::move(answer)); }
 void Member::close() { impl_->close(); }
 bool Member::await_farewell(std::function<void()> on_over) {
   return impl_->await_farewell(std::move(on_over));

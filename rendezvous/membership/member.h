@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +36,10 @@ class Listener {
   /// Until when the workers may live (MemberCore::last_moment); TimePoint::max(): there are none. Whenever it
   /// changes, before `on_round_begins`, and from inside other calls.
   virtual void on_lease(TimePoint until) { static_cast<void>(until); }
+  /// `ddprun why` of another node wants to know what this one sees of its ranks: `Member::answer_look`.
+  virtual void on_look_wanted(const LookRequest& request) { static_cast<void>(request); }
+  /// What another node sees, asked for with `Member::ask_to_look`.
+  virtual void on_look_answer(const LookAnswer& answer) { static_cast<void>(answer); }
   /// Lines given to `send_lines` that will not reach the coordinator any more. Before the last call.
   virtual void on_lines_back(const LogLines& lines) { static_cast<void>(lines); }
   /// The job is over; no worker of this node is alive. The last call.
@@ -75,6 +80,11 @@ class Member final : public MemberWords {
   void leave(int signal) override;
   /// Asks the coordinator to drain the whole job. False: there is none now.
   bool drain();
+  /// Asks all other nodes what they see of their ranks. First comes an answer without text of each that was asked, and
+  /// one from nobody after those. False: there is no coordinator now.
+  bool ask_to_look(std::uint64_t number);
+  /// A part of this node's answer; all of it may wait, and is gone with the connection.
+  void answer_look(LookAnswer answer);
   /// Workers' output for the coordinator's console. Never blocks; see LogFunnel.
   void send_lines(bool is_stderr, std::string_view block);
 

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 /// In the order of Message.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypes{
-    "hello", "challenge", "proof", "welcome", "refused", "drain", "log", "status", "order"};
+    "hello", "challenge", "proof", "welcome", "refused", "drain", "log", "look", "seen", "status", "order"};
 
 // ---- out
 // --------------------------------------------------------------------------------------------------------------
@@ -134,6 +134,14 @@ Json body(const LogLines& lines) {
   return json;
 }
 Json body(const DrainRequest& request) { return Json::object({{"node", to_json(request.node)}}); }
+Json body(const LookRequest& request) { return {{"number", request.number}, {"most", request.most_bytes}}; }
+Json body(const LookAnswer& answer) {
+  return {{"number", answer.number},
+          {"from", answer.from},
+          {"node", shown_sentence(answer.node)},
+          {"text", answer.text},
+          {"last", answer.is_last}};
+}
 Json body(const Status& status) {
   Json json{{"seq", status.sequence}, {"gen", status.generation.value()}, {"phase", to_string(status.phase)}};
   if (status.failure) json["failure"] = to_json(*status.failure);
@@ -392,6 +400,16 @@ LogLines parse_log(Fields& fields) {
   return lines;
 }
 
+LookAnswer parse_look_answer(Fields& fields) {
+  LookAnswer answer{.number = fields.number<std::uint64_t>("number"),
+                    .from = fields.number<std::uint64_t>("from"),
+                    .node = fields.sentence("node"),
+                    .text = fields.text("text"),
+                    .is_last = fields.flag("last")};
+  if (answer.text.size() > kMaxLookBytes) fields.wrong("text", "short enough");
+  return answer;
+}
+
 Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "hello") return parse_hello(fields);
   if (type == "challenge") return Challenge{fields.text("nonce"), fields.text("proof")};
@@ -400,6 +418,9 @@ Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "refused") return Refused{fields.sentence("reason"), fields.flag("may_return")};
   if (type == "drain") return DrainRequest{fields.optional_id<NodeRank>("node")};
   if (type == "log") return parse_log(fields);
+  if (type == "look")
+    return LookRequest{fields.number<std::uint64_t>("number"), fields.number<std::size_t>("most")};
+  if (type == "seen") return parse_look_answer(fields);
   if (type == "status") return parse_status(fields);
   if (type == "order") return parse_order(fields);
   fields.wrong("type", "a known one");

@@ -19,7 +19,7 @@ namespace ddprun::membership {
 inline constexpr std::string_view kGreeting = "DDPR";
 /// Grows with every change that the other side must know. The frames, Hello's "version" and Refused never
 /// change, so that two versions can always tell each other why they part.
-inline constexpr int kProtocolVersion = 5;
+inline constexpr int kProtocolVersion = 6;
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 inline constexpr std::size_t kMaxFrameBytes = 64 * 1024;
 /// Of a worker's last words, and of the error it wrote down or was diagnosed; the rest of a frame is small.
@@ -31,6 +31,8 @@ inline constexpr std::size_t kMaxNameBytes = 256;
 inline constexpr std::size_t kMaxSentenceBytes = 4 * 1024;
 /// Of output in one message. JSON writes a byte as six at most.
 inline constexpr std::size_t kMaxLogBytes = 8 * 1024;
+/// Of what a node sees of its ranks, in one message: JSON in ASCII, which JSON writes as twice that at most.
+inline constexpr std::size_t kMaxLookBytes = 24 * 1024;
 
 /// The agent's first frame.
 struct Hello {
@@ -78,8 +80,24 @@ struct DrainRequest {
   std::optional<NodeRank> node;
 };
 
-using Message =
-    std::variant<Hello, Challenge, Proof, Welcome, Refused, DrainRequest, LogLines, Status, Order>;
+/// `ddprun why`. From an agent: what do the others see of their ranks? From the coordinator: what do you see?
+struct LookRequest {
+  std::uint64_t number = 0;    ///< the sender's own
+  std::size_t most_bytes = 0;  ///< of the whole answer; of an agent's 0
+};
+
+/// Some of what a node sees of its ranks, in whatever form; the parts in their order.
+struct LookAnswer {
+  std::uint64_t number = 0;  ///< of the request
+  std::uint64_t from =
+      0;  ///< from the coordinator: a number of the node; 0 in the answer that ends the asked ones
+  std::string node{};  ///< from the coordinator: its name
+  std::string text{};  ///< up to kMaxLookBytes; from the coordinator empty: that node was asked, or is gone
+  bool is_last = false;
+};
+
+using Message = std::variant<Hello, Challenge, Proof, Welcome, Refused, DrainRequest, LogLines, LookRequest,
+                             LookAnswer, Status, Order>;
 
 /// "hello", "order": its "type" on the wire.
 std::string_view type_of(const Message& message);

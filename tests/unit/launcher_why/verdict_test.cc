@@ -235,3 +235,25 @@ TEST_CASE("ranks without a flight recorder are told apart by what they wait for"
 TEST_CASE("a job in which nobody waits for another is left in peace") {
   CHECK(judge(picture_of({rank_in(0, SYS_clock_nanosleep), rank_in(1, SYS_accept)})).health == Health::kFine);
 }
+
+TEST_CASE("a node that was not seen, and to which no packet gets through, is what the others wait for") {
+  // Rank 0 is one collective ahead: it had its part of the last one already.
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 40, true);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 39, rank == &a);
+  enter(a, "all_reduce", 38, false);
+  b.connections.push_back(
+      {.local = "10.0.0.2:4000", .remote = "10.0.0.3:5000", .unsent = 1000, .retransmits = 5});
+  JobPicture picture = picture_of({a, b});
+  picture.world_size = 3;
+  picture.asks_others = true;
+  picture.unseen = {"node c (10.0.0.3) has not answered within 6.0 s"};
+  const Verdict verdict = judge(picture);
+  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.guilty == std::vector<int>{2});
+  CHECK(verdict.reason ==
+        "the network to 10.0.0.3, where rank 2 must be, does not get packets through: 10.0.0.2:4000 of rank "
+        "1 to "
+        "10.0.0.3:5000: 1000 B not acknowledged after 5 attempts");
+  CHECK(verdict.notes.back() == "2 of 3 ranks were seen: node c (10.0.0.3) has not answered within 6.0 s");
+}

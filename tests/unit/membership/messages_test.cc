@@ -87,6 +87,19 @@ TEST_CASE("lines travel with what is missing before them") {
   CHECK(lines.dropped_before == 7);
 }
 
+TEST_CASE("what a node sees of its ranks travels with who sees it, and the longest part fits into a frame") {
+  const LookAnswer answer = there_and_back(
+      LookAnswer{.number = 3, .from = 9, .node = "b (10.0.0.2)", .text = "{}", .is_last = true});
+  CHECK(answer.number == 3);
+  CHECK(answer.from == 9);
+  CHECK(answer.node == "b (10.0.0.2)");
+  CHECK(answer.text == "{}");
+  CHECK(answer.is_last);
+  CHECK(there_and_back(LookRequest{.number = 4, .most_bytes = 5}).most_bytes == 5);
+  const std::string frame = encode(LookAnswer{.node = "b", .text = std::string(kMaxLookBytes, '"')});
+  CHECK(frame.size() <= kFrameHeaderBytes + kMaxFrameBytes);
+}
+
 TEST_CASE("the longest report of a failure fits into a frame, and keeps the end of stderr") {
   const std::string worst(100'000, '\x01');
   Status status{.failure = NodeFailure{.exit_code = 1,
@@ -153,7 +166,7 @@ TEST_CASE("an agent of another version is told so, whatever else its hello holds
   hello.node.address = "10.0.0.2";
   hello.node.host = "b";
   CHECK(*why_not_admitted(hello, kRules) ==
-        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 5; use the same "
+        "node b (10.0.0.2) speaks version 9 of the agents' protocol, the coordinator version 6; use the same "
         "ddprun on all "
         "nodes");
 }

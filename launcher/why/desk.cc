@@ -1,0 +1,185 @@
+#include "launcher/why/desk.h"
+
+#include "launcher/process/pidfd.h"
+#include "launcher/report/job_state.h"
+#include "launcher/why/beside.h"
+#include "launcher/why/facts_json.h"
+#include "launcher/why/fit.h"
+#include "launcher/why/look.h"
+#include "launcher/why/proc_look.h"
+#include "launcher/why/settle.h"
+#include "rendezvous/base/print.h"
+
+#include <boost/asio/buffer.hpp>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher::why {
+namespace {
+
+constexpr std::size_t kMostLooks = 4;
+constexpr std::size_t kMostWaiting = 8 * 1024 * 1024;
+constexpr auto kLookTime = std::chrono::seconds(10);
+
+/// In the process beside the launcher.
+void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
+  const std::optional<JobState> state = parse_job_state(read_job_state(launcher));
+  if (!state) return;
+  std::vector<RankTarget> targets;
+  for (int local = 0; local < static_cast<int>(state->workers.size()); ++local) {
+    const pid_t pid = state->workers[static_cast<std::size_t>(local)];
+    targets.push_back({.rank = state->base_rank + local,
+                       .local_rank = local,
+                       .pid = pid,
+                       .started = pid == 0 ? 0 : start_of(pid)});
+  }
+  JobPicture picture{.tag = state->tag,
+                     .launcher = launcher,
+                     .command = {},
+                     .generation = state->restart_count + 1,
+                     .phase = state->phase,
+                     .world_size = state->world_size,
+                     .taken_ns = 0,
+                     .ranks = look_at_ranks(targets, {})};
+  settle(picture);
+  const std::size_t share = most_bytes / std::max<std::size_t>(picture.ranks.size(), 1);
+  for (RankFacts& facts : picture.ranks) {
+    if (!print_all(out, to_text(fit(std::move(facts), share - 1)) + "\n")) return;
+  }
+}
+
+/// The writing end of a pipe that the process has.
+UniqueFd open_pipe_of(pid_t process, int descriptor) {
+  UniqueFd pipe(::open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(),
+                       O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  struct stat facts {};
+  if (!pipe || ::fstat(pipe.get(), &facts) != 0 || !S_ISFIFO(facts.st_mode)) return {};
+  return pipe;
+}
+
+}  // namespace
+
+std::string to_text(const LookPart& part) {
+  const nlohmann::json line{
+      {"from", part.from}, {"node", part.node}, {"text", part.text}, {"last", part.is_last}};
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<LookPart> parse_look_part(std::string_view line) {
+  const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
+  try {
+    return LookPart{.number = 0,
+                    .from = parsed.at("from"),
+                    .node = parsed.at("node"),
+                    .text = parsed.at("text"),
+                    .is_last = parsed.at("last")};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+Desk::Look::Look(boost::asio::io_context& io, UniqueFd process, int from, std::size_t most)
+    : pidfd(std::move(process)), descriptor(io, from), bytes_left(most), deadline(io) {}
+
+Desk::Look::~Look() { signal_pidfd(pidfd, SIGKILL); }
+
+void Desk::close() {
+  line_ = nullptr;
+  gate_.close();
+  forget_asker();
+  looks_.clear();
+}
+
+// ---- other nodes ask
+// ------------------------------------------------------------------------------------------------
+
+void Desk::wanted(std::uint64_t number, std::size_t most_bytes) {
+  if (line_ == nullptr) return;
+  std::array<int, 2> ends{-1, -1};
+  looks_.erase(number);  // a coordinator that is new counts from one
+  if (looks_.size() >= kMostLooks || ::pipe2(ends.data(), O_CLOEXEC) != 0)
+    return line_->answer({.number = number, .is_last = true});
+  UniqueFd from(ends[0]);
+  const UniqueFd to(ends[1]);
+  ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
+  Result<UniqueFd> process = start_beside("why-look", to.get(), [launcher = ::getpid(), most_bytes](int out) {
+    look_and_tell(launcher, most_bytes, out);
+  });
+  if (!process) return line_->answer({.number = number, .is_last = true});
+  const auto look =
+      looks_.emplace(number, std::make_unique<Look>(io_, std::move(*process), from.release(), most_bytes));
+  look.first->second->deadline.set_after(kLookTime, [this, number] { end_look(number); });
+  read(number);
+}
+
+void Desk::read(std::uint64_t number) {
+  Look& look = *looks_.at(number);
+  look.descriptor.async_read_some(
+      boost::asio::buffer(look.buffer),
+      gate_.pass([this, number](boost::system::error_code error, std::size_t count) {
+        const auto found = looks_.find(number);
+        if (found == looks_.end()) return;
+        if (error || count > found->second->bytes_left) return end_look(number);
+        found->second->bytes_left -= count;
+        line_->answer({.number = number, .text = std::string(found->second->buffer.data(), count)});
+        read(number);
+      }));
+}
+
+void Desk::end_look(std::uint64_t number) {
+  looks_.erase(number);
+  if (line_ != nullptr) line_->answer({.number = number, .is_last = true});
+}
+
+// ---- this host asks
+// -------------------------------------------------------------------------------------------------
+
+void Desk::asked_by(pid_t process, int descriptor) {
+  UniqueFd pipe = open_pipe_of(process, descriptor);
+  if (!pipe || line_ == nullptr) return;
+  forget_asker();
+  asker_.assign(pipe.release());
+  // Nobody to be asked: that is the whole answer.
+  if (!line_->ask(++question_)) say({.node = "this node has lost its coordinator", .is_last = true});
+}
+
+void Desk::answered(const LookPart& part) {
+  if (part.number == question_ && asker_.is_open()) say(part);
+}
+
+void Desk::say(const LookPart& part) {
+  to_write_ += to_text(part) + "\n";
+  if (to_write_.size() > kMostWaiting) return forget_asker();
+  if (writing_.empty()) write();
+}
+
+void Desk::write() {
+  if (writing_.empty()) writing_ = std::exchange(to_write_, {});
+  if (writing_.empty()) return;
+  asker_.async_write_some(
+      boost::asio::buffer(writing_),
+      gate_.pass([this, mine = asker_number_](boost::system::error_code error, std::size_t count) {
+        if (mine != asker_number_) return;
+        if (error) return forget_asker();
+        writing_.erase(0, count);
+        write();
+      }));
+}
+
+void Desk::forget_asker() {
+  ++asker_number_;
+  boost::system::error_code ignored;
+  asker_.close(ignored);
+  to_write_.clear();
+  writing_.clear();
+}
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,120 @@
+#include "launcher/why/other_nodes.h"
+
+#include "launcher/process/pidfd.h"
+#include "launcher/text/text.h"
+#include "launcher/why/desk.h"
+#include "launcher/why/facts_json.h"
+#include "rendezvous/base/format_duration.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <utility>
+
+namespace ddprun::launcher::why {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+void OtherNodes::take(LookPart part) {
+  has_heard_ = true;
+  if (part.from == 0) {
+    are_all_named_ = true;
+    problem_ = part.node;
+    return;
+  }
+  Node& node = nodes_[part.from];
+  node.name = std::move(part.node);
+  node.text += part.text;
+  node.is_over = node.is_over || part.is_last;
+}
+
+bool OtherNodes::is_over() const {
+  return are_all_named_ &&
+         std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.is_over; });
+}
+
+void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
+  picture.asks_others = true;
+  const std::string time = format_duration(waited);
+  if (!has_heard_) {
+    picture.unseen.push_back(fmt::format(
+        "the launcher here (pid {}) has not answered within {}: it stands still, or is of an older "
+        "ddprun",
+        picture.launcher, time));
+  }
+  if (!problem_.empty()) picture.unseen.push_back(printable(problem_));
+  for (const auto& [number, node] : nodes_) {
+    std::size_t count = 0;
+    for (const std::string_view line : split_lines(node.text)) {
+      std::optional<RankFacts> facts = parse_rank_facts(line);
+      if (!facts) continue;
+      picture.ranks.push_back(std::move(*facts));
+      ++count;
+    }
+    if (count > 0) continue;
+    picture.unseen.push_back(node.is_over
+                                 ? fmt::format("{} has answered nothing", printable(node.name))
+                                 : fmt::format("{} has not answered within {}", printable(node.name), time));
+  }
+  std::stable_sort(picture.ranks.begin(), picture.ranks.end(),
+                   [](const RankFacts& a, const RankFacts& b) { return a.rank < b.rank; });
+}
+
+Question::Question(pid_t launcher) : launcher_(launcher) {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
+  from_.reset(ends[0]);
+  to_.reset(ends[1]);
+  ask();
+}
+
+void Question::ask() const {
+  const UniqueFd pidfd = open_pidfd(launcher_);
+  if (!pidfd || to_.get() > 0xffff) return;
+  siginfo_t info{};
+  info.si_signo = SIGURG;
+  info.si_code = SI_QUEUE;
+  info.si_pid = ::getpid();
+  info.si_uid = ::getuid();
+  info.si_value.sival_int = kQuestionMark << 16 | to_.get();
+  signal_pidfd(pidfd, SIGURG, &info);
+}
+
+OtherNodes Question::answer(steady_clock::time_point until) {
+  OtherNodes nodes;
+  if (!from_) return nodes;
+  // Signals of one number that come at the same moment are one: another `ddprun why` may have got there first.
+  constexpr milliseconds kAskAgain{1000};
+  auto ask_again_at = steady_clock::now() + kAskAgain;
+  std::string text;
+  while (!nodes.is_over()) {
+    const auto now = steady_clock::now();
+    if (now >= until) break;
+    if (!nodes.has_heard() && now >= ask_again_at) {
+      ask();
+      ask_again_at = now + kAskAgain;
+    }
+    const auto next = nodes.has_heard() ? until : std::min(until, ask_again_at);
+    pollfd wait{from_.get(), POLLIN, 0};
+    const auto left = std::chrono::duration_cast<milliseconds>(next - now).count() + 1;
+    if (::poll(&wait, 1, static_cast<int>(left)) <= 0) continue;
+    std::array<char, 65536> buffer{};
+    const ssize_t count = ::read(from_.get(), buffer.data(), buffer.size());
+    if (count <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+      if (std::optional<LookPart> part = parse_look_part(std::string_view(text).substr(0, end)))
+        nodes.take(std::move(*part));
+      text.erase(0, end + 1);
+    }
+  }
+  return nodes;
+}
+
+}  // namespace ddprun::launcher::why

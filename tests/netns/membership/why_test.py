@@ -1,0 +1,137 @@
+"""`ddprun why` of real torch.distributed jobs over several hosts, which are network namespaces.
+
+why_test.py DDPRUN PYTHON [unittest arguments]
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(__file__))
+from lab import Lab, require_namespaces, skip  # noqa: E402
+from patience import patient  # noqa: E402
+
+DDPRUN = sys.argv.pop(1)
+PYTHON = sys.argv.pop(1)
+PORT = 29400
+# Agents that are patient: what is looked at is the ranks.
+CONF = "keep_alive_interval=20,keep_alive_max_attempt=3"
+JOB = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(5):
+    dist.all_reduce(torch.ones(1000))
+print("rank", dist.get_rank(), "is there", flush=True)
+if dist.get_rank() == int(sys.argv[1]):
+    open(sys.argv[2]).read()
+while True:
+    dist.all_reduce(torch.ones(int(sys.argv[3])))
+"""
+
+
+class Why(unittest.TestCase):
+    def start(self, lab, guilty, size=1000):
+        """A rank on each host; that one waits for the writer of a FIFO."""
+        self.fifo = pathlib.Path(lab.folder, "fifo")
+        os.mkfifo(self.fifo)
+        script = pathlib.Path(lab.folder, "train.py")
+        script.write_text(JOB)
+        jobs = [host.run(DDPRUN, "--nnodes", len(lab.hosts), "--rdzv-endpoint", f"a:{PORT}", "--rdzv-id", "job", "--rdzv-conf",
+                         CONF, "--hang-report", "0", script, guilty, self.fifo, size, PYTHON_EXEC=PYTHON, OMP_NUM_THREADS="1",
+                         GLOO_SOCKET_IFNAME="e0")
+                for host in lab.hosts.values()]
+        for job in jobs:
+            job.expect("is there", within=60)
+        return jobs
+
+    def inside(self, host):
+        """The first process of the pid namespace in which the job of that host runs."""
+        outer = host.processes[0].child.pid
+        return pathlib.Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
+
+    def why(self, host):
+        command = ["nsenter", "--target", self.inside(host), "--net", "--pid", "--mount", "--uts", DDPRUN, "why"]
+        began = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patient(30), check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout, time.monotonic() - began
+
+    def expect(self, host, *sentences):
+        """The page says all of them, perhaps not the first time: ranks need a moment to be where they hang."""
+        end = time.monotonic() + patient(40)
+        while True:
+            page, took = self.why(host)
+            if all(sentence in page for sentence in sentences):
+                return page, took
+            if time.monotonic() > end:
+                self.fail(f"not {sentences} on {host.name}, but after {took:.1f} s:\n{page}")
+
+    def test_a_job_of_three_nodes_is_explained_from_any_of_them(self):
+        with Lab(["a", "b", "c"]) as lab:
+            self.start(lab, guilty=1)
+            for host in lab.hosts.values():
+                page, took = self.expect(host, "rank 1 is late: it has not entered all_reduce #6", "ranks 0, 2 have waited",
+                                         "it is on host b (pid", f"open() of {self.fifo}, a FIFO", "train.py:")
+                self.assertNotIn("ranks were seen", page)
+                print(f"asked on {host.name}, {took:.1f} s:\n{page}", flush=True)
+
+    def test_a_node_that_does_not_answer_is_named(self):
+        with Lab(["a", "b", "c"]) as lab:
+            self.start(lab, guilty=1)
+            launcher = self.launcher_on(lab["b"])
+            os.kill(launcher, signal.SIGSTOP)
+            page, took = self.expect(lab["c"], "2 of 3 ranks were seen: node b (10.213.0.2) has not answered within 6.0 s",
+                                     "who is late was not seen")
+            self.assertLess(took, patient(9))
+            os.kill(launcher, signal.SIGCONT)
+            self.expect(lab["c"], "rank 1 is late", "it is on host b (pid")
+            print(page, flush=True)
+
+    def launcher_on(self, host):
+        """Outside its pid namespace."""
+        space = os.readlink(f"/proc/{self.inside(host)}/ns/pid")
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                if words[0] == DDPRUN.encode() and os.readlink(folder / "ns/pid") == space:
+                    return int(folder.name)
+            except OSError:
+                continue
+        self.fail(f"no launcher on {host.name}")
+
+    def test_a_partition_between_two_nodes_is_the_networks_fault(self):
+        with Lab(["a", "b", "c"]) as lab:
+            self.start(lab, guilty=-1, size=300_000)
+            lab["c"].pull_plug()
+            page, took = self.expect(lab["a"], "node c (10.213.0.3) has not answered", "get packets through", "10.213.0.3")
+            print(f"{took:.1f} s\n{page}", flush=True)
+            lab["c"].replug()
+
+    def test_packets_that_are_lost_in_one_direction_are_the_networks_fault(self):
+        with Lab(["a", "b", "c"]) as lab:
+            self.start(lab, guilty=-1, size=300_000)
+            lab["c"].firewall("ip daddr 10.213.0.0/24 drop")
+            page, took = self.expect(lab["a"], "get packets through", "10.213.0.3")
+            print(f"{took:.1f} s\n{page}", flush=True)
+            lab["c"].no_firewall()
+
+    def test_a_slow_link_is_slow_and_no_hang(self):
+        with Lab(["a", "b", "c"]) as lab:
+            self.start(lab, guilty=-1, size=300_000)
+            lab["c"].inside("tc", "qdisc", "add", "dev", "e0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "400ms")
+            for _ in range(3):
+                page, took = self.why(lab["a"])
+                self.assertNotIn("stuck", page)
+                self.assertNotIn("is late", page)
+            print(f"{took:.1f} s\n{page}", flush=True)
+
+
+if __name__ == "__main__":
+    require_namespaces()
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        skip("needs a Python with torch (./scripts/setup.sh --with-tests)")
+    unittest.main()

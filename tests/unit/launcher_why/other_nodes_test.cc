@@ -1,0 +1,97 @@
+#include "launcher/why/other_nodes.h"
+
+#include "launcher/why/desk.h"
+#include "launcher/why/facts_json.h"
+#include "launcher/why/fit.h"
+#include "tests/support/catch.h"
+
+#include <chrono>
+#include <string>
+
+using ddprun::launcher::LookPart;
+using namespace ddprun::launcher::why;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kWaited{6000};
+
+LookPart asked(std::uint64_t from, const std::string& name) { return {.from = from, .node = name}; }
+LookPart all_asked() { return {.is_last = true}; }
+
+RankFacts facts_of(int rank) {
+  RankFacts facts{.rank = rank, .pid = 100 + rank, .host = "b"};
+  for (int i = 0; i < 60; ++i)
+    facts.recorder.entries.push_back(
+        {.group = "0", .sequence = i, .operation = "all_reduce", .sizes = {1000}});
+  for (int i = 0; i < 100; ++i) {
+    facts.second.threads.push_back({.tid = 100 + rank + i, .name = "thread", .state = "S"});
+    facts.native.push_back(
+        {.tid = i, .name = "thread", .functions = std::vector<std::string>(40, "function")});
+  }
+  facts.first = facts.second;
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("the answer of a node comes in parts, which may end anywhere") {
+  OtherNodes nodes;
+  nodes.take(asked(2, "b"));
+  nodes.take(all_asked());
+  CHECK_FALSE(nodes.is_over());
+  const std::string text = to_text(RankFacts{.rank = 3, .host = "bär"}) + "\n";
+  nodes.take({.from = 2, .node = "b", .text = text.substr(0, 10)});
+  nodes.take({.from = 2, .node = "b", .text = text.substr(10)});
+  nodes.take({.from = 2, .node = "b", .is_last = true});
+  CHECK(nodes.is_over());
+  JobPicture picture{.world_size = 2};
+  picture.ranks.push_back({.rank = 5});
+  nodes.add_to(picture, kWaited);
+  REQUIRE(picture.ranks.size() == 2);
+  CHECK(picture.ranks.front().rank == 3);
+  CHECK(picture.ranks.front().host == "bär");
+  CHECK(picture.unseen.empty());
+}
+
+TEST_CASE("a node that does not answer is named, and so is a launcher that does not") {
+  OtherNodes nodes;
+  nodes.take(asked(2, "node b (10.0.0.2)"));
+  nodes.take(asked(3, "node c (10.0.0.3)"));
+  nodes.take(all_asked());
+  nodes.take({.from = 3, .node = "node c (10.0.0.3)", .is_last = true});
+  JobPicture picture;
+  nodes.add_to(picture, kWaited);
+  CHECK(picture.unseen == std::vector<std::string>{"node b (10.0.0.2) has not answered within 6.0 s",
+                                                   "node c (10.0.0.3) has answered nothing"});
+  JobPicture alone{.launcher = 7};
+  OtherNodes().add_to(alone, kWaited);
+  CHECK(alone.unseen.front() ==
+        "the launcher here (pid 7) has not answered within 6.0 s: it stands still, or is of an older ddprun");
+}
+
+TEST_CASE("a part arrives at ddprun why as the launcher had it") {
+  const auto part =
+      parse_look_part(to_text(LookPart{.from = 4, .node = "b", .text = "{\"rank\"", .is_last = true}));
+  REQUIRE(part.has_value());
+  CHECK(part->from == 4);
+  CHECK(part->node == "b");
+  CHECK(part->text == "{\"rank\"");
+  CHECK(part->is_last);
+  CHECK_FALSE(parse_look_part("{}").has_value());
+}
+
+TEST_CASE("facts that do not fit lose what tells least, and keep their newest collectives") {
+  const RankFacts whole = facts_of(1);
+  CHECK(to_text(fit(whole, 1 << 20)) == to_text(whole));
+  for (const std::size_t most : {40'000, 20'000, 8'000, 4'000, 2'000}) {
+    const RankFacts fitted = fit(whole, most);
+    CAPTURE(most);
+    CHECK(to_text(fitted).size() <= most);
+    CHECK_FALSE(fitted.problem.empty());
+    REQUIRE_FALSE(fitted.recorder.entries.empty());
+    CHECK(fitted.recorder.entries.back().sequence == 59);
+    CHECK_FALSE(fitted.second.threads.empty());
+  }
+  CHECK(fit(whole, 100).rank == 1);
+}
