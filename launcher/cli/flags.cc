@@ -362,7 +362,7 @@ constexpr std::array kFlags{
             set_duration<&Options::hang_report>},
     RunFlag{{"hang-timeout", '\0', "TIME"},
             FlagGroup::kFailures,
-            "say why and end the workers when nothing gets on for this time [never]",
+            "say why and end the workers when nothing gets on for this time [job file, or never]",
             "",
             set_duration<&Options::hang_timeout>},
     RunFlag{{"signals-to-handle", '\0', "S,...", kTorchrun},

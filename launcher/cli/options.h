@@ -89,8 +89,9 @@ struct Options {
   std::optional<std::chrono::milliseconds> job_timeout;
   /// Without progress for so long, say why, once; 0: never. Unset: after a minute, more reluctantly (HangLimits).
   std::optional<std::chrono::milliseconds> hang_report;
-  /// Without progress for so long, say why and end the workers; 0: never.
-  std::chrono::milliseconds hang_timeout{0};
+  /// Without progress for so long, say why and end the workers; 0: never. Unset: what the job file says, and of a
+  /// program never.
+  std::optional<std::chrono::milliseconds> hang_timeout;
   std::optional<Endpoint> metrics;  ///< where they are served; none: nowhere
   bool keep_detached = false;       ///< what the workers of a job that succeeded left running goes on
 

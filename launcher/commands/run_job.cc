@@ -107,6 +107,14 @@ Result<config::JobConfig> load_job(const Plan& plan) {
   return job;
 }
 
+/// What the job file says of hangs.
+why::JobHangTimeout hang_timeout_of(const config::JobConfig& job) {
+  const std::string key = "hang_timeout_s";
+  const auto origin = job.origins.find("/" + key);
+  return {.seconds = job.values.at(key).get<double>(),
+          .is_asked = origin != job.origins.end() && origin->second.kind != config::OriginKind::kDefault};
+}
+
 /// Makes the job's log directory now, so that a place that cannot be written is a wrong command line and not
 /// a failure.
 Result<void> make_log_directory(const Plan& plan) {
@@ -138,7 +146,7 @@ void remove_empty_logs(const Plan& plan, JobOutput& output) {
 }
 
 /// Runs the plan with everything that watches it.
-int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
+int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang_limits, Logger& logger) {
   boost::asio::io_context io(1);
   std::optional<UniqueFd> events_file;
   if (!plan.options.events_file.empty()) {
@@ -172,7 +180,7 @@ int run_watched(Plan plan, const rlimit& open_files, Logger& logger) {
                         .print = [&](std::string_view page) { output.write_launcher_line(page); },
                         .note_end = [&](int rank, const std::string& reason,
                                         const std::string& page) { reporter.note_hang(rank, reason, page); }},
-                       why::hang_limits(plan.options));
+                       hang_limits);
   watchers.push_back(&hangs);
   std::optional<EventLog> events;
   if (events_file) {
@@ -227,13 +235,15 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
 
   if (plan->cannot_start) plan->cannot_start = joins_all_the_same(*plan->cannot_start);
   std::string job_text;
+  std::optional<why::JobHangTimeout> hang_timeout;
   if (entrypoint_kind(options) == EntrypointKind::kJob && !plan->cannot_start) {
     const Result<config::JobConfig> job = load_job(*plan);
     if (!job) {
       if (!is_waited_for(options)) return fail_with_places(job.error());
       plan->cannot_start = joins_all_the_same(job.error());
-    } else if (options.dry_run) {
-      job_text = config::describe(*job);
+    } else {
+      hang_timeout = hang_timeout_of(*job);
+      if (options.dry_run) job_text = config::describe(*job);
     }
   }
   if (options.dry_run) return print_dry_run(*plan, job_text);
@@ -242,7 +252,7 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
   const Result<rlimit> open_files = raise_open_files(
       fmt::format("a job of {} worker{} here", workers, workers == 1 ? "" : "s"), needed_descriptors(*plan));
   if (!open_files) return fail(open_files.error());
-  return run_watched(std::move(*plan), *open_files, logger);
+  return run_watched(std::move(*plan), *open_files, why::hang_limits(options, hang_timeout), logger);
 }
 
 }  // namespace ddprun::launcher

@@ -20,12 +20,24 @@ bool has_moved(const std::vector<Pulse>& before, const std::vector<Pulse>& now) 
       });
 }
 
+bool is_accused(const Verdict& verdict, int rank) {
+  return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
+}
+
 /// Whether somebody is guilty who waits for nobody: who waits may wait for a rank on another host.
 bool is_known_here(const Verdict& verdict) {
   return std::any_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
-    const bool is_guilty =
-        std::find(verdict.guilty.begin(), verdict.guilty.end(), rank.rank) != verdict.guilty.end();
-    return is_guilty && !waits(rank.activity.doing);
+    return is_accused(verdict, rank.rank) && !waits(rank.activity.doing);
+  });
+}
+
+/// Whether a time-out may end it that nobody has asked for: a healthy job that is ended is worse than a hang.
+bool is_beyond_doubt(const Verdict& verdict) {
+  if (verdict.health != Health::kStuck || verdict.guilty.empty() || verdict.confidence == Confidence::kGuess)
+    return false;
+  return std::none_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
+    return is_accused(verdict, rank.rank) &&
+           (rank.activity.doing == Doing::kInKernel || rank.activity.waits_for_disk);
   });
 }
 
@@ -68,7 +80,8 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
   const bool is_stuck = verdict.health == Health::kStuck;
   if (!is_stuck && verdict.health != Health::kLate) return Say::kNothing;
   if (verdict.waiting.empty() || is_debugged(verdict)) return Say::kNothing;
-  if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s) return Say::kEnd;
+  const bool may_end = limits_.is_timeout_asked || is_beyond_doubt(verdict);
+  if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s && may_end) return Say::kEnd;
   if (!limits_.sees_all && !limits_.is_asked && !is_known_here(verdict)) return Say::kNothing;
   if (!is_stuck || is_reported_ || limits_.report_s <= 0 || quiet < limits_.report_s) return Say::kNothing;
   is_reported_ = true;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::launcher::why {
@@ -14,6 +15,9 @@ struct HangLimits {
   double timeout_s = 0;  ///< --hang-timeout; 0: never
   /// The user gave one of them. Where nobody asked, only programs with libtorch are looked at.
   bool is_asked = true;
+  /// The user gave the time-out. Where nobody did, it ends only what is certainly stuck.
+  bool is_timeout_asked = true;
+  std::string_view timeout_name = "--hang-timeout";
   bool sees_all = true;  ///< all ranks of the job are on this host
 
   [[nodiscard]] bool is_off() const { return report_s <= 0 && timeout_s <= 0; }
@@ -39,6 +43,8 @@ struct Pulse {
 /// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
 /// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but where
 /// some ranks are on other hosts, one of those may compute: without a flag only a rank that waits for nobody is told.
+/// A time-out that nobody has asked for ends only ranks that are guilty beyond a guess and do nothing; who waits for
+/// a disk may save what is large, and is left in peace.
 class HangPolicy {
  public:
   HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}

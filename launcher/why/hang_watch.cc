@@ -16,11 +16,17 @@ double in_seconds(std::chrono::milliseconds time) { return std::chrono::duration
 
 }  // namespace
 
-HangLimits hang_limits(const Options& options) {
+HangLimits hang_limits(const Options& options, const std::optional<JobHangTimeout>& job) {
   constexpr std::chrono::milliseconds kUnasked{60'000};
+  const JobHangTimeout timeout = options.hang_timeout
+                                     ? JobHangTimeout{in_seconds(*options.hang_timeout), true}
+                                     : job.value_or(JobHangTimeout{});
+  const bool is_asked_to_end = timeout.is_asked && timeout.seconds > 0;
   return {.report_s = in_seconds(options.hang_report.value_or(kUnasked)),
-          .timeout_s = in_seconds(options.hang_timeout),
-          .is_asked = options.hang_report || options.hang_timeout.count() > 0};
+          .timeout_s = timeout.seconds,
+          .is_asked = options.hang_report || is_asked_to_end,
+          .is_timeout_asked = is_asked_to_end,
+          .timeout_name = options.hang_timeout ? "--hang-timeout" : "/hang_timeout_s"};
 }
 
 void HangWatch::generation_started(const membership::Round& round) {
@@ -71,11 +77,13 @@ HangLimits HangWatch::limits_here() const {
   HangLimits limits = limits_;
   limits.sees_all = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
   if (limits.sees_all || limits.timeout_s <= 0) return limits;
-  parts_.print(
-      "ddprun: --hang-timeout ends nothing in a job of several nodes, of which each sees its own ranks; "
-      "what it would have ended is reported\n");
-  limits.report_s = limits_.first_s();
   limits.timeout_s = 0;
+  if (!limits.is_timeout_asked) return limits;
+  parts_.print(
+      fmt::format("ddprun: {} ends nothing in a job of several nodes, of which each sees its own ranks; "
+                  "what it would have ended is reported\n",
+                  limits.timeout_name));
+  limits.report_s = limits_.first_s();
   return limits;
 }
 
@@ -123,10 +131,10 @@ void HangWatch::end_workers(const HangNews& news) {
   has_killed_ = true;
   for (const RankTarget& target : targets_) {
     if (target.pid <= 0 || (!all && !is_guilty(target.rank))) continue;
-    parts_.note_end(
-        target.rank,
-        fmt::format("no progress for {} (--hang-timeout), so ddprun ended it: {}", limit, news.reason),
-        news.page);
+    parts_.note_end(target.rank,
+                    fmt::format("no progress for {} ({}), so ddprun ended it: {}", limit,
+                                limits_.timeout_name, news.reason),
+                    news.page);
     ::kill(-target.pid, SIGKILL);  // its OS process group: it has a session of its own
   }
 }

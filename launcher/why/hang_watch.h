@@ -18,8 +18,14 @@
 
 namespace ddprun::launcher::why {
 
-/// --hang-report and --hang-timeout.
-HangLimits hang_limits(const Options& options);
+/// What a job file says of hangs.
+struct JobHangTimeout {
+  double seconds = 0;     ///< 0: never
+  bool is_asked = false;  ///< it stands there, and is not the default
+};
+
+/// --hang-report and --hang-timeout; without the latter, what the job file says. A flag of 0 silences the file.
+HangLimits hang_limits(const Options& options, const std::optional<JobHangTimeout>& job);
 
 /// --hang-report and --hang-timeout: has a process look at the workers once half of the first limit has passed, prints
 /// the page, and, when the time-out is over, kills the guilty workers, so that they are the root cause like any other

@@ -17,12 +17,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<const char*, 22> kMayDiffer{"/$schema",
+constexpr std::array<const char*, 23> kMayDiffer{"/$schema",
                                                  "/name",
                                                  "/output_dir",
                                                  "/resume",
                                                  "/backend",
                                                  "/device",
+                                                 "/hang_timeout_s",
                                                  "/model/plugin",
                                                  "/model/weights",
                                                  "/data/plugin",

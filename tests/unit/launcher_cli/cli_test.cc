@@ -52,7 +52,7 @@ TEST_CASE("the defaults are torchrun's") {
 
 TEST_CASE("a hang is reported after a minute, or never, and ends nothing unless that is asked for") {
   CHECK_FALSE(options({}).hang_report.has_value());
-  CHECK(options({}).hang_timeout == std::chrono::seconds(0));
+  CHECK_FALSE(options({}).hang_timeout.has_value());
   CHECK(options({"--hang-report", "0"}).hang_report == std::chrono::seconds(0));
 }
 

@@ -1,7 +1,10 @@
 #include "launcher/why/hang_policy.h"
 
+#include "launcher/why/hang_watch.h"
 #include "tests/support/catch.h"
 
+#include <chrono>
+#include <optional>
 #include <vector>
 
 using namespace ddprun::launcher::why;
@@ -136,4 +139,43 @@ TEST_CASE("where nobody asked and a rank on another host may compute, a wait of 
   CHECK(said(false, true));
   all_wait = verdict(Health::kStuck, Doing::kSleeps);
   CHECK(said(false, false));
+}
+
+TEST_CASE("a time-out that nobody has asked for ends what is certainly stuck, and nothing else") {
+  constexpr HangLimits kUnasked{
+      .report_s = 10, .timeout_s = 60, .is_asked = false, .is_timeout_asked = false};
+  const auto said = [&](const Verdict& verdict) {
+    HangPolicy policy(kUnasked, 0);
+    policy.note(waiting(), 0);
+    return policy.decide(verdict, 60) == HangPolicy::Say::kEnd;
+  };
+  CHECK(said(verdict(Health::kStuck)));
+  CHECK_FALSE(said(verdict(Health::kLate, Doing::kComputes)));
+  CHECK_FALSE(said(verdict(Health::kStuck, Doing::kInKernel)));
+  Verdict saves = verdict(Health::kStuck, Doing::kBlocked);
+  saves.ranks[1].activity.waits_for_disk = true;
+  CHECK_FALSE(said(saves));
+  Verdict guess = verdict(Health::kStuck);
+  guess.confidence = Confidence::kGuess;
+  CHECK_FALSE(said(guess));
+  Verdict nobody = verdict(Health::kStuck);
+  nobody.guilty.clear();
+  CHECK_FALSE(said(nobody));
+}
+
+TEST_CASE("the flag goes before the job file, whose default is nobody's wish") {
+  using std::chrono::seconds;
+  const auto limits = [](std::optional<seconds> flag, std::optional<JobHangTimeout> job) {
+    ddprun::launcher::Options options;
+    options.hang_timeout = flag;
+    return hang_limits(options, job);
+  };
+  const HangLimits by_default = limits({}, JobHangTimeout{.seconds = 600});
+  CHECK(by_default.timeout_s == 600);
+  CHECK_FALSE(by_default.is_timeout_asked);
+  CHECK_FALSE(by_default.is_asked);
+  CHECK(limits({}, JobHangTimeout{.seconds = 600, .is_asked = true}).is_timeout_asked);
+  CHECK(limits(seconds(5), JobHangTimeout{.seconds = 600}).timeout_s == 5);
+  CHECK(limits(seconds(0), JobHangTimeout{.seconds = 600, .is_asked = true}).timeout_s == 0);
+  CHECK(limits({}, {}).timeout_s == 0);
 }
