@@ -30,6 +30,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 
 namespace ddprun::launcher {
 namespace {
@@ -38,20 +39,6 @@ std::string sender_text(const ReceivedSignal& signal) {
   if (signal.sender == 0) return {};
   const std::optional<ProcessEntry> process = read_process(signal.sender);
   return process ? " from " + name_of(*process) : fmt::format(" from pid {}", signal.sender);
-}
-
-EventKind expiry_event(DeadlineKind kind) {
-  switch (kind) {
-    case DeadlineKind::kGrace:
-      return EventKind::kGraceOver;
-    case DeadlineKind::kReap:
-      return EventKind::kReapOver;
-    case DeadlineKind::kJob:
-      return EventKind::kJobTimeOver;
-    case DeadlineKind::kBlame:
-      return EventKind::kBlameOver;
-  }
-  return EventKind::kGraceOver;
 }
 
 std::optional<std::size_t> index_of(std::optional<LocalRank> worker) {
@@ -79,12 +66,12 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
   // What the rendezvous says.
   void round_begins(const membership::Round& round) override;
   void restarting(const membership::Restart& restart, const std::optional<RemoteCause>& cause) override {
-    raise({.kind = EventKind::kRestartGranted});
+    raise(RestartGranted{});
     deps_.observer.restarting(restart);
     note_restart(outcome_, restart, cause);
   }
   void heard(const Event& event) override {
-    if (event.kind == EventKind::kLeaseLost) {
+    if (std::holds_alternative<LeaseLost>(event)) {
       workers_->check_exits();
       orphans_->reap();  // of their groups, too
     }
@@ -117,7 +104,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
     outcome_.remote_cause = cause;
     outcome_.restarts_used = std::max(outcome_.restarts_used, end.restarts_used);
     is_end_told_ = end.exit_code != 0;
-    raise(job_ended_event(end.exit_code, end.why));
+    raise(JobEnded{.exit_code = end.exit_code, .why = end.why});
   }
 
   // What the desk of `ddprun why` wants.
@@ -129,22 +116,16 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
     return supervisor_.state() == State::kStarting && !is_lease_over();
   }
   void worker_spawned(LocalRank local_rank, pid_t pid) override {
-    raise({.kind = EventKind::kWorkerSpawned, .local_rank = local_rank, .pid = pid});
+    raise(WorkerSpawned{.local_rank = local_rank, .pid = pid});
   }
   void spawn_failed(LocalRank local_rank, const Error& error) override {
-    raise({.kind = EventKind::kSpawnFailed, .local_rank = local_rank, .error = error});
+    raise(SpawnFailed{.local_rank = local_rank, .error = error});
   }
   void worker_exited(LocalRank local_rank, ExitStatus status) override {
     // Then a guard has killed it, and it is no cause of anything.
-    if (is_lease_over() && status.is_killed() && status.signal() == SIGKILL) {
-      raise({.kind = EventKind::kLeaseLost,
-             .exit_code = exit_code::kTempFail,
-             .text = "this launcher stood still until its lease was over"});
-    }
-    raise({.kind = EventKind::kWorkerExited,
-           .local_rank = local_rank,
-           .status = status,
-           .ending = ending_of(local_rank, status)});
+    if (is_lease_over() && status.is_killed() && status.signal() == SIGKILL)
+      raise(LeaseLost{"this launcher stood still until its lease was over"});
+    raise(WorkerExited{.local_rank = local_rank, .status = status, .ending = ending_of(local_rank, status)});
   }
   WorkerOutcome look_at(LocalRank local_rank);
   Ending ending_of(LocalRank local_rank, ExitStatus status);
@@ -163,17 +144,20 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
   // Events in, actions out.
   void raise(Event event);
   void carry_out(const Step& step);
-  void carry_out(const Action& action);
 
   // Actions.
-  void publish_failure(const Action& action);
-  void start_generation();
-  void set_deadline(DeadlineKind kind, TimePoint at);
-  void name_stuck(const Action& action);
-  void sweep(const Action& action);
+  void act(const JoinRound& action) { rounds_->tell(action, {}); }
+  void act(const PublishLeaving& action) { rounds_->tell(action, {}); }
+  void act(const PublishSuccess& action) { rounds_->tell(action, {}); }
+  void act(const PublishFailure& action);
+  void act(const SpawnWorkers& action);
+  void act(const SignalGroups& action);
+  void act(const SetDeadline& action);
+  void act(const NameStuck& action);
+  void act(const Sweep& action);
+  void act(const Finish& action);
   void on_swept(Leftovers leftovers);
   void close_generation(Leftovers leftovers);
-  void finish(const Action& action);
   void end_output();
   void close_all();
 
@@ -267,37 +251,18 @@ void Agent::carry_out(const Step& step) {
       (step.to == State::kDraining || step.to == State::kKilling || step.to == State::kSweeping) &&
       (step.from == State::kStarting || step.from == State::kRunning || step.from == State::kBlaming);
   if (stops) deps_.observer.stopping(round_, supervisor_.reason(), supervisor_.why());
-  for (const Action& action : step.actions) carry_out(action);
+  for (const Action& action : step.actions) std::visit([this](const auto& what) { act(what); }, action);
 }
 
-void Agent::carry_out(const Action& action) {
-  switch (action.kind) {
-    case ActionKind::kJoinRound:
-    case ActionKind::kPublishLeaving:
-    case ActionKind::kPublishSuccess:
-      return rounds_->tell(action, {});
-    case ActionKind::kSpawn:
-      return start_generation();
-    case ActionKind::kSignalGroups:
-      if (action.signal == SIGKILL) return workers_->kill_groups(action.workers);
-      return workers_->ask_to_end(action.workers, action.signal);
-    case ActionKind::kSetDeadline:
-      return set_deadline(action.deadline, action.at);
-    case ActionKind::kPublishFailure:
-      return publish_failure(action);
-    case ActionKind::kSweep:
-      return sweep(action);
-    case ActionKind::kNameStuck:
-      return name_stuck(action);
-    case ActionKind::kFinish:
-      return finish(action);
-  }
+void Agent::act(const SignalGroups& action) {
+  if (action.signal == SIGKILL) return workers_->kill_groups(action.workers);
+  workers_->ask_to_end(action.workers, action.signal);
 }
 
 void Agent::round_begins(const membership::Round& round) {
   round_ = round;
   outcome_.restarts_used = round.seat.restarts_used;
-  raise(round_begins_event(round));
+  raise(launcher::round_begins(round));
 }
 
 WorkerOutcome Agent::look_at(LocalRank local_rank) {
@@ -320,7 +285,7 @@ Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
   return ending;
 }
 
-void Agent::publish_failure(const Action& action) {
+void Agent::act(const PublishFailure& action) {
   LocalFailure failure = failure_of(action, supervisor_);
   if (!action.workers.empty()) {
     failure.worker = look_at(action.workers.front());
@@ -330,7 +295,7 @@ void Agent::publish_failure(const Action& action) {
   rounds_->tell(action, failure);
 }
 
-void Agent::start_generation() {
+void Agent::act(const SpawnWorkers& /*action*/) {
   const std::string attempt = attempt_directory(plan_, round_.seat.restart_count);
   std::vector<WorkerSpec> specs = deps_.worker_specs(plan_, round_);
   DDPRUN_CHECK(static_cast<int>(specs.size()) == plan_.local_world_size.value(),
@@ -349,18 +314,18 @@ void Agent::start_generation() {
   workers_->start(round_, std::move(specs));
 }
 
-void Agent::set_deadline(DeadlineKind kind, TimePoint at) {
-  timers_[static_cast<std::size_t>(kind)].set_at(at, [this, kind] {
+void Agent::act(const SetDeadline& action) {
+  timers_[static_cast<std::size_t>(action.deadline)].set_at(action.at, [this, kind = action.deadline] {
     workers_->check_exits();
     // An exit that lay there has begun something else, with a time of its own.
     if (timers_[static_cast<std::size_t>(kind)].is_set()) return;
     // What a reaped worker left behind is for the sweep: only who has not ended itself is stuck.
     if (kind == DeadlineKind::kReap) workers_->await_groups_no_longer();
-    raise({.kind = expiry_event(kind)});
+    raise(expiry_of(kind));
   });
 }
 
-void Agent::name_stuck(const Action& action) {
+void Agent::act(const NameStuck& action) {
   for (const LocalRank local_rank : action.workers) {
     const WorkerOutcome& stuck = workers_->name_stuck(local_rank);
     output_.say(fmt::format("rank {} (pid {}) is in state {}", stuck.rank, stuck.pid, stuck.stuck_in));
@@ -390,7 +355,7 @@ void Agent::on_signal(const ReceivedSignal& signal) {
   }
   if (is_finished_) return hurry();
   if (signal.number == SIGTERM && signal.value == kDrainValue) return drain(signal);
-  raise({.kind = EventKind::kSignal, .signal = signal.number, .text = sender_text(signal)});
+  raise(Signalled{.signal = signal.number, .sender = sender_text(signal)});
 }
 
 // The job is over for this node: what it still waits for is other nodes, and then its console.
@@ -402,10 +367,7 @@ void Agent::hurry() {
 // `ddprun drain` means the whole job: where others have to be asked, the order to stop comes back from them.
 void Agent::drain(const ReceivedSignal& signal) {
   if (rounds_->drain()) return output_.say("asked to drain the job" + sender_text(signal));
-  raise({.kind = EventKind::kSignal,
-         .signal = SIGTERM,
-         .exit_code = exit_code::kTempFail,
-         .text = sender_text(signal)});
+  raise(Signalled{.signal = SIGTERM, .sender = sender_text(signal), .exit_code = exit_code::kTempFail});
 }
 
 // Ctrl-Z. The workers are in sessions of their own, where the terminal's signal does not reach them.
@@ -422,7 +384,7 @@ void Agent::suspend() {
   workers_->resume();
 }
 
-void Agent::sweep(const Action& action) {
+void Agent::act(const Sweep& action) {
   workers_->drain();
   const bool is_success = supervisor_.reason() == StopReason::kSucceeded;
   const auto done = [this, number = ++sweeps_](Leftovers leftovers) {
@@ -432,7 +394,7 @@ void Agent::sweep(const Action& action) {
     boost::asio::post(io_, gate_.pass([done] { done({}); }));
     return;
   }
-  orphans_->sweep(action.signal == SIGKILL ? SweepMode::kKillAtOnce : SweepMode::kAskFirst, done);
+  orphans_->sweep(action.is_at_once ? SweepMode::kKillAtOnce : SweepMode::kAskFirst, done);
 }
 
 void Agent::on_swept(Leftovers leftovers) {
@@ -452,7 +414,7 @@ void Agent::on_swept(Leftovers leftovers) {
   }
   std::string survivors = fmt::format("{}", fmt::join(leftovers.surviving, ", "));
   close_generation(std::move(leftovers));
-  raise({.kind = EventKind::kSwept, .text = std::move(survivors)});
+  raise(Swept{std::move(survivors)});
 }
 
 // Everything the workers wrote is out, and the facts are final.
@@ -473,7 +435,7 @@ void Agent::close_generation(Leftovers leftovers) {
   forget_old_words(outcome_);
 }
 
-void Agent::finish(const Action& action) {
+void Agent::act(const Finish& action) {
   is_finished_ = true;
   // Of a job that only this node ended, the supervisor has the last word.
   outcome_.refusal = supervisor_.refusal();

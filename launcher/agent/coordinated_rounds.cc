@@ -104,22 +104,22 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
 }
 
 void CoordinatedRounds::tell(const Action& action, const LocalFailure& failure) {
-  if (action.kind == ActionKind::kPublishLeaving) signal_ = action.signal;
+  if (const auto* const leaving = std::get_if<PublishLeaving>(&action)) signal_ = leaving->signal;
   membership::NodeFailure report = to_membership(failure);
   report.host = plan_.host.hostname;
   tell_member(rendezvous_->member(), action, report);
 }
 
-void CoordinatedRounds::close(const Action& finish, std::function<void()> on_closed) {
+void CoordinatedRounds::close(const Finish& finish, std::function<void()> on_closed) {
   const int signal = signal_ != 0 ? signal_ : SIGTERM;
   // To finish is to say that no worker is alive.
   if (!finish.leaves_survivors) tell(finish, {});
   membership::JobEnd end{
       .exit_code = membership::exit_code_of_leaving(signal),
       .why = fmt::format("node {}, which runs the coordinator, stopped", plan_.host.hostname)};
-  if (!finish.text.empty())
+  if (!finish.why.empty())
     end = {.exit_code = finish.exit_code,
-           .why = membership::placed(finish.text, "node " + plan_.host.hostname)};
+           .why = membership::placed(finish.why, "node " + plan_.host.hostname)};
   rendezvous_->close(end, plan_.options.shutdown_timeout + kFarewell, std::move(on_closed));
 }
 
@@ -160,13 +160,9 @@ void CoordinatedRounds::on_round_begins(const membership::Round& round) {
   listener_.round_begins(with_cause);
 }
 
-void CoordinatedRounds::on_round_stopped(const std::string& reason) {
-  listener_.heard(round_stopped_event(reason));
-}
+void CoordinatedRounds::on_round_stopped(const std::string& reason) { listener_.heard(RoundStopped{reason}); }
 
-void CoordinatedRounds::on_lease_lost(const std::string& reason) {
-  listener_.heard(lease_lost_event(reason));
-}
+void CoordinatedRounds::on_lease_lost(const std::string& reason) { listener_.heard(LeaseLost{reason}); }
 
 void CoordinatedRounds::on_restart(const membership::Restart& restart) {
   last_restart_ = restart;
@@ -185,8 +181,6 @@ std::optional<RemoteCause> CoordinatedRounds::place(
   return cause;
 }
 
-void CoordinatedRounds::on_rendezvous_lost(const Error& error) {
-  listener_.heard(rendezvous_lost_event(error));
-}
+void CoordinatedRounds::on_rendezvous_lost(const Error& error) { listener_.heard(RendezvousLost{error}); }
 
 }  // namespace ddprun::launcher

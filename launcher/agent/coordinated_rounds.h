@@ -32,7 +32,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void answer_look(LookPart part) override;
   bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
-  void close(const Action& finish, std::function<void()> on_closed) override;
+  void close(const Finish& finish, std::function<void()> on_closed) override;
   bool hurry() override { return rendezvous_->hurry(); }
   [[nodiscard]] std::optional<LostOutput> lost_output() const override;
 

@@ -43,9 +43,9 @@ LocalRounds::LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener
       back_off_(io) {}
 
 void LocalRounds::tell(const Action& action, const LocalFailure& failure) {
-  if (action.kind == ActionKind::kPublishFailure) failure_ = failure;
-  if (action.kind == ActionKind::kPublishSuccess) listener_.job_ended({}, std::nullopt);
-  if (action.kind != ActionKind::kJoinRound) return;
+  if (std::holds_alternative<PublishFailure>(action)) failure_ = failure;
+  if (std::holds_alternative<PublishSuccess>(action)) listener_.job_ended({}, std::nullopt);
+  if (!std::holds_alternative<JoinRound>(action)) return;
   if (!failure_) return begin_round();
   follow(*std::exchange(failure_, std::nullopt));
 }

@@ -26,7 +26,7 @@ class LocalRounds final : public RoundSource {
                                                    Listener& listener, Logger& logger);
 
   void tell(const Action& action, const LocalFailure& failure) override;
-  void close(const Action&, std::function<void()> on_closed) override {
+  void close(const Finish&, std::function<void()> on_closed) override {
     back_off_.close();
     store_->close();
     on_closed();

@@ -1,17 +1,16 @@
 #include "launcher/agent/node_translation.h"
 
-#include "rendezvous/base/exit_codes.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <variant>
 
 namespace ddprun::launcher {
 
-LocalFailure failure_of(const Action& action, const Supervisor& supervisor) {
+LocalFailure failure_of(const PublishFailure& action, const Supervisor& supervisor) {
   LocalFailure failure;
-  failure.why = action.text;
+  failure.why = action.why;
   failure.exit_code = action.exit_code;
   failure.final_because = action.final_because;
   if (action.workers.empty()) return failure;
@@ -66,45 +65,15 @@ membership::NodeFailure to_membership(const LocalFailure& failure) {
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.
 void tell_member(membership::MemberWords& member, const Action& action,
                  const membership::NodeFailure& failure) {
-  switch (action.kind) {
-    case ActionKind::kJoinRound:
-    case ActionKind::kFinish:
-      return member.workers_stopped();
-    case ActionKind::kPublishFailure:
-      return member.workers_failed(failure);
-    case ActionKind::kPublishLeaving:
-      return member.leave(action.signal);
-    case ActionKind::kPublishSuccess:
-      return member.workers_succeeded();
-    case ActionKind::kSpawn:
-    case ActionKind::kSignalGroups:
-    case ActionKind::kSetDeadline:
-    case ActionKind::kSweep:
-    case ActionKind::kNameStuck:
-      return;
-  }
+  if (std::holds_alternative<JoinRound>(action) || std::holds_alternative<Finish>(action))
+    member.workers_stopped();
+  if (std::holds_alternative<PublishFailure>(action)) member.workers_failed(failure);
+  if (const auto* const leaving = std::get_if<PublishLeaving>(&action)) member.leave(leaving->signal);
+  if (std::holds_alternative<PublishSuccess>(action)) member.workers_succeeded();
 }
 
-Event round_begins_event(const membership::Round& round) {
-  return {
-      .kind = EventKind::kRoundBegins, .base_rank = round.seat.base_rank, .valid_until = round.valid_until};
-}
-
-// The job's code is told with its end; until then nobody needs it.
-Event round_stopped_event(const std::string& reason) {
-  return {.kind = EventKind::kRoundStopped, .exit_code = exit_code::kTempFail, .text = reason};
-}
-
-Event lease_lost_event(const std::string& reason) {
-  return {.kind = EventKind::kLeaseLost, .exit_code = exit_code::kTempFail, .text = reason};
-}
-
-Event job_ended_event(int exit_code, const std::string& why) {
-  return {.kind = EventKind::kJobEnded, .exit_code = exit_code, .text = why};
-}
-
-Event rendezvous_lost_event(const Error& error) {
-  return {.kind = EventKind::kRendezvousLost, .error = error};
+RoundBegins round_begins(const membership::Round& round) {
+  return {.base_rank = round.seat.base_rank, .valid_until = round.valid_until};
 }
 
 }  // namespace ddprun::launcher

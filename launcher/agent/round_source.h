@@ -78,8 +78,7 @@ class RoundSource {
 
   virtual ~RoundSource() = default;
 
-  /// Takes the supervisor's kJoinRound, kPublishFailure (with `failure`), kPublishLeaving and
-  /// kPublishSuccess.
+  /// Takes the supervisor's JoinRound, PublishFailure (with `failure`), PublishLeaving and PublishSuccess.
   virtual void tell(const Action& action, const LocalFailure& failure) = 0;
   /// Asks for the whole job to be drained. False: nobody else is to be asked, this node decides.
   virtual bool drain() { return false; }
@@ -92,7 +91,7 @@ class RoundSource {
   }
   /// Ends our part; nothing is pending on the io_context once `on_closed` is called, which may be from
   /// within.
-  virtual void close(const Action& finish, std::function<void()> on_closed) = 0;
+  virtual void close(const Finish& finish, std::function<void()> on_closed) = 0;
   /// While `close` waits for others: shortens that. False: it waits for nobody.
   virtual bool hurry() { return false; }
   /// What was given to `send_lines` and not taken, once all is closed.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/agent/blame.h"
-#include "launcher/process/exit_status.h"
+#include "launcher/agent/supervisor_events.h"
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
@@ -35,75 +35,6 @@ inline constexpr std::array kAllStates{State::kRendezvous, State::kStarting, Sta
                                        State::kBlaming,    State::kDraining, State::kKilling,
                                        State::kSweeping,   State::kWaiting,  State::kDone};
 std::string_view to_string(State state);
-
-enum class EventKind {
-  kRoundBegins,     ///< the world is agreed on: base_rank, valid_until
-  kRendezvousLost,  ///< it cannot be: error
-  kWorkerSpawned,   ///< local_rank, pid
-  kSpawnFailed,     ///< local_rank, error
-  kWorkerExited,    ///< local_rank, status, ending
-  kSignal,        ///< the launcher was told to stop: signal, text (who sent it), exit_code (0: the signal's)
-  kRoundStopped,  ///< another node stopped the round: text, exit_code
-  kLeaseLost,     ///< the other nodes have given us up: text
-  kJobEnded,      ///< the job is over on all nodes: exit_code, text
-  kRestartGranted,  ///< another generation follows the failed one
-  kSwept,           ///< nothing that the workers started is alive any more, but for who is in `text`
-  kBlameOver,       ///< the four deadlines
-  kGraceOver,
-  kReapOver,
-  kJobTimeOver,
-};
-inline constexpr std::array kAllEventKinds{
-    EventKind::kRoundBegins,  EventKind::kRendezvousLost, EventKind::kWorkerSpawned, EventKind::kSpawnFailed,
-    EventKind::kWorkerExited, EventKind::kSignal,         EventKind::kRoundStopped,  EventKind::kLeaseLost,
-    EventKind::kJobEnded,     EventKind::kRestartGranted, EventKind::kSwept,         EventKind::kBlameOver,
-    EventKind::kGraceOver,    EventKind::kReapOver,       EventKind::kJobTimeOver};
-std::string_view to_string(EventKind kind);
-
-/// Something that happened. Only the fields that EventKind names are looked at.
-struct Event {
-  EventKind kind;
-  LocalRank local_rank{};
-  pid_t pid = 0;
-  ExitStatus status = ExitStatus::exited(0);
-  Ending ending{};
-  int signal = 0;
-  int exit_code = 0;
-  Rank base_rank{};
-  TimePoint valid_until = TimePoint::max();
-  Error error{};
-  std::string text{};
-};
-
-enum class DeadlineKind { kGrace, kReap, kJob, kBlame };
-inline constexpr std::size_t kDeadlineKinds = 4;
-std::string_view to_string(DeadlineKind kind);
-
-enum class ActionKind {
-  kJoinRound,       ///< ask the rendezvous for the next round; after a failure, whether there is one
-  kSpawn,           ///< start all workers, one event for each
-  kSignalGroups,    ///< ask `workers` to end with `signal`; SIGKILL: end their OS process groups
-  kSetDeadline,     ///< `deadline` at `at`
-  kPublishFailure,  ///< tell the other nodes of the root cause: text, exit_code, final_because; `workers`:
-                    ///< the guilty one, where it is one, and who lost it, where it left with 0
-  kPublishLeaving,  ///< tell the other nodes that this one was told to stop: signal
-  kPublishSuccess,  ///< tell the other nodes
-  kSweep,      ///< end what the workers left behind, then report kSwept; `signal` SIGKILL: give it no time
-  kNameStuck,  ///< say where `workers`, which survived SIGKILL, are stuck
-  kFinish,     ///< exit_code
-};
-
-struct Action {
-  ActionKind kind;
-  std::vector<LocalRank> workers{};
-  int signal = 0;
-  DeadlineKind deadline = DeadlineKind::kGrace;
-  TimePoint at{};
-  int exit_code = 0;
-  std::string text{};
-  std::string final_because{};    ///< why a restart would not help; empty: it may
-  bool leaves_survivors = false;  ///< kFinish: something of the generation is alive, whatever was tried
-};
 
 /// What one event led to. `story` is a sentence for the log; `is_loud` says whether a user wants to see it
 /// unasked.
@@ -177,59 +108,65 @@ class Supervisor {
   [[nodiscard]] std::vector<LocalRank> alive() const;
   SupervisedWorker& worker(LocalRank local_rank);
 
-  // What a row does: supervisor_acts.cc.
-  Actions begin_generation(const Event& event, TimePoint now);
-  Actions note_spawned(const Event& event, TimePoint now);
-  Actions note_exit(const Event& event, TimePoint now);
-  Actions note_last_success(const Event& event, TimePoint now);
-  Actions stop_for_exit(const Event& event, TimePoint now);
-  Actions wait_for_cause(const Event& event, TimePoint now);
-  Actions note_symptom(const Event& event, TimePoint now);
-  Actions stop_for_blame(const Event& event, TimePoint now);
-  Actions stop_for_spawn(const Event& event, TimePoint now);
-  Actions stop_for_signal(const Event& event, TimePoint now);
-  Actions stop_for_job_timeout(const Event& event, TimePoint now);
-  Actions stop_for_peer(const Event& event, TimePoint now);
-  Actions stop_for_round(const Event& event, TimePoint now);
-  Actions stop_for_job_end(const Event& event, TimePoint now);
-  Actions kill_for_lease(const Event& event, TimePoint now);
-  Actions note_consequence(const Event& event, TimePoint now);
-  Actions note_last_consequence(const Event& event, TimePoint now);
-  Actions note_signal(const Event& event, TimePoint now);
-  Actions note_job_timeout(const Event& event, TimePoint now);
-  Actions note_job_end(const Event& event, TimePoint now);
-  Actions note_restart(const Event& event, TimePoint now);
-  Actions sweep_at_once(const Event& event, TimePoint now);
-  Actions note_round_failed(const Event& event, TimePoint now);
-  Actions kill(const Event& event, TimePoint now);
-  Actions give_up_on_stuck(const Event& event, TimePoint now);
-  Actions publish_success(const Event& event, TimePoint now);
-  Actions decline_round(const Event& event, TimePoint now);
-  Actions decline_last_round(const Event& event, TimePoint now);
-  Actions join_again(const Event& event, TimePoint now);
-  Actions finish(const Event& event, TimePoint now);
-  Actions finish_beside_survivors(const Event& event, TimePoint now);
-  Actions finish_for_signal(const Event& event, TimePoint now);
-  Actions finish_for_noted_signal(const Event& event, TimePoint now);
-  Actions finish_for_job_timeout(const Event& event, TimePoint now);
-  Actions finish_for_round(const Event& event, TimePoint now);
-  Actions finish_for_job_end(const Event& event, TimePoint now);
+  // What a row does, with its event as far as it is needed: supervisor_acts.cc.
+  Actions begin_generation(const RoundBegins& event);
+  Actions note_spawned(const WorkerSpawned& event, TimePoint now);
+  Actions note_exit(const WorkerExited& event, TimePoint now);
+  Actions note_last_success(const WorkerExited& event, TimePoint now);
+  Actions stop_for_exit(const WorkerExited& event, TimePoint now);
+  Actions wait_for_cause(const WorkerExited& event, TimePoint now);
+  Actions stop_for_blame(TimePoint now);
+  Actions stop_for_blame_and_leave(const Signalled& event, TimePoint now);
+  Actions stop_for_blame_and_time(TimePoint now);
+  Actions stop_for_spawn(const SpawnFailed& event, TimePoint now);
+  Actions stop_for_signal(const Signalled& event, TimePoint now);
+  Actions stop_for_job_timeout(TimePoint now);
+  Actions stop_for_peer(const RoundStopped& event, TimePoint now);
+  Actions stop_for_lease(const LeaseLost& event, TimePoint now);
+  Actions stop_for_round(const RendezvousLost& event, TimePoint now);
+  Actions stop_for_job_end(const JobEnded& event, TimePoint now);
+  Actions kill_for_lease(const LeaseLost& event, TimePoint now);
+  Actions kill_after_grace(TimePoint now);
+  Actions kill_for_signal(const Signalled& event, TimePoint now);
+  Actions note_consequence(const WorkerExited& event, TimePoint now);
+  Actions note_last_consequence(const WorkerExited& event, TimePoint now);
+  Actions note_signal(const Signalled& event);
+  Actions note_job_timeout();
+  Actions note_job_end(const JobEnded& event);
+  Actions note_restart();
+  Actions note_round_failed(const RendezvousLost& event);
+  Actions sweep_at_once(const LeaseLost& event);
+  Actions give_up_on_stuck();
+  Actions publish_success();
+  Actions decline_round();
+  Actions decline_last_round();
+  Actions join_again();
+  Actions finish();
+  Actions finish_beside_survivors(const Swept& event);
+  Actions finish_for_signal(const Signalled& event);
+  Actions finish_for_noted_signal();
+  Actions finish_for_job_timeout();
+  Actions finish_for_round(const RendezvousLost& event);
+  Actions finish_for_job_end(const JobEnded& event);
 
-  void record_exit(const Event& event, TimePoint now);
+  void record_exit(const WorkerExited& event, TimePoint now);
   void accuse(Blame blame);
   Actions reconsider(LocalRank ended);
   [[nodiscard]] bool failed_by_itself() const;
   void set_reason(StopReason reason, std::string why, int exit_code);
+  Actions stop_for_others(const std::string& why, TimePoint now);
   Actions stop_group(int signal, TimePoint now);
   Actions kill_group(const std::string& cause, TimePoint now);
   Actions sweep();
+  [[nodiscard]] PublishFailure publish_failure() const;
   void forbid_restart(std::string why);
+  void forbid_restart_after(const Signalled& event);
   void note_end(std::string why);
   void note_late_end(const std::string& why);
   void call_final(std::string why);
   [[nodiscard]] std::string describe_job_timeout() const;
-  [[nodiscard]] Action publish_job_timeout() const;
-  [[nodiscard]] int code_of_signal(const Event& event) const;
+  [[nodiscard]] PublishFailure publish_job_timeout() const;
+  [[nodiscard]] int code_of_signal(const Signalled& event) const;
 
   SupervisorOptions options_;
   State state_ = State::kRendezvous;
@@ -245,9 +182,8 @@ class Supervisor {
   bool is_restart_granted_ = false;  // after the last generation; none has begun since
   bool has_stuck_ = false;           // a worker was given up
   int signals_received_ = 0;
-  Event noted_signal_{.kind =
-                          EventKind::kSignal};  // the last that came while we were stopping, or all was done
-  bool is_time_over_ = false;                   // and the coordinator has been told
+  Signalled noted_signal_;         // the last that came while we were stopping, or all was done
+  bool is_time_over_ = false;      // and the coordinator has been told
   std::string final_because_;      // why a restart would not help, when this generation's failure says so
   std::string restart_forbidden_;  // why, when something forbade it
   bool end_is_told_ = false;       // by the coordinator, and nothing of ours forbade it before

@@ -29,6 +29,14 @@ std::vector<LocalRank> accused(std::optional<LocalRank> guilty, std::optional<Lo
   return workers;
 }
 
+std::string received(const Signalled& event) {
+  return fmt::format("received {}{}", signal_name(event.signal), event.sender);
+}
+
+void append(std::vector<Action>& actions, const std::vector<Action>& more) {
+  actions.insert(actions.end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 int Supervisor::alive_count() const {
@@ -55,7 +63,7 @@ SupervisedWorker& Supervisor::worker(LocalRank local_rank) {
   return workers_[index];
 }
 
-Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint) {
+Supervisor::Actions Supervisor::begin_generation(const RoundBegins& event) {
   workers_.assign(static_cast<std::size_t>(options_.local_world_size.value()), SupervisedWorker{});
   int rank = event.base_rank.value();
   for (SupervisedWorker& fresh : workers_) fresh.rank = Rank(rank++);
@@ -70,10 +78,10 @@ Supervisor::Actions Supervisor::begin_generation(const Event& event, TimePoint) 
   has_stuck_ = false;
   why_no_restart_.clear();
   story_ = "starting " + count_workers(workers_.size());
-  return {{.kind = ActionKind::kSpawn}};
+  return {SpawnWorkers{}};
 }
 
-Supervisor::Actions Supervisor::note_spawned(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::note_spawned(const WorkerSpawned& event, TimePoint now) {
   SupervisedWorker& spawned = worker(event.local_rank);
   spawned.pid = event.pid;
   spawned.is_alive = true;
@@ -82,7 +90,7 @@ Supervisor::Actions Supervisor::note_spawned(const Event& event, TimePoint now) 
   return {};
 }
 
-void Supervisor::record_exit(const Event& event, TimePoint now) {
+void Supervisor::record_exit(const WorkerExited& event, TimePoint now) {
   SupervisedWorker& ended = worker(event.local_rank);
   ended.is_alive = false;
   ended.status = event.status;
@@ -128,19 +136,22 @@ Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
   if (!better) return {};
   accuse(std::move(*better));
   if (is_by_worker) story_ += "; it had failed before";
-  return {{.kind = ActionKind::kPublishFailure,
-           .workers = accused(root_cause_, victim_),
-           .exit_code = exit_code_,
-           .text = why_,
-           .final_because = final_because_}};
+  return {publish_failure()};
 }
 
-Supervisor::Actions Supervisor::note_exit(const Event& event, TimePoint now) {
+PublishFailure Supervisor::publish_failure() const {
+  return {.workers = accused(root_cause_, victim_),
+          .exit_code = exit_code_,
+          .why = why_,
+          .final_because = final_because_};
+}
+
+Supervisor::Actions Supervisor::note_exit(const WorkerExited& event, TimePoint now) {
   record_exit(event, now);
   return {};
 }
 
-Supervisor::Actions Supervisor::note_last_success(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::note_last_success(const WorkerExited& event, TimePoint now) {
   record_exit(event, now);
   story_ += "; all workers succeeded";
   return sweep();
@@ -153,43 +164,42 @@ void Supervisor::set_reason(StopReason reason, std::string why, int exit_code) {
   story_ = why_;
 }
 
-Supervisor::Actions Supervisor::stop_for_exit(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_exit(const WorkerExited& event, TimePoint now) {
   record_exit(event, now);
   accuse(blame(workers_));
   return stop_group(SIGTERM, now);
 }
 
-Supervisor::Actions Supervisor::wait_for_cause(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::wait_for_cause(const WorkerExited& event, TimePoint now) {
   record_exit(event, now);
   story_ += fmt::format("; waiting up to {} for the cause", format_duration(options_.blame_window));
-  return {{.kind = ActionKind::kSetDeadline,
-           .deadline = DeadlineKind::kBlame,
-           .at = now + options_.blame_window}};
+  return {SetDeadline{.deadline = DeadlineKind::kBlame, .at = now + options_.blame_window}};
 }
 
-Supervisor::Actions Supervisor::note_symptom(const Event& event, TimePoint now) {
-  record_exit(event, now);
-  return {};
-}
-
-Supervisor::Actions Supervisor::stop_for_blame(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_blame(TimePoint now) {
   accuse(blame(workers_));
-  Actions actions;
-  if (event.kind == EventKind::kSignal) {
-    ++signals_received_;
-    noted_signal_ = event;
-    forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
-    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = event.signal});
-  }
-  const bool is_over = event.kind == EventKind::kJobTimeOver;
-  if (is_over && !options_.has_peers) call_final(kTimeIsOver);
-  const Actions stopping = stop_group(SIGTERM, now);
-  actions.insert(actions.end(), stopping.begin(), stopping.end());
-  if (is_over && options_.has_peers) actions.push_back(publish_job_timeout());
+  return stop_group(SIGTERM, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_blame_and_leave(const Signalled& event, TimePoint now) {
+  accuse(blame(workers_));
+  ++signals_received_;
+  noted_signal_ = event;
+  forbid_restart_after(event);
+  Actions actions{PublishLeaving{event.signal}};
+  append(actions, stop_group(SIGTERM, now));
   return actions;
 }
 
-Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_blame_and_time(TimePoint now) {
+  accuse(blame(workers_));
+  if (!options_.has_peers) call_final(kTimeIsOver);
+  Actions actions = stop_group(SIGTERM, now);
+  if (options_.has_peers) actions.emplace_back(publish_job_timeout());
+  return actions;
+}
+
+Supervisor::Actions Supervisor::stop_for_spawn(const SpawnFailed& event, TimePoint now) {
   worker(event.local_rank).spawn_error = event.error;
   worker(event.local_rank).verdict = Verdict::kRootCause;
   root_cause_ = event.local_rank;
@@ -205,46 +215,52 @@ Supervisor::Actions Supervisor::stop_for_spawn(const Event& event, TimePoint now
   return stop_group(SIGTERM, now);
 }
 
-Supervisor::Actions Supervisor::stop_for_signal(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_signal(const Signalled& event, TimePoint now) {
   ++signals_received_;
   stop_signal_ = event.signal;
-  set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
-             code_of_signal(event));
-  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  set_reason(StopReason::kSignal, received(event), code_of_signal(event));
+  forbid_restart_after(event);
   return stop_group(event.signal, now);
 }
 
-Supervisor::Actions Supervisor::stop_for_job_timeout(const Event&, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_job_timeout(TimePoint now) {
   set_reason(StopReason::kJobTimeout, describe_job_timeout(), exit_code::kTempFail);
   call_final(kTimeIsOver);
   return stop_group(SIGTERM, now);
 }
 
-Supervisor::Actions Supervisor::stop_for_peer(const Event& event, TimePoint now) {
-  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+Supervisor::Actions Supervisor::stop_for_peer(const RoundStopped& event, TimePoint now) {
+  return stop_for_others(event.why, now);
+}
+
+Supervisor::Actions Supervisor::stop_for_lease(const LeaseLost& event, TimePoint now) {
+  return stop_for_others(event.why, now);
+}
+
+// The job's code is told with its end; until then nobody needs it.
+Supervisor::Actions Supervisor::stop_for_others(const std::string& why, TimePoint now) {
+  set_reason(StopReason::kPeerFailed, why, exit_code::kTempFail);
   Actions actions;
   // What has ended here may explain what ended there.
   if (const std::optional<Blame> ours = blame_until_now(workers_)) {
-    actions.push_back({.kind = ActionKind::kPublishFailure,
-                       .workers = accused(ours->guilty, ours->victim),
-                       .exit_code = ours->exit_code.value_or(0),
-                       .text = ours->why});
+    actions.emplace_back(PublishFailure{.workers = accused(ours->guilty, ours->victim),
+                                        .exit_code = ours->exit_code.value_or(0),
+                                        .why = ours->why});
   }
-  const Actions stopping = stop_group(SIGTERM, now);
-  actions.insert(actions.end(), stopping.begin(), stopping.end());
+  append(actions, stop_group(SIGTERM, now));
   return actions;
 }
 
-Supervisor::Actions Supervisor::stop_for_round(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_round(const RendezvousLost& event, TimePoint now) {
   error_ = event.error;
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
   forbid_restart("the rendezvous is lost");
   return stop_group(SIGTERM, now);
 }
 
-Supervisor::Actions Supervisor::stop_for_job_end(const Event& event, TimePoint now) {
-  set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
-  note_end(event.text);
+Supervisor::Actions Supervisor::stop_for_job_end(const JobEnded& event, TimePoint now) {
+  set_reason(StopReason::kPeerFailed, event.why, event.exit_code);
+  note_end(event.why);
   return stop_group(SIGTERM, now);
 }
 
@@ -253,39 +269,32 @@ Supervisor::Actions Supervisor::stop_for_job_end(const Event& event, TimePoint n
 Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
   Actions actions;
   if (reason_ == StopReason::kSignal) {
-    actions.push_back({.kind = ActionKind::kPublishLeaving, .signal = stop_signal_});
+    actions.emplace_back(PublishLeaving{stop_signal_});
   } else if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
-    actions.push_back({.kind = ActionKind::kPublishFailure,
-                       .workers = accused(root_cause_, victim_),
-                       .exit_code = exit_code_,
-                       .text = why_,
-                       .final_because = final_because_});
+    actions.emplace_back(publish_failure());
   }
   const std::vector<LocalRank> targets = alive();
   if (targets.empty()) {
-    const Actions last = sweep();
-    actions.insert(actions.end(), last.begin(), last.end());
+    append(actions, sweep());
     return actions;
   }
   for (const LocalRank target : targets) worker(target).stopped_with = signal;
   story_ += fmt::format("; sending {} to {}, {} of grace", signal_name(signal), count_workers(targets.size()),
                         format_duration(options_.grace));
-  actions.push_back({.kind = ActionKind::kSignalGroups, .workers = targets, .signal = signal});
-  actions.push_back(
-      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kGrace, .at = now + options_.grace});
+  actions.emplace_back(SignalGroups{.workers = targets, .signal = signal});
+  actions.emplace_back(SetDeadline{.deadline = DeadlineKind::kGrace, .at = now + options_.grace});
   return actions;
 }
 
-Supervisor::Actions Supervisor::note_consequence(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::note_consequence(const WorkerExited& event, TimePoint now) {
   record_exit(event, now);
   return reconsider(event.local_rank);
 }
 
-Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePoint now) {
+Supervisor::Actions Supervisor::note_last_consequence(const WorkerExited& event, TimePoint now) {
   record_exit(event, now);
   Actions actions = reconsider(event.local_rank);
-  const Actions last = sweep();
-  actions.insert(actions.end(), last.begin(), last.end());
+  append(actions, sweep());
   // The lease is lost, and they had ended before.
   if (reason_ == StopReason::kPeerFailed && have_succeeded_unasked(workers_)) {
     set_reason(StopReason::kSucceeded, {}, exit_code::kOk);
@@ -295,28 +304,27 @@ Supervisor::Actions Supervisor::note_last_consequence(const Event& event, TimePo
   return actions;
 }
 
-Supervisor::Actions Supervisor::note_signal(const Event& event, TimePoint) {
+Supervisor::Actions Supervisor::note_signal(const Signalled& event) {
   ++signals_received_;
   noted_signal_ = event;
   if (reason_ == StopReason::kSucceeded) {
-    story_ = fmt::format("received {}{} when all was done", signal_name(event.signal), event.text);
+    story_ = received(event) + " when all was done";
     return {};
   }
-  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  forbid_restart_after(event);
   if (reason_ == StopReason::kPeerFailed) exit_code_ = code_of_signal(event);
   // To the others it is the reason then, too: what may have been caused elsewhere is less.
   if (options_.has_peers && reason_ == StopReason::kWorkerFailed && blamed_weight() != Weight::kCause) {
     stop_signal_ = event.signal;
-    set_reason(StopReason::kSignal, fmt::format("received {}{}", signal_name(event.signal), event.text),
-               code_of_signal(event));
+    set_reason(StopReason::kSignal, received(event), code_of_signal(event));
   }
-  story_ = fmt::format("received {}{} while stopping: there will be no restart{}", signal_name(event.signal),
-                       event.text, state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
-  return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal}};
+  story_ = fmt::format("{} while stopping: there will be no restart{}", received(event),
+                       state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
+  return {PublishLeaving{event.signal}};
 }
 
 // Of several nodes the coordinator ends the job, also where this one has done its part.
-Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::note_job_timeout() {
   const bool is_done = reason_ == StopReason::kSucceeded;
   const bool ends_anyway = !restart_forbidden_.empty() || signals_received_ > 0;
   if (ends_anyway || (is_done && !options_.has_peers)) {
@@ -331,39 +339,36 @@ Supervisor::Actions Supervisor::note_job_timeout(const Event&, TimePoint) {
   return {publish_job_timeout()};
 }
 
-Action Supervisor::publish_job_timeout() const {
-  return {.kind = ActionKind::kPublishFailure,
-          .exit_code = exit_code::kTempFail,
-          .text = describe_job_timeout(),
-          .final_because = kTimeIsOver};
+PublishFailure Supervisor::publish_job_timeout() const {
+  return {.exit_code = exit_code::kTempFail, .why = describe_job_timeout(), .final_because = kTimeIsOver};
 }
 
 std::string Supervisor::describe_job_timeout() const {
   return fmt::format("the job is not done after {} (--job-timeout)", format_duration(*options_.job_timeout));
 }
 
-Supervisor::Actions Supervisor::note_job_end(const Event& event, TimePoint) {
-  note_end(event.text);
+Supervisor::Actions Supervisor::note_job_end(const JobEnded& event) {
+  note_end(event.why);
   exit_code_ = event.exit_code;
-  story_ = event.text;
+  story_ = event.why;
   return {};
 }
 
 // The failure of the last generation is no end any more.
-Supervisor::Actions Supervisor::note_restart(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::note_restart() {
   is_restart_granted_ = true;
   story_ = "another generation will follow";
   return {};
 }
 
 // The time that what the workers left behind was given is over, too; what they reached they have reached.
-Supervisor::Actions Supervisor::sweep_at_once(const Event& event, TimePoint) {
-  story_ = event.text;
+Supervisor::Actions Supervisor::sweep_at_once(const LeaseLost& event) {
+  story_ = event.why;
   if (reason_ != StopReason::kSucceeded) return {};
-  return {{.kind = ActionKind::kSweep, .signal = SIGKILL}};
+  return {Sweep{.is_at_once = true}};
 }
 
-Supervisor::Actions Supervisor::note_round_failed(const Event& event, TimePoint) {
+Supervisor::Actions Supervisor::note_round_failed(const RendezvousLost& event) {
   error_ = event.error;
   if (reason_ == StopReason::kSucceeded || reason_ == StopReason::kPeerFailed) {
     set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
@@ -373,18 +378,19 @@ Supervisor::Actions Supervisor::note_round_failed(const Event& event, TimePoint)
   return {};
 }
 
-Supervisor::Actions Supervisor::kill(const Event& event, TimePoint now) {
-  if (event.kind != EventKind::kSignal) {
-    return kill_group(fmt::format("{} of grace are over", format_duration(options_.grace)), now);
-  }
-  ++signals_received_;
-  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
-  return kill_group(fmt::format("received {}{} a second time", signal_name(event.signal), event.text), now);
+Supervisor::Actions Supervisor::kill_after_grace(TimePoint now) {
+  return kill_group(fmt::format("{} of grace are over", format_duration(options_.grace)), now);
 }
 
-Supervisor::Actions Supervisor::kill_for_lease(const Event& event, TimePoint now) {
-  if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
-  return kill_group(event.text, now);
+Supervisor::Actions Supervisor::kill_for_signal(const Signalled& event, TimePoint now) {
+  ++signals_received_;
+  forbid_restart_after(event);
+  return kill_group(received(event) + " a second time", now);
+}
+
+Supervisor::Actions Supervisor::kill_for_lease(const LeaseLost& event, TimePoint now) {
+  if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.why, exit_code::kTempFail);
+  return kill_group(event.why, now);
 }
 
 Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint now) {
@@ -395,12 +401,11 @@ Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint n
     names += fmt::format(" {}", worker(target).rank);
   }
   story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
-  return {
-      {.kind = ActionKind::kSignalGroups, .workers = targets, .signal = SIGKILL},
-      {.kind = ActionKind::kSetDeadline, .deadline = DeadlineKind::kReap, .at = now + options_.reap_limit}};
+  return {SignalGroups{.workers = targets, .signal = SIGKILL},
+          SetDeadline{.deadline = DeadlineKind::kReap, .at = now + options_.reap_limit}};
 }
 
-Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::give_up_on_stuck() {
   const std::vector<LocalRank> stuck = alive();
   std::string names;
   for (const LocalRank target : stuck) {
@@ -412,20 +417,21 @@ Supervisor::Actions Supervisor::give_up_on_stuck(const Event&, TimePoint) {
   forbid_restart(fmt::format("{} did not end on SIGKILL", names));
   story_ = fmt::format("{} did not end within {} of SIGKILL; leaving without waiting", names,
                        format_duration(options_.reap_limit));
-  Actions actions{{.kind = ActionKind::kNameStuck, .workers = stuck}};
-  const Actions last = sweep();
-  actions.insert(actions.end(), last.begin(), last.end());
+  Actions actions{NameStuck{stuck}};
+  append(actions, sweep());
   return actions;
 }
 
-Supervisor::Actions Supervisor::sweep() {
-  return {{.kind = ActionKind::kSweep, .signal = reason_ == StopReason::kSucceeded ? 0 : SIGKILL}};
-}
+Supervisor::Actions Supervisor::sweep() { return {Sweep{.is_at_once = reason_ != StopReason::kSucceeded}}; }
 
 // Of several nodes the coordinator ends the job, on all of them.
 void Supervisor::call_final(std::string why) {
   final_because_ = std::move(why);
   if (!options_.has_peers) forbid_restart(final_because_);
+}
+
+void Supervisor::forbid_restart_after(const Signalled& event) {
+  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
 }
 
 void Supervisor::forbid_restart(std::string why) {
@@ -444,73 +450,71 @@ void Supervisor::note_late_end(const std::string& why) {
   if (is_restart_granted_ && root_cause_) forbid_restart(why);
 }
 
-int Supervisor::code_of_signal(const Event& event) const {
+int Supervisor::code_of_signal(const Signalled& event) const {
   if (event.exit_code != 0) return event.exit_code;
   return event.signal == SIGTERM ? options_.sigterm_exit_code : exit_code::kSignalBase + event.signal;
 }
 
-Supervisor::Actions Supervisor::publish_success(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::publish_success() {
   story_ = "nothing is left of our workers";
-  return {{.kind = ActionKind::kPublishSuccess}};
+  return {PublishSuccess{}};
 }
 
-Supervisor::Actions Supervisor::join_again(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::join_again() {
   story_ = "asking for another generation";
-  return {{.kind = ActionKind::kJoinRound}};
+  return {JoinRound{}};
 }
 
 // We stood still, or were busy, since it was agreed on.
-Supervisor::Actions Supervisor::decline_round(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::decline_round() {
   story_ = "the round was agreed on too long ago: the others may have gone on; joining again";
-  return {{.kind = ActionKind::kJoinRound}};
+  return {JoinRound{}};
 }
 
 // The order to begin it had been read before the coordinator was told that our time is over.
-Supervisor::Actions Supervisor::decline_last_round(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::decline_last_round() {
   story_ = fmt::format("{}: no workers are started again", kTimeIsOver);
-  return {{.kind = ActionKind::kJoinRound}};
+  return {JoinRound{}};
 }
 
-Supervisor::Actions Supervisor::finish(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::finish() {
   story_ = why_no_restart_;
-  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  return {Finish{.exit_code = exit_code_}};
 }
 
 // The next generation would run beside them. Of several nodes the others hear no word that none is alive, and
 // do what they do when a node is lost.
-Supervisor::Actions Supervisor::finish_beside_survivors(const Event& event, TimePoint) {
-  if (!event.text.empty()) {
-    forbid_restart(fmt::format("what a worker left behind did not end on SIGKILL: {}", event.text));
+Supervisor::Actions Supervisor::finish_beside_survivors(const Swept& event) {
+  if (!event.survivors.empty()) {
+    forbid_restart(fmt::format("what a worker left behind did not end on SIGKILL: {}", event.survivors));
   }
   story_ = why_no_restart_;
-  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_, .leaves_survivors = true}};
+  return {Finish{.exit_code = exit_code_, .leaves_survivors = true}};
 }
 
-Supervisor::Actions Supervisor::finish_for_signal(const Event& event, TimePoint) {
+Supervisor::Actions Supervisor::finish_for_signal(const Signalled& event) {
   ++signals_received_;
   stop_signal_ = event.signal;
-  const std::string what = fmt::format("received {}{}", signal_name(event.signal), event.text);
+  const std::string what = received(event);
   // While it is asked what follows on a failure, that is no other end than the one it has come to.
   if (options_.has_peers && failed_by_itself()) {
     story_ = what;
   } else {
     set_reason(StopReason::kSignal, what, code_of_signal(event));
   }
-  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
-  return {{.kind = ActionKind::kPublishLeaving, .signal = event.signal},
-          {.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  forbid_restart_after(event);
+  return {PublishLeaving{event.signal}, Finish{.exit_code = exit_code_}};
 }
 
-Supervisor::Actions Supervisor::finish_for_noted_signal(const Event&, TimePoint now) {
-  const Actions leaving = finish_for_signal(noted_signal_, now);
-  Actions actions{{.kind = ActionKind::kPublishSuccess}};
-  actions.insert(actions.end(), leaving.begin(), leaving.end());
+Supervisor::Actions Supervisor::finish_for_noted_signal() {
+  Actions actions{PublishSuccess{}};
+  append(actions, finish_for_signal(noted_signal_));
   return actions;
 }
 
-Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) {
+Supervisor::Actions Supervisor::finish_for_job_timeout() {
   Actions actions;
-  if (options_.has_peers) actions.push_back(publish_job_timeout());
+  if (options_.has_peers) actions.emplace_back(publish_job_timeout());
   // While it is asked what follows on a failure, that is no other end than the one it has come to.
   if (options_.has_peers && failed_by_itself()) {
     story_ = describe_job_timeout();
@@ -518,7 +522,7 @@ Supervisor::Actions Supervisor::finish_for_job_timeout(const Event&, TimePoint) 
     set_reason(StopReason::kJobTimeout, describe_job_timeout(), exit_code::kTempFail);
   }
   forbid_restart(kTimeIsOver);
-  actions.push_back({.kind = ActionKind::kFinish, .exit_code = exit_code_, .text = why_});
+  actions.emplace_back(Finish{.exit_code = exit_code_, .why = why_});
   return actions;
 }
 
@@ -530,32 +534,32 @@ bool Supervisor::failed_by_itself() const {
 }
 
 // Whoever is to be asked what follows cannot be found: that is no other end than the one it has come to.
-Supervisor::Actions Supervisor::finish_for_round(const Event& event, TimePoint) {
+Supervisor::Actions Supervisor::finish_for_round(const RendezvousLost& event) {
   error_ = event.error;
   if (failed_by_itself()) {
     story_ = event.error.message();
     forbid_restart(event.error.message());
-    return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+    return {Finish{.exit_code = exit_code_}};
   }
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
   why_no_restart_.clear();
   note_late_end(event.error.message());
-  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  return {Finish{.exit_code = exit_code_}};
 }
 
-Supervisor::Actions Supervisor::finish_for_job_end(const Event& event, TimePoint) {
+Supervisor::Actions Supervisor::finish_for_job_end(const JobEnded& event) {
   if (event.exit_code == 0) {
     set_reason(StopReason::kSucceeded, {},
                exit_code::kOk);  // also when the others succeeded without us at last
     why_no_restart_.clear();
   } else {
-    if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.text, event.exit_code);
+    if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.why, event.exit_code);
     exit_code_ = event.exit_code;
-    why_no_restart_ = event.text;
-    note_late_end(event.text);
+    why_no_restart_ = event.why;
+    note_late_end(event.why);
   }
-  story_ = event.exit_code == 0 ? "the job succeeded" : event.text;
-  return {{.kind = ActionKind::kFinish, .exit_code = exit_code_}};
+  story_ = event.exit_code == 0 ? "the job succeeded" : event.why;
+  return {Finish{.exit_code = exit_code_}};
 }
 
 }  // namespace ddprun::launcher

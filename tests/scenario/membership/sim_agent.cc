@@ -7,14 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
+#include <variant>
 
 namespace ddprun::membership::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using launcher::ActionKind;
 using launcher::DeadlineKind;
-using launcher::EventKind;
 using launcher::ExitStatus;
 
 constexpr Duration kGrace = 500ms;
@@ -37,13 +36,6 @@ launcher::SupervisorOptions supervisor_options(const WorkerHabits& habits) {
   options.sigterm_exit_code = exit_code_of_leaving(SIGTERM);
   options.job_timeout = habits.job_timeout;
   return options;
-}
-
-EventKind expiry_of(DeadlineKind kind) {
-  return kind == DeadlineKind::kGrace   ? EventKind::kGraceOver
-         : kind == DeadlineKind::kBlame ? EventKind::kBlameOver
-         : kind == DeadlineKind::kJob   ? EventKind::kJobTimeOver
-                                        : EventKind::kReapOver;
 }
 
 }  // namespace
@@ -81,17 +73,17 @@ void SimAgent::raise(Event event) {
   while (is_alive_ && !events_.empty()) {
     const Event next = std::move(events_.front());
     events_.pop_front();
-    const launcher::TableEntry entry = launcher::table_entry(supervisor_.state(), next.kind);
+    const launcher::TableEntry entry = launcher::table_entry(supervisor_.state(), next.index());
     if (entry.kind == launcher::TableEntry::Kind::kBug ||
         entry.kind == launcher::TableEntry::Kind::kMissing) {
-      world_.promises().broke(fmt::format("{}: {} in state {}: {}", host_, launcher::to_string(next.kind),
+      world_.promises().broke(fmt::format("{}: {} in state {}: {}", host_, launcher::name_of(next.index()),
                                           launcher::to_string(supervisor_.state()), entry.why));
       break;
     }
-    if (next.kind == EventKind::kJobTimeOver) time_over_at_ = world_.now();
+    if (std::holds_alternative<launcher::JobTimeOver>(next)) time_over_at_ = world_.now();
     const launcher::Step step = supervisor_.handle(next, world_.clock());
     say(world_.now(), host_,
-        fmt::format("{}: {}->{}: {}", launcher::to_string(next.kind), launcher::to_string(step.from),
+        fmt::format("{}: {}->{}: {}", launcher::name_of(next.index()), launcher::to_string(step.from),
                     launcher::to_string(step.to), step.story));
     carry_out(step);
   }
@@ -103,45 +95,33 @@ void SimAgent::carry_out(const launcher::Step& step) {
 }
 
 void SimAgent::carry_out(const Action& action) {
-  switch (action.kind) {
-    case ActionKind::kSpawn:
-      return spawn_all();
-    case ActionKind::kSignalGroups:
-      return signal_workers(action);
-    case ActionKind::kSetDeadline:
-      return set_deadline(action);
-    case ActionKind::kSweep:
-      return sweep(action);
-    case ActionKind::kFinish:
-      return finish(action.exit_code);
-    case ActionKind::kPublishFailure:
-      if (!action.workers.empty() && !failed_in_.contains(seat_.generation) &&
-          !left_in_.contains(seat_.generation))
-        world_.promises().broke(fmt::format("{} blames a worker that ended because of another", host_));
-      break;
-    case ActionKind::kPublishSuccess:
-      succeeded_ = seat_.generation;
-      break;
-    case ActionKind::kJoinRound:
-    case ActionKind::kPublishLeaving:
-    case ActionKind::kNameStuck:
-      break;
+  NodeFailure failure;
+  if (const auto* const last = std::get_if<launcher::Finish>(&action)) return finish(last->exit_code);
+  if (std::holds_alternative<launcher::SpawnWorkers>(action)) return spawn_all();
+  if (const auto* const ask = std::get_if<launcher::SignalGroups>(&action)) return signal_workers(*ask);
+  if (const auto* const set = std::get_if<launcher::SetDeadline>(&action)) return set_deadline(*set);
+  if (const auto* const end = std::get_if<launcher::Sweep>(&action)) return sweep(*end);
+  if (std::holds_alternative<launcher::PublishSuccess>(action)) succeeded_ = seat_.generation;
+  if (const auto* const failed = std::get_if<launcher::PublishFailure>(&action)) {
+    if (!failed->workers.empty() && !failed_in_.contains(seat_.generation) &&
+        !left_in_.contains(seat_.generation))
+      world_.promises().broke(fmt::format("{} blames a worker that ended because of another", host_));
+    failure = launcher::to_membership(launcher::failure_of(*failed, supervisor_));
   }
-  NodeFailure failure = launcher::to_membership(launcher::failure_of(action, supervisor_));
   failure.host = host_;
   launcher::tell_member(*this, action, failure);
 }
 
-void SimAgent::set_deadline(const Action& action) {
-  const int number = ++deadlines_[action.deadline];
-  later(world_.until(action.at), [this, kind = action.deadline, number] {
-    if (deadlines_[kind] == number) raise({.kind = expiry_of(kind)});
+void SimAgent::set_deadline(const launcher::SetDeadline& set) {
+  const int number = ++deadlines_[set.deadline];
+  later(world_.until(set.at), [this, kind = set.deadline, number] {
+    if (deadlines_[kind] == number) raise(launcher::expiry_of(kind));
   });
 }
 
 void SimAgent::finish(int exit_code) {
   if (running_) world_.promises().broke(fmt::format("{} left while processes of it ran", host_));
-  launcher::tell_member(*this, {.kind = ActionKind::kFinish}, {});
+  launcher::tell_member(*this, launcher::Finish{}, {});
   leave_connection();
   exit_code_ = exit_code;
   is_alive_ = false;
@@ -167,7 +147,7 @@ void SimAgent::stand_still(Duration time) {
 
 void SimAgent::take_signal(int signal) {
   was_signalled_ = true;
-  when_awake([this, signal] { raise({.kind = EventKind::kSignal, .signal = signal}); });
+  when_awake([this, signal] { raise(launcher::Signalled{.signal = signal}); });
 }
 
 // ---- its workers
@@ -193,12 +173,11 @@ void SimAgent::spawn_all() {
                          ? world_.dice().below(habits_.count.value())
                          : habits_.count.value();
   for (int rank = 0; rank < std::min(unborn, habits_.count.value()); ++rank)
-    raise({.kind = EventKind::kWorkerSpawned, .local_rank = LocalRank(rank), .pid = 100 + rank});
+    raise(launcher::WorkerSpawned{.local_rank = LocalRank(rank), .pid = 100 + rank});
   if (unborn == habits_.count.value()) return plan_their_lives();
   failed_in_.insert(seat_.generation);
-  raise({.kind = EventKind::kSpawnFailed,
-         .local_rank = LocalRank(unborn),
-         .error = Error(ErrorCode::kNotFound, "no such program")});
+  raise(launcher::SpawnFailed{.local_rank = LocalRank(unborn),
+                              .error = Error(ErrorCode::kNotFound, "no such program")});
 }
 
 void SimAgent::plan_their_lives() {
@@ -228,11 +207,11 @@ void SimAgent::exit_in(Duration delay, LocalRank worker, ExitStatus status) {
     launcher::Ending ending;
     // Of every third life the failures read as if another had caused them.
     if (was_let_be && life_ % 3 == 2) ending.weight = launcher::Weight::kSymptom;
-    raise({.kind = EventKind::kWorkerExited, .local_rank = worker, .status = status, .ending = ending});
+    raise(launcher::WorkerExited{.local_rank = worker, .status = status, .ending = ending});
   });
 }
 
-void SimAgent::signal_workers(const Action& action) {
+void SimAgent::signal_workers(const launcher::SignalGroups& action) {
   Dice& dice = world_.dice();
   for (const LocalRank worker : action.workers) {
     if (action.signal == SIGKILL) {
@@ -248,14 +227,14 @@ void SimAgent::signal_workers(const Action& action) {
 }
 
 // What is left of a success is asked first.
-void SimAgent::sweep(const Action& action) {
+void SimAgent::sweep(const launcher::Sweep& action) {
   Dice& dice = world_.dice();
   const Duration time =
-      dice.chance(70) ? Duration(0ms) : dice.up_to(action.signal == SIGKILL ? kKillTime : kAskedTime);
+      dice.chance(70) ? Duration(0ms) : dice.up_to(action.is_at_once ? kKillTime : kAskedTime);
   later(time, [this, number = ++sweeps_] {
     if (number != sweeps_) return;
     processes_ended();
-    raise({.kind = EventKind::kSwept});
+    raise(launcher::Swept{});
   });
 }
 
@@ -336,7 +315,7 @@ void SimAgent::refused(const std::string& reason, bool may_return) {
     leave_connection();
     if (may_return) return world_.connect();
     if (leaving_signal_ != 0) return end_for_signal();
-    tell(launcher::rendezvous_lost_event(Error(ErrorCode::kUsage, reason)), true);
+    tell(launcher::RendezvousLost{Error(ErrorCode::kUsage, reason)}, true);
   });
 }
 
@@ -378,24 +357,23 @@ void SimAgent::act(const SendStatus& send) {
 
 void SimAgent::act(const RoundBegins& start) {
   seat_ = start.seat;
-  tell(launcher::round_begins_event(
+  tell(launcher::round_begins(
       {.seat = start.seat, .master_addr = {}, .master_port = {}, .valid_until = start.valid_until}));
 }
 
 void SimAgent::act(const RoundStopped& stop) {
-  tell(launcher::round_stopped_event(stop.reason));
+  tell(launcher::RoundStopped{stop.reason});
   if (habits_.says_idle_too_early) perform(core_->workers_stopped(world_.clock()));
 }
 
 void SimAgent::act(const LeaseLost& kill) {
   ++kills_by_lease_;
-  tell(launcher::lease_lost_event(kill.reason));
+  tell(launcher::LeaseLost{kill.reason});
 }
 
 // Without dice, so that the schedules of old seeds stay what they were.
 void SimAgent::act(const ShowRestart&) {
-  later(std::max(tells_at_, world_.now()) - world_.now(),
-        [this] { raise({.kind = EventKind::kRestartGranted}); });
+  later(std::max(tells_at_, world_.now()) - world_.now(), [this] { raise(launcher::RestartGranted{}); });
 }
 
 void SimAgent::act(const ComeBack&) {
@@ -409,7 +387,7 @@ void SimAgent::act(const ComeBack&) {
 void SimAgent::act(const JobEnded& leave) {
   leave_connection();
   told_end_ = leave.end;
-  tell(launcher::job_ended_event(leave.end.exit_code, leave.end.why), true);
+  tell(launcher::JobEnded{leave.end.exit_code, leave.end.why}, true);
 }
 
 void SimAgent::leave_connection() {
@@ -428,7 +406,7 @@ void SimAgent::tell(Event event, bool is_last) {
 }
 
 void SimAgent::end_for_signal() {
-  tell(launcher::job_ended_event(exit_code_of_leaving(leaving_signal_), "told to stop"), true);
+  tell(launcher::JobEnded{exit_code_of_leaving(leaving_signal_), "told to stop"}, true);
 }
 
 std::string SimAgent::describe() const {

@@ -107,15 +107,15 @@ class SimAgent final : private MemberWords {
   void raise(Event event);
   void carry_out(const launcher::Step& step);
   void carry_out(const Action& action);
-  void set_deadline(const Action& action);
+  void set_deadline(const launcher::SetDeadline& set);
   void finish(int exit_code);
 
   // Its workers.
   void spawn_all();
   void plan_their_lives();
   void exit_in(Duration delay, LocalRank worker, launcher::ExitStatus status);
-  void signal_workers(const Action& action);
-  void sweep(const Action& action);
+  void signal_workers(const launcher::SignalGroups& action);
+  void sweep(const launcher::Sweep& action);
   void processes_ended();
   void guards_end_processes_with_the_lease();
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <variant>
 
 // The transcripts of this folder are stories of one node: each command is something that happens, and below
 // it stands everything the supervisor answers. Pids are 100 + local rank, and every generation adds 1000.
@@ -28,32 +29,29 @@ std::string ranks(const std::vector<LocalRank>& workers) {
   return text;
 }
 
-std::string render(const Action& action, TimePoint now) {
-  switch (action.kind) {
-    case ActionKind::kJoinRound:
-      return "join the next round";
-    case ActionKind::kSpawn:
-      return "spawn all workers";
-    case ActionKind::kSignalGroups:
-      return fmt::format("{} to local ranks{}", signal_name(action.signal), ranks(action.workers));
-    case ActionKind::kSetDeadline:
-      return fmt::format("{} deadline in {:.1f} s", to_string(action.deadline), to_seconds(action.at - now));
-    case ActionKind::kPublishFailure:
-      return fmt::format("publish failure: {}{}", action.text,
-                         action.final_because.empty() ? "" : "; no restart will help");
-    case ActionKind::kPublishLeaving:
-      return fmt::format("publish leaving: {}", signal_name(action.signal));
-    case ActionKind::kPublishSuccess:
-      return "publish success";
-    case ActionKind::kSweep:
-      return "sweep";
-    case ActionKind::kNameStuck:
-      return fmt::format("name where local ranks{} are stuck", ranks(action.workers));
-    case ActionKind::kFinish:
-      return fmt::format("finish with exit code {}{}", action.exit_code,
-                         action.leaves_survivors ? ", with survivors" : "");
-  }
-  return "?";
+std::string render(const JoinRound&, TimePoint) { return "join the next round"; }
+std::string render(const SpawnWorkers&, TimePoint) { return "spawn all workers"; }
+std::string render(const SignalGroups& action, TimePoint) {
+  return fmt::format("{} to local ranks{}", signal_name(action.signal), ranks(action.workers));
+}
+std::string render(const SetDeadline& action, TimePoint now) {
+  return fmt::format("{} deadline in {:.1f} s", to_string(action.deadline), to_seconds(action.at - now));
+}
+std::string render(const PublishFailure& action, TimePoint) {
+  return fmt::format("publish failure: {}{}", action.why,
+                     action.final_because.empty() ? "" : "; no restart will help");
+}
+std::string render(const PublishLeaving& action, TimePoint) {
+  return fmt::format("publish leaving: {}", signal_name(action.signal));
+}
+std::string render(const PublishSuccess&, TimePoint) { return "publish success"; }
+std::string render(const Sweep&, TimePoint) { return "sweep"; }
+std::string render(const NameStuck& action, TimePoint) {
+  return fmt::format("name where local ranks{} are stuck", ranks(action.workers));
+}
+std::string render(const Finish& action, TimePoint) {
+  return fmt::format("finish with exit code {}{}", action.exit_code,
+                     action.leaves_survivors ? ", with survivors" : "");
 }
 
 int signal_number(const std::string& name) {
@@ -72,40 +70,37 @@ class Story {
       membership::Round round;
       round.seat.base_rank = Rank(command.number("base", 0));
       round.valid_until = clock_.now() + std::chrono::seconds(command.number("valid", 4));
-      return happen(round_begins_event(round));
+      return happen(round_begins(round));
     }
-    if (verb == "restart-granted") return happen({.kind = EventKind::kRestartGranted});
+    if (verb == "restart-granted") return happen(RestartGranted{});
     if (verb == "no-round")
-      return happen(rendezvous_lost_event(Error(ErrorCode::kUnavailable, "nobody answers at host:29500")));
+      return happen(RendezvousLost{Error(ErrorCode::kUnavailable, "nobody answers at host:29500")});
     if (verb == "spawn") return spawn(command.number("rank", 0));
     if (verb == "spawn-all") return spawn_all();
     if (verb == "spawn-fails")
-      return happen({.kind = EventKind::kSpawnFailed,
-                     .local_rank = rank(command),
-                     .error = command.text("why", "program") == "machine"
-                                  ? Error(ErrorCode::kOs, "cannot open a pipe: Too many open files")
-                                  : Error(ErrorCode::kNotFound, "cannot run ./x: no such file")});
+      return happen(
+          SpawnFailed{.local_rank = rank(command),
+                      .error = command.text("why", "program") == "machine"
+                                   ? Error(ErrorCode::kOs, "cannot open a pipe: Too many open files")
+                                   : Error(ErrorCode::kNotFound, "cannot run ./x: no such file")});
     if (verb == "exit")
-      return happen({.kind = EventKind::kWorkerExited,
-                     .local_rank = rank(command),
-                     .status = ExitStatus::exited(command.number("code", 0)),
-                     .ending = ending(command)});
+      return happen(WorkerExited{.local_rank = rank(command),
+                                 .status = ExitStatus::exited(command.number("code", 0)),
+                                 .ending = ending(command)});
     if (verb == "killed")
-      return happen({.kind = EventKind::kWorkerExited,
-                     .local_rank = rank(command),
-                     .status = ExitStatus::killed(signal_number(command.text("by"))),
-                     .ending = ending(command)});
-    if (verb == "signal")
-      return happen({.kind = EventKind::kSignal, .signal = signal_number(command.text("name"))});
+      return happen(WorkerExited{.local_rank = rank(command),
+                                 .status = ExitStatus::killed(signal_number(command.text("by"))),
+                                 .ending = ending(command)});
+    if (verb == "signal") return happen(Signalled{.signal = signal_number(command.text("name"))});
     const bool is_of_others = verb == "peer-fails" || verb == "job-ends" || verb == "lease-lost";
     if (is_of_others && !has_coordinator_) return "a node alone hears nothing of others\n";
-    if (verb == "peer-fails") return happen(round_stopped_event("rank 9 exited with code 1 on node 1"));
-    if (verb == "swept") return happen({.kind = EventKind::kSwept, .text = command.text("but")});
-    if (verb == "complete") return happen(job_ended_event(0, {}));
+    if (verb == "peer-fails") return happen(RoundStopped{"rank 9 exited with code 1 on node 1"});
+    if (verb == "swept") return happen(Swept{command.text("but")});
+    if (verb == "complete") return happen(JobEnded{});
     if (verb == "job-ends")
-      return happen(job_ended_event(command.number("code", 0),
-                                    "rank 9 exited with code 9 on node 1; the restart budget is spent"));
-    if (verb == "lease-lost") return happen(lease_lost_event("no word from the coordinator for 5.0 s"));
+      return happen(JobEnded{command.number("code", 0),
+                             "rank 9 exited with code 9 on node 1; the restart budget is spent"});
+    if (verb == "lease-lost") return happen(LeaseLost{"no word from the coordinator for 5.0 s"});
     if (verb == "tick") return tick(command);
     return fmt::format("unknown command {}\n", verb);
   }
@@ -145,9 +140,7 @@ class Story {
   }
 
   std::string spawn(int local_rank) {
-    return happen({.kind = EventKind::kWorkerSpawned,
-                   .local_rank = LocalRank(local_rank),
-                   .pid = next_pid_ + local_rank});
+    return happen(WorkerSpawned{.local_rank = LocalRank(local_rank), .pid = next_pid_ + local_rank});
   }
 
   std::string spawn_all() {
@@ -167,25 +160,22 @@ class Story {
       }
       const DeadlineKind kind = deadline->first;
       deadline = deadlines_.erase(deadline);
-      text += happen({.kind = kind == DeadlineKind::kGrace   ? EventKind::kGraceOver
-                              : kind == DeadlineKind::kReap  ? EventKind::kReapOver
-                              : kind == DeadlineKind::kBlame ? EventKind::kBlameOver
-                                                             : EventKind::kJobTimeOver});
+      text += happen(expiry_of(kind));
     }
     return text;
   }
 
   std::string happen(const Event& event) {
-    if (event.kind == EventKind::kRoundBegins) next_pid_ += 1000, began_at_ = clock_.now();
+    if (std::holds_alternative<RoundBegins>(event)) next_pid_ += 1000, began_at_ = clock_.now();
     return show(supervisor_->handle(event, clock_.now()));
   }
 
   // What LocalRounds answers a node alone that asks for another generation.
   std::string answer() {
-    const Action failure = *std::exchange(failure_, std::nullopt);
+    const PublishFailure failure = *std::exchange(failure_, std::nullopt);
     const membership::RestartDecision decision = policy_->decide(clock_.now() - began_at_, clock_.now());
-    if (!decision.restart) return happen(job_ended_event(failure.exit_code, decision.why));
-    return fmt::format("answer: {}\n", decision.why) + happen({.kind = EventKind::kRestartGranted});
+    if (!decision.restart) return happen(JobEnded{failure.exit_code, decision.why});
+    return fmt::format("answer: {}\n", decision.why) + happen(RestartGranted{});
   }
 
   std::string show(const Step& step) {
@@ -197,11 +187,12 @@ class Story {
     }
     bool asks = false;
     for (const Action& action : step.actions) {
-      if (action.kind == ActionKind::kPublishFailure) failure_ = action;
-      asks = asks || (action.kind == ActionKind::kJoinRound && failure_ && !has_coordinator_);
-      if (action.kind == ActionKind::kSetDeadline) deadlines_[action.deadline] = action.at;
-      const bool is_refused = action.kind == ActionKind::kFinish && !supervisor_->refusal().empty();
-      text += fmt::format("  * {}{}\n", render(action, clock_.now()),
+      if (const auto* const failure = std::get_if<PublishFailure>(&action)) failure_ = *failure;
+      asks = asks || (std::holds_alternative<JoinRound>(action) && failure_ && !has_coordinator_);
+      if (const auto* const set = std::get_if<SetDeadline>(&action)) deadlines_[set->deadline] = set->at;
+      const bool is_refused = std::holds_alternative<Finish>(action) && !supervisor_->refusal().empty();
+      text += fmt::format("  * {}{}\n",
+                          std::visit([&](const auto& what) { return render(what, clock_.now()); }, action),
                           is_refused ? fmt::format("; refused restarts: {}", supervisor_->refusal()) : "");
     }
     return asks ? text + answer() : text;
@@ -210,7 +201,7 @@ class Story {
   testing::FakeClock clock_;
   std::optional<Supervisor> supervisor_;
   std::optional<membership::RestartPolicy> policy_;
-  std::optional<Action> failure_;  // of the generation that is over
+  std::optional<PublishFailure> failure_;  // of the generation that is over
   TimePoint began_at_{};
   std::map<DeadlineKind, TimePoint> deadlines_;
   int workers_ = 1;
