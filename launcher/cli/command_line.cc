@@ -45,28 +45,22 @@ void add_environment(std::vector<Said>& all, const EnvLookup& env, const std::se
   }
 }
 
-/// torchrun reads these when nodes meet, and no sooner: of several uses the last, and under --standalone no endpoint.
-bool is_read_late(const Said& said) {
-  const std::string_view name = run_flags()[said.flag].syntax.name;
-  return name == "rdzv-endpoint" || name == "rdzv-conf";
-}
-
 Result<void> apply(Options& options, const Said& said) {
   Result<void> set = run_flags()[said.flag].set(options, said.values);
   return set ? set : Result<void>(set.error().with(said.origin));
 }
 
 Result<void> apply_all(Options& options, const std::vector<Said>& all) {
-  std::map<std::size_t, const Said*> late;
+  std::map<std::size_t, const Said*> last;
   for (const Said& said : all) {
-    if (is_read_late(said)) {
-      late[said.flag] = &said;
+    if (run_flags()[said.flag].reading != FlagReading::kAtOnce) {
+      last[said.flag] = &said;
     } else if (Result<void> applied = apply(options, said); !applied) {
       return applied;
     }
   }
-  for (const auto& [flag, said] : late) {
-    if (options.standalone && run_flags()[flag].syntax.name == "rdzv-endpoint") continue;
+  for (const auto& [flag, said] : last) {
+    if (options.standalone && run_flags()[flag].reading == FlagReading::kLastUnlessStandalone) continue;
     if (Result<void> applied = apply(options, *said); !applied) return applied;
   }
   return ok();

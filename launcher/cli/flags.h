@@ -15,6 +15,10 @@ enum class FlagGroup { kWorkers, kNodes, kProgram, kFailures, kOutput, kSee, kNo
 
 std::string_view to_string(FlagGroup group);
 
+/// When the value of a flag counts. torchrun reads some where nodes meet, and no sooner: of several uses the last, whatever
+/// the others say.
+enum class FlagReading { kAtOnce, kLast, kLastUnlessStandalone };
+
 /// A flag of `ddprun` that starts a job: the one source of parsing, PET_ variables, --help and completions.
 struct RunFlag {
   FlagSyntax syntax;
@@ -25,6 +29,7 @@ struct RunFlag {
   /// Puts the values of one use (or of the PET_ variable; "1" for a switch) into the options. Null: it
   /// prints something in place of a job.
   Result<void> (*set)(Options& options, std::span<const std::string> values) = nullptr;
+  FlagReading reading = FlagReading::kAtOnce;
 };
 
 std::span<const RunFlag> run_flags();
