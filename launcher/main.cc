@@ -1,12 +1,12 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/commands/coordinator.h"
-#include "launcher/commands/doctor.h"
 #include "launcher/commands/drain.h"
 #include "launcher/commands/ps.h"
 #include "launcher/commands/refuse.h"
 #include "launcher/commands/run_job.h"
 #include "launcher/commands/store.h"
 #include "launcher/commands/why.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/output/pty.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/process/own_descriptors.h"
@@ -82,6 +82,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
   if (!line) return refuse(line.error());
   line->coordinator.secret = secret;
   line->drain.secret = secret;
+  line->doctor.secret = secret;
   switch (line->command) {
     case Command::kHelp:
       return answer(line->text.empty() ? help_text(terminal_columns(STDOUT_FILENO))
@@ -95,7 +96,7 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
     case Command::kPs:
       return line->keeps_watching ? watch::watch_jobs() : list_jobs(line->as_json);
     case Command::kDoctor:
-      return run_doctor();
+      return run_doctor(line->doctor);
     case Command::kWhy:
       return run_why(line->job.value_or(""), line->as_json);
     case Command::kCoordinator:

@@ -32,6 +32,7 @@ ALLOWED = {
     "launcher/why": ["rendezvous/base", "launcher/report", "launcher/process", "launcher/plan", "launcher/cli/options.h", "launcher/text"],
     "launcher/watch": ["rendezvous/base", "launcher/why", "launcher/process", "launcher/text", "launcher/report", "launcher/output/pty.h",
                        "launcher/cli/options.h"],
+    "launcher/doctor": ["rendezvous", "launcher/plan", "launcher/process", "launcher/cli", "launcher/text", "launcher/commands/refuse.h"],
     "launcher/commands": ["rendezvous", "launcher/agent", "launcher/watch", "launcher/why", "launcher/report", "launcher/output",
                           "launcher/process",
                           "launcher/plan", "launcher/cli", "launcher/text"],

@@ -25,7 +25,7 @@ enum class Command {
   kCompletions,  ///< print the completions of `shell`
   kCoordinator,  ///< decide who is in the world, without workers: `coordinator`
   kJobCommand,   ///< hand `job_command` on to ddprun-worker
-  kDoctor,       ///< examine this machine
+  kDoctor,       ///< examine this machine, or several: `doctor`
   kWhy,          ///< say why a job does not get on: `job`, `as_json`
   kDrain,        ///< ask a job to let nodes go: `job`, or its coordinator: `drain`
 };
@@ -58,12 +58,23 @@ struct DrainOptions {
   std::optional<std::string> secret;  ///< DDPRUN_SECRET
 };
 
+/// `ddprun doctor [--nnodes N --rdzv-endpoint HOST:PORT [--node-rank K] [--timeout TIME] [--rdzv-secret-file F]]`
+struct DoctorOptions {
+  int hosts = 1;                             ///< 1: this machine alone, and nothing else counts
+  std::optional<Endpoint> endpoint;          ///< none: a scheduler says where
+  std::optional<int> node_rank;              ///< below `hosts`; 0: they meet here
+  std::chrono::milliseconds timeout{60000};  ///< for all to come
+  std::string secret_file;                   ///< empty: `secret`
+  std::optional<std::string> secret;         ///< DDPRUN_SECRET
+};
+
 struct CommandLine {
   Command command = Command::kRun;
   Options options;
   StoreOptions store;
   CoordinatorOptions coordinator;
   DrainOptions drain;
+  DoctorOptions doctor;
   std::optional<std::string> job;  ///< of this host, for why and for drain; empty: the only one
   bool as_json = false;
   bool keeps_watching = false;

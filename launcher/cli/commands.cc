@@ -16,6 +16,7 @@
 namespace ddprun::launcher {
 namespace {
 
+constexpr int kMostDoctorHosts = 256;  // each probes each
 constexpr int kMost = std::numeric_limits<int>::max();
 
 /// A command is declared once, and parsing, help and completions follow from that.
@@ -110,7 +111,48 @@ void declare_ps(CLI::App& app, CommandLine& line) {
       ->excludes(json);
 }
 
-void declare_doctor(CLI::App&, CommandLine&) {}
+void declare_doctor(CLI::App& app, CommandLine& line) {
+  DoctorOptions& options = line.doctor;
+  add_flag(app, "nnodes", "N", "examine so many hosts together; ddprun doctor runs on each [this one alone]",
+           into(options.hosts, 2, kMostDoctorHosts));
+  add_flag(app, "rdzv-endpoint", "HOST:PORT",
+           "where they meet: one of them, as for a job [Slurm's first node]",
+           [&endpoint = options.endpoint](const std::string& text) {
+             return keep(endpoint, parse_endpoint(text, LoneWord::kHost));
+           });
+  add_flag(app, "node-rank", "K", "this host's place; they meet at that of 0 [whose HOST is]",
+           into(options.node_rank, 0, kMostDoctorHosts - 1));
+  add_flag(
+      app, "timeout", "TIME", "wait so long for all of them [1m]",
+      [&timeout = options.timeout](const std::string& text) -> Result<void> {
+        const Result<std::chrono::milliseconds> wanted = parse_duration(text);
+        if (!wanted) return wanted.error();
+        constexpr auto kLongest = std::chrono::hours(24);
+        if (wanted->count() <= 0 || *wanted > kLongest)
+          return usage_error(fmt::format("expected more than nothing and at most 24h, got \"{}\"", text));
+        timeout = *wanted;
+        return ok();
+      });
+  add_flag(app, "rdzv-secret-file", "FILE", "a secret that only these hosts can read",
+           into_file(options.secret_file));
+}
+
+Result<void> check_doctor(CommandLine& line, const CLI::App& app, const std::string& how) {
+  const DoctorOptions& options = line.doctor;
+  const bool is_together = app.count("--rdzv-endpoint") + app.count("--node-rank") + app.count("--timeout") +
+                               app.count("--rdzv-secret-file") >
+                           0;
+  if (options.hosts == 1) {
+    if (is_together) return usage_error(fmt::format("of how many hosts? {}", how));
+    return ok();
+  }
+  if (options.endpoint && options.endpoint->host.empty())
+    return usage_error(
+        fmt::format("--rdzv-endpoint \"{}\": the host is missing; {}", to_string(*options.endpoint), how));
+  if (options.node_rank.value_or(0) < options.hosts) return ok();
+  return usage_error(fmt::format("--node-rank {}: {} hosts have 0 to {}", *options.node_rank, options.hosts,
+                                 options.hosts - 1));
+}
 
 void declare_why(CLI::App& app, CommandLine& line) {
   add_job(app, line.job);
@@ -210,10 +252,12 @@ const std::vector<CommandEntry>& commands() {
        nullptr},
       {Command::kDoctor,
        "doctor",
-       {{"doctor", "say what is wrong with this machine, and how to mend it"}},
+       {{"doctor", "say what is wrong with this machine, and how to mend it"},
+        {"doctor --nnodes N --rdzv-endpoint HOST:PORT [--node-rank K]",
+         "the same of several, run on each: who reaches whom, how fast, what differs"}},
        "./doctor for a program",
        declare_doctor,
-       nullptr},
+       check_doctor},
       {Command::kWhy,
        "why",
        {{"why [JOB|PID] [--json]", "say why a job does not get on: who is late, and in which line"}},

@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 
 /// In the order of Message.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypes{
-    "hello", "challenge", "proof", "welcome", "refused", "drain", "log", "look", "seen", "status", "order"};
+    "hello", "challenge", "proof", "welcome", "refused", "drain",
+    "log",   "look",      "seen",  "doctor",  "status",  "order"};
 
 // ---- out
 // --------------------------------------------------------------------------------------------------------------
@@ -133,6 +134,7 @@ Json body(const LogLines& lines) {
   if (lines.dropped_before != 0) json["dropped"] = lines.dropped_before;
   return json;
 }
+Json body(const DoctorWords& words) { return Json::object({{"text", words.text}}); }
 Json body(const DrainRequest& request) { return Json::object({{"node", to_json(request.node)}}); }
 Json body(const LookRequest& request) { return {{"number", request.number}, {"most", request.most_bytes}}; }
 Json body(const LookAnswer& answer) {
@@ -410,6 +412,13 @@ LookAnswer parse_look_answer(Fields& fields) {
   return answer;
 }
 
+DoctorWords parse_doctor(Fields& fields) {
+  DoctorWords words{fields.text("text")};
+  if (words.text.size() > kMaxDoctorBytes)
+    fields.wrong("text", fmt::format("at most {} bytes", kMaxDoctorBytes));
+  return words;
+}
+
 Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "hello") return parse_hello(fields);
   if (type == "challenge") return Challenge{fields.text("nonce"), fields.text("proof")};
@@ -421,6 +430,7 @@ Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "look")
     return LookRequest{fields.number<std::uint64_t>("number"), fields.number<std::size_t>("most")};
   if (type == "seen") return parse_look_answer(fields);
+  if (type == "doctor") return parse_doctor(fields);
   if (type == "status") return parse_status(fields);
   if (type == "order") return parse_order(fields);
   fields.wrong("type", "a known one");

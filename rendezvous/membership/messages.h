@@ -33,6 +33,8 @@ inline constexpr std::size_t kMaxSentenceBytes = 4 * 1024;
 inline constexpr std::size_t kMaxLogBytes = 8 * 1024;
 /// Of what a node sees of its ranks, in one message: JSON in ASCII, which JSON writes as twice that at most.
 inline constexpr std::size_t kMaxLookBytes = 24 * 1024;
+/// Of what a doctor says: quotes in it are escaped once more.
+inline constexpr std::size_t kMaxDoctorBytes = 24 * 1024;
 
 /// The agent's first frame.
 struct Hello {
@@ -96,8 +98,13 @@ struct LookAnswer {
   bool is_last = false;
 };
 
+/// What hosts that `ddprun doctor` examines say to each other once they are let in: JSON, which the launcher reads.
+struct DoctorWords {
+  std::string text;  ///< at most kMaxDoctorBytes
+};
+
 using Message = std::variant<Hello, Challenge, Proof, Welcome, Refused, DrainRequest, LogLines, LookRequest,
-                             LookAnswer, Status, Order>;
+                             LookAnswer, DoctorWords, Status, Order>;
 
 /// "hello", "order": its "type" on the wire.
 std::string_view type_of(const Message& message);

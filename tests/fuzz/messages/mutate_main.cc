@@ -44,6 +44,7 @@ std::vector<std::string> seeds() {
       Welcome{},
       Refused{.reason = "why", .may_return = true},
       DrainRequest{.node = NodeRank(0)},
+      DoctorWords{.text = "{}"},
       Status{.sequence = 1, .generation = Generation(1), .phase = Phase::kRunning},
       Status{.sequence = 2, .generation = Generation(1), .phase = Phase::kStopping, .failure = failure},
       Status{.sequence = 3, .generation = Generation(1), .leaving_signal = 15, .cut_off = "it stood still"},

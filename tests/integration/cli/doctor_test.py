@@ -84,8 +84,55 @@ class Doctor(Case):
 
     def test_it_takes_no_words(self):
         done = self.ddprun("doctor", "node-b")
-        self.assertEqual((done.returncode, done.stderr), (64, 'ddprun: doctor: unexpected "node-b"; write ddprun doctor, or '
-                                                              "./doctor for a program\n"))
+        self.assertEqual((done.returncode, done.stdout), (64, ""))
+        self.assertRegex(done.stderr, r'^ddprun: doctor: unexpected "node-b"; write ddprun doctor, or .*, or \./doctor for a program\n$')
+
+
+class Together(Case):
+    """Several of them on this host alone; tests/netns/doctor has hosts with a network between."""
+
+    def port(self):
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            return held.getsockname()[1]
+
+    def together(self, *flags, port, **changes):
+        return self.start("doctor", "--nnodes", 3, "--rdzv-endpoint", f"127.0.0.1:{port}", *flags, **changes)
+
+    def test_three_on_one_host_find_each_other_and_print_one_page(self):
+        port = self.port()
+        started = [self.together(port=port) for _ in range(3)]
+        said = [process.communicate(timeout=BOUND_S)[0] for process in started]
+        self.assertEqual(said, [said[0]] * 3)
+        self.assertTrue(said[0].startswith(f"3 of 3 hosts at 127.0.0.1:{port}\n\nok    hosts "), said[0])
+        self.assertIn(f"ok    reach          all reach 127.0.0.1:{port} (from here), ", said[0])
+        self.assertEqual([process.returncode for process in started], [78 if "\nWRONG" in said[0] else 0] * 3)
+
+    def test_a_port_that_is_taken_is_told(self):
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            done = self.ddprun("doctor", "--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{held.getsockname()[1]}", "--node-rank", 0)
+        self.assertEqual(done.returncode, 78)
+        self.assertRegex(done.stdout, r"WRONG meeting .*: address already in use|WRONG meeting .*Address already in use")
+        self.assertIn("take another port\n", done.stdout)
+
+    def test_what_is_there_and_is_no_doctor_is_told(self):
+        store = self.start("store", "--host", "127.0.0.1", "--port", 0)
+        done = self.ddprun("doctor", "--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{store.stdout.readline().strip()}", "--timeout", "5s")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("was lost before the page was made", done.stdout)
+
+    def test_a_coordinator_of_a_job_is_told_from_a_doctor(self):
+        job = self.start("coordinator", "--bind", "127.0.0.1:0", "--nnodes", 2, "--rdzv-id", "train")
+        done = self.ddprun("doctor", "--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{job.stdout.readline().strip()}")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn('belongs to job "ddprun doctor", but job "train" is served here', done.stdout)
+
+    def test_where_they_meet_has_to_be_said(self):
+        done = self.ddprun("doctor", "--nnodes", 2)
+        self.assertEqual((done.returncode, done.stderr), (64, "ddprun: doctor: where do the hosts meet? give all of them one "
+                                                              "--rdzv-endpoint HOST:PORT\n"))
+        done = self.ddprun("doctor", "--nnodes", 2, "--rdzv-endpoint", "127.0.0.1:0")
+        self.assertEqual((done.returncode, done.stderr), (64, "ddprun: doctor: --rdzv-endpoint: the others cannot know which port 0 "
+                                                              "becomes; name one\n"))
 
 
 if __name__ == "__main__":

@@ -170,7 +170,32 @@ TEST_CASE("the flags of a command stand before or behind its word, and an unknow
   CHECK(parse({"why", "--jsno"}).error().message() == "why: unknown flag --jsno; did you mean \"--json\"?");
   CHECK(parse({"doctor"}).value().command == Command::kDoctor);
   CHECK(parse({"doctor", "now"}).error().message() ==
-        "doctor: unexpected \"now\"; write ddprun doctor, or ./doctor for a program");
+        "doctor: unexpected \"now\"; write ddprun doctor, or ddprun doctor --nnodes N --rdzv-endpoint "
+        "HOST:PORT "
+        "[--node-rank K], or ./doctor for a program");
+}
+
+TEST_CASE("a doctor of several hosts needs to know how many, and where they meet") {
+  const DoctorOptions told =
+      parse({"doctor", "--nnodes", "3", "--rdzv-endpoint", "a:29400", "--node-rank=2", "--timeout", "5s"})
+          .value()
+          .doctor;
+  CHECK(told.hosts == 3);
+  CHECK(told.endpoint == Endpoint{"a", Port(29400)});
+  CHECK(told.node_rank == 2);
+  CHECK(told.timeout == std::chrono::seconds(5));
+  CHECK(parse({"doctor"}).value().doctor.hosts == 1);
+  CHECK_THAT(parse({"doctor", "--rdzv-endpoint", "a:1"}).error().message(),
+             Catch::Matchers::StartsWith("doctor: of how many hosts? write ddprun doctor"));
+  CHECK_THAT(parse({"doctor", "--nnodes=2", "--rdzv-endpoint=:1"}).error().message(),
+             Catch::Matchers::Contains("the host is missing"));
+  CHECK(parse({"doctor", "--nnodes=2", "--rdzv-endpoint=a:1", "--node-rank=2"}).error().message() ==
+        "doctor: --node-rank 2: 2 hosts have 0 to 1");
+  for (const std::string flag :
+       {"--nnodes=1", "--nnodes=257", "--nnodes=2000000000000", "--nnodes=1:3", "--nnodes=", "--node-rank=-1",
+        "--timeout=0", "--timeout=25h", "--timeout=-1", "--rdzv-endpoint=a:0x1", "--rdzv-endpoint=a:65536",
+        "--nodes=2", "--rdzv-secret-file="})
+    CHECK_FALSE(parse({"doctor", flag}).has_value());
 }
 
 TEST_CASE("the help of a command of ours names all its flags") {

@@ -1,11 +1,8 @@
-#include "launcher/commands/doctor.h"
-
+#include "launcher/doctor/machine.h"
 #include "tests/support/catch.h"
+#include "tests/unit/launcher_cli/golden_page.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 using namespace ddprun::launcher;
@@ -13,13 +10,6 @@ using namespace ddprun::launcher;
 namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-
-std::string golden_page(const std::string& name, const std::string& actual) {
-  const std::string path = std::string(DDPRUN_GOLDEN_DIR) + "/" + name;
-  if (std::getenv("DDPRUN_REWRITE") != nullptr) std::ofstream(path) << actual;
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 MachineFacts healthy_machine() {
   MachineFacts machine;

@@ -55,6 +55,7 @@ std::vector<Message> forged() {
           Welcome{},
           DrainRequest{},
           LogLines{.text = "all is well\n"},
+          DoctorWords{"{}"},
           Status{},
           Order{.kind = OrderKind::kRun, .generation = Generation(1), .seat = Seat{}},
           Order{.kind = OrderKind::kEnd, .end = JobEnd{}}};

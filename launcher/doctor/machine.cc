@@ -1,8 +1,6 @@
-#include "launcher/commands/doctor.h"
+#include "launcher/doctor/machine.h"
 
-#include "launcher/commands/refuse.h"
 #include "launcher/text/text.h"
-#include "rendezvous/base/exit_codes.h"
 #include "rendezvous/membership/own_addresses.h"
 
 #include <fmt/format.h>
@@ -21,17 +19,6 @@ constexpr std::uint64_t kLittleShm = 1024 * kMiB;
 constexpr std::uint64_t kLittleSpace = 512 * kMiB;
 constexpr std::uint64_t kFewFiles = 4096;
 constexpr double kSlowLookup = 1;
-constexpr std::size_t kTopicWidth = 12;
-
-Finding all_right(std::string topic, std::string state) {
-  return {.topic = std::move(topic), .state = std::move(state)};
-}
-Finding to_note(std::string topic, std::string state, std::string mend = {}) {
-  return {Health::kNote, std::move(topic), std::move(state), std::move(mend)};
-}
-Finding all_wrong(std::string topic, std::string state, std::string mend) {
-  return {Health::kWrong, std::move(topic), std::move(state), std::move(mend)};
-}
 
 Finding about_cpus(const MachineFacts& machine) {
   const std::string state = fmt::format("{} of {}", machine.usable_cpus, machine.all_cpus);
@@ -67,10 +54,7 @@ Finding about_gpus(const MachineFacts& machine) {
                      "sbatch --gpus; "
                      "on the host itself, run nvidia-smi once");
   }
-  const bool are_equal = std::adjacent_find(machine.gpus.begin(), machine.gpus.end(),
-                                            std::not_equal_to<>()) == machine.gpus.end();
-  const std::string state = are_equal ? fmt::format("{} × {}", count, machine.gpus.front())
-                                      : fmt::format("{}", fmt::join(machine.gpus, ", "));
+  const std::string state = describe_gpus(machine.gpus);
   if (machine.driver.empty()) {
     return all_wrong("GPUs", state,
                      "NVIDIA's driver is not loaded: modprobe nvidia, or install it and start anew");
@@ -328,23 +312,13 @@ Finding about_around(const MachineFacts& machine) {
   return all_right("around it", machine.scheduler + (machine.is_container ? ", in a container" : ""));
 }
 
-std::string_view health_word(Health health) {
-  switch (health) {
-    case Health::kOk:
-      return "ok";
-    case Health::kNote:
-      return "note";
-    case Health::kWrong:
-      return "WRONG";
-  }
-  return "";
-}
-
-std::string counted(std::ptrdiff_t count, std::string_view one, std::string_view several) {
-  return fmt::format("{} {}", count, count == 1 ? one : several);
-}
-
 }  // namespace
+
+std::string describe_gpus(const std::vector<std::string>& gpus) {
+  const bool are_equal = std::adjacent_find(gpus.begin(), gpus.end(), std::not_equal_to<>()) == gpus.end();
+  if (gpus.empty() || !are_equal) return fmt::format("{}", fmt::join(gpus, ", "));
+  return fmt::format("{} × {}", gpus.size(), gpus.front());
+}
 
 std::vector<Finding> examine(const MachineFacts& machine) {
   std::vector<Finding> findings{about_cpus(machine), about_memory(machine), about_gpus(machine),
@@ -364,31 +338,7 @@ std::vector<Finding> examine(const MachineFacts& machine) {
 }
 
 std::string render_doctor(const MachineFacts& machine, const std::vector<Finding>& findings) {
-  std::string page = fmt::format("{}, Linux {}\n\n", machine.hostname, machine.kernel);
-  for (const Finding& finding : findings) {
-    page += fmt::format("{:<6}{:<{}}  {}\n", health_word(finding.health), finding.topic, kTopicWidth + 1,
-                        finding.state);
-    if (!finding.mend.empty())
-      page += fmt::format("{:<6}{:<{}}  {}\n", "", "", kTopicWidth + 1, finding.mend);
-  }
-  const auto count = [&](Health health) {
-    return std::count_if(findings.begin(), findings.end(),
-                         [&](const Finding& each) { return each.health == health; });
-  };
-  const auto wrong_ones = count(Health::kWrong);
-  const std::string verdict = wrong_ones == 0 ? std::string("nothing is wrong")
-                                              : counted(wrong_ones, "thing is wrong", "things are wrong");
-  page += fmt::format("\n{}, {} to note\n", verdict, counted(count(Health::kNote), "thing", "things"));
-  return page;
-}
-
-int run_doctor() {
-  const MachineFacts machine = read_machine();
-  const std::vector<Finding> findings = examine(machine);
-  if (const int code = answer(render_doctor(machine, findings)); code != exit_code::kOk) return code;
-  const bool is_wrong = std::any_of(findings.begin(), findings.end(),
-                                    [](const Finding& each) { return each.health == Health::kWrong; });
-  return is_wrong ? exit_code::kConfig : exit_code::kOk;
+  return fmt::format("{}, Linux {}\n\n{}", machine.hostname, machine.kernel, render_findings(findings));
 }
 
 }  // namespace ddprun::launcher

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "launcher/doctor/finding.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -70,30 +72,16 @@ struct MachineFacts {
   bool is_container = false;
 };
 
-enum class Health {
-  kOk,
-  kNote,  ///< may be meant
-  kWrong,
-};
-
-/// One line of the page.
-struct Finding {
-  Health health = Health::kOk;
-  std::string topic;
-  std::string state;
-  std::string mend{};  ///< what is wrong about it and how to mend it; empty: nothing
-};
+/// "2 × NVIDIA H100", or all of them where they differ; empty: none. Pure.
+std::string describe_gpus(const std::vector<std::string>& gpus);
 
 /// What is to be said of a machine. Pure.
 std::vector<Finding> examine(const MachineFacts& machine);
 
-/// The page for a person.
+/// Its page for a person.
 std::string render_doctor(const MachineFacts& machine, const std::vector<Finding>& findings);
 
 /// Reads the facts. Blocks for a look-up of this host's name, and up to 20 s for Python.
 MachineFacts read_machine();
-
-/// Prints the page. Returns 0, 78 where something is wrong, or 71 where stdout does not take it.
-int run_doctor();
 
 }  // namespace ddprun::launcher

@@ -1,4 +1,4 @@
-#include "launcher/commands/doctor.h"
+#include "launcher/doctor/machine.h"
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/host.h"
 #include "launcher/process/cgroup.h"

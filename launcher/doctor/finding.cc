@@ -1,0 +1,65 @@
+#include "launcher/doctor/finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr std::size_t kTopicWidth = 13;
+
+std::string_view health_word(Health health) {
+  switch (health) {
+    case Health::kOk:
+      return "ok";
+    case Health::kNote:
+      return "note";
+    case Health::kWrong:
+      return "WRONG";
+  }
+  return "";
+}
+
+std::string counted(std::ptrdiff_t count, std::string_view one, std::string_view several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
+}  // namespace
+
+Finding all_right(std::string topic, std::string state) {
+  return {.topic = std::move(topic), .state = std::move(state)};
+}
+Finding to_note(std::string topic, std::string state, std::string mend) {
+  return {Health::kNote, std::move(topic), std::move(state), std::move(mend)};
+}
+Finding all_wrong(std::string topic, std::string state, std::string mend) {
+  return {Health::kWrong, std::move(topic), std::move(state), std::move(mend)};
+}
+
+bool is_any_wrong(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& each) { return each.health == Health::kWrong; });
+}
+
+std::string render_findings(const std::vector<Finding>& findings) {
+  std::string page;
+  for (const Finding& finding : findings) {
+    page += fmt::format("{:<6}{:<{}}  {}\n", health_word(finding.health), finding.topic, kTopicWidth,
+                        finding.state);
+    if (!finding.mend.empty()) page += fmt::format("{:<6}{:<{}}  {}\n", "", "", kTopicWidth, finding.mend);
+  }
+  const auto count = [&](Health health) {
+    return std::count_if(findings.begin(), findings.end(),
+                         [&](const Finding& each) { return each.health == health; });
+  };
+  const auto wrong_ones = count(Health::kWrong);
+  const std::string verdict = wrong_ones == 0 ? std::string("nothing is wrong")
+                                              : counted(wrong_ones, "thing is wrong", "things are wrong");
+  return page + fmt::format("\n{}, {} to note\n", verdict, counted(count(Health::kNote), "thing", "things"));
+}
+
+}  // namespace ddprun::launcher

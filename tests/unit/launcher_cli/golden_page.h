@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace ddprun::launcher {
+
+/// The page that `actual` ought to be, from a file beside the tests; with DDPRUN_REWRITE set the file becomes `actual`.
+inline std::string golden_page(const std::string& name, const std::string& actual) {
+  const std::string path = std::string(DDPRUN_GOLDEN_DIR) + "/" + name;
+  if (std::getenv("DDPRUN_REWRITE") != nullptr) std::ofstream(path) << actual;
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace ddprun::launcher
