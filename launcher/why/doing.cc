@@ -167,11 +167,6 @@ std::vector<Frame> child_frames(const RankFacts& facts) {
   return {};
 }
 
-bool waits_for_disk(const ProcessLook& look) {
-  return std::any_of(look.threads.begin(), look.threads.end(),
-                     [](const ThreadLook& thread) { return thread.state == "D"; });
-}
-
 bool has_frame(const PythonThread* thread, std::string_view function) {
   return thread != nullptr &&
          std::any_of(thread->frames.begin(), thread->frames.end(), [&](const Frame& frame) {
@@ -446,7 +441,10 @@ Activity activity_of(const RankFacts& facts) {
   } else {
     activity = blocked_activity(facts);
   }
-  activity.waits_for_disk = waits_for_disk(facts.first) || waits_for_disk(facts.second);
+  // Somebody else's `ddprun why` stops it for a moment, so that what it is in cannot be read.
+  if (is_looked_at(facts.second) && !waits(activity.doing) && !gets_on(activity.doing))
+    activity = {
+        Doing::kMoves, fmt::format("is looked at by another ddprun (pid {})", facts.second.tracer), {}};
   if (activity.frames.empty()) {
     const PythonThread* const main = main_python(facts);
     activity.frames = main != nullptr ? shown_frames(main->frames) : native_frames(facts);

@@ -41,7 +41,6 @@ struct Activity {
   std::string words;  ///< "sleeps in read() of /data/x (nfs4, fs01:/data)"
   /// The places to show, the innermost first: of the program itself where it is known.
   std::vector<Frame> frames;
-  bool waits_for_disk = false;  ///< a thread of it was in an uninterruptible wait, as one is that writes
 };
 
 /// "wait in all_reduce" of "waits in all_reduce": the words of an activity, said of several ranks.

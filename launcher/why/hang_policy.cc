@@ -31,13 +31,14 @@ bool is_known_here(const Verdict& verdict) {
   });
 }
 
-/// Whether a time-out may end it that nobody has asked for: a healthy job that is ended is worse than a hang.
+/// Whether a time-out may end it that nobody has asked for: a healthy job that is ended is worse than a hang. Whoever
+/// seems to do nothing may have a thread that does, and may wait for a file server or for its own network.
 bool is_beyond_doubt(const Verdict& verdict) {
   if (verdict.health != Health::kStuck || verdict.guilty.empty() || verdict.confidence == Confidence::kGuess)
     return false;
-  return std::none_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
-    return is_accused(verdict, rank.rank) &&
-           (rank.activity.doing == Doing::kInKernel || rank.activity.waits_for_disk);
+  return std::all_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
+    return !is_accused(verdict, rank.rank) || rank.activity.doing == Doing::kStopped ||
+           rank.activity.doing == Doing::kEnded;
   });
 }
 

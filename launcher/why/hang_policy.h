@@ -15,7 +15,7 @@ struct HangLimits {
   double timeout_s = 0;  ///< --hang-timeout; 0: never
   /// The user gave one of them. Where nobody asked, only programs with libtorch are looked at.
   bool is_asked = true;
-  /// The user gave the time-out. Where nobody did, it ends only what is certainly stuck.
+  /// The user gave the time-out. Where nobody did, it ends only what cannot get on.
   bool is_timeout_asked = true;
   std::string_view timeout_name = "--hang-timeout";
   bool sees_all = true;  ///< all ranks of the job are on this host
@@ -43,8 +43,7 @@ struct Pulse {
 /// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
 /// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but where
 /// some ranks are on other hosts, one of those may compute: without a flag only a rank that waits for nobody is told.
-/// A time-out that nobody has asked for ends only ranks that are guilty beyond a guess and do nothing; who waits for
-/// a disk may save what is large, and is left in peace.
+/// A time-out that nobody has asked for ends a job only where the guilty ranks are stopped by a signal or have ended.
 class HangPolicy {
  public:
   HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}

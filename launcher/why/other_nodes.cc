@@ -54,12 +54,18 @@ void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
     for (const std::string_view line : split_lines(node.text)) {
       std::optional<RankFacts> facts = parse_rank_facts(line);
       if (!facts) continue;
+      const bool is_known = std::any_of(picture.ranks.begin(), picture.ranks.end(),
+                                        [&](const RankFacts& other) { return other.rank == facts->rank; });
+      if (is_known || facts->rank < 0 || facts->rank >= picture.world_size) continue;
+      for (Recorder* recorder : {&facts->recorder_first, &facts->recorder}) {
+        for (Collective& entry : recorder->entries) entry.created_ns += picture.taken_ns;
+      }
       picture.ranks.push_back(std::move(*facts));
       ++count;
     }
     if (count > 0) continue;
     picture.unseen.push_back(node.is_over
-                                 ? fmt::format("{} has answered nothing", printable(node.name))
+                                 ? fmt::format("{} has told of no rank that runs", printable(node.name))
                                  : fmt::format("{} has not answered within {}", printable(node.name), time));
   }
   std::stable_sort(picture.ranks.begin(), picture.ranks.end(),

@@ -1,6 +1,8 @@
 #include "launcher/why/thread_state.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace ddprun::launcher::why {
 namespace {
@@ -73,9 +75,14 @@ bool is_stopped(const ProcessLook& look) {
   return main != nullptr && main->state == "T";
 }
 
+bool is_looked_at(const ProcessLook& look) {
+  constexpr std::array<std::string_view, 4> kLookers{"ddprun", "why-look", "hang-watch", "py-spy"};
+  return look.tracer != 0 && std::find(kLookers.begin(), kLookers.end(), look.tracer_name) != kLookers.end();
+}
+
 bool is_traced(const ProcessLook& look) {
   const ThreadLook* const main = main_thread(look);
-  return look.tracer != 0 || (main != nullptr && main->state == "t");
+  return !is_looked_at(look) && (look.tracer != 0 || (main != nullptr && main->state == "t"));
 }
 
 bool is_in_kernel(const ProcessLook& look) {
@@ -85,7 +92,7 @@ bool is_in_kernel(const ProcessLook& look) {
 }
 
 bool may_be_stopped(const ProcessLook& look) {
-  if (look.is_frozen || is_stopped(look) || is_traced(look)) return false;
+  if (look.is_frozen || is_stopped(look) || is_traced(look) || is_looked_at(look)) return false;
   return std::none_of(look.threads.begin(), look.threads.end(), [](const ThreadLook& thread) {
     return thread.state == "D" || thread.wait_channel.find("request_wait_answer") != std::string::npos;
   });

@@ -24,7 +24,10 @@ double major_faults_per_second(const ProcessLook& first, const ProcessLook& seco
 bool gets_on(const ProcessLook& first, const ProcessLook& second);
 
 bool is_stopped(const ProcessLook& look);
+/// By a debugger.
 bool is_traced(const ProcessLook& look);
+/// By what takes stacks for `ddprun why`, for a moment.
+bool is_looked_at(const ProcessLook& look);
 /// The main thread waits in the kernel, for a disk or a file server, and nothing reaches it.
 bool is_in_kernel(const ProcessLook& look);
 

@@ -1,20 +1,26 @@
 #include "worker/data/text_tokens.h"
 
-#include "worker/data/download_lock.h"
+#include "rendezvous/base/unique_fd.h"
 #include "worker/data/read_file.h"
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/mapped_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <thread>
 #include <utility>
 
 namespace ddprun::data {
@@ -87,7 +93,7 @@ std::optional<TextTokens> kept_tokens(const std::string& path) {
                           .changed_ns = json.at("text_changed_ns").get<std::int64_t>()};
     const std::size_t count = (file->bytes().size() - header) / 2;
     if (json.at("ddprun_tokens") != kVersion || stamp != stamp_of(path) ||
-        json.at("tokens").get<std::size_t>() != count)
+        json.at("tokens").get<std::size_t>() != count || (count > 0 && json.at("characters").empty()))
       return std::nullopt;
     return TextTokens{
         .characters = json.at("characters").get<std::vector<std::string>>(),
@@ -95,6 +101,19 @@ std::optional<TextTokens> kept_tokens(const std::string& path) {
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;  // another program's file
   }
+}
+
+/// So that one process of a host makes the tokens. It is a lock of the text alone: what is downloaded into its folder has
+/// another. False: somebody who has it keeps it, and may stand still; the tokens are then made without being kept.
+bool may_make_tokens(const UniqueFd& text, const std::stop_token& stop) {
+  using namespace std::chrono_literals;
+  const auto until = std::chrono::steady_clock::now() + 60s;
+  while (::flock(text.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;  // a file system without locks
+    if (stop.stop_requested() || std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(20ms);
+  }
+  return true;
 }
 
 Result<TextTokens> tokenize_file(const std::string& path) {
@@ -144,12 +163,22 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
 
 std::string kept_tokens_path(const std::string& path) { return path + ".tokens"; }
 
+/// Whether nothing is there, or what this wrote of another text.
+bool may_be_replaced(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return errno == ENOENT;
+  if (!S_ISREG(status.st_mode)) return false;
+  constexpr std::string_view kBeginning = R"({"ddprun_tokens":)";
+  std::string beginning(kBeginning.size(), '\0');
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  return file && ::read(file.get(), beginning.data(), beginning.size()) == std::ssize(beginning) &&
+         beginning == kBeginning;
+}
+
 void keep_text_tokens(const std::string& path, const std::stop_token& stop) {
-  if (kept_tokens(path) || !stamp_of(path)) return;
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const Result<DownloadLock> lock =
-      DownloadLock::take(folder.empty() ? "." : folder, stop, [](const auto&) {});
-  if (!lock || kept_tokens(path)) return;
+  if (kept_tokens(path) || !stamp_of(path) || !may_be_replaced(kept_tokens_path(path))) return;
+  const UniqueFd file_of_text(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file_of_text || !may_make_tokens(file_of_text, stop) || kept_tokens(path)) return;
   const std::optional<TextStamp> stamp = stamp_of(path);
   const Result<TextTokens> text = tokenize_file(path);
   if (!text || !stamp) return;

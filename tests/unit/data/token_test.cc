@@ -1,6 +1,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/data/download_lock.h"
 #include "worker/data/text_tokens.h"
 #include "worker/data/token_source.h"
 #include <ddprun/exception.h>
@@ -107,7 +108,7 @@ TEST_CASE("the tokens of a text are written beside it once, and mapped from then
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);
 }
 
-TEST_CASE("kept tokens of another text or of another program are made anew") {
+TEST_CASE("kept tokens of another text are made anew, another program's file is left alone") {
   const TemporaryFolder folder;
   const std::string path = folder.file("x.txt");
   const std::string kept = data::kept_tokens_path(path);
@@ -124,8 +125,22 @@ TEST_CASE("kept tokens of another text or of another program are made anew") {
     CHECK(data::load_text(path)->tokens.values.size() == 13);
   }
   data::keep_text_tokens(path, {});
+  CHECK(std::filesystem::file_size(kept) == 100);
+  std::filesystem::remove(kept);
+  data::keep_text_tokens(path, {});
+  CHECK(is_mapped(*data::load_text(path), kept));
   std::filesystem::resize_file(kept, std::filesystem::file_size(kept) - 2);
   CHECK(data::load_text(path)->tokens.values.size() == 13);
+}
+
+TEST_CASE("the right to download into a text's folder is not waited for") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.txt");
+  std::ofstream(path) << "abc";
+  const auto lock = data::DownloadLock::take(folder.path(), {}, [](const auto&) {});
+  REQUIRE(lock.has_value());
+  data::keep_text_tokens(path, {});
+  CHECK(is_mapped(*data::load_text(path), data::kept_tokens_path(path)));
 }
 
 TEST_CASE("tokens that cannot be kept are no trouble") {

@@ -149,16 +149,16 @@ TEST_CASE("a time-out that nobody has asked for ends what is certainly stuck, an
     policy.note(waiting(), 0);
     return policy.decide(verdict, 60) == HangPolicy::Say::kEnd;
   };
-  CHECK(said(verdict(Health::kStuck)));
+  CHECK(said(verdict(Health::kStuck, Doing::kStopped)));
+  CHECK(said(verdict(Health::kStuck, Doing::kEnded)));
   CHECK_FALSE(said(verdict(Health::kLate, Doing::kComputes)));
-  CHECK_FALSE(said(verdict(Health::kStuck, Doing::kInKernel)));
-  Verdict saves = verdict(Health::kStuck, Doing::kBlocked);
-  saves.ranks[1].activity.waits_for_disk = true;
-  CHECK_FALSE(said(saves));
-  Verdict guess = verdict(Health::kStuck);
+  for (const Doing doing : {Doing::kInKernel, Doing::kBlocked, Doing::kSleeps, Doing::kUnknown,
+                            Doing::kTraced, Doing::kFrozen, Doing::kStarved, Doing::kSwaps})
+    CHECK_FALSE(said(verdict(Health::kStuck, doing)));
+  Verdict guess = verdict(Health::kStuck, Doing::kStopped);
   guess.confidence = Confidence::kGuess;
   CHECK_FALSE(said(guess));
-  Verdict nobody = verdict(Health::kStuck);
+  Verdict nobody = verdict(Health::kStuck, Doing::kStopped);
   nobody.guilty.clear();
   CHECK_FALSE(said(nobody));
 }

@@ -45,13 +45,32 @@ TEST_CASE("the answer of a node comes in parts, which may end anywhere") {
   nodes.take({.from = 2, .node = "b", .text = text.substr(10)});
   nodes.take({.from = 2, .node = "b", .is_last = true});
   CHECK(nodes.is_over());
-  JobPicture picture{.world_size = 2};
+  JobPicture picture{.world_size = 6};
   picture.ranks.push_back({.rank = 5});
   nodes.add_to(picture, kWaited);
   REQUIRE(picture.ranks.size() == 2);
   CHECK(picture.ranks.front().rank == 3);
   CHECK(picture.ranks.front().host == "bär");
   CHECK(picture.unseen.empty());
+}
+
+TEST_CASE("times of another host are told from its own now, and a rank is taken once") {
+  OtherNodes nodes;
+  nodes.take(asked(2, "b"));
+  nodes.take(all_asked());
+  RankFacts facts{.rank = 1, .pid = 7, .host = "b"};
+  facts.recorder.entries.push_back({.group = "0", .sequence = 1, .created_ns = -5'000'000'000});
+  RankFacts spare{.rank = 0, .host = "c"};
+  RankFacts stranger{.rank = 2, .host = "c"};
+  nodes.take({.from = 2,
+              .text = to_text(facts) + "\n" + to_text(spare) + "\n" + to_text(stranger) + "\n",
+              .is_last = true});
+  JobPicture picture{.world_size = 2, .taken_ns = 1'700'000'000'000'000'000};
+  picture.ranks.push_back({.rank = 0, .pid = 3, .host = "a"});
+  nodes.add_to(picture, kWaited);
+  REQUIRE(picture.ranks.size() == 2);
+  CHECK(picture.ranks[0].host == "a");
+  CHECK(picture.ranks[1].recorder.entries.front().created_ns == picture.taken_ns - 5'000'000'000);
 }
 
 TEST_CASE("a node that does not answer is named, and so is a launcher that does not") {
@@ -63,7 +82,7 @@ TEST_CASE("a node that does not answer is named, and so is a launcher that does 
   JobPicture picture;
   nodes.add_to(picture, kWaited);
   CHECK(picture.unseen == std::vector<std::string>{"node b (10.0.0.2) has not answered within 6.0 s",
-                                                   "node c (10.0.0.3) has answered nothing"});
+                                                   "node c (10.0.0.3) has told of no rank that runs"});
   JobPicture alone{.launcher = 7};
   OtherNodes().add_to(alone, kWaited);
   CHECK(alone.unseen.front() ==

@@ -257,3 +257,20 @@ TEST_CASE("a node that was not seen, and to which no packet gets through, is wha
         "10.0.0.3:5000: 1000 B not acknowledged after 5 attempts");
   CHECK(verdict.notes.back() == "2 of 3 ranks were seen: node c (10.0.0.3) has not answered within 6.0 s");
 }
+
+TEST_CASE("who is looked at by another ddprun why is not held by a debugger") {
+  RankFacts late = rank_in(1, SYS_read);
+  enter(late, "all_reduce", 40, true);
+  late.second.tracer = 7;
+  late.second.threads[0].state = "t";
+  RankFacts waiting = rank_in(0, SYS_futex);
+  enter(waiting, "all_reduce", 40, true);
+  enter(waiting, "all_reduce", 38, false);
+  const auto health = [&](const std::string& tracer) {
+    late.second.tracer_name = tracer;
+    return judge(picture_of({waiting, late})).health;
+  };
+  CHECK(health("gdb") == Health::kStuck);
+  CHECK(health("why-look") == Health::kLate);
+  CHECK(health("py-spy") == Health::kLate);
+}

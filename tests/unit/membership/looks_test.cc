@@ -57,6 +57,24 @@ TEST_CASE("a node that says more than its share is cut off") {
   CHECK_FALSE(looks.answered(kB, {.number = request.number}).has_value());
 }
 
+TEST_CASE("parts that say nothing are not passed on for ever") {
+  Looks looks;
+  const LookRequest request = looks.begin(kA, 1, {kB});
+  std::size_t parts = 0;
+  while (!looks.answered(kB, {.number = request.number})->answer.is_last) ++parts;
+  CHECK(parts == Looks::kMostBytes / Looks::kLeastCost);
+}
+
+TEST_CASE("a part that came in one frame goes on in one") {
+  Looks looks;
+  const LookRequest request = looks.begin(kA, 1, {kB});
+  auto forward =
+      looks.answered(kB, {.number = request.number, .text = std::string(kMaxLookBytes - 1, '\x01') + "\n"});
+  forward->answer.node = std::string(256, 'n');
+  CHECK(encode(forward->answer).size() < kMaxFrameBytes);
+  CHECK(forward->answer.text.ends_with(" \n"));
+}
+
 TEST_CASE("the share of each of many nodes is small") {
   Looks looks;
   CHECK(looks.begin(kA, 1, std::vector<ConnectionId>(1000, kB)).most_bytes == Looks::kLeastBytes);
