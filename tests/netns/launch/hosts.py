@@ -36,8 +36,9 @@ def readme(begin):
 
 
 def trained(text):
-    """The hosts of ranks 0, 1, … of train.py's output, which must be complete, with equal weights on all ranks."""
-    said = re.findall(r"rank (\d+) of (\d+) on (\S+) ends with (\w+)", text)
+    """The hosts of ranks 0, 1, … of train.py's output, which must be complete, with equal weights on all ranks. torchrun starts
+    `python -u`, whose print writes the line's end apart: what another rank says may come before it."""
+    said = re.findall(r"rank (\d+) of (\d+) on (\S+) ends with ([0-9a-f]{16})", text)
     hosts = {int(rank): host for rank, _, host, _ in said}
     worlds, weights = {int(world) for _, world, _, _ in said}, {digest for _, _, _, digest in said}
     if worlds != {len(hosts)} or len(weights) != 1:
