@@ -26,8 +26,8 @@ std::optional<LookPart> parse_look_part(std::string_view line);
 /// The launcher's part of a `ddprun why` over several nodes: passes a question of this host on to the other nodes, and
 /// their answers back; for a question of another node it has a process look at the ranks here, as long as that may take.
 ///
-/// Bounded  one question of this host, the newest; four of others at a time, each for ten seconds and as many bytes as
-///          it allows. What nobody reads waits up to eight mebibytes, and is then given up with its question.
+/// Bounded  one question of this host, the newest; one of others at a time, for ten seconds and as many bytes as it
+///          allows: who asks meanwhile is told of no rank. What nobody reads waits up to eight mebibytes, and is then given up with its question.
 /// Threads  none: the io_context's one thread, which waits for nothing.
 class Desk final : public LookDesk {
  public:
