@@ -32,13 +32,6 @@ constexpr std::size_t kMostLooks = 1;  // a second one would disturb the first, 
 constexpr std::size_t kMostWaiting = 8 * 1024 * 1024;
 constexpr auto kLookTime = std::chrono::seconds(10);
 
-/// Every host has a clock of its own: what is told to another counts from now.
-void tell_ages(RankFacts& facts, std::int64_t now) {
-  for (Recorder* recorder : {&facts.recorder_first, &facts.recorder}) {
-    for (Collective& entry : recorder->entries) entry.created_ns -= now;
-  }
-}
-
 std::int64_t now_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -75,7 +68,8 @@ void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
   settle(picture);
   if (picture.phase != "running") return;
   const std::int64_t now = now_ns();
-  for (RankFacts& facts : picture.ranks) tell_ages(facts, now);
+  // Every host has a clock of its own: what is told to another counts from now.
+  for (RankFacts& facts : picture.ranks) shift_times(facts, -now);
   const std::size_t share = most_bytes / std::max<std::size_t>(picture.ranks.size(), 1);
   for (RankFacts& facts : picture.ranks) {
     if (share < 2 || !print_all(out, to_text(fit(std::move(facts), share - 1)) + "\n")) return;

@@ -57,9 +57,7 @@ void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
       const bool is_known = std::any_of(picture.ranks.begin(), picture.ranks.end(),
                                         [&](const RankFacts& other) { return other.rank == facts->rank; });
       if (is_known || facts->rank < 0 || facts->rank >= picture.world_size) continue;
-      for (Recorder* recorder : {&facts->recorder_first, &facts->recorder}) {
-        for (Collective& entry : recorder->entries) entry.created_ns += picture.taken_ns;
-      }
+      shift_times(*facts, picture.taken_ns);
       picture.ranks.push_back(std::move(*facts));
       ++count;
     }

@@ -116,6 +116,18 @@ bool may_make_tokens(const UniqueFd& text, const std::stop_token& stop) {
   return true;
 }
 
+/// Whether nothing is there, or what this wrote of another text.
+bool may_be_replaced(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return errno == ENOENT;
+  if (!S_ISREG(status.st_mode)) return false;
+  constexpr std::string_view kBeginning = R"({"ddprun_tokens":)";
+  std::string beginning(kBeginning.size(), '\0');
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  return file && ::read(file.get(), beginning.data(), beginning.size()) == std::ssize(beginning) &&
+         beginning == kBeginning;
+}
+
 Result<TextTokens> tokenize_file(const std::string& path) {
   const Result<std::vector<std::uint8_t>> bytes = read_file(path, kTextLimit);
   if (!bytes) return bytes.error();
@@ -162,18 +174,6 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
 }
 
 std::string kept_tokens_path(const std::string& path) { return path + ".tokens"; }
-
-/// Whether nothing is there, or what this wrote of another text.
-bool may_be_replaced(const std::string& path) {
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return errno == ENOENT;
-  if (!S_ISREG(status.st_mode)) return false;
-  constexpr std::string_view kBeginning = R"({"ddprun_tokens":)";
-  std::string beginning(kBeginning.size(), '\0');
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  return file && ::read(file.get(), beginning.data(), beginning.size()) == std::ssize(beginning) &&
-         beginning == kBeginning;
-}
 
 void keep_text_tokens(const std::string& path, const std::stop_token& stop) {
   if (kept_tokens(path) || !stamp_of(path) || !may_be_replaced(kept_tokens_path(path))) return;

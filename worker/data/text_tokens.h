@@ -23,7 +23,7 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
 /// takes them.
 std::string kept_tokens_path(const std::string& path);
 
-/// Writes that file where it is not there or is of another text. Each process of a host calls it, and one of them does
+/// Writes that file where it is not there or is of another text; another program's file is left alone. Each process of a host calls it, and one of them does
 /// the work, while the others wait. What keeps it from being written (a folder that is only to be read, a full disk, no
 /// text) is no error: then load_text does without.
 void keep_text_tokens(const std::string& path, const std::stop_token& stop);
