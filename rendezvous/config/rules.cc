@@ -140,6 +140,22 @@ void check_cuda_graph(const json& schema, const json& values, std::vector<Proble
   }
 }
 
+/// Virtual ranks take turns in one model, and sum their gradients without a reducer.
+void check_virtual_ranks(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const auto value = [&](const std::string& pointer) { return given_or_default(schema, values, pointer); };
+  if (value("/train/virtual_ranks") == 0) return;
+  const auto refuse = [&](const std::string& why) { problems.push_back({"/train/virtual_ranks", why}); };
+  if (value("/strategy") != "ddp")
+    refuse(fmt::format("does not go with /strategy {}, which has replicas of its own; remove one of them",
+                       value("/strategy").dump()));
+  if (value("/train/cuda_graph") == true)
+    refuse("does not go with /train/cuda_graph, which records the batch of one rank; remove one of them");
+  if (value("/ddp/static_graph") == true)
+    refuse(
+        "does not go with /ddp/static_graph, a promise to the reducer, which has no part here; remove one of "
+        "them");
+}
+
 void check_backend(const json& schema, const json& values, std::vector<Problem>& problems) {
   const json backend = given_or_default(schema, values, "/backend");
   const json device = given_or_default(schema, values, "/device");
@@ -259,6 +275,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_static_graph(schema, values, problems);
   check_cudnn(schema, values, problems);
   check_cuda_graph(schema, values, problems);
+  check_virtual_ranks(schema, values, problems);
   check_backend(schema, values, problems);
   check_milestones(schema, values, problems);
   check_evaluations(schema, values, problems);

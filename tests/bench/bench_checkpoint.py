@@ -1,5 +1,6 @@
 """A checkpoint after every step on two CPU ranks: what it adds to a step, beside torch.save on rank 0 and
-torch.distributed.checkpoint's async_save. All write to the same file system, ours and torch.save three files in turn."""
+torch.distributed.checkpoint's async_save. All write to the same file system, ours and torch.save three files in turn.
+And what virtual ranks, with which a job goes on in any world, add to a step of plain DDP."""
 
 import functools
 import itertools
@@ -11,7 +12,7 @@ import tempfile
 import bench_train
 from harness import DDPRUN, PEERS, PYTHON, Broken, Limit, Versus, peer_environment
 
-TITLE = "A checkpoint after every step, 2 ranks"
+TITLE = "A checkpoint after every step, and virtual ranks"
 RANKS = "2"
 
 # model: job, first step of the clock, last step
@@ -30,16 +31,17 @@ def folder():
     return pathlib.Path(made.name)
 
 
-def milliseconds_of_step(model, every):
+def milliseconds_of_step(model, every=0, ranks=RANKS, virtual_ranks=0, backend="gloo"):
     job, first, last = JOBS[model]
     if model == "resnet18":
         job = job | {"data": {"type": "cifar10", "path": bench_train.cifar10(), "test_samples": 8}}
     place = folder() / f"job-{next(numbers)}"
     place.mkdir()
-    whole = {**job, "device": "cpu", "backend": "gloo", "output_dir": str(place / "out"), "train": {**job["train"], "max_steps": last},
+    whole = {**job, "device": "cpu", "backend": backend, "output_dir": str(place / "out"),
+             "train": {**job["train"], "max_steps": last, "virtual_ranks": virtual_ranks},
              "optimizer": {"type": "adamw", "learning_rate": 0.001}, "checkpoint": {"every_steps": every}, "log": {"every_steps": 1}}
     (place / "job.json").write_text(json.dumps(whole))
-    done = subprocess.run([DDPRUN, "--nproc-per-node", RANKS, place / "job.json"], env=peer_environment(), text=True,
+    done = subprocess.run([DDPRUN, "--nproc-per-node", str(ranks), place / "job.json"], env=peer_environment(), text=True,
                           capture_output=True, check=False)
     if done.returncode != 0:
         raise Broken(f"{model} exited with {done.returncode}:\n{done.stderr}")
@@ -48,6 +50,12 @@ def milliseconds_of_step(model, every):
         if record["event"] == "step":
             at[record["step"]] = record["time"]
     return 1000 * (at[last - 1] - at[first]) / (last - 1 - first)
+
+
+def percent_of_virtual(model, virtual_ranks, ranks):
+    """More time for a step than that of plain DDP on as many ranks as there are virtual ones."""
+    plain = milliseconds_of_step(model, ranks=virtual_ranks, backend="shm")
+    return 100 * (milliseconds_of_step(model, ranks=ranks, virtual_ranks=virtual_ranks, backend="shm") / plain - 1)
 
 
 class Ours:
@@ -84,3 +92,7 @@ def rows():
         for how in ("torch.save", "dcp"):
             name = "async_save" if how == "dcp" else how
             yield Versus(f"{model}: added to a step, against {name}", ours.turn, functools.partial(theirs, model, how), "ms", 1, rounds=3)
+        for virtual_ranks, ranks in ((2, 2), (2, 1), (4, 2)):
+            where = f"{ranks} process{'' if ranks == 1 else 'es'}"
+            yield Limit(f"{model}: {virtual_ranks} virtual ranks in {where}, more time for a step than {virtual_ranks} ranks of plain DDP",
+                        functools.partial(percent_of_virtual, model, virtual_ranks, ranks), "%", rounds=5)

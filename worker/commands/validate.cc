@@ -168,7 +168,9 @@ class Validation {
     const training::LoopOptions options = training::read_loop_options(job_);
     training::check_strategy(job_, ranks_);
     if (is_made_up("/data")) return;  // how many steps it has is seen when the data is there
-    size_ = training::size_of_job(options, data_.train->size(), ranks_);
+    const std::int64_t virtual_ranks = job_.object("train").integer("virtual_ranks");
+    const training::RankBlock block = training::rank_block(virtual_ranks, {.world_size = ranks_});
+    size_ = training::size_of_job(options, data_.train->size(), block.ranks);
     const std::int64_t all = size_->length.epochs * size_->steps_per_epoch;
     const bool is_cut = options.max_steps > 0 && options.max_steps < all;
     facts_.emplace_back(
@@ -176,7 +178,7 @@ class Validation {
         fmt::format("{} of {}, {} in all{}, with {} of batch {}{}", counted(options.epochs, "epochs"),
                     counted(size_->steps_per_epoch, "steps"),
                     counted(is_cut ? options.max_steps : all, "steps"), is_cut ? " (/train/max_steps)" : "",
-                    counted(ranks_, "ranks"), options.batch_size,
+                    counted(block.ranks, block.is_virtual ? "virtual ranks" : "ranks"), options.batch_size,
                     options.accumulation > 1 ? fmt::format(" × {}", options.accumulation) : ""));
   }
 

@@ -68,9 +68,13 @@ void ConsoleObserver::on_start(const StartEvent& event) {
   units_per_sample_ = event.data.units_per_sample;
   held_out_units_ = event.held_out_samples * event.data.units_per_sample;
   const std::int64_t ranks = event.world.ranks;
-  console_.line(fmt::format("{} on {} training {}, {} rank{} of batch {} on {}", facts_.model,
+  const std::string where =
+      facts_.are_virtual ? fmt::format(" in {} process{}", event.processes, event.processes == 1 ? "" : "es")
+                         : "";
+  console_.line(fmt::format("{} on {} training {}, {} {}rank{}{} of batch {} on {}", facts_.model,
                             with_thousands(event.train_samples * event.data.units_per_sample), unit_, ranks,
-                            ranks == 1 ? "" : "s", facts_.batch_size, facts_.device));
+                            facts_.are_virtual ? "virtual " : "", ranks == 1 ? "" : "s", where,
+                            facts_.batch_size, facts_.device));
   if (!facts_.backend_line.empty()) console_.line(facts_.backend_line);
   if (!event.resumed_from) return;
   say_resumed(event);

@@ -19,6 +19,7 @@ class ConsoleObserver final : public Observer {
     std::string device;        ///< of this rank
     std::string backend_line;  ///< why this backend and device; may be empty
     std::int64_t batch_size = 1;
+    bool are_virtual = false;     ///< the ranks (/train/virtual_ranks)
     std::string resume = "auto";  ///< the job file's choice
     std::string output_dir;
     std::string metrics_path;

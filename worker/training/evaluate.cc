@@ -1,6 +1,7 @@
 #include "worker/training/evaluate.h"
 
 #include "worker/training/device_batches.h"
+#include "worker/training/rank_sums.h"
 #include <ddprun/autocast.h>
 #include <ddprun/exception.h>
 #include <ddprun/sharded_evaluation.h>
@@ -11,6 +12,7 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace ddprun::training {
@@ -20,14 +22,14 @@ LossSum sum_over_ranks(const Group& group, const LossSum& sum) {
   return {all[0], std::llround(all[1])};
 }
 
-Evaluation evaluate(Model& model, const Task& task, const DataSource& source, const Group& group,
-                    const EvaluateOptions& options) {
-  const torch::NoGradGuard no_grad;
-  model.eval();
+namespace {
+
+/// Of each of the task's metrics, the sum over the samples of `indices`; then their items.
+std::vector<double> sums_of(Model& model, const Task& task, const DataSource& source,
+                            std::vector<std::int64_t> indices, const EvaluateOptions& options) {
   const std::vector<Metric> metrics = task.metrics();
   const std::unique_ptr<CopyLane> lane = make_copy_lane(options.device);
-  DeviceBatches batches(source, evaluation_shard(source.size(), group), options.loader, options.device,
-                        lane.get());
+  DeviceBatches batches(source, std::move(indices), options.loader, options.device, lane.get());
   // Added up where the model is, and read once.
   at::Tensor sums = at::zeros({static_cast<std::int64_t>(metrics.size())},
                               at::TensorOptions(options.device).dtype(at::kDouble));
@@ -49,9 +51,26 @@ Evaluation evaluate(Model& model, const Task& task, const DataSource& source, co
   }
   sums = sums.cpu();
   const double* const first = sums.const_data_ptr<double>();
-  std::vector<double> mine(first, first + metrics.size());
-  mine.push_back(static_cast<double>(items));
-  const std::vector<double> all = ddprun::sum_over_ranks(group, mine);
+  std::vector<double> found(first, first + metrics.size());
+  found.push_back(static_cast<double>(items));
+  return found;
+}
+
+}  // namespace
+
+Evaluation evaluate(Model& model, const Task& task, const DataSource& source, const Group& group,
+                    const EvaluateOptions& options) {
+  const torch::NoGradGuard no_grad;
+  model.eval();
+  const RankBlock block =
+      options.block.value_or(RankBlock{.ranks = group.size(), .first = group.process_group()->getRank()});
+  std::vector<std::vector<double>> mine;
+  for (std::size_t turn = 0; turn < block.count; ++turn) {
+    mine.push_back(sums_of(model, task, source,
+                           evaluation_shard(source.size(), block.rank(turn), block.ranks), options));
+  }
+  const std::vector<Metric> metrics = task.metrics();
+  const std::vector<double> all = sum_over_job(group, block, mine);
   Evaluation evaluation;
   for (std::size_t i = 0; i < metrics.size(); ++i) evaluation.sums.emplace_back(metrics[i].name, all[i]);
   evaluation.items = std::llround(all.back());

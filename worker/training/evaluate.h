@@ -3,6 +3,7 @@
 #include "worker/data/loader.h"
 #include "worker/training/copy_lane.h"
 #include "worker/training/position.h"
+#include "worker/training/rank_block.h"
 #include <ddprun/group.h>
 #include <ddprun/trainer/model.h>
 #include <ddprun/trainer/task.h>
@@ -22,10 +23,12 @@ struct EvaluateOptions {
   data::LoaderOptions loader;
   std::optional<c10::ScalarType> autocast;
   std::function<void()> after_batch;  ///< sign of life; may be empty
+  std::optional<RankBlock> block{};   ///< whose shards this process takes; unset: of its rank in the group
 };
 
 /// The metrics of `task` for `model` over `source`, each rank its shard, summed over all: the same on every
-/// rank, and the same for every number of ranks up to rounding. Collective. Leaves the model in evaluation
+/// rank, and the same for every number of ranks up to rounding; for virtual ranks, however many processes they live on, to
+/// the last bit. Collective. Leaves the model in evaluation
 /// mode.
 Evaluation evaluate(Model& model, const Task& task, const DataSource& source, const Group& group,
                     const EvaluateOptions& options);

@@ -216,6 +216,7 @@ class Job {
                                .device = context.device().str(),
                                .backend_line = backend_line,
                                .batch_size = job_.object("train").integer("batch_size"),
+                               .are_virtual = job_.object("train").integer("virtual_ranks") > 0,
                                .resume = job_.text("resume"),
                                .output_dir = output_dir(),
                                .metrics_path = metrics_path(),
@@ -233,9 +234,10 @@ class Job {
     std::optional<Draft> draft;
     try {
       const DataShape& shape = data.splits.train->shape();
+      const RankBlock block = rank_block(job_, context);
       draft = make_draft(context, job_, parts_, shape, resume.has_value());
       check_last_batch(job_, parts_, shape,
-                       size_of_job(read_loop_options(job_), data.splits.train->size(), context.world_size()));
+                       size_of_job(read_loop_options(job_), data.splits.train->size(), block.ranks));
     } catch (const Exception& exception) {
       trouble = to_error(exception);
     }

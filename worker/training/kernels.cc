@@ -30,6 +30,11 @@ void choose_kernels(const Options& train) {
   context.setDeterministicFillUninitializedMemory(false);
 }
 
+void choose_threads(const Options& train) {
+  // The launcher leaves all processors to a worker that is alone on its host.
+  if (train.integer("virtual_ranks") > 0 && std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
+}
+
 bool is_slow_in_bf16() {
 #ifdef __x86_64__
   return __builtin_cpu_supports("avx512bw") == 0;

@@ -237,17 +237,22 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
 
 Learner::Learner(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
                  Draft draft, TimeSpent& time)
-    : model_(std::move(draft.model)), task_(std::move(draft.task)) {
+    : block_(rank_block(job, context)),
+      generators_(context.device(), block_.count),
+      model_(std::move(draft.model)),
+      task_(std::move(draft.task)) {
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
   const Options train = job.object("train");
   choose_kernels(train);
+  choose_threads(train);
   if (train.flag("cuda_graph")) check_cuda_graph(context.device(), context.backend());
   place(*model_, context.device(), train);
-  strategy_ = make_strategy(job, context, model_, [options = job.object("model"), &parts, data, train] {
-    std::shared_ptr<Model> replica = make_model(options, parts, data);
-    place(*replica, at::kCPU, train);
-    return replica;
-  });
+  strategy_ =
+      make_strategy(job, context, model_, generators_, [options = job.object("model"), &parts, data, train] {
+        std::shared_ptr<Model> replica = make_model(options, parts, data);
+        place(*replica, at::kCPU, train);
+        return replica;
+      });
 
   non_finite_from_start_ = non_finite_by_design(*model_);
   const Options optimizer = job.object("optimizer");
@@ -273,7 +278,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
                             .device = context.device(),
                             .time = time},
                 read_step_options(train));
-  seed_generators(context.device(), rank_seed(seed, context.rank(), 0));
+  generators_.seed([&](std::size_t turn) { return rank_seed(seed, block_.rank(turn), 0); });
 }
 
 Step::Outcome Learner::step(const MicroBatches& micro_batches, const Progress& progress,
@@ -301,6 +306,7 @@ void Learner::add_saved_parts(SavedParts& parts) {
   parts.push_back(std::make_unique<StateDictPart<FusedOptimizer>>("optimizer", *optimizer_, kEssential));
   parts.push_back(std::make_unique<SchedulePart>(*schedule_));
   parts.push_back(std::make_unique<BucketsPart>(*strategy_));
+  if (auto buffers = strategy_->buffers_part()) parts.push_back(std::move(buffers));
   if (step_->options().precision == Precision::kFp16)
     parts.push_back(std::make_unique<StateDictPart<GradScaler>>("scaler", step_->scaler(), !kEssential));
   if (average_)

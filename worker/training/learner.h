@@ -1,6 +1,8 @@
 #pragma once
 
+#include "worker/training/generators.h"
 #include "worker/training/job_parts.h"
+#include "worker/training/rank_block.h"
 #include "worker/training/saved_part.h"
 #include "worker/training/step.h"
 #include <ddprun/init.h>
@@ -29,7 +31,7 @@ struct Draft {
 Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
                  bool is_resumed);
 
-/// What learns on one rank: model, strategy, task, optimizer, schedule, step and average, as the job file describes them.
+/// What learns on one process, as one rank or several: model, strategy, task, optimizer, schedule, step and average, as the job file describes them.
 ///
 /// Collective: the ranks of a world make theirs together, from the same job file.
 class Learner {
@@ -45,7 +47,7 @@ class Learner {
   /// included. Collective.
   Model& evaluated();
 
-  /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema".
+  /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema", "rank_buffers".
   void add_saved_parts(SavedParts& parts);
 
   /// Each rank's running statistics become rank 0's, as DDP has them before the next forward. Collective.
@@ -53,6 +55,9 @@ class Learner {
 
   /// The average begins with the model as it is.
   void begin_average();
+
+  /// Each rank of this process gets the running statistics that the model has.
+  void spread_buffers() { strategy_->spread_buffers(); }
 
   /// The first parameter or buffer, of the model or of the average, that has come to hold something else than finite
   /// numbers; empty: none has. A mask of infinities, which nothing trains, was so from the beginning. Of this rank:
@@ -62,12 +67,17 @@ class Learner {
   /// Whether steps are replayed from a graph by now.
   [[nodiscard]] bool is_recorded() const { return graph_ && graph_->is_recorded(); }
 
+  /// The ranks that this process trains as.
+  [[nodiscard]] const RankBlock& block() const { return block_; }
+  [[nodiscard]] Generators& generators() { return generators_; }
   [[nodiscard]] Model& model() { return *model_; }
   [[nodiscard]] FusedOptimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] const Task& task() const { return *task_; }
   [[nodiscard]] const StepOptions& step_options() const { return step_->options(); }
 
  private:
+  RankBlock block_;
+  Generators generators_;
   std::shared_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Strategy> strategy_;

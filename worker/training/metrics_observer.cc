@@ -16,6 +16,7 @@ void MetricsObserver::on_start(const StartEvent& event) {
   length_ = event.length;
   rate_ = event.data.unit + "_per_second";
   nlohmann::json record{{"world_size", event.world.ranks},
+                        {"processes", event.processes},
                         {"global_batch", event.world.global_batch},
                         {"backend", facts_.backend},
                         {"step", event.position.step},

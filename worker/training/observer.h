@@ -35,6 +35,7 @@ struct StartEvent {
   std::int64_t held_out_samples = 0;
   std::int64_t steps_per_epoch = 1;
   World world;                                     ///< of now; position.world is of before
+  std::int64_t processes = 1;                      ///< that the world's ranks live on
   std::optional<std::string> resumed_from;         ///< path of a checkpoint
   std::vector<std::string> parts_that_begin_anew;  ///< keys that the checkpoint lacks
   std::string other_best{};  ///< of a resumed job: what is said of best checkpoints that it keeps no more

@@ -42,11 +42,18 @@ GradScalerOptions scaler_options(const StepOptions& options) {
   return {.init_scale = 1, .enabled = options.non_finite == NonFinite::kSkip};
 }
 
-using Buffers = std::vector<NamedTensor>;
+using Buffers = std::vector<at::Tensor>;
+
+/// Of all ranks that this process trains as.
+Buffers buffers_of(const Model& model, const Strategy& strategy) {
+  Buffers all = strategy.buffers_aside();
+  for (const auto& [name, buffer] : view_of(model).buffers()) all.push_back(buffer);
+  return all;
+}
 
 std::vector<at::Tensor> copies_of(const Buffers& buffers) {
   std::vector<at::Tensor> copies;
-  for (const auto& [name, buffer] : buffers) copies.push_back(buffer.detach().clone());
+  for (const at::Tensor& buffer : buffers) copies.push_back(buffer.detach().clone());
   return copies;
 }
 
@@ -54,7 +61,7 @@ std::vector<at::Tensor> copies_of(const Buffers& buffers) {
 void put_back(const Buffers& buffers, const std::vector<at::Tensor>& before, const at::Tensor& is_left_out) {
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < before.size(); ++i) {
-    const at::Tensor& now = buffers[i].second;
+    const at::Tensor& now = buffers[i];
     now.copy_(at::where(is_left_out.to(now.device()).ne(0), before[i], now));
   }
 }
@@ -95,11 +102,12 @@ at::Tensor Step::loss_of(const Batch& batch) {
 }
 
 Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate) {
-  Outcome outcome{at::zeros({2}, at::TensorOptions(parts_.device).dtype(at::kDouble))};
+  const auto turns = static_cast<std::int64_t>(parts_.strategy.turns());
+  Outcome outcome{at::zeros({turns, 2}, at::TensorOptions(parts_.device).dtype(at::kDouble))};
   parts_.optimizer.set_learning_rate(learning_rate);
   // A forward changes running statistics before anybody knows whether the step counts.
   const bool may_be_left_out = options_.non_finite == NonFinite::kSkip;
-  const Buffers buffers = may_be_left_out ? view_of(parts_.model).buffers() : Buffers();
+  const Buffers buffers = may_be_left_out ? buffers_of(parts_.model, parts_.strategy) : Buffers();
   const std::vector<at::Tensor> before = copies_of(buffers);
   if (parts_.graph != nullptr) {
     learn_in_graph(micro_batches, outcome);
@@ -121,14 +129,25 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
 }
 
 bool Step::learn(const MicroBatches& micro_batches, Outcome& outcome) {
+  for (std::size_t turn = 0; turn < parts_.strategy.turns(); ++turn) {
+    parts_.strategy.begin_turn(turn);
+    if (!learn_as(turn, micro_batches, outcome)) return false;
+    parts_.strategy.end_turn(turn);
+  }
+  parts_.strategy.sum_gradients(parts_.time);
+  return true;
+}
+
+bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome& outcome) {
   parts_.optimizer.zero_grad();
   for (std::int64_t left = micro_batches.count; left > 0; --left) {
     const bool is_last = left == 1;
     const std::shared_ptr<void> only_here = is_last ? nullptr : parts_.strategy.no_sync();
-    const Batch batch = micro_batches.next();
+    const Batch batch = micro_batches.next(turn);
     const at::Tensor loss = loss_of(batch);
-    outcome.loss_and_items.add_(counted(loss, parts_.task.items(batch)));
+    outcome.loss_and_items[static_cast<std::int64_t>(turn)].add_(counted(loss, parts_.task.items(batch)));
     outcome.is_finite = !must_stop(loss);
+    outcome.turn = turn;
     if (!outcome.is_finite) return false;
     const at::Tensor share =
         micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
@@ -142,19 +161,19 @@ bool Step::learn(const MicroBatches& micro_batches, Outcome& outcome) {
 
 void Step::learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome) {
   DDPRUN_CHECK(micro_batches.count == 1, "a graph is of one micro batch");
-  const Batch batch = micro_batches.next();
+  const Batch batch = micro_batches.next(0);
   const at::Tensor loss = parts_.graph->run(batch, [this](const Batch& input) {
     const at::Tensor found = loss_of(input);
     const auto time = parts_.time.on(Activity::kBackward);
     scaler_.scale(found).backward();
     return found;
   });
-  outcome.loss_and_items.add_(counted(loss, parts_.task.items(batch)));
+  outcome.loss_and_items[0].add_(counted(loss, parts_.task.items(batch)));
 }
 
 // An overflow of fp16's gradients is the scaler's: it looks for a scale.
 bool Step::is_all_finite(const Outcome& outcome) const {
-  if (!std::isfinite(outcome.loss_and_items[0].item<double>())) return false;
+  if (!at::isfinite(outcome.loss_and_items.select(1, 0)).all().item<bool>()) return false;
   if (options_.precision == Precision::kFp16) return true;
   const torch::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;

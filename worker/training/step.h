@@ -10,6 +10,7 @@
 #include <ddprun/trainer/options.h>
 #include <ddprun/trainer/task.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,13 +41,13 @@ StepOptions read_step_options(const Options& train);
 
 /// The batches of one step, taken one at a time, so that the device holds one. Their mean losses count alike.
 struct MicroBatches {
-  std::int64_t count = 1;
-  std::function<Batch()> next;  ///< on the device
+  std::int64_t count = 1;                       ///< of each rank that this process trains as
+  std::function<Batch(std::size_t turn)> next;  ///< of that rank, on the device
 };
 
 /// One optimizer step: forward and backward of its micro batches, clipping, update, average.
 ///
-/// Collective: the gradients are averaged over all ranks in the backward of the last micro batch.
+/// Collective: the gradients are averaged over all ranks in the backward of the last micro batch, or after the last turn.
 class Step {
  public:
   /// What it works on; all outlive it. `average` and `graph` may be null.
@@ -62,14 +63,15 @@ class Step {
   };
   Step(const Parts& parts, const StepOptions& options);
 
-  /// What the micro batches had together, doubles on the device: the loss summed over this rank's items, and how
-  /// many they were. What NonFinite::kSkip leaves out counts as no item.
+  /// What the micro batches had together, doubles on the device, a row for each rank of this process: the loss summed over
+  /// that rank's items, and how many they were. What NonFinite::kSkip leaves out counts as no item.
   struct Outcome {
     at::Tensor loss_and_items;
     /// False: this rank's loss is not finite, and NonFinite::kStop left everything as it was. Only the CPU
     /// knows at once; of a GPU the sums tell it later. With kRollBack: the loss or a gradient is not, and what the
     /// step has left is of no use; this waits for a GPU.
     bool is_finite = true;
+    std::size_t turn = 0;  ///< of the rank whose loss is not finite, with NonFinite::kStop
   };
   Outcome run(const MicroBatches& micro_batches, double learning_rate);
 
@@ -78,8 +80,9 @@ class Step {
 
  private:
   at::Tensor loss_of(const Batch& batch);
-  /// Forward and backward of all micro batches. False: stopped, with everything as it was.
+  /// Forward and backward of all micro batches. False: stopped, with the weights as they were.
   bool learn(const MicroBatches& micro_batches, Outcome& outcome);
+  bool learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome& outcome);
   void learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome);
   [[nodiscard]] at::Tensor counted(const at::Tensor& loss, std::int64_t items) const;
   [[nodiscard]] bool is_all_finite(const Outcome& outcome) const;

@@ -1,6 +1,7 @@
 #include "worker/training/strategy.h"
 
 #include "worker/training/rng.h"
+#include "worker/training/virtual_replicas.h"
 #include <ddprun/data_parallel.h>
 #include <ddprun/data_parallel_criterion.h>
 #include <ddprun/exception.h>
@@ -15,16 +16,6 @@ namespace ddprun::training {
 namespace {
 
 using ModelPointer = std::shared_ptr<Model>;
-
-DistributedDataParallelOptions ddp_options(const Options& ddp) {
-  DistributedDataParallelOptions options;
-  options.bucket_cap_mb = ddp.number("bucket_cap_mb");
-  options.broadcast_buffers = ddp.flag("broadcast_buffers");
-  options.find_unused_parameters = ddp.flag("find_unused_parameters");
-  options.static_graph = ddp.flag("static_graph");
-  options.gradient_as_bucket_view = ddp.flag("gradient_as_bucket_view");
-  return options;
-}
 
 /// A replica on each rank.
 class Ddp final : public Strategy {
@@ -99,18 +90,31 @@ std::vector<at::Device> devices_of(const Options& job, const Context& context) {
 
 }  // namespace
 
-void check_strategy(const Options& job, int ranks) {
+DistributedDataParallelOptions ddp_options(const Options& ddp) {
+  DistributedDataParallelOptions options;
+  options.bucket_cap_mb = ddp.number("bucket_cap_mb");
+  options.broadcast_buffers = ddp.flag("broadcast_buffers");
+  options.find_unused_parameters = ddp.flag("find_unused_parameters");
+  options.static_graph = ddp.flag("static_graph");
+  options.gradient_as_bucket_view = ddp.flag("gradient_as_bucket_view");
+  return options;
+}
+
+void check_strategy(const Options& job, int processes) {
+  rank_block(job.object("train").integer("virtual_ranks"), {.world_size = processes});
   const std::string name = job.text("strategy");
-  if (name == "ddp" || ranks == 1) return;
+  if (name == "ddp" || processes == 1) return;
   throw Exception(ErrorCode::kConfig,
                   fmt::format("/strategy: {} works in one process, and this job has {} ranks; start it with "
                               "--nproc-per-node 1, or use ddp",
-                              name, ranks));
+                              name, processes));
 }
 
 std::unique_ptr<Strategy> make_strategy(const Options& job, const Context& context, ModelPointer model,
-                                        std::function<ModelPointer()> make_replica) {
+                                        Generators& generators, std::function<ModelPointer()> make_replica) {
   const std::string name = job.text("strategy");
+  if (const RankBlock block = rank_block(job, context); block.is_virtual)
+    return std::make_unique<VirtualReplicas>(job, context, std::move(model), generators);
   if (name == "ddp") return std::make_unique<Ddp>(job, context, std::move(model));
   check_strategy(job, context.world_size());
   // Made in the first forward: a model's first weights are drawn, and the training would draw on from there.

@@ -6,6 +6,7 @@
 #include "worker/training/evaluate.h"
 #include "worker/training/generators_part.h"
 #include "worker/training/plugins.h"
+#include "worker/training/rank_sums.h"
 #include "worker/training/rng.h"
 #include "worker/training/training_batches.h"
 #include "worker/training/trial.h"
@@ -40,6 +41,14 @@ DistributedSamplerOptions sampler_options(const LoopOptions& options, int ranks,
   sampler.drop_last = options.drop_last;
   sampler.seed = options.seed;
   return sampler;
+}
+
+std::vector<DistributedSampler> make_samplers(const LoopOptions& options, const RankBlock& block,
+                                              std::int64_t samples) {
+  std::vector<DistributedSampler> samplers;
+  for (std::size_t turn = 0; turn < block.count; ++turn)
+    samplers.emplace_back(samples, sampler_options(options, block.ranks, block.rank(turn)));
+  return samplers;
 }
 
 std::int64_t divided_up(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
@@ -169,8 +178,8 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       batches_(training_batches(parts.job, parts.data.train)),
       device_(parts.context.device()),
       lane_(make_copy_lane(device_)),
-      sampler_(parts.data.train->size(),
-               sampler_options(options_, parts.context.world_size(), parts.context.rank())),
+      block_(rank_block(parts.job, parts.context)),
+      samplers_(make_samplers(options_, block_, parts.data.train->size())),
       time_(parts.clock),
       learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft), time_),
       best_by_(metric_named(options_.best_by, "/checkpoint/best_by")),
@@ -178,10 +187,11 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       early_stopping_{.patience = options_.patience,
                       .metric = metric_named(options_.patience_metric, "/early_stopping/metric"),
                       .min_delta = options_.min_delta},
-      size_(size_of_job(options_, parts.data.train->size(), parts.context.world_size())),
+      size_(size_of_job(options_, parts.data.train->size(), block_.ranks)),
       world_(size_.world),
       length_(size_.length),
-      fresh_loss_(at::zeros({2}, at::TensorOptions(device_).dtype(at::kDouble))) {
+      fresh_loss_(at::zeros({static_cast<std::int64_t>(block_.count), 2},
+                            at::TensorOptions(device_).dtype(at::kDouble))) {
   if (parts.job.object("log").integer("sample_tokens") > 0)
     tasks::check_has_text(parts.data.train->shape(), "/log/sample_tokens");
   position_.world = world_;
@@ -189,7 +199,8 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
   saved_.push_back(std::make_unique<GeneratorsPart>(
-      parts_.context, [this] { return rank_seed(options_.seed, parts_.context.rank(), position_.step); }));
+      parts_.context, block_, learner_.generators(),
+      [this](int rank) { return rank_seed(options_.seed, rank, position_.step); }));
   if (options_.divergence_check > 0) {
     DivergenceCheckOptions check{.every_steps = options_.divergence_check};
     if (!options_.broadcast_buffers) {
@@ -212,6 +223,8 @@ void Trainer::restore(const PtDict& checkpoint) {
 std::vector<std::string> Trainer::take_over(const PtDict& checkpoint) {
   std::vector<std::string> anew = load_parts(checkpoint, saved_);
   if (std::count(anew.begin(), anew.end(), "ema") > 0) learner_.begin_average();
+  // Of a job without virtual ranks, whose ranks all begin with rank 0's.
+  if (std::erase(anew, "rank_buffers") > 0) learner_.spread_buffers();
   // The numbers of another task say nothing about this one.
   const std::vector<Metric> metrics = learner_.task().metrics();
   const auto& last = position_.evaluation;
@@ -254,6 +267,7 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
        .held_out_samples = parts_.data.held_out->size(),
        .steps_per_epoch = steps_per_epoch(),
        .world = world_,
+       .processes = parts_.context.world_size(),
        .resumed_from = resumed_from,
        .parts_that_begin_anew = parts_that_begin_anew_,
        .other_best = resumed_from && parts_.context.rank() == 0 ? other_best_in_words() : std::string()});
@@ -315,35 +329,49 @@ data::LoaderOptions Trainer::loader_options(std::int64_t batch_size) const {
 
 std::int64_t Trainer::steps_per_epoch() const { return size_.steps_per_epoch; }
 
-std::vector<std::int64_t> Trainer::rest_of_epoch() {
-  sampler_.set_epoch(position_.epoch);
-  sampler_.start_after(position_.samples_seen);
-  return sampler_.indices();
+Trainer::Samples Trainer::rest_of_epoch() {
+  Samples rest;
+  for (DistributedSampler& sampler : samplers_) {
+    sampler.set_epoch(position_.epoch);
+    sampler.start_after(position_.samples_seen);
+    rest.push_back(sampler.indices());
+  }
+  return rest;
 }
 
 bool Trainer::run_epoch() {
-  const std::vector<std::int64_t> indices =
-      is_epoch_over(position_, length_) ? std::vector<std::int64_t>{} : rest_of_epoch();
+  // Each rank's is as long.
+  const Samples indices = is_epoch_over(position_, length_) ? Samples(block_.count) : rest_of_epoch();
+  const std::size_t per_rank = indices.front().size();
   // The rest of an epoch that another world began may be too small to be dealt out (/train/drop_last).
-  if (indices.empty()) position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
-  DeviceBatches batches(*batches_, indices, loader_options(options_.batch_size), device_, lane_.get());
+  if (per_rank == 0) position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
+  std::vector<std::unique_ptr<DeviceBatches>> batches;
+  for (const std::vector<std::int64_t>& of_rank : indices) {
+    batches.push_back(std::make_unique<DeviceBatches>(*batches_, of_rank, loader_options(options_.batch_size),
+                                                      device_, lane_.get()));
+  }
   learner_.model().train();
   TimePoint start = parts_.clock.now();
   std::int64_t units = 0;
   std::size_t used = 0;
-  for (std::int64_t left = batches.batch_count(); left > 0;) {
-    const MicroBatches micro_batches{.count = std::min(left, options_.accumulation), .next = [&] {
+  for (std::int64_t left = batches.front()->batch_count(); left > 0;) {
+    const MicroBatches micro_batches{.count = std::min(left, options_.accumulation),
+                                     .next = [&](std::size_t turn) {
                                        const auto time = time_.on(Activity::kLoader);
-                                       return *batches.next();
+                                       return *batches[turn]->next();
                                      }};
     const std::int64_t samples =
-        std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(indices.size() - used));
+        std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(per_rank - used));
+    Samples of_step;
+    for (const std::vector<std::int64_t>& of_rank : indices) {
+      const auto first = of_rank.begin() + static_cast<std::ptrdiff_t>(used);
+      of_step.emplace_back(first, first + samples);
+    }
     begin_traced_step();
-    const bool is_kept =
-        step(micro_batches, std::span(indices).subspan(used, static_cast<std::size_t>(samples)));
+    const bool is_kept = step(micro_batches, of_step);
     if (lane_) {
       const auto time = time_.on(Activity::kLoader);
-      batches.prefetch();
+      for (const auto& of_rank : batches) of_rank->prefetch();
     }
     left -= micro_batches.count;
     used += static_cast<std::size_t>(samples);
@@ -370,11 +398,11 @@ bool Trainer::run_epoch() {
   return true;
 }
 
-bool Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices) {
+bool Trainer::step(const MicroBatches& micro_batches, const Samples& samples) {
   const bool was_recorded = learner_.is_recorded();
   const Step::Outcome outcome = learner_.step(micro_batches, progress_of(position_, length_), length_);
   if (learner_.step_options().non_finite == NonFinite::kRollBack) {
-    if (const auto what = what_broke(outcome, indices)) {
+    if (const auto what = what_broke(outcome, samples)) {
       roll_back(*what);
       return false;
     }
@@ -382,8 +410,8 @@ bool Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64
     throw Exception(ErrorCode::kConfig,
                     fmt::format("the loss is not a finite number at step {} of epoch {}, on rank {} with the "
                                 "training samples {}; {}",
-                                position_.step + 1, position_.epoch + 1, parts_.context.rank(),
-                                list_of(indices), kHowToGoOn));
+                                position_.step + 1, position_.epoch + 1, block_.rank(outcome.turn),
+                                list_of(samples[outcome.turn]), kHowToGoOn));
   }
   ++position_.step;
   if (learner_.is_recorded() && !was_recorded)
@@ -395,20 +423,22 @@ bool Trainer::step(const MicroBatches& micro_batches, std::span<const std::int64
   return true;
 }
 
-std::optional<std::string> Trainer::what_broke(const Step::Outcome& outcome,
-                                               std::span<const std::int64_t> indices) const {
+std::optional<std::string> Trainer::what_broke(const Step::Outcome& outcome, const Samples& samples) const {
   if (ddprun::sum_over_ranks(parts_.context, {outcome.is_finite ? 0.0 : 1.0})[0] == 0) return std::nullopt;
   // A gradient is the mean over all ranks, and tells of none.
-  const bool is_mine = !std::isfinite(outcome.loss_and_items[0].item<double>());
-  const std::vector<std::string> all =
-      all_gather_bytes(parts_.context, is_mine ? list_of(indices) : std::string());
+  const at::Tensor losses = outcome.loss_and_items.select(1, 0).cpu();
+  std::string mine;
+  for (std::size_t turn = 0; turn < block_.count && mine.empty(); ++turn) {
+    if (!std::isfinite(losses[static_cast<std::int64_t>(turn)].item<double>()))
+      mine = fmt::format("rank {} with the training samples {}", block_.rank(turn), list_of(samples[turn]));
+  }
+  const std::vector<std::string> all = all_gather_bytes(parts_.context, mine);
   const auto first =
-      std::find_if(all.begin(), all.end(), [](const std::string& list) { return !list.empty(); });
+      std::find_if(all.begin(), all.end(), [](const std::string& words) { return !words.empty(); });
   const std::string where = fmt::format("at step {} of epoch {}", position_.step + 1, position_.epoch + 1);
   if (first == all.end())
     return fmt::format("a gradient is not a finite number {}, though each loss is", where);
-  return fmt::format("the loss is not a finite number {}, on rank {} with the training samples {}", where,
-                     first - all.begin(), *first);
+  return fmt::format("the loss is not a finite number {}, on {}", where, *first);
 }
 
 void Trainer::after_step(double seconds, std::int64_t units) {
@@ -425,8 +455,12 @@ void Trainer::after_step(double seconds, std::int64_t units) {
     loss = LossSum{now.loss - before.loss, now.items - before.items}.mean();
   }
   const std::function<double()> loss_so_far = [this] {
-    const LossSum mine = fresh_sum();
-    return LossSum{position_.epoch_loss.loss + mine.loss, position_.epoch_loss.items + mine.items}.mean();
+    LossSum sum = position_.epoch_loss;
+    for (const LossSum& fresh : fresh_sums()) {
+      sum.loss += fresh.loss;
+      sum.items += fresh.items;
+    }
+    return sum.mean();
   };
   tell<StepEvent>(&Observer::on_step, {.position = position_,
                                        .learning_rate = learner_.optimizer().learning_rate(),
@@ -459,9 +493,13 @@ void Trainer::sync_buffers_for_check() {
   if (options_.broadcast_buffers) learner_.sync_buffers();
 }
 
-LossSum Trainer::fresh_sum() const {
-  const at::Tensor sums = fresh_loss_.cpu();
-  return {sums[0].item<double>(), std::llround(sums[1].item<double>())};
+std::vector<LossSum> Trainer::fresh_sums() const {
+  const at::Tensor table = fresh_loss_.cpu();
+  const double* next = table.const_data_ptr<double>();
+  std::vector<LossSum> sums;
+  for (std::size_t turn = 0; turn < block_.count; ++turn, next += 2)
+    sums.push_back({next[0], std::llround(next[1])});
+  return sums;
 }
 
 // At the end of an epoch `position_` is already between it and the next one.
@@ -477,9 +515,10 @@ void Trainer::refuse_barren_steps() const {
 }
 
 bool Trainer::collect_loss(bool is_broken) {
-  const LossSum mine = fresh_sum();
-  const std::vector<double> sums = ddprun::sum_over_ranks(
-      parts_.context, {mine.loss, static_cast<double>(mine.items), is_broken ? 1.0 : 0.0});
+  std::vector<std::vector<double>> rows;
+  for (const LossSum& mine : fresh_sums())
+    rows.push_back({mine.loss, static_cast<double>(mine.items), is_broken ? 1.0 : 0.0});
+  const std::vector<double> sums = sum_over_job(parts_.context, block_, rows);
   const LossSum all{sums[0], std::llround(sums[1])};
   barren_steps_ = all.items > 0 ? 0 : barren_steps_ + fresh_steps_;
   const std::int64_t first = position_.step - fresh_steps_ + 1;
@@ -560,7 +599,8 @@ Evaluation Trainer::evaluate_on(const DataSource& source, const std::string& nam
                                          {.device = device_,
                                           .loader = loader_options(options_.eval_batch_size),
                                           .autocast = autocast_dtype(learner_.step_options().precision),
-                                          .after_batch = [this] { parts_.drain.progress(); }});
+                                          .after_batch = [this] { parts_.drain.progress(); },
+                                          .block = block_});
   tell<EvaluationEvent>(&Observer::on_evaluation, {.position = position_,
                                                    .evaluation = evaluation,
                                                    .seconds = to_seconds(parts_.clock.now() - start),

@@ -7,6 +7,7 @@
 #include "worker/training/job_parts.h"
 #include "worker/training/learner.h"
 #include "worker/training/observer.h"
+#include "worker/training/rank_block.h"
 #include "worker/training/resume.h"
 #include "worker/training/saved_part.h"
 #include "worker/training/step_trace.h"
@@ -81,9 +82,10 @@ void check_warmup(std::int64_t warmup_steps, const Position& position, const Job
 ///         does not learn from one alone.
 void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size);
 
-/// One rank's training: the loop over epochs and steps, with evaluations and checkpoints where they are due.
+/// One process's training, as one rank or several: the loop over epochs and steps, with evaluations and checkpoints where
+/// they are due.
 ///
-/// Collective throughout: every rank makes one and calls the same functions in the same order.
+/// Collective throughout: every process makes one and calls the same functions in the same order.
 class Trainer {
  public:
   /// Errors  Exception kConfig: parts of the job do not fit each other.
@@ -119,12 +121,14 @@ class Trainer {
   /// False when the job shall stop before the epoch is done.
   bool run_epoch();
   Ending stop();
-  /// `indices` are those of the step's samples. False: the job has gone back to a checkpoint.
-  bool step(const MicroBatches& micro_batches, std::span<const std::int64_t> indices);
+  /// By turn, the samples of a rank of this process: of the rest of an epoch, or of one step.
+  using Samples = std::vector<std::vector<std::int64_t>>;
+  /// False: the job has gone back to a checkpoint.
+  bool step(const MicroBatches& micro_batches, const Samples& samples);
   /// What was not finite, where, and with which samples, if something was on some rank. The same on every rank.
   /// Collective.
   [[nodiscard]] std::optional<std::string> what_broke(const Step::Outcome& outcome,
-                                                      std::span<const std::int64_t> indices) const;
+                                                      const Samples& samples) const;
   /// Takes weights and all else from the newest checkpoint, and goes on after the samples of the step that broke.
   void roll_back(const std::string& what);
   void say_damaged();
@@ -132,10 +136,11 @@ class Trainer {
   void begin_traced_step();
   void end_traced_step();
   void end_epoch(double seconds, std::int64_t units);
-  /// Sums this rank's since the last time into the position's. Whether some rank has said `is_broken`. Collective.
+  /// Sums this process's since the last time into the position's. Whether some one has said `is_broken`. Collective.
   bool collect_loss(bool is_broken = false);
   void sync_buffers_for_check();
-  [[nodiscard]] LossSum fresh_sum() const;
+  /// By turn.
+  [[nodiscard]] std::vector<LossSum> fresh_sums() const;
   /// Of the last step, from 1.
   [[nodiscard]] std::int64_t epoch_number() const;
   [[noreturn]] void refuse_barren_steps() const;
@@ -155,7 +160,7 @@ class Trainer {
   void tell_saved(const SavedCheckpoint& saved);
   void tell_not_saved(std::int64_t step, const Exception& why);
   [[nodiscard]] std::int64_t steps_per_epoch() const;
-  [[nodiscard]] std::vector<std::int64_t> rest_of_epoch();
+  [[nodiscard]] Samples rest_of_epoch();
   [[nodiscard]] bool is_due(std::int64_t every_epochs) const;
   [[nodiscard]] data::LoaderOptions loader_options(std::int64_t batch_size) const;
   template <class Event>
@@ -168,7 +173,8 @@ class Trainer {
   std::shared_ptr<const DataSource> batches_;  ///< what is trained on, as it is learned from
   at::Device device_;
   std::unique_ptr<CopyLane> lane_;  ///< on which training batches get there; null on the CPU
-  DistributedSampler sampler_;
+  RankBlock block_;
+  std::vector<DistributedSampler> samplers_;  ///< by turn
   TimeSpent time_;
   Learner learner_;
   SavedParts saved_;
@@ -183,7 +189,8 @@ class Trainer {
   World world_;
   JobLength length_;
   Position position_;
-  /// This rank's loss and items since `position_.epoch_loss` was last summed over the ranks: doubles on the device.
+  /// Loss and items since `position_.epoch_loss` was last summed over the ranks, a row for each rank of this process:
+  /// doubles on the device.
   at::Tensor fresh_loss_;
   std::int64_t fresh_steps_ = 0;    ///< since then
   std::int64_t barren_steps_ = 0;   ///< steps before that of which no rank counted anything

@@ -21,8 +21,18 @@ def binaries():
     return ROOT / "build/release/bin"
 
 
+def merged(base, changes):
+    """`base` with `changes`, object by object; one that names its type replaces the other."""
+    result = dict(base)
+    for key, value in changes.items():
+        deeper = isinstance(value, dict) and "type" not in value
+        result[key] = merged(base.get(key, {}), value) if deeper else value
+    return result
+
+
 class TwinCase(unittest.TestCase):
     binaries = None  # given by the program
+    variables = {"OMP_NUM_THREADS": "1"}
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="ddprun-twin-")
@@ -33,7 +43,8 @@ class TwinCase(unittest.TestCase):
         return self.folder / f"out-{len(list(self.folder.iterdir()))}"
 
     def launch(self, ranks, *words):
-        environment = {**os.environ, "TMPDIR": str(self.folder), "OMP_NUM_THREADS": "1"}
+        inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+        environment = {**inherited, "TMPDIR": str(self.folder), **self.variables}
         return subprocess.run([str(self.binaries / "ddprun"), "--nproc-per-node", str(ranks), *map(str, words)], cwd=self.folder,
                               env=environment, text=True, capture_output=True, timeout=BOUND_S, check=False)
 

@@ -7,7 +7,7 @@ import unittest
 import numpy
 import torch
 from torch import nn
-from twin_case import ROOT, TwinCase, binaries
+from twin_case import ROOT, TwinCase, binaries, merged
 
 BASE = {
     "model": {"type": "mlp", "hidden": [32]},
@@ -56,14 +56,6 @@ class Net(nn.Module):
         if self.training:
             x = torch.relu(self.middle(x))
         return self.fc(x)
-
-
-def merged(base, changes):
-    result = dict(base)
-    for key, value in changes.items():
-        deeper = isinstance(value, dict) and "type" not in value
-        result[key] = merged(base.get(key, {}), value) if deeper else value
-    return result
 
 
 class Twins(TwinCase):

@@ -1,48 +1,11 @@
 #include "worker/runtime/ddp/make_reducer.h"
 
 #include "worker/runtime/comm/backend/bucket_memory.h"
+#include "worker/runtime/ddp/bucket_plan.h"
 
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <limits>
-
 namespace ddprun::runtime {
-namespace {
-
-struct BucketLimits {
-  std::vector<std::size_t> initial;
-  std::int64_t first = 0;
-  std::int64_t others = 0;
-  std::vector<std::int64_t> list;  ///< in place of the two, if not empty
-};
-
-std::int64_t bytes_of(double mebibytes) { return static_cast<std::int64_t>(mebibytes * 1024.0 * 1024.0); }
-
-BucketLimits limits_of(const DistributedDataParallelOptions& options) {
-  BucketLimits limits;
-  for (const double cap : options.bucket_cap_mb_list) limits.list.push_back(bytes_of(cap));
-  if (!limits.list.empty()) {
-    limits.first = limits.others = *std::max_element(limits.list.begin(), limits.list.end());
-    limits.initial = {limits.list.begin(), limits.list.end()};
-    return limits;
-  }
-  limits.others =
-      options.bucket_cap_mb ? bytes_of(*options.bucket_cap_mb) : std::int64_t{c10d::kDefaultBucketBytesCap};
-  limits.first = options.bucket_cap_mb ? limits.others : std::int64_t{c10d::kDefaultFirstBucketBytes};
-  if (options.static_graph || !options.find_unused_parameters) {
-    // Before the first backward the order of gradients is unknown: one bucket cannot be reduced too early.
-    limits.initial = {std::numeric_limits<std::int64_t>::max()};
-  } else if (options.bucket_cap_mb) {
-    limits.initial = {static_cast<std::size_t>(limits.others)};
-  } else {
-    limits.initial = {static_cast<std::size_t>(limits.first), static_cast<std::size_t>(limits.others)};
-  }
-  return limits;
-}
-
-}  // namespace
-
 LoggedReducer make_reducer(const ModuleView& view, const std::vector<ModuleView::Parameter>& parameters,
                            const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
                            const DistributedDataParallelOptions& options) {
@@ -54,10 +17,8 @@ LoggedReducer make_reducer(const ModuleView& view, const std::vector<ModuleView:
     sparse.push_back(parameters[i].has_sparse_gradient);
     names[i] = parameters[i].name;
   }
-  const BucketLimits limits = limits_of(options);
-  auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(tensors, limits.initial, sparse);
-  // Gradients come about in the reverse of the order in which parameters are used.
-  std::reverse(buckets.begin(), buckets.end());
+  const BucketLimits limits = bucket_limits(options);
+  BucketOrder buckets = first_buckets(limits, tensors, sparse);
   LoggedReducer made;
   {
     const BucketAllocationScope buckets_in_shared_memory(*process_group, tensors.front().device());

@@ -1,0 +1,260 @@
+#include "worker/training/virtual_replicas.h"
+
+#include "worker/runtime/ddp/broadcast_bytes.h"
+#include "worker/runtime/ddp/replica_check.h"
+#include "worker/training/rank_bytes.h"
+#include <ddprun/collectives.h>
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace ddprun::training {
+namespace {
+
+void copy_all(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& into) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < from.size(); ++i) into[i].copy_(from[i]);
+}
+
+void broadcast_all(const Group& group, const std::vector<at::Tensor>& tensors) {
+  const torch::NoGradGuard no_grad;
+  if (!tensors.empty() && group.size() > 1)
+    c10d::broadcast_coalesced(group.process_group(), tensors, runtime::kBroadcastBytes, 0);
+}
+
+std::string bytes_of_all(const std::vector<at::Tensor>& tensors) {
+  std::string bytes;
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor here = tensor.detach().cpu().contiguous();
+    bytes.append(static_cast<const char*>(here.const_data_ptr()), here.nbytes());
+  }
+  return bytes;
+}
+
+void take_bytes(const char* bytes, const std::vector<at::Tensor>& into) {
+  const torch::NoGradGuard no_grad;
+  for (const at::Tensor& tensor : into) {
+    at::Tensor here = at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+    if (here.nbytes() > 0) std::memcpy(here.mutable_data_ptr(), bytes, here.nbytes());
+    bytes += here.nbytes();
+    tensor.copy_(here);
+  }
+}
+
+/// The running statistics of all ranks, where each has its own ("rank_buffers"). In a job of more or fewer ranks all begin
+/// with rank 0's, which are the model's.
+class BuffersPart final : public SavedPart {
+ public:
+  BuffersPart(const Context& context, const RankBlock& block, VirtualReplicas& replicas)
+      : SavedPart("rank_buffers"), context_(context), block_(block), replicas_(replicas) {}
+  PtValue save() override { return bytes_of_ranks(context_, block_, replicas_.buffer_bytes()); }
+  void load(const PtValue& value) override {
+    const auto bytes = bytes_of_block(value, block_, key());
+    if (!bytes || !replicas_.set_buffer_bytes(*bytes)) replicas_.spread_buffers();
+  }
+
+ private:
+  const Context& context_;
+  RankBlock block_;
+  VirtualReplicas& replicas_;
+};
+
+}  // namespace
+
+VirtualReplicas::VirtualReplicas(const Options& job, const Context& context, std::shared_ptr<Model> model,
+                                 Generators& generators)
+    : model_(std::move(model)),
+      context_(context),
+      block_(rank_block(job, context)),
+      options_(ddp_options(job.object("ddp"))),
+      limits_(runtime::bucket_limits(options_)),
+      generators_(generators) {
+  const ModuleView view = view_of(*model_);
+  std::vector<ModuleView::Parameter> trained = view.parameters;
+  std::erase_if(trained, [](const auto& parameter) { return !parameter.tensor.requires_grad(); });
+  for (const ModuleView::Parameter& parameter : trained) {
+    if (parameter.has_sparse_gradient) {
+      throw Exception(ErrorCode::kConfig,
+                      fmt::format("/train/virtual_ranks: the gradient of \"{}\" is sparse, and virtual ranks "
+                                  "sum dense ones; remove it, or make that embedding a dense one",
+                                  parameter.name));
+    }
+    names_.push_back(parameter.name);
+    parameters_.push_back(parameter.tensor);
+  }
+  for (const auto& [name, buffer] : view.buffers()) buffers_.push_back(buffer);
+  runtime::verify_replicas(context_, trained);
+  std::vector<at::Tensor> all = buffers_;
+  for (const ModuleView::Parameter& parameter : view.parameters) all.push_back(parameter.tensor.detach());
+  broadcast_all(context_, all);
+  aside_.resize(block_.count);
+  for (std::size_t turn = 1; turn < block_.count; ++turn) {
+    for (const at::Tensor& buffer : buffers_) aside_[turn].push_back(buffer.detach().clone());
+  }
+  for (const at::Tensor& buffer : buffers_) aside_[0].push_back(at::empty_like(buffer));
+
+  buckets_ = runtime::first_buckets(limits_, parameters_, std::vector<bool>(parameters_.size()));
+  // A reducer that searches for unused parameters keeps its first buckets.
+  are_buckets_final_ = options_.find_unused_parameters;
+  if (!are_buckets_final_ && context_.rank() == 0) ready_.emplace(parameters_);
+  make_sums();
+}
+
+void VirtualReplicas::make_sums() {
+  sums_.clear();
+  for (const std::vector<std::size_t>& bucket : buckets_) {
+    std::vector<at::Tensor> parameters;
+    for (const std::size_t place : bucket) parameters.push_back(parameters_[place]);
+    sums_.emplace_back(context_, block_, std::move(parameters));
+  }
+}
+
+at::Tensor VirtualReplicas::loss(const Batch& batch, const Task& task) {
+  // Of several micro batches the last one's backward counts, in which a reducer would see the order.
+  if (ready_ && turn_ == 0) ready_->clear();
+  return task.loss(model_->forward(batch.tensors[0]), batch);
+}
+
+void VirtualReplicas::turn_to(std::size_t turn) {
+  generators_.turn_to(turn);
+  if (turn == turn_) return;
+  copy_all(buffers_, aside_[turn_]);
+  copy_all(aside_[turn], buffers_);
+  turn_ = turn;
+}
+
+void VirtualReplicas::begin_turn(std::size_t turn) {
+  if (turn == 0) {
+    is_used_.assign(parameters_.size(), false);
+    if (options_.broadcast_buffers) sync_buffers();
+  }
+  turn_to(turn);
+}
+
+void VirtualReplicas::end_turn(std::size_t turn) {
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].grad().defined()) {
+      is_used_[i] = true;
+    } else {
+      missing.push_back(names_[i]);
+    }
+  }
+  if (!missing.empty() && !options_.find_unused_parameters) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("the last backward gave no gradient to {} of {} parameters on virtual rank "
+                    "{}: {}; they took no part in the loss. Set /ddp/find_unused_parameters if "
+                    "the model leaves parameters out on purpose",
+                    missing.size(), parameters_.size(), block_.rank(turn), fmt::join(missing, ", ")));
+  }
+  for (BucketSum& sum : sums_) sum.keep(turn);
+  if (turn == 0 && ready_ && !are_buckets_final_) {
+    // What the others see does not count.
+    buckets_ = runtime::later_buckets(limits_, parameters_, ready_->seen());
+    ready_.reset();
+  }
+}
+
+void VirtualReplicas::sum_gradients(TimeSpent& time) {
+  turn_to(0);
+  const auto span = time.on(Activity::kCommunication);
+  for (BucketSum& sum : sums_) sum.sum();
+  if (options_.find_unused_parameters) {
+    const std::vector<bool> unused = unused_by_all();
+    for (std::size_t i = 0; i < unused.size(); ++i) {
+      if (unused[i]) parameters_[i].mutable_grad() = at::Tensor();
+    }
+  }
+  if (!are_buckets_final_) rebuild_buckets();
+}
+
+std::vector<bool> VirtualReplicas::unused_by_all() const {
+  std::vector<std::int64_t> used(is_used_.begin(), is_used_.end());
+  at::Tensor processes = at::tensor(used, at::kLong).to(collective_device(context_));
+  all_reduce(context_, processes);
+  processes = processes.cpu();
+  std::vector<bool> unused;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    unused.push_back(processes.const_data_ptr<std::int64_t>()[i] == 0);
+  return unused;
+}
+
+void VirtualReplicas::rebuild_buckets() {
+  std::string text;
+  for (const std::vector<std::size_t>& bucket : buckets_) text += fmt::format("{};", fmt::join(bucket, ","));
+  BucketOrder rebuilt;
+  std::vector<std::size_t> bucket;
+  std::size_t number = 0;
+  for (const char c : broadcast_bytes(context_, text)) {
+    if (c >= '0' && c <= '9') {
+      number = 10 * number + static_cast<std::size_t>(c - '0');
+      continue;
+    }
+    bucket.push_back(std::exchange(number, 0));
+    if (c == ';') rebuilt.push_back(std::exchange(bucket, {}));
+  }
+  buckets_ = std::move(rebuilt);
+  are_buckets_final_ = true;
+  make_sums();
+}
+
+void VirtualReplicas::set_bucket_order(const BucketOrder& order) {
+  std::vector<std::size_t> places;
+  for (const std::vector<std::size_t>& bucket : order)
+    places.insert(places.end(), bucket.begin(), bucket.end());
+  std::sort(places.begin(), places.end());
+  for (std::size_t i = 0; i < places.size() || i < parameters_.size(); ++i) {
+    if (i >= places.size() || places[i] != i || i >= parameters_.size()) {
+      throw Exception(ErrorCode::kConfig,
+                      fmt::format("its buckets do not hold each of {} parameters once", parameters_.size()));
+    }
+  }
+  buckets_ = order;
+  make_sums();
+}
+
+void VirtualReplicas::sync_buffers() {
+  broadcast_all(context_, buffers_);
+  spread_buffers();
+}
+
+void VirtualReplicas::spread_buffers() {
+  for (std::size_t turn = 1; turn < aside_.size(); ++turn) copy_all(buffers_, aside_[turn]);
+}
+
+std::vector<at::Tensor> VirtualReplicas::buffers_aside() const {
+  std::vector<at::Tensor> all;
+  for (std::size_t turn = 1; turn < aside_.size(); ++turn)
+    all.insert(all.end(), aside_[turn].begin(), aside_[turn].end());
+  return all;
+}
+
+std::unique_ptr<SavedPart> VirtualReplicas::buffers_part() {
+  if (options_.broadcast_buffers || buffers_.empty()) return nullptr;
+  return std::make_unique<BuffersPart>(context_, block_, *this);
+}
+
+std::vector<std::string> VirtualReplicas::buffer_bytes() const {
+  std::vector<std::string> all{bytes_of_all(buffers_)};
+  for (std::size_t turn = 1; turn < aside_.size(); ++turn) all.push_back(bytes_of_all(aside_[turn]));
+  return all;
+}
+
+bool VirtualReplicas::set_buffer_bytes(const std::vector<std::string>& bytes) {
+  const std::size_t size = bytes_of_all(buffers_).size();
+  for (std::size_t turn = 0; turn < bytes.size(); ++turn) {
+    if (bytes[turn].size() != size) return false;
+    take_bytes(bytes[turn].data(), turn == 0 ? buffers_ : aside_[turn]);
+  }
+  return true;
+}
+
+}  // namespace ddprun::training
