@@ -277,10 +277,13 @@ class Smoke {
   bool make_data() {
     const std::int64_t accumulation = std::min<std::int64_t>(value("/train/accumulation_steps"), 2);
     const std::int64_t batch = std::min(value("/train/batch_size"), kBatch);
-    const SmokeSamples samples{.train = ranks_ * batch * accumulation * kStepsPerEpoch,
-                               .held_out = 2 * ranks_ * batch};
+    const bool has_virtual_ranks = value("/train/virtual_ranks") > 0;
+    const std::int64_t ranks = has_virtual_ranks ? 2 * ranks_ : ranks_;
+    const SmokeSamples samples{.train = ranks * batch * accumulation * kStepsPerEpoch,
+                               .held_out = 2 * ranks * batch};
     small_ = {"/resume=auto", "/log/progress=never"};
     set_small("/train/batch_size", batch);
+    if (has_virtual_ranks) set_small("/train/virtual_ranks", ranks);
     set_small("/train/accumulation_steps", accumulation);
     set_at_most("/train/eval_batch_size", kBatch);
     set_small("/train/eval_every_epochs", std::min<std::int64_t>(value("/train/eval_every_epochs"), 1));

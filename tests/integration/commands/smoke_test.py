@@ -73,6 +73,10 @@ class WellJobs(SmokeTest):
         self.write_job(train={"batch_size": 16, "cuda_graph": True})
         self.check_well(self.smoke())
 
+    def test_virtual_ranks_are_two_in_each_process(self):
+        self.write_job(train={"batch_size": 16, "virtual_ranks": 15})
+        self.check_well(self.smoke())
+
     def test_replicas_in_one_process_are_one_rank(self):
         self.write_job(strategy="data_parallel", replicas=2)
         lines = self.smoke()

@@ -22,7 +22,7 @@ BASE = {
     "train": {"epochs": 9, "batch_size": 6, "max_steps": STEPS, "mixup_alpha": 0.3, "clip_grad_norm": 0.5, "ema_decay": 0.9},
     "optimizer": {"type": "adamw", "learning_rate": 0.003, "weight_decay": 0.1},
     "schedule": {"type": "multi_step", "milestones": [1, 1.4], "gamma": 0.5, "warmup_steps": 2},
-    "checkpoint": {"every_steps": 3, "keep": 10}, "log": {"every_steps": 1},
+    "checkpoint": {"every_steps": 3, "keep": 10}, "log": {"every_steps": 1}, "divergence_check": 5,
 }
 VIRTUAL = {"train": {"virtual_ranks": 4}}
 
@@ -32,6 +32,7 @@ CASES = {
     "statistics of their own": {"ddp": {"broadcast_buffers": False}},
     "accumulation, bf16": {"train": {"accumulation_steps": 2, "precision": "bf16", "ema_decay": 0}},
     "many buckets": {"ddp": {"bucket_cap_mb": 0.02}, "train": {"clip_grad_norm": 0}},
+    "unused parameters": {"model": {"torchscript": "branching.pt"}, "ddp": {"find_unused_parameters": True}},
     "steps that are left out": {"train": {"non_finite": "skip", "ema_decay": 0}, "ddp": {"broadcast_buffers": False}},
 }
 
@@ -49,6 +50,24 @@ class Net(nn.Module):
     def forward(self, x):
         x = torch.relu(self.norm(self.conv(x))).flatten(1)
         return self.fc(self.dropout(torch.relu(self.norm1(self.middle(x)))))
+
+
+class Branching(nn.Module):
+    """Which branch a batch takes is its own matter; nobody takes the last one."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(784, 10)
+        self.bright = nn.Linear(784, 10)
+        self.dark = nn.Linear(784, 10)
+        self.never = nn.Linear(784, 10)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        y = self.fc(x)
+        if bool(x.mean() > 0.0):
+            return y + self.bright(x)
+        return y + self.dark(x)
 
 
 def leaves(value, place=""):
@@ -72,6 +91,7 @@ class VirtualRanks(TwinCase):
         super().setUp()
         torch.manual_seed(3)
         torch.jit.script(Net(0.25)).save(str(self.folder / "net.pt"))
+        torch.jit.script(Branching()).save(str(self.folder / "branching.pt"))
 
     def train(self, job, out, ranks, *settings):
         (self.folder / "job.json").write_text(json.dumps(job))
@@ -104,7 +124,7 @@ class VirtualRanks(TwinCase):
             with self.subTest(case=case):
                 self.train(merged(BASE, changes), f"{case}-plain", 4)
                 self.train(job, f"{case}-1", 1)
-                # What ranks have of their own is saved, and buckets depend on it that a plain job's first rank alone has.
+                # A plain job does not save what its other ranks have of their own.
                 self.assert_equal_checkpoints(f"{case}-1", f"{case}-plain", but=["/rank_buffers"])
                 self.assertEqual(self.losses(f"{case}-1"), self.losses(f"{case}-plain"))
                 for ranks in (2, 4):
@@ -140,6 +160,15 @@ class VirtualRanks(TwinCase):
                 out = self.folder / f"python-{ranks}"
                 self.train(merged(plain, {"train": {"virtual_ranks": ranks}}), out.name, 1)
                 self.assert_equal_to_twin(out, ranks, STEPS)
+
+    def test_another_number_of_virtual_ranks_goes_on_as_a_changed_world_does(self):
+        self.train(merged(BASE, VIRTUAL), "out", 1, "/train/max_steps=3")
+        said = self.train(merged(BASE, {"train": {"virtual_ranks": 2}}), "out", 1, "/train/max_steps=4")
+        self.assertIn("the world has changed: 4 ranks and a global batch of 24 before, 2 and 12 now", said)
+
+    def test_a_parameter_that_takes_no_part_is_refused_with_its_name(self):
+        (self.folder / "job.json").write_text(json.dumps(merged(merged(BASE, VIRTUAL), {"model": {"torchscript": "branching.pt"}})))
+        self.assert_refused("the last backward gave no gradient to 4 of 8 parameters on virtual rank", 2, "job.json")
 
     def test_what_cannot_be_dealt_out_is_refused(self):
         (self.folder / "job.json").write_text(json.dumps(merged(BASE, VIRTUAL)))
