@@ -3,6 +3,7 @@
 last bit of everything that a checkpoint holds; also as N processes without it, and as Python's DDP on N."""
 
 import json
+import math
 import re
 import unittest
 
@@ -12,6 +13,7 @@ from torch import nn
 from twin_case import ROOT, TwinCase, binaries, merged
 
 STEPS = 12
+BRIGHT = 0.1
 
 # Shuffled, augmented and mixed samples, dropout and running statistics: all that is each rank's own; 162 samples, so that
 # ranks repeat some, and the last step of an epoch is smaller.
@@ -33,13 +35,17 @@ CASES = {
     "accumulation, bf16": {"train": {"accumulation_steps": 2, "precision": "bf16", "ema_decay": 0}},
     "many buckets": {"ddp": {"bucket_cap_mb": 0.02}, "train": {"clip_grad_norm": 0}},
     "unused parameters": {"model": {"torchscript": "branching.pt"}, "ddp": {"find_unused_parameters": True}},
-    "steps that are left out": {"train": {"non_finite": "skip", "ema_decay": 0}, "ddp": {"broadcast_buffers": False}},
+    "steps that are left out": {"model": {"torchscript": "fragile.pt"}, "train": {"non_finite": "skip", "ema_decay": 0},
+                                "ddp": {"broadcast_buffers": False}},
 }
 
 
 class Net(nn.Module):
-    def __init__(self, dropout: float):
+    """With running statistics and dropout; batches that are brighter than `limit` give no number."""
+
+    def __init__(self, dropout: float, limit: float = math.inf):
         super().__init__()
+        self.limit = limit
         self.conv = nn.Conv2d(1, 6, 3, stride=2)
         self.norm = nn.BatchNorm2d(6)
         self.middle = nn.Linear(1014, 48)
@@ -48,8 +54,10 @@ class Net(nn.Module):
         self.fc = nn.Linear(48, 10)
 
     def forward(self, x):
+        is_broken = self.training and bool(x.mean() > self.limit)
         x = torch.relu(self.norm(self.conv(x))).flatten(1)
-        return self.fc(self.dropout(torch.relu(self.norm1(self.middle(x)))))
+        y = self.fc(self.dropout(torch.relu(self.norm1(self.middle(x)))))
+        return y * math.inf if is_broken else y
 
 
 class Branching(nn.Module):
@@ -91,6 +99,7 @@ class VirtualRanks(TwinCase):
         super().setUp()
         torch.manual_seed(3)
         torch.jit.script(Net(0.25)).save(str(self.folder / "net.pt"))
+        torch.jit.script(Net(0.25, BRIGHT)).save(str(self.folder / "fragile.pt"))
         torch.jit.script(Branching()).save(str(self.folder / "branching.pt"))
 
     def train(self, job, out, ranks, *settings):
@@ -100,8 +109,8 @@ class VirtualRanks(TwinCase):
     def checkpoint(self, out, steps=STEPS):
         return torch.load(self.folder / out / f"checkpoints/step-{steps:08}.pt", weights_only=False)
 
-    def assert_equal_checkpoints(self, one, other, but=()):
-        ours, theirs = (dict(leaves(self.checkpoint(out))) for out in (one, other))
+    def assert_equal_checkpoints(self, one, other, but=(), steps=STEPS):
+        ours, theirs = (dict(leaves(self.checkpoint(out, steps))) for out in (one, other))
         differing = [place for place in ours.keys() | theirs.keys()
                      if not place.startswith(tuple(but)) and not self.is_equal(ours.get(place), theirs.get(place))]
         self.assertEqual(sorted(differing), [])
@@ -129,8 +138,20 @@ class VirtualRanks(TwinCase):
                 self.assertEqual(self.losses(f"{case}-1"), self.losses(f"{case}-plain"))
                 for ranks in (2, 4):
                     self.train(job, f"{case}-{ranks}", ranks)
-                    self.assert_equal_checkpoints(f"{case}-{ranks}", f"{case}-1")
+                    for steps in (6, STEPS):  # within an epoch each rank still has its own running statistics
+                        self.assert_equal_checkpoints(f"{case}-{ranks}", f"{case}-1", steps=steps)
                     self.assertEqual(self.losses(f"{case}-{ranks}"), self.losses(f"{case}-1"))
+        steps = self.checkpoint("steps that are left out-1")["optimizer"]["state"][0]["step"]
+        self.assertIn(int(steps), range(3, STEPS), "some steps are left out, and not all")
+
+    def test_statistics_of_their_own_are_gone_on_with(self):
+        """At the end of a run an evaluation gives rank 0's to all, so it goes on from within."""
+        job = merged(merged(BASE, VIRTUAL), CASES["statistics of their own"])
+        self.train(job, "whole", 1)
+        self.assertEqual(len({bytes(row.numpy()) for row in self.checkpoint("whole", 3)["rank_buffers"]}), 4)
+        self.train(job, "moved", 2, f"/resume={self.folder / 'whole/checkpoints/step-00000003.pt'}")
+        for steps in (6, STEPS):
+            self.assert_equal_checkpoints("moved", "whole", steps=steps)
 
     def test_a_job_goes_on_with_its_bits_on_another_number_of_processes(self):
         for case in ("shm", "gloo", "statistics of their own"):
