@@ -132,6 +132,12 @@ class Validations(CommandTest):
         self.assertIn("data_parallel works in one process, and this job has 2 ranks",
                       self.ddprun("validate", "job.json", "--ranks", "2", expect=78).stderr)
 
+    def test_virtual_ranks_are_told_and_refused_for_the_processes_that_are_meant(self):
+        self.write_job(train={"batch_size": 8, "virtual_ranks": 4})
+        self.assertIn("with 4 virtual ranks of batch 8", self.ddprun("validate", "job.json", "--ranks", "2").stdout)
+        self.assertIn("4 virtual ranks cannot be dealt out evenly to 3 processes; start the job with 1, 2 or 4 of them",
+                      self.ddprun("validate", "job.json", "--ranks", "3", expect=78).stderr)
+
     def test_a_folder_is_no_checkpoint_to_resume_from(self):
         self.write_job(train={"batch_size": 16})
         self.train()
