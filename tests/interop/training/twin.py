@@ -110,7 +110,7 @@ def train(job):
     data = twin_data.open_split(job["data"], is_training=True)
     torch.manual_seed(job["seed"])
     model = make_model(job, data[0][0])
-    ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    ddp = DistributedDataParallel(model, bucket_cap_mb=job["ddp"]["bucket_cap_mb"], gradient_as_bucket_view=True)
     average = None
     if train_options["ema_decay"]:
         average = torch.optim.swa_utils.AveragedModel(

@@ -176,10 +176,10 @@ class VirtualRanks(TwinCase):
         plain = merged({key: value for key, value in BASE.items() if key != "data"},
                        {"data": {key: value for key, value in BASE["data"].items() if key != "transforms"},
                         "train": {"mixup_alpha": 0}})
-        for ranks in (2, 3, 4):
-            with self.subTest(ranks=ranks):
-                out = self.folder / f"python-{ranks}"
-                self.train(merged(plain, {"train": {"virtual_ranks": ranks}}), out.name, 1)
+        for ranks, cap in ((2, 25), (3, 25), (4, 25), (4, 0.02)):
+            with self.subTest(ranks=ranks, bucket_cap_mb=cap):
+                out = self.folder / f"python-{ranks}-{cap}"
+                self.train(merged(plain, {"train": {"virtual_ranks": ranks}, "ddp": {"bucket_cap_mb": cap}}), out.name, 1)
                 self.assert_equal_to_twin(out, ranks, STEPS)
 
     def test_another_number_of_virtual_ranks_goes_on_as_a_changed_world_does(self):
