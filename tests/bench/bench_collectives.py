@@ -72,5 +72,13 @@ def rows():
                 rounds=ROUNDS,
             )
         )
+    result.append(
+        Limit(
+            name="32 MiB, gradient bucket: the time of its sums alone, with no meeting of the ranks, of the all-reduce's",
+            measure=each_round(33554432, lambda row: 100 * row["sums"] / row["bucket"]),
+            unit="%",
+            rounds=ROUNDS,
+        )
+    )
     result += [row for nice in NEIGHBOURS for size in BESIDE_NEIGHBOURS for row in against_gloo(size, nice)]
     return result
