@@ -181,7 +181,7 @@ class Twins(TwinCase):
             "the model gives Float [2, 7] for 2 samples in training mode, and the data has 10 classes":
                 lambda: torch.jit.script(InTraining("narrow")).save(str(file)),
             "no gradient comes from its output in training mode": lambda: torch.jit.script(InTraining("detached")).save(str(file)),
-            'it does not take "image", Float [2, 1, 28, 28]: RuntimeError: mat1 and mat2 shapes cannot be multiplied':
+            'it does not take "image", Float [2, 1, 28, 28]: RuntimeError: ':
                 lambda: torch.jit.script(linear(100, 10)).save(str(file)),
         }
         for words, make in cases.items():
