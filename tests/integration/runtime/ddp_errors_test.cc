@@ -327,6 +327,10 @@ TEST_CASE("join divides by the ranks that still have input where asked") {
           CHECK_IN_RANK(model->bias.grad().item<float>() == 1);
         },
         {.divide_by_initial_world_size = false});
+    // The last step of the join was rank 1's alone; this one is of both again.
+    model->zero_grad();
+    ddp(torch::ones({1, 1})).sum().backward();
+    CHECK_IN_RANK(model->bias.grad().item<float>() == 1);
   });
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }

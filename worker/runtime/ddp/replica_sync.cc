@@ -277,9 +277,13 @@ void ReplicaSync::before_forward() {
     state.logger->set_runtime_stats_and_log();
     state.reducer->prepare_for_forward();
   }
-  if (auto work = notify_join())
+  if (auto work = notify_join()) {
     state.reducer->set_forward_pass_work_handle(std::move(work),
                                                 join_options()->divide_by_initial_world_size);
+  } else if (with_gradients && state.gradient_sync) {
+    // The reducer keeps the last one, and would divide by the number of ranks that had input then.
+    state.reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
+  }
   if (with_gradients) state.begin_step();
   const bool is_in_join = join_options() != nullptr;
   if (state.will_sync_buffers()) state.sync_buffers(is_in_join ? state.agree_on_rank(true) : 0);
