@@ -70,7 +70,7 @@ TEST_CASE("a linked checkpoint outlives the one that it was") {
   const TemporaryFolder folder;
   CheckpointDirectory newest(folder.path(), 1);
   BestCheckpoints best(folder.path(), 1, kAccuracy);
-  const std::string path = best.save(10, 0.9, 1, newest.save(10, 7));
+  const std::string path = best.save(10, 0.9, 1, newest.save(10, 7)).value();
   CHECK(std::filesystem::hard_link_count(path) == 2);
   newest.save(20, 8);
   CHECK(load_pt(path).as_int() == 7);

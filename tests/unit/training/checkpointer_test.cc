@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -219,6 +220,46 @@ TEST_CASE("the best stay beside the newest") {
   CHECK(best.size() == 2);
   CHECK(checkpoints.is_among_best(4, 0.125));
   CHECK_FALSE(checkpoints.is_among_best(4, 0.75));
+}
+
+TEST_CASE("a worse checkpoint leaves the best one where it is, and so does one without a finite value") {
+  const TemporaryFolder folder;
+  std::vector<std::int64_t> best;
+  Checkpointer checkpoints(
+      init(), {.folder = folder.path(), .keep = 1, .keep_best = 1, .on_saved = [&](const auto& one) {
+                 if (one.is_best) best.push_back(one.step);
+               }});
+  const PtDict state = state_of(torch::zeros({3}));
+  checkpoints.save(1, state, {.best = 0.25});
+  checkpoints.save(2, state, {.best = 0.5});
+  checkpoints.save(3, state, {.newest = false, .best = NAN});
+  checkpoints.save(4, state, {.newest = false, .best = -INFINITY});
+  checkpoints.save(5, state);
+  checkpoints.flush();
+  CHECK(names(folder.path()) == std::vector<std::string>{"best-00000001-loss-0.25.pt", "step-00000005.pt"});
+  CHECK(best == std::vector<std::int64_t>{1});
+}
+
+TEST_CASE("where none of the best are kept, a value makes no file and removes none") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("best-00000001-loss-0.25.pt")) << "of before";
+  Checkpointer checkpoints(init(), {.folder = folder.path(), .keep = 1});
+  checkpoints.save(2, state_of(torch::zeros({3})), {.best = 0.5});
+  checkpoints.flush();
+  CHECK(names(folder.path()) == std::vector<std::string>{"best-00000001-loss-0.25.pt", "step-00000002.pt"});
+}
+
+TEST_CASE("numbers of checkpoints that cannot be kept are refused, and best ones without a name") {
+  const auto make = [](const CheckpointerOptions& options) { Checkpointer(init(), options); };
+  CHECK_THROWS_WITH(make({.folder = "/nowhere", .keep = -1}),
+                    "checkpoints: keep is -1; it has to be at least 1");
+  CHECK_THROWS_WITH(make({.folder = "/nowhere", .keep = 0}),
+                    "checkpoints: keep is 0; it has to be at least 1");
+  CHECK_THROWS_WITH(make({.folder = "/nowhere", .keep_best = -2}),
+                    "checkpoints: keep_best is -2; it has to be at least 0");
+  CHECK_THROWS_WITH(
+      make({.folder = "/nowhere", .keep_best = 1, .best_by = ""}),
+      "checkpoints: best_by is empty; it is a part of the names of the best: say what the value is");
 }
 
 TEST_CASE("a checkpoint that cannot be written throws in the disk's words, later, or is told") {

@@ -62,7 +62,8 @@ void load_state_dict(AveragedModel& average, const PtDict& state);
 /// checkpoint.
 class CheckpointDirectory {
  public:
-  /// Creates the folder when the first checkpoint is written, not before.
+  /// Creates the folder when the first checkpoint is written, not before. Errors: Exception kConfig for a `keep`
+  /// below 1.
   CheckpointDirectory(std::string folder, int keep);
 
   struct Entry {

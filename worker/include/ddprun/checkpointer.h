@@ -24,7 +24,7 @@ struct SavedCheckpoint {
 
 struct CheckpointerOptions {
   std::string folder;  ///< made with the first checkpoint
-  int keep = 3;        ///< the newest so many stay
+  int keep = 3;        ///< the newest so many stay; at least 1
   /// So many more stay, those whose values are best, as best-<step>-<best_by>-<value>.pt.
   std::int64_t keep_best = 0;
   std::string best_by = "loss";  ///< what the value is
@@ -37,8 +37,10 @@ struct CheckpointerOptions {
 
 /// What a checkpoint is saved as.
 struct SaveAs {
-  bool newest = true;            ///< step-<step>.pt
-  std::optional<double> best{};  ///< its value, where it is to be one of the best
+  bool newest = true;  ///< step-<step>.pt
+  /// Its value, where it is to be one of the best: written, when its turn comes, if it is among them, and told of
+  /// then. NaN and infinities never are.
+  std::optional<double> best{};
   /// Nothing comes after it, and there is no time: earlier ones that wait for the disk, and are none of the best, are not
   /// written any more.
   bool is_last = false;
@@ -73,6 +75,7 @@ struct SaveAs {
 class Checkpointer {
  public:
   /// Not collective.
+  /// Errors  Exception kConfig: `keep` below 1, `keep_best` below 0, or above it without a `best_by`.
   Checkpointer(Group group, CheckpointerOptions options);
   /// What save() was given is written, as far as the disk takes it; what could not be, and nobody was told of, is said on
   /// stderr. Blocks for as long as that takes.

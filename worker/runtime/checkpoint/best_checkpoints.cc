@@ -85,7 +85,17 @@ bool link_to(const std::string& existing, const fs::path& path) {
 }  // namespace
 
 BestCheckpoints::BestCheckpoints(std::string folder, std::int64_t keep, Metric metric)
-    : folder_(std::move(folder)), keep_(keep), metric_(std::move(metric)) {}
+    : folder_(std::move(folder)), keep_(keep), metric_(std::move(metric)) {
+  if (keep_ < 0) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("checkpoints: keep_best is {}; it has to be at least 0", keep_));
+  }
+  if (keep_ > 0 && metric_.name.empty()) {
+    throw Exception(
+        ErrorCode::kConfig,
+        "checkpoints: best_by is empty; it is a part of the names of the best: say what the value is");
+  }
+}
 
 std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const {
   const std::string metric = file_word(metric_.name);
@@ -131,8 +141,9 @@ bool BestCheckpoints::wants(std::int64_t step, double value) const {
   return better < keep_;
 }
 
-std::string BestCheckpoints::save(std::int64_t step, double value, const PtValue& checkpoint,
-                                  const std::string& same) {
+std::optional<std::string> BestCheckpoints::save(std::int64_t step, double value, const PtValue& checkpoint,
+                                                 const std::string& same) {
+  if (!wants(step, value)) return std::nullopt;
   const std::string path =
       fmt::format("{}/best-{:08}-{}-{}.pt", folder_, step, file_word(metric_.name), value);
   if (same.empty() || !link_to(same, path)) {
@@ -142,11 +153,11 @@ std::string BestCheckpoints::save(std::int64_t step, double value, const PtValue
     }
     save_pt(path, checkpoint);
   }
-  std::int64_t kept = 1;  // the new one is
+  std::int64_t kept = 0;
   for (const Entry& entry : list()) {
-    if (entry.path == path) continue;
+    const bool is_replaced = entry.step == step && entry.path != path;
     std::error_code ignored;
-    if (entry.step == step || ++kept > keep_) fs::remove(entry.path, ignored);
+    if (is_replaced || ++kept > keep_) fs::remove(entry.path, ignored);
   }
   return path;
 }

@@ -22,7 +22,8 @@ class BestCheckpoints {
     std::string path;
   };
 
-  /// Keeps so many by `metric`; those of another metric stay as they are.
+  /// Keeps so many by `metric`; those of another metric stay as they are. With 0 it writes and removes nothing.
+  /// Errors: Exception kConfig for fewer, and for a metric without a name.
   BestCheckpoints(std::string folder, std::int64_t keep, Metric metric);
 
   /// Best first; of equal ones the earlier.
@@ -35,9 +36,11 @@ class BestCheckpoints {
   /// Whether what an evaluation after `step` found belongs here. What is no finite number never does.
   [[nodiscard]] bool wants(std::int64_t step, double value) const;
 
-  /// Writes `checkpoint`, or links it to `same`, a file of the folder that holds it ("": none does), and removes what
-  /// is no longer among the best. Whole or not at all. Returns the path. Errors: Exception kOs.
-  std::string save(std::int64_t step, double value, const PtValue& checkpoint, const std::string& same);
+  /// Where wants(step, value): writes `checkpoint`, or links it to `same`, a file of the folder that holds it ("": none
+  /// does), and removes what is no longer among the best. Whole or not at all. Returns the path. Otherwise nothing
+  /// happens, and there is none. Errors: Exception kOs.
+  std::optional<std::string> save(std::int64_t step, double value, const PtValue& checkpoint,
+                                  const std::string& same);
 
  private:
   std::string folder_;

@@ -36,7 +36,10 @@ void remove_leftovers(const std::string& folder) {
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(std::string folder, int keep)
-    : folder_(std::move(folder)), keep_(keep) {}
+    : folder_(std::move(folder)), keep_(keep) {
+  if (keep_ >= 1) return;
+  throw Exception(ErrorCode::kConfig, fmt::format("checkpoints: keep is {}; it has to be at least 1", keep_));
+}
 
 std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
   if (const Result<void> made = runtime::create_folders(folder_); !made) {

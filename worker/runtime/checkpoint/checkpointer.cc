@@ -60,7 +60,8 @@ struct Checkpointer::State {
     try {
       std::string path;
       if (as.newest) note(path = newest.save(step, value), false);
-      if (as.best) note(best.save(step, *as.best, value, path), true);
+      const auto among_best = as.best ? best.save(step, *as.best, value, path) : std::nullopt;
+      if (among_best) note(*among_best, true);
     } catch (const Exception& exception) {
       written.trouble = exception;
     } catch (const std::exception& exception) {
