@@ -66,6 +66,32 @@ TEST_CASE("a rank without samples takes part") {
   });
 }
 
+// Alone it is torch.nn.functional.batch_norm's, as in Python, which counts the batch; Python has nothing for
+// several ranks that are all without samples.
+TEST_CASE("a batch without samples on any rank leaves the running statistics as they were") {
+  const auto kernels = maybe_with_kernels();
+  const int world = GENERATE(1, 2);
+  const bool is_cumulative = GENERATE(false, true);
+  run_ranks_to_success(world, [&](const Group& group) {
+    nn::BatchNormOptions options(3);
+    if (is_cumulative) options.momentum(std::nullopt);
+    SyncBatchNorm norm(options, group);
+    norm(torch::randn({4, 3}));
+    const Tensor mean = norm->running_mean.clone(), variance = norm->running_var.clone();
+    const Tensor input = torch::empty({0, 3}, torch::requires_grad());
+    const Tensor output = norm(input);
+    CHECK_IN_RANK(output.sizes() == input.sizes());
+    output.sum().backward();
+    CHECK_IN_RANK(norm->running_mean.equal(mean));
+    CHECK_IN_RANK(norm->running_var.equal(variance));
+    CHECK_IN_RANK(norm->num_batches_tracked.item<std::int64_t>() == (world == 1 ? 2 : 1));
+    const Tensor weight_gradient = norm->weight.grad();
+    CHECK_IN_RANK(!weight_gradient.defined() || weight_gradient.eq(0).all().item<bool>());
+    norm(torch::randn({4, 3})).sum().backward();  // the ranks are still in step
+    CHECK_IN_RANK(norm->running_var.isfinite().all().item<bool>());
+  });
+}
+
 TEST_CASE(
     "the kernels of a GPU are used where ATen has them, and a layer may have no weight, bias or statistics") {
   torch::manual_seed(2);

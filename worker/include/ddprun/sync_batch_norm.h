@@ -21,7 +21,8 @@ namespace ddprun {
 /// member.
 ///
 /// Shapes      input [N, C, …]: N may differ between ranks, even be 0; statistics per channel, of more than
-///             one value.
+///             one value. Where N is 0 on all ranks the running statistics stay as they are, and the batch is not
+///             counted, but in a group of one rank, where it is torch's batch norm and counts it, as in Python.
 /// Device      CPU or GPU, wherever the group's backend is at home. float or double, or half types with float
 ///             statistics. On a GPU by the kernels of torch.nn.SyncBatchNorm, in its order; Python has none for
 ///             the CPU.
@@ -53,7 +54,7 @@ class SyncBatchNormImpl final : public torch::nn::Cloneable<SyncBatchNormImpl> {
 
  private:
   void register_tensors(Tensors tensors);
-  double count_batch();
+  [[nodiscard]] double next_momentum() const;
   torch::Tensor normalize_alone(const torch::Tensor& input);
 
   std::optional<Group> group_;

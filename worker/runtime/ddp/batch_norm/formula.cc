@@ -50,8 +50,9 @@ Statistics gather_statistics(const Tensor& input, const Group& group) {
   const Tensor variances = all.narrow(1, channels, channels);
   const Tensor counts = all.narrow(1, 2 * channels, 1);
   const Tensor total = counts.sum();
-  const Tensor mean = (means * counts).sum(0) / total;
-  const Tensor variance = (counts * (variances + (means - mean).square())).sum(0) / total;
+  const Tensor divisor = total.clamp_min(1);  // where no rank has samples, zeros stay zeros
+  const Tensor mean = (means * counts).sum(0) / divisor;
+  const Tensor variance = (counts * (variances + (means - mean).square())).sum(0) / divisor;
   return {.mean = mean, .variance = variance, .count = total.item<double>()};
 }
 
@@ -114,18 +115,20 @@ void update_running(const BatchNormOfRanks& norm, const Statistics& statistics) 
 
 }  // namespace
 
-Tensor normalize_by_formula(const Tensor& input, const BatchNormOfRanks& norm, const Group& group) {
+Normalized normalize_by_formula(const Tensor& input, const BatchNormOfRanks& norm, const Group& group) {
   Statistics statistics;
   {
     const torch::NoGradGuard no_grad;
     statistics = gather_statistics(input.detach(), group);
-    if (norm.running_mean.defined()) update_running(norm, statistics);
+    if (norm.running_mean.defined() && statistics.count > 0) update_running(norm, statistics);
   }
   const auto of_input = input.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
   const auto dtype = norm.weight.defined() ? norm.weight.scalar_type() : of_input;
   const Tensor inverse_deviation = (statistics.variance + norm.eps).rsqrt().to(dtype);
-  return Normalize::apply(input, if_defined(norm.weight), if_defined(norm.bias), statistics.mean.to(dtype),
-                          inverse_deviation, statistics.count, group.process_group());
+  return {.output = Normalize::apply(input, if_defined(norm.weight), if_defined(norm.bias),
+                                     statistics.mean.to(dtype), inverse_deviation, statistics.count,
+                                     group.process_group()),
+          .has_samples = statistics.count > 0};
 }
 
 }  // namespace ddprun::runtime

@@ -47,16 +47,23 @@ struct NormalizeByKernels : torch::autograd::Function<NormalizeByKernels> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& given,
                         const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
                         const std::optional<Tensor>& running_mean, const std::optional<Tensor>& running_var,
-                        double momentum, double eps, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+                        double momentum, double eps, const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                        bool* has_samples) {
     const Tensor input = contiguous_in_some_order(given);
     const Gathered all = gather(input, eps, Group(group));
+    context->saved_data["group"] = group;
+    *has_samples = all.counts.size(0) > 0;
+    if (!*has_samples) {
+      const Tensor none = torch::zeros({input.size(1)}, all.means.options());
+      context->save_for_backward({input, weight.value_or(Tensor()), none, none, all.counts.to(torch::kInt)});
+      return torch::empty_like(input);
+    }
     const Tensor counts = running_mean ? all.counts.to(running_mean->scalar_type()) : all.counts;
     const auto [mean, inverse_deviation] =
         at::batch_norm_gather_stats_with_counts(input, all.means, all.inverse_deviations, running_mean,
                                                 running_var, momentum, eps, counts.contiguous());
     context->save_for_backward(
         {input, weight.value_or(Tensor()), mean, inverse_deviation, all.counts.to(torch::kInt)});
-    context->saved_data["group"] = group;
     if (input.numel() == 0) return torch::empty_like(input);
     return at::batch_norm_elemt(input, weight, bias, mean, inverse_deviation, eps);
   }
@@ -84,7 +91,8 @@ struct NormalizeByKernels : torch::autograd::Function<NormalizeByKernels> {
                                                      if_defined(scale), sums.narrow(0, 0, input.size(1)),
                                                      sums.narrow(0, input.size(1), input.size(1)), saved[4]);
     }
-    return {input_gradient, weight_gradient, bias_gradient, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {input_gradient, weight_gradient, bias_gradient, Tensor(), Tensor(),
+            Tensor(),       Tensor(),        Tensor(),      Tensor()};
   }
 };
 
@@ -97,12 +105,14 @@ bool has_batch_norm_kernels(const Tensor& input) {
       c10::computeDispatchKey(input.scalar_type(), input.layout(), input.device()));
 }
 
-Tensor normalize_by_kernels(const Tensor& input, const BatchNormOfRanks& norm, const Group& group) {
+Normalized normalize_by_kernels(const Tensor& input, const BatchNormOfRanks& norm, const Group& group) {
   std::optional<Tensor> weight = if_defined(norm.weight);
   if (weight) weight = weight->contiguous();
-  return NormalizeByKernels::apply(input, weight, if_defined(norm.bias), if_defined(norm.running_mean),
-                                   if_defined(norm.running_var), norm.momentum, norm.eps,
-                                   group.process_group());
+  Normalized normalized;
+  normalized.output = NormalizeByKernels::apply(
+      input, weight, if_defined(norm.bias), if_defined(norm.running_mean), if_defined(norm.running_var),
+      norm.momentum, norm.eps, group.process_group(), &normalized.has_samples);
+  return normalized;
 }
 
 }  // namespace ddprun::runtime

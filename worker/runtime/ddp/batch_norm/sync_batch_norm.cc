@@ -63,15 +63,15 @@ void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
          << ", ranks=" << (group_ ? group_->size() : 1) << ")";
 }
 
-// One more batch has been seen; returns how much it counts in the running statistics.
-double SyncBatchNormImpl::count_batch() {
-  num_batches_tracked.add_(1);
-  return options.momentum() ? *options.momentum() : 1.0 / num_batches_tracked.item<double>();
+// How much the next batch counts in the running statistics.
+double SyncBatchNormImpl::next_momentum() const {
+  return options.momentum() ? *options.momentum() : 1.0 / (num_batches_tracked.item<double>() + 1);
 }
 
 Tensor SyncBatchNormImpl::normalize_alone(const Tensor& input) {
   const bool updates_statistics = is_training() && running_mean.defined();
-  const double momentum = updates_statistics ? count_batch() : 0.0;
+  const double momentum = updates_statistics ? next_momentum() : 0.0;
+  if (updates_statistics) num_batches_tracked.add_(1);
   return torch::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/true, momentum,
                            options.eps(), /*cudnn_enabled=*/true);
 }
@@ -88,19 +88,25 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
                              options.eps(),
                              /*cudnn_enabled=*/true);
   }
-  // As Python's: an evaluation synchronises nothing, also when it has to use the batch's own statistics.
-  const bool is_alone = !group_ || !is_training();
-  if (is_alone || group_->size() == 1) check_values(input);
-  if (is_alone) return normalize_alone(input);
-  const double momentum = running_mean.defined() ? count_batch() : 0.0;
+  // As Python's: one rank has nobody to ask, and an evaluation synchronises nothing, also when it has to use the
+  // batch's own statistics.
+  const bool is_alone = !group_ || group_->size() == 1 || !is_training();
+  if (is_alone) {
+    check_values(input);
+    return normalize_alone(input);
+  }
+  const double momentum = running_mean.defined() ? next_momentum() : 0.0;
   const runtime::BatchNormOfRanks norm{.weight = weight,
                                        .bias = bias,
                                        .running_mean = running_mean,
                                        .running_var = running_var,
                                        .momentum = momentum,
                                        .eps = options.eps()};
-  return runtime::has_batch_norm_kernels(input) ? runtime::normalize_by_kernels(input, norm, *group_)
-                                                : runtime::normalize_by_formula(input, norm, *group_);
+  const runtime::Normalized normalized = runtime::has_batch_norm_kernels(input)
+                                             ? runtime::normalize_by_kernels(input, norm, *group_)
+                                             : runtime::normalize_by_formula(input, norm, *group_);
+  if (normalized.has_samples && running_mean.defined()) num_batches_tracked.add_(1);
+  return normalized.output;
 }
 
 }  // namespace ddprun
