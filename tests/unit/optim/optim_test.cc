@@ -204,6 +204,25 @@ TEST_CASE("options that want less state than there is find the right one") {
   CHECK(torch::equal(changed, plain));
 }
 
+// libtorch's parameters() has tied weights twice, Python's once.
+TEST_CASE("a tied parameter is clipped once, and counts once in the norm") {
+  const at::Tensor tied = a_parameter(3), other = a_parameter(4);
+  const std::vector<at::Tensor> twice = {tied, other, tied};
+  CHECK(clip_grad_norm_(twice, 1).item<float>() == Approx(std::sqrt(50.0)));
+  CHECK(tied.grad()[0].item<float>() == Approx(3 / std::sqrt(50.0)));
+  CHECK(other.grad()[0].item<float>() == Approx(4 / std::sqrt(50.0)));
+  clip_grads_with_norm_(twice, 1, torch::full({}, 2.0));
+  CHECK(tied.grad()[0].item<float>() == Approx(1.5 / std::sqrt(50.0)));
+}
+
+TEST_CASE("a scaler divides the gradient of a tied parameter once") {
+  const at::Tensor tied = a_parameter(8);
+  torch::optim::SGD stock(std::vector<at::Tensor>{tied, tied}, torch::optim::SGDOptions(0.5));
+  GradScaler scaler({.init_scale = 4});
+  (void)scaler.scale(torch::ones({}));
+  scaler.unscale_(stock);
+  CHECK(tied.grad()[0].item<float>() == 2);
+}
 TEST_CASE("gradients on the CPU that need no clipping are not written") {
   at::Tensor parameter = at::zeros({4}).requires_grad_();
   parameter.mutable_grad() = at::full({4}, 2.0);

@@ -7,7 +7,8 @@
 /// Clipping of gradients, torch.nn.utils.clip_grad: the same bits as Python's (libtorch's own C++ functions
 /// divide where Python multiplies, and differ in the last bit), and no wait for the device.
 ///
-/// Parameters without a gradient are passed over; the others may be of several dtypes and devices, and dense.
+/// Parameters without a gradient are passed over; the others may be of several dtypes and devices, and dense. One that
+/// is given twice, as libtorch's parameters() gives tied weights, counts once.
 /// Not collective: after DistributedDataParallel's backward every rank has the same gradients, so the same
 /// norm. With a GradScaler call its unscale_() first.
 /// Errors   Exception kConfig for a negative or NaN bound.

@@ -17,7 +17,7 @@ std::vector<at::Tensor> parameters_of(torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups()) {
     parameters.insert(parameters.end(), group.params().begin(), group.params().end());
   }
-  return parameters;
+  return runtime::each_once(parameters);
 }
 
 enum class Float16 { kAllowed, kRefused };

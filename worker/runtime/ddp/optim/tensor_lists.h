@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -22,10 +23,20 @@ inline std::vector<std::vector<at::Tensor>> by_device_and_dtype(const std::vecto
   return lists;
 }
 
-/// The gradients that are there.
+/// The same without repetitions: tied weights, which libtorch's parameters() has twice and Python's once.
+inline std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> once;
+  std::unordered_set<const void*> seen;
+  for (const at::Tensor& tensor : tensors) {
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) once.push_back(tensor);
+  }
+  return once;
+}
+
+/// The gradients that are there, of each parameter once.
 inline std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters) {
+  for (const at::Tensor& parameter : each_once(parameters)) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
   return gradients;
