@@ -74,6 +74,17 @@ TEST_CASE("a tensor that occurs twice is stored once") {
   CHECK(std::filesystem::file_size(folder.file("twice.pt")) < 110000);
 }
 
+// Views of one memory that differ in a bit alone, which says how it is read.
+TEST_CASE("a tensor and its conjugate are both stored as what they are") {
+  const at::Tensor z = at::complex(at::arange(3, at::kFloat), at::full({3}, 2.0F));
+  const PtValue back = round_trip(PtList{{z, z.conj(), at::imag(z), at::imag(z.conj())}});
+  const auto& list = back.as_sequence();
+  CHECK(at::equal(list[0].as_tensor(), z));
+  CHECK(at::equal(list[1].as_tensor(), z.conj().resolve_conj()));
+  CHECK(at::equal(list[2].as_tensor(), at::full({3}, 2.0F)));
+  CHECK(at::equal(list[3].as_tensor(), at::full({3}, -2.0F)));
+}
+
 TEST_CASE("a sparse tensor is refused with its type") {
   const TemporaryFolder folder;
   CHECK_THROWS_WITH(

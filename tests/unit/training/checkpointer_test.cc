@@ -69,6 +69,17 @@ TEST_CASE("the second copy of a state needs no memory, and a tensor that occurs 
   CHECK(staging.slabs() == 1);
 }
 
+TEST_CASE("a tensor and its conjugate are staged as what they are") {
+  Staging staging;
+  const at::Tensor z = at::complex(at::arange(3, at::kFloat), at::full({3}, 2.0F));
+  const PtValue copy = staging.copy(PtList{{z, z.conj(), at::imag(z), at::imag(z.conj())}});
+  const auto& list = copy.as_sequence();
+  CHECK(at::equal(list[0].as_tensor(), z));
+  CHECK(at::equal(list[1].as_tensor(), z.conj().resolve_conj()));
+  CHECK(at::equal(list[2].as_tensor(), at::full({3}, 2.0F)));
+  CHECK(at::equal(list[3].as_tensor(), at::full({3}, -2.0F)));
+}
+
 TEST_CASE("copies of a large model take hardly more memory than it has") {
   Staging staging;
   PtList state;

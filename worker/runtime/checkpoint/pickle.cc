@@ -137,14 +137,15 @@ class Pickler {
   /// The same tensor, met again (tied weights), is stored once.
   std::size_t store(const at::Tensor& tensor) {
     const Identity identity{tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(),
-                            tensor.strides().vec()};
+                            tensor.strides().vec(),  tensor.is_conj(),     tensor.is_neg()};
     const auto [found, is_new] = stored_.try_emplace(identity, storages_.size());
     if (is_new) storages_.push_back(tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous());
     return found->second;
   }
 
-  using Identity =
-      std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+  /// Memory, and how it is read: a conjugate or an imaginary part may be a view that differs in a bit alone.
+  using Identity = std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>,
+                              std::vector<std::int64_t>, bool, bool>;
   std::string out_;
   std::vector<at::Tensor> storages_;
   std::map<Identity, std::size_t> stored_;

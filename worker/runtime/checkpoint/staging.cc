@@ -55,7 +55,7 @@ PtValue Staging::copy(const PtValue& value) {
 at::Tensor Staging::copy(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided) return tensor;  // who writes it refuses it
   const Identity identity{tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(),
-                          tensor.strides().vec()};
+                          tensor.strides().vec(),  tensor.is_conj(),     tensor.is_neg()};
   if (const auto found = copied_.find(identity); found != copied_.end()) return found->second;
   const at::NoGradGuard no_grad;
   const at::Tensor place = place_for(tensor);

@@ -34,8 +34,9 @@ class Staging {
   at::Tensor place_for(const at::Tensor& tensor);
   Slab& slab_with(std::size_t bytes, bool is_pinned);
 
-  using Identity =
-      std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+  /// Memory, and how it is read: a conjugate or an imaginary part may be a view that differs in a bit alone.
+  using Identity = std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>,
+                              std::vector<std::int64_t>, bool, bool>;
   std::array<std::vector<Slab>, 2> slabs_;  ///< not pinned, and pinned
   std::size_t bytes_ = 0;
   std::map<Identity, at::Tensor> copied_;
