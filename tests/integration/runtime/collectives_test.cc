@@ -95,6 +95,38 @@ TEST_CASE("all_to_all exchanges pieces of differing sizes, also empty ones") {
   });
 }
 
+TEST_CASE("all_to_all refuses pieces that do not fit before anything is sent") {
+  const auto refusal = [](const torch::Tensor& into_own, const torch::Tensor& own) {
+    const auto failures = run_ranks(2, [&](const Group& group) {
+      std::vector<torch::Tensor> into(2), pieces(2);
+      const auto self = static_cast<std::size_t>(group.rank());
+      into[self] = into_own.clone();
+      pieces[self] = own.clone();
+      into[1 - self] = number(-1);
+      pieces[1 - self] = number(1);
+      all_to_all(group, into, pieces);
+    });
+    CHECK(message_of(failures[0]).substr(0, 10) == message_of(failures[1]).substr(0, 10));
+    return message_of(failures[1]);
+  };
+  CHECK(refusal(number(-1), torch::ones({1})) ==
+        "all_to_all: rank 1 keeps a piece of 1 elements for itself, and its place has 2; give both as many");
+  CHECK(refusal(number(-1).to(torch::kDouble), number(1)) ==
+        "all_to_all: piece 0 is Float, and the place for rank 1's is Double; give all tensors one dtype");
+  CHECK(refusal(torch::full({2, 1}, -1.0), number(1)) == "no exception");
+}
+
+TEST_CASE("all_to_all leaves autograd out, on this rank as on the others") {
+  run_ranks_to_success(2, [](const Group& group) {
+    std::vector<torch::Tensor> into = {number(-1), number(-1)};
+    all_to_all(group, into, {number(1).requires_grad_(), number(2).requires_grad_()});
+    for (const torch::Tensor& received : into) {
+      CHECK_IN_RANK(!received.requires_grad());
+      CHECK_IN_RANK(value(received) == group.rank() + 1);
+    }
+  });
+}
+
 // nccl has an all-to-all of lists, and deadlocks on messages that are not of one group call.
 class ListsOnly final : public c10d::Backend {
  public:

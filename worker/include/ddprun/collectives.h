@@ -145,7 +145,8 @@ void reduce_scatter_tensor_coalesced(const Group& group, const std::vector<at::T
                                                             ReduceOp op = ReduceOp::kSum);
 
 /// `into[r]` becomes rank r's `pieces[rank()]`. One entry per rank in both; sizes may differ between pairs of
-/// ranks. With empty entries it is a gather or a scatter of differing sizes.
+/// ranks. With empty entries it is a gather or a scatter of differing sizes. All of one dtype.
+/// Errors   Exception kConfig: several dtypes, or what this rank keeps for itself is not as large as its place.
 void all_to_all(const Group& group, std::vector<at::Tensor> into, const std::vector<at::Tensor>& pieces);
 [[nodiscard]] Pending async_all_to_all(const Group& group, std::vector<at::Tensor> into,
                                        const std::vector<at::Tensor>& pieces);

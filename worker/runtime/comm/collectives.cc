@@ -55,6 +55,30 @@ void check_rows(const Group& group, const at::Tensor& tensor, const std::vector<
   if (sum != rows) refuse(fmt::format("has {} rows, and its splits have {}", rows, sum));
 }
 
+// Of all-to-all: what this rank can see of it. What goes to others is for them to take.
+void check_pieces(const Group& group, const std::vector<at::Tensor>& into,
+                  const std::vector<at::Tensor>& pieces) {
+  const auto refuse = [](const std::string& why) {
+    throw Exception(ErrorCode::kConfig, "all_to_all: " + why);
+  };
+  const at::ScalarType dtype = pieces.front().scalar_type();
+  for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
+    if (pieces[rank].scalar_type() != dtype) {
+      refuse(fmt::format("piece 0 is {}, and piece {} is {}; give all tensors one dtype", at::toString(dtype),
+                         rank, at::toString(pieces[rank].scalar_type())));
+    }
+    if (into[rank].scalar_type() != dtype) {
+      refuse(fmt::format("piece 0 is {}, and the place for rank {}'s is {}; give all tensors one dtype",
+                         at::toString(dtype), rank, at::toString(into[rank].scalar_type())));
+    }
+  }
+  const auto self = static_cast<std::size_t>(group.rank());
+  if (into[self].numel() == pieces[self].numel()) return;
+  refuse(
+      fmt::format("rank {} keeps a piece of {} elements for itself, and its place has {}; give both as many",
+                  group.rank(), pieces[self].numel(), into[self].numel()));
+}
+
 Pending pending_of(c10::intrusive_ptr<c10d::Work> work) { return Pending({std::move(work)}); }
 
 // gloo alone has no all-to-all of lists. Messages one by one would deadlock on nccl, where a send waits for
@@ -254,12 +278,14 @@ Pending async_all_to_all(const Group& group, std::vector<at::Tensor> into,
                          const std::vector<at::Tensor>& pieces) {
   check_count(group, into.size(), "all_to_all");
   check_count(group, pieces.size(), "all_to_all");
+  check_pieces(group, into, pieces);
   if (has_list_all_to_all(group, pieces.front().device())) {
     std::vector<at::Tensor> inputs = pieces;
     return pending_of(group.process_group()->alltoall(into, inputs));
   }
+  const at::NoGradGuard no_grad;
   const auto self = static_cast<std::size_t>(group.rank());
-  into[self].copy_(pieces[self]);
+  into[self].detach().copy_(pieces[self].detach().reshape(into[self].sizes()));
   std::vector<c10::intrusive_ptr<c10d::Work>> messages;
   for (int distance = 1; distance < group.size(); ++distance) {
     const int to = (group.rank() + distance) % group.size();
