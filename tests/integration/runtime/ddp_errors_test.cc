@@ -373,6 +373,49 @@ TEST_CASE("delayed parameters are averaged in one buffer") {
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
 
+
+TEST_CASE("a bucket order that c10d cannot have is refused, and the replica trains on as before") {
+  struct ManyKinds : torch::nn::Module {
+    ManyKinds() {
+      scale = register_parameter("scale", torch::ones({1}, torch::kDouble));
+      table = register_module("table", torch::nn::Embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true)));
+      linear = register_module("linear", torch::nn::Linear(2, 1));
+    }
+    torch::Tensor forward(const torch::Tensor& input) { return linear(table(input)).sum() * scale; }
+    torch::Tensor scale;
+    torch::nn::Embedding table{nullptr};
+    torch::nn::Linear linear{nullptr};
+  };
+  const auto texts = messages(2, [](const Group& group) {
+    const auto model = std::make_shared<ManyKinds>();
+    DistributedDataParallel ddp(model, group.process_group());
+    const auto refusal = [&](const BucketOrder& order) -> std::string {
+      try {
+        ddp.set_bucket_order(order);
+        return "no exception";
+      } catch (const Exception& error) {
+        return error.what();
+      } catch (const c10::Error&) {
+        return "c10d's";
+      }
+    };
+    CHECK_IN_RANK(
+        refusal({{1}, {2, 3}, {0}, {}}) ==
+        "DistributedDataParallel: the bucket order has 4 buckets, and bucket 3 is empty; leave it out");
+    CHECK_IN_RANK(refusal({{3, 1}, {2}, {0}}) ==
+                  "DistributedDataParallel: bucket 0 of the bucket order holds parameter 1 (table.weight), "
+                  "whose gradient is sparse, beside others; give it a bucket of its own");
+    CHECK_IN_RANK(
+        refusal({{1}, {2, 3, 0}}) ==
+        "DistributedDataParallel: bucket 1 of the bucket order holds parameter 2 (linear.weight), "
+        "Float on cpu, and parameter 0 (scale), Double on cpu; a bucket has one dtype and one device");
+    CHECK_IN_RANK(refusal({{1}, {3, 2}, {0}}) == "no exception");
+    (ddp(torch::tensor({1})) * (group.rank() + 1)).sum().backward();
+    CHECK_IN_RANK(model->linear->bias.grad().item<float>() == 1.5F);
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
 TEST_CASE("a callable with named parameters can be wrapped") {
   const auto texts = messages(2, [](const Group& group) {
     auto weight = torch::full({1}, static_cast<float>(group.rank()), torch::requires_grad());

@@ -281,7 +281,8 @@ class DistributedDataParallel {
 
   /// Begins with the buckets that bucket_order() gave for the same model. Between two steps, the same on all
   /// ranks.
-  /// Errors  Exception kConfig: they do not hold each parameter once; nothing has changed then.
+  /// Errors  Exception kConfig: they do not hold each parameter once, a bucket is empty, has parameters of
+  ///         several dtypes or devices, or one with sparse gradients beside others; nothing has changed then.
   void set_bucket_order(const BucketOrder& order) { sync_->set_bucket_order(order); }
 
   /// What c10d knows of this replica and its last sampled steps (bucket sizes, times in nanoseconds …), under

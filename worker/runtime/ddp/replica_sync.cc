@@ -91,6 +91,38 @@ void check_bucket_caps(const DistributedDataParallelOptions& options) {
   }
 }
 
+// c10d refuses these, too, when it has already thrown away the buckets that there were.
+void check_buckets(const BucketOrder& order, const std::vector<ModuleView::Parameter>& reduced) {
+  const auto in_words = [&](std::size_t index) {
+    const auto& [name, tensor, is_sparse] = reduced[index];
+    return fmt::format("parameter {} ({}), {} on {}", index, name, at::toString(tensor.scalar_type()),
+                       tensor.device().str());
+  };
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::vector<std::size_t>& bucket = order[i];
+    if (bucket.empty()) {
+      refuse(fmt::format("the bucket order has {} buckets, and bucket {} is empty; leave it out",
+                         order.size(), i));
+    }
+    const at::Tensor& first = reduced[bucket.front()].tensor;
+    for (const std::size_t index : bucket) {
+      const auto& [name, tensor, is_sparse] = reduced[index];
+      if (is_sparse && bucket.size() > 1) {
+        refuse(
+            fmt::format("bucket {} of the bucket order holds parameter {} ({}), whose gradient is sparse, "
+                        "beside others; give it a bucket of its own",
+                        i, index, name));
+      }
+      if (tensor.device() != first.device() || tensor.scalar_type() != first.scalar_type()) {
+        refuse(
+            fmt::format("bucket {} of the bucket order holds {}, and {}; a bucket has one dtype and one "
+                        "device",
+                        i, in_words(bucket.front()), in_words(index)));
+      }
+    }
+  }
+}
+
 void broadcast_everything(const ReplicaSync::State& state) {
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : state.view.parameters) {
@@ -409,6 +441,7 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
     refuse(fmt::format("the bucket order holds parameter {} {} times; expected once", wrong - count.begin(),
                        *wrong));
   }
+  check_buckets(order, state.reduced);
   // A recorded CUDA graph holds the addresses of the buckets: they stay where nothing changes.
   if (count.empty() || state.logger->get_per_bucket_variable_indices() == order) return;
   const BucketAllocationScope buckets_in_shared_memory(*state.group.process_group(), state.device);
