@@ -373,6 +373,50 @@ TEST_CASE("delayed parameters are averaged in one buffer") {
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
 
+TEST_CASE("delayed parameters are averaged, also where gradients are reset between forward and backward") {
+  const auto texts = messages(2, [](const Group& group) {
+    const auto model = std::make_shared<TwoHeads>();
+    DistributedDataParallel ddp(
+        model, group.process_group(),
+        {.delay_all_reduce = {"left.weight", "left.bias", "right.weight", "right.bias"},
+         .reduce_delayed_when_ready = "body.weight"});
+    const float scale = static_cast<float>(group.rank() + 1);
+    for (int step = 0; step < 2; ++step) {
+      const auto [left, right] = ddp(torch::ones({1, 4}));
+      model->zero_grad();
+      (scale * (step == 0 ? left + right : left)).sum().backward();
+      CHECK_IN_RANK(model->left->bias.grad().item<float>() == 1.5F);
+      CHECK_IN_RANK(model->right->bias.grad().item<float>() == (step == 0 ? 1.5F : 0.0F));
+    }
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
+
+TEST_CASE("delayed parameters of several dtypes have gradients of their own dtypes") {
+  struct TwoTypes : torch::nn::Module {
+    TwoTypes() {
+      narrow = register_parameter("narrow", torch::ones({2}, torch::kBFloat16));
+      wide = register_parameter("wide", torch::ones({3}, torch::kFloat));
+      last = register_parameter("last", torch::ones({1}, torch::kFloat));
+    }
+    torch::Tensor forward(const torch::Tensor& input) {
+      return (narrow.to(torch::kFloat).sum() + wide.sum()) * input * last;
+    }
+    torch::Tensor narrow, wide, last;
+  };
+  const auto texts = messages(2, [](const Group& group) {
+    const auto model = std::make_shared<TwoTypes>();
+    DistributedDataParallel ddp(
+        model, group.process_group(),
+        {.delay_all_reduce = {"narrow", "wide"}, .reduce_delayed_when_ready = "last"});
+    ddp(torch::full({1}, static_cast<double>(group.rank() + 1))).sum().backward();
+    for (const auto& parameter : {model->narrow, model->wide}) {
+      CHECK_IN_RANK(parameter.grad().scalar_type() == parameter.scalar_type());
+      CHECK_IN_RANK(parameter.grad().eq(1.5).all().item<bool>());
+    }
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
+}
 
 TEST_CASE("a bucket order that c10d cannot have is refused, and the replica trains on as before") {
   struct ManyKinds : torch::nn::Module {

@@ -82,8 +82,9 @@ struct DistributedDataParallelOptions {
   bool skip_all_reduce_unused_params = false;
   /// Names (as `named_parameters()` and `named_buffers()` give them) that are left alone.
   std::vector<std::string> ignored;
-  /// Names whose gradients are reduced in one flat buffer, all at once, when the gradient of
-  /// `reduce_delayed_when_ready` is computed; that one must come last in the backward. Both or neither.
+  /// Names whose gradients are reduced in one flat buffer for each device and dtype, all at once, when the
+  /// gradient of `reduce_delayed_when_ready` is computed; that one must come last in the backward. Both or
+  /// neither.
   std::vector<std::string> delay_all_reduce;
   std::optional<std::string> reduce_delayed_when_ready;
   std::optional<MixedPrecision> mixed_precision;
