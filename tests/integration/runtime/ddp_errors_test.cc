@@ -418,6 +418,27 @@ TEST_CASE("delayed parameters of several dtypes have gradients of their own dtyp
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
 
+// Python fixes the set in the constructor as well, and lets requires_grad change.
+TEST_CASE("parameters() are those that are averaged, whatever requires a gradient later") {
+  const auto texts = messages(1, [](const Group& group) {
+    const auto model = std::make_shared<TwoHeads>();
+    model->right->weight.set_requires_grad(false);
+    DistributedDataParallel ddp(model, group.process_group(),
+                                {.ignored = {"right.bias"},
+                                 .delay_all_reduce = {"body.bias"},
+                                 .reduce_delayed_when_ready = "body.weight"});
+    model->right->weight.set_requires_grad(true);
+    model->left->bias.set_requires_grad(false);
+    const std::vector<torch::Tensor> expected = {model->body->weight, model->body->bias, model->left->weight,
+                                                 model->left->bias};
+    const std::vector<torch::Tensor> given = ddp.parameters();
+    CHECK_IN_RANK(given.size() == expected.size());
+    for (std::size_t i = 0; i < std::min(given.size(), expected.size()); ++i)
+      CHECK_IN_RANK(given[i].is_same(expected[i]));
+  });
+  CHECK(texts[0] == "no exception");
+}
+
 TEST_CASE("a bucket order that c10d cannot have is refused, and the replica trains on as before") {
   struct ManyKinds : torch::nn::Module {
     ManyKinds() {

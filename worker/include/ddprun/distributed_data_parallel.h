@@ -270,7 +270,8 @@ class DistributedDataParallel {
   /// Collective.
   void sync_buffers() { sync_->sync_buffers(); }
 
-  /// The parameters whose gradients are averaged, each once, in order: what an optimizer takes.
+  /// The parameters whose gradients are averaged, each once, in order: what an optimizer takes. Which ones that
+  /// is was settled when this was made; requires_grad that is changed later changes nothing here, as in Python.
   [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }
 
   /// The buckets of the next step. They are made anew after the first one, in the order in which gradients

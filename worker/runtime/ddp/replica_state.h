@@ -15,7 +15,8 @@ struct ReplicaSync::State {
   Group group;
   DistributedDataParallelOptions options;
   std::vector<ModuleView::Parameter> reduced;  ///< those whose gradients the reducer averages
-  std::vector<NamedTensor> buffers;            ///< as they were at the last synchronisation
+  std::vector<at::Tensor> averaged;  ///< these, and those whose reduction is delayed, as `view` has them
+  std::vector<NamedTensor> buffers;  ///< as they were at the last synchronisation
   at::Device device{at::kCPU};
   std::optional<InputPlacement> inputs;  ///< unset when they are where they belong
   std::unique_ptr<DelayedReduction> delayed;

@@ -268,7 +268,10 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
       delayed.push_back(parameter);
     } else if (!contains(state.options.ignored, parameter.name)) {
       state.reduced.push_back(parameter);
+    } else {
+      continue;
     }
+    state.averaged.push_back(parameter.tensor);
   }
   if (state.reduced.empty() && delayed.empty()) {
     refuse(fmt::format(
@@ -448,14 +451,6 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
   state.reducer->initialize_buckets(order);
 }
 
-std::vector<at::Tensor> ReplicaSync::parameters() const {
-  std::vector<at::Tensor> tensors;
-  for (const auto& parameter : state_->view.parameters) {
-    if (parameter.tensor.requires_grad() && !contains(state_->options.ignored, parameter.name)) {
-      tensors.push_back(parameter.tensor);
-    }
-  }
-  return tensors;
-}
+std::vector<at::Tensor> ReplicaSync::parameters() const { return state_->averaged; }
 
 }  // namespace ddprun::runtime
