@@ -223,6 +223,52 @@ TEST_CASE("a scaler divides the gradient of a tied parameter once") {
   scaler.unscale_(stock);
   CHECK(tied.grad()[0].item<float>() == 2);
 }
+
+// What torch.optim and libtorch's classes refuse.
+TEST_CASE("options that no optimizer can have are refused with class, group, name, value and bound") {
+  const auto sgd = [](const FusedSgdOptions& options) { FusedSgd({a_parameter()}, options); };
+  CHECK_THROWS_WITH(sgd({.lr = -1}), "SGD: lr of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(sgd({.lr = NAN}), "SGD: lr of group 0 is nan; it has to be at least 0");
+  CHECK_THROWS_WITH(sgd({.momentum = -0.5}), "SGD: momentum of group 0 is -0.5; it has to be at least 0");
+  CHECK_THROWS_WITH(sgd({.weight_decay = -2}), "SGD: weight_decay of group 0 is -2; it has to be at least 0");
+  const auto adam = [](const FusedAdamOptions& options) { FusedAdam({a_parameter()}, options); };
+  CHECK_THROWS_WITH(adam({.lr = -1}), "Adam: lr of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(adam({.beta1 = 1}), "Adam: beta1 of group 0 is 1; it has to be in [0, 1)");
+  CHECK_THROWS_WITH(adam({.beta2 = -0.5}), "Adam: beta2 of group 0 is -0.5; it has to be in [0, 1)");
+  CHECK_THROWS_WITH(adam({.eps = -1}), "Adam: eps of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(adam({.weight_decay = -1, .decoupled_weight_decay = true}),
+                    "AdamW: weight_decay of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(FusedAdam(FusedAdam::Groups{{{a_parameter()}, {}}, {{a_parameter()}, {.beta2 = 1.5}}}),
+                    "Adam: beta2 of group 1 is 1.5; it has to be in [0, 1)");
+  const auto adagrad = [](const FusedAdagradOptions& options) { FusedAdagrad({a_parameter()}, options); };
+  CHECK_THROWS_WITH(adagrad({.lr = -1}), "Adagrad: lr of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(adagrad({.lr_decay = -1}), "Adagrad: lr_decay of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(adagrad({.weight_decay = -1}),
+                    "Adagrad: weight_decay of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(adagrad({.initial_accumulator_value = -1}),
+                    "Adagrad: initial_accumulator_value of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(adagrad({.eps = -1}), "Adagrad: eps of group 0 is -1; it has to be at least 0");
+  const auto rmsprop = [](const RmspropOptions& options) { Rmsprop({a_parameter()}, options); };
+  CHECK_THROWS_WITH(rmsprop({.lr = -1}), "RMSprop: lr of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(rmsprop({.momentum = -1}), "RMSprop: momentum of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(rmsprop({.alpha = -1}), "RMSprop: alpha of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(rmsprop({.eps = -1}), "RMSprop: eps of group 0 is -1; it has to be at least 0");
+  CHECK_THROWS_WITH(rmsprop({.weight_decay = -1}),
+                    "RMSprop: weight_decay of group 0 is -1; it has to be at least 0");
+}
+
+TEST_CASE("an optimizer refuses tensors that it would never train") {
+  const at::Tensor computed = a_parameter() * 2;
+  CHECK_THROWS_WITH(
+      FusedSgd({a_parameter(), computed}, {}),
+      "optimizer: group 0 has a tensor of shape [2] that is computed from others, and its gradient goes to "
+      "them; give the parameters themselves");
+  CHECK_THROWS_WITH(FusedSgd({at::Tensor()}, {}), "optimizer: group 0 has a tensor that is not defined");
+  const at::Tensor kept = a_parameter() * 2;
+  kept.retain_grad();
+  CHECK(FusedSgd({kept, torch::zeros({2})}, {}).parameters().size() == 2);
+}
+
 TEST_CASE("gradients on the CPU that need no clipping are not written") {
   at::Tensor parameter = at::zeros({4}).requires_grad_();
   parameter.mutable_grad() = at::full({4}, 2.0);

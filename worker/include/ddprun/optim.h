@@ -39,7 +39,9 @@ struct StepScale {
 /// names and the order of Python's `state_dict()`. Schedulers (lr_scheduler.h) take it as it is.
 ///
 /// Not collective: DistributedDataParallel has already averaged the gradients.
-/// Errors  Exception kConfig where a parameter is in more than one group.
+/// Errors  Exception kConfig, from the constructor: a parameter that is in more than one group, that is not defined,
+///         or that is computed from others and keeps no gradient (Python: "can't optimize a non-leaf Tensor");
+///         hyperparameters that Python's class refuses, and NaN. What is set later is not looked at, as in Python.
 class FusedOptimizer : public ScheduledGroups {
  public:
   /// State of one parameter by Python's names and in its order: "momentum_buffer", or "step" (a float32
@@ -277,7 +279,7 @@ class Rmsprop final : public GroupedOptimizer<RmspropOptions> {
  public:
   Rmsprop(std::vector<at::Tensor> parameters, const RmspropOptions& options)
       : Rmsprop(Groups{{std::move(parameters), options}}) {}
-  explicit Rmsprop(Groups groups) : GroupedOptimizer(std::move(groups)) {}
+  explicit Rmsprop(Groups groups);
 
   [[nodiscard]] std::string name() const override { return "RMSprop"; }
   [[nodiscard]] bool supports_scale() const override { return false; }

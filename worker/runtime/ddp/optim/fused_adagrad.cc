@@ -1,3 +1,4 @@
+#include "worker/runtime/ddp/optim/check_options.h"
 #include "worker/runtime/ddp/optim/given.h"
 #include "worker/runtime/libtorch/adagrad_scale.h"
 #include <ddprun/optim.h>
@@ -8,7 +9,18 @@
 
 namespace ddprun {
 
-FusedAdagrad::FusedAdagrad(Groups groups) : GroupedOptimizer(std::move(groups)) { make_all_states(); }
+FusedAdagrad::FusedAdagrad(Groups groups) : GroupedOptimizer(std::move(groups)) {
+  for (std::size_t group = 0; group < group_count(); ++group) {
+    const FusedAdagradOptions& o = options(group);
+    const runtime::OptionsCheck check(name(), group);
+    check.at_least_0("lr", o.lr);
+    check.at_least_0("lr_decay", o.lr_decay);
+    check.at_least_0("weight_decay", o.weight_decay);
+    check.at_least_0("initial_accumulator_value", o.initial_accumulator_value);
+    check.at_least_0("eps", o.eps);
+  }
+  make_all_states();
+}
 
 bool FusedAdagrad::supports_scale() const {
   const auto is_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };

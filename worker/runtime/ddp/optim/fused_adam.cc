@@ -1,3 +1,4 @@
+#include "worker/runtime/ddp/optim/check_options.h"
 #include "worker/runtime/ddp/optim/given.h"
 #include <ddprun/optim.h>
 
@@ -5,7 +6,17 @@
 
 namespace ddprun {
 
-FusedAdam::FusedAdam(Groups groups) : GroupedOptimizer(std::move(groups)) {}
+FusedAdam::FusedAdam(Groups groups) : GroupedOptimizer(std::move(groups)) {
+  for (std::size_t group = 0; group < group_count(); ++group) {
+    const FusedAdamOptions& o = options(group);
+    const runtime::OptionsCheck check(name(), group);
+    check.at_least_0("lr", o.lr);
+    check.at_least_0("eps", o.eps);
+    check.from_0_below_1("beta1", o.beta1);
+    check.from_0_below_1("beta2", o.beta2);
+    check.at_least_0("weight_decay", o.weight_decay);
+  }
+}
 
 FusedOptimizer::Hyperparameters FusedAdam::own_hyperparameters(std::size_t group) const {
   const FusedAdamOptions& o = options(group);

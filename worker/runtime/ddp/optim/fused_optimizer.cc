@@ -70,6 +70,19 @@ const at::Tensor& entry_of(const FusedOptimizer& optimizer, std::size_t index, c
                   index, optimizer.name(), name));
 }
 
+void check_trainable(const at::Tensor& parameter, std::size_t group) {
+  if (!parameter.defined()) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("optimizer: group {} has a tensor that is not defined", group));
+  }
+  if (parameter.is_leaf() || parameter.retains_grad()) return;
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("optimizer: group {} has a tensor of shape {} that is computed from others, and its "
+                  "gradient goes to them; give the parameters themselves",
+                  group, shape_text(parameter)));
+}
+
 StepScale on_device(const StepScale& scale, const at::Device& device) {
   const auto moved = [&](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
@@ -83,6 +96,7 @@ void FusedOptimizer::append_group(std::vector<at::Tensor> parameters) {
   std::set<const void*> others, own;
   for (const at::Tensor& parameter : parameters_) others.insert(parameter.unsafeGetTensorImpl());
   for (at::Tensor& parameter : parameters) {
+    check_trainable(parameter, group_sizes_.size());
     const void* identity = parameter.unsafeGetTensorImpl();
     if (others.contains(identity)) {
       throw Exception(

@@ -1,3 +1,4 @@
+#include "worker/runtime/ddp/optim/check_options.h"
 #include "worker/runtime/ddp/optim/given.h"
 #include <ddprun/exception.h>
 #include <ddprun/optim.h>
@@ -23,6 +24,10 @@ at::Tensor under(const StepScale& scale, const at::Tensor& gradient) {
 FusedSgd::FusedSgd(Groups groups) : GroupedOptimizer(std::move(groups)) {
   for (std::size_t group = 0; group < group_count(); ++group) {
     const FusedSgdOptions& o = options(group);
+    const runtime::OptionsCheck check(name(), group);
+    check.at_least_0("lr", o.lr);
+    check.at_least_0("momentum", o.momentum);
+    check.at_least_0("weight_decay", o.weight_decay);
     if (!o.nesterov || (o.momentum > 0 && o.dampening == 0)) continue;
     throw Exception(ErrorCode::kConfig,
                     fmt::format("SGD: nesterov needs momentum > 0 and dampening 0, got momentum {} and "

@@ -1,8 +1,21 @@
+#include "worker/runtime/ddp/optim/check_options.h"
 #include <ddprun/optim.h>
 
 #include <torch/torch.h>
 
 namespace ddprun {
+
+Rmsprop::Rmsprop(Groups groups) : GroupedOptimizer(std::move(groups)) {
+  for (std::size_t group = 0; group < group_count(); ++group) {
+    const RmspropOptions& o = options(group);
+    const runtime::OptionsCheck check(name(), group);
+    check.at_least_0("lr", o.lr);
+    check.at_least_0("eps", o.eps);
+    check.at_least_0("momentum", o.momentum);
+    check.at_least_0("weight_decay", o.weight_decay);
+    check.at_least_0("alpha", o.alpha);
+  }
+}
 
 FusedOptimizer::Hyperparameters Rmsprop::own_hyperparameters(std::size_t group) const {
   const RmspropOptions& o = options(group);
