@@ -57,6 +57,58 @@ TEST_CASE("after update_process_group gradients are divided by the new group's s
   });
 }
 
+// Stands for a rank that is lost in the middle of a backward.
+struct Breaks : torch::autograd::Function<Breaks> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& input,
+                               bool breaks) {
+    context->saved_data["breaks"] = breaks;
+    return input.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    if (context->saved_data["breaks"].toBool()) throw std::runtime_error("broken off");
+    return {gradients[0], torch::Tensor()};
+  }
+};
+
+struct TwoLayers : torch::nn::Module {
+  TwoLayers() {
+    first = register_module("first", torch::nn::Linear(1, 1));
+    second = register_module("second", torch::nn::Linear(1, 1));
+  }
+  torch::Tensor forward(const torch::Tensor& input, bool breaks) {
+    return second(Breaks::apply(first(input), breaks));
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+
+TEST_CASE("after update_process_group nothing is left of a backward that failed, with the optimizer in it") {
+  run_ranks_to_success(3, [](const Group& group) {
+    const auto model = std::make_shared<TwoLayers>();
+    DistributedDataParallel ddp(model, group.process_group());
+    FusedSgd optimizer(ddp.parameters(), {.lr = 1});
+    ddp.apply_optimizer_in_backward(optimizer);
+    const auto train = [&](bool breaks) {
+      (ddp(torch::ones({1, 1}), breaks) * (group.rank() + 1)).sum().backward();
+    };
+    train(false);
+    std::string words;
+    try {
+      train(true);
+    } catch (const std::exception& error) {
+      words = error.what();
+    }
+    CHECK_IN_RANK(words.find("broken off") != std::string::npos);
+    const Group two = new_group(group, {0, 1});
+    ddp.update_process_group(two);
+    CHECK_IN_RANK(!model->second->bias.grad().defined());
+    if (!two.is_member()) return;
+    const float before = model->second->bias.item<float>();
+    train(false);
+    CHECK_IN_RANK(model->second->bias.item<float>() == Approx(before - 1.5F));
+  });
+}
+
 TEST_CASE("join by the ranks that have input is refused with the optimizer in the backward") {
   const auto failures = run_ranks(1, [](const Group& group) {
     torch::nn::Linear model(1, 1);

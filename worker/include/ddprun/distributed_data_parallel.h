@@ -234,7 +234,9 @@ class DistributedDataParallel {
   /// backward that failed because a rank was lost is forgotten. On a rank that is not in the group it forgets
   /// that backward only. Nothing is sent: the members are to have equal parameters, and those that are new to
   /// it are constructed with `init_sync` off. Communication hooks keep the groups that they were made with.
-  /// Python's _update_process_group.
+  /// With the optimizer in the backward the gradients of all parameters are reset; a backward that failed may
+  /// have updated some of them on some ranks: broadcast parameters and the optimizer's state anew then, from
+  /// one of the members. Python's _update_process_group.
   void update_process_group(const Group& group) { sync_->update_process_group(group); }
 
   /// Replaces the all-reduce of each bucket. At most one, before the first backward. See ddprun/comm_hooks.h.

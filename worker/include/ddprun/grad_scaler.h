@@ -42,7 +42,8 @@ struct GradScalerState {
 ///          a device but get_scale(), state(), and step() of an optimizer that cannot leave out a step itself
 ///          (supports_scale() false, and libtorch's own).
 /// Order    not collective: after DistributedDataParallel's all-reduce an overflow of one rank is
-///          everybody's, so all ranks leave out the same steps and have the same scale.
+///          everybody's, so all ranks leave out the same steps and have the same scale. But for join(): a rank
+///          whose input ended early makes no more steps, and its scale stays behind (join.h).
 /// Errors   Exception kConfig, and what to call first, for calls in the wrong order and for float16
 ///          parameters.
 /// Threads  none: one thread at a time.

@@ -71,6 +71,10 @@ class Joinable {
 /// input updates its share of the parameters with the gradients that it was left with (none after
 /// zero_grad()), and the last rank's parameters are everyone's at the end.
 ///
+/// Parameters and buffers alone are: the state of an optimizer that is no joinable (momentum, counts of steps), the
+/// scale of a GradScaler and the place of a scheduler stay, on ranks that ended early, where their own loop left them.
+/// Before training goes on, broadcast them from a rank that had input longest, or begin with new ones.
+///
 /// Order   collective: on all ranks of the joinables' group, with the same joinables and options.
 /// Errors  Exception kConfig: no joinables, or of different groups; on all ranks, when one ran out of input
 ///         and throw_on_early_termination is set. What `body` throws passes through; other ranks then wait

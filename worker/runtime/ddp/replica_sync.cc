@@ -416,6 +416,10 @@ void ReplicaSync::update_process_group(const Group& group) {
   State& state = *state_;
   if (state.reducer) state.reducer->reset_state();
   if (state.low) state.low->end();
+  if (state.has_optimizer_in_backward) {
+    // What a backward that failed has left; nobody else resets it, and the next one would add to it.
+    for (const auto& parameter : state.reduced) parameter.tensor.mutable_grad().reset();
+  }
   if (!group.is_member()) return;
   state.group = group;
   if (state.reducer) state.reducer->update_process_group(group.process_group());
