@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -39,14 +38,27 @@ void check_batch(const Batch& batch, std::int64_t samples, const DataShape& shap
 
 }  // namespace
 
+BatchList batches_in_turns(const std::vector<std::vector<std::int64_t>>& shards, std::int64_t batch_size,
+                           std::int64_t per_turn) {
+  BatchList batches;
+  const auto length = static_cast<std::int64_t>(shards.empty() ? 0 : shards.front().size());
+  for (std::int64_t turn_at = 0; turn_at < length; turn_at += batch_size * per_turn) {
+    const std::int64_t turn_end = std::min(turn_at + batch_size * per_turn, length);
+    for (const std::vector<std::int64_t>& shard : shards) {
+      for (std::int64_t at = turn_at; at < turn_end; at += batch_size)
+        batches.emplace_back(shard.begin() + at, shard.begin() + std::min(at + batch_size, turn_end));
+    }
+  }
+  return batches;
+}
+
 BatchLoader::BatchLoader(const DataSource& source, std::vector<std::int64_t> indices,
                          const LoaderOptions& options)
-    : source_(source),
-      indices_(std::move(indices)),
-      options_(options),
-      batch_count_((static_cast<std::int64_t>(indices_.size()) + options.batch_size - 1) /
-                   options.batch_size) {
-  const auto threads = std::min<std::int64_t>(options_.threads, batch_count_);
+    : BatchLoader(source, batches_in_turns({std::move(indices)}, options.batch_size, 1), options) {}
+
+BatchLoader::BatchLoader(const DataSource& source, BatchList batches, const LoaderOptions& options)
+    : source_(source), batches_(std::move(batches)), options_(options) {
+  const auto threads = std::min<std::int64_t>(options_.threads, batch_count());
   for (std::int64_t i = 0; i < threads; ++i) {
     threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
@@ -57,7 +69,7 @@ BatchLoader::~BatchLoader() {
 }
 
 std::optional<Batch> BatchLoader::next() {
-  if (taken_ == batch_count_) return std::nullopt;
+  if (taken_ == batch_count()) return std::nullopt;
   if (threads_.empty()) return make(taken_++);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failure_ || ready_.count(taken_) == 1; });
@@ -72,7 +84,7 @@ std::optional<Batch> BatchLoader::next() {
 void BatchLoader::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [&] { return claimed_ < taken_ + options_.prefetch_batches; })) {
-    if (claimed_ == batch_count_ || stop.stop_requested()) return;
+    if (claimed_ == batch_count() || stop.stop_requested()) return;
     const std::int64_t mine = claimed_++;
     lock.unlock();
     try {
@@ -88,13 +100,12 @@ void BatchLoader::work(const std::stop_token& stop) {
 }
 
 Batch BatchLoader::make(std::int64_t batch) const {
-  const auto first = static_cast<std::size_t>(batch * options_.batch_size);
-  const std::size_t count = std::min(static_cast<std::size_t>(options_.batch_size), indices_.size() - first);
-  Batch made = source_.make_batch({.indices = std::span(indices_).subspan(first, count),
+  const std::vector<std::int64_t>& indices = batches_[static_cast<std::size_t>(batch)];
+  Batch made = source_.make_batch({.indices = indices,
                                    .seed = options_.seed,
                                    .epoch = options_.epoch,
                                    .pinned = options_.pinned});
-  check_batch(made, static_cast<std::int64_t>(count), source_.shape());
+  check_batch(made, static_cast<std::int64_t>(indices.size()), source_.shape());
   return made;
 }
 

@@ -23,13 +23,23 @@ struct LoaderOptions {
   std::int64_t epoch = 0;
 };
 
-/// The batches of `indices`, in their order whatever the number of threads; the last one may be smaller.
+/// The samples of each of some batches, in order.
+using BatchList = std::vector<std::vector<std::int64_t>>;
+
+/// The batches of shards of one length in turns: the first `per_turn` of each shard, then the next ones. The last batch of a
+/// shard may be smaller. Pure.
+BatchList batches_in_turns(const std::vector<std::vector<std::int64_t>>& shards, std::int64_t batch_size,
+                           std::int64_t per_turn);
+
+/// Batches, in their order whatever the number of threads.
 ///
 /// Threads   `next` is called by one thread. The loader's own threads end with it, also in the middle of an
 ///           epoch.
 /// Lifetime  `source` outlives the loader.
 class BatchLoader {
  public:
+  BatchLoader(const DataSource& source, BatchList batches, const LoaderOptions& options);
+  /// Those of one shard.
   BatchLoader(const DataSource& source, std::vector<std::int64_t> indices, const LoaderOptions& options);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
@@ -39,16 +49,15 @@ class BatchLoader {
   /// sample.
   std::optional<Batch> next();
 
-  [[nodiscard]] std::int64_t batch_count() const { return batch_count_; }
+  [[nodiscard]] std::int64_t batch_count() const { return static_cast<std::int64_t>(batches_.size()); }
 
  private:
   void work(const std::stop_token& stop);
   [[nodiscard]] Batch make(std::int64_t batch) const;
 
   const DataSource& source_;
-  const std::vector<std::int64_t> indices_;
+  const BatchList batches_;
   const LoaderOptions options_;
-  const std::int64_t batch_count_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -13,8 +13,13 @@ const DataSource& either(const data::InBytes* bytes, const DataSource& source) {
 
 DeviceBatches::DeviceBatches(const DataSource& source, std::vector<std::int64_t> indices,
                              const data::LoaderOptions& options, const at::Device& device, CopyLane* lane)
+    : DeviceBatches(source, data::batches_in_turns({std::move(indices)}, options.batch_size, 1), options,
+                    device, lane) {}
+
+DeviceBatches::DeviceBatches(const DataSource& source, data::BatchList batches,
+                             const data::LoaderOptions& options, const at::Device& device, CopyLane* lane)
     : bytes_(lane != nullptr ? data::InBytes::of(source, options.batch_size) : nullptr),
-      loader_(either(bytes_.get(), source), std::move(indices), options),
+      loader_(either(bytes_.get(), source), std::move(batches), options),
       prefetcher_([this] { return loader_.next(); }, lane, bytes_ ? bytes_->finish_on(device) : Finish{}) {}
 
 }  // namespace ddprun::training

@@ -10,7 +10,7 @@
 
 namespace ddprun::training {
 
-/// The batches of `indices` of a source on a device, in their order: loaded by threads, copied while the device
+/// Batches of a source on a device, in their order: loaded by threads, copied while the device
 /// computes, and, where that saves time, as bytes of which the device makes the numbers, the same to the last bit. On the
 /// CPU they are the loader's own.
 ///
@@ -18,6 +18,9 @@ namespace ddprun::training {
 class DeviceBatches {
  public:
   /// lane  of `device`, from make_copy_lane
+  DeviceBatches(const DataSource& source, data::BatchList batches,
+                const data::LoaderOptions& options, const at::Device& device, CopyLane* lane);
+  /// Those of one shard.
   DeviceBatches(const DataSource& source, std::vector<std::int64_t> indices,
                 const data::LoaderOptions& options, const at::Device& device, CopyLane* lane);
 

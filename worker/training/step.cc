@@ -143,7 +143,7 @@ bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome
   for (std::int64_t left = micro_batches.count; left > 0; --left) {
     const bool is_last = left == 1;
     const std::shared_ptr<void> only_here = is_last ? nullptr : parts_.strategy.no_sync();
-    const Batch batch = micro_batches.next(turn);
+    const Batch batch = micro_batches.next();
     const at::Tensor loss = loss_of(batch);
     outcome.loss_and_items[static_cast<std::int64_t>(turn)].add_(counted(loss, parts_.task.items(batch)));
     outcome.is_finite = !must_stop(loss);
@@ -161,7 +161,7 @@ bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome
 
 void Step::learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome) {
   DDPRUN_CHECK(micro_batches.count == 1, "a graph is of one micro batch");
-  const Batch batch = micro_batches.next(0);
+  const Batch batch = micro_batches.next();
   const at::Tensor loss = parts_.graph->run(batch, [this](const Batch& input) {
     const at::Tensor found = loss_of(input);
     const auto time = parts_.time.on(Activity::kBackward);

@@ -41,8 +41,8 @@ StepOptions read_step_options(const Options& train);
 
 /// The batches of one step, taken one at a time, so that the device holds one. Their mean losses count alike.
 struct MicroBatches {
-  std::int64_t count = 1;                       ///< of each rank that this process trains as
-  std::function<Batch(std::size_t turn)> next;  ///< of that rank, on the device
+  std::int64_t count = 1;       ///< of each rank that this process trains as
+  std::function<Batch()> next;  ///< on the device: `count` of the first rank, and so on in the order of turns
 };
 
 /// One optimizer step: forward and backward of its micro batches, clipping, update, average.

@@ -345,20 +345,19 @@ bool Trainer::run_epoch() {
   const std::size_t per_rank = indices.front().size();
   // The rest of an epoch that another world began may be too small to be dealt out (/train/drop_last).
   if (per_rank == 0) position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
-  std::vector<std::unique_ptr<DeviceBatches>> batches;
-  for (const std::vector<std::int64_t>& of_rank : indices) {
-    batches.push_back(std::make_unique<DeviceBatches>(*batches_, of_rank, loader_options(options_.batch_size),
-                                                      device_, lane_.get()));
-  }
+  // One loader for all ranks of this process, in the order of their turns.
+  DeviceBatches batches(*batches_,
+                        data::batches_in_turns(indices, options_.batch_size, options_.accumulation),
+                        loader_options(options_.batch_size), device_, lane_.get());
   learner_.model().train();
   TimePoint start = parts_.clock.now();
   std::int64_t units = 0;
   std::size_t used = 0;
-  for (std::int64_t left = batches.front()->batch_count(); left > 0;) {
+  for (auto left = batches.batch_count() / static_cast<std::int64_t>(block_.count); left > 0;) {
     const MicroBatches micro_batches{.count = std::min(left, options_.accumulation),
-                                     .next = [&](std::size_t turn) {
+                                     .next = [&] {
                                        const auto time = time_.on(Activity::kLoader);
-                                       return *batches[turn]->next();
+                                       return *batches.next();
                                      }};
     const std::int64_t samples =
         std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(per_rank - used));
@@ -371,7 +370,7 @@ bool Trainer::run_epoch() {
     const bool is_kept = step(micro_batches, of_step);
     if (lane_) {
       const auto time = time_.on(Activity::kLoader);
-      for (const auto& of_rank : batches) of_rank->prefetch();
+      batches.prefetch();
     }
     left -= micro_batches.count;
     used += static_cast<std::size_t>(samples);

@@ -76,8 +76,17 @@ TEST_CASE("a loader that is dropped in the middle of an epoch ends its threads")
 
 TEST_CASE("an empty shard has no batch") {
   const data::ImageSource set = synthetic(1);
-  data::BatchLoader loader(set, {}, {.threads = 2});
+  data::BatchLoader loader(set, first(0), {.threads = 2});
   CHECK_FALSE(loader.next());
+}
+
+TEST_CASE("batches of several shards come in turns") {
+  const std::vector<std::vector<std::int64_t>> shards{{0, 1, 2, 3, 4, 5, 6}, {10, 11, 12, 13, 14, 15, 16}};
+  CHECK(data::batches_in_turns(shards, 2, 1) ==
+        data::BatchList{{0, 1}, {10, 11}, {2, 3}, {12, 13}, {4, 5}, {14, 15}, {6}, {16}});
+  CHECK(data::batches_in_turns(shards, 2, 3) ==
+        data::BatchList{{0, 1}, {2, 3}, {4, 5}, {10, 11}, {12, 13}, {14, 15}, {6}, {16}});
+  CHECK(data::batches_in_turns({{}, {}}, 2, 3).empty());
 }
 
 TEST_CASE("a loader passes on the epoch, and what a sample throws") {

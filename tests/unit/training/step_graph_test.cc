@@ -152,7 +152,7 @@ Trained train_small(const StepOptions& options, bool in_graph) {
              .time = time},
             options);
   for (std::int64_t i = 0; i < 30; ++i) {
-    const MicroBatches batches{.count = 1, .next = [&](std::size_t) { return training_batch(i); }};
+    const MicroBatches batches{.count = 1, .next = [&] { return training_batch(i); }};
     const Step::Outcome outcome = step.run(batches, 0.1 / static_cast<double>(i + 1));
     trained.losses.push_back(outcome.loss_and_items[0][0].item<double>());
   }
@@ -192,7 +192,7 @@ TEST_CASE("a step that is left out leaves no trace in running statistics") {
   const auto memory_after = [&](double first_number) {
     Batch batch = training_batch(0);
     batch.tensors[0][0][0] = first_number;
-    step.run({.count = 1, .next = [&](std::size_t) { return batch; }}, 0.1);
+    step.run({.count = 1, .next = [&] { return batch; }}, 0.1);
     std::vector<at::Tensor> memory;
     for (const at::Tensor& tensor : memory_of(*net)) memory.push_back(tensor.clone());
     return memory;
