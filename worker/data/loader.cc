@@ -101,10 +101,8 @@ void BatchLoader::work(const std::stop_token& stop) {
 
 Batch BatchLoader::make(std::int64_t batch) const {
   const std::vector<std::int64_t>& indices = batches_[static_cast<std::size_t>(batch)];
-  Batch made = source_.make_batch({.indices = indices,
-                                   .seed = options_.seed,
-                                   .epoch = options_.epoch,
-                                   .pinned = options_.pinned});
+  Batch made = source_.make_batch(
+      {.indices = indices, .seed = options_.seed, .epoch = options_.epoch, .pinned = options_.pinned});
   check_batch(made, static_cast<std::int64_t>(indices.size()), source_.shape());
   return made;
 }

@@ -18,8 +18,8 @@ namespace ddprun::training {
 class DeviceBatches {
  public:
   /// lane  of `device`, from make_copy_lane
-  DeviceBatches(const DataSource& source, data::BatchList batches,
-                const data::LoaderOptions& options, const at::Device& device, CopyLane* lane);
+  DeviceBatches(const DataSource& source, data::BatchList batches, const data::LoaderOptions& options,
+                const at::Device& device, CopyLane* lane);
   /// Those of one shard.
   DeviceBatches(const DataSource& source, std::vector<std::int64_t> indices,
                 const data::LoaderOptions& options, const at::Device& device, CopyLane* lane);

@@ -4,6 +4,7 @@
 #include "worker/training/rank_sums.h"
 #include <ddprun/autocast.h>
 #include <ddprun/exception.h>
+#include <ddprun/module_view.h>
 #include <ddprun/sharded_evaluation.h>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,31 @@ std::vector<double> sums_of(Model& model, const Task& task, const DataSource& so
   return found;
 }
 
+/// The buffers of a model that several ranks judge in turns, for those that change them: each rank begins with the same, and
+/// the first one's remain.
+class BuffersInTurns {
+ public:
+  explicit BuffersInTurns(const Model& model) {
+    for (const auto& [name, buffer] : view_of(model).buffers()) buffers_.push_back(buffer);
+    begin_ = copies();
+  }
+  void begin_turn() { take(begin_); }
+  void end_first_turn() { of_first_ = copies(); }
+  void end() { take(of_first_); }
+
+ private:
+  [[nodiscard]] std::vector<at::Tensor> copies() const {
+    std::vector<at::Tensor> copies;
+    for (const at::Tensor& buffer : buffers_) copies.push_back(buffer.clone());
+    return copies;
+  }
+  void take(const std::vector<at::Tensor>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) buffers_[i].copy_(values[i]);
+  }
+
+  std::vector<at::Tensor> buffers_, begin_, of_first_;
+};
+
 }  // namespace
 
 Evaluation evaluate(Model& model, const Task& task, const DataSource& source, const Group& group,
@@ -65,10 +92,17 @@ Evaluation evaluate(Model& model, const Task& task, const DataSource& source, co
   const RankBlock block =
       options.block.value_or(RankBlock{.ranks = group.size(), .first = group.process_group()->getRank()});
   std::vector<std::vector<double>> mine;
+  std::optional<BuffersInTurns> buffers;
+  if (block.count > 1) buffers.emplace(model);
   for (std::size_t turn = 0; turn < block.count; ++turn) {
+    if (options.turn_to) options.turn_to(turn);
+    if (buffers) buffers->begin_turn();
     mine.push_back(sums_of(model, task, source,
                            evaluation_shard(source.size(), block.rank(turn), block.ranks), options));
+    if (buffers && turn == 0) buffers->end_first_turn();
   }
+  if (options.turn_to) options.turn_to(0);
+  if (buffers) buffers->end();
   const std::vector<Metric> metrics = task.metrics();
   const std::vector<double> all = sum_over_job(group, block, mine);
   Evaluation evaluation;

@@ -24,6 +24,8 @@ struct EvaluateOptions {
   std::optional<c10::ScalarType> autocast;
   std::function<void()> after_batch;  ///< sign of life; may be empty
   std::optional<RankBlock> block{};   ///< whose shards this process takes; unset: of its rank in the group
+  /// From here on model and generators are those of that rank of the block; may be empty.
+  std::function<void(std::size_t turn)> turn_to;
 };
 
 /// The metrics of `task` for `model` over `source`, each rank its shard, summed over all: the same on every

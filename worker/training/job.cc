@@ -235,6 +235,8 @@ class Job {
     try {
       const DataShape& shape = data.splits.train->shape();
       const RankBlock block = rank_block(job_, context);
+      // First weights may be computed, too: orthogonal ones are.
+      choose_threads(job_.object("train"));
       draft = make_draft(context, job_, parts_, shape, resume.has_value());
       check_last_batch(job_, parts_, shape,
                        size_of_job(read_loop_options(job_), data.splits.train->size(), block.ranks));

@@ -244,7 +244,6 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
   const Options train = job.object("train");
   choose_kernels(train);
-  choose_threads(train);
   if (train.flag("cuda_graph")) check_cuda_graph(context.device(), context.backend());
   place(*model_, context.device(), train);
   strategy_ =

@@ -56,6 +56,9 @@ class Learner {
   /// The average begins with the model as it is.
   void begin_average();
 
+  /// From here on model and generators are those of that rank of this process: of turn 0 between two steps.
+  void turn_to(std::size_t turn) { strategy_->turn_to(turn); }
+
   /// Each rank of this process gets the running statistics that the model has.
   void spread_buffers() { strategy_->spread_buffers(); }
 

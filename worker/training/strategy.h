@@ -37,10 +37,12 @@ class Strategy {
 
   /// The ranks that this process trains as.
   [[nodiscard]] virtual std::size_t turns() const { return 1; }
-  /// From here on model and generators are those of that rank. Collective where the turn is 0.
+  /// From here on model and generators are those of that rank.
+  virtual void turn_to(std::size_t /*turn*/) {}
+  /// That rank's turn in a step. Collective where the turn is 0.
   virtual void begin_turn(std::size_t /*turn*/) {}
   /// Keeps the gradients that are in the model as that rank's.
-  /// Errors  Exception kConfig: some parameters got none.
+  /// Errors  Exception kConfig: some parameters got none from the last backward.
   virtual void end_turn(std::size_t /*turn*/) {}
   /// Leaves the mean of what all ranks have kept in the model, which is that of turn 0 again. Collective.
   virtual void sum_gradients(TimeSpent& /*time*/) {}

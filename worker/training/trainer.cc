@@ -354,8 +354,7 @@ bool Trainer::run_epoch() {
   std::int64_t units = 0;
   std::size_t used = 0;
   for (auto left = batches.batch_count() / static_cast<std::int64_t>(block_.count); left > 0;) {
-    const MicroBatches micro_batches{.count = std::min(left, options_.accumulation),
-                                     .next = [&] {
+    const MicroBatches micro_batches{.count = std::min(left, options_.accumulation), .next = [&] {
                                        const auto time = time_.on(Activity::kLoader);
                                        return *batches.next();
                                      }};
@@ -599,7 +598,8 @@ Evaluation Trainer::evaluate_on(const DataSource& source, const std::string& nam
                                           .loader = loader_options(options_.eval_batch_size),
                                           .autocast = autocast_dtype(learner_.step_options().precision),
                                           .after_batch = [this] { parts_.drain.progress(); },
-                                          .block = block_});
+                                          .block = block_,
+                                          .turn_to = [this](std::size_t turn) { learner_.turn_to(turn); }});
   tell<EvaluationEvent>(&Observer::on_evaluation, {.position = position_,
                                                    .evaluation = evaluation,
                                                    .seconds = to_seconds(parts_.clock.now() - start),

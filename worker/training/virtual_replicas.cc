@@ -5,6 +5,7 @@
 #include "worker/training/rank_bytes.h"
 #include <ddprun/collectives.h>
 #include <ddprun/exception.h>
+#include <ddprun/module_view.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,6 +49,27 @@ void take_bytes(const char* bytes, const std::vector<at::Tensor>& into) {
   }
 }
 
+/// Those that are trained.
+std::vector<ModuleView::Parameter> dense_parameters(const Model& model) {
+  std::vector<ModuleView::Parameter> trained = view_of(model).parameters;
+  std::erase_if(trained, [](const auto& parameter) { return !parameter.tensor.requires_grad(); });
+  for (const ModuleView::Parameter& parameter : trained) {
+    if (parameter.has_sparse_gradient) {
+      throw Exception(ErrorCode::kConfig,
+                      fmt::format("/train/virtual_ranks: the gradient of \"{}\" is sparse, and virtual ranks "
+                                  "sum dense ones; remove it, or make that embedding a dense one",
+                                  parameter.name));
+    }
+  }
+  return trained;
+}
+
+std::vector<at::Tensor> tensors_of(const std::vector<ModuleView::Parameter>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const ModuleView::Parameter& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
 /// The running statistics of all ranks, where each has its own ("rank_buffers"). In a job of more or fewer ranks all begin
 /// with rank 0's, which are the model's.
 class BuffersPart final : public SavedPart {
@@ -75,22 +97,13 @@ VirtualReplicas::VirtualReplicas(const Options& job, const Context& context, std
       block_(rank_block(job, context)),
       options_(ddp_options(job.object("ddp"))),
       limits_(runtime::bucket_limits(options_)),
-      generators_(generators) {
+      generators_(generators),
+      trained_(dense_parameters(*model_)),
+      parameters_(tensors_of(trained_)),
+      ready_(parameters_) {
   const ModuleView view = view_of(*model_);
-  std::vector<ModuleView::Parameter> trained = view.parameters;
-  std::erase_if(trained, [](const auto& parameter) { return !parameter.tensor.requires_grad(); });
-  for (const ModuleView::Parameter& parameter : trained) {
-    if (parameter.has_sparse_gradient) {
-      throw Exception(ErrorCode::kConfig,
-                      fmt::format("/train/virtual_ranks: the gradient of \"{}\" is sparse, and virtual ranks "
-                                  "sum dense ones; remove it, or make that embedding a dense one",
-                                  parameter.name));
-    }
-    names_.push_back(parameter.name);
-    parameters_.push_back(parameter.tensor);
-  }
   for (const auto& [name, buffer] : view.buffers()) buffers_.push_back(buffer);
-  runtime::verify_replicas(context_, trained);
+  runtime::verify_replicas(context_, trained_);
   std::vector<at::Tensor> all = buffers_;
   for (const ModuleView::Parameter& parameter : view.parameters) all.push_back(parameter.tensor.detach());
   broadcast_all(context_, all);
@@ -103,7 +116,6 @@ VirtualReplicas::VirtualReplicas(const Options& job, const Context& context, std
   buckets_ = runtime::first_buckets(limits_, parameters_, std::vector<bool>(parameters_.size()));
   // A reducer that searches for unused parameters keeps its first buckets.
   are_buckets_final_ = options_.find_unused_parameters;
-  if (!are_buckets_final_ && context_.rank() == 0) ready_.emplace(parameters_);
   make_sums();
 }
 
@@ -117,8 +129,8 @@ void VirtualReplicas::make_sums() {
 }
 
 at::Tensor VirtualReplicas::loss(const Batch& batch, const Task& task) {
-  // Of several micro batches the last one's backward counts, in which a reducer would see the order.
-  if (ready_ && turn_ == 0) ready_->clear();
+  // Of several micro batches the last one's backward counts, as it does to a reducer.
+  ready_.clear();
   return task.loss(model_->forward(batch.tensors[0]), batch);
 }
 
@@ -139,13 +151,12 @@ void VirtualReplicas::begin_turn(std::size_t turn) {
 }
 
 void VirtualReplicas::end_turn(std::size_t turn) {
+  std::vector<bool> is_in_last_backward(parameters_.size(), false);
+  for (const std::size_t place : ready_.seen()) is_in_last_backward[place] = true;
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].grad().defined()) {
-      is_used_[i] = true;
-    } else {
-      missing.push_back(names_[i]);
-    }
+    if (parameters_[i].grad().defined()) is_used_[i] = true;
+    if (!is_in_last_backward[i]) missing.push_back(trained_[i].name);
   }
   if (!missing.empty() && !options_.find_unused_parameters) {
     throw Exception(
@@ -156,11 +167,9 @@ void VirtualReplicas::end_turn(std::size_t turn) {
                     missing.size(), parameters_.size(), block_.rank(turn), fmt::join(missing, ", ")));
   }
   for (BucketSum& sum : sums_) sum.keep(turn);
-  if (turn == 0 && ready_ && !are_buckets_final_) {
-    // What the others see does not count.
-    buckets_ = runtime::later_buckets(limits_, parameters_, ready_->seen());
-    ready_.reset();
-  }
+  // What other ranks than the first one see does not count.
+  if (turn == 0 && !are_buckets_final_)
+    buckets_ = runtime::later_buckets(limits_, parameters_, ready_.seen());
 }
 
 void VirtualReplicas::sum_gradients(TimeSpent& time) {
@@ -201,9 +210,8 @@ void VirtualReplicas::rebuild_buckets() {
     bucket.push_back(std::exchange(number, 0));
     if (c == ';') rebuilt.push_back(std::exchange(bucket, {}));
   }
-  buckets_ = std::move(rebuilt);
+  set_bucket_order(rebuilt);
   are_buckets_final_ = true;
-  make_sums();
 }
 
 void VirtualReplicas::set_bucket_order(const BucketOrder& order) {

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +26,7 @@ class VirtualReplicas final : public Strategy {
 
   at::Tensor loss(const Batch& batch, const Task& task) override;
   [[nodiscard]] std::size_t turns() const override { return block_.count; }
+  void turn_to(std::size_t turn) override;
   void begin_turn(std::size_t turn) override;
   void end_turn(std::size_t turn) override;
   void sum_gradients(TimeSpent& time) override;
@@ -43,7 +43,6 @@ class VirtualReplicas final : public Strategy {
   [[nodiscard]] bool set_buffer_bytes(const std::vector<std::string>& bytes);
 
  private:
-  void turn_to(std::size_t turn);
   void make_sums();
   /// The buckets of all steps after the first one, as rank 0's backward had it. Collective.
   void rebuild_buckets();
@@ -56,16 +55,16 @@ class VirtualReplicas final : public Strategy {
   DistributedDataParallelOptions options_;
   runtime::BucketLimits limits_;
   Generators& generators_;
-  std::vector<std::string> names_;      ///< of the parameters
-  std::vector<at::Tensor> parameters_;  ///< that are trained
+  std::vector<ModuleView::Parameter> trained_;
+  std::vector<at::Tensor> parameters_;  ///< of `trained_`
+  ReadyOrder ready_;                    ///< of the last backward
   std::vector<bool> is_used_;           ///< by parameter: in this step, by some rank of this process
   std::vector<at::Tensor> buffers_;     ///< the model's: those of the rank whose turn it is
   /// By turn, like `buffers_`; those of the present one are stale.
   std::vector<std::vector<at::Tensor>> aside_;
   std::size_t turn_ = 0;
   BucketOrder buckets_;
-  std::vector<BucketSum> sums_;      ///< by bucket
-  std::optional<ReadyOrder> ready_;  ///< on process 0, in its first step
+  std::vector<BucketSum> sums_;  ///< by bucket
   bool are_buckets_final_ = false;
 };
 

@@ -35,6 +35,8 @@ CASES = {
     "accumulation, bf16": {"train": {"accumulation_steps": 2, "precision": "bf16", "ema_decay": 0}},
     "many buckets": {"ddp": {"bucket_cap_mb": 0.02}, "train": {"clip_grad_norm": 0}},
     "unused parameters": {"model": {"torchscript": "branching.pt"}, "ddp": {"find_unused_parameters": True}},
+    "a model that draws when it is judged": {"model": {"torchscript": "drawing.pt"}, "train": {"ema_decay": 0}},
+    "an average that draws when it is judged": {"model": {"torchscript": "drawing.pt"}},
     "steps that are left out": {"model": {"torchscript": "fragile.pt"}, "train": {"non_finite": "skip", "ema_decay": 0},
                                 "ddp": {"broadcast_buffers": False}},
 }
@@ -78,6 +80,40 @@ class Branching(nn.Module):
         return y + self.dark(x)
 
 
+class Drawing(nn.Module):
+    """Draws in each forward, and counts those that judge it."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(784, 10)
+        self.register_buffer("judged", torch.zeros([]))
+
+    def forward(self, x):
+        y = self.fc(x.flatten(1))
+        if not self.training:
+            self.judged += 1
+        return y + 0.1 * torch.rand_like(y) + 0.01 * self.judged
+
+
+class Fading(nn.Module):
+    """Of two forwards in a row, only the first one takes `extra`."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(784, 10)
+        self.extra = nn.Linear(784, 10)
+        self.register_buffer("forwards", torch.zeros([], dtype=torch.long))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        y = self.fc(x)
+        if self.training:
+            self.forwards += 1
+            if int(self.forwards) % 2 == 0:
+                return y
+        return y + self.extra(x)
+
+
 def leaves(value, place=""):
     """Everything in a checkpoint by its place, but for what says which job wrote it."""
     if isinstance(value, dict):
@@ -101,6 +137,8 @@ class VirtualRanks(TwinCase):
         torch.jit.script(Net(0.25)).save(str(self.folder / "net.pt"))
         torch.jit.script(Net(0.25, BRIGHT)).save(str(self.folder / "fragile.pt"))
         torch.jit.script(Branching()).save(str(self.folder / "branching.pt"))
+        torch.jit.script(Drawing()).save(str(self.folder / "drawing.pt"))
+        torch.jit.script(Fading()).save(str(self.folder / "fading.pt"))
 
     def train(self, job, out, ranks, *settings):
         (self.folder / "job.json").write_text(json.dumps(job))
@@ -190,6 +228,12 @@ class VirtualRanks(TwinCase):
     def test_a_parameter_that_takes_no_part_is_refused_with_its_name(self):
         (self.folder / "job.json").write_text(json.dumps(merged(merged(BASE, VIRTUAL), {"model": {"torchscript": "branching.pt"}})))
         self.assert_refused("the last backward gave no gradient to 4 of 8 parameters on virtual rank", 2, "job.json")
+
+    def test_a_parameter_that_only_an_earlier_micro_batch_uses_is_refused_as_plain_ddp_does(self):
+        for virtual in (VIRTUAL, {}):
+            job = merged(merged(BASE, virtual), {"model": {"torchscript": "fading.pt"}, "train": {"accumulation_steps": 2}})
+            (self.folder / "job.json").write_text(json.dumps(job))
+            self.assert_refused("gave no gradient to 2 of 4 parameters", 2, "job.json")
 
     def test_what_cannot_be_dealt_out_is_refused(self):
         (self.folder / "job.json").write_text(json.dumps(merged(BASE, VIRTUAL)))
