@@ -97,7 +97,10 @@ std::optional<TextTokens> kept_tokens(const std::string& path) {
       return std::nullopt;
     return TextTokens{
         .characters = json.at("characters").get<std::vector<std::string>>(),
-        .tokens = {{reinterpret_cast<const std::uint16_t*>(start + header), count}, file, path}};
+        .tokens = {.values = {reinterpret_cast<const std::uint16_t*>(start + header), count},
+                   .owner = file,
+                   .name = path,
+                   .remedy = fmt::format("remove {}, which is then made anew", kept_tokens_path(path))}};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;  // another program's file
   }
@@ -169,7 +172,7 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
     values->push_back(number);
     place += length;
   }
-  result.tokens = {*values, values, name};
+  result.tokens = {.values = *values, .owner = values, .name = name};
   return result;
 }
 
@@ -182,6 +185,7 @@ void keep_text_tokens(const std::string& path, const std::stop_token& stop) {
   const std::optional<TextStamp> stamp = stamp_of(path);
   const Result<TextTokens> text = tokenize_file(path);
   if (!text || !stamp) return;
+  runtime::remove_leftovers_of(kept_tokens_path(path));
   Result<runtime::AtomicFile> file = runtime::AtomicFile::create(kept_tokens_path(path));
   if (!file) return;
   const std::string header = header_of(*text, *stamp);

@@ -17,11 +17,11 @@ Result<Tokens> map_tokens(const std::string& path) {
     return Error(ErrorCode::kCorrupt,
                  fmt::format("{} is no file of 16-bit tokens: it has {} bytes, an odd number", path, size));
   }
-  if (size == 0) return Tokens{{}, nullptr, path};
+  if (size == 0) return Tokens{.name = path};
   void* start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file->fd.get(), 0);
   if (start == MAP_FAILED) return os_error("cannot map " + path, errno);
   const std::shared_ptr<const void> owner(start, [size](void* mapped) { ::munmap(mapped, size); });
-  return Tokens{{static_cast<const std::uint16_t*>(start), size / 2}, owner, path};
+  return Tokens{.values = {static_cast<const std::uint16_t*>(start), size / 2}, .owner = owner, .name = path};
 }
 
 }  // namespace ddprun::data

@@ -15,7 +15,8 @@ namespace ddprun::data {
 struct Tokens {
   std::span<const std::uint16_t> values;
   std::shared_ptr<const void> owner;
-  std::string name;  ///< for messages
+  std::string name;                             ///< for messages
+  std::string remedy = "set /data/vocabulary";  ///< of a token that is beyond the vocabulary
 };
 
 /// A file of raw little-endian 16-bit tokens, as nanoGPT writes train.bin: mapped, not read, so that it may be

@@ -95,8 +95,8 @@ Batch TokenSource::make_batch(const BatchRequest& request) const {
       const std::int64_t token = tokens_.values[static_cast<std::size_t>(first + i)];
       if (token >= options_.vocabulary) {
         throw Exception(ErrorCode::kCorrupt,
-                        fmt::format("{}: token {} is {}, and the vocabulary ends at {}; set /data/vocabulary",
-                                    tokens_.name, first + i, token, options_.vocabulary - 1));
+                        fmt::format("{}: token {} is {}, and the vocabulary ends at {}; {}", tokens_.name,
+                                    first + i, token, options_.vocabulary - 1, tokens_.remedy));
       }
       if (i < block) *input++ = token;
       if (i > 0) *target++ = token;

@@ -6,6 +6,7 @@
 #include "worker/data/token_source.h"
 #include <ddprun/exception.h>
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <array>
@@ -131,6 +132,33 @@ TEST_CASE("kept tokens of another text are made anew, another program's file is 
   CHECK(is_mapped(*data::load_text(path), kept));
   std::filesystem::resize_file(kept, std::filesystem::file_size(kept) - 2);
   CHECK(data::load_text(path)->tokens.values.size() == 13);
+}
+
+TEST_CASE("kept tokens that are damaged are blamed, and not the text") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.txt");
+  const std::string kept = data::kept_tokens_path(path);
+  std::ofstream(path) << "abcabcabc";
+  data::keep_text_tokens(path, {});
+  std::fstream(kept, std::ios::in | std::ios::out | std::ios::ate)
+      .seekp(-2, std::ios::end)
+      .write("\xff\xff", 2);
+  const data::TokenSource source(data::load_text(path)->tokens, {.block = 8, .vocabulary = 3});
+  CHECK_THROWS_WITH(batch_of(source, {0}, 0),
+                    fmt::format("{}: token 8 is 65535, and the vocabulary ends at 2; remove {}, which is "
+                                "then made anew",
+                                path, kept));
+}
+
+TEST_CASE("what a killed writer of kept tokens has left is removed") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.txt");
+  std::ofstream(path) << "abc";
+  std::ofstream(folder.file(".x.txt.tokens.4711.tmp")) << "half";
+  std::ofstream(folder.file(".y.txt.tokens.4711.tmp")) << "of another text";
+  data::keep_text_tokens(path, {});
+  CHECK_FALSE(std::filesystem::exists(folder.file(".x.txt.tokens.4711.tmp")));
+  CHECK(std::filesystem::exists(folder.file(".y.txt.tokens.4711.tmp")));
 }
 
 TEST_CASE("the right to download into a text's folder is not waited for") {

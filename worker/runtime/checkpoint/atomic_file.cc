@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace ddprun::runtime {
@@ -89,5 +91,16 @@ Result<void> sync_folder(const std::string& folder) {
 }
 
 bool is_leftover(const std::string& name) { return name.starts_with('.') && name.ends_with(kSuffix); }
+
+void remove_leftovers_of(const std::string& path) {
+  const Place place = split(path);
+  const std::string beginning = "." + place.name + ".";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(place.folder, error)) {
+    const std::string name = entry.path().filename().string();
+    std::error_code ignored;
+    if (is_leftover(name) && name.starts_with(beginning)) std::filesystem::remove(entry.path(), ignored);
+  }
+}
 
 }  // namespace ddprun::runtime

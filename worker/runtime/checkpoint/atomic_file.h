@@ -43,4 +43,7 @@ Result<void> sync_folder(const std::string& folder);
 /// Whether `name` (no folder) is what AtomicFile leaves behind when its process is killed.
 bool is_leftover(const std::string& name);
 
+/// Removes what killed processes have left of the AtomicFile `path`: nobody else writes it at the time.
+void remove_leftovers_of(const std::string& path);
+
 }  // namespace ddprun::runtime
