@@ -3,6 +3,7 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/result.h"
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -43,7 +44,14 @@ inline constexpr std::string_view kSecret = "DDPRUN_SECRET";
 inline constexpr std::string_view kBackend = "DDPRUN_BACKEND";
 /// Ours: the job's log directory of this generation; workers put metrics beside the logs.
 inline constexpr std::string_view kLogDir = "DDPRUN_LOG_DIR";
+/// Ours: kKeptFiles files of memory, "PATH PATH", which the launcher keeps for this local rank from one generation to
+/// the next.
+inline constexpr std::string_view kKeptMemory = "DDPRUN_KEPT_MEMORY";
 }  // namespace env_name
+
+inline constexpr std::size_t kKeptFiles = 2;
+/// By which the kernel knows each of them.
+inline constexpr const char* kKeptMemoryName = "ddprun-kept-memory";
 
 /// One worker's place in the world and how to reach the others.
 struct WorkerEnv {

@@ -16,8 +16,7 @@ constexpr std::int64_t kPieceBytes = 16 << 20;
 
 }  // namespace
 
-PtValue share_pt(const Group& group, std::span<const std::byte> bytes, const std::string& name,
-                 int from_rank) {
+std::string share_bytes(const Group& group, std::span<const std::byte> bytes, int from_rank) {
   const bool is_source = group.rank() == from_rank;
   const std::int64_t size =
       std::stoll(broadcast_bytes(group, is_source ? std::to_string(bytes.size()) : "", from_rank));
@@ -35,7 +34,13 @@ PtValue share_pt(const Group& group, std::span<const std::byte> bytes, const std
       std::memcpy(received.data() + at, piece.cpu().const_data_ptr(), static_cast<std::size_t>(count));
     }
   }
-  return is_source ? PtValue() : parse_pt(std::as_bytes(std::span(received)), name);
+  return received;
+}
+
+PtValue share_pt(const Group& group, std::span<const std::byte> bytes, const std::string& name,
+                 int from_rank) {
+  const std::string received = share_bytes(group, bytes, from_rank);
+  return group.rank() == from_rank ? PtValue() : parse_pt(std::as_bytes(std::span(received)), name);
 }
 
 }  // namespace ddprun::runtime

@@ -1,0 +1,146 @@
+#include "worker/runtime/checkpoint/kept_file.h"
+
+#include "rendezvous/base/env_contract.h"
+#include "tests/support/catch.h"
+#include "tests/unit/checkpoint/temporary_folder.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+using namespace ddprun;
+using ddprun::testing::TemporaryFolder;
+using runtime::KeptFile;
+
+namespace {
+
+/// A file of memory, as the launcher has one.
+class Memory {
+ public:
+  Memory() : fd_(::memfd_create(kKeptMemoryName, MFD_CLOEXEC)) {}
+  [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }
+
+ private:
+  UniqueFd fd_;
+};
+
+/// Tensors of a size each, and full of a number.
+PtDict value_of(std::int64_t number, std::int64_t elements) {
+  PtDict dict;
+  dict.set("number", number);
+  dict.set("small", at::full({3}, static_cast<float>(number)));
+  dict.set("large", at::full({elements}, static_cast<double>(number)));
+  return dict;
+}
+
+/// Of a whole value.
+std::optional<std::int64_t> number_in(const KeptFile& file) {
+  if (file.bytes().empty()) {
+    CHECK(file.label().empty());
+    return std::nullopt;
+  }
+  const PtDict value = KeptFile::parse(file.bytes()).value().as_dict();
+  const std::int64_t number = value.at("number").as_int();
+  CHECK(file.label() == std::to_string(number));
+  CHECK(value.at("small").as_tensor().eq(number).all().item<bool>());
+  CHECK(value.at("large").as_tensor().eq(number).all().item<bool>());
+  return number;
+}
+
+}  // namespace
+
+TEST_CASE("a kept file holds the value that was written last, larger or smaller than the one before") {
+  const Memory memory;
+  KeptFile file = KeptFile::open(memory.path()).value();
+  CHECK_FALSE(number_in(file));
+  std::int64_t number = 0;
+  for (const std::int64_t elements : {100, 5000, 0, 100}) {
+    ++number;
+    REQUIRE(file.write(std::to_string(number), value_of(number, elements)).has_value());
+    CHECK_FALSE(number_in(file));
+    file.confirm();
+    CHECK(number_in(file) == number);
+    CHECK(number_in(KeptFile::open(memory.path()).value()) == number);
+  }
+  file.clear();
+  CHECK_FALSE(number_in(file));
+  CHECK_FALSE(number_in(KeptFile::open(memory.path()).value()));
+}
+
+TEST_CASE("a kept file whose writer is killed in any moment holds a whole value or none") {
+  int whole = 0;
+  int none = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Memory memory;
+    int pipe[2];
+    REQUIRE(::pipe(pipe) == 0);
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      KeptFile file = KeptFile::open(memory.path()).value();
+      const std::byte byte{};
+      // It says each value that is written, and is killed in one of the next ones.
+      for (std::int64_t number = 1;; ++number) {
+        static_cast<void>(file.write(std::to_string(number), value_of(number, 1000 + 7000 * (number % 3))));
+        file.confirm();
+        if (::write(pipe[1], &byte, 1) < 0) ::_exit(1);
+      }
+    }
+    ::close(pipe[1]);
+    std::byte byte{};
+    for (int i = 0; i < 3 + round; ++i) REQUIRE(::read(pipe[0], &byte, 1) == 1);
+    ::kill(writer, SIGKILL);
+    int status = 0;
+    REQUIRE(::waitpid(writer, &status, 0) == writer);
+    ::close(pipe[0]);
+    const auto number = number_in(KeptFile::open(memory.path()).value());
+    if (number) {
+      CHECK(*number >= 3 + round);
+    }
+    ++(number ? whole : none);
+  }
+  INFO(whole << " whole, " << none << " none");
+  CHECK(whole > 0);
+}
+
+TEST_CASE("what is kept is refused where it is cut off or its numbers are wrong") {
+  const Memory memory;
+  KeptFile file = KeptFile::open(memory.path()).value();
+  REQUIRE(file.write("1", value_of(1, 100)).has_value());
+  file.confirm();
+  const std::span<const std::byte> bytes = file.bytes();
+  for (std::size_t size = 0; size < bytes.size(); size += 8)
+    CHECK_FALSE(KeptFile::parse(bytes.first(size)).has_value());
+  for (const std::size_t place : {8, 16, 24}) {
+    for (const std::byte wrong : {std::byte{0xff}, std::byte{0x7f}}) {
+      alignas(64) std::vector<std::byte> copy(bytes.begin(), bytes.end());
+      for (std::size_t i = 0; i < 8; ++i) copy[place + i] = wrong;
+      CHECK_FALSE(KeptFile::parse(copy).has_value());
+    }
+  }
+}
+
+TEST_CASE(
+    "a kept file that is not there, or is another program's, is refused with its name, and left alone") {
+  const TemporaryFolder folder;
+  const std::string other = folder.file("other");
+  std::ofstream(other) << "other";
+  const Result<KeptFile> others = KeptFile::open(other);
+  REQUIRE_FALSE(others.has_value());
+  CHECK(others.error().message() == other + " is not memory that ddprun holds");
+  CHECK(std::filesystem::file_size(other) == 5);
+  const Result<KeptFile> file = KeptFile::open(folder.file("none"));
+  REQUIRE_FALSE(file.has_value());
+  CHECK(file.error().code() == ErrorCode::kNotFound);
+  CHECK(file.error().message() == "there is no " + folder.file("none"));
+}
