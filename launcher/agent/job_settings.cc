@@ -1,5 +1,6 @@
 #include "launcher/agent/job_settings.h"
 
+#include "rendezvous/base/env_contract.h"
 #include "rendezvous/membership/types.h"
 
 #include <algorithm>
@@ -62,7 +63,8 @@ std::size_t reserved_descriptors(const Plan& plan, int alive) {
 std::size_t needed_descriptors(const Plan& plan) {
   constexpr std::size_t kLauncher = 24;  // as long as it runs
   const std::size_t clients = static_cast<std::size_t>(plan.local_world_size.value());
-  return kLauncher + reserved_descriptors(plan, 0) + clients;
+  const std::size_t kept = plan.keeps_memory ? clients * kKeptFiles : 0;
+  return kLauncher + reserved_descriptors(plan, 0) + clients + kept;
 }
 
 std::vector<int> agent_signals(const Plan& plan) {

@@ -9,6 +9,7 @@
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/host.h"
 #include "launcher/plan/plan.h"
+#include "launcher/process/kept_memory.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/report/events.h"
 #include "launcher/report/job_state.h"
@@ -33,6 +34,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -115,6 +117,11 @@ why::JobHangTimeout hang_timeout_of(const config::JobConfig& job) {
           .is_asked = origin != job.origins.end() && origin->second.kind != config::OriginKind::kDefault};
 }
 
+/// Whether the job file wants states of its ranks to be kept in memory.
+bool keeps_memory(const config::JobConfig& job) {
+  return job.values.at("checkpoint").at("memory_every_steps").get<std::int64_t>() > 0;
+}
+
 /// Makes the job's log directory now, so that a place that cannot be written is a wrong command line and not
 /// a failure.
 Result<void> make_log_directory(const Plan& plan) {
@@ -160,6 +167,13 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
   if (!addresses) return fail(addresses.error());
   plan.meeting.addresses = std::move(*addresses);
   if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
+  std::optional<KeptMemory> memory;  // as long as there are workers
+  if (plan.keeps_memory) {
+    Result<KeptMemory> made = KeptMemory::make(plan.local_world_size.value());
+    if (!made) return fail(made.error());
+    memory.emplace(std::move(*made));
+    plan.kept_memory = memory->names();
+  }
   const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
   if (!signals) return fail(signals.error());
   JobOutput output(io, output_options(plan));
@@ -243,6 +257,7 @@ int run_job(const Options& options, std::optional<std::string> job_secret, Logge
       plan->cannot_start = joins_all_the_same(job.error());
     } else {
       hang_timeout = hang_timeout_of(*job);
+      plan->keeps_memory = keeps_memory(*job);
       if (options.dry_run) job_text = config::describe(*job);
     }
   }

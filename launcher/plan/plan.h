@@ -28,9 +28,11 @@ struct Plan {
   Meeting meeting;
   std::string log_root;  ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
   bool log_root_is_temporary =
-      false;            ///< no --log-dir: the agent removes what is empty in it when the job succeeds
-  std::string job_tag;  ///< unique to this invocation, in every worker's environment
-  std::vector<std::vector<int>> cpus;  ///< CPUs of each local rank; empty: not bound
+      false;                  ///< no --log-dir: the agent removes what is empty in it when the job succeeds
+  std::string job_tag;        ///< unique to this invocation, in every worker's environment
+  bool keeps_memory = false;  ///< what a worker has in memory outlives it (KeptMemory): a job file wants it
+  std::vector<std::string> kept_memory{};  ///< by local rank, what DDPRUN_KEPT_MEMORY says; empty: none
+  std::vector<std::vector<int>> cpus;      ///< CPUs of each local rank; empty: not bound
   HostFacts host;
 };
 

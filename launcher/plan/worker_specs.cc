@@ -129,6 +129,11 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
   environment.remove(kRestartCauseName);
   if (!round.restart_cause.empty())
     environment.set(kRestartCauseName, ddprun::printable(round.restart_cause, kLongestRestartCause));
+  environment.remove(env_name::kKeptMemory);
+  if (!plan.kept_memory.empty()) {
+    const auto index = static_cast<std::size_t>(worker.local_rank.value());
+    environment.set(env_name::kKeptMemory, plan.kept_memory[index]);
+  }
   // An error file of ours would be written by an outer launcher's worker, not by this one's.
   environment.set(env_name::kErrorFile, worker.error_file);
   for (const auto& [name, value] : to_environment(contract_of(worker, plan, round)))
