@@ -1,6 +1,7 @@
 #include "worker/training/generators_part.h"
 
 #include "worker/training/rank_bytes.h"
+#include <ddprun/exception.h>
 
 #include <optional>
 #include <string>
@@ -18,6 +19,13 @@ GeneratorsPart::GeneratorsPart(const Context& context, const RankBlock& block, G
       fresh_seed_(std::move(fresh_seed)) {}
 
 PtValue GeneratorsPart::save() { return bytes_of_ranks(context_, block_, generators_.states()); }
+
+SavedPart::Halves GeneratorsPart::save_halves() { return {.own = list_of_block(generators_.states())}; }
+
+void GeneratorsPart::load_halves(const Halves& halves) {
+  if (!generators_.set_states(bytes_of_own(halves.own, block_.count, key())))
+    throw Exception(ErrorCode::kCorrupt, "its generators are of another kind of device");
+}
 
 void GeneratorsPart::load(const PtValue& value) {
   const std::optional<std::vector<std::string>> states = bytes_of_block(value, block_, key());

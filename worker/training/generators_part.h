@@ -19,6 +19,8 @@ class GeneratorsPart final : public SavedPart {
                  std::function<std::uint64_t(int rank)> fresh_seed);
   PtValue save() override;
   void load(const PtValue& value) override;
+  Halves save_halves() override;
+  void load_halves(const Halves& halves) override;
 
  private:
   const Context& context_;

@@ -17,6 +17,7 @@
 #include "worker/training/job_marks.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/kernels.h"
+#include "worker/training/memory_checkpoints.h"
 #include "worker/training/metrics_observer.h"
 #include "worker/training/output_folder.h"
 #include "worker/training/report.h"
@@ -27,6 +28,7 @@
 #include "worker/training/text.h"
 #include "worker/training/timeline.h"
 #include "worker/training/trainer.h"
+#include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>
 #include <ddprun/init.h>
 #include <ddprun/record.h>
@@ -144,7 +146,12 @@ class Job {
       if (search.trouble()) trouble = to_error(*search.trouble());
       return refuse(*shared, trouble);
     }
-    Outcome outcome = train(context, *all, search.share());
+    open_memory(context);
+    std::optional<MemoryPoint> memory;
+    if (memory_) memory = find_in_memory(search);
+    std::optional<ResumePoint> resume;
+    if (!memory) resume = search.share();
+    Outcome outcome = train(context, *all, std::move(resume), std::move(memory));
     // After SIGTERM the ranks may not wait for each other again.
     if (outcome.exit_code == exit_code::kOk) context.shutdown();
     return outcome;
@@ -228,7 +235,39 @@ class Job {
         metrics_, MetricsObserver::Facts{context.backend(), context.restart_count(), restart_cause()}));
   }
 
-  Outcome train(const Context& context, const JobData& data, std::optional<ResumePoint> resume) {
+  /// What the launcher keeps for this rank, if the job file wants that, and every rank has such. Collective.
+  void open_memory(const Context& context) {
+    if (job_.object("checkpoint").integer("memory_every_steps") == 0) return;
+    std::optional<Exception> trouble;
+    try {
+      memory_ = std::make_unique<MemoryCheckpoints>(context, process_env(env_name::kKeptMemory).value_or(""),
+                                                    job_.to_json());
+    } catch (const Exception& exception) {
+      trouble = exception;
+    }
+    if (const auto shared = agree_on_error(context, trouble)) {
+      memory_.reset();
+      console_->warning(
+          fmt::format("/checkpoint/memory_every_steps: nothing is kept in memory ({}), for which ddprun has "
+                      "to start the job",
+                      shared->message));
+    }
+  }
+
+  /// The last step in memory, where it comes after what the disk has; else what is there is of no use any more. Collective.
+  std::optional<MemoryPoint> find_in_memory(const ResumeSearch& disk) {
+    std::optional<MemoryPoint> memory = memory_->find_after(disk.step());
+    if (memory) {
+      memory->timeline = disk.of_this_job(std::move(memory->timeline));
+    } else {
+      memory_->forget();
+    }
+    return memory;
+  }
+
+  Outcome train(const Context& context, const JobData& data, std::optional<ResumePoint> resume,
+                std::optional<MemoryPoint> memory) {
+    const bool is_resumed = resume || memory;
     const std::unique_ptr<c10::StreamGuard> stream = stream_of_graph(context);
     std::optional<Error> trouble;
     std::optional<Draft> draft;
@@ -237,7 +276,7 @@ class Job {
       const RankBlock block = rank_block(job_, context);
       // First weights may be computed, too: orthogonal ones are.
       choose_threads(job_.object("train"));
-      draft = make_draft(context, job_, parts_, shape, resume.has_value());
+      draft = make_draft(context, job_, parts_, shape, is_resumed);
       check_last_batch(job_, parts_, shape,
                        size_of_job(read_loop_options(job_), data.splits.train->size(), block.ranks));
     } catch (const Exception& exception) {
@@ -247,30 +286,36 @@ class Job {
     const std::string warning = draft->warning;
     const bool begins_with_average = draft->begins_with_average;
     std::optional<Trainer> trainer;
-    const Timeline timeline = resume ? resume->timeline : begin_timeline(identity_);
+    Timeline timeline = memory ? memory->timeline : resume ? resume->timeline : begin_timeline(identity_);
+    timeline.id = broadcast_bytes(context, timeline.id);  // each rank has drawn one
     try {
       trainer.emplace(
           TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,
                        [&, line = timeline.id] {
                          return find_resume_point(context, resume_options("auto", line), *console_);
                        },
-                       trace_of(context), timeline},
+                       trace_of(context), timeline, memory_.get()},
           std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.
       if (exception.code() != ErrorCode::kConfig) throw;
       trouble = to_error(exception);
     }
-    if (trainer && resume) {
+    const std::string resumed_from = memory ? "memory" : resume ? resume->path : "";
+    if (trainer && is_resumed) {
       try {
-        trainer->restore(resume->content);
-        resume->content = {};  // as large as the model and the optimizer
-        resume->file.reset();
+        if (memory) {
+          trainer->restore(memory->state);
+        } else {
+          trainer->restore(resume->content);
+        }
       } catch (const Exception& exception) {
         trouble =
-            to_error(exception).with("cannot resume from " + shown_path(resume->path, working_directory_));
+            to_error(exception).with("cannot resume from " + shown_path(resumed_from, working_directory_));
       }
     }
+    memory.reset();  // as large as the model and the optimizer
+    resume.reset();
     if (trainer && !trouble) {
       try {
         trainer->check();
@@ -288,7 +333,7 @@ class Job {
     }
     if (context.rank() == 0 && job_.object("log").flag("summary"))
       console_->line(models::summary(trainer->model(), data.splits.train->shape()));
-    trainer->start(resume ? std::optional(resume->path) : std::nullopt);
+    trainer->start(is_resumed ? std::optional(resumed_from) : std::nullopt);
     if (trainer->is_complete()) return {};
     const Ending ending = trainer->run();
     if (ending == Ending::kComplete) {
@@ -373,6 +418,7 @@ class Job {
   MetricsLog metrics_;
   Observers observers_;
   std::optional<StepTrace> trace_;
+  std::unique_ptr<MemoryCheckpoints> memory_;
 };
 
 }  // namespace

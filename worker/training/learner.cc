@@ -159,6 +159,41 @@ class StateDictPart final : public SavedPart {
   bool is_essential_;
 };
 
+const torch::nn::Module& module_of(const torch::nn::Module& module) { return module; }
+const torch::nn::Module& module_of(const AveragedModel& average) { return *average.module(); }
+
+/// A model, or the average of one. Parameters are the same on every rank; running statistics need not be.
+template <class Subject>
+class ModelPart final : public SavedPart {
+ public:
+  ModelPart(std::string key, Subject& subject, bool is_essential)
+      : SavedPart(std::move(key)), subject_(subject), is_essential_(is_essential) {
+    for (const ModuleView::Parameter& parameter : view_of(module_of(subject)).parameters)
+      parameters_.insert(parameter.tensor.const_data_ptr());
+  }
+  [[nodiscard]] bool is_essential() const override { return is_essential_; }
+  PtValue save() override { return state_dict(subject_); }
+  void load(const PtValue& value) override { load_state_dict(subject_, value.as_dict()); }
+  Halves save_halves() override {
+    PtDict common, own;
+    for (auto& entry : state_dict(subject_).entries) {
+      const bool is_parameter = parameters_.contains(entry.second.as_tensor().const_data_ptr());
+      (is_parameter ? common : own).entries.push_back(std::move(entry));
+    }
+    return {.common = std::move(common), .own = std::move(own)};
+  }
+  void load_halves(const Halves& halves) override {
+    PtDict both = halves.common.as_dict();
+    for (const auto& entry : halves.own.as_dict().entries) both.entries.push_back(entry);
+    load(both);
+  }
+
+ private:
+  Subject& subject_;
+  bool is_essential_;
+  std::set<const void*> parameters_;
+};
+
 /// From three ranks on the first step after a resume has other bits without it.
 class BucketsPart final : public SavedPart {
  public:
@@ -301,15 +336,14 @@ Model& Learner::evaluated() {
 
 void Learner::add_saved_parts(SavedParts& parts) {
   constexpr bool kEssential = true;
-  parts.push_back(std::make_unique<StateDictPart<torch::nn::Module>>("model", *model_, kEssential));
+  parts.push_back(std::make_unique<ModelPart<torch::nn::Module>>("model", *model_, kEssential));
   parts.push_back(std::make_unique<StateDictPart<FusedOptimizer>>("optimizer", *optimizer_, kEssential));
   parts.push_back(std::make_unique<SchedulePart>(*schedule_));
   parts.push_back(std::make_unique<BucketsPart>(*strategy_));
   if (auto buffers = strategy_->buffers_part()) parts.push_back(std::move(buffers));
   if (step_->options().precision == Precision::kFp16)
     parts.push_back(std::make_unique<StateDictPart<GradScaler>>("scaler", step_->scaler(), !kEssential));
-  if (average_)
-    parts.push_back(std::make_unique<StateDictPart<AveragedModel>>("ema", *average_, !kEssential));
+  if (average_) parts.push_back(std::make_unique<ModelPart<AveragedModel>>("ema", *average_, !kEssential));
 }
 
 std::string Learner::first_non_finite() const {

@@ -53,4 +53,21 @@ std::optional<std::vector<std::string>> bytes_of_block(const PtValue& list, cons
   return mine;
 }
 
+PtList list_of_block(const std::vector<std::string>& mine) {
+  PtList list;
+  for (const std::string& bytes : mine) list.items.emplace_back(row_of_bytes(bytes.data(), bytes.size()));
+  return list;
+}
+
+std::vector<std::string> bytes_of_own(const PtValue& list, std::size_t count, const std::string& entry) {
+  const std::vector<PtValue>& rows = list.as_sequence();
+  if (rows.size() != count) {
+    throw Exception(ErrorCode::kCorrupt,
+                    fmt::format("its entry \"{}\" is of {} ranks; expected {}", entry, rows.size(), count));
+  }
+  std::vector<std::string> mine;
+  for (const PtValue& row : rows) mine.push_back(bytes_of_row(row.as_tensor(), entry));
+  return mine;
+}
+
 }  // namespace ddprun::training

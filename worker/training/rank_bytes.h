@@ -17,4 +17,9 @@ PtList bytes_of_ranks(const Context& context, const RankBlock& block, const std:
 std::optional<std::vector<std::string>> bytes_of_block(const PtValue& list, const RankBlock& block,
                                                        const std::string& entry);
 
+/// What the ranks of a block have, by turn, as such a list of its own, and back: `count` rows.
+/// Errors  Exception kCorrupt, naming `entry`: it is none.
+PtList list_of_block(const std::vector<std::string>& mine);
+std::vector<std::string> bytes_of_own(const PtValue& list, std::size_t count, const std::string& entry);
+
 }  // namespace ddprun::training

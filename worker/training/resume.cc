@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -169,10 +170,18 @@ std::optional<ResumePoint> ResumeSearch::share() {
       point->timeline = continued(point->content);
     }
   }
-  // Those that come are of this job as well.
-  if (wanted_.kind == Wanted::Kind::kOfJob)
-    point->timeline.job = name_of_both(point->timeline.job, options_.job.name);
+  point->timeline = of_this_job(std::move(point->timeline));
   return point;
+}
+
+std::int64_t ResumeSearch::step() const {
+  return std::stoll(broadcast_bytes(context_, std::to_string(source_ < 0 ? -1 : found_.step)));
+}
+
+// Those that come are of this job as well.
+Timeline ResumeSearch::of_this_job(Timeline line) const {
+  if (wanted_.kind == Wanted::Kind::kOfJob) line.job = name_of_both(line.job, options_.job.name);
+  return line;
 }
 
 std::optional<ResumePoint> find_resume_point(const Context& context, const ResumeOptions& options,

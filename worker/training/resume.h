@@ -43,6 +43,11 @@ class ResumeSearch {
   /// On every rank what one of them has read; nullopt: the job begins. Collective.
   std::optional<ResumePoint> share();
 
+  /// The step of the job's own newest checkpoint, which share() gives; -1: it has none. After settle(). Collective.
+  [[nodiscard]] std::int64_t step() const;
+  /// `line`, on which this job goes on.
+  [[nodiscard]] Timeline of_this_job(Timeline line) const;
+
  private:
   void conclude();
   void go_on_with_own(bool is_found);

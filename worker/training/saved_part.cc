@@ -9,19 +9,39 @@ namespace {
 
 constexpr std::int64_t kFormat = 2;
 
-}  // namespace
-
-PtDict make_checkpoint(const AboutJob& about, const SavedParts& parts) {
-  PtDict checkpoint;
-  for (const auto& part : parts) checkpoint.set(part->key(), part->save());
+PtDict to_dict(const AboutJob& about) {
   PtDict job;
   job.set("format", kFormat);
   job.set("model", about.model);
   job.set("optimizer", about.optimizer);
   job.set("config", about.config);
   job.set("timeline", to_dict(about.timeline));
-  checkpoint.set("ddprun", std::move(job));
+  return job;
+}
+
+}  // namespace
+
+PtDict make_checkpoint(const AboutJob& about, const SavedParts& parts) {
+  PtDict checkpoint;
+  for (const auto& part : parts) checkpoint.set(part->key(), part->save());
+  checkpoint.set("ddprun", to_dict(about));
   return checkpoint;
+}
+
+RankState make_rank_state(const AboutJob& about, const SavedParts& parts) {
+  RankState state;
+  for (const auto& part : parts) {
+    SavedPart::Halves halves = part->save_halves();
+    state.common.set(part->key(), std::move(halves.common));
+    state.own.set(part->key(), std::move(halves.own));
+  }
+  state.common.set("ddprun", to_dict(about));
+  return state;
+}
+
+void load_rank_state(const RankState& state, const SavedParts& parts) {
+  for (const auto& part : parts)
+    part->load_halves({.common = state.common.at(part->key()), .own = state.own.at(part->key())});
 }
 
 AboutJob read_about(const PtDict& checkpoint) {

@@ -30,6 +30,16 @@ class SavedPart {
   /// Errors  Exception kConfig or kCorrupt: it does not fit, or is damaged.
   virtual void load(const PtValue& value) = 0;
 
+  /// The same in two halves, for ranks that keep their states themselves (MemoryCheckpoints).
+  struct Halves {
+    PtValue common{};  ///< the same on every rank; None: nothing
+    PtValue own{};     ///< this rank's alone; None: nothing
+  };
+  /// Collective.
+  [[nodiscard]] virtual Halves save_halves() { return {.common = save()}; }
+  /// Takes over what save_halves() gave on this rank, in a world of the same size. Errors: as load.
+  virtual void load_halves(const Halves& halves) { load(halves.common); }
+
  private:
   std::string key_;
 };
@@ -47,6 +57,17 @@ struct AboutJob {
 /// A checkpoint's content: a dict with an entry for each part and "ddprun", which says what wrote it.
 /// Collective.
 PtDict make_checkpoint(const AboutJob& about, const SavedParts& parts);
+
+/// The same in two halves, each with an entry for each part; `common` has "ddprun", too.
+struct RankState {
+  PtDict common;
+  PtDict own;
+};
+/// Collective.
+RankState make_rank_state(const AboutJob& about, const SavedParts& parts);
+/// Every part takes over its entries.
+/// Errors  as load_parts.
+void load_rank_state(const RankState& state, const SavedParts& parts);
 
 /// Errors  Exception kCorrupt or kConfig when `checkpoint` is not one of ddprun's.
 AboutJob read_about(const PtDict& checkpoint);

@@ -96,6 +96,7 @@ LoopOptions read_loop_options(const Options& job) {
   options.eval_every_epochs = train.integer("eval_every_epochs");
   options.checkpoint_every_epochs = checkpoint.integer("every_epochs");
   options.checkpoint_every_steps = checkpoint.integer("every_steps");
+  options.memory_every_steps = checkpoint.integer("memory_every_steps");
   options.warmup_steps = job.object("schedule").integer("warmup_steps");
   options.log_every_steps = job.object("log").integer("every_steps");
   options.divergence_check = job.integer("divergence_check");
@@ -196,6 +197,10 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
     tasks::check_has_text(parts.data.train->shape(), "/log/sample_tokens");
   position_.world = world_;
   position_.train_samples = parts_.data.train->size();
+  about_ = {.model = parts_.job.object("model").text("type"),
+            .optimizer = parts_.job.object("optimizer").text("type"),
+            .config = parts_.job.to_json(),
+            .timeline = parts_.timeline};
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
   saved_.push_back(std::make_unique<GeneratorsPart>(
@@ -471,6 +476,13 @@ void Trainer::after_step(double seconds, std::int64_t units) {
   const std::int64_t every = options_.checkpoint_every_steps;
   if (every > 0 && position_.step % every == 0 && !is_epoch_over(position_, length_) && !is_complete())
     save_checkpoint();
+  if (is_due_in_memory()) keep_in_memory();
+}
+
+bool Trainer::is_due_in_memory() const {
+  if (parts_.memory == nullptr || is_complete()) return false;
+  if (divergence_check_ && position_.step % options_.divergence_check != 0) return false;
+  return position_.step % options_.memory_every_steps == 0;
 }
 
 void Trainer::begin_traced_step() {

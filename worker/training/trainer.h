@@ -6,6 +6,7 @@
 #include "worker/training/job_data.h"
 #include "worker/training/job_parts.h"
 #include "worker/training/learner.h"
+#include "worker/training/memory_checkpoints.h"
 #include "worker/training/observer.h"
 #include "worker/training/rank_block.h"
 #include "worker/training/resume.h"
@@ -42,15 +43,17 @@ struct TrainerParts {
   std::span<const JudgingData> judging{};  ///< beside data.held_out
   /// The newest whole checkpoint of the job, on every rank. Collective.
   std::function<std::optional<ResumePoint>()> newest_checkpoint{};
-  StepTrace* trace = nullptr;  ///< null: no step is traced
-  Timeline timeline{};         ///< of the checkpoints that it writes
+  StepTrace* trace = nullptr;           ///< null: no step is traced
+  Timeline timeline{};                  ///< of the checkpoints that it writes
+  MemoryCheckpoints* memory = nullptr;  ///< null: none are kept in memory
 };
 
 /// What the loop takes from the job file.
 struct LoopOptions {
   std::int64_t epochs = 1, max_steps = 0;
   std::int64_t batch_size = 64, accumulation = 1, eval_batch_size = 256;
-  std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0;
+  std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0,
+               memory_every_steps = 0;
   std::int64_t log_every_steps = 50, divergence_check = 0, warmup_steps = 0;
   bool drop_last = false;
   bool broadcast_buffers = true;
@@ -94,6 +97,9 @@ class Trainer {
   /// Goes on from `checkpoint`. Not collective: all ranks have the same one.
   /// Errors  Exception kConfig when it is of another model or optimizer.
   void restore(const PtDict& checkpoint);
+  /// The same with what the ranks had left in memory.
+  /// Errors  also kCorrupt.
+  void restore(const RankState& state);
 
   /// Errors  Exception kConfig: from here on the job's schedule would not fit its length. The same on every rank.
   void check() const;
@@ -157,6 +163,10 @@ class Trainer {
   /// Errors  Exception, on every rank: one could not be written, or, where such are outlived, the last one of the job.
   void flush_checkpoints(bool are_last = false);
   [[nodiscard]] std::string other_best_in_words() const;
+  [[nodiscard]] bool is_due_in_memory() const;
+  /// Leaves the state after this step in memory. Collective.
+  void keep_in_memory();
+  void forget_memory();
   void tell_saved(const SavedCheckpoint& saved);
   void tell_not_saved(std::int64_t step, const Exception& why);
   [[nodiscard]] std::int64_t steps_per_epoch() const;
@@ -177,6 +187,7 @@ class Trainer {
   std::vector<DistributedSampler> samplers_;  ///< by turn
   TimeSpent time_;
   Learner learner_;
+  AboutJob about_;
   SavedParts saved_;
   std::vector<std::string> parts_that_begin_anew_;
   Metric best_by_;

@@ -6,9 +6,18 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <utility>
 
 namespace ddprun::training {
+namespace {
+
+// Of a rank's own, beside its saved parts: what it has summed since losses were last collected.
+constexpr const char* kFreshLoss = "fresh_loss";
+constexpr const char* kFreshSteps = "fresh_steps";
+constexpr const char* kBarrenSteps = "barren_steps";
+
+}  // namespace
 
 Ending Trainer::stop() {
   if (!parts_.drain.is_together()) return Ending::kAbandoned;
@@ -36,6 +45,7 @@ void Trainer::roll_back(const std::string& what) {
                     "one earlier, and a smaller /optimizer/learning_rate may help",
                     what));
   }
+  forget_memory();  // of steps that the job leaves
   take_over(checkpoint->content);
   const bool is_of_this_epoch = position_.epoch == before.epoch;
   // What the step that broke has seen is added by who called it.
@@ -102,14 +112,47 @@ void Trainer::save_checkpoint(const SaveAs& as) {
                                 "/train/clip_grad_norm, or a look at the data may help",
                                 name, position_.step));
   }
-  const AboutJob about{.model = parts_.job.object("model").text("type"),
-                       .optimizer = parts_.job.object("optimizer").text("type"),
-                       .config = parts_.job.to_json(),
-                       .timeline = parts_.timeline};
-  const PtDict checkpoint = make_checkpoint(about, saved_);
+  const PtDict checkpoint = make_checkpoint(about_, saved_);
   if (parts_.context.rank() == 0) being_saved_.push_back(position_);
   checkpointer_.save(position_.step, checkpoint, as);
   parts_.drain.progress();
+}
+
+void Trainer::restore(const RankState& state) {
+  load_rank_state(state, saved_);
+  const at::Tensor& loss = state.own.at(kFreshLoss).as_tensor();
+  if (loss.sizes() != fresh_loss_.sizes() || loss.scalar_type() != fresh_loss_.scalar_type())
+    throw Exception(ErrorCode::kCorrupt, "its entry \"fresh_loss\" is of another job");
+  fresh_loss_.copy_(loss);
+  fresh_steps_ = state.own.at(kFreshSteps).as_int();
+  barren_steps_ = state.own.at(kBarrenSteps).as_int();
+}
+
+void Trainer::keep_in_memory() {
+  const auto time = time_.on(Activity::kCheckpoint);
+  RankState state = make_rank_state(about_, saved_);
+  state.own.set(kFreshLoss, fresh_loss_);
+  state.own.set(kFreshSteps, fresh_steps_);
+  state.own.set(kBarrenSteps, barren_steps_);
+  try {
+    parts_.memory->save(position_.step, parts_.timeline, state);
+  } catch (const Exception& exception) {
+    std::fputs(
+        fmt::format("ddprun: rank {} keeps nothing in memory any more (/checkpoint/memory_every_steps): {}\n",
+                    parts_.context.rank(), exception.what())
+            .c_str(),
+        stderr);
+  }
+  // Each rank keeps a share: what has drifted apart, also since it was compared, would be one again.
+  if (divergence_check_) {
+    sync_buffers_for_check();
+    divergence_check_->compare(position_.step);
+  }
+  parts_.memory->confirm();
+}
+
+void Trainer::forget_memory() {
+  if (parts_.memory != nullptr) parts_.memory->forget();
 }
 
 void Trainer::flush_checkpoints(bool are_last) {

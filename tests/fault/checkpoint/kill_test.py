@@ -4,7 +4,8 @@
     kill_test.py BINARIES INJECTOR [TIMES [SEED]]
 
 Each time another rank, the launcher, or the writer of checkpoints in one of its phases is killed, the disk is full, or the
-power fails and takes what was not synced, at a random moment of a short job with shuffling, dropout, mixing, EMA and a schedule.
+power fails and takes what was not synced, at a random moment of a short job with shuffling, augmentation, mixing, dropout, EMA,
+a schedule and, in fp16, a scaler.
 """
 
 import os
@@ -19,7 +20,7 @@ import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "integration/training"))
 
-from jobs import BOUND_S, JobTest  # noqa: E402
+from jobs import BOUND_S, JobTest, merged  # noqa: E402
 
 INJECTOR = None
 TIMES = 20
@@ -28,7 +29,7 @@ ENOSPC = 28
 
 JOB = {
     "model": {"type": "mlp", "hidden": [32], "dropout": 0.25},
-    "data": {"train_samples": 90, "test_samples": 20},
+    "data": {"train_samples": 90, "test_samples": 20, "transforms": [{"type": "random_crop", "size": 28, "padding": 3}]},
     "train": {"epochs": 3, "batch_size": 5, "ema_decay": 0.9, "mixup_alpha": 0.4},
     "optimizer": {"type": "adamw", "learning_rate": 0.003},
     "schedule": {"type": "cosine", "warmup_steps": 3},
@@ -50,15 +51,16 @@ class Kills(JobTest):
     def environment(self):
         return {**super().environment(), **self.faults}
 
-    def job(self, backend, keep=3):
-        return self.job_file({**JOB, "backend": backend, "checkpoint": {**JOB["checkpoint"], "keep": keep}})
+    def job(self, backend, precision, checkpoint=None, virtual_ranks=0):
+        return self.job_file(merged(JOB, {"backend": backend, "checkpoint": checkpoint or {},
+                                          "train": {"precision": precision, "virtual_ranks": virtual_ranks}}))
 
-    def undisturbed(self, backend, ranks):
-        if (backend, ranks) not in self.ends:
-            output = f"whole-{backend}-{ranks}"
-            self.run_job(self.job(backend), f"/output_dir={output}", ranks=ranks)
-            self.ends[backend, ranks] = tensors(self.checkpoints(output)[-1])
-        return self.ends[backend, ranks]
+    def undisturbed(self, backend, precision, ranks):
+        key = f"{backend}-{precision}-{ranks}"
+        if key not in self.ends:
+            self.run_job(self.job(backend, precision), f"/output_dir=whole-{key}", ranks=ranks)
+            self.ends[key] = tensors(self.checkpoints(f"whole-{key}")[-1])
+        return self.ends[key]
 
     def draw(self, dice, ranks):
         """What happens, in words, and the variables that make it happen in one of the generations."""
@@ -109,20 +111,43 @@ class Kills(JobTest):
         for number in range(TIMES):
             dice = random.Random(f"{SEED} {number}")
             backend, ranks = dice.choice([("gloo", 2), ("shm", 3), ("gloo", 3)])
+            precision = dice.choice(["fp32", "fp16"])
             self.faults = {}
-            end = self.undisturbed(backend, ranks)
-            job, output = self.job(backend, keep=dice.choice([2, 3, 3])), f"run-{number}"
+            end = self.undisturbed(backend, precision, ranks)
+            job, output = self.job(backend, precision, {"keep": dice.choice([2, 3, 3])}), f"run-{number}"
             how, self.faults = self.draw(dice, ranks)
-            with self.subTest(number=number, how=how, backend=backend, ranks=ranks):
+            with self.subTest(number=number, how=how, backend=backend, precision=precision, ranks=ranks):
                 code = self.disturb(dice, job, output, how, ranks)
                 self.faults = {}
                 self.wait_until_alone()
                 done = self.run_job(job, f"/output_dir={output}", ranks=ranks)
                 from_step = re.search(r"resumed from \S+step-0*(\d+)\.pt", done.stdout)
-                print(f"{number}: {how}, {backend}, {ranks} ranks: {code}, then from step "
+                print(f"{number}: {how}, {backend}, {precision}, {ranks} ranks: {code}, then from step "
                       f"{from_step.group(1) if from_step else 0}", flush=True)
                 self.assertEqual(tensors(self.checkpoints(output)[-1]), end)
                 self.assertEqual(list((self.folder / output / "checkpoints").glob(".*.tmp")), [])
+
+    def test_ranks_that_are_killed_again_and_again_go_on_from_their_last_step_in_memory(self):
+        in_memory = {"memory_every_steps": 1, "every_steps": 0}
+        for number in range(max(2, TIMES // 5)):
+            dice = random.Random(f"{SEED} memory {number}")
+            backend, ranks, virtual = dice.choice([("gloo", 2, 0), ("shm", 3, 0), ("gloo", 3, 0), ("shm", 2, 4)])
+            precision = dice.choice(["fp32", "fp16"])
+            self.faults = {}
+            end = self.undisturbed(backend, precision, virtual or ranks)
+            job = self.job(backend, precision, in_memory, virtual)
+            # After a step, or wherever memory is allocated within one.
+            rank, how = dice.randrange(ranks), dice.choice(["step", "compute"])
+            count = dice.randint(6, 15) if how == "step" else dice.randint(5000, 16000)
+            self.faults = {"LD_PRELOAD": str(INJECTOR), "FAULT_RANK": str(rank), "FAULT": "kill", "FAULT_AT": how, "FAULT_COUNT": str(count)}
+            with self.subTest(number=number, how=how, count=count, rank=rank, backend=backend, ranks=ranks, virtual=virtual):
+                done = self.run_job(job, f"/output_dir=memory-{number}", ranks=ranks, flags=("--max-restarts", "40"))
+                steps = [0, *map(int, re.findall(r"resumed from \S+: .* step (\d+)", done.stdout))]
+                print(f"{number}: {how} {count}, {backend}, {ranks} ranks ({virtual} virtual), {precision}: steps {steps}", flush=True)
+                self.assertEqual(tensors(self.checkpoints(f"memory-{number}")[-1]), end)
+                self.assertGreater(len(steps), 1)
+                if how == "step":  # another rank may be killed before it has kept the step, too
+                    self.assertLessEqual({after - before for before, after in zip(steps, steps[1:])}, {count - 1, count})
 
     def wait_until_alone(self):
         """Workers end after their launcher was killed: the output folder is held as long as rank 0 lives."""

@@ -42,18 +42,18 @@ def flip_a_bit(pid, pattern):
 
 
 class Divergence(JobTest):
-    def weight_bytes(self, output):
-        with zipfile.ZipFile(self.checkpoints(output)[0]) as archive:
+    def weight_bytes(self, output, place=0):
+        with zipfile.ZipFile(self.checkpoints(output)[place]) as archive:
             # The model comes before the optimizer, whose momentum is as long.
             record = next(info for info in archive.infolist() if "/data/" in info.filename and info.file_size == WEIGHT_BYTES)
             return archive.read(record)[4000:4128]
 
-    def start_and_flip(self, rank, changes, output="out", flags=()):
+    def start_and_flip(self, rank, changes, output="out", flags=(), after="epoch 1/"):
         process = self.start(self.job_file(STILL | changes | {"output_dir": output}), ranks=3, flags=flags)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
-        self.wait_for_line(process, "epoch 1/")
+        self.wait_for_line(process, after)
         try:
             found = flip_a_bit(self.workers()[rank], self.weight_bytes(output))
         except PermissionError as error:
@@ -79,11 +79,19 @@ class Divergence(JobTest):
         self.assertLess(int(self.checkpoints()[-1].stem.removeprefix("step-")), step)
 
     def test_a_restart_goes_on_from_a_checkpoint_of_equal_replicas(self):
-        process = self.start_and_flip(2, {}, flags=("--max-restarts", "1"))
-        self.wait_for_line(process, "resumed from")
-        self.wait_for_line(process, "epoch")
-        process.terminate()
-        self.finish(process, expect=128 + signal.SIGTERM)
+        # In memory each rank keeps a share: rank 0's of this weight, which would become everyone's.
+        self.run_job(self.job_file(STILL | {"train": {"epochs": 1}}), ranks=3)
+        undamaged = self.weight_bytes("out")
+        for rank, memory in ((2, 0), (0, 1)):
+            with self.subTest(rank=rank, memory=memory):
+                changes = {"checkpoint": {"keep": 10**6, "memory_every_steps": memory, "every_epochs": 10 if memory else 1}}
+                process = self.start_and_flip(rank, changes, output=f"out{rank}", flags=("--max-restarts", "1"),
+                                              after="epoch 11/" if memory else "epoch 1/")
+                self.wait_for_line(process, "resumed from memory" if memory else "resumed from out2")
+                self.wait_for_line(process, "epoch")
+                process.terminate()
+                self.finish(process, expect=128 + signal.SIGTERM)
+                self.assertEqual(self.weight_bytes(f"out{rank}", -1), undamaged)
 
     def test_equal_replicas_say_nothing_and_end_as_without_the_check_also_when_resumed(self):
         plain = self.job_file({"output_dir": "plain"})

@@ -38,7 +38,8 @@ class KeptFile {
   /// What was confirmed; empty: there is no whole value. Until the next write() or clear().
   [[nodiscard]] std::span<const std::byte> bytes() const;
 
-  /// The value in such bytes, its tensors copied. Errors  kCorrupt.
+  /// The value in such bytes, its tensors copied.
+  /// Errors  kCorrupt.
   static Result<PtValue> parse(std::span<const std::byte> bytes);
 
  private:
