@@ -146,7 +146,7 @@ void check_metrics(const std::vector<Metric>& metrics) {
 
 /// Anything that has a state_dict and a load_state_dict.
 template <class Subject>
-class StateDictPart final : public SavedPart {
+class StateDictPart : public SavedPart {
  public:
   StateDictPart(std::string key, Subject& subject, bool is_essential)
       : SavedPart(std::move(key)), subject_(subject), is_essential_(is_essential) {}
@@ -164,33 +164,29 @@ const torch::nn::Module& module_of(const AveragedModel& average) { return *avera
 
 /// A model, or the average of one. Parameters are the same on every rank; running statistics need not be.
 template <class Subject>
-class ModelPart final : public SavedPart {
+class ModelPart final : public StateDictPart<Subject> {
  public:
   ModelPart(std::string key, Subject& subject, bool is_essential)
-      : SavedPart(std::move(key)), subject_(subject), is_essential_(is_essential) {
+      : StateDictPart<Subject>(std::move(key), subject, is_essential) {
     for (const ModuleView::Parameter& parameter : view_of(module_of(subject)).parameters)
       parameters_.insert(parameter.tensor.const_data_ptr());
   }
-  [[nodiscard]] bool is_essential() const override { return is_essential_; }
-  PtValue save() override { return state_dict(subject_); }
-  void load(const PtValue& value) override { load_state_dict(subject_, value.as_dict()); }
-  Halves save_halves() override {
+  SavedPart::Halves save_halves() override {
+    const PtValue whole = this->save();
     PtDict common, own;
-    for (auto& entry : state_dict(subject_).entries) {
+    for (const auto& entry : whole.as_dict().entries) {
       const bool is_parameter = parameters_.contains(entry.second.as_tensor().const_data_ptr());
-      (is_parameter ? common : own).entries.push_back(std::move(entry));
+      (is_parameter ? common : own).entries.push_back(entry);
     }
     return {.common = std::move(common), .own = std::move(own)};
   }
-  void load_halves(const Halves& halves) override {
+  void load_halves(const SavedPart::Halves& halves) override {
     PtDict both = halves.common.as_dict();
     for (const auto& entry : halves.own.as_dict().entries) both.entries.push_back(entry);
-    load(both);
+    this->load(both);
   }
 
  private:
-  Subject& subject_;
-  bool is_essential_;
   std::set<const void*> parameters_;
 };
 

@@ -354,13 +354,19 @@ TEST_CASE("ignored parameters keep their own values and gradients") {
   CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
 
+namespace {
+
+/// Of TwoHeads.
+const DistributedDataParallelOptions kDelayedHeads{
+    .delay_all_reduce = {"left.weight", "left.bias", "right.weight", "right.bias"},
+    .reduce_delayed_when_ready = "body.weight"};
+
+}  // namespace
+
 TEST_CASE("delayed parameters are averaged in one buffer") {
   const auto texts = messages(2, [](const Group& group) {
     const auto model = std::make_shared<TwoHeads>();
-    DistributedDataParallel ddp(
-        model, group.process_group(),
-        {.delay_all_reduce = {"left.weight", "left.bias", "right.weight", "right.bias"},
-         .reduce_delayed_when_ready = "body.weight"});
+    DistributedDataParallel ddp(model, group.process_group(), kDelayedHeads);
     const float scale = static_cast<float>(group.rank() + 1);
     for (int step = 0; step < 2; ++step) {
       model->zero_grad(false);
@@ -376,10 +382,7 @@ TEST_CASE("delayed parameters are averaged in one buffer") {
 TEST_CASE("delayed parameters are averaged, also where gradients are reset between forward and backward") {
   const auto texts = messages(2, [](const Group& group) {
     const auto model = std::make_shared<TwoHeads>();
-    DistributedDataParallel ddp(
-        model, group.process_group(),
-        {.delay_all_reduce = {"left.weight", "left.bias", "right.weight", "right.bias"},
-         .reduce_delayed_when_ready = "body.weight"});
+    DistributedDataParallel ddp(model, group.process_group(), kDelayedHeads);
     const float scale = static_cast<float>(group.rank() + 1);
     for (int step = 0; step < 2; ++step) {
       const auto [left, right] = ddp(torch::ones({1, 4}));
