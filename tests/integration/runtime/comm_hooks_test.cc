@@ -1,8 +1,12 @@
 #include "tests/integration/runtime/in_threads.h"
 #include "tests/support/catch.h"
+#include "tests/support/launched.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/comm_hooks.h>
 #include <ddprun/model_averager.h>
+#include <ddprun/pt_file.h>
+
+#include <fmt/format.h>
 
 namespace ddprun {
 namespace {
@@ -55,6 +59,143 @@ TEST_CASE("a quantization hook wants channels of some size") {
   run_ranks_to_success(1, [](const Group& group) {
     CHECK_THROWS_WITH(quantization_per_channel_hook(group, 0),
                       "quantization hook: channel_size is 0; expected at least 1");
+  });
+}
+
+// A model with matrices, and all that moves in its training.
+struct LowRankRun {
+  explicit LowRankRun(const Group& group, CommHook (*hook)(PowerSgdState))
+      : state(group, {.start_step = 2}), ddp(model, group.process_group()) {
+    ddp.register_comm_hook(hook(state));
+  }
+
+  void step(const Group& group, int number) {
+    const auto input = torch::sin(torch::arange(12 * 4).view({4, 12}) * (number + 1) * (group.rank() + 2));
+    ddp(input).pow(2).sum().backward();
+    optimizer.step();
+    model->zero_grad();
+  }
+
+  PtDict saved() { return state_dict(*model); }
+
+  torch::nn::Sequential model = [] {
+    torch::manual_seed(3);
+    return torch::nn::Sequential(torch::nn::Linear(12, 20), torch::nn::ReLU(), torch::nn::Linear(20, 16));
+  }();
+  PowerSgdState state;
+  DistributedDataParallel<torch::nn::Sequential> ddp;
+  FusedSgd optimizer{model->parameters(), {.lr = 0.01}};
+};
+
+bool is_equal(const PtDict& a, const PtDict& b) {
+  for (const auto& [name, value] : a.entries) {
+    if (!torch::equal(value.as_tensor(), b.at(name.as_string()).as_tensor())) return false;
+  }
+  return true;
+}
+
+TEST_CASE("training with PowerSGD goes on from a file as if it had never stopped") {
+  const testing::TempDirectory folder;
+  for (const auto hook : {power_sgd_hook, batched_power_sgd_hook}) {
+    run_ranks_to_success(3, [&](const Group& group) {
+      const std::string file = folder.path() + fmt::format("/rank-{}.pt", group.rank());
+      LowRankRun whole(group, hook);
+      for (int number = 0; number < 5; ++number) whole.step(group, number);
+      PtDict saved;
+      saved.set("model", whole.saved());
+      saved.set("hook", state_dict(whole.state));
+      save_pt(file, saved);
+      const BucketOrder buckets = whole.ddp.bucket_order();
+      for (int number = 5; number < 9; ++number) whole.step(group, number);
+
+      const auto ends_equal = [&](bool with_state) {
+        LowRankRun rest(group, hook);
+        const PtValue loaded = load_pt(file);
+        load_state_dict(*rest.model, loaded.as_dict().at("model").as_dict());
+        rest.ddp.set_bucket_order(buckets);
+        if (with_state) load_state_dict(rest.state, loaded.as_dict().at("hook").as_dict());
+        for (int number = 5; number < 9; ++number) rest.step(group, number);
+        return is_equal(rest.saved(), whole.saved());
+      };
+      CHECK_IN_RANK(ends_equal(true));
+      CHECK_IN_RANK(!ends_equal(false));
+    });
+  }
+}
+
+TEST_CASE(
+    "a PowerSGD state that was loaded is the loader's own, and one that cannot be leaves what was there") {
+  run_ranks_to_success(1, [](const Group& group) {
+    LowRankRun first(group, power_sgd_hook);
+    for (int number = 0; number < 4; ++number) first.step(group, number);
+    const PtDict saved = state_dict(first.state);
+    const auto before = saved.at("q_memory_dict").as_dict().find(0)->as_tensor().clone();
+    LowRankRun second(group, power_sgd_hook);
+    load_state_dict(second.state, saved);
+    for (int number = 4; number < 6; ++number) second.step(group, number);
+    CHECK_IN_RANK(torch::equal(saved.at("q_memory_dict").as_dict().find(0)->as_tensor(), before));
+
+    const auto refusal = [&](const char* key, const PtValue& value) -> std::string {
+      PtDict wrong;
+      for (const auto& [name, entry] : saved.entries)
+        wrong.set(name, name.as_string() == key ? value : entry);
+      try {
+        load_state_dict(second.state, wrong);
+        return {};
+      } catch (const Exception& error) {
+        return error.what();
+      }
+    };
+    CHECK_IN_RANK(
+        refusal("rng", "5489 x") ==
+        "PowerSGD: \"rng\" is 6 characters of something else; expected the numbers of a Mersenne twister");
+    CHECK_IN_RANK(refusal("iter", "many").find("expected an int") != std::string::npos);
+    CHECK_IN_RANK(state_dict(second.state).at("iter").as_int() == 6);
+
+    PtDict small;
+    small.set(0, torch::ones({7}));
+    CHECK_IN_RANK(refusal("error_dict", small).empty());
+    try {
+      second.step(group, 6);
+      CHECK_IN_RANK(!"the state of other buckets was taken");
+    } catch (const Exception& error) {
+      CHECK_IN_RANK(std::string(error.what()).find("it has 7 elements where this one has 596") !=
+                    std::string::npos);
+    }
+  });
+}
+
+TEST_CASE("PowerSGD refuses to begin before the buckets are final, and a rank of none") {
+  run_ranks_to_success(1, [](const Group& group) {
+    CHECK_THROWS_WITH(
+        PowerSgdState(group, {.start_step = 1}),
+        "PowerSGD: start_step is 1; with error feedback or warm start it must be above 1, because "
+        "DDP rebuilds its buckets after the first step");
+    CHECK_THROWS_WITH(PowerSgdState(group, {.matrix_approximation_rank = 0}),
+                      "PowerSGD: the approximation rank is 0; expected at least 1");
+  });
+}
+
+TEST_CASE("a hook goes on over other ranks with its state, where the replica does") {
+  run_ranks_to_success(3, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    PostLocalSgdState state(group, group, {.start_step = 2, .reduce_over_subgroup = false});
+    ddp.register_comm_hook(post_local_sgd_hook(state));
+    const auto gradient = [&] {
+      model->zero_grad();
+      (static_cast<double>(group.rank()) * ddp(torch::ones({1, 1}))).sum().backward();
+      return model->bias.grad().item<float>();
+    };
+    CHECK_IN_RANK(gradient() == 1);
+    CHECK_IN_RANK(state.step() == 1);
+    const Group rest = new_group(group, {0, 1});
+    ddp.update_process_group(rest);
+    if (!rest.is_member()) return;
+    state.set_groups(rest, rest);
+    CHECK_IN_RANK(gradient() == 0.5F);
+    CHECK_IN_RANK(gradient() == static_cast<float>(group.rank()));
+    CHECK_IN_RANK(state.step() == 2);
   });
 }
 

@@ -334,7 +334,7 @@ TEST_CASE("post-local SGD averages gradients over the subgroup") {
   run_ranks_to_success(2, [](const Group& group) {
     torch::nn::Linear model(1, 1);
     DistributedDataParallel ddp(model, group.process_group());
-    ddp.register_comm_hook(post_local_sgd_hook(group, group, {.start_step = 1}));
+    ddp.register_comm_hook(post_local_sgd_hook({group, group, {.start_step = 1}}));
     for (int step = 0; step < 3; ++step) {
       model->zero_grad();
       (static_cast<double>(group.rank()) * ddp(torch::ones({1, 1}))).sum().backward();

@@ -55,7 +55,7 @@ CommHook post_local_sgd(const Context& context) {
   std::vector<std::vector<int>> halves(static_cast<std::size_t>(context.world_size() / half));
   for (int rank = 0; rank < context.world_size(); ++rank)
     halves[static_cast<std::size_t>(rank / half)].push_back(rank);
-  return post_local_sgd_hook(context, split_group(context, halves), {.start_step = 4});
+  return post_local_sgd_hook({context, split_group(context, halves), {.start_step = 4}});
 }
 
 CommHook make_hook(const std::string& name, const Context& context) {
@@ -68,14 +68,16 @@ CommHook make_hook(const std::string& name, const Context& context) {
   if (name == "per_tensor") return quantization_per_tensor_hook(context);
   if (name == "per_channel") return quantization_per_channel_hook(context);
   if (name == "post_local_sgd") return post_local_sgd(context);
-  if (name == "power_sgd") return power_sgd_hook(context, {.start_step = 3});
+  if (name == "power_sgd") return power_sgd_hook({context, {.start_step = 3}});
   if (name == "power_sgd_4")
-    return power_sgd_hook(context, {.matrix_approximation_rank = 4, .start_step = 3});
-  if (name == "batched_power_sgd") return batched_power_sgd_hook(context, {.start_step = 3});
+    return power_sgd_hook({context, {.matrix_approximation_rank = 4, .start_step = 3}});
+  if (name == "batched_power_sgd") return batched_power_sgd_hook({context, {.start_step = 3}});
   if (name == "batched_power_sgd_cold") {
-    return batched_power_sgd_hook(
-        context,
-        {.matrix_approximation_rank = 4, .start_step = 3, .use_error_feedback = false, .warm_start = false});
+    return batched_power_sgd_hook({context,
+                                   {.matrix_approximation_rank = 4,
+                                    .start_step = 3,
+                                    .use_error_feedback = false,
+                                    .warm_start = false}});
   }
   throw std::runtime_error("no hook " + name);
 }

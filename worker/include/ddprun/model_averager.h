@@ -13,7 +13,7 @@
 /// Local SGD: ranks train on their own for some steps, and then take the mean of their parameters. Behind
 /// post_local_sgd_hook (comm_hooks.h), which stops averaging gradients over all ranks after `start_step`:
 ///
-///     ddp.register_comm_hook(post_local_sgd_hook(context, subgroup, {.start_step = 100}));
+///     ddp.register_comm_hook(post_local_sgd_hook({context, subgroup, {.start_step = 100}}));
 ///     FusedSgd local(ddp.parameters(), {.lr = 0.1});
 ///     PeriodicModelAverager averager(context, {.period = 4, .warmup_steps = 100});
 ///     PostLocalSgdOptimizer optimizer(local, averager);  // its step() averages in every fourth step

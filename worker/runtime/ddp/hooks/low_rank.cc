@@ -6,19 +6,49 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-namespace ddprun::runtime {
+#include <array>
+#include <sstream>
+#include <utility>
+
+namespace ddprun {
+namespace runtime {
 
 using at::Tensor;
 
 namespace {
 
-void check_start_step(const PowerSgdOptions& options) {
+void check(const PowerSgdOptions& options) {
+  if (options.matrix_approximation_rank < 1) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("PowerSGD: the approximation rank is {}; expected at least 1",
+                                options.matrix_approximation_rank));
+  }
   if ((!options.use_error_feedback && !options.warm_start) || options.start_step > 1) return;
   throw Exception(
       ErrorCode::kConfig,
       fmt::format("PowerSGD: start_step is {}; with error feedback or warm start it must be above 1, because "
                   "DDP rebuilds its buckets after the first step",
                   options.start_step));
+}
+
+// Under the names of Python's PowerSGDState.
+constexpr std::array<std::pair<const char*, Tensor LowRankMemory::*>, 3> kParts = {
+    {{"error_dict", &LowRankMemory::error},
+     {"p_memory_dict", &LowRankMemory::p},
+     {"q_memory_dict", &LowRankMemory::q}}};
+
+// The tensors of that part, of the buckets that have one.
+PtDict by_bucket(const std::map<std::int64_t, LowRankMemory>& memory, Tensor LowRankMemory::*part) {
+  PtDict tensors;
+  for (const auto& [bucket, parts] : memory) {
+    if ((parts.*part).defined()) tensors.set(bucket, parts.*part);
+  }
+  return tensors;
+}
+
+void take(const PtDict& tensors, Tensor LowRankMemory::*part, std::map<std::int64_t, LowRankMemory>& memory) {
+  for (const auto& [bucket, tensor] : tensors.entries)
+    memory[bucket.as_int()].*part = tensor.as_tensor().detach().clone();
 }
 
 }  // namespace
@@ -58,17 +88,75 @@ std::uint64_t SharedNoise::next_seed() {
   }
 }
 
-LowRankHook::LowRankHook(Group group, const PowerSgdOptions& options)
-    : group_(std::move(group)), options_(options), noise_(options.seed) {
-  check_start_step(options);
+std::string SharedNoise::state() const {
+  std::ostringstream text;
+  text << twister_;
+  return text.str();
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> LowRankHook::reduce(c10d::GradBucket& bucket) {
-  const bool is_plain = step_ < options_.start_step;
-  if (bucket.isLast()) ++step_;
-  if (is_plain) return average_async(group_, bucket.getBuffer());
-  compress_and_reduce(bucket, memory_[bucket.getIndex()]);
-  return completed(bucket.getBuffer());
+SharedNoise SharedNoise::from_state(const std::string& state) {
+  SharedNoise noise(0);
+  std::istringstream text(state);
+  if (!(text >> noise.twister_)) {
+    throw Exception(
+        ErrorCode::kCorrupt,
+        fmt::format("PowerSGD: \"rng\" is {} characters of something else; expected the numbers of "
+                    "a Mersenne twister",
+                    state.size()));
+  }
+  return noise;
 }
 
-}  // namespace ddprun::runtime
+void fit(Tensor& memory, std::int64_t elements, const Tensor& buffer) {
+  if (!memory.defined()) return;
+  if (memory.numel() != elements) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("PowerSGD: the state is of other buckets: it has {} elements where this one has "
+                    "{}; begin with the buckets it was saved with (set_bucket_order) or without it",
+                    memory.numel(), elements));
+  }
+  memory = memory.to(buffer.options());
+}
+
+CommHook low_rank_hook(PowerSgdState state, Compress compress) {
+  return [state = std::move(state), compress](c10d::GradBucket& bucket) {
+    PowerSgdState::Data& data = state.data();
+    const bool is_plain = data.step < data.options.start_step;
+    if (bucket.isLast()) ++data.step;
+    if (is_plain) return average_async(data.group, bucket.getBuffer());
+    compress(data, bucket, data.memory[static_cast<std::int64_t>(bucket.getIndex())]);
+    return completed(bucket.getBuffer());
+  };
+}
+
+}  // namespace runtime
+
+PowerSgdState::PowerSgdState(Group group, const PowerSgdOptions& options) {
+  runtime::check(options);
+  data_ = std::make_shared<Data>(
+      Data{.group = std::move(group), .options = options, .noise = runtime::SharedNoise(options.seed)});
+}
+
+void PowerSgdState::set_group(const Group& group) { data_->group = group; }
+
+PtDict state_dict(const PowerSgdState& state) {
+  const PowerSgdState::Data& data = state.data();
+  PtDict saved;
+  saved.set("iter", data.step);
+  saved.set("rng", data.noise.state());
+  for (const auto& [name, part] : runtime::kParts) saved.set(name, runtime::by_bucket(data.memory, part));
+  return saved;
+}
+
+void load_state_dict(PowerSgdState& state, const PtDict& saved) {
+  const std::int64_t step = saved.at("iter").as_int();
+  runtime::SharedNoise noise = runtime::SharedNoise::from_state(saved.at("rng").as_string());
+  std::map<std::int64_t, runtime::LowRankMemory> memory;
+  for (const auto& [name, part] : runtime::kParts) runtime::take(saved.at(name).as_dict(), part, memory);
+  state.data().step = step;
+  state.data().noise = std::move(noise);
+  state.data().memory = std::move(memory);
+}
+
+}  // namespace ddprun

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
-namespace ddprun::runtime {
+namespace ddprun {
+namespace runtime {
 
 /// What both PowerSGD hooks are made of.
 
@@ -23,48 +24,42 @@ class SharedNoise {
   /// One draw, for all of them in order.
   void fill(const std::vector<at::Tensor>& tensors);
 
+  /// Where it stands, as text, and one that goes on from there. Errors: Exception kCorrupt.
+  [[nodiscard]] std::string state() const;
+  [[nodiscard]] static SharedNoise from_state(const std::string& state);
+
  private:
   std::uint64_t next_seed();
 
   std::mt19937 twister_;
 };
 
-/// A PowerSGD hook: averages buckets plainly until start_step, and has them compressed from then on.
-class LowRankHook {
- public:
-  /// Throws Exception kConfig for a start_step that comes before DDP has rebuilt its buckets.
-  LowRankHook(Group group, const PowerSgdOptions& options);
-  virtual ~LowRankHook() = default;
-  LowRankHook(const LowRankHook&) = delete;
-  LowRankHook& operator=(const LowRankHook&) = delete;
-
-  c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
-
- protected:
-  /// Of one bucket, from step to step; undefined at first.
-  struct Memory {
-    at::Tensor error, p, q;
-  };
-
-  [[nodiscard]] const Group& group() const { return group_; }
-  [[nodiscard]] const PowerSgdOptions& options() const { return options_; }
-  [[nodiscard]] SharedNoise& noise() { return noise_; }
-
- private:
-  /// Averages the bucket's buffer in place.
-  virtual void compress_and_reduce(c10d::GradBucket& bucket, Memory& memory) = 0;
-
-  Group group_;
-  PowerSgdOptions options_;
-  SharedNoise noise_;
-  std::map<std::size_t, Memory> memory_;
-  std::int64_t step_ = 0;
+/// Of one bucket, from step to step; undefined at first.
+struct LowRankMemory {
+  at::Tensor error, p, q;
 };
 
-template <class Hook>
-CommHook make_low_rank_hook(const Group& group, const PowerSgdOptions& options) {
-  auto hook = std::make_shared<Hook>(group, options);
-  return [hook](c10d::GradBucket& bucket) { return hook->reduce(bucket); };
-}
+}  // namespace runtime
 
-}  // namespace ddprun::runtime
+struct PowerSgdState::Data {
+  Group group;
+  PowerSgdOptions options;
+  runtime::SharedNoise noise;
+  std::map<std::int64_t, runtime::LowRankMemory> memory;  ///< by the bucket's index
+  std::int64_t step = 0;
+};
+
+namespace runtime {
+
+/// Makes what may have been loaded ready for a bucket like `buffer`; one that is undefined stays so.
+/// Errors  Exception kConfig: it has not `elements` elements.
+void fit(at::Tensor& memory, std::int64_t elements, const at::Tensor& buffer);
+
+/// Averages the bucket's buffer in place.
+using Compress = void (*)(PowerSgdState::Data& state, const c10d::GradBucket& bucket, LowRankMemory& memory);
+
+/// Averages buckets plainly until start_step, and has them compressed from then on.
+CommHook low_rank_hook(PowerSgdState state, Compress compress);
+
+}  // namespace runtime
+}  // namespace ddprun

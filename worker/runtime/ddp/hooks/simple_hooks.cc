@@ -70,13 +70,34 @@ CommHook fp16_compress_wrapper(CommHook hook) { return compress_wrapper(std::mov
 
 CommHook bf16_compress_wrapper(CommHook hook) { return compress_wrapper(std::move(hook), at::kBFloat16); }
 
-CommHook post_local_sgd_hook(const Group& group, const Group& subgroup, const PostLocalSgdOptions& options) {
-  return [group, subgroup, options, step = std::int64_t{0}](c10d::GradBucket& bucket) mutable {
-    const bool is_global = step < options.start_step;
-    if (is_global && bucket.isLast()) ++step;
-    if (is_global) return runtime::average_async(group, bucket.getBuffer());
-    if (!options.reduce_over_subgroup) return runtime::completed(bucket.getBuffer());
-    return runtime::average_async(subgroup, bucket.getBuffer());
+struct PostLocalSgdState::Data {
+  Group group;
+  Group subgroup;
+  PostLocalSgdOptions options;
+  std::int64_t step = 0;
+};
+
+PostLocalSgdState::PostLocalSgdState(Group group, Group subgroup, const PostLocalSgdOptions& options)
+    : data_(std::make_shared<Data>(
+          Data{.group = std::move(group), .subgroup = std::move(subgroup), .options = options})) {}
+
+std::int64_t PostLocalSgdState::step() const { return data_->step; }
+
+void PostLocalSgdState::set_step(std::int64_t step) { data_->step = step; }
+
+void PostLocalSgdState::set_groups(const Group& group, const Group& subgroup) {
+  data_->group = group;
+  data_->subgroup = subgroup;
+}
+
+CommHook post_local_sgd_hook(PostLocalSgdState state) {
+  return [state = std::move(state)](c10d::GradBucket& bucket) {
+    PostLocalSgdState::Data& data = state.data();
+    const bool is_global = data.step < data.options.start_step;
+    if (is_global && bucket.isLast()) ++data.step;
+    if (is_global) return runtime::average_async(data.group, bucket.getBuffer());
+    if (!data.options.reduce_over_subgroup) return runtime::completed(bucket.getBuffer());
+    return runtime::average_async(data.subgroup, bucket.getBuffer());
   };
 }
 
