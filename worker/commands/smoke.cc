@@ -4,30 +4,24 @@
 #include "worker/commands/output.h"
 #include "worker/commands/smoke_child.h"
 #include "worker/commands/smoke_data.h"
+#include "worker/commands/smoke_size.h"
+#include "worker/commands/smoke_surroundings.h"
+#include "worker/commands/smoke_traces.h"
 #include "worker/commands/temporary_folder.h"
 #include "worker/training/graph_plan.h"
 #include "worker/training/resume.h"
 #include <ddprun/exception.h>
-#include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
+#include <chrono>
 #include <csignal>
-#include <cstdlib>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,112 +32,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::chrono::seconds kLimit{120};  ///< of each program
-constexpr std::int64_t kStepsPerEpoch = 3;
-constexpr std::int64_t kSteps = 6;
+constexpr std::chrono::seconds kLimit{120};                              ///< of each program
 constexpr std::int64_t kStepsOfGraph = training::kStepsBeforeGraph + 3;  ///< of which some are replayed
-constexpr std::int64_t kBatch = 2;
-/// Variables that would change what is tried.
-constexpr std::array<std::string_view, 5> kForeign{"PET_", "DDPRUN_BACKEND=", "TORCHELASTIC_",
-                                                   "TMPDIR=", "OMP_NUM_THREADS="};
-constexpr const char* kSharedMemory = "/dev/shm";
 
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<json> json_lines(const std::string& path) {
-  std::vector<json> lines;
-  std::istringstream stream(content_of(path));
-  for (std::string line; std::getline(stream, line);) {
-    json parsed = json::parse(line, nullptr, false);
-    if (parsed.is_object()) lines.push_back(std::move(parsed));
-  }
-  return lines;
-}
-
-/// "step-00000007.pt" → 7; none: no checkpoint's name.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  std::int64_t step = 0;
-  int end = 0;
-  if (std::sscanf(name.c_str(), "step-%ld.pt%n", &step, &end) != 1) return std::nullopt;
-  return static_cast<std::size_t>(end) == name.size() ? std::optional(step) : std::nullopt;
-}
-
-/// Steps of the checkpoints in `folder`, in order.
-std::vector<std::int64_t> checkpoints_in(const std::string& folder) {
-  std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (const auto step = step_of(entry.path().filename())) steps.push_back(*step);
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
-
-std::string checkpoint_path(const std::string& output, std::int64_t step) {
-  return fmt::format("{}/checkpoints/step-{:08}.pt", output, step);
-}
-
-/// What a program died of, in one line: the trainer's own words, else the launcher's first line, else the last.
+/// What a program died of, in one line.
 std::string why(const Ended& ended) {
-  std::istringstream stream(ended.err);
-  std::string first;
-  std::string last;
-  std::string said;
-  bool is_list = false;
-  for (std::string line; std::getline(stream, line);) {
-    if (line.empty()) continue;
-    for (const std::string_view name :
-         {"ddprun-worker: ", "ddprun validate: ", "ddprun eval: ", "ddprun export: "}) {
-      if (!said.empty() || !line.starts_with(name)) continue;
-      said = line.substr(name.size());
-      is_list = said.ends_with("problems") || said.ends_with("problem");
-    }
-    // The problems of a list stand below its head.
-    if (is_list && line.starts_with("  ") && !line.starts_with("  ("))
-      said += (said.back() == 'm' || said.back() == 's' ? ": " : "; ") + line.substr(2);
-    if (first.empty() && line.starts_with("ddprun: ")) first = line.substr(8);
-    last = line;
-  }
   if (ended.is_late) return fmt::format("no end after {} s", kLimit.count());
-  const std::string words = !said.empty() ? said : !first.empty() ? first : last;
+  const std::string words = last_words(ended.err);
   return words.empty() ? fmt::format("exit code {}, without a word", ended.exit_code)
                        : fmt::format("{} (exit code {})", words, ended.exit_code);
-}
-
-/// The environment less what is another job's or would change what is tried.
-std::vector<std::string> clean_environment(const std::string& temporary) {
-  std::vector<std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view variable(*entry);
-    const bool is_foreign = std::any_of(kForeign.begin(), kForeign.end(),
-                                        [&](std::string_view name) { return variable.starts_with(name); });
-    if (!is_foreign) variables.emplace_back(variable);
-  }
-  variables.push_back("TMPDIR=" + temporary);
-  variables.push_back("OMP_NUM_THREADS=1");
-  return variables;
-}
-
-/// PyTorch's segments, torch_<pid>_…, whose makers are gone.
-std::set<std::string> orphaned_segments() {
-  std::set<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(kSharedMemory, error)) {
-    const std::string name = entry.path().filename();
-    int pid = 0;
-    if (std::sscanf(name.c_str(), "torch_%d_", &pid) == 1 && ::kill(pid, 0) != 0 && errno == ESRCH)
-      names.insert(name);
-  }
-  return names;
-}
-
-bool has_gpu() {
-  struct stat status {};
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const bool is_hidden = visible != nullptr && (*visible == '\0' || std::string_view(visible) == "-1");
-  return !is_hidden && ::stat("/dev/nvidia0", &status) == 0;
 }
 
 /// One run of the whole: makes the job small, and tries it.
@@ -155,6 +52,7 @@ class Smoke {
         own_settings_(line.values("set")),
         is_verbose_(line.has("verbose")),
         ranks_(values_.value("strategy", "ddp") == "ddp" ? 2 : 1),
+        small_(make_small(values_, ranks_)),
         self_directory_(fs::read_symlink("/proc/self/exe").parent_path()),
         segments_before_(orphaned_segments()),
         environment_(clean_environment(folder_.path())),
@@ -179,7 +77,7 @@ class Smoke {
   }
 
  private:
-  [[nodiscard]] int killed_rank() const { return static_cast<int>(ranks_) - 1; }
+  [[nodiscard]] int killed_rank() const { return ranks_ - 1; }
 
   // What is said.
 
@@ -204,7 +102,7 @@ class Smoke {
   /// The job's own settings, and those that make it small; `more` come last.
   [[nodiscard]] std::vector<std::string> settings(const std::vector<std::string>& more) const {
     std::vector<std::string> words;
-    for (const auto* list : {&own_settings_, &small_, &more})
+    for (const auto* list : {&own_settings_, &small_.settings, &more})
       for (const std::string& setting : *list) words.insert(words.end(), {"--set", setting});
     return words;
   }
@@ -254,84 +152,31 @@ class Smoke {
   }
   [[nodiscard]] static std::string events_path(const std::string& output) { return output + ".events"; }
 
-  // What makes it small.
-
-  [[nodiscard]] std::int64_t value(const char* pointer) const {
-    const json::json_pointer place(pointer);
-    return values_.contains(place) && values_.at(place).is_number_integer()
-               ? values_.at(place).get<std::int64_t>()
-               : 0;
-  }
-
-  void set_small(const char* pointer, std::int64_t number) {
-    if (values_.contains(json::json_pointer(pointer)))
-      small_.push_back(fmt::format("{}={}", pointer, number));
-  }
-
-  /// Not more than the job's own, where that is not 0: all.
-  void set_at_most(const char* pointer, std::int64_t most) {
-    const std::int64_t own = value(pointer);
-    set_small(pointer, own > 0 ? std::min(own, most) : most);
-  }
+  // What it reads.
 
   bool make_data() {
-    const std::int64_t accumulation = std::min<std::int64_t>(value("/train/accumulation_steps"), 2);
-    const std::int64_t batch = std::min(value("/train/batch_size"), kBatch);
-    const bool has_virtual_ranks = value("/train/virtual_ranks") > 0;
-    const std::int64_t ranks = has_virtual_ranks ? 2 * ranks_ : ranks_;
-    const SmokeSamples samples{.train = ranks * batch * accumulation * kStepsPerEpoch,
-                               .held_out = 2 * ranks * batch};
-    small_ = {"/resume=auto", "/log/progress=never"};
-    set_small("/train/batch_size", batch);
-    if (has_virtual_ranks) set_small("/train/virtual_ranks", ranks);
-    set_small("/train/accumulation_steps", accumulation);
-    set_at_most("/train/eval_batch_size", kBatch);
-    set_small("/train/eval_every_epochs", std::min<std::int64_t>(value("/train/eval_every_epochs"), 1));
-    set_at_most("/data/train_samples", samples.train);
-    set_at_most("/data/test_samples", samples.held_out);
-    set_small("/schedule/warmup_steps", std::min<std::int64_t>(value("/schedule/warmup_steps"), 1));
-    set_small("/train/epochs", kSteps);
-    set_small("/train/max_steps", kSteps);
-    set_small("/checkpoint/every_epochs", 1);
-    set_small("/checkpoint/every_steps", kStepsPerEpoch);
-    set_small("/checkpoint/keep", kSteps);
-    if (values_.at("schedule").at("type") == "multi_step") small_.push_back("/schedule/milestones=[1]");
-    if (value("/early_stopping/patience") > 0) set_small("/early_stopping/patience", 1'000'000);
-    if (value("/divergence_check") > 0) set_small("/divergence_check", 2);
-    set_at_most("/log/every_steps", 1);
-    if (value("/log/sample_tokens") > 0) set_at_most("/log/sample_tokens", kBatch);
-    if (value("/log/trace/steps") > 0)
-      small_.insert(small_.end(), {"/log/trace/first_step=1", "/log/trace/steps=1"});
-
-    for (const auto& [name, entry] : values_.at("evaluate").items()) {
-      set_at_most(("/evaluate/" + name + "/test_samples").c_str(), samples.held_out);
-      if (!find_or_make_up("/evaluate/" + name, entry, samples, folder_ / ("data-" + name))) return false;
-    }
-    return find_or_make_up("/data", values_.at("data"), samples, folder_ / "data");
+    for (const auto& [name, entry] : values_.at("evaluate").items())
+      if (!find_or_make_up("/evaluate/" + name, entry, folder_ / ("data-" + name))) return false;
+    return find_or_make_up("/data", values_.at("data"), folder_ / "data");
   }
 
   /// What the object `pointer` of the job file reads; where that is not there, something of its form.
-  bool find_or_make_up(const std::string& pointer, const json& data, const SmokeSamples& samples,
-                       const std::string& made) {
+  bool find_or_make_up(const std::string& pointer, const json& data, const std::string& made) {
     const std::string type = data.at("type");
-    // A trial asks nothing of the network, and leaves nothing beside data.
-    for (const char* setting :
-         {"download=false", "download_from=null", "download_timeout_s=30", "keep_tokens=false"}) {
-      const std::string_view key = std::string_view(setting).substr(0, std::string_view(setting).find('='));
-      if (data.contains(key)) small_.push_back(fmt::format("{}/{}", pointer, setting));
-    }
+    for (std::string& setting : offline_settings(pointer, data))
+      small_.settings.push_back(std::move(setting));
     if (is_data_there(data)) return true;
     const std::string missing = data.at("path");
-    const auto place = make_up_data(data, values_.at("model").at("type"), samples, made);
+    const auto place = make_up_data(data, values_.at("model").at("type"), small_.samples, made);
     if (!place) {
       Ended none{.exit_code = exit_code::kConfig};
       return tell_failure("data", fmt::format("{} is not there, and {} cannot be made up", missing, type),
                           none);
     }
-    small_.push_back(fmt::format("{}/path={}", pointer, json(*place).dump()));
+    small_.settings.push_back(fmt::format("{}/path={}", pointer, json(*place).dump()));
     return tell(true, "data",
                 fmt::format("{} is not there: {} samples of {} are made up", missing,
-                            samples.train + samples.held_out, type),
+                            small_.samples.train + small_.samples.held_out, type),
                 0);
   }
 
@@ -345,26 +190,18 @@ class Smoke {
     return tell(true, "validate", fmt::format("{} on {}", model, data), ended.seconds);
   }
 
-  [[nodiscard]] std::string losses(const std::string& output) const {
-    std::vector<std::string> found;
-    for (const json& line : json_lines(output + "/metrics.jsonl"))
-      if (line.value("event", "") == "epoch" && line["loss"].is_number())
-        found.push_back(fmt::format("{:.4f}", line["loss"].get<double>()));
-    return found.empty() ? "" : fmt::format(", loss {} → {}", found.front(), found.back());
-  }
-
   bool check_training(const std::string& backend) {
     const std::string output = output_of(backend);
     const Ended ended = train(backend, output);
     const std::string world =
         backend == "cuda" ? "cuda, 1 rank" : fmt::format("{}, {}", backend, counted(ranks_, "ranks"));
     if (ended.exit_code != 0) return tell_failure("train", fmt::format("{}: {}", world, why(ended)), ended);
-    const std::vector<std::int64_t> steps = checkpoints_in(output + "/checkpoints");
+    const std::vector<std::int64_t> steps = steps_of_checkpoints(output);
     if (steps.empty()) return tell_failure("train", world + ": no checkpoint was written", ended);
-    return tell(
-        true, "train",
-        fmt::format("{}, {} steps with evaluations and checkpoints{}", world, steps.back(), losses(output)),
-        ended.seconds);
+    return tell(true, "train",
+                fmt::format("{}, {} steps with evaluations and checkpoints{}", world, steps.back(),
+                            losses_in_words(output)),
+                ended.seconds);
   }
 
   void check_eval() {
@@ -377,25 +214,11 @@ class Smoke {
     }
   }
 
-  /// The bytes of a checkpoint, but for what it says of where it comes from.
-  std::string content_without_line(const std::string& path) const {
-    PtDict checkpoint = load_pt(path).as_dict();
-    for (auto& [key, value] : checkpoint.entries) {
-      if (key.as_string() != "ddprun") continue;
-      PtDict about = value.as_dict();
-      std::erase_if(about.entries, [](const auto& entry) { return entry.first.as_string() == "timeline"; });
-      value = std::move(about);
-    }
-    const std::string plain = folder_ / "plain.pt";
-    save_pt(plain, checkpoint);
-    return content_of(plain);
-  }
-
   /// The run that has ended goes on from a checkpoint in its middle, in the same folder, and has to end with the
   /// same file.
   void check_resume() {
     const std::string output = output_of("gloo");
-    const std::vector<std::int64_t> steps = checkpoints_in(output + "/checkpoints");
+    const std::vector<std::int64_t> steps = steps_of_checkpoints(output);
     if (steps.size() < 2) {
       tell_failure("resume", "there is one checkpoint only, and none to go on from", {});
       return;
@@ -403,6 +226,7 @@ class Smoke {
     const std::int64_t last = steps.back();
     const std::int64_t from = steps[(steps.size() - 1) / 2];
     const std::string reference = folder_ / "reference.pt";
+    const std::string scratch = folder_ / "plain.pt";
     fs::rename(checkpoint_path(output, last), reference);
     for (const auto& entry : training::checkpoints_in(output + "/checkpoints"))
       if (entry.step > from) fs::remove(entry.path);
@@ -410,7 +234,8 @@ class Smoke {
     const std::string what = fmt::format("from step {} to {}", from, last);
     if (ended.exit_code != 0) {
       tell_failure("resume", fmt::format("{}: {}", what, why(ended)), ended);
-    } else if (content_without_line(checkpoint_path(output, last)) != content_without_line(reference)) {
+    } else if (content_without_line(checkpoint_path(output, last), scratch) !=
+               content_without_line(reference, scratch)) {
       tell_failure(
           "resume",
           what +
@@ -430,7 +255,7 @@ class Smoke {
     int killed = 0;
     const Watch watch{output + "/checkpoints", [&](const std::string& name) {
                         if (!step_of(name) || ++written < 2 || killed != 0) return;
-                        killed = pid_of_rank(killed_rank(), output);
+                        killed = pid_of_rank(killed_rank(), events_path(output));
                         if (killed > 0) ::kill(killed, SIGKILL);
                       }};
     const std::vector<std::string> endless{"/train/epochs=1000000", "/train/max_steps=0",
@@ -444,11 +269,11 @@ class Smoke {
                    ended);
       return;
     }
-    const std::vector<std::int64_t> steps = checkpoints_in(output + "/checkpoints");
+    const std::vector<std::int64_t> steps = steps_of_checkpoints(output);
     const std::int64_t from = steps.empty() ? 0 : steps.back();
     const Ended again =
         train("gloo", output, {endless[0], fmt::format("/train/max_steps={}", from + 1), endless[2]});
-    const std::vector<std::int64_t> after = checkpoints_in(output + "/checkpoints");
+    const std::vector<std::int64_t> after = steps_of_checkpoints(output);
     if (again.exit_code != 0) {
       tell_failure("kill",
                    fmt::format("SIGKILL of rank {} is survived by no resume: {}", killed_rank(), why(again)),
@@ -466,13 +291,6 @@ class Smoke {
     }
   }
 
-  [[nodiscard]] static int pid_of_rank(int rank, const std::string& output) {
-    for (const json& line : json_lines(events_path(output)))
-      if (line.value("event", "") == "worker_spawned" && line.value("rank", -1) == rank)
-        return line.value("pid", 0);
-    return -1;
-  }
-
   void check_export(const std::string& format) {
     const std::string file = folder_ / ("exported." + format);
     const Ended ended = command({"export", "--output", file}, output_of("gloo"));
@@ -487,7 +305,7 @@ class Smoke {
   void check_clean() {
     std::vector<std::string> left = children_.end_leftovers();
     for (const std::string& name : orphaned_segments())
-      if (!segments_before_.contains(name)) left.push_back(fmt::format("{}/{}", kSharedMemory, name));
+      if (!segments_before_.contains(name)) left.push_back("/dev/shm/" + name);
     if (const std::string problem = folder_.remove(); !problem.empty()) left.push_back(problem);
     if (left.empty()) {
       tell(true, "clean", "no process, shared memory or file is left", 0);
@@ -499,9 +317,9 @@ class Smoke {
   std::string path_;
   json values_;
   std::vector<std::string> own_settings_;
-  std::vector<std::string> small_;
   bool is_verbose_;
-  std::int64_t ranks_;  ///< replicas in one process are one rank
+  int ranks_;  ///< processes; replicas in one are one rank
+  SmallJob small_;
   std::string self_directory_;
   std::set<std::string> segments_before_;
   TemporaryFolder folder_{"ddprun-smoke"};
