@@ -6,12 +6,9 @@
 #include "worker/training/evaluate.h"
 #include "worker/training/generators_part.h"
 #include "worker/training/plugins.h"
-#include "worker/training/rank_sums.h"
 #include "worker/training/rng.h"
 #include "worker/training/training_batches.h"
-#include "worker/training/trial.h"
 #include <ddprun/collectives.h>
-#include <ddprun/module_view.h>
 #include <ddprun/sharded_evaluation.h>
 
 #include <fmt/format.h>
@@ -31,17 +28,6 @@ namespace ddprun::training {
 namespace {
 
 constexpr std::size_t kShownIndices = 8;
-/// So many steps left out one after the other, and nothing is learned any more.
-constexpr std::int64_t kMostBarrenSteps = 50;
-
-DistributedSamplerOptions sampler_options(const LoopOptions& options, int ranks, int rank) {
-  DistributedSamplerOptions sampler;
-  sampler.world_size = ranks;
-  sampler.rank = rank;
-  sampler.drop_last = options.drop_last;
-  sampler.seed = options.seed;
-  return sampler;
-}
 
 std::vector<DistributedSampler> make_samplers(const LoopOptions& options, const RankBlock& block,
                                               std::int64_t samples) {
@@ -50,8 +36,6 @@ std::vector<DistributedSampler> make_samplers(const LoopOptions& options, const 
     samplers.emplace_back(samples, sampler_options(options, block.ranks, block.rank(turn)));
   return samplers;
 }
-
-std::int64_t divided_up(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
 
 class PositionPart final : public SavedPart {
  public:
@@ -63,11 +47,6 @@ class PositionPart final : public SavedPart {
  private:
   Position& position_;
 };
-
-constexpr const char* kHowToGoOn =
-    "a smaller /optimizer/learning_rate, a bound on /train/clip_grad_norm, or a look at these samples may "
-    "help; "
-    "/train/non_finite=skip leaves such steps out";
 
 std::int64_t left_out_by(const DataSource& source) {
   const auto* damage = dynamic_cast<const data::LeavesOutDamaged*>(&source);
@@ -82,96 +61,6 @@ std::string list_of(std::span<const std::int64_t> indices) {
 }
 
 }  // namespace
-
-LoopOptions read_loop_options(const Options& job) {
-  const Options train = job.object("train");
-  const Options data = job.object("data");
-  const Options checkpoint = job.object("checkpoint");
-  LoopOptions options;
-  options.epochs = train.integer("epochs");
-  options.max_steps = train.integer("max_steps");
-  options.batch_size = train.integer("batch_size");
-  options.accumulation = train.integer("accumulation_steps");
-  options.eval_batch_size = train.integer("eval_batch_size");
-  options.eval_every_epochs = train.integer("eval_every_epochs");
-  options.checkpoint_every_epochs = checkpoint.integer("every_epochs");
-  options.checkpoint_every_steps = checkpoint.integer("every_steps");
-  options.memory_every_steps = checkpoint.integer("memory_every_steps");
-  options.warmup_steps = job.object("schedule").integer("warmup_steps");
-  options.log_every_steps = job.object("log").integer("every_steps");
-  options.divergence_check = job.integer("divergence_check");
-  options.drop_last = train.flag("drop_last");
-  if (job.has("ddp")) options.broadcast_buffers = job.object("ddp").flag("broadcast_buffers");
-  options.seed = static_cast<std::uint64_t>(job.integer("seed"));
-  options.loader_threads = static_cast<int>(data.integer("loader_threads"));
-  options.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
-  options.keep = static_cast<int>(checkpoint.integer("keep"));
-  if (train.has("max_rollbacks")) options.max_rollbacks = train.integer("max_rollbacks");
-  options.keep_best = checkpoint.integer("best");
-  options.outlives_write_errors = checkpoint.text("on_write_error") == "go_on";
-  options.best_by = checkpoint.text("best_by");
-  const Options early = job.object("early_stopping");
-  options.patience = early.integer("patience");
-  options.patience_metric = early.text("metric");
-  options.min_delta = early.number("min_delta");
-  options.checkpoint_folder = job.text("output_dir") + "/checkpoints";
-  return options;
-}
-
-JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks) {
-  const std::int64_t per_rank =
-      DistributedSampler(train_samples, sampler_options(options, ranks, 0)).samples_per_rank();
-  const std::int64_t epoch_samples = std::min(train_samples, per_rank * ranks);
-  if (epoch_samples == 0) {
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format(
-            "the training data has {} samples{}; use {}", train_samples,
-            options.drop_last ? fmt::format(", and {} ranks with /train/drop_last need one each", ranks) : "",
-            options.drop_last ? "fewer ranks, or more data" : "more data"));
-  }
-  return {.world = {.ranks = ranks, .global_batch = ranks * options.batch_size * options.accumulation},
-          .length = {.epochs = options.epochs,
-                     .max_steps = options.max_steps,
-                     .patience = options.patience,
-                     .epoch_samples = epoch_samples},
-          .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation),
-          .last_batch = (per_rank - 1) % options.batch_size + 1};
-}
-
-void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size) {
-  if (size.last_batch != 1) return;
-  if (size.length.max_steps > 0 && size.length.max_steps < size.steps_per_epoch) return;
-  const KeptGenerators kept;
-  const Options options = job.object("model");
-  const std::shared_ptr<Model> model = make_part(parts.models, options.text("type"), options, data);
-  const std::vector<NamedTensor> buffers = view_of(*model).buffers();
-  // Others are not looked at: it costs a forward.
-  if (std::none_of(buffers.begin(), buffers.end(),
-                   [](const NamedTensor& buffer) { return buffer.first.ends_with("running_var"); }))
-    return;
-  const std::string trouble = trouble_with_one_sample(*model, data);
-  if (trouble.empty()) return;
-  throw Exception(
-      ErrorCode::kConfig,
-      fmt::format(
-          "/train/batch_size: each epoch ends with a batch of 1 sample on each of {} ranks ({} samples in "
-          "batches of {}), and the model does not learn from one alone: {}; take another batch size or "
-          "another number of samples",
-          size.world.ranks, size.length.epoch_samples, job.object("train").integer("batch_size"), trouble));
-}
-
-// A warm-up that is longer than the job leaves it without its learning rate.
-void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size) {
-  if (position.step >= warmup_steps) return;
-  const std::int64_t left = samples_left(position, size.length);
-  const std::int64_t steps = position.step + divided_up(left, size.world.global_batch);
-  if (warmup_steps < steps || left == 0) return;
-  throw Exception(ErrorCode::kConfig,
-                  fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
-                              "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
-                              warmup_steps, steps, size.length.epochs, size.world.ranks));
-}
 
 Trainer::Trainer(TrainerParts parts, Draft draft)
     : parts_(parts),
@@ -191,8 +80,7 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       size_(size_of_job(options_, parts.data.train->size(), block_.ranks)),
       world_(size_.world),
       length_(size_.length),
-      fresh_loss_(at::zeros({static_cast<std::int64_t>(block_.count), 2},
-                            at::TensorOptions(device_).dtype(at::kDouble))) {
+      fresh_losses_(block_, device_) {
   if (parts.job.object("log").integer("sample_tokens") > 0)
     tasks::check_has_text(parts.data.train->shape(), "/log/sample_tokens");
   position_.world = world_;
@@ -421,8 +309,7 @@ bool Trainer::step(const MicroBatches& micro_batches, const Samples& samples) {
     tell<RecordingEvent>(&Observer::on_recording, {.step = position_.step});
   position_.world = world_;
   position_.train_samples = parts_.data.train->size();
-  fresh_loss_.add_(outcome.loss_and_items);
-  ++fresh_steps_;
+  fresh_losses_.add(outcome.loss_and_items);
   return true;
 }
 
@@ -459,7 +346,7 @@ void Trainer::after_step(double seconds, std::int64_t units) {
   }
   const std::function<double()> loss_so_far = [this] {
     LossSum sum = position_.epoch_loss;
-    for (const LossSum& fresh : fresh_sums()) {
+    for (const LossSum& fresh : fresh_losses_.by_turn()) {
       sum.loss += fresh.loss;
       sum.items += fresh.items;
     }
@@ -503,49 +390,11 @@ void Trainer::sync_buffers_for_check() {
   if (options_.broadcast_buffers) learner_.sync_buffers();
 }
 
-std::vector<LossSum> Trainer::fresh_sums() const {
-  const at::Tensor table = fresh_loss_.cpu();
-  const double* next = table.const_data_ptr<double>();
-  std::vector<LossSum> sums;
-  for (std::size_t turn = 0; turn < block_.count; ++turn, next += 2)
-    sums.push_back({next[0], std::llround(next[1])});
-  return sums;
-}
-
-// At the end of an epoch `position_` is already between it and the next one.
-std::int64_t Trainer::epoch_number() const { return position_.epoch + (position_.samples_seen > 0 ? 1 : 0); }
-
-void Trainer::refuse_barren_steps() const {
-  throw Exception(
-      ErrorCode::kConfig,
-      fmt::format("the last {} steps, up to step {} of epoch {}, were all left out, because their "
-                  "losses were no finite numbers (/train/non_finite=skip); a smaller "
-                  "/optimizer/learning_rate or a bound on /train/clip_grad_norm may help",
-                  barren_steps_, position_.step, epoch_number()));
-}
-
 bool Trainer::collect_loss(bool is_broken) {
-  std::vector<std::vector<double>> rows;
-  for (const LossSum& mine : fresh_sums())
-    rows.push_back({mine.loss, static_cast<double>(mine.items), is_broken ? 1.0 : 0.0});
-  const std::vector<double> sums = sum_over_job(parts_.context, block_, rows);
-  const LossSum all{sums[0], std::llround(sums[1])};
-  barren_steps_ = all.items > 0 ? 0 : barren_steps_ + fresh_steps_;
-  const std::int64_t first = position_.step - fresh_steps_ + 1;
-  fresh_loss_.zero_();
-  fresh_steps_ = 0;
-  if (barren_steps_ >= kMostBarrenSteps) refuse_barren_steps();
-  if (!std::isfinite(all.loss)) {
-    // A GPU's losses are looked at here, and the CPU's after each forward.
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format("the loss is not a finite number in one of the steps {} to {} of epoch {}; {}; "
-                    "/train/non_finite=rollback looks after each step, and names rank and samples",
-                    first, position_.step, epoch_number(), kHowToGoOn));
-  }
-  position_.epoch_loss.loss += all.loss;
-  position_.epoch_loss.items += all.items;
-  return sums[2] > 0;
+  const FreshLosses::Sum sum = fresh_losses_.collect(parts_.context, position_, is_broken);
+  position_.epoch_loss.loss += sum.loss.loss;
+  position_.epoch_loss.items += sum.loss.items;
+  return sum.is_broken;
 }
 
 /// Every so many epochs, and at the end of the job. 0: only at the end.
@@ -555,7 +404,7 @@ bool Trainer::is_due(std::int64_t every_epochs) const {
 
 void Trainer::end_epoch(double seconds, std::int64_t units) {
   collect_loss();
-  if (units > 0 && position_.epoch_loss.items == 0) refuse_barren_steps();
+  if (units > 0 && position_.epoch_loss.items == 0) fresh_losses_.refuse_barren_steps(position_);
   const bool is_whole = position_.samples_seen == 0;
   EpochEvent event{.position = position_,
                    .number = is_whole ? position_.epoch : position_.epoch + 1,

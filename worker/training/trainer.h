@@ -3,8 +3,10 @@
 #include "rendezvous/base/clock.h"
 #include "worker/data/loader.h"
 #include "worker/training/copy_lane.h"
+#include "worker/training/fresh_losses.h"
 #include "worker/training/job_data.h"
 #include "worker/training/job_parts.h"
+#include "worker/training/job_size.h"
 #include "worker/training/learner.h"
 #include "worker/training/memory_checkpoints.h"
 #include "worker/training/observer.h"
@@ -47,43 +49,6 @@ struct TrainerParts {
   Timeline timeline{};                  ///< of the checkpoints that it writes
   MemoryCheckpoints* memory = nullptr;  ///< null: none are kept in memory
 };
-
-/// What the loop takes from the job file.
-struct LoopOptions {
-  std::int64_t epochs = 1, max_steps = 0;
-  std::int64_t batch_size = 64, accumulation = 1, eval_batch_size = 256;
-  std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0,
-               memory_every_steps = 0;
-  std::int64_t log_every_steps = 50, divergence_check = 0, warmup_steps = 0;
-  bool drop_last = false;
-  bool broadcast_buffers = true;
-  std::uint64_t seed = 0;
-  int loader_threads = 1, prefetch_batches = 4, keep = 3;
-  std::int64_t max_rollbacks = 3;
-  std::int64_t keep_best = 0, patience = 0;
-  std::string best_by = "loss", patience_metric = "loss";
-  double min_delta = 0;
-  std::string checkpoint_folder;
-  bool outlives_write_errors = false;
-};
-LoopOptions read_loop_options(const Options& job);
-
-/// What `options` make of so many training samples in a world of so many ranks.
-struct JobSize {
-  World world;
-  JobLength length;
-  std::int64_t steps_per_epoch = 0;
-  std::int64_t last_batch = 0;  ///< samples of a rank in the last batch of an epoch
-};
-/// Errors  Exception kConfig: not every rank gets a sample.
-JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
-
-/// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over.
-void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
-
-/// Errors  Exception kConfig: the last batch of an epoch is one sample, and the job's model, which normalizes batches,
-///         does not learn from one alone.
-void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size);
 
 /// One process's training, as one rank or several: the loop over epochs and steps, with evaluations and checkpoints where
 /// they are due.
@@ -145,11 +110,6 @@ class Trainer {
   /// Sums this process's since the last time into the position's. Whether some one has said `is_broken`. Collective.
   bool collect_loss(bool is_broken = false);
   void sync_buffers_for_check();
-  /// By turn.
-  [[nodiscard]] std::vector<LossSum> fresh_sums() const;
-  /// Of the last step, from 1.
-  [[nodiscard]] std::int64_t epoch_number() const;
-  [[noreturn]] void refuse_barren_steps() const;
   void evaluate_all();
   [[nodiscard]] Evaluation evaluate_on(const DataSource& source, const std::string& name);
   /// The metric of that name. Errors: Exception kConfig, naming `key` and the metrics there are.
@@ -200,11 +160,7 @@ class Trainer {
   World world_;
   JobLength length_;
   Position position_;
-  /// Loss and items since `position_.epoch_loss` was last summed over the ranks, a row for each rank of this process:
-  /// doubles on the device.
-  at::Tensor fresh_loss_;
-  std::int64_t fresh_steps_ = 0;    ///< since then
-  std::int64_t barren_steps_ = 0;   ///< steps before that of which no rank counted anything
+  FreshLosses fresh_losses_;        ///< since `position_.epoch_loss` was last summed over the ranks
   std::int64_t damaged_files_ = 0;  ///< of this rank's that a person knows of
   std::string checkpoint_path_;     ///< the last one written by this process; rank 0 knows it
 };

@@ -12,10 +12,8 @@
 namespace ddprun::training {
 namespace {
 
-// Of a rank's own, beside its saved parts: what it has summed since losses were last collected.
-constexpr const char* kFreshLoss = "fresh_loss";
-constexpr const char* kFreshSteps = "fresh_steps";
-constexpr const char* kBarrenSteps = "barren_steps";
+// Of a rank's own, beside its saved parts.
+constexpr const char* kFreshLosses = "fresh_losses";
 
 }  // namespace
 
@@ -55,8 +53,7 @@ void Trainer::roll_back(const std::string& what) {
   position_.rollbacks = before.rollbacks + 1;
   position_.world = world_;
   position_.train_samples = parts_.data.train->size();
-  fresh_loss_.zero_();
-  fresh_steps_ = barren_steps_ = 0;
+  fresh_losses_.forget();
   tell<RollbackEvent>(&Observer::on_rollback, {.position = position_,
                                                .broken_step = before.step + 1,
                                                .what = what,
@@ -120,20 +117,13 @@ void Trainer::save_checkpoint(const SaveAs& as) {
 
 void Trainer::restore(const RankState& state) {
   load_rank_state(state, saved_);
-  const at::Tensor& loss = state.own.at(kFreshLoss).as_tensor();
-  if (loss.sizes() != fresh_loss_.sizes() || loss.scalar_type() != fresh_loss_.scalar_type())
-    throw Exception(ErrorCode::kCorrupt, "its entry \"fresh_loss\" is of another job");
-  fresh_loss_.copy_(loss);
-  fresh_steps_ = state.own.at(kFreshSteps).as_int();
-  barren_steps_ = state.own.at(kBarrenSteps).as_int();
+  fresh_losses_.load(state.own.at(kFreshLosses).as_dict());
 }
 
 void Trainer::keep_in_memory() {
   const auto time = time_.on(Activity::kCheckpoint);
   RankState state = make_rank_state(about_, saved_);
-  state.own.set(kFreshLoss, fresh_loss_);
-  state.own.set(kFreshSteps, fresh_steps_);
-  state.own.set(kBarrenSteps, barren_steps_);
+  state.own.set(kFreshLosses, fresh_losses_.state());
   try {
     parts_.memory->save(position_.step, parts_.timeline, state);
   } catch (const Exception& exception) {

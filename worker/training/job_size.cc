@@ -1,0 +1,120 @@
+#include "worker/training/job_size.h"
+
+#include "worker/training/rng.h"
+#include "worker/training/trial.h"
+#include <ddprun/exception.h>
+#include <ddprun/module_view.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace ddprun::training {
+namespace {
+
+std::int64_t divided_up(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+}  // namespace
+
+LoopOptions read_loop_options(const Options& job) {
+  const Options train = job.object("train");
+  const Options data = job.object("data");
+  const Options checkpoint = job.object("checkpoint");
+  LoopOptions options;
+  options.epochs = train.integer("epochs");
+  options.max_steps = train.integer("max_steps");
+  options.batch_size = train.integer("batch_size");
+  options.accumulation = train.integer("accumulation_steps");
+  options.eval_batch_size = train.integer("eval_batch_size");
+  options.eval_every_epochs = train.integer("eval_every_epochs");
+  options.checkpoint_every_epochs = checkpoint.integer("every_epochs");
+  options.checkpoint_every_steps = checkpoint.integer("every_steps");
+  options.memory_every_steps = checkpoint.integer("memory_every_steps");
+  options.warmup_steps = job.object("schedule").integer("warmup_steps");
+  options.log_every_steps = job.object("log").integer("every_steps");
+  options.divergence_check = job.integer("divergence_check");
+  options.drop_last = train.flag("drop_last");
+  if (job.has("ddp")) options.broadcast_buffers = job.object("ddp").flag("broadcast_buffers");
+  options.seed = static_cast<std::uint64_t>(job.integer("seed"));
+  options.loader_threads = static_cast<int>(data.integer("loader_threads"));
+  options.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
+  options.keep = static_cast<int>(checkpoint.integer("keep"));
+  if (train.has("max_rollbacks")) options.max_rollbacks = train.integer("max_rollbacks");
+  options.keep_best = checkpoint.integer("best");
+  options.outlives_write_errors = checkpoint.text("on_write_error") == "go_on";
+  options.best_by = checkpoint.text("best_by");
+  const Options early = job.object("early_stopping");
+  options.patience = early.integer("patience");
+  options.patience_metric = early.text("metric");
+  options.min_delta = early.number("min_delta");
+  options.checkpoint_folder = job.text("output_dir") + "/checkpoints";
+  return options;
+}
+
+DistributedSamplerOptions sampler_options(const LoopOptions& options, int ranks, int rank) {
+  DistributedSamplerOptions sampler;
+  sampler.world_size = ranks;
+  sampler.rank = rank;
+  sampler.drop_last = options.drop_last;
+  sampler.seed = options.seed;
+  return sampler;
+}
+
+JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks) {
+  const std::int64_t per_rank =
+      DistributedSampler(train_samples, sampler_options(options, ranks, 0)).samples_per_rank();
+  const std::int64_t epoch_samples = std::min(train_samples, per_rank * ranks);
+  if (epoch_samples == 0) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format(
+            "the training data has {} samples{}; use {}", train_samples,
+            options.drop_last ? fmt::format(", and {} ranks with /train/drop_last need one each", ranks) : "",
+            options.drop_last ? "fewer ranks, or more data" : "more data"));
+  }
+  return {.world = {.ranks = ranks, .global_batch = ranks * options.batch_size * options.accumulation},
+          .length = {.epochs = options.epochs,
+                     .max_steps = options.max_steps,
+                     .patience = options.patience,
+                     .epoch_samples = epoch_samples},
+          .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation),
+          .last_batch = (per_rank - 1) % options.batch_size + 1};
+}
+
+void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size) {
+  if (size.last_batch != 1) return;
+  if (size.length.max_steps > 0 && size.length.max_steps < size.steps_per_epoch) return;
+  const KeptGenerators kept;
+  const Options options = job.object("model");
+  const std::shared_ptr<Model> model = make_part(parts.models, options.text("type"), options, data);
+  const std::vector<NamedTensor> buffers = view_of(*model).buffers();
+  // Others are not looked at: it costs a forward.
+  if (std::none_of(buffers.begin(), buffers.end(),
+                   [](const NamedTensor& buffer) { return buffer.first.ends_with("running_var"); }))
+    return;
+  const std::string trouble = trouble_with_one_sample(*model, data);
+  if (trouble.empty()) return;
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format(
+          "/train/batch_size: each epoch ends with a batch of 1 sample on each of {} ranks ({} samples in "
+          "batches of {}), and the model does not learn from one alone: {}; take another batch size or "
+          "another number of samples",
+          size.world.ranks, size.length.epoch_samples, job.object("train").integer("batch_size"), trouble));
+}
+
+// A warm-up that is longer than the job leaves it without its learning rate.
+void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size) {
+  if (position.step >= warmup_steps) return;
+  const std::int64_t left = samples_left(position, size.length);
+  const std::int64_t steps = position.step + divided_up(left, size.world.global_batch);
+  if (warmup_steps < steps || left == 0) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
+                              "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
+                              warmup_steps, steps, size.length.epochs, size.world.ranks));
+}
+
+}  // namespace ddprun::training

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "worker/training/job_parts.h"
+#include "worker/training/position.h"
+#include <ddprun/distributed_sampler.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun::training {
+
+/// What the loop takes from the job file.
+struct LoopOptions {
+  std::int64_t epochs = 1, max_steps = 0;
+  std::int64_t batch_size = 64, accumulation = 1, eval_batch_size = 256;
+  std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0,
+               memory_every_steps = 0;
+  std::int64_t log_every_steps = 50, divergence_check = 0, warmup_steps = 0;
+  bool drop_last = false;
+  bool broadcast_buffers = true;
+  std::uint64_t seed = 0;
+  int loader_threads = 1, prefetch_batches = 4, keep = 3;
+  std::int64_t max_rollbacks = 3;
+  std::int64_t keep_best = 0, patience = 0;
+  std::string best_by = "loss", patience_metric = "loss";
+  double min_delta = 0;
+  std::string checkpoint_folder;
+  bool outlives_write_errors = false;
+};
+LoopOptions read_loop_options(const Options& job);
+
+/// How a job of these options deals out an epoch's samples to its ranks.
+DistributedSamplerOptions sampler_options(const LoopOptions& options, int ranks, int rank);
+
+/// What `options` make of so many training samples in a world of so many ranks.
+struct JobSize {
+  World world;
+  JobLength length;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t last_batch = 0;  ///< samples of a rank in the last batch of an epoch
+};
+/// Errors  Exception kConfig: not every rank gets a sample.
+JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
+
+/// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over.
+void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
+
+/// Errors  Exception kConfig: the last batch of an epoch is one sample, and the job's model, which normalizes batches,
+///         does not learn from one alone.
+void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size);
+
+}  // namespace ddprun::training
