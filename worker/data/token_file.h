@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/base/open_file.h"
 #include "rendezvous/base/result.h"
 
 #include <cstddef>
@@ -17,7 +18,13 @@ struct Tokens {
   std::shared_ptr<const void> owner;
   std::string name;                             ///< for messages
   std::string remedy = "set /data/vocabulary";  ///< of a token that is beyond the vocabulary
+  std::shared_ptr<const OpenFile> file{};       ///< which was mapped; null: they are memory
 };
+
+/// Before tokens are looked at: of a file that was made shorter since it was mapped, the kernel answers with SIGBUS.
+///
+/// Errors  kCorrupt: it was.
+Result<void> check_is_whole(const Tokens& tokens);
 
 /// A file of raw little-endian 16-bit tokens, as nanoGPT writes train.bin: mapped, not read, so that it may be
 /// larger than memory.

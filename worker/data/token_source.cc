@@ -77,6 +77,7 @@ TokenSource::TokenSource(Tokens tokens, TokenSourceOptions options)
 }
 
 Batch TokenSource::make_batch(const BatchRequest& request) const {
+  if (const Result<void> whole = check_is_whole(tokens_); !whole) runtime::throw_error(whole.error());
   const auto count = static_cast<std::int64_t>(request.indices.size());
   const std::int64_t block = options_.block;
   const auto options = at::TensorOptions().dtype(at::kLong).pinned_memory(request.pinned);

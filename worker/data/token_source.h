@@ -33,7 +33,7 @@ class TokenSource final : public DataSource {
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const DataShape& shape() const override { return shape_; }
-  /// Errors  Exception kCorrupt: a token beyond the vocabulary.
+  /// Errors  Exception kCorrupt: a token beyond the vocabulary; the file is shorter than it was.
   [[nodiscard]] Batch make_batch(const BatchRequest& request) const override;
 
  private:

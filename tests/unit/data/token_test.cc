@@ -203,6 +203,21 @@ TEST_CASE("a token beyond the vocabulary is refused with its place") {
                     "train.bin: token 10 is 10, and the vocabulary ends at 9; set /data/vocabulary");
 }
 
+TEST_CASE("a file of tokens that is made shorter while it is trained on is said to be, not a signal") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("train.bin");
+  write_tokens(path, std::vector<std::uint16_t>(100'000, 1));
+  data::Tokens tokens = data::map_tokens(path).value();
+  const data::TokenSource source(std::move(tokens), {.block = 4, .vocabulary = 10});
+  batch_of(source, {0});
+  std::filesystem::resize_file(path, 20);
+  CHECK_THROWS_WITH(
+      batch_of(source, {20'000}),
+      path +
+          " was made shorter while it is in use, from 200000 to 20 bytes; put new data beside it, "
+          "or in its place by a rename");
+}
+
 TEST_CASE("token files that are too short or no tokens are refused") {
   CHECK_THROWS_WITH(
       data::TokenSource(counting(4), {.block = 4, .vocabulary = 10}),
