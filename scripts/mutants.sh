@@ -3,11 +3,20 @@
 #
 #   scripts/mutants.sh           all of tests/mutants/*.patch
 #   scripts/mutants.sh lease     those whose names hold "lease"
+#   scripts/mutants.sh --check   whether all can still be put in; builds nothing
 #
 # Above its diff a patch says what the defect is, "Test: NAME" of ctest, which must fail, and, where that is no program
 # of this name, "Build: TARGET" of what the test runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+if [ "${1:-}" = --check ]; then
+  status=0
+  for patch in tests/mutants/*.patch; do
+    patch --dry-run --quiet --strip 1 <"$patch" >/dev/null || { echo "$patch does not fit the tree any more; make it anew"; status=1; }
+  done
+  exit $status
+fi
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
