@@ -107,8 +107,9 @@ VirtualReplicas::VirtualReplicas(const Options& job, const Context& context, std
       parameters_(tensors_of(trained_)),
       ready_(parameters_) {
   const ModuleView view = view_of(*model_);
-  for (const auto& [name, buffer] : view.buffers()) buffers_.push_back(buffer);
-  runtime::verify_replicas(context_, trained_);
+  const std::vector<NamedTensor> buffers = view.buffers();
+  for (const auto& [name, buffer] : buffers) buffers_.push_back(buffer);
+  runtime::verify_replicas(context_, view.parameters, /*ignored=*/{}, buffers);
   std::vector<at::Tensor> all = buffers_;
   for (const ModuleView::Parameter& parameter : view.parameters) all.push_back(parameter.tensor.detach());
   broadcast_all(context_, all);

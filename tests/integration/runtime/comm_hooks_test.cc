@@ -165,6 +165,27 @@ TEST_CASE(
   });
 }
 
+struct ScaledLinear : torch::nn::Module {
+  ScaledLinear() : scale(register_parameter("scale", torch::ones({}))) {
+    layer = register_module("layer", torch::nn::Linear(12, 20));
+  }
+  torch::Tensor forward(const torch::Tensor& input) { return layer(input) * scale; }
+  torch::Tensor scale;
+  torch::nn::Linear layer{nullptr};
+};
+
+TEST_CASE("PowerSGD averages scalars plainly") {
+  run_ranks_to_success(2, [](const Group& group) {
+    DistributedDataParallel ddp(std::make_shared<ScaledLinear>(), group.process_group());
+    ddp.register_comm_hook(power_sgd_hook({group, {.start_step = 2}}));
+    for (int step = 0; step < 4; ++step) {
+      ddp.module()->zero_grad();
+      (ddp(torch::ones({1, 12})).sum() / ddp.module()->scale * (group.rank() + 1)).backward();
+      CHECK_IN_RANK(ddp.module()->layer->bias.grad().defined());
+    }
+  });
+}
+
 TEST_CASE("PowerSGD refuses to begin before the buckets are final, and a rank of none") {
   run_ranks_to_success(1, [](const Group& group) {
     CHECK_THROWS_WITH(

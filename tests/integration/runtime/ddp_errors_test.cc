@@ -237,6 +237,76 @@ TEST_CASE("ranks with different numbers of parameters are told so") {
   CHECK(texts[0].find("rank 1 has 1 trainable parameters, rank 0 has 2") != std::string::npos);
 }
 
+TEST_CASE("what is not trained, or reduced later, is verified as well, before anything is sent") {
+  const auto texts_of = [](const std::function<void(torch::nn::Linear&, int)>& change,
+                           const DistributedDataParallelOptions& options = {}) {
+    return messages(2, [&](const Group& group) {
+      torch::nn::Linear model(torch::nn::LinearOptions(2, 3));
+      change(model, group.rank());
+      DistributedDataParallel ddp(model, group.process_group(), options);
+    });
+  };
+  const std::string beginning = "DistributedDataParallel: the ranks have different models: ";
+  const auto frozen = texts_of([](torch::nn::Linear& model, int rank) {
+    model->weight.set_requires_grad(false);
+    if (rank == 1) model->weight.set_data(torch::zeros({2, 3}));
+  });
+  CHECK(frozen[0] ==
+        beginning +
+            "parameter 0 (weight) is frozen Float [2, 3] on rank 1 and frozen Float [3, 2] on rank 0 "
+            "(there named weight); build the same model on every rank");
+  CHECK(frozen[1] == frozen[0]);
+  const auto half_frozen = texts_of([](torch::nn::Linear& model, int rank) {
+    (rank == 0 ? model->weight : model->bias).set_requires_grad(false);
+  });
+  CHECK(half_frozen[0].find(
+            "parameter 0 (weight) is Float [3, 2] strides [2, 1] on rank 1 and frozen Float [3, 2] on "
+            "rank 0") != std::string::npos);
+  const auto delayed = texts_of(
+      [](torch::nn::Linear& model, int rank) {
+        if (rank == 1) model->bias.set_data(torch::zeros({4}));
+      },
+      {.delay_all_reduce = {"weight", "bias"}, .reduce_delayed_when_ready = "weight"});
+  CHECK(delayed[0].find("parameter 1 (bias) is Float [4]") != std::string::npos);
+  CHECK(delayed[1] == delayed[0]);
+  const auto buffers = texts_of(
+      [](torch::nn::Linear& model, int rank) { model->register_buffer("table", torch::zeros({2 + rank})); });
+  CHECK(buffers[0].find("a buffer (table) is buffer Float [3] on rank 1 and buffer Float [2] on rank 0") !=
+        std::string::npos);
+}
+
+TEST_CASE("a backward past the wrapper is noticed with static_graph, too, in every step") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(2, 1);
+    DistributedDataParallel ddp(model, group.process_group(), {.static_graph = true});
+    for (int step = 0; step < 3; ++step) ddp(torch::ones({1, 2})).sum().backward();
+    model->forward(torch::ones({1, 2})).sum().backward();
+  });
+  CHECK(texts[0].find("and no forward of the wrapper came before it") != std::string::npos);
+}
+
+TEST_CASE("a module that is cast or moved after its wrapper was made is refused at the next forward") {
+  const auto texts = messages(1, [](const Group& group) {
+    torch::nn::Linear model(2, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    model->to(torch::kDouble);
+    ddp(torch::ones({1, 2}, torch::kDouble));
+  });
+  CHECK(texts[0] ==
+        "DistributedDataParallel: parameter \"weight\" was moved or cast after the wrapper was made (it is "
+        "Double on cpu "
+        "now), so its gradient would stay on this rank; call to() first, and then make the wrapper");
+  // There and back: as it was, and yet without the reducer's hooks.
+  const auto back = messages(1, [](const Group& group) {
+    torch::nn::Linear model(2, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    model->to(torch::kDouble);
+    model->to(torch::kFloat);
+    ddp(torch::ones({1, 2}));
+  });
+  CHECK(back[0].find("was moved or cast after the wrapper was made") != std::string::npos);
+}
+
 // kUsage means the command line, which is not what has to be mended.
 TEST_CASE("a wrong use of the library has the code of a wrong configuration") {
   const auto failures = run_ranks(1, [](const Group& group) {

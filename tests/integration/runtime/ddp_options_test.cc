@@ -330,6 +330,65 @@ TEST_CASE("join that is not enabled runs the loop and nothing else") {
   });
 }
 
+TEST_CASE("with static_graph the first backward has to reduce, and later ones may accumulate before") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group(), {.static_graph = true});
+    const auto backward = [&] {
+      (static_cast<double>(group.rank()) * ddp(torch::ones({1, 1}))).sum().backward();
+    };
+    try {
+      const auto guard = ddp.no_sync();
+      backward();
+      CHECK_IN_RANK(!"a first backward without a reduction was taken");
+    } catch (const Exception& error) {
+      CHECK_IN_RANK(
+          std::string(error.what()) ==
+          "DistributedDataParallel: static_graph learns the graph from the first backward, which has to "
+          "reduce; make the first one without no_sync");
+    }
+    for (int step = 0; step < 4; ++step) {
+      model->zero_grad();
+      if (step > 0) {
+        const auto guard = ddp.no_sync();
+        backward();
+      }
+      backward();
+      CHECK_IN_RANK(model->bias.grad().item<float>() == (step > 0 ? 1.0F : 0.5F));
+    }
+  });
+}
+
+TEST_CASE("without init_sync nothing is sent, also where reductions are delayed") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    const float own = static_cast<float>(group.rank());
+    {
+      const torch::NoGradGuard no_grad;
+      model->bias.fill_(own);
+    }
+    DistributedDataParallel ddp(
+        model, group.process_group(),
+        {.init_sync = false, .delay_all_reduce = {"bias"}, .reduce_delayed_when_ready = "bias"});
+    CHECK_IN_RANK(model->bias.item<float>() == own);
+    DistributedDataParallel synced(model, group.process_group(),
+                                   {.delay_all_reduce = {"bias"}, .reduce_delayed_when_ready = "bias"});
+    CHECK_IN_RANK(model->bias.item<float>() == 0);
+  });
+}
+
+TEST_CASE("a bucket order that is set after the first step is kept") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Sequential model(torch::nn::Linear(2, 2), torch::nn::Linear(2, 1));
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp(torch::ones({1, 2})).sum().backward();
+    const BucketOrder each_alone = {{0}, {1}, {2}, {3}};
+    ddp.set_bucket_order(each_alone);
+    ddp(torch::ones({1, 2})).sum().backward();
+    CHECK_IN_RANK(ddp.bucket_order() == each_alone);
+  });
+}
+
 TEST_CASE("post-local SGD averages gradients over the subgroup") {
   run_ranks_to_success(2, [](const Group& group) {
     torch::nn::Linear model(1, 1);

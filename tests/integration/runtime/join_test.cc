@@ -4,6 +4,7 @@
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/join.h>
 #include <ddprun/optim.h>
+#include <ddprun/sync_batch_norm.h>
 #include <ddprun/zero_redundancy_optimizer.h>
 
 namespace ddprun {
@@ -45,6 +46,53 @@ TEST_CASE("joinables of one's own are shadowed, in order, until all ranks are do
     CHECK_IN_RANK(first.is_last == (group.rank() == 2));
     CHECK_IN_RANK(second.is_last == (group.rank() == 2));
   });
+}
+
+TEST_CASE("a validation within join's loop is the rank's own") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp.join([&] {
+      for (int step = 0; step < 1 + 2 * group.rank(); ++step) {
+        model->zero_grad();
+        ddp(torch::ones({1, 1})).sum().backward();
+        const torch::NoGradGuard no_grad;
+        for (int sample = 0; sample <= step; ++sample) ddp(torch::ones({1, 1}));
+      }
+    });
+    // Divided by both ranks, of which one had input in the last step.
+    if (group.rank() == 1) CHECK_IN_RANK(model->bias.grad().item<float>() == 0.5F);
+  });
+}
+
+TEST_CASE("join refuses what it cannot shadow") {
+  const auto message = [](const DistributedDataParallelOptions& options, bool with_norm, int first_steps) {
+    const auto failures = run_ranks(1, [&](const Group& group) {
+      torch::nn::Sequential model(torch::nn::Linear(2, 2));
+      if (with_norm) model->push_back(SyncBatchNorm(2, group));
+      DistributedDataParallel ddp(model, group.process_group(), options);
+      for (int step = 0; step < first_steps; ++step) ddp(torch::ones({4, 2})).sum().backward();
+      ddp.join([&] {});
+    });
+    return message_of(failures[0]);
+  };
+  CHECK(message({.find_unused_parameters = true, .skip_all_reduce_unused_params = true}, false, 0) ==
+        "DistributedDataParallel: join cannot shadow buckets that are left out; leave out option "
+        "skip_all_reduce_unused_params");
+  CHECK(
+      message({}, true, 0) ==
+      "DistributedDataParallel: join cannot shadow the collectives of SyncBatchNorm layers in the model; use "
+      "BatchNorm, or give all ranks as many batches");
+  const auto failures = run_ranks(2, [](const Group& group) {
+    DistributedDataParallel ddp(torch::nn::Linear(1, 1), group.process_group(), {.static_graph = true});
+    ddp.join([&] {
+      if (group.rank() == 0) ddp(torch::ones({1, 1})).sum().backward();
+    });
+  });
+  CHECK(message_of(failures[1]) ==
+        "DistributedDataParallel: rank 1 has no input at all in join, and static_graph learns the graph of "
+        "all steps in "
+        "the first; give each rank at least one batch");
 }
 
 TEST_CASE("join takes a DistributedDataParallel and a ZeroRedundancyOptimizer together") {

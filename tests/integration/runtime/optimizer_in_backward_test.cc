@@ -28,6 +28,56 @@ TEST_CASE("with the optimizer in the backward, parameters are updated and gradie
   });
 }
 
+// The reducer remembers which parameters were in a bucket.
+TEST_CASE(
+    "buckets that change later hold other parameters, for hooks and for the optimizer in the backward") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto make = [] {
+      torch::nn::Sequential model(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2));
+      const torch::NoGradGuard no_grad;
+      for (const at::Tensor& parameter : model->parameters()) parameter.fill_(0.5).view(-1)[0] += 0.25;
+      return model;
+    };
+    const auto input = torch::ones({1, 2}) * (group.rank() + 1);
+    const auto model = make();
+    DistributedDataParallel ddp(model, group.process_group());
+    FusedSgd optimizer(ddp.parameters(), {.lr = 0.1});
+    ddp.apply_optimizer_in_backward(optimizer);
+    const auto reference = make();
+    DistributedDataParallel plain(reference, group.process_group());
+    FusedSgd plain_optimizer(plain.parameters(), {.lr = 0.1});
+    std::vector<std::vector<const void*>> seen;
+    const auto hooked_model = make();
+    DistributedDataParallel hooked(hooked_model, group.process_group());
+    hooked.register_comm_hook([&, average = allreduce_hook(group)](c10d::GradBucket& bucket) {
+      auto& parameters = seen.emplace_back();
+      for (const at::Tensor& parameter : bucket.getParameters())
+        parameters.push_back(parameter.unsafeGetTensorImpl());
+      return average(bucket);
+    });
+    for (int step = 0; step < 6; ++step) {
+      if (step == 3) {
+        const BucketOrder halves = {{0, 1}, {2, 3}};
+        ddp.set_bucket_order(halves);
+        hooked.set_bucket_order(halves);
+        seen.clear();
+      }
+      ddp(input).pow(2).sum().backward();
+      plain(input).pow(2).sum().backward();
+      plain_optimizer.step();
+      plain_optimizer.zero_grad();
+      hooked(input).pow(2).sum().backward();
+    }
+    for (std::size_t i = 0; i < ddp.parameters().size(); ++i)
+      CHECK_IN_RANK(torch::equal(ddp.parameters()[i], plain.parameters()[i]));
+    const auto impl = [&](std::size_t i) -> const void* {
+      return hooked.parameters()[i].unsafeGetTensorImpl();
+    };
+    CHECK_IN_RANK(seen.at(0) == std::vector<const void*>{impl(0), impl(1)});
+    CHECK_IN_RANK(seen.at(1) == std::vector<const void*>{impl(2), impl(3)});
+  });
+}
+
 TEST_CASE("under join, ranks without input go on updating") {
   run_ranks_to_success(2, [](const Group& group) {
     torch::nn::Linear model(1, 1);

@@ -26,6 +26,20 @@ std::optional<BatchNormKernels> maybe_with_kernels() {
   return kernels;
 }
 
+TEST_CASE("a layer that is converted keeps what it trains, and what is frozen") {
+  run_ranks_to_success(1, [](const Group& group) {
+    nn::BatchNorm1d norm(3);
+    norm->weight.set_requires_grad(false);
+    const Tensor weight = norm->weight;
+    const Tensor bias = norm->bias;
+    const SyncBatchNorm converted = convert_sync_batchnorm(norm, group);
+    CHECK_IN_RANK(converted->weight.is_same(weight));
+    CHECK_IN_RANK(!weight.requires_grad());
+    CHECK_IN_RANK(bias.requires_grad());
+    CHECK_IN_RANK(SyncBatchNorm(3, group)->weight.requires_grad());
+  });
+}
+
 TEST_CASE("SyncBatchNorm with batches of different sizes equals one whole batch") {
   const auto kernels = maybe_with_kernels();
   const auto whole = torch::randn({5, 3, 4}, torch::kDouble);

@@ -73,7 +73,8 @@ struct DistributedDataParallelOptions {
   /// `grad()` is a view into the bucket: saves one copy of all gradients. A gradient that is reset is such a
   /// view again after the next backward.
   bool gradient_as_bucket_view = false;
-  /// The same parameters are used in every step: unused ones are found once, and re-used ones are allowed.
+  /// The same parameters are used in every step: unused ones are found once, in the first backward, which is not
+  /// under no_sync, and re-used ones are allowed.
   bool static_graph = false;
   /// Verify that all ranks have the same parameters and take over rank 0's values.
   bool init_sync = true;
@@ -283,8 +284,8 @@ class DistributedDataParallel {
   /// delayed.
   [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
 
-  /// Begins with the buckets that bucket_order() gave for the same model. Between two steps, the same on all
-  /// ranks.
+  /// Goes on with the buckets that bucket_order() gave for the same model. Between two steps, the same on all
+  /// ranks. Collective after the first step.
   /// Errors  Exception kConfig: they do not hold each parameter once, a bucket is empty, has parameters of
   ///         several dtypes or devices, or one with sparse gradients beside others; nothing has changed then.
   void set_bucket_order(const BucketOrder& order) { sync_->set_bucket_order(order); }

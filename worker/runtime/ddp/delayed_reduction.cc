@@ -16,7 +16,6 @@ DelayedReduction::DelayedReduction(Group group, std::vector<ModuleView::Paramete
     : group_(std::move(group)), parameters_(std::move(parameters)), trigger_(std::move(trigger)) {
   std::vector<at::Tensor> detached;
   for (const auto& parameter : parameters_) detached.push_back(parameter.tensor.detach());
-  c10d::broadcast_coalesced(group_.process_group(), detached, kBroadcastBytes, 0);
   views_.resize(parameters_.size());
   for (const at::Tensor& first : detached) {
     const auto is_like_first = [&](const at::Tensor& tensor) {

@@ -14,6 +14,7 @@
 #include "worker/runtime/ddp/replica_state.h"
 #include <ddprun/collectives.h>
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 namespace ddprun::runtime {
@@ -31,6 +32,13 @@ int ReplicaSync::State::agree_on_rank(bool is_candidate) const {
 }
 
 void ReplicaSync::State::shadow_one_step() {
+  if (options.static_graph && !has_queued_static_reduction) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("DistributedDataParallel: rank {} has no input at all in join, and static_graph learns "
+                    "the graph of all steps in the first; give each rank at least one batch",
+                    group.rank()));
+  }
   begin_step();
   if (will_sync_buffers()) sync_buffers(agree_on_rank(false));
   const at::Tensor reducing = torch::zeros({1}, at::TensorOptions(device));
@@ -71,6 +79,17 @@ void ReplicaSync::join_begins(const JoinOptions& join_options) {
     throw Exception(ErrorCode::kConfig,
                     "DistributedDataParallel: join cannot shadow reductions that are delayed; leave out "
                     "option delay_all_reduce");
+  }
+  if (state_->options.skip_all_reduce_unused_params) {
+    throw Exception(ErrorCode::kConfig,
+                    "DistributedDataParallel: join cannot shadow buckets that are left out; leave out option "
+                    "skip_all_reduce_unused_params");
+  }
+  if (state_->view.has_sync_batch_norm) {
+    throw Exception(
+        ErrorCode::kConfig,
+        "DistributedDataParallel: join cannot shadow the collectives of SyncBatchNorm layers in the "
+        "model; use BatchNorm, or give all ranks as many batches");
   }
   if (state_->low && !join_options.divide_by_initial_world_size) {
     throw Exception(ErrorCode::kConfig,

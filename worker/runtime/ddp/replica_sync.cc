@@ -5,6 +5,7 @@
 #include "worker/runtime/ddp/output_sink.h"
 #include "worker/runtime/ddp/replica_check.h"
 #include "worker/runtime/ddp/replica_state.h"
+#include "worker/runtime/libtorch/reducer_access.h"
 #include <ddprun/collectives.h>
 
 #include <c10/util/Type.h>
@@ -126,7 +127,8 @@ void check_buckets(const BucketOrder& order, const std::vector<ModuleView::Param
 void broadcast_everything(const ReplicaSync::State& state) {
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : state.view.parameters) {
-    if (!state.is_ignored(parameter.name)) tensors.push_back(parameter.tensor.detach());
+    const bool is_ours = parameter.tensor.defined() && !contains(state.options.ignored, parameter.name);
+    if (is_ours) tensors.push_back(parameter.tensor.detach());
   }
   if (state.options.broadcast_buffers) {
     for (const auto& [name, buffer] : state.buffers) tensors.push_back(buffer.detach());
@@ -243,6 +245,7 @@ void ReplicaSync::State::make_logged_reducer() {
   LoggedReducer made = make_reducer(view, reduced, group.process_group(), options);
   reducer = std::move(made.reducer);
   logger = std::move(made.logger);
+  if (watch) watch->connect(*reducer);
   if (!low) return;
   low->connect(*reducer, watch.get());
   low->end();
@@ -288,16 +291,15 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
     state.delayed = std::make_unique<DelayedReduction>(state.group, delayed, trigger);
   }
   if (state.options.init_sync) {
-    verify_replicas(state.group, state.reduced);
+    verify_replicas(state.group, state.view.parameters, state.options.ignored,
+                    state.options.broadcast_buffers ? state.buffers : std::vector<NamedTensor>{});
     broadcast_everything(state);
   }
   if (state.reduced.empty()) return;
   if (state.options.on_bypassed_forward == BypassPolicy::kThrow) {
     std::vector<std::pair<std::string, at::Tensor>> named;
     for (const auto& parameter : state.reduced) named.emplace_back(parameter.name, parameter.tensor);
-    state.watch =
-        std::make_unique<BypassWatch>(named, state.options.static_graph ? BypassWatch::Repeats::kAllowed
-                                                                        : BypassWatch::Repeats::kForbidden);
+    state.watch = std::make_unique<BypassWatch>(named);
   }
   state.make_logged_reducer();
 }
@@ -308,6 +310,21 @@ void ReplicaSync::before_forward() {
   State& state = *state_;
   if (state.reducer == nullptr) return;
   const bool with_gradients = at::GradMode::is_enabled();
+  const bool is_in_join = join_options() != nullptr;
+  if (!with_gradients && is_in_join) {
+    // It has no step that ranks without input could shadow, and these make no such forward.
+    if (state.low) state.low->before_forward();
+    return;
+  }
+  if (with_gradients && state.watch) state.watch->check();
+  if (with_gradients && state.options.static_graph && !state.gradient_sync &&
+      !state.has_queued_static_reduction) {
+    // The reducer would count its hooks with those of the first backward that reduces, and wait for as many in each.
+    refuse(
+        "static_graph learns the graph from the first backward, which has to reduce; make the first one "
+        "without "
+        "no_sync");
+  }
   if (with_gradients && state.gradient_sync) {
     state.logger->set_runtime_stats_and_log();
     state.reducer->prepare_for_forward();
@@ -320,7 +337,6 @@ void ReplicaSync::before_forward() {
     state.reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
   }
   if (with_gradients) state.begin_step();
-  const bool is_in_join = join_options() != nullptr;
   if (state.will_sync_buffers()) state.sync_buffers(is_in_join ? state.agree_on_rank(true) : 0);
   if (is_in_join) state.tell_joined_ranks_about_sync();
   if (state.low) state.low->before_forward();
@@ -422,7 +438,10 @@ void ReplicaSync::update_process_group(const Group& group) {
   }
   if (!group.is_member()) return;
   state.group = group;
-  if (state.reducer) state.reducer->update_process_group(group.process_group());
+  if (state.reducer) {
+    state.reducer->update_process_group(group.process_group());
+    forget_parameters_of_buckets(*state.reducer);
+  }
   if (state.delayed) state.delayed->set_group(group);
 }
 
@@ -449,10 +468,13 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
                        *wrong));
   }
   check_buckets(order, state.reduced);
+  if (count.empty()) return;
+  state.begin_step();  // or the next forward would make other ones, in the order of the first backward
   // A recorded CUDA graph holds the addresses of the buckets: they stay where nothing changes.
-  if (count.empty() || state.logger->get_per_bucket_variable_indices() == order) return;
+  if (state.logger->get_per_bucket_variable_indices() == order) return;
   const BucketAllocationScope buckets_in_shared_memory(*state.group.process_group(), state.device);
   state.reducer->initialize_buckets(order);
+  forget_parameters_of_buckets(*state.reducer);
 }
 
 std::vector<at::Tensor> ReplicaSync::parameters() const { return state_->averaged; }

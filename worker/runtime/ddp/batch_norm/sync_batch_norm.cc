@@ -38,8 +38,8 @@ void SyncBatchNormImpl::reset() {
   Tensors fresh;
   const std::int64_t channels = options.num_features();
   if (options.affine()) {
-    fresh.weight = torch::ones({channels});
-    fresh.bias = torch::zeros({channels});
+    fresh.weight = torch::ones({channels}, torch::requires_grad());
+    fresh.bias = torch::zeros({channels}, torch::requires_grad());
   }
   if (options.track_running_stats()) {
     fresh.running_mean = torch::zeros({channels});
@@ -50,9 +50,12 @@ void SyncBatchNormImpl::reset() {
 }
 
 void SyncBatchNormImpl::register_tensors(Tensors tensors) {
-  const bool is_affine = tensors.weight.defined();
-  weight = register_parameter("weight", std::move(tensors.weight), is_affine);
-  bias = register_parameter("bias", std::move(tensors.bias), is_affine);
+  // To register a parameter sets what it requires: frozen ones stay frozen.
+  const auto add = [this](const char* name, const Tensor& tensor) {
+    return register_parameter(name, tensor, tensor.defined() && tensor.requires_grad());
+  };
+  weight = add("weight", tensors.weight);
+  bias = add("bias", tensors.bias);
   running_mean = register_buffer("running_mean", std::move(tensors.running_mean));
   running_var = register_buffer("running_var", std::move(tensors.running_var));
   num_batches_tracked = register_buffer("num_batches_tracked", std::move(tensors.num_batches_tracked));

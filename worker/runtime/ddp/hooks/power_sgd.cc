@@ -79,8 +79,9 @@ void compress_matrices(PowerSgdState::Data& state, const c10d::GradBucket& bucke
   std::vector<Tensor> matrices;
   std::vector<Tensor> plain;
   for (const Tensor& gradient : bucket.getGradients()) {
-    const Tensor matrix = gradient.view({gradient.size(0), -1});
-    const bool is_worth_it = is_worth_compressing(matrix, options);
+    const bool is_matrix = gradient.dim() > 0 && gradient.numel() > 0;
+    const Tensor matrix = is_matrix ? gradient.view({gradient.size(0), -1}) : gradient;
+    const bool is_worth_it = is_matrix && is_worth_compressing(matrix, options);
     (is_worth_it ? matrices : plain).push_back(is_worth_it ? matrix : gradient);
   }
   const bool is_cold = !options.warm_start || !memory.q.defined();
