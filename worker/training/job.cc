@@ -134,23 +134,29 @@ class Job {
     Result<JobData> all = data.get();
     if (!all) trouble = all.error();
     identity_ = identify(marks_of(context));
-    ResumeSearch search(context, resume_options(job_.text("resume")), *console_);
-    if (!trouble && context.rank() == 0) trouble = prepare(context, backend_line, search);
+    std::optional<ResumeSearch> search(std::in_place, context, resume_options(job_.text("resume")),
+                                       *console_);
+    if (!trouble && context.rank() == 0) trouble = prepare(context, backend_line, *search);
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
 
     const auto difference = compare_with_rank_zero(context, common_job(job_, all->splits, all->judging));
     if (difference) trouble = to_error(*difference);
     if (const auto shared = agree_on_error(context, difference)) return refuse(*shared, trouble);
 
-    if (const auto shared = search.settle()) {
-      if (search.trouble()) trouble = to_error(*search.trouble());
+    auto shared = search->settle();
+    std::optional<MemoryPoint> memory;
+    if (!shared) {
+      open_memory(context);
+      if (memory_) memory = find_in_memory(*search);
+      if (!memory) shared = search->check_readable();
+    }
+    if (shared) {
+      if (search->trouble()) trouble = to_error(*search->trouble());
       return refuse(*shared, trouble);
     }
-    open_memory(context);
-    std::optional<MemoryPoint> memory;
-    if (memory_) memory = find_in_memory(search);
     std::optional<ResumePoint> resume;
-    if (!memory) resume = search.share();
+    if (!memory) resume = search->share();
+    search.reset();  // it may hold a whole checkpoint
     Outcome outcome = train(context, *all, std::move(resume), std::move(memory));
     // After SIGTERM the ranks may not wait for each other again.
     if (outcome.exit_code == exit_code::kOk) context.shutdown();
@@ -256,13 +262,18 @@ class Job {
 
   /// The last step in memory, where it comes after what the disk has; else what is there is of no use any more. Collective.
   std::optional<MemoryPoint> find_in_memory(const ResumeSearch& disk) {
-    std::optional<MemoryPoint> memory = memory_->find_after(disk.step());
-    if (memory) {
-      memory->timeline = disk.of_this_job(std::move(memory->timeline));
+    const std::int64_t newest_on_disk = disk.step();
+    MemoryCheckpoints::Found found = memory_->find_after(newest_on_disk);
+    if (!found.passed_over.empty())
+      console_->warning(
+          fmt::format("memory is passed over: {}; checkpoints on the disk count", found.passed_over));
+    if (found.point) {
+      found.point->timeline = disk.of_this_job(std::move(found.point->timeline));
+      found.point->newest_on_disk = newest_on_disk;
     } else {
       memory_->forget();
     }
-    return memory;
+    return std::move(found.point);
   }
 
   Outcome train(const Context& context, const JobData& data, std::optional<ResumePoint> resume,
@@ -294,7 +305,8 @@ class Job {
                        [&, line = timeline.id] {
                          return find_resume_point(context, resume_options("auto", line), *console_);
                        },
-                       trace_of(context), timeline, memory_.get()},
+                       trace_of(context), timeline, memory_.get(),
+                       memory ? std::optional(memory->newest_on_disk) : std::nullopt},
           std::move(*draft));
     } catch (const Exception& exception) {
       // What does not fit each other in the job file is the same on every rank.

@@ -83,6 +83,17 @@ JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int 
           .last_batch = (per_rank - 1) % options.batch_size + 1};
 }
 
+std::int64_t last_due_checkpoint(const LoopOptions& options, const Position& position, const JobSize& size) {
+  std::int64_t due = 0;
+  if (options.checkpoint_every_steps > 0)
+    due = position.step - position.step % options.checkpoint_every_steps;
+  if (options.checkpoint_every_epochs == 0) return due;
+  const std::int64_t epochs_since = position.epoch % options.checkpoint_every_epochs;
+  if (position.epoch == epochs_since) return due;
+  const std::int64_t steps_since = divided_up(position.samples_seen, size.world.global_batch);
+  return std::max(due, position.step - steps_since - epochs_since * size.steps_per_epoch);
+}
+
 void check_last_batch(const Options& job, const JobParts& parts, const DataShape& data, const JobSize& size) {
   if (size.last_batch != 1) return;
   if (size.length.max_steps > 0 && size.length.max_steps < size.steps_per_epoch) return;

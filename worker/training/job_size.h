@@ -42,6 +42,10 @@ struct JobSize {
 /// Errors  Exception kConfig: not every rank gets a sample.
 JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
 
+/// The step after which the last checkpoint was due in a job that is at `position`, between two steps of an epoch; 0: none
+/// was yet. Pure. In a world that has changed it is about that step.
+std::int64_t last_due_checkpoint(const LoopOptions& options, const Position& position, const JobSize& size);
+
 /// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over.
 void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
 

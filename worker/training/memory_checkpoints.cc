@@ -26,6 +26,9 @@ constexpr int kFormat = 1;
 constexpr const char* kCommon = "common";
 constexpr const char* kOwn = "own";
 
+/// A rank says that it has a state of another world or job file.
+constexpr const char* kAnother = "another";
+
 /// Of one line each, "STEP ORIGIN".
 std::string to_text(const MemoryMark& mark) { return fmt::format("{} {}", mark.step, mark.origin); }
 
@@ -106,31 +109,63 @@ std::vector<std::optional<MemoryMark>> MemoryCheckpoints::read_marks() const {
   return marks;
 }
 
-std::optional<MemoryPoint> MemoryCheckpoints::find_after(std::int64_t step) {
+bool MemoryCheckpoints::has_another() const {
+  return std::any_of(files_.begin(), files_.end(), [&](const runtime::KeptFile& file) {
+    const std::string label = file.label();
+    return !label.empty() && !label.starts_with(seat_);
+  });
+}
+
+MemoryCheckpoints::Found MemoryCheckpoints::find_after(std::int64_t step) {
   const std::vector<std::optional<MemoryMark>> mine = read_marks();
-  std::string words;
+  std::string words = has_another() ? fmt::format("{}\n", kAnother) : std::string();
   for (const std::optional<MemoryMark>& mark : mine) {
     if (mark) words += to_text(*mark) + "\n";
   }
   std::vector<std::vector<MemoryMark>> by_rank;
-  for (const std::string& theirs : all_gather_bytes(context_, words)) by_rank.push_back(parse_marks(theirs));
+  Found found;
+  for (const std::string& theirs : all_gather_bytes(context_, words)) {
+    if (theirs.starts_with(kAnother))
+      found.passed_over = "what is kept is of another job file or number of ranks";
+    by_rank.push_back(parse_marks(theirs));
+  }
   const std::optional<MemoryMark> newest = newest_of_all(by_rank);
-  if (!newest || newest->step <= step) return std::nullopt;
+  if (!newest || newest->step <= step) return found;
   const auto place = static_cast<std::size_t>(std::find(mine.begin(), mine.end(), newest) - mine.begin());
   DDPRUN_CHECK(place < mine.size(), "every rank has it");
-  next_ = (place + 1) % files_.size();
+  try {
+    found.point = share(place);
+    found.point->step = newest->step;
+    found.passed_over.clear();
+    next_ = (place + 1) % files_.size();
+  } catch (const Exception& exception) {
+    if (exception.code() != ErrorCode::kCorrupt) throw;
+    found.point.reset();
+    found.passed_over =
+        fmt::format("what is kept of step {} is damaged ({})", newest->step, exception.what());
+  }
+  return found;
+}
 
-  MemoryPoint point{.step = newest->step};
+MemoryPoint MemoryCheckpoints::share(std::size_t place) const {
+  MemoryPoint point;
   std::vector<PtValue> shards;
+  std::optional<Exception> damage;
   for (int rank = 0; rank < context_.world_size(); ++rank) {
     const bool is_mine = rank == context_.rank();
     const std::span<const std::byte> bytes = is_mine ? files_[place].bytes() : std::span<const std::byte>();
     const std::string theirs = runtime::share_bytes(context_, bytes, rank);
-    const PtValue kept =
-        runtime::value_or_throw(runtime::KeptFile::parse(is_mine ? bytes : std::as_bytes(std::span(theirs))));
-    shards.push_back(kept.as_dict().at(kCommon));
-    if (is_mine) point.state.own = kept.as_dict().at(kOwn).as_dict();
+    try {
+      const PtValue kept = runtime::value_or_throw(
+          runtime::KeptFile::parse(is_mine ? bytes : std::as_bytes(std::span(theirs))));
+      shards.push_back(kept.as_dict().at(kCommon));
+      const PtDict& own = kept.as_dict().at(kOwn).as_dict();
+      if (is_mine) point.state.own = own;
+    } catch (const Exception& exception) {
+      damage = Exception(exception.code(), fmt::format("rank {}: {}", rank, exception.what()));
+    }
   }
+  if (damage) throw Exception(*damage);
   point.state.common = join_shards(shards).as_dict();
   point.timeline = continued(point.state.common);
   return point;

@@ -17,7 +17,8 @@ namespace ddprun::training {
 /// What a rank goes on from, of what the ranks left in memory.
 struct MemoryPoint {
   std::int64_t step = 0;
-  Timeline timeline;  ///< of the checkpoints that follow
+  std::int64_t newest_on_disk = -1;  ///< the step of the job's newest checkpoint there; -1: it has none
+  Timeline timeline;                 ///< of the checkpoints that follow
   RankState state;
 };
 
@@ -53,8 +54,13 @@ class MemoryCheckpoints {
   void save(std::int64_t step, const Timeline& line, const RankState& state);
   void confirm();
 
-  /// What every rank has of the last step that all have, if it comes after `step`. Collective.
-  std::optional<MemoryPoint> find_after(std::int64_t step);
+  struct Found {
+    std::optional<MemoryPoint> point;
+    std::string
+        passed_over;  ///< in words: why something that is there is of no use; empty: there is nothing such
+  };
+  /// What every rank has of the last step that all have, if it comes after `step`. Collective; the same on every rank.
+  Found find_after(std::int64_t step);
 
   /// What is there is of no use any more. Not collective.
   void forget();
@@ -62,6 +68,10 @@ class MemoryCheckpoints {
  private:
   /// By place in files_; nullopt: there is no whole state, or it is of another rank or job file.
   [[nodiscard]] std::vector<std::optional<MemoryMark>> read_marks() const;
+  /// Whether there is one of another world or job file.
+  [[nodiscard]] bool has_another() const;
+  /// Of all ranks, from files_[place] of each; errors as KeptFile's, the same on every rank. Collective.
+  [[nodiscard]] MemoryPoint share(std::size_t place) const;
 
   const Context& context_;
   std::string seat_;  ///< whose states this takes, as their labels begin

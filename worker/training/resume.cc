@@ -123,13 +123,18 @@ std::optional<SharedError> ResumeSearch::settle() {
 
 void ResumeSearch::conclude() {
   if (options_.choice == "never") return go_on_with_own(source_ >= 0);
-  if (options_.choice != "auto") return go_on_with_line_or_begin_it(source_ >= 0);
-  if (source_ >= 0 || found_.damaged == 0) return;
-  throw Exception(
-      ErrorCode::kConfig,
-      fmt::format("none of the {} checkpoints in {} can be read; put a whole one there, or start anew with "
-                  "--set /resume=never",
-                  found_.damaged, options_.folder));
+  if (options_.choice != "auto") go_on_with_line_or_begin_it(source_ >= 0);
+}
+
+std::optional<SharedError> ResumeSearch::check_readable() {
+  if (context_.rank() == 0 && options_.choice == "auto" && source_ < 0 && found_.damaged > 0) {
+    trouble_ = Exception(
+        ErrorCode::kConfig,
+        fmt::format("none of the {} checkpoints in {} can be read; put a whole one there, or start anew with "
+                    "--set /resume=never",
+                    found_.damaged, options_.folder));
+  }
+  return agree_on_error(context_, trouble_);
 }
 
 void ResumeSearch::go_on_with_own(bool is_found) {
@@ -190,8 +195,9 @@ std::optional<ResumePoint> find_resume_point(const Context& context, const Resum
   fail_together(context, [&] {
     if (context.rank() == 0) search.look();
   });
-  if (const auto shared = search.settle())
-    throw search.trouble() ? *search.trouble() : consequence_of(*shared);
+  auto shared = search.settle();
+  if (!shared) shared = search.check_readable();
+  if (shared) throw search.trouble() ? *search.trouble() : consequence_of(*shared);
   return search.share();
 }
 

@@ -16,7 +16,7 @@ struct ResumeOptions {
       line{};  ///< id of the only one that counts on other ranks' disks where rank 0 has none; empty: any
 };
 
-/// What a job goes on from. In this order: look() on rank 0 alone, settle() and share() on every rank.
+/// What a job goes on from. In this order: look() on rank 0 alone, settle(), check_readable() and share() on every rank.
 ///
 /// A damaged newest checkpoint is passed over with a warning. Whatever else lies in the folder, a job stays on its own
 /// line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
@@ -36,8 +36,10 @@ class ResumeSearch {
   void look();
 
   /// Agrees with the other ranks, and moves away what the job leaves. What keeps the job from going on, if something does;
-  /// then trouble() is this rank's own: the named checkpoint cannot be read; all are damaged; a rename fails. Collective.
+  /// then trouble() is this rank's own: the named checkpoint cannot be read; a rename fails. Collective.
   std::optional<SharedError> settle();
+  /// The same of a job that would begin anew because all its checkpoints are damaged. Collective.
+  std::optional<SharedError> check_readable();
   [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
 
   /// On every rank what one of them has read; nullopt: the job begins. Collective.

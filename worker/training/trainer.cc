@@ -168,6 +168,9 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
 
 Ending Trainer::run() {
   const TimePoint start = parts_.clock.now();
+  // The process that was writing the last one may have been killed.
+  if (parts_.newest_on_disk && *parts_.newest_on_disk < last_due_checkpoint(options_, position_, size_))
+    save_checkpoint();
   if (parts_.trace != nullptr) parts_.trace->on_start(position_.step);
   const Ending ending = train();
   if (parts_.trace != nullptr) {
@@ -360,10 +363,14 @@ void Trainer::after_step(double seconds, std::int64_t units) {
                                        .seconds = seconds,
                                        .units = units});
   checkpointer_.poll();
-  const std::int64_t every = options_.checkpoint_every_steps;
-  if (every > 0 && position_.step % every == 0 && !is_epoch_over(position_, length_) && !is_complete())
-    save_checkpoint();
+  // That of an epoch's last step comes after its evaluation.
+  if (is_due_by_steps() && !is_epoch_over(position_, length_) && !is_complete()) save_checkpoint();
   if (is_due_in_memory()) keep_in_memory();
+}
+
+bool Trainer::is_due_by_steps() const {
+  const std::int64_t every = options_.checkpoint_every_steps;
+  return every > 0 && position_.step % every == 0;
 }
 
 bool Trainer::is_due_in_memory() const {
@@ -422,11 +429,11 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
                          last_value(position_, early_stopping_.metric.name).value(), position_.epoch);
     best = value_to_keep();
   }
-  const bool is_checkpoint_due = is_due(options_.checkpoint_every_epochs);
-  if (is_checkpoint_due || best) {
-    save_checkpoint({.newest = is_checkpoint_due, .best = best});
-    flush_checkpoints(is_complete());  // what is said to be finished is not lost any more
-  }
+  const bool is_due_by_epochs = is_due(options_.checkpoint_every_epochs);
+  const bool is_checkpoint_due = is_due_by_epochs || is_due_by_steps();
+  if (is_checkpoint_due || best) save_checkpoint({.newest = is_checkpoint_due, .best = best});
+  // What is said to be finished is not lost any more.
+  if (is_due_by_epochs || best) flush_checkpoints(is_complete());
   tell(&Observer::on_epoch, event);
   say_damaged();
 }

@@ -48,6 +48,8 @@ struct TrainerParts {
   StepTrace* trace = nullptr;           ///< null: no step is traced
   Timeline timeline{};                  ///< of the checkpoints that it writes
   MemoryCheckpoints* memory = nullptr;  ///< null: none are kept in memory
+  /// Of a job that goes on from memory: the step of its newest checkpoint on the disk; -1: it has none.
+  std::optional<std::int64_t> newest_on_disk{};
 };
 
 /// One process's training, as one rank or several: the loop over epochs and steps, with evaluations and checkpoints where
@@ -123,6 +125,7 @@ class Trainer {
   /// Errors  Exception, on every rank: one could not be written, or, where such are outlived, the last one of the job.
   void flush_checkpoints(bool are_last = false);
   [[nodiscard]] std::string other_best_in_words() const;
+  [[nodiscard]] bool is_due_by_steps() const;
   [[nodiscard]] bool is_due_in_memory() const;
   /// Leaves the state after this step in memory. Collective.
   void keep_in_memory();

@@ -178,6 +178,24 @@ class Stops(JobTest):
                     output = self.finish(process, expect=128 + signal.SIGTERM)
                 self.assertRegex(output, r"stopped by SIGTERM after step \d+; the same command goes on from out")
 
+    def test_what_its_writer_did_not_live_to_write_is_made_up_for_after_a_resume_from_memory(self):
+        os.mkfifo(self.folder / "fifo")
+        job = merged(JOB, {"backend": "gloo", "checkpoint": {"memory_every_steps": 1, "every_steps": 1000, "every_epochs": 5}})
+        process = self.start(self.job_file(job), "/train/epochs=1000000", flags=("--max-restarts", "1"), ranks=3)
+        self.wait_for_line(process, "holding")
+        os.kill(self.workers()[0], signal.SIGKILL)
+        for line in process.stdout:
+            if found := re.search(r"resumed from memory: .* step (\d+)", line):
+                break
+        else:
+            self.fail(self.errors())
+        self.wait_for_line(process, "holding")
+        with open(self.folder / "fifo", "wb"):
+            self.wait_for_line(process, "epoch")
+            process.terminate()
+            self.finish(process, expect=128 + signal.SIGTERM)
+        self.assertIn(f"step-{int(found.group(1)):08}.pt", [path.name for path in self.checkpoints()])
+
     def test_what_is_being_written_when_a_rank_dies_comes_to_the_disk(self):
         os.mkfifo(self.folder / "fifo")
         process = self.start(self.job_file({**JOB, "backend": "gloo"}), "/train/epochs=1000000", ranks=3)

@@ -45,6 +45,10 @@ def tensors(path):
 
 
 class Lines(JobTest):
+    def test_a_checkpoint_that_is_due_after_an_epoch_s_last_step_is_written(self):
+        self.run_job(self.job_file({"checkpoint": {"every_steps": 10, "every_epochs": 0}}))  # ten steps an epoch
+        self.assertEqual([path.name for path in self.checkpoints()], [f"step-{step:08}.pt" for step in (10, 20, 30)])
+
     def stop(self, process):
         self.wait_for_line(process, "epoch")
         process.terminate()

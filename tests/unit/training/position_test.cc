@@ -1,7 +1,7 @@
 #include "worker/training/position.h"
 
 #include "tests/support/catch.h"
-#include "worker/training/trainer.h"
+#include "worker/training/job_size.h"
 #include <ddprun/exception.h>
 
 using namespace ddprun;
@@ -74,6 +74,23 @@ TEST_CASE("what is left of a job is counted in samples") {
   CHECK(samples_left(position, {.epochs = 3, .epoch_samples = 100}) == 160);
   CHECK(samples_left(position, {.epochs = 3, .max_steps = 20, .epoch_samples = 100}) == 60);
   CHECK(samples_left({.epoch = 3}, {.epochs = 3, .epoch_samples = 100}) == 0);
+}
+
+TEST_CASE("the last checkpoint was due after so many steps or at the end of an epoch, whichever came later") {
+  const JobSize size{.world = {.ranks = 2, .global_batch = 10}, .steps_per_epoch = 10};
+  const auto due = [&](std::int64_t every_steps, std::int64_t every_epochs, const Position& position) {
+    LoopOptions options;
+    options.checkpoint_every_steps = every_steps;
+    options.checkpoint_every_epochs = every_epochs;
+    return last_due_checkpoint(options, position, size);
+  };
+  CHECK(due(0, 0, {.epoch = 1, .step = 14, .samples_seen = 40}) == 0);
+  CHECK(due(3, 0, {.epoch = 1, .step = 14, .samples_seen = 40}) == 12);
+  CHECK(due(5, 0, {.step = 4, .samples_seen = 40}) == 0);
+  CHECK(due(0, 1, {.epoch = 1, .step = 14, .samples_seen = 40}) == 10);
+  CHECK(due(0, 1, {.step = 4, .samples_seen = 40}) == 0);
+  CHECK(due(3, 1, {.epoch = 1, .step = 11, .samples_seen = 10}) == 10);
+  CHECK(due(0, 2, {.epoch = 3, .step = 31, .samples_seen = 10}) == 20);
 }
 
 TEST_CASE("data that does not give each rank a sample is refused with the numbers") {

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""What ranks keep in memory (/checkpoint/memory_every_steps), beside a disk that lags behind, is damaged, or is the better one.
+
+    memory_test.py <folder of the binaries>
+"""
+
+import os
+import pathlib
+import re
+import signal
+import struct
+import sys
+import unittest
+
+from jobs import JobTest
+
+ENDLESS = {"backend": "gloo", "train": {"epochs": 10**6}, "checkpoint": {"memory_every_steps": 1, "every_epochs": 0}}
+ALIGNMENT = 64
+
+
+class Memory(JobTest):
+    def start_in_memory(self, **checkpoint):
+        job = self.job_file({**ENDLESS, "checkpoint": {**ENDLESS["checkpoint"], **checkpoint}})
+        return self.start(job, flags=("--max-restarts", "1"))
+
+    def kill_one(self, meanwhile):
+        """SIGKILL of rank 1, while no rank changes anything; `meanwhile` gets the workers' pids by rank."""
+        workers = self.workers()
+        for pid in workers.values():
+            os.kill(pid, signal.SIGSTOP)
+        meanwhile(workers)
+        os.kill(workers[1], signal.SIGKILL)
+        os.kill(workers[0], signal.SIGCONT)
+
+    def line_with(self, process, beginning):
+        for line in process.stdout:
+            if line.startswith(beginning):
+                return line
+        return self.fail(self.errors())
+
+    def end(self, process):
+        process.terminate()
+        self.finish(process, expect=128 + signal.SIGTERM)
+        self.assertEqual(self.processes(), [])
+
+    def test_a_disk_that_cannot_be_read_is_no_end_while_memory_has_a_later_step(self):
+        process = self.start_in_memory(every_steps=20, keep=1)
+        self.wait_for_line(process, "epoch 5/")
+
+        def damage(_):
+            for path in self.checkpoints():
+                os.truncate(path, 1000)
+
+        self.kill_one(damage)
+        self.wait_for_line(process, "resumed from memory")
+        self.wait_for_line(process, "epoch")
+        self.end(process)
+
+    def test_memory_that_is_damaged_is_passed_over_for_the_disk(self):
+        process = self.start_in_memory(every_steps=20)
+        self.wait_for_line(process, "epoch 5/")
+
+        def damage(workers):
+            environment = pathlib.Path(f"/proc/{workers[0]}/environ").read_bytes().split(b"\0")
+            (names,) = [entry[len(b"DDPRUN_KEPT_MEMORY="):] for entry in environment if entry.startswith(b"DDPRUN_KEPT_MEMORY=")]
+            for name in names.decode().split():
+                with open(name, "r+b") as file:
+                    _, label = struct.unpack("2Q", file.read(16))
+                    file.seek(ALIGNMENT + (label + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + 10)
+                    file.write(b"\xff" * 8)
+
+        self.kill_one(damage)
+        self.wait_for_line(process, "resumed from out/checkpoints")
+        self.assertRegex(self.errors(), r"memory is passed over: what is kept of step \d+ is damaged \(rank 0: .*\); checkpoints on the "
+                                        "disk count")
+        self.end(process)
+
+    def test_of_another_job_file_memory_is_passed_over_in_a_sentence(self):
+        process = self.start_in_memory(every_steps=20)
+        self.wait_for_line(process, "epoch 5/")
+        job = self.folder / "job.json"
+        self.kill_one(lambda _: job.write_text(job.read_text().replace('"learning_rate": 0.05', '"learning_rate": 0.04')))
+        self.wait_for_line(process, "resumed from out/checkpoints")
+        self.assertIn("memory is passed over: what is kept is of another job file or number of ranks; checkpoints on the disk count",
+                      self.errors())
+        self.end(process)
+
+    def test_after_a_resume_from_memory_no_file_of_the_disk_is_held(self):
+        process = self.start_in_memory(every_steps=20)
+        self.wait_for_line(process, "epoch 5/")
+        self.kill_one(lambda _: None)
+        self.wait_for_line(process, "resumed from memory")
+        self.wait_for_line(process, "epoch")
+        self.assertNotIn("/checkpoints/", pathlib.Path(f"/proc/{self.workers()[0]}/maps").read_text())
+        self.end(process)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        JobTest.binaries = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)
