@@ -44,7 +44,7 @@ ALLOWED = {
     "worker/runtime/comm/shm": ["worker/include", "worker/runtime/comm/roll_call", "worker/runtime/comm/backend", "rendezvous/base"],
     "worker/runtime/comm/gpu": ["worker/include", "worker/runtime/comm/backend", "rendezvous/base"],
     "worker/runtime/comm": ["worker/include", "worker/runtime/libtorch", "worker/runtime/throw_error.h", "rendezvous/base"],
-    "worker/runtime/checkpoint": ["worker/include", "rendezvous/base"],
+    "worker/runtime/checkpoint": ["worker/include", "worker/runtime/throw_error.h", "rendezvous/base"],
     "worker/runtime/ddp": ["worker/include", "worker/runtime/comm/backend", "worker/runtime/libtorch", "rendezvous/base"],
     "worker/runtime/data_parallel": ["worker/include", "worker/runtime/comm/gpu", "worker/runtime/libtorch", "rendezvous/base"],
     "worker/runtime/process": ["worker/include", "worker/runtime/comm", "worker/runtime/throw_error.h", "worker/runtime/checkpoint/unfinished.h", "rendezvous/base"],

@@ -1,5 +1,6 @@
 #include "worker/commands/smoke_traces.h"
 
+#include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
@@ -46,9 +47,8 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 
 std::vector<std::int64_t> steps_of_checkpoints(const std::string& output) {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(output + "/checkpoints", error))
-    if (const auto step = step_of(entry.path().filename())) steps.push_back(*step);
+  for (const auto& entry : CheckpointDirectory(output + "/checkpoints", /*keep=*/1).list())
+    steps.push_back(entry.step);
   std::sort(steps.begin(), steps.end());
   return steps;
 }

@@ -3,6 +3,8 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/host_name.h"
 #include "worker/runtime/checkpoint/best_checkpoints.h"
+#include "worker/runtime/checkpoint/folder_listing.h"
+#include "worker/runtime/throw_error.h"
 #include <ddprun/collectives.h>
 #include <ddprun/pt_file.h>
 
@@ -36,12 +38,10 @@ ResumePoint read_point(const std::string& path) {
 
 std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder) {
   std::vector<CheckpointDirectory::Entry> entries = CheckpointDirectory(folder, kAnyKeep).list();
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder, error)) {
-    const auto step = runtime::step_of_best(file.path().filename().string());
-    // A folder of such a name is somebody else's.
-    if (step && fs::is_regular_file(file.path(), error)) entries.push_back({*step, file.path().string()});
-  }
+  const auto best = runtime::value_or_throw(runtime::files_in(
+      folder, [](std::string_view name) { return runtime::step_of_best(name).has_value(); }));
+  for (const std::string& name : best)
+    entries.push_back({*runtime::step_of_best(name), (fs::path(folder) / name).string()});
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& one, const auto& other) { return one.step > other.step; });
   return entries;
@@ -148,6 +148,8 @@ constexpr const char* kFailed = "failed";
 /// The checkpoints of this host that are newer than rank 0's, newest first, without those that it has passed over.
 class Candidates {
  public:
+  Candidates() = default;
+  /// Errors  Exception kOs: the folder cannot be read.
   Candidates(const std::string& folder, std::int64_t after, const std::vector<std::string>& passed) {
     for (CheckpointDirectory::Entry& entry : checkpoints_in(folder)) {
       if (entry.step > after) entries_.push_back(std::move(entry));
@@ -176,7 +178,13 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
   wanted = read_wanted(broadcast_bytes_list(context, to_words(wanted)));
   if (wanted.kind == Wanted::Kind::kNone || context.world_size() == 1) return own;
   const std::int64_t own_step = std::stoll(broadcast_bytes(context, std::to_string(found.step)));
-  Candidates candidates(folder, own_step, broadcast_bytes_list(context, found.passed));
+  const std::vector<std::string> passed = broadcast_bytes_list(context, found.passed);
+  Candidates candidates;
+  try {
+    candidates = Candidates(folder, own_step, passed);
+  } catch (const Exception& exception) {
+    trouble = exception;  // the others are told when all have looked
+  }
   while (true) {
     std::vector<Sight> by_rank;
     const Sight mine{is_first ? -1 : candidates.newest_step(), host_name()};

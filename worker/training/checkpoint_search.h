@@ -25,7 +25,8 @@ struct ResumePoint {
 /// Errors  Exception: kCorrupt, kNotFound, kOs.
 ResumePoint read_point(const std::string& path);
 
-/// All checkpoints of a folder, the best ones as well, newest first.
+/// All checkpoints of a folder, the best ones as well, newest first; none where there is no such folder.
+/// Errors  Exception kOs: it cannot be read.
 std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder);
 
 /// Which checkpoints a job goes on from.
@@ -61,7 +62,7 @@ struct Found {
 std::string identity_of(const std::string& path);
 
 /// The newest wanted one of this host; `console` is warned of damaged ones.
-/// Errors  Exception: one cannot be opened.
+/// Errors  Exception: the folder cannot be read, or one cannot be opened.
 Found look_for(const Wanted& wanted, const std::string& folder, Console& console);
 
 /// What a rank sees of the job's checkpoints on its host.
@@ -76,7 +77,8 @@ struct Sight {
 /// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
 /// it is in that one's `found` afterwards, and `found.step` is its step on every rank. `console` tells why it is taken, and
 /// which are passed over. Where any would do, and rank 0 has one, only those of its line are newer. Collective.
-/// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's file cannot be opened.
+/// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's folder or file cannot be
+/// read.
 int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,
                std::optional<Exception>& trouble, Console& console);
 

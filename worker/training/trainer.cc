@@ -181,8 +181,9 @@ Ending Trainer::run() {
   // After SIGTERM the ranks may not wait for each other again.
   std::vector<std::vector<double>> times;
   if (ending == Ending::kComplete) times = times_of_ranks(seconds);
-  const std::vector<std::string> best =
-      options_.keep_best > 0 ? checkpointer_.best() : std::vector<std::string>{};
+  const std::vector<std::string> best = parts_.context.rank() == 0 && options_.keep_best > 0
+                                            ? checkpointer_.best()
+                                            : std::vector<std::string>{};
   tell<EndEvent>(&Observer::on_end, {.ending = ending,
                                      .position = position_,
                                      .seconds = seconds,

@@ -1,4 +1,5 @@
 #include "tests/support/catch.h"
+#include "tests/unit/checkpoint/no_descriptors.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
@@ -7,10 +8,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <span>
 
 using namespace ddprun;
+using ddprun::testing::NoDescriptors;
 using ddprun::testing::TemporaryFolder;
 
 namespace {
@@ -67,6 +70,40 @@ TEST_CASE("the checkpoint just written is never the one removed") {
 TEST_CASE("a checkpoint directory that is not there has no checkpoints") {
   CHECK(CheckpointDirectory("/nowhere", 3).list().empty());
   CHECK_FALSE(CheckpointDirectory("/nowhere", 3).load_newest(nullptr));
+}
+
+namespace {
+
+/// What `work` refuses as the system's failure, with no descriptor left.
+std::string refusal_without_descriptors(const std::function<void()>& work) {
+  const NoDescriptors none;
+  try {
+    work();
+  } catch (const Exception& exception) {
+    return exception.code() == ErrorCode::kOs ? exception.what() : "another kind";
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint directory that cannot be read is not taken for an empty one") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.path(), 3);
+  directory.save(7, 7);
+  const std::string why =
+      "cannot list folder " + folder.path() + ", so what it holds is not known: Too many open files";
+  CHECK(refusal_without_descriptors([&] { static_cast<void>(directory.list()); }) == why);
+  CHECK(refusal_without_descriptors([&] { static_cast<void>(directory.load_newest(nullptr)); }) == why);
+}
+
+TEST_CASE("an entry of a checkpoint directory that cannot be looked at is not passed over") {
+  const TemporaryFolder folder;
+  CheckpointDirectory directory(folder.path(), 3);
+  const std::string entry = folder.file("step-00000009.pt");
+  std::filesystem::create_symlink(std::string(300, 'x'), entry);
+  CHECK_THROWS_WITH(directory.list(), "cannot look at " + entry + ": File name too long");
+  CHECK(std::filesystem::exists(directory.save(10, 10)));
 }
 
 TEST_CASE("a truncated newest checkpoint is passed over, and the caller is told why") {

@@ -1,6 +1,7 @@
 #include "worker/runtime/checkpoint/best_checkpoints.h"
 
 #include "tests/support/catch.h"
+#include "tests/unit/checkpoint/no_descriptors.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
@@ -101,6 +102,16 @@ TEST_CASE("a folder that is gone has no best checkpoints, and is made for the ne
   CHECK(best.list().empty());
   offer(best, 1, 0.5);
   CHECK(best.list().size() == 1);
+}
+
+TEST_CASE("a folder that cannot be read is not taken for one without best checkpoints") {
+  const TemporaryFolder folder;
+  BestCheckpoints best(folder.path(), 1, kAccuracy);
+  offer(best, 1, 0.5);
+  const ddprun::testing::NoDescriptors none;
+  CHECK_THROWS_AS(best.list(), Exception);
+  CHECK_THROWS_AS(best.wants(2, 0.25), Exception);
+  CHECK_THROWS_AS(best.others_in_words(), Exception);
 }
 
 TEST_CASE("best checkpoints of another metric, and all where none are kept any more, are told of") {

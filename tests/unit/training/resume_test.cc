@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"
+#include "tests/unit/checkpoint/no_descriptors.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/exception.h>
 
@@ -187,6 +188,16 @@ TEST_CASE("what is no file among the checkpoints is passed over") {
 TEST_CASE("the lowest rank with the newest checkpoint reads it") {
   CHECK(choose_source({{-1, "a"}, {-1, "b"}}) == -1);
   CHECK(choose_source({{-1, "a"}, {5, "b"}, {7, "c"}, {7, "c"}}) == 2);
+}
+
+TEST_CASE("a job whose checkpoints cannot be listed does not begin anew") {
+  Folder folder;
+  folder.add(10);
+  for (const char* choice : {"auto", "never"}) {
+    const ddprun::testing::NoDescriptors none;
+    CHECK_THROWS_WITH(folder.start(choice), Catch::Matchers::Contains("Too many open files"));
+  }
+  CHECK(folder.step_of_start("auto") == 10);
 }
 
 TEST_CASE("what rank 0 looks for is what it tells the others") {

@@ -72,11 +72,12 @@ class CheckpointDirectory {
   };
 
   /// Writes step-<step>.pt (see save_pt), then removes the oldest beyond `keep`, and leftovers of crashed
-  /// writers. Returns the path. Errors: Exception kOs.
+  /// writers, as far as the disk lets it. Returns the path. Errors: Exception kOs.
   std::string save(std::int64_t step, const PtValue& value);
 
-  /// The checkpoints that are there, newest first. Files alone: a FIFO, folder or dangling link of such a
-  /// name is none.
+  /// The checkpoints that are there, newest first; none where there is no such folder. Files alone: a FIFO,
+  /// folder or dangling link of such a name is none.
+  /// Errors  Exception kOs: the folder, or what an entry is, cannot be read.
   [[nodiscard]] std::vector<Entry> list() const;
 
   struct Loaded {
@@ -84,10 +85,13 @@ class CheckpointDirectory {
     PtValue value;
   };
   /// The newest checkpoint that can be read. For each damaged one that is passed over, `skipped` is told why.
+  /// Errors  as list(), and load_pt's but kCorrupt.
   [[nodiscard]] std::optional<Loaded> load_newest(
       const std::function<void(const Entry& entry, const std::string& why)>& skipped) const;
 
  private:
+  void remove_older(std::int64_t step) const;
+
   std::string folder_;
   int keep_;
 };

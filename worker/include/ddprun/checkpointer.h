@@ -113,7 +113,8 @@ class Checkpointer {
       const std::function<void(const CheckpointDirectory::Entry& entry, const std::string& why)>& skipped =
           {});
 
-  /// Whether a checkpoint of that value would be among the best. Rank 0 knows; after drain().
+  /// Whether a checkpoint of that value would be among the best. Rank 0 knows; after drain(). Errors, here and below:
+  /// Exception kOs, the folder cannot be read.
   [[nodiscard]] bool is_among_best(std::int64_t step, double value) const;
   /// Those of the best that are there, best first. After drain().
   [[nodiscard]] std::vector<std::string> best() const;

@@ -1,6 +1,8 @@
 #include "worker/runtime/checkpoint/best_checkpoints.h"
 
 #include "worker/runtime/checkpoint/atomic_file.h"
+#include "worker/runtime/checkpoint/folder_listing.h"
+#include "worker/runtime/throw_error.h"
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>
 
@@ -97,15 +99,19 @@ BestCheckpoints::BestCheckpoints(std::string folder, std::int64_t keep, Metric m
   }
 }
 
-std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const {
+std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const { return value_or_throw(list_or_error()); }
+
+Result<std::vector<BestCheckpoints::Entry>> BestCheckpoints::list_or_error() const {
   const std::string metric = file_word(metric_.name);
-  std::vector<Entry> entries;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder_, error)) {
-    const std::string name = file.path().filename().string();
+  const auto names = files_in(folder_, [&](std::string_view name) {
     const auto parsed = parse(name);
-    if (parsed && parsed->metric == metric && fs::is_regular_file(file.path(), error))
-      entries.push_back({parsed->step, parsed->value, file.path().string()});
+    return parsed && parsed->metric == metric;
+  });
+  if (!names) return names.error();
+  std::vector<Entry> entries;
+  for (const std::string& name : *names) {
+    const BestName parsed = *parse(name);
+    entries.push_back({parsed.step, parsed.value, (fs::path(folder_) / name).string()});
   }
   std::sort(entries.begin(), entries.end(),
             [&](const Entry& a, const Entry& b) { return is_better(metric_, a, b); });
@@ -115,16 +121,13 @@ std::vector<BestCheckpoints::Entry> BestCheckpoints::list() const {
 std::string BestCheckpoints::others_in_words() const {
   const std::string metric = file_word(metric_.name);
   std::set<std::string> metrics;
-  std::int64_t count = 0;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder_, error)) {
-    const std::string name = file.path().filename().string();
+  const auto names = value_or_throw(files_in(folder_, [&](std::string_view name) {
     const auto parsed = parse(name);
-    if (!parsed || (keep_ > 0 && parsed->metric == metric)) continue;
-    metrics.emplace(parsed->metric);
-    ++count;
-  }
-  if (count == 0) return {};
+    return parsed && (keep_ == 0 || parsed->metric != metric);
+  }));
+  if (names.empty()) return {};
+  for (const std::string& name : names) metrics.emplace(parse(name)->metric);
+  const std::size_t count = names.size();
   return fmt::format(
       "{} best checkpoint{} by {} of before stay{} in the folder, neither counted nor removed: {}", count,
       count == 1 ? "" : "s", fmt::join(metrics, ", "), count == 1 ? "s" : "",
@@ -153,13 +156,20 @@ std::optional<std::string> BestCheckpoints::save(std::int64_t step, double value
     }
     save_pt(path, checkpoint);
   }
+  remove_what_it_replaces(step, path);
+  return path;
+}
+
+// It is on the disk by now, and what cannot be listed or removed is the next one's.
+void BestCheckpoints::remove_what_it_replaces(std::int64_t step, const std::string& path) const {
+  const Result<std::vector<Entry>> entries = list_or_error();
+  if (!entries) return;
   std::int64_t kept = 0;
-  for (const Entry& entry : list()) {
+  for (const Entry& entry : *entries) {
     const bool is_replaced = entry.step == step && entry.path != path;
     std::error_code ignored;
     if (is_replaced || ++kept > keep_) fs::remove(entry.path, ignored);
   }
-  return path;
 }
 
 std::optional<std::int64_t> step_of_best(std::string_view file_name) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/base/result.h"
 #include <ddprun/pt_value.h>
 #include <ddprun/trainer/task.h>
 
@@ -26,7 +27,7 @@ class BestCheckpoints {
   /// Errors: Exception kConfig for fewer, and for a metric without a name.
   BestCheckpoints(std::string folder, std::int64_t keep, Metric metric);
 
-  /// Best first; of equal ones the earlier.
+  /// Best first; of equal ones the earlier. Errors, here and below: Exception kOs, the folder cannot be read.
   [[nodiscard]] std::vector<Entry> list() const;
 
   /// What a person should know of best checkpoints that lie there from before and are not counted or removed any
@@ -43,6 +44,9 @@ class BestCheckpoints {
                                   const std::string& same);
 
  private:
+  [[nodiscard]] Result<std::vector<Entry>> list_or_error() const;
+  void remove_what_it_replaces(std::int64_t step, const std::string& path) const;
+
   std::string folder_;
   std::int64_t keep_;
   Metric metric_;

@@ -1,4 +1,6 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
+#include "worker/runtime/checkpoint/folder_listing.h"
+#include "worker/runtime/throw_error.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
 
@@ -26,6 +28,17 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
+Result<std::vector<CheckpointDirectory::Entry>> list_steps(const std::string& folder) {
+  const auto names =
+      runtime::files_in(folder, [](std::string_view name) { return step_of(name).has_value(); });
+  if (!names) return names.error();
+  std::vector<CheckpointDirectory::Entry> entries;
+  for (const std::string& name : *names)
+    entries.push_back({*step_of(name), (fs::path(folder) / name).string()});
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return entries;
+}
+
 void remove_leftovers(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -49,24 +62,22 @@ std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
   remove_leftovers(folder_);
   std::string path = fmt::format("{}/step-{:08}.pt", folder_, step);
   save_pt(path, value);
-  const std::vector<Entry> entries = list();
-  for (std::size_t i = static_cast<std::size_t>(keep_); i < entries.size(); ++i) {
-    std::error_code ignored;
-    if (entries[i].step < step) fs::remove(entries[i].path, ignored);
-  }
+  remove_older(step);
   return path;
 }
 
-std::vector<CheckpointDirectory::Entry> CheckpointDirectory::list() const {
-  std::vector<Entry> entries;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder_, error)) {
-    const auto step = step_of(file.path().filename().string());
-    // What is no file, or a link to none, is somebody else's: neither read nor counted nor removed.
-    if (step && fs::is_regular_file(file.path(), error)) entries.push_back({*step, file.path().string()});
+// The checkpoint is on the disk by now, and what cannot be listed or removed is the next one's.
+void CheckpointDirectory::remove_older(std::int64_t step) const {
+  const Result<std::vector<Entry>> entries = list_steps(folder_);
+  if (!entries) return;
+  for (std::size_t i = static_cast<std::size_t>(keep_); i < entries->size(); ++i) {
+    std::error_code ignored;
+    if ((*entries)[i].step < step) fs::remove((*entries)[i].path, ignored);
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.step > b.step; });
-  return entries;
+}
+
+std::vector<CheckpointDirectory::Entry> CheckpointDirectory::list() const {
+  return runtime::value_or_throw(list_steps(folder_));
 }
 
 std::optional<CheckpointDirectory::Loaded> CheckpointDirectory::load_newest(

@@ -3,6 +3,7 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/corrupt.h"
 #include "worker/runtime/checkpoint/mapped_file.h"
+#include "worker/runtime/throw_error.h"
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>
 
@@ -85,14 +86,8 @@ std::string header_of(const std::vector<Entry>& entries) {
   return text;
 }
 
-template <class T>
-T value_or_throw(Result<T> result) {
-  if (!result) throw Exception(result.error().code(), result.error().message());
-  return std::move(*result);
-}
-
 void require(const Result<void>& done) {
-  if (!done) throw Exception(done.error().code(), done.error().message());
+  if (!done) throw_error(done.error());
 }
 
 }  // namespace

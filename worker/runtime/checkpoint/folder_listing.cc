@@ -1,0 +1,46 @@
+#include "worker/runtime/checkpoint/folder_listing.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+namespace ddprun::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether a path leads to nothing: not there, or a link that ends nowhere.
+bool means_nothing_there(int errno_value) {
+  return errno_value == ENOENT || errno_value == ENOTDIR || errno_value == ELOOP;
+}
+
+Result<bool> is_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return S_ISREG(status.st_mode);
+  if (!means_nothing_there(errno)) return os_error("cannot look at " + path, errno);
+  return ::lstat(path.c_str(), &status) != 0 && errno == ENOENT;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> files_in(const std::string& folder,
+                                          const std::function<bool(std::string_view name)>& is_wanted) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (!is_wanted(name)) continue;
+    const Result<bool> is_wanted_file = is_file(entry->path().string());
+    if (!is_wanted_file) return is_wanted_file.error();
+    if (*is_wanted_file) names.push_back(std::move(name));
+  }
+  if (!error || error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+    return names;
+  return os_error(fmt::format("cannot list folder {}, so what it holds is not known", folder), error.value());
+}
+
+}  // namespace ddprun::runtime
