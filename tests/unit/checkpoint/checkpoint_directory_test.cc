@@ -1,11 +1,13 @@
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/no_descriptors.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/runtime/checkpoint/atomic_file.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
 
 #include <sys/stat.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -121,12 +123,48 @@ TEST_CASE("a truncated newest checkpoint is passed over, and the caller is told 
 
 TEST_CASE("what a killed writer left is no checkpoint and goes with the next save") {
   const TemporaryFolder folder;
-  const std::string leftover = folder.file(".step-00000009.pt.123.tmp");
+  const std::string leftover = folder.file(".step-00000009.pt.ddprun-0123abcd.tmp");
   std::ofstream(leftover) << "half";
   CheckpointDirectory directory(folder.path(), 3);
   CHECK(directory.list().empty());
   directory.save(1, 1);
   CHECK_FALSE(std::filesystem::exists(leftover));
+}
+
+TEST_CASE("what somebody is writing into a checkpoint directory is nobody's leftover") {
+  const TemporaryFolder folder;
+  auto file = runtime::AtomicFile::create(folder.file("final.pt"));
+  REQUIRE(file.has_value());
+  CheckpointDirectory(folder.path(), 3).save(1, 1);
+  REQUIRE(file->write(std::as_bytes(std::span("whole", 5))).has_value());
+  CHECK(file->commit().has_value());
+  CHECK(std::filesystem::file_size(folder.file("final.pt")) == 5);
+}
+
+TEST_CASE("temporary files of other programs in a checkpoint directory stay") {
+  const TemporaryFolder folder;
+  const std::array<const char*, 5> theirs{".notes.tmp", ".step-1.pt.123.tmp", ".ddprun-0123abcd.tmp",
+                                          ".a.ddprun-0123abcg.tmp", "a.ddprun-0123abcd.tmp"};
+  for (const char* name : theirs) std::ofstream(folder.file(name)) << "mine";
+  REQUIRE(::mkfifo(folder.file(".a.ddprun-0123abcd.tmp").c_str(), 0600) == 0);
+  CheckpointDirectory(folder.path(), 3).save(1, 1);
+  for (const char* name : theirs) CHECK(std::filesystem::exists(folder.file(name)));
+  CHECK(std::filesystem::exists(folder.file(".a.ddprun-0123abcd.tmp")));
+}
+
+TEST_CASE("two who write one file at a time both succeed, and leave one of their files whole") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("a.pt");
+  auto one = runtime::AtomicFile::create(path);
+  auto other = runtime::AtomicFile::create(path);
+  REQUIRE(one.has_value());
+  REQUIRE(other.has_value());
+  REQUIRE(one->write(std::as_bytes(std::span("one", 3))).has_value());
+  REQUIRE(other->write(std::as_bytes(std::span("other", 5))).has_value());
+  CHECK(other->commit().has_value());
+  CHECK(one->commit().has_value());
+  std::ifstream content(path);
+  CHECK(std::string(std::istreambuf_iterator<char>(content), {}) == "one");
 }
 
 TEST_CASE("files of other names in a checkpoint directory stay") {

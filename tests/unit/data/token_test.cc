@@ -154,11 +154,13 @@ TEST_CASE("what a killed writer of kept tokens has left is removed") {
   const TemporaryFolder folder;
   const std::string path = folder.file("x.txt");
   std::ofstream(path) << "abc";
-  std::ofstream(folder.file(".x.txt.tokens.4711.tmp")) << "half";
-  std::ofstream(folder.file(".y.txt.tokens.4711.tmp")) << "of another text";
+  const std::string left = folder.file(".x.txt.tokens.ddprun-0123abcd.tmp");
+  const std::string of_another = folder.file(".y.txt.tokens.ddprun-0123abcd.tmp");
+  std::ofstream(left) << "half";
+  std::ofstream(of_another) << "of another text";
   data::keep_text_tokens(path, {});
-  CHECK_FALSE(std::filesystem::exists(folder.file(".x.txt.tokens.4711.tmp")));
-  CHECK(std::filesystem::exists(folder.file(".y.txt.tokens.4711.tmp")));
+  CHECK_FALSE(std::filesystem::exists(left));
+  CHECK(std::filesystem::exists(of_another));
 }
 
 TEST_CASE("the right to download into a text's folder is not waited for") {

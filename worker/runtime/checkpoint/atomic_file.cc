@@ -2,19 +2,26 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace ddprun::runtime {
 namespace {
 
+constexpr std::string_view kMark = ".ddprun-";
+constexpr std::size_t kDigits = 8;
 constexpr std::string_view kSuffix = ".tmp";
+constexpr int kMostNames = 100;
 
 struct Place {
   std::string folder;
@@ -25,6 +32,60 @@ Place split(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return {".", path};
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+std::string random_digits() {
+  std::uint32_t number = 0;
+  ::getrandom(&number, sizeof number, 0);
+  return fmt::format("{:0{}x}", number, kDigits);
+}
+
+/// The name of the file that `name` is a temporary_beside() of; empty: it is none.
+std::string_view final_name(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(kSuffix)) return {};
+  name.remove_prefix(1);
+  name.remove_suffix(std::min(kSuffix.size(), name.size()));
+  if (name.size() <= kMark.size() + kDigits) return {};
+  const std::string_view digits = name.substr(name.size() - kDigits);
+  if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return {};
+  name.remove_suffix(kDigits);
+  if (!name.ends_with(kMark)) return {};
+  name.remove_suffix(kMark.size());
+  return name;
+}
+
+bool try_lock(int fd) {
+  int done = 0;
+  do {
+    done = ::flock(fd, LOCK_EX | LOCK_NB);
+  } while (done != 0 && errno == EINTR);
+  return done == 0;
+}
+
+/// Between open() and flock() somebody may have taken the file for a leftover: then it is theirs, or gone.
+bool is_lost(int fd) {
+  struct stat status {};
+  if (!try_lock(fd) && errno == EWOULDBLOCK) return true;
+  return ::fstat(fd, &status) == 0 && status.st_nlink == 0;
+}
+
+void remove_if_left(const std::string& path) {
+  // For writing, which a lock that a server of NFS holds asks for; not waiting for the other end of a FIFO.
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (try_lock(fd.get())) ::unlink(path.c_str());
+}
+
+/// `name`: of the file that they were to become; empty: whichever.
+void remove_leftovers(const std::string& folder, std::string_view name) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string own = entry->path().filename().string();
+    const std::string_view wanted = final_name(own);
+    if (!wanted.empty() && (name.empty() || wanted == name)) remove_if_left(entry->path().string());
+  }
 }
 
 }  // namespace
@@ -43,11 +104,16 @@ AtomicFile::~AtomicFile() {
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
-  const Place place = split(path);
-  std::string temporary = fmt::format("{}/.{}.{}{}", place.folder, place.name, ::getpid(), kSuffix);
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!fd) return os_error("cannot create " + temporary, errno);
-  return AtomicFile(path, std::move(temporary), std::move(fd));
+  std::string temporary;
+  for (int i = 0; i < kMostNames; ++i) {
+    temporary = temporary_beside(path);
+    UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd && errno == EEXIST) continue;
+    if (!fd) return os_error("cannot create " + temporary, errno);
+    if (!is_lost(fd.get())) return AtomicFile(path, std::move(temporary), std::move(fd));
+  }
+  return Error(ErrorCode::kOs, fmt::format("cannot create {}: {} names like it were taken or removed at once",
+                                           temporary, kMostNames));
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
@@ -63,10 +129,11 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
 
 Result<void> AtomicFile::commit() {
   if (::fsync(fd_.get()) != 0) return os_error("cannot sync " + path_, errno);
-  fd_.reset();
+  // The lock is held until nothing has the temporary name any more.
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
     return os_error("cannot rename a file to " + path_, errno);
   temporary_.clear();
+  fd_.reset();
   return sync_folder(split(path_).folder);
 }
 
@@ -90,17 +157,16 @@ Result<void> sync_folder(const std::string& folder) {
   return ok();
 }
 
-bool is_leftover(const std::string& name) { return name.starts_with('.') && name.ends_with(kSuffix); }
+std::string temporary_beside(const std::string& path) {
+  const Place place = split(path);
+  return fmt::format("{}/.{}{}{}{}", place.folder, place.name, kMark, random_digits(), kSuffix);
+}
+
+void remove_leftovers_in(const std::string& folder) { remove_leftovers(folder, {}); }
 
 void remove_leftovers_of(const std::string& path) {
   const Place place = split(path);
-  const std::string beginning = "." + place.name + ".";
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(place.folder, error)) {
-    const std::string name = entry.path().filename().string();
-    std::error_code ignored;
-    if (is_leftover(name) && name.starts_with(beginning)) std::filesystem::remove(entry.path(), ignored);
-  }
+  remove_leftovers(place.folder, place.name);
 }
 
 }  // namespace ddprun::runtime

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -72,10 +71,8 @@ bool is_better(const Metric& metric, const BestCheckpoints::Entry& one, const Be
 
 /// A second name for `existing`, in one step. False where the file system has none.
 bool link_to(const std::string& existing, const fs::path& path) {
-  const fs::path temporary =
-      path.parent_path() / fmt::format(".{}.{}.tmp", path.filename().string(), ::getpid());
+  const std::string temporary = temporary_beside(path.string());
   std::error_code error;
-  fs::remove(temporary, error);
   fs::create_hard_link(existing, temporary, error);
   if (error) return false;
   fs::rename(temporary, path, error);

@@ -39,13 +39,6 @@ Result<std::vector<CheckpointDirectory::Entry>> list_steps(const std::string& fo
   return entries;
 }
 
-void remove_leftovers(const std::string& folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (runtime::is_leftover(entry.path().filename().string())) fs::remove(entry.path(), ignored);
-  }
-}
-
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(std::string folder, int keep)
@@ -59,7 +52,7 @@ std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
     throw Exception(made.error().code(),
                     fmt::format("cannot create checkpoint folder {}: {}", folder_, made.error().message()));
   }
-  remove_leftovers(folder_);
+  runtime::remove_leftovers_in(folder_);
   std::string path = fmt::format("{}/step-{:08}.pt", folder_, step);
   save_pt(path, value);
   remove_older(step);
