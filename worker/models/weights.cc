@@ -62,7 +62,7 @@ PtDict without_prefix(const PtDict& state, const std::string& prefix) {
   out.ordered = state.ordered;
   for (const auto& [name, value] : state.entries) {
     if (!name.as_string().starts_with(prefix)) return state;
-    out.set(name.as_string().substr(prefix.size()), value);
+    out.add(name.as_string().substr(prefix.size()), value);
   }
   return out;
 }
@@ -170,7 +170,7 @@ PtDict averaged_state(const PtDict& average) {
   state.ordered = true;
   for (const auto& [name, value] : average.entries) {
     const std::string& text = name.as_string();
-    if (text.starts_with(kPrefix)) state.set(text.substr(kPrefix.size()), value);
+    if (text.starts_with(kPrefix)) state.add(text.substr(kPrefix.size()), value);
   }
   return state;
 }

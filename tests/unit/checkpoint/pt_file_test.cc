@@ -40,6 +40,22 @@ TEST_CASE("scalars come back from a .pt file as they were") {
   CHECK(read.at("text").as_string() == "héllo");
 }
 
+TEST_CASE("a value that is set again replaces the one before, whatever number or text its key is") {
+  PtDict dict;
+  for (const int step : {1, 2, 3}) dict.set("step", step);
+  dict.set(1, "int");
+  dict.set(true, "bool");
+  dict.set(PtTuple{{1, "a"}}, "tuple");
+  dict.set(PtTuple{{1.0, "a"}}, "equal tuple");
+  dict.set(0.5, "float");
+  dict.set("1", "text");
+  REQUIRE(dict.entries.size() == 5);
+  CHECK(dict.at("step").as_int() == 3);
+  CHECK(dict.find(1)->as_string() == "bool");
+  CHECK(dict.entries[2].second.as_string() == "equal tuple");
+  CHECK(dict.at("1").as_string() == "text");
+}
+
 TEST_CASE("integer keys, lists and tuples come back from a .pt file") {
   PtDict dict;
   dict.set(3, PtList{{1, "two", PtTuple{{0.9, 0.999}}}});

@@ -139,3 +139,30 @@ TEST_CASE("a tensor that reaches beyond its storage is refused") {
   CHECK(value.error().message() ==
         "a tensor of size [4] and stride [1] at offset 1 reaches beyond its storage of 4 elements");
 }
+
+// {'a': 1, 1: 2, 'a': 3, True: 4, 1.0: 5, (1, 'b'): 6, (True, 'b'): 7}
+TEST_CASE("of a key that a dict has twice the last value counts, in the first one's place, as in Python") {
+  const auto value = read(
+      "\x80\x02}(X\x01\0\0\0aK\x01K\x01K\x02X\x01\0\0\0aK\x03\x88K\x04G\x3f\xf0\0\0\0\0\0\0K\x05"
+      "K\x01X\x01\0\0\0b\x86K\x06\x88X\x01\0\0\0b\x86K\x07u."sv);
+  REQUIRE(value.has_value());
+  const PtDict& dict = value->as_dict();
+  REQUIRE(dict.entries.size() == 3);
+  CHECK(dict.entries[0].first.as_string() == "a");
+  CHECK(dict.at("a").as_int() == 3);
+  CHECK(dict.find(1)->as_int() == 5);
+  CHECK(dict.entries[2].second.as_int() == 7);
+}
+
+TEST_CASE("a dict of 200,000 keys is read in time that grows with them alone") {
+  std::string program = "\x80\x02}(";
+  for (int i = 0; i < 200'000; ++i) {
+    program += 'J';
+    for (int byte = 0; byte < 4; ++byte) program += static_cast<char>(i >> (8 * byte));
+    program += 'N';
+  }
+  program += "u.";
+  const auto value = read(program);
+  REQUIRE(value.has_value());
+  CHECK(value->as_dict().entries.size() == 200'000);
+}

@@ -28,8 +28,11 @@ struct PtDict {
   std::vector<std::pair<PtValue, PtValue>> entries;
   bool ordered = false;  ///< collections.OrderedDict: what state_dict() is
 
+  /// The value at `key` is `value` from now on, as in Python: an equal key (1, 1.0 and True are) keeps its place.
   void set(PtValue key, PtValue value);
-  /// The value at a string or integer key, or nullptr.
+  /// The same for a key that is known not to be there, without a look through all entries: what makes large dicts.
+  void add(PtValue key, PtValue value);
+  /// The value at a string or number, or nullptr.
   [[nodiscard]] const PtValue* find(std::string_view key) const;
   [[nodiscard]] const PtValue* find(std::int64_t key) const;
   /// As `find`; throws Exception kCorrupt naming the key when it is missing.

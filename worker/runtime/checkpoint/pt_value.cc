@@ -1,7 +1,10 @@
+#include "worker/runtime/checkpoint/dict_key.h"
 #include <ddprun/exception.h>
 #include <ddprun/pt_value.h>
 
 #include <fmt/format.h>
+
+#include <cmath>
 
 namespace ddprun {
 namespace {
@@ -14,7 +17,52 @@ const T& expect(const PtValue& value, std::string_view expected) {
 
 }  // namespace
 
-void PtDict::set(PtValue key, PtValue value) { entries.emplace_back(std::move(key), std::move(value)); }
+namespace runtime {
+
+std::optional<std::int64_t> whole_number(const PtValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value.alternatives())) return *number;
+  if (const auto* truth = std::get_if<bool>(&value.alternatives())) return *truth ? 1 : 0;
+  const auto* number = std::get_if<double>(&value.alternatives());
+  constexpr double kTwoTo63 = 9223372036854775808.0;
+  if (number == nullptr || *number < -kTwoTo63 || *number >= kTwoTo63 || std::trunc(*number) != *number)
+    return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
+std::optional<std::string> key_text(const PtValue& key) {
+  if (const auto number = whole_number(key)) return fmt::format("i{}", *number);
+  if (const auto* text = std::get_if<std::string>(&key.alternatives())) return "s" + *text;
+  if (key.is_none()) return "n";
+  const auto* number = std::get_if<double>(&key.alternatives());
+  if (number != nullptr && !std::isnan(*number)) return fmt::format("d{:a}", *number);
+  const auto* tuple = std::get_if<PtTuple>(&key.alternatives());
+  if (tuple == nullptr) return std::nullopt;
+  std::string whole = "t";
+  for (const PtValue& item : tuple->items) {
+    const auto part = key_text(item);
+    if (!part) return std::nullopt;
+    whole += fmt::format("{}:{}", part->size(), *part);
+  }
+  return whole;
+}
+
+}  // namespace runtime
+
+void PtDict::add(PtValue key, PtValue value) { entries.emplace_back(std::move(key), std::move(value)); }
+
+void PtDict::set(PtValue key, PtValue value) {
+  const auto wanted = runtime::key_text(key);
+  const auto* const text = std::get_if<std::string>(&key.alternatives());
+  for (auto& [name, old] : entries) {
+    const auto* const other = std::get_if<std::string>(&name.alternatives());
+    const bool are_texts = text != nullptr && other != nullptr;  // as nearly all are: without a copy
+    if (are_texts ? *text == *other : wanted && wanted == runtime::key_text(name)) {
+      old = std::move(value);
+      return;
+    }
+  }
+  add(std::move(key), std::move(value));
+}
 
 const PtValue* PtDict::find(std::string_view key) const {
   for (const auto& [name, value] : entries) {
@@ -26,8 +74,7 @@ const PtValue* PtDict::find(std::string_view key) const {
 
 const PtValue* PtDict::find(std::int64_t key) const {
   for (const auto& [name, value] : entries) {
-    const auto* number = std::get_if<std::int64_t>(&name.alternatives());
-    if (number != nullptr && *number == key) return &value;
+    if (runtime::whole_number(name) == key) return &value;
   }
   return nullptr;
 }

@@ -207,7 +207,7 @@ Result<PtDict> read_safetensors(std::span<const std::byte> content) {
     const at::Tensor tensor = at::empty(told.shape, told.type);
     if (tensor.nbytes() > 0)
       std::memcpy(tensor.mutable_data_ptr(), data.data() + told.begin, tensor.nbytes());
-    state.set(told.name, tensor);
+    state.add(told.name, tensor);
   }
   if (after != data.size()) return corrupt(fmt::format("{} bytes are of no tensor", data.size() - after));
   return state;

@@ -13,8 +13,8 @@ namespace {
 // parameters and buffers together before its children.
 void collect(const torch::nn::Module& module, const std::string& prefix, PtDict& out) {
   for (const auto& item : module.named_parameters(/*recurse=*/false))
-    out.set(prefix + item.key(), item.value());
-  for (const auto& item : module.named_buffers(/*recurse=*/false)) out.set(prefix + item.key(), item.value());
+    out.add(prefix + item.key(), item.value());
+  for (const auto& item : module.named_buffers(/*recurse=*/false)) out.add(prefix + item.key(), item.value());
   for (const auto& item : module.named_children()) collect(*item.value(), prefix + item.key() + ".", out);
 }
 

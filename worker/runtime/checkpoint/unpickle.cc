@@ -1,6 +1,7 @@
 #include "worker/runtime/checkpoint/unpickle.h"
 
 #include "worker/runtime/checkpoint/corrupt.h"
+#include "worker/runtime/checkpoint/dict_key.h"
 #include "worker/runtime/checkpoint/pickle_opcodes.h"
 #include "worker/runtime/checkpoint/storage_type.h"
 
@@ -478,8 +479,20 @@ class Unpickler {
   PtValue convert(const Mapping& mapping, int depth) {
     PtDict dict;
     dict.ordered = mapping.ordered;
-    for (const auto& [key, value] : mapping.entries)
-      dict.set(to_value(*key, depth + 1), to_value(*value, depth + 1));
+    std::map<std::string, std::size_t> places;  // one of hashes could be made slow by who chooses the keys
+    for (const auto& [key_node, value_node] : mapping.entries) {
+      PtValue key = to_value(*key_node, depth + 1);
+      PtValue value = to_value(*value_node, depth + 1);
+      auto text = key_text(key);
+      if (text) {
+        const auto [place, is_new] = places.try_emplace(std::move(*text), dict.entries.size());
+        if (!is_new) {
+          dict.entries[place->second].second = std::move(value);
+          continue;
+        }
+      }
+      dict.add(std::move(key), std::move(value));
+    }
     return dict;
   }
 

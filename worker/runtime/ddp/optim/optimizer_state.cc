@@ -47,7 +47,7 @@ PtDict state_dict(const FusedOptimizer& optimizer) {
   for (const FusedOptimizer::ParameterState& parameter : optimizer.state()) {
     PtDict entries;
     for (const auto& [name, tensor] : parameter) entries.set(name, tensor);
-    if (!parameter.empty()) state.set(index, std::move(entries));
+    if (!parameter.empty()) state.add(index, std::move(entries));
     ++index;
   }
   PtList groups;

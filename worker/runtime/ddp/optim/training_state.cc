@@ -94,7 +94,7 @@ PtDict state_dict(const AveragedModel& average) {
   dict.ordered = true;
   dict.set("n_averaged", at::scalar_tensor(average.n_averaged(), at::kLong));
   for (auto& [name, tensor] : state_dict(*average.module()).entries)
-    dict.set("module." + name.as_string(), tensor);
+    dict.add("module." + name.as_string(), tensor);
   return dict;
 }
 
@@ -103,7 +103,7 @@ void load_state_dict(AveragedModel& average, const PtDict& state) {
   PtDict module;
   for (const auto& [name, tensor] : state.entries) {
     const std::string& text = name.as_string();
-    if (text.starts_with(kPrefix)) module.set(text.substr(kPrefix.size()), tensor);
+    if (text.starts_with(kPrefix)) module.add(text.substr(kPrefix.size()), tensor);
   }
   const std::int64_t count = state.at("n_averaged").as_tensor().item<std::int64_t>();
   load_state_dict(*average.module(), module);
