@@ -309,3 +309,58 @@ TEST_CASE("an average is of a model with the same tensors") {
   CHECK_THROWS_WITH(AveragedModel(std::make_shared<torch::nn::LinearImpl>(2, 3), {.decay = 1.5}),
                     "AveragedModel: the decay is 1.5; it has to be in [0, 1]");
 }
+
+namespace {
+
+/// After three steps from 1+2i and -0.5+0.25i with the gradients 0.5-i and 2+0.75i, twice and three times these.
+at::Tensor complex_after_3_steps(at::Tensor& parameter, FusedOptimizer& optimizer) {
+  const at::Tensor gradient = at::view_as_complex(torch::tensor({{0.5F, -1.F}, {2.F, 0.75F}}));
+  for (int step = 1; step <= 3; ++step) {
+    parameter.mutable_grad() = gradient * step;
+    optimizer.step();
+  }
+  return at::view_as_real(parameter.detach()).flatten();
+}
+
+at::Tensor a_complex_parameter() {
+  return at::view_as_complex(torch::tensor({{1.F, 2.F}, {-0.5F, 0.25F}})).requires_grad_(true);
+}
+
+at::Tensor state_of_complex(const FusedOptimizer& optimizer, std::size_t entry) {
+  const at::Tensor& state = optimizer.state().at(0).at(entry).second;
+  CHECK(state.scalar_type() == at::kComplexFloat);
+  return at::view_as_real(state).flatten();
+}
+
+}  // namespace
+
+// The numbers are torch.optim.RMSprop's and torch.optim.Adagrad's of PyTorch 2.11 on a CPU.
+TEST_CASE("RMSprop takes complex parameters for pairs of real numbers, as Python's does") {
+  at::Tensor parameter = a_complex_parameter();
+  Rmsprop optimizer({parameter}, {.lr = 0.01});
+  CHECK(complex_after_3_steps(parameter, optimizer)
+            .equal(torch::tensor({0x1.75d1eep-1F, 0x1.228b84p+1F, -0x1.8a2e12p-1F, -0x1.45c24p-6F})));
+  CHECK(state_of_complex(optimizer, 1)
+            .equal(torch::tensor({0x1.1d7e46p-5F, 0x1.1d7e46p-3F, 0x1.1d7e46p-1F, 0x1.412e0ep-4F})));
+}
+
+TEST_CASE("so does a centered RMSprop with momentum, decay and maximize") {
+  at::Tensor parameter = a_complex_parameter();
+  Rmsprop optimizer({parameter},
+                    {.lr = 0.01, .momentum = 0.9, .centered = true, .weight_decay = 0.1, .maximize = true});
+  CHECK(complex_after_3_steps(parameter, optimizer)
+            .equal(torch::tensor({0x1.87af48p+0F, 0x1.7abda4p+0F, 0x1.93df94p-6F, 0x1.8d3686p-1F})));
+  CHECK(state_of_complex(optimizer, 2)
+            .equal(torch::tensor({-0x1.8b26a8p+4F, 0x1.818e02p+4F, -0x1.85c78p+4F, -0x1.86eb14p+4F})));
+  CHECK(state_of_complex(optimizer, 3)
+            .equal(torch::tensor({-0x1.b15254p-6F, 0x1.0ae772p-4F, -0x1.ecc684p-4F, -0x1.64fc1ap-5F})));
+}
+
+TEST_CASE("Adagrad takes complex parameters for pairs of real numbers, as Python's does") {
+  at::Tensor parameter = a_complex_parameter();
+  FusedAdagrad optimizer({parameter}, {.lr = 0.1, .weight_decay = 0.1, .initial_accumulator_value = 0.25});
+  CHECK(complex_after_3_steps(parameter, optimizer)
+            .equal(torch::tensor({0x1.87f62ap-1F, 0x1.2087b8p+1F, -0x1.883a8ep-1F, 0x1.f512p-10F})));
+  CHECK(state_of_complex(optimizer, 1)
+            .equal(torch::tensor({0x1.1404d4p+2F, 0x1.7af846p+3F, 0x1.b614d6p+5F, 0x1.07fbdap+3F})));
+}

@@ -115,6 +115,9 @@ class FusedOptimizer : public ScheduledGroups {
   virtual void update(std::size_t group, Batch& batch) = 0;
   /// State for every parameter from the start, where Python's class has it.
   void make_all_states();
+  /// Complex tensors of `batch` become pairs of real numbers in the same memory, which Python's lists are of, too: the
+  /// kernels square and divide complex numbers otherwise. The state keeps its type.
+  static void view_as_real(Batch& batch);
   /// The next step of these parameters is their first again.
   void forget(const Batch& batch);
   /// False where sparse gradients go into a batch like others. `scale` is on the parameter's device.
@@ -237,8 +240,8 @@ struct FusedAdagradOptions {
   bool maximize = false;
 };
 
-/// torch.optim.Adagrad: on the CPU ATen's fused kernel, so fused=True; on other devices, for which there is
-/// none, ATen's list operations, so foreach=True. State: "step" and "sum", from the start.
+/// torch.optim.Adagrad: on the CPU ATen's fused kernel, so fused=True; on other devices, and for complex parameters, for
+/// which there is none, ATen's list operations, so foreach=True. State: "step" and "sum", from the start.
 /// Errors  c10::Error for sparse gradients, as in Python with fused=True.
 /// Source  Duchi et al., "Adaptive Subgradient Methods", JMLR 2011.
 class FusedAdagrad final : public GroupedOptimizer<FusedAdagradOptions> {
@@ -248,7 +251,8 @@ class FusedAdagrad final : public GroupedOptimizer<FusedAdagradOptions> {
   explicit FusedAdagrad(Groups groups);
 
   [[nodiscard]] std::string name() const override { return "Adagrad"; }
-  [[nodiscard]] bool supports_scale() const override;  ///< on CPUs, where that of this libtorch's Python does
+  [[nodiscard]] bool supports_scale()
+      const override;  ///< on CPUs, where that of this libtorch's Python does, no complex ones
   [[nodiscard]] std::optional<double> momentum(std::size_t /*group*/) const override { return std::nullopt; }
   void set_momentum(std::size_t /*group*/, double /*momentum*/) override {}
 

@@ -8,6 +8,11 @@
 #include <algorithm>
 
 namespace ddprun {
+namespace {
+
+bool has_fused_kernel(const at::Tensor& parameter) { return parameter.is_cpu() && !parameter.is_complex(); }
+
+}  // namespace
 
 FusedAdagrad::FusedAdagrad(Groups groups) : GroupedOptimizer(std::move(groups)) {
   for (std::size_t group = 0; group < group_count(); ++group) {
@@ -23,8 +28,7 @@ FusedAdagrad::FusedAdagrad(Groups groups) : GroupedOptimizer(std::move(groups)) 
 }
 
 bool FusedAdagrad::supports_scale() const {
-  const auto is_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };
-  return runtime::kAdagradTakesScale && std::ranges::all_of(parameters(), is_cpu);
+  return runtime::kAdagradTakesScale && std::ranges::all_of(parameters(), has_fused_kernel);
 }
 
 FusedOptimizer::Hyperparameters FusedAdagrad::own_hyperparameters(std::size_t group) const {
@@ -46,15 +50,18 @@ at::Tensor FusedAdagrad::new_state(std::size_t group, const std::string& name,
                                    const at::Tensor& parameter) const {
   // On the CPU on every device: the rate depends on it, and nobody waits for the device to read it.
   if (name == "step") return at::zeros({}, at::kFloat);
-  return at::full_like(parameter, options(group).initial_accumulator_value,
-                       parameter.options().requires_grad(false));
+  const double value = options(group).initial_accumulator_value;
+  const at::Scalar initial = parameter.is_complex() ? at::Scalar(c10::complex<double>(value, value)) : value;
+  return at::full_like(parameter, initial, parameter.options().requires_grad(false));
 }
 
 void FusedAdagrad::update(std::size_t group, Batch& batch) {
   const FusedAdagradOptions& o = options(group);
+  const bool is_fused = has_fused_kernel(batch.parameters.front());
+  view_as_real(batch);
   const std::vector<at::Tensor>&steps = batch.state[0], &sums = batch.state[1];
   at::_foreach_add_(steps, 1);
-  if (batch.parameters.front().is_cpu()) {
+  if (is_fused) {
     const auto found_inf = runtime::given(batch.scale.found_inf);
     at::_fused_adagrad_(batch.parameters, batch.gradients, sums, steps, o.lr, o.lr_decay, o.weight_decay,
                         o.eps, o.maximize, runtime::given(batch.scale.grad_scale), found_inf);

@@ -216,6 +216,18 @@ void FusedOptimizer::make_all_states() {
   }
 }
 
+void FusedOptimizer::view_as_real(Batch& batch) {
+  if (!batch.parameters.front().is_complex()) return;
+  const auto view = [](std::vector<at::Tensor>& tensors) {
+    for (at::Tensor& tensor : tensors) {
+      if (tensor.is_complex()) tensor = at::view_as_real(tensor);
+    }
+  };
+  view(batch.parameters);
+  view(batch.gradients);
+  for (std::vector<at::Tensor>& entries : batch.state) view(entries);
+}
+
 void FusedOptimizer::forget(const Batch& batch) {
   for (const std::size_t index : batch.indices) state_[index].clear();
 }

@@ -45,6 +45,7 @@ at::Tensor Rmsprop::new_state(std::size_t group, const std::string& name, const 
 void Rmsprop::update(std::size_t group, Batch& batch) {
   const RmspropOptions& o = options(group);
   const bool has_momentum = o.momentum > 0;
+  view_as_real(batch);
   const std::vector<at::Tensor>& squares = batch.state[1];
   std::vector<at::Tensor> gradients = o.maximize ? at::_foreach_neg(batch.gradients) : batch.gradients;
   at::_foreach_add_(batch.state[0], 1);
