@@ -9,7 +9,7 @@
 
 #include <ATen/record_function.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -202,6 +202,48 @@ TEST_CASE("a program that ends without a word about its checkpoints hears of one
   const std::string text(std::istreambuf_iterator<char>(said), {});
   CHECK(text.starts_with("ddprun: the checkpoint of step 1 is lost: cannot save " +
                          folder.file("step-00000001.pt")));
+}
+
+namespace {
+
+/// As long as it lives no thread can be started: there is no room for its stack.
+class NoThreads {
+ public:
+  NoThreads() {
+    ::pthread_attr_t attributes;
+    ::pthread_getattr_default_np(&attributes);
+    ::pthread_attr_getstacksize(&attributes, &before_);
+    set(std::size_t{1} << 50);
+  }
+  ~NoThreads() { set(before_); }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  static void set(std::size_t stack_size) {
+    ::pthread_attr_t attributes;
+    ::pthread_getattr_default_np(&attributes);
+    ::pthread_attr_setstacksize(&attributes, stack_size);
+    ::pthread_setattr_default_np(&attributes);
+  }
+
+  std::size_t before_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint for which no thread can be started is refused, and the next one is written") {
+  const TemporaryFolder folder;
+  std::vector<std::int64_t> saved;
+  Checkpointer checkpoints(
+      init(), {.folder = folder.path(), .on_saved = [&](const auto& one) { saved.push_back(one.step); }});
+  {
+    const NoThreads none;
+    CHECK_THROWS_WITH(checkpoints.save(1, 1), Catch::Matchers::StartsWith("cannot start a thread: "));
+  }
+  checkpoints.save(2, 2);
+  checkpoints.flush();
+  CHECK(saved == std::vector<std::int64_t>{2});
 }
 
 TEST_CASE("checkpoints are written behind the training, and told when they are on the disk") {

@@ -87,7 +87,7 @@ class Checkpointer {
   ///
   /// Blocks  for the copy; and while two earlier ones are not on the disk, until one is.
   /// Errors  Exception kOs, with the disk's words: an earlier one could not be written, unless on_failed is
-  ///         given; this one is on its way all the same.
+  ///         given; this one is on its way all the same. So where the thread cannot be started; then this one is lost.
   void save(std::int64_t step, const PtValue& value, const SaveAs& as = {});
 
   /// Tells of what has been written since; what save() does first. Blocks for nothing. Not collective.

@@ -54,19 +54,23 @@ struct Checkpointer::State {
   // On the writer's thread.
   void write(std::int64_t step, const PtValue& value, const SaveAs& as, TimePoint begin) {
     Written written{.step = step};
-    const auto note = [&](const std::string& path, bool is_best) {
+    const auto note_saved = [&](const std::string& path, bool is_best) {
       written.saved.push_back({step, path, is_best, to_seconds(BootClock::now() - begin)});
     };
     try {
       std::string path;
-      if (as.newest) note(path = newest.save(step, value), false);
+      if (as.newest) note_saved(path = newest.save(step, value), false);
       const auto among_best = as.best ? best.save(step, *as.best, value, path) : std::nullopt;
-      if (among_best) note(*among_best, true);
+      if (among_best) note_saved(*among_best, true);
     } catch (const Exception& exception) {
       written.trouble = exception;
     } catch (const std::exception& exception) {
       written.trouble = Exception(ErrorCode::kOs, exception.what());
     }
+    note(std::move(written));
+  }
+
+  void note(Written written) {
     const std::lock_guard lock(mutex);
     done.push_back(std::move(written));
     has_done = true;
@@ -146,10 +150,14 @@ void Checkpointer::save(std::int64_t step, const PtValue& value, const SaveAs& a
   if (as.is_last) state.drop_waiting();
   state.queue.wait_for_room();  // then the older copy is nobody's
   const PtValue copy = state.copies[state.next_copy].copy(value);
-  state.next_copy = (state.next_copy + 1) % kCopies;
-  state.queue.add([&state, step, copy, as, begin,
-                   not_written = std::make_shared<Unfinished>()] { state.write(step, copy, as, begin); },
-                  /*may_be_dropped=*/!as.best);
+  try {
+    state.queue.add([&state, step, copy, as, begin,
+                     not_written = std::make_shared<Unfinished>()] { state.write(step, copy, as, begin); },
+                    /*may_be_dropped=*/!as.best);
+    state.next_copy = (state.next_copy + 1) % kCopies;
+  } catch (const Exception& exception) {  // nobody writes it, which is told as where the disk refuses one
+    state.note({.step = step, .trouble = exception});
+  }
   state.poll();
 }
 

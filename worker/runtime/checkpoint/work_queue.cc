@@ -1,8 +1,13 @@
 #include "worker/runtime/checkpoint/work_queue.h"
 
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <csignal>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace ddprun::runtime {
@@ -40,15 +45,26 @@ void WorkQueue::wait_for_room() {
   changed_.wait(lock, [this] { return pieces_.size() < most_; });
 }
 
+void WorkQueue::start() {
+  if (thread_.joinable()) return;
+  const BlockedSignals inherited;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw Exception(
+        ErrorCode::kOs,
+        fmt::format("cannot start a thread: {}; is there a limit on threads or memory (ulimit -u, "
+                    "ulimit -v, a container's)?",
+                    error.code().message()));
+  }
+}
+
 void WorkQueue::add(std::function<void()> work, bool may_be_dropped) {
+  start();  // before the piece is there: wait() would wait for ever for one that nobody does
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return pieces_.size() < most_; });
     pieces_.push_back({std::move(work), may_be_dropped});
-  }
-  if (!thread_.joinable()) {
-    const BlockedSignals inherited;
-    thread_ = std::thread([this] { run(); });
   }
   changed_.notify_all();
 }
