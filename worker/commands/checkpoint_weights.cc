@@ -1,6 +1,7 @@
 #include "worker/commands/checkpoint_weights.h"
 
 #include "worker/commands/output.h"
+#include "worker/runtime/checkpoint/live_folder.h"
 #include "worker/runtime/checkpoint/safetensors.h"
 #include "worker/training/resume.h"
 #include "worker/training/saved_part.h"
@@ -34,7 +35,7 @@ const PtDict* as_checkpoint(const PtValue& content) {
 
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
   int skipped = 0;
-  for (const CheckpointDirectory::Entry& entry : training::checkpoints_in(folder)) {
+  const auto read = [&](const CheckpointDirectory::Entry& entry) -> std::optional<Checkpoint> {
     try {
       return Checkpoint{entry.path, load_pt(entry.path)};
     } catch (const Exception& exception) {
@@ -42,9 +43,12 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
       ++skipped;
       print_error(
           fmt::format("ddprun: checkpoint of step {} is passed over: {}\n", entry.step, exception.what()));
+      return std::nullopt;
     }
-  }
-  if (skipped == 0) return std::nullopt;
+  };
+  // The job may be training.
+  auto newest = runtime::first_of_live_folder([&] { return training::checkpoints_in(folder); }, read);
+  if (newest || skipped == 0) return newest;
   throw Exception(ErrorCode::kConfig,
                   fmt::format("none of the {} checkpoints in {} can be read", skipped, shown(folder)));
 }

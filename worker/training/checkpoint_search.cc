@@ -4,6 +4,7 @@
 #include "rendezvous/base/host_name.h"
 #include "worker/runtime/checkpoint/best_checkpoints.h"
 #include "worker/runtime/checkpoint/folder_listing.h"
+#include "worker/runtime/checkpoint/live_folder.h"
 #include "worker/runtime/throw_error.h"
 #include <ddprun/collectives.h>
 #include <ddprun/pt_file.h>
@@ -103,20 +104,23 @@ std::optional<ResumePoint> read_wanted_point(const Wanted& wanted, const std::st
 Found look_for(const Wanted& wanted, const std::string& folder, Console& console) {
   Found found;
   if (wanted.kind == Wanted::Kind::kNone) return found;
-  for (const CheckpointDirectory::Entry& entry : checkpoints_in(folder)) {
+  const auto read = [&](const CheckpointDirectory::Entry& entry) {
+    std::optional<ResumePoint> point;
     try {
-      found.point = read_wanted_point(wanted, entry.path);
+      point = read_wanted_point(wanted, entry.path);
     } catch (const Exception& exception) {
       if (exception.code() != ErrorCode::kCorrupt) throw;
       ++found.damaged;
       warn_of_damage(console, entry.step, exception.what());
     }
-    if (found.point) {
+    if (point) {
       found.step = entry.step;
-      return found;
+    } else {
+      found.passed.push_back(identity_of(entry.path));
     }
-    found.passed.push_back(identity_of(entry.path));
-  }
+    return point;
+  };
+  found.point = runtime::first_of_live_folder([&] { return checkpoints_in(folder); }, read);
   return found;
 }
 

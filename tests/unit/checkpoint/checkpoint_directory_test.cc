@@ -2,16 +2,22 @@
 #include "tests/unit/checkpoint/no_descriptors.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/runtime/checkpoint/atomic_file.h"
+#include "worker/runtime/checkpoint/live_folder.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <set>
 #include <span>
 
 using namespace ddprun;
@@ -189,4 +195,60 @@ TEST_CASE("a FIFO, a folder and a dangling link are no checkpoints, are not coun
   directory.save(2, "two");
   CHECK(steps(directory) == std::vector<std::int64_t>{2, 1});
   CHECK(std::filesystem::exists(folder.file("step-00000008.pt")));
+}
+
+namespace {
+
+using Entries = std::vector<CheckpointDirectory::Entry>;
+
+std::optional<std::string> found_in(std::vector<Entries> listings, const std::set<std::string>& there) {
+  std::size_t next = 0;
+  const auto list = [&] { return listings.at(std::min(next++, listings.size() - 1)); };
+  return runtime::first_of_live_folder(list, [&](const auto& entry) -> std::optional<std::string> {
+    if (entry.path == "damaged") return std::nullopt;
+    if (!there.contains(entry.path)) throw Exception(ErrorCode::kNotFound, "there is no " + entry.path);
+    return entry.path;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("what a writer has removed since the folder was listed is looked for in the next listing") {
+  CHECK(found_in({{{1, "one"}}, {{2, "two"}}}, {"two"}) == "two");
+  CHECK(found_in({{{2, "damaged"}, {1, "one"}}, {{3, "three"}, {2, "damaged"}}}, {"three"}) == "three");
+}
+
+TEST_CASE("that a folder has no checkpoint is said after two equal listings") {
+  CHECK(found_in({{}, {{1, "one"}}}, {"one"}) == "one");
+  CHECK_FALSE(found_in({{}, {}}, {}));
+  CHECK_FALSE(found_in({{{1, "damaged"}}}, {}));
+}
+
+TEST_CASE("a folder that does not come to rest is refused with the last reason") {
+  CHECK_THROWS_WITH(
+      found_in({{{1, "one"}}}, {}),
+      "the checkpoints of a folder were others each of the 100 times that it was listed, the last "
+      "time: there is no one; is a job writing there?");
+}
+
+TEST_CASE("a folder in which another process writes is read without a gap") {
+  const TemporaryFolder folder;
+  CheckpointDirectory(folder.path(), 1).save(0, 0);
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    CheckpointDirectory directory(folder.path(), 1);
+    for (int step = 1;; ++step) directory.save(step, step);
+  }
+  int missing = 0;
+  std::string trouble;
+  try {
+    for (int i = 0; i < 2000; ++i)
+      missing += CheckpointDirectory(folder.path(), 1).load_newest(nullptr) ? 0 : 1;
+  } catch (const Exception& exception) {
+    trouble = exception.what();
+  }
+  ::kill(writer, SIGKILL);
+  ::waitpid(writer, nullptr, 0);
+  CHECK(missing == 0);
+  CHECK(trouble.empty());
 }

@@ -84,7 +84,8 @@ class CheckpointDirectory {
     Entry entry;
     PtValue value;
   };
-  /// The newest checkpoint that can be read. For each damaged one that is passed over, `skipped` is told why.
+  /// The newest checkpoint that can be read. For each damaged one that is passed over, `skipped` is told why. What the
+  /// writer removes between the listing and the reading is no trouble: the folder is listed again.
   /// Errors  as list(), and load_pt's but kCorrupt.
   [[nodiscard]] std::optional<Loaded> load_newest(
       const std::function<void(const Entry& entry, const std::string& why)>& skipped) const;

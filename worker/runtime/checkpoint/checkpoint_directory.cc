@@ -1,5 +1,6 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/folder_listing.h"
+#include "worker/runtime/checkpoint/live_folder.h"
 #include "worker/runtime/throw_error.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/pt_file.h>
@@ -75,15 +76,16 @@ std::vector<CheckpointDirectory::Entry> CheckpointDirectory::list() const {
 
 std::optional<CheckpointDirectory::Loaded> CheckpointDirectory::load_newest(
     const std::function<void(const Entry& entry, const std::string& why)>& skipped) const {
-  for (const Entry& entry : list()) {
+  const auto read = [&](const Entry& entry) -> std::optional<Loaded> {
     try {
       return Loaded{entry, load_pt(entry.path)};
     } catch (const Exception& exception) {
       if (exception.code() != ErrorCode::kCorrupt) throw;
       if (skipped) skipped(entry, exception.what());
+      return std::nullopt;
     }
-  }
-  return std::nullopt;
+  };
+  return runtime::first_of_live_folder([&] { return list(); }, read);
 }
 
 }  // namespace ddprun

@@ -1,10 +1,12 @@
 #include "rendezvous/base/clock.h"
 #include "worker/runtime/checkpoint/best_checkpoints.h"
+#include "worker/runtime/checkpoint/live_folder.h"
 #include "worker/runtime/checkpoint/mapped_file.h"
 #include "worker/runtime/checkpoint/share_pt.h"
 #include "worker/runtime/checkpoint/staging.h"
 #include "worker/runtime/checkpoint/unfinished.h"
 #include "worker/runtime/checkpoint/work_queue.h"
+#include "worker/runtime/throw_error.h"
 #include <ddprun/checkpointer.h>
 #include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>
@@ -183,23 +185,26 @@ std::optional<CheckpointDirectory::Loaded> Checkpointer::newest(
   fail_together(group, [&] {
     if (!state.writes()) return;
     drain();
-    const std::vector<CheckpointDirectory::Entry> entries = state.newest.list();
-    for (const CheckpointDirectory::Entry& entry : entries) {
-      Result<runtime::MappedFile> opened = runtime::MappedFile::open(entry.path);
-      if (!opened) throw Exception(opened.error().code(), opened.error().message());
+    int damaged = 0;
+    const auto read =
+        [&](const CheckpointDirectory::Entry& entry) -> std::optional<CheckpointDirectory::Loaded> {
+      auto opened = runtime::value_or_throw(runtime::MappedFile::open(entry.path));
       try {
-        loaded = CheckpointDirectory::Loaded{entry, parse_pt(opened->bytes(), entry.path)};
-        file.emplace(std::move(*opened));
-        return;
+        CheckpointDirectory::Loaded whole{entry, parse_pt(opened.bytes(), entry.path)};
+        file.emplace(std::move(opened));
+        return whole;
       } catch (const Exception& exception) {
         if (exception.code() != ErrorCode::kCorrupt) throw;
+        ++damaged;
         if (skipped) skipped(entry, exception.what());
+        return std::nullopt;
       }
-    }
-    if (entries.empty()) return;
+    };
+    loaded = runtime::first_of_live_folder([&] { return state.newest.list(); }, read);
+    if (loaded || damaged == 0) return;
     throw Exception(ErrorCode::kCorrupt,
                     fmt::format("none of the {} checkpoints in {} is whole; move them away to begin anew",
-                                entries.size(), state.options.folder));
+                                damaged, state.options.folder));
   });
   if (group.size() == 1) return loaded;
   const std::string path = broadcast_bytes(group, loaded ? loaded->entry.path : "");
