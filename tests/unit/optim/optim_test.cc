@@ -2,6 +2,7 @@
 // add.
 #include "tests/support/catch.h"
 #include <ddprun/averaged_model.h>
+#include <ddprun/checkpoint.h>
 #include <ddprun/clip_grad.h>
 #include <ddprun/exception.h>
 #include <ddprun/grad_scaler.h>
@@ -10,6 +11,7 @@
 
 #include <torch/torch.h>
 
+#include <array>
 #include <cmath>
 
 using namespace ddprun;
@@ -363,4 +365,32 @@ TEST_CASE("Adagrad takes complex parameters for pairs of real numbers, as Python
             .equal(torch::tensor({0x1.87f62ap-1F, 0x1.2087b8p+1F, -0x1.883a8ep-1F, 0x1.f512p-10F})));
   CHECK(state_of_complex(optimizer, 1)
             .equal(torch::tensor({0x1.1404d4p+2F, 0x1.7af846p+3F, 0x1.b614d6p+5F, 0x1.07fbdap+3F})));
+}
+
+TEST_CASE("an optimizer state of which a part is damaged changes nothing") {
+  FusedAdam optimizer({a_parameter()}, {.lr = 0.1});
+  const OneCycleLR schedule(optimizer, {.max_lr = {1.0}, .total_steps = 10});
+  optimizer.step();
+  const auto damaged_with = [&](const char* name, const PtValue& value) {
+    PtDict state = state_dict(optimizer);
+    PtDict group = state.at("param_groups").as_sequence()[0].as_dict();
+    group.set("lr", 0.77);
+    group.set(name, value);
+    state.set("state", PtDict{});
+    state.set("param_groups", PtList{{group}});
+    return state;
+  };
+  const double rate = optimizer.learning_rate();
+  const std::array<std::pair<const char*, PtValue>, 3> damages{
+      {{"betas", PtTuple{}}, {"betas", "none"}, {"max_lr", "none"}}};
+  for (const auto& [name, value] : damages) {
+    try {
+      load_state_dict(optimizer, damaged_with(name, value));
+      FAIL("it was taken");
+    } catch (const Exception& exception) {
+      CHECK(exception.code() == ErrorCode::kCorrupt);
+    }
+    CHECK(optimizer.learning_rate() == rate);
+    CHECK(optimizer.state()[0].size() == 3);
+  }
 }

@@ -30,8 +30,8 @@ PtDict state_dict(const FusedOptimizer& optimizer);
 
 /// Takes over what `state_dict` gave here or in Python, learning rate included, and the momentum where a
 /// schedule moves it; the other hyperparameters stay.
-/// Errors  Exception kConfig: another number of groups or parameters, unknown entries, other shapes; nothing
-///         has changed then.
+/// Errors  Exception kConfig: another number of groups or parameters, unknown entries, other shapes; kCorrupt:
+///         something is missing or of another kind. Nothing has changed then.
 void load_state_dict(FusedOptimizer& optimizer, const PtDict& state);
 
 /// What moves in `scheduler`, under the names of Python's `scheduler.state_dict()`, which takes it: what it

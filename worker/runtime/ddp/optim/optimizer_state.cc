@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 namespace ddprun {
 namespace {
 
@@ -28,15 +32,27 @@ FusedOptimizer::ParameterState to_parameter_state(const PtDict& entries) {
   return state;
 }
 
-// What schedulers keep with a group; where one of them moves the momentum, that is as old as its rate.
-void load_schedule(FusedOptimizer& optimizer, std::size_t index, const PtDict& group) {
-  for (const char* name : {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}) {
-    if (const PtValue* value = group.find(name)) optimizer.set_entry(index, name, value->as_double());
-  }
-  if (!optimizer.momentum(index) || !optimizer.entry(index, "max_momentum")) return;
+/// What moves in a group beside its rate.
+struct GroupSchedule {
+  std::vector<std::pair<const char*, double>> entries;  ///< what schedulers keep with it
+  std::optional<double> momentum;                       ///< where a schedule moves it
+};
+
+double momentum_of(const PtDict& group) {
   const PtValue* betas = group.find("betas");
-  const PtValue& momentum = betas != nullptr ? betas->as_sequence().at(0) : group.at("momentum");
-  optimizer.set_momentum(index, momentum.as_double());
+  if (betas == nullptr) return group.at("momentum").as_double();
+  if (!betas->as_sequence().empty()) return betas->as_sequence().front().as_double();
+  throw Exception(ErrorCode::kCorrupt, "the optimizer state has a group whose \"betas\" are empty");
+}
+
+GroupSchedule read_schedule(const FusedOptimizer& optimizer, std::size_t index, const PtDict& group) {
+  GroupSchedule schedule;
+  for (const char* name : {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}) {
+    if (const PtValue* value = group.find(name)) schedule.entries.emplace_back(name, value->as_double());
+  }
+  const bool is_moved = group.find("max_momentum") != nullptr || optimizer.entry(index, "max_momentum");
+  if (optimizer.momentum(index) && is_moved) schedule.momentum = momentum_of(group);
+  return schedule;
 }
 
 }  // namespace
@@ -91,16 +107,21 @@ void load_state_dict(FusedOptimizer& optimizer, const PtDict& state) {
     }
   }
   std::vector<double> rates;
-  for (const PtValue& group : groups) rates.push_back(group.as_dict().at("lr").as_double());
+  std::vector<GroupSchedule> schedules;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    rates.push_back(groups[i].as_dict().at("lr").as_double());
+    schedules.push_back(read_schedule(optimizer, i, groups[i].as_dict()));
+  }
   FusedOptimizer::Counters counters;
   for (const auto& [name, value] : optimizer.counters()) {
     if (const PtValue* given = state.find(name)) counters.emplace_back(name, given->as_int());
   }
-  optimizer.load_state(parameters);
+  optimizer.load_state(parameters);  // the last that may refuse something
   optimizer.load_counters(counters);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     optimizer.set_learning_rate(i, rates[i]);
-    load_schedule(optimizer, i, groups[i].as_dict());
+    for (const auto& [name, value] : schedules[i].entries) optimizer.set_entry(i, name, value);
+    if (schedules[i].momentum) optimizer.set_momentum(i, *schedules[i].momentum);
   }
 }
 
