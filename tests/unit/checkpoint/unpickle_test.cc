@@ -166,3 +166,52 @@ TEST_CASE("a dict of 200,000 keys is read in time that grows with them alone") {
   REQUIRE(value.has_value());
   CHECK(value->as_dict().entries.size() == 200'000);
 }
+
+namespace {
+
+std::string ones(std::size_t count) {
+  std::string tuple = "(";
+  for (std::size_t i = 0; i < count; ++i) tuple += "K\x01"sv;
+  return tuple + "t";
+}
+
+/// A list of `count` tensors of `dimensions` dimensions, whose size and stride are written once, and meant by two bytes
+/// each.
+std::string many_tensors(std::size_t count, std::size_t dimensions) {
+  std::string program(
+      "\x80\x02(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0"
+      "0X\x03\0\0\0cpuK\x01tQq\0000"sv);
+  program += ones(dimensions) + "q\x01" + "0ctorch._utils\n_rebuild_tensor_v2\nq\x02" + "0](";
+  for (std::size_t i = 0; i < count; ++i) program += "h\x02(h\0K\0h\x01h\x01\x89tR"sv;
+  return program + "e.";
+}
+
+Result<PtValue> read_with_one_float(const std::string& program) {
+  const std::array<std::byte, 4> one{};
+  return unpickle(std::as_bytes(std::span(program)),
+                  [&](const std::string&) { return Result<std::span<const std::byte>>(one); });
+}
+
+}  // namespace
+
+TEST_CASE("tensors of 64 dimensions are read, and none of more") {
+  CHECK(read_with_one_float(many_tensors(1, 64))->as_sequence()[0].as_tensor().dim() == 64);
+  CHECK(read_with_one_float(many_tensors(1, 65)).error().message() ==
+        "a tensor has a size or stride of 65 numbers, and 64 dimensions are the limit");
+  CHECK(read_with_one_float(many_tensors(20'000, 100'000)).error().message() ==
+        "a tensor has a size or stride of 100000 numbers, and 64 dimensions are the limit");
+}
+
+TEST_CASE("more tensors than the size of the file allows are refused before they fill the memory") {
+  CHECK(read_with_one_float(many_tensors(1000, 64)).has_value());
+  CHECK(read_with_one_float(many_tensors(250'000, 64))
+            .error()
+            .message()
+            .starts_with("it stands for more than "));
+}
+
+TEST_CASE("what libtorch refuses to make is a damaged file") {
+  const auto value = read_tensor("FloatStorage", 0,
+                                 "K\0J\xff\xff\xff\x7fJ\xff\xff\xff\x7fK\0\x87K\x01K\x01K\x01\x87\x89}tR."sv);
+  CHECK((value.has_value() || value.error().code() == ErrorCode::kCorrupt));
+}

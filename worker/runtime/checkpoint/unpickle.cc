@@ -14,6 +14,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -27,6 +28,8 @@ constexpr int kMaxDepth = 200;
 // A reference of two bytes may stand for a value and a short text; a checkpoint repeats its keys that way.
 constexpr std::size_t kBytesPerByte = 64;
 constexpr std::size_t kBytesForAnyFile = std::size_t{64} << 20;
+constexpr std::size_t kMaxDimensions = 64;                    ///< PyTorch's own
+constexpr std::size_t kMaxMarks = 16;                         ///< of one tensor; two are known
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;  ///< of 16 bytes, they can be counted in 63 bits
 
 // Pickle shares objects through its memo, and a file may share or nest without end. So objects are nodes of
@@ -293,7 +296,7 @@ class Unpickler {
 
   // ('storage', torch.FloatStorage, '0', 'cpu', numel)
   void persistent_load() {
-    const auto items = content<Sequence>(pop(), "a storage's description").items;
+    const auto& items = content<Sequence>(pop(), "a storage's description").items;
     if (items.size() != 5 || content<std::string>(items[0], "'storage'") != "storage") {
       fail("data.pkl describes a storage in an unknown way");
     }
@@ -319,7 +322,7 @@ class Unpickler {
   }
 
   void reduce() {
-    const auto arguments = content<Sequence>(pop(), "a call's arguments").items;
+    const auto& arguments = content<Sequence>(pop(), "a call's arguments").items;
     const std::string& name = content<Global>(pop(), "a callable").name;
     if (name == "collections.OrderedDict" && arguments.empty()) return push(Mapping{{}, true});
     if (name == "collections.Counter" && arguments.size() == 1) {  // MultiStepLR's milestones: a dict
@@ -342,7 +345,10 @@ class Unpickler {
   at::Tensor rebuild_tensor(const std::vector<Node*>& arguments) {
     const at::Tensor tensor = view_of_storage(arguments);
     if (arguments.size() < 7) return tensor;
-    for (const auto& [key, value] : content<Mapping>(arguments[6], "a tensor's metadata").entries) {
+    const auto& marks = content<Mapping>(arguments[6], "a tensor's metadata").entries;
+    if (marks.size() > kMaxMarks)
+      fail(fmt::format("a tensor has {} marks; {} is the limit", marks.size(), kMaxMarks));
+    for (const auto& [key, value] : marks) {
       const std::string& name = content<std::string>(key, "the name of a tensor's mark");
       const bool is_set = content<bool>(value, "a tensor's mark");
       if (name == "conj") {
@@ -367,6 +373,7 @@ class Unpickler {
     const std::int64_t offset = content<std::int64_t>(arguments[1], "a tensor's offset");
     const std::vector<std::int64_t> sizes = integers(arguments[2]);
     const std::vector<std::int64_t> strides = integers(arguments[3]);
+    spend(sizeof(at::TensorImpl) + (sizes.size() + strides.size()) * sizeof(std::int64_t));
     // Offset, sizes and strides may be anything: the last element they reach must lie in the storage.
     __extension__ using Wide = __int128;
     Wide last = offset;
@@ -393,8 +400,14 @@ class Unpickler {
     return storage.as_strided(sizes, strides, offset);
   }
   std::vector<std::int64_t> integers(Node* node) {
+    const auto& items = content<Sequence>(node, "a tensor's size").items;
+    // A few bytes may name one long tuple as often as they like.
+    if (items.size() > kMaxDimensions) {
+      fail(fmt::format("a tensor has a size or stride of {} numbers, and {} dimensions are the limit",
+                       items.size(), kMaxDimensions));
+    }
     std::vector<std::int64_t> values;
-    for (Node* item : content<Sequence>(node, "a tensor's size").items) {
+    for (Node* item : items) {
       values.push_back(content<std::int64_t>(item, "an integer"));
     }
     return values;
@@ -513,6 +526,11 @@ Result<PtValue> unpickle(std::span<const std::byte> bytes, const StorageReader& 
     return Unpickler(bytes, read_storage).run();
   } catch (const Failure& failure) {
     return failure.error;
+  } catch (const c10::Error& error) {
+    return corrupt(
+        fmt::format("libtorch cannot make what it stands for: {}", error.what_without_backtrace()));
+  } catch (const std::bad_alloc&) {
+    return corrupt("there is not enough memory for what it stands for");
   }
 }
 

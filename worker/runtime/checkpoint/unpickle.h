@@ -15,10 +15,10 @@ using StorageReader = std::function<Result<std::span<const std::byte>>(const std
 
 /// The value in a data.pkl. Understands what torch.load understands with weights_only=True of containers,
 /// scalars, tensors and parameters, and numpy's arrays of bytes, as tensors; nothing is executed, and work and
-/// memory are bounded by the size of the file: 64 MiB, and 64 bytes for each of its own.
+/// memory are bounded by the size of the file: beside the storages, once each, 64 MiB, and 64 bytes for each of its own.
 ///
-/// Errors  kCorrupt: damaged, another class (named), nested more than 200 deep, or tensors beyond their
-///         storage.
+/// Errors  kCorrupt: damaged, another class (named), nested more than 200 deep, tensors beyond their storage or of more
+///         than 64 dimensions, and what libtorch or the memory refuses. No exception.
 Result<PtValue> unpickle(std::span<const std::byte> bytes, const StorageReader& read_storage);
 
 }  // namespace ddprun::runtime
