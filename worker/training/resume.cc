@@ -1,5 +1,6 @@
 #include "worker/training/resume.h"
 
+#include "rendezvous/base/printable.h"
 #include "worker/runtime/checkpoint/share_pt.h"
 #include <ddprun/collectives.h>
 
@@ -78,10 +79,13 @@ std::optional<std::int64_t> step_in(const std::string& folder, const std::string
   return std::nullopt;
 }
 
-std::string absolute_path(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
+/// As a checkpoint keeps it, whose texts are UTF-8, as paths need not be.
+std::string kept_path(const std::string& path) {
+  return printable(fs::absolute(path).lexically_normal().string(), std::string::npos);
+}
 
 Wanted line_begun_at(const std::string& path, const std::optional<ResumePoint>& named) {
-  Wanted wanted{.kind = Wanted::Kind::kBegunAt, .began_path = absolute_path(path)};
+  Wanted wanted{.kind = Wanted::Kind::kBegunAt, .began_path = kept_path(path)};
   if (!named) return wanted;
   wanted.began_from = name_of(named->content);
   // A job that begins within its own folder may save over what it began from: then that one is of its line.

@@ -1,5 +1,7 @@
 #include "worker/training/timeline.h"
 
+#include "rendezvous/base/printable.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,20 +45,24 @@ std::string text_at(const PtDict& dict, const char* key) {
 
 }  // namespace
 
-JobIdentity identify(const JobMarks& marks) {
-  JobIdentity job{.is_restart = marks.restarts > 0};
-  if (!marks.slurm_job.empty()) {
-    job.name = "slurm-" + marks.slurm_job;
-    job.is_restart = job.is_restart || (!marks.slurm_restarts.empty() && marks.slurm_restarts != "0");
-  } else if (marks.run_id != "none") {
-    job.name = marks.run_id;
-  } else {
-    const std::set<std::string> launchers(marks.launchers.begin(), marks.launchers.end());
-    job.name = joined(launchers);  // another start has other ones
-  }
-  return job;
+namespace {
+
+std::string name_of_job(const JobMarks& marks) {
+  if (!marks.slurm_job.empty()) return "slurm-" + marks.slurm_job;
+  if (marks.run_id != "none") return marks.run_id;
+  const std::set<std::string> launchers(marks.launchers.begin(), marks.launchers.end());
+  return joined(launchers);  // another start has other ones
 }
 
+}  // namespace
+
+JobIdentity identify(const JobMarks& marks) {
+  const bool is_slurm_restart =
+      !marks.slurm_job.empty() && !marks.slurm_restarts.empty() && marks.slurm_restarts != "0";
+  // A checkpoint keeps it, whose texts are UTF-8, as names of jobs and hosts need not be.
+  return {.name = printable(name_of_job(marks), std::string::npos),
+          .is_restart = marks.restarts > 0 || is_slurm_restart};
+}
 bool is_of_job(const Timeline& line, const JobIdentity& job) {
   const std::set<std::string> ours = parts_of(job.name);
   const std::set<std::string> theirs = parts_of(line.job);

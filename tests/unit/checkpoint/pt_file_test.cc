@@ -109,6 +109,24 @@ TEST_CASE("a sparse tensor is refused with its type") {
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
+TEST_CASE("a text that Python could not open is refused by what it says, and nothing is written") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("value.pt");
+  PtDict dict;
+  dict.set("host", "M\xfcnchen");
+  try {
+    save_pt(path, dict);
+    FAIL("it was saved");
+  } catch (const Exception& exception) {
+    CHECK(exception.code() == ErrorCode::kConfig);
+    CHECK(std::string(exception.what()) == "cannot save " + path +
+                                               ": the text \"M?nchen\" of 7 bytes is no UTF-8, and Python "
+                                               "could not open the file; keep bytes in a "
+                                               "tensor of uint8");
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
 TEST_CASE("saving where there is no folder names the file and the reason") {
   CHECK_THROWS_WITH(save_pt("/nowhere/x.pt", 1),
                     Catch::Matchers::StartsWith("cannot save /nowhere/x.pt: cannot create ") &&

@@ -200,6 +200,18 @@ TEST_CASE("a job whose checkpoints cannot be listed does not begin anew") {
   CHECK(folder.step_of_start("auto") == 10);
 }
 
+TEST_CASE("a job whose name and first checkpoint are no UTF-8 writes checkpoints, and goes on from its own") {
+  Folder folder;
+  const Folder other("M\xfcnchen");
+  const std::string began = CheckpointDirectory(other.path(), 3).save(5, PtDict{});
+  const JobIdentity job = identify({.run_id = "M\xfcnchen"});
+  const auto point = folder.start(began, job);
+  REQUIRE(point);
+  CHECK(point->timeline.job == "M?nchen");
+  folder.add(10, point->timeline);
+  CHECK(folder.step_of_start(began, job) == 10);
+}
+
 TEST_CASE("what rank 0 looks for is what it tells the others") {
   const Wanted wanted{
       .kind = Wanted::Kind::kBegunAt, .line = "id", .began_from = "other/7", .began_path = "/a b"};

@@ -15,12 +15,14 @@ namespace ddprun {
 /// The file is whole or not there: it is written beside `path` under a temporary name, synced to disk, and
 /// renamed. Tensors are stored contiguous, from any device as CPU tensors; a tensor that occurs twice is
 /// stored once.
-/// Errors  Exception kOs: the disk refuses (full, read-only, no such folder).
+/// Errors  Exception kOs: the disk refuses (full, read-only, no such folder); kConfig: a tensor that cannot be stored
+///         (sparse, quantized …), or a text that is no UTF-8, named.
 void save_pt(const std::string& path, const PtValue& value);
 
 /// Reads a file written by `save_pt` or by Python's torch.save: dicts, OrderedDicts, lists, tuples, None,
 /// bool, int, float, str, tensors and parameters. Nothing in the file is executed; every checksum is
-/// verified. Tensors are on the CPU.
+/// verified, so that a file written under torch.serialization.set_crc32_options(False), which has none, is refused as
+/// damaged. Tensors are on the CPU.
 ///
 /// Errors  Exception kNotFound, kOs, kCorrupt (damaged, truncated, or holding another Python class; the
 ///         message names it).

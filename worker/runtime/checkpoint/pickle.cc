@@ -1,5 +1,6 @@
 #include "worker/runtime/checkpoint/pickle.h"
 
+#include "rendezvous/base/printable.h"
 #include "worker/runtime/checkpoint/pickle_opcodes.h"
 #include "worker/runtime/checkpoint/storage_type.h"
 
@@ -59,7 +60,15 @@ class Pickler {
     const auto bits = std::bit_cast<std::uint64_t>(value);
     for (int i = 7; i >= 0; --i) byte(static_cast<std::uint8_t>(bits >> (8 * i)));
   }
-  void put(const std::string& value) { text(value); }
+  void put(const std::string& value) {
+    if (is_utf8(value)) return text(value);
+    constexpr std::size_t kMostShown = 80;
+    error_ = Error(
+        ErrorCode::kConfig,
+        fmt::format("the text \"{}\" of {} bytes is no UTF-8, and Python could not open the file; keep bytes "
+                    "in a tensor of uint8",
+                    printable(value, kMostShown), value.size()));
+  }
   void text(std::string_view value) {
     op(Op::kBinUnicode).little_endian(value.size(), 4);
     out_.append(value);

@@ -15,7 +15,8 @@ struct Pickled {
   std::vector<at::Tensor> storages;
 };
 
-/// Errors  kConfig: a tensor of a type that cannot be stored (sparse, quantized …).
+/// Errors  kConfig: a tensor of a type that cannot be stored (sparse, quantized …), or a text that is no UTF-8, which
+///         Python cannot open.
 Result<Pickled> pickle(const PtValue& value);
 
 }  // namespace ddprun::runtime

@@ -139,7 +139,10 @@ Result<Bytes> ZipReader::read(const std::string& name) const {
   }
   const Bytes data = header.subspan(skip, static_cast<std::size_t>(record.size));
   if (zip::crc32(data) != record.crc)
-    return corrupt(fmt::format("record {} is damaged: its checksum does not match", name));
+    return corrupt(
+        fmt::format("record {} is damaged: its checksum does not match (nor does any of a file that was "
+                    "written under torch.serialization.set_crc32_options(False): save it without)",
+                    name));
   return data;
 }
 
