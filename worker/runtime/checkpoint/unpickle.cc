@@ -519,6 +519,8 @@ class Unpickler {
   std::size_t spent_ = 0;  ///< bytes of the values made so far
 };
 
+Error too_little_memory() { return {ErrorCode::kOs, "there is not enough memory for what the file holds"}; }
+
 }  // namespace
 
 Result<PtValue> unpickle(std::span<const std::byte> bytes, const StorageReader& read_storage) {
@@ -527,10 +529,12 @@ Result<PtValue> unpickle(std::span<const std::byte> bytes, const StorageReader& 
   } catch (const Failure& failure) {
     return failure.error;
   } catch (const c10::Error& error) {
-    return corrupt(
-        fmt::format("libtorch cannot make what it stands for: {}", error.what_without_backtrace()));
+    const std::string why = error.what_without_backtrace();
+    // The words of c10's allocator. The host is short of memory, and the file may be whole.
+    if (why.find("can't allocate memory") != std::string::npos) return too_little_memory();
+    return corrupt(fmt::format("libtorch cannot make what it stands for: {}", why));
   } catch (const std::bad_alloc&) {
-    return corrupt("there is not enough memory for what it stands for");
+    return too_little_memory();
   }
 }
 

@@ -18,7 +18,7 @@ using StorageReader = std::function<Result<std::span<const std::byte>>(const std
 /// memory are bounded by the size of the file: beside the storages, once each, 64 MiB, and 64 bytes for each of its own.
 ///
 /// Errors  kCorrupt: damaged, another class (named), nested more than 200 deep, tensors beyond their storage or of more
-///         than 64 dimensions, and what libtorch or the memory refuses. No exception.
+///         than 64 dimensions, and what libtorch refuses; kOs: there is too little memory. No exception.
 Result<PtValue> unpickle(std::span<const std::byte> bytes, const StorageReader& read_storage);
 
 }  // namespace ddprun::runtime
