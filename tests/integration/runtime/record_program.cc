@@ -3,10 +3,13 @@
 #include <ddprun/record.h>
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <barrier>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -31,6 +34,28 @@ void all_at_once(const std::function<void()>& end) {
   }
 }
 
+/// Returns when another thread of this process waits in fgets of a pipe into which nothing comes.
+void read_a_pipe_for_ever() {
+  static std::array<int, 2> ends;
+  if (::pipe(ends.data()) != 0) std::abort();
+  FILE* const stream = ::fdopen(ends[0], "r");
+  std::thread([stream] {
+    std::array<char, 80> line;
+    [[maybe_unused]] const char* const nothing = std::fgets(line.data(), line.size(), stream);
+  }).detach();
+  while (::ftrylockfile(stream) == 0) ::funlockfile(stream);
+}
+
+/// Whoever writes on stderr from now on waits for ever.
+void fill_stderr() {
+  static std::array<int, 2> ends;
+  if (::pipe2(ends.data(), O_NONBLOCK) != 0) std::abort();
+  while (::write(ends[1], "x", 1) == 1) {
+  }
+  ::fcntl(ends[1], F_SETFL, 0);
+  ::dup2(ends[1], STDERR_FILENO);
+}
+
 int run(const std::string& how) {
   if (how == "throw") throw_from_here();
   if (how == "config") throw ddprun::Exception(ddprun::ErrorCode::kConfig, "this cannot be configured");
@@ -50,6 +75,13 @@ int run(const std::string& how) {
   if (how == "crash") std::raise(SIGSEGV);
   if (how == "crowd") all_at_once([] { std::raise(SIGSEGV); });
   if (how == "throwing crowd") all_at_once([] { throw_from_here(); });
+  if (how == "throw beside a reader") {
+    read_a_pipe_for_ever();
+    throw_from_here();
+  }
+  if (how.starts_with("full stderr")) fill_stderr();
+  if (how == "full stderr, throw") throw_from_here();
+  if (how == "full stderr, crash") std::raise(SIGSEGV);
   return how == "three" ? 3 : 0;
 }
 

@@ -1,7 +1,8 @@
 // Two ways to die. An exception without a handler calls std::terminate where it was thrown, stack and all:
 // that is why `record` catches nothing. A crash raises a signal: its handler works in memory set aside
 // before, writes the file with the names as the linker has them, then once more with readable ones (which
-// needs malloc, and malloc may be what crashed: an alarm ends the attempt).
+// needs malloc, and malloc may be what crashed). What follows the first report may wait for another thread or
+// for a reader of stderr that is gone, so an alarm ends it.
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "worker/runtime/checkpoint/unfinished.h"
@@ -33,8 +34,8 @@ namespace {
 
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMaxFrames = 64;
-constexpr unsigned kSecondsToDemangle = 2;
-constexpr unsigned kSecondsForTheFirst = 2 * kSecondsToDemangle;
+constexpr unsigned kSecondsToTell = 2;
+constexpr unsigned kSecondsForTheFirst = 2 * kSecondsToTell;
 constexpr unsigned kSecondsForTheUnfinished =
     1 + static_cast<unsigned>(
             std::chrono::duration_cast<std::chrono::seconds>(runtime::kMostForTheUnfinished).count());
@@ -48,6 +49,7 @@ struct Recorder {
 };
 Recorder* recorder = nullptr;
 volatile sig_atomic_t crash_signal = 0;
+volatile sig_atomic_t code_of_the_end = 1;
 std::atomic<pid_t> dying_thread = 0;
 std::atomic<bool> is_reported = false;  // by std::terminate, which may wait for a checkpoint then
 
@@ -131,7 +133,22 @@ void let_the_first_report() {
   for (unsigned left = kSecondsForTheUnfinished; left > 0;) left = sleep(left);
 }
 
-void on_alarm(int) { die_of(crash_signal); }
+// A program may have blocked the alarm in all of its threads.
+void set_deadline(unsigned seconds, void (*on_alarm)(int)) {
+  signal(SIGALRM, on_alarm);
+  sigset_t alarms;
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
+  alarm(seconds);
+}
+
+void die_of_the_crash(int) { die_of(crash_signal); }
+void end_with_the_code(int) { _exit(code_of_the_end); }
+
+void say(std::string_view text) {
+  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, text.data(), text.size());
+}
 
 void on_crash(int signal_number) {
   let_the_first_report();
@@ -139,11 +156,10 @@ void on_crash(int signal_number) {
   crash_signal = signal_number;
   const std::string_view message = describe(signal_number);
   write_report(message, nullptr);
-  [[maybe_unused]] ssize_t ignored = write(STDERR_FILENO, "ddprun: ", 8);
-  ignored = write(STDERR_FILENO, message.data(), message.size());
-  ignored = write(STDERR_FILENO, "\n", 1);
-  signal(SIGALRM, on_alarm);
-  alarm(kSecondsToDemangle);
+  set_deadline(kSecondsToTell, die_of_the_crash);
+  say("ddprun: ");
+  say(message);
+  say("\n");
   write_report(message, demangled);
   die_of(signal_number);
 }
@@ -176,14 +192,27 @@ Cause current_cause() {
   }
 }
 
+// A thread that waits in a stream holds its lock, in fgets of a pipe for ever: such a stream is left as it is,
+// and those that are not the program's output are not asked.
+void flush_output() {
+  for (FILE* const stream : {stdout, stderr}) {
+    if (ftrylockfile(stream) != 0) continue;
+    fflush_unlocked(stream);
+    funlockfile(stream);
+  }
+}
+
 [[noreturn]] void on_terminate() {
   let_the_first_report();
   const Cause cause = current_cause();
   write_report(cause.text, demangled);
-  // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
-  fmt::print(stderr, "ddprun: uncaught {}\n", cause.text.substr(0, cause.text.find('\n')));
-  std::fflush(nullptr);
   is_reported = true;
+  code_of_the_end = cause.exit_code;
+  set_deadline(kSecondsToTell, end_with_the_code);
+  // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
+  say(fmt::format("ddprun: uncaught {}\n", cause.text.substr(0, cause.text.find('\n'))));
+  flush_output();
+  set_deadline(kSecondsForTheUnfinished, end_with_the_code);
   runtime::wait_for_the_unfinished();
   _exit(cause.exit_code);
 }
