@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -91,6 +92,7 @@ class Rank {
                                device_.str());
     }
     reductions();
+    picks();
     premultiplied();
     complex_numbers();
     gathers();
@@ -116,6 +118,16 @@ class Rank {
         .to(device_);
   }
 
+  Tensor special(std::int64_t count, at::ScalarType dtype) {
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const Tensor table = torch::tensor({kNan, 0.0F, 1.0F, kInfinity}).to(dtype);
+    torch::manual_seed(static_cast<std::uint64_t>(1000 * ++seed_ + rank_));
+    return torch::cat({table, -table})
+        .index_select(0, torch::randint(0, 8, {count}, torch::kLong))
+        .to(device_);
+  }
+
   [[nodiscard]] Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype = torch::kFloat) const {
     return torch::empty(sizes, at::TensorOptions(dtype).device(device_));
   }
@@ -136,33 +148,52 @@ class Rank {
       }
       for (const auto& [word, op] : ops) {
         for (const std::int64_t count : {1, 1000}) {
-          reduce_in_every_way(word + " of " + std::to_string(count) + " " + name, count, dtype, op);
+          reduce_in_every_way(word + " of " + std::to_string(count) + " " + name, count, dtype, op,
+                              &Rank::made);
         }
       }
     }
   }
 
-  void reduce_in_every_way(const std::string& what, std::int64_t count, at::ScalarType dtype, ReduceOp op) {
-    Tensor tensor = made(count, dtype);
+  void picks() {
+    const std::vector<Op> picking(kNumbers.begin() + 2, kNumbers.end());  // min and max
+    for (const auto& [name, dtype] : kFloats) {
+      for (const auto& [word, op] : picking) {
+        for (const std::int64_t count : {1, 2, 100}) {
+          const std::string what = word + " of " + std::to_string(count) + " special " + name;
+          reduce_in_every_way(what, count, dtype, op, &Rank::special);
+        }
+        const Tensor tensor = special(1'000'000, dtype);
+        all_reduce(world_, tensor, op);
+        keep("all_reduce, " + word + " of 1,000,000 special " + name, to_bytes(tensor));
+      }
+    }
+  }
+
+  using Maker = Tensor (Rank::*)(std::int64_t count, at::ScalarType dtype);
+
+  void reduce_in_every_way(const std::string& what, std::int64_t count, at::ScalarType dtype, ReduceOp op,
+                           Maker maker) {
+    const auto make = [&](std::int64_t n) { return (this->*maker)(n, dtype); };
+    Tensor tensor = make(count);
     all_reduce(world_, tensor, op);
     keep("all_reduce, " + what, to_bytes(tensor));
-    tensor = made(count, dtype);
+    tensor = make(count);
     const int to_rank = size_ > 1 ? 1 : 0;
     reduce(world_, tensor, to_rank, op);
     if (rank_ == to_rank) keep("reduce, " + what, to_bytes(tensor));
     if (!is_gloo_on_a_card_) {
       std::vector<Tensor> tensors;
-      for (const std::int64_t n : {count, std::int64_t{7}, std::int64_t{300}})
-        tensors.push_back(made(n, dtype));
+      for (const std::int64_t n : {count, std::int64_t{7}, std::int64_t{300}}) tensors.push_back(make(n));
       all_reduce_coalesced(world_, tensors, op);
       keep("all_reduce_coalesced, " + what, joined(tensors));
     }
     const Tensor output = empty({count}, dtype);
-    reduce_scatter_tensor(world_, output, made(count * size_, dtype), op);
+    reduce_scatter_tensor(world_, output, make(count * size_), op);
     keep("reduce_scatter_tensor, " + what, to_bytes(output));
     const std::vector<Tensor> outputs = {empty({count}, dtype), empty({5}, dtype)};
-    std::vector<Tensor> wholes = {made(count * size_, dtype)};
-    wholes.push_back(made(5 * size_, dtype));
+    std::vector<Tensor> wholes = {make(count * size_)};
+    wholes.push_back(make(5 * size_));
     reduce_scatter_tensor_coalesced(world_, outputs, wholes, op);
     keep("reduce_scatter_tensor_coalesced, " + what, joined(outputs));
   }

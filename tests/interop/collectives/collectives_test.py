@@ -53,6 +53,14 @@ class Rank:
         return (torch.randn(count) if dtype.is_floating_point else torch.randint(0, 100, (count,))).to(dtype).to(
             self.device)
 
+    def special(self, count, dtype):
+        """Random elements of those that min and max take sides on, or a reduction may lose: NaN, 0 and infinity with
+        either sign."""
+        table = torch.tensor([float("nan"), 0.0, 1.0, float("inf")]).to(dtype)
+        self.seed += 1
+        torch.manual_seed(1000 * self.seed + self.rank)
+        return torch.cat([table, -table])[torch.randint(0, 8, (count,))].to(self.device)
+
     def empty(self, count, dtype=torch.float32):
         return torch.empty(count, dtype=dtype, device=self.device)
 
@@ -75,26 +83,36 @@ class Rank:
             ops = {**NUMBERS, **({"average": dist.ReduceOp.AVG} if dtype.is_floating_point else self.bits())}
             for word, op in ops.items():
                 for count in (1, 1000):
-                    self.reduce_in_every_way(f"{word} of {count} {name}", count, dtype, op)
+                    self.reduce_in_every_way(f"{word} of {count} {name}", count, dtype, op, self.made)
 
-    def reduce_in_every_way(self, what, count, dtype, op):
-        tensor = self.made(count, dtype)
+    def picks(self):
+        for name, dtype in FLOATS.items():
+            for word in ("min", "max"):
+                for count in (1, 2, 100):
+                    what = f"{word} of {count} special {name}"
+                    self.reduce_in_every_way(what, count, dtype, NUMBERS[word], self.special)
+                tensor = self.special(1_000_000, dtype)
+                dist.all_reduce(tensor, NUMBERS[word])
+                self.keep(f"all_reduce, {word} of 1,000,000 special {name}", tensor)
+
+    def reduce_in_every_way(self, what, count, dtype, op, made):
+        tensor = made(count, dtype)
         dist.all_reduce(tensor, op)
         self.keep("all_reduce, " + what, tensor)
-        tensor = self.made(count, dtype)
+        tensor = made(count, dtype)
         to_rank = min(1, self.size - 1)
         dist.reduce(tensor, to_rank, op)
         if self.rank == to_rank:
             self.keep("reduce, " + what, tensor)
         if not self.is_gloo_on_a_card:
-            tensors = [self.made(n, dtype) for n in (count, 7, 300)]
+            tensors = [made(n, dtype) for n in (count, 7, 300)]
             dist.all_reduce_coalesced(tensors, op)
             self.keep("all_reduce_coalesced, " + what, *tensors)
-        output, whole = self.empty(count, dtype), self.made(count * self.size, dtype)
+        output, whole = self.empty(count, dtype), made(count * self.size, dtype)
         dist.reduce_scatter_tensor(output, whole, op)
         self.keep("reduce_scatter_tensor, " + what, output)
         outputs = [self.empty(n, dtype) for n in (count, 5)]
-        wholes = [self.made(n * self.size, dtype) for n in (count, 5)]
+        wholes = [made(n * self.size, dtype) for n in (count, 5)]
         with _coalescing_manager():
             for output, whole in zip(outputs, wholes):
                 dist.reduce_scatter_tensor(output, whole, op)
@@ -218,6 +236,7 @@ class Rank:
 
     def run(self):
         self.reductions()
+        self.picks()
         self.premultiplied()
         self.complex_numbers()
         self.gathers()

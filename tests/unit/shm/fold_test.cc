@@ -3,6 +3,8 @@
 #include "tests/support/catch.h"
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 using namespace ddprun::runtime::shm;
@@ -63,4 +65,38 @@ TEST_CASE("fold adds in ring order, piece by piece, across blocks") {
        0, kCount * 4, sources, targets);
   CHECK(out == expected);
   CHECK(data[1] == expected);
+}
+
+// gloo's ring computes std::min(own, handed down) and std::max(own, handed down): the first of two that are equal or
+// cannot be compared.
+TEST_CASE("min and max keep of NaN and of 0 what gloo's ring keeps, whoever gets the result") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t ranks : {2, 3}) {
+    for (std::size_t targets = 1; targets <= ranks; ++targets) {
+      for (const float special : {kNan, -0.0F}) {
+        const float other = std::isnan(special) ? 1.0F : 0.0F;
+        // One element a block; two ranks' blocks are two segments of one element each.
+        const RingOrder order(2 * ranks * sizeof(float), sizeof(float), static_cast<int>(ranks));
+        std::vector<std::vector<float>> data(ranks, std::vector<float>(2 * ranks, other));
+        data[0].assign(2 * ranks, special);
+        std::vector<const std::byte*> sources;
+        std::vector<std::byte*> outs;
+        for (auto& of_rank : data) {
+          sources.push_back(reinterpret_cast<const std::byte*>(of_rank.data()));
+          if (outs.size() < targets) outs.push_back(reinterpret_cast<std::byte*>(of_rank.data()));
+        }
+        fold({.kernels = find_kernels(DType::kFloat32, ReduceOp::kMax),
+              .item_bytes = sizeof(float),
+              .is_average = false,
+              .order = order},
+             0, 2 * ranks * sizeof(float), sources, outs);
+        for (std::size_t i = 0; i < 2 * ranks; ++i) {
+          // A block ends at the rank of its number, which takes its own.
+          const bool is_special = order.block_of(i * sizeof(float)) == 0;
+          INFO(ranks << " ranks, " << targets << " targets, " << special << ", element " << i);
+          CHECK((std::isnan(data[0][i]) || std::signbit(data[0][i])) == is_special);
+        }
+      }
+    }
+  }
 }

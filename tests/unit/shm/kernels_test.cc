@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 using namespace ddprun::runtime::shm;
@@ -132,6 +133,22 @@ TEST_CASE("bfloat16 sums are rounded to nearest even, and stay not-a-number") {
   CHECK(sum(0x3f80, 0x3b80) == 0x3f80);  // 1 + 2^-8: tie, to even
   CHECK(sum(0x3f81, 0x3b80) == 0x3f82);  // 1.0078125 + 2^-8: tie, to even
   CHECK((sum(0x7fc0, 0x3f80) & 0x7fff) > 0x7f80);
+}
+
+TEST_CASE("min and max of halves pick one of the two, bit for bit") {
+  for (const auto& [dtype, one] : {std::pair(DType::kFloat16, 0x3c00), std::pair(DType::kBFloat16, 0x3f80)}) {
+    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+      for (const int bits : {0x7fc3, 0xffc5, 0xfd01}) {  // NaNs of either sign, with a payload
+        const std::vector<std::uint16_t> nan{static_cast<std::uint16_t>(bits)};
+        const std::vector<std::uint16_t> number{static_cast<std::uint16_t>(one)};
+        if (dtype == DType::kBFloat16 && bits == 0xfd01) continue;  // a number there
+        CHECK(combine(dtype, op, nan, number) == nan);
+        CHECK(combine(dtype, op, number, nan) == number);
+      }
+      CHECK(combine<std::uint16_t>(dtype, op, {0x8000}, {0})[0] == 0x8000);
+      CHECK(combine<std::uint16_t>(dtype, op, {0}, {0x8000})[0] == 0);
+    }
+  }
 }
 
 TEST_CASE("all instruction sets agree to the last bit, at every length") {

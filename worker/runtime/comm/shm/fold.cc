@@ -23,15 +23,15 @@ void fold_piece(const Folding& how, int block, std::size_t at, std::size_t bytes
   alignas(64) std::array<std::byte, kPieceBytes> partial;
   const std::byte* sum = source(0);
   for (int step = 1; step < ranks - 1; ++step) {
-    how.kernels->combine(partial.data(), sum, source(step), count);
+    how.kernels->combine(partial.data(), source(step), sum, count);
     sum = partial.data();
   }
   if (targets.size() == 2) {
-    how.kernels->combine_two(targets[0] + at, targets[1] + at, sum, source(ranks - 1), count);
+    how.kernels->combine_two(targets[0] + at, targets[1] + at, source(ranks - 1), sum, count);
   } else if (targets.size() == 1) {
-    how.kernels->combine(targets[0] + at, sum, source(ranks - 1), count);
+    how.kernels->combine(targets[0] + at, source(ranks - 1), sum, count);
   } else {
-    how.kernels->combine(partial.data(), sum, source(ranks - 1), count);
+    how.kernels->combine(partial.data(), source(ranks - 1), sum, count);
     for (std::byte* const target : targets) std::memcpy(target + at, partial.data(), bytes);
   }
   if (!how.is_average) return;
@@ -51,14 +51,14 @@ RingOrder::RingOrder(std::size_t total_bytes, std::size_t item_bytes, int ranks)
 
 void fold(const Folding& how, std::size_t offset, std::size_t bytes,
           std::span<const std::byte* const> sources, std::span<std::byte* const> targets) {
-  // With two ranks there is one sum and no partial one, so neither order nor pieces matter.
+  // Of two ranks there is no partial sum, so a piece may be as long as its block.
   const bool is_pair = sources.size() == 2 && targets.size() <= 2 && !how.is_average;
-  if (is_pair) return fold_piece(how, 0, 0, bytes, sources, targets);
+  const std::size_t most = is_pair ? bytes : kPieceBytes;
   std::size_t at = 0;
   while (at < bytes) {
     const int block = how.order.block_of(offset + at);
     const std::size_t to_block_end = how.order.end_of_block(block) - (offset + at);
-    const std::size_t piece = std::min({kPieceBytes, to_block_end, bytes - at});
+    const std::size_t piece = std::min({most, to_block_end, bytes - at});
     fold_piece(how, block, at, piece, sources, targets);
     at += piece;
   }

@@ -7,12 +7,14 @@
 
 namespace ddprun::runtime::shm {
 
-/// In which order the contributions to an element are summed: gloo's, so that results are equal to the last
+/// In which order the contributions to an element are reduced: gloo's, so that results are equal to the last
 /// bit.
 ///
 /// gloo's ring all-reduce cuts the tensor into one block per rank, of equal size but for rounding. The sum of
 /// block b starts with rank b - 1, which hands it down to b - 2, and so on around the ring until it ends at
-/// rank b. Source: observed, and held against libtorch's gloo by tests/integration/shm.
+/// rank b. Each computes "its own op what it was handed", which min and max tell apart: of 0 and -0, and beside
+/// a NaN, they take the first. Source: observed, and held against libtorch's gloo by tests/integration/shm and
+/// tests/interop/collectives.
 class RingOrder {
  public:
   RingOrder(std::size_t total_bytes, std::size_t item_bytes, int ranks);
@@ -23,7 +25,7 @@ class RingOrder {
   [[nodiscard]] std::size_t end_of_block(int block) const {
     return (static_cast<std::size_t>(block) + 1) * block_bytes_;
   }
-  /// The `step`-th rank, from 0, to be summed in `block`.
+  /// The `step`-th rank, from 0, to be reduced in `block`.
   [[nodiscard]] int rank_at(int block, int step) const { return (block - 1 - step + 2 * ranks_) % ranks_; }
 
  private:

@@ -103,17 +103,18 @@ struct Product {
   }
 };
 
+// std::min and std::max, which gloo calls: of two that are equal or not comparable the first.
 struct Min {
   template <class T>
-  static T apply(T a, T b) {
-    return b < a ? b : a;
+  static bool takes_second(T a, T b) {
+    return b < a;
   }
 };
 
 struct Max {
   template <class T>
-  static T apply(T a, T b) {
-    return a < b ? b : a;
+  static bool takes_second(T a, T b) {
+    return a < b;
   }
 };
 
@@ -138,6 +139,22 @@ struct Xor {
   }
 };
 
+template <class Op>
+constexpr bool kPicks = std::is_same_v<Op, Min> || std::is_same_v<Op, Max>;
+
+// What is picked keeps its bits: a NaN of a half may have others when it has been a float.
+template <class Type, class Op>
+typename Type::Stored combined(typename Type::Stored x, typename Type::Stored y) {
+  const auto a = Type::load(x);
+  const auto b = Type::load(y);
+  if constexpr (!kPicks<Op>)
+    return Type::store(Op::apply(a, b));
+  else if constexpr (std::is_same_v<Type, Bool>)
+    return Type::store(Op::takes_second(a, b) ? b : a);
+  else
+    return Op::takes_second(a, b) ? y : x;
+}
+
 // --- loops
 // ------------------------------------------------------------------------------------------------------
 
@@ -149,7 +166,7 @@ void combine(std::byte* out, const std::byte* a, const std::byte* b, std::size_t
   const auto* const x = reinterpret_cast<const Stored*>(a);
   const auto* const y = reinterpret_cast<const Stored*>(b);
 #pragma omp simd
-  for (std::size_t i = 0; i < count; ++i) o[i] = Type::store(Op::apply(Type::load(x[i]), Type::load(y[i])));
+  for (std::size_t i = 0; i < count; ++i) o[i] = combined<Type, Op>(x[i], y[i]);
 }
 
 template <class Type, class Op>
@@ -162,7 +179,7 @@ void combine_two(std::byte* out0, std::byte* out1, const std::byte* a, const std
   const auto* const y = reinterpret_cast<const Stored*>(b);
 #pragma omp simd
   for (std::size_t i = 0; i < count; ++i) {
-    const Stored value = Type::store(Op::apply(Type::load(x[i]), Type::load(y[i])));
+    const Stored value = combined<Type, Op>(x[i], y[i]);
     o[i] = value;
     p[i] = value;
   }
