@@ -1,8 +1,7 @@
 #include "worker/training/first_failure.h"
 
+#include "worker/runtime/comm/roll_call/await_keys.h"
 #include "worker/runtime/comm/roll_call/store_text.h"
-
-#include <exception>
 
 namespace ddprun::training {
 namespace {
@@ -17,11 +16,7 @@ void tell_failure(c10d::Store& store, int rank, const std::string& message) {
 }
 
 std::optional<FirstFailure> hear_failure(c10d::Store& store, std::chrono::milliseconds patience) {
-  try {
-    store.wait({kFirstFailureKey}, patience);
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
+  if (!runtime::await_keys(store, {kFirstFailureKey}, patience)) return std::nullopt;
   const std::string text = runtime::take_text(store, kFirstFailureKey);
   return FirstFailure{std::stoi(text), text.substr(text.find(' ') + 1)};
 }

@@ -2,12 +2,16 @@
 #include "tests/integration/shm/processes.h"
 #include "tests/support/catch.h"
 #include <ddprun/drain.h>
+#include <ddprun/group.h>
 #include <ddprun/init.h>
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <thread>
+#include <vector>
 
 using namespace ddprun;
 using ddprun::testing::require;
@@ -101,5 +105,31 @@ TEST_CASE("a rank that is past the agreed step takes the others along to its own
     context.store()->wait({key(1 - rank)}, 60s);
     const std::vector<std::uint8_t> theirs = context.store()->get(key(1 - rank));
     require(mine == std::string(theirs.begin(), theirs.end()), "they stopped after different steps");
+  }));
+}
+
+// All groups of a rank share one client of the store. With waits that keep it for themselves, one rank's first thread and
+// the other's second soon each wait for what the other rank's client would have to bring.
+TEST_CASE("groups that wait through the store at the same time do not wait for each other") {
+  const auto server = serve();
+  CHECK(testing::in_processes(2, [&](int rank, const c10::intrusive_ptr<c10d::Store>&) {
+    become_rank(rank, 2, server->getPort());
+    const Context context =
+        init({.backend = "gloo", .device = "cpu", .timeout = 20s, .log = [](const auto&) {}});
+    const std::array groups = {new_group(context), new_group(context)};
+    std::array<std::string, 2> failures;
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < groups.size(); ++i) {
+        threads.emplace_back([&, i] {
+          try {
+            for (int round = 0; round < 20; ++round) static_cast<void>(new_group(groups[i]));
+          } catch (const std::exception& error) {
+            failures[i] = error.what();
+          }
+        });
+      }
+    }
+    require(failures[0].empty() && failures[1].empty(), failures[0] + failures[1]);
   }));
 }

@@ -6,6 +6,7 @@
 #include "worker/runtime/comm/shm/make_backend.h"
 #include <ddprun/exception.h>
 
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <chrono>
@@ -380,4 +381,14 @@ TEST_CASE("all ranks hear the same when one cannot have the segment") {
     }
     require(message_of([&] { make_shm(store, rank, 3); }) == expected, "the same words");
   }));
+}
+
+TEST_CASE("a rank that is not told where the memory is says for how long it waited") {
+  const runtime::ShmOptions options{.store = c10::make_intrusive<c10d::HashStore>(),
+                                    .rank = 1,
+                                    .world_size = 2,
+                                    .timeout = std::chrono::milliseconds(100)};
+  CHECK(
+      message_of([&] { runtime::make_shm_backend(options); }) ==
+      "shm: rank 1 waited for 0.1 s for rank 0 to say where the shared memory is; look for its last output");
 }

@@ -44,7 +44,8 @@ class Context {
   [[nodiscard]] const std::string& log_dir() const;  ///< of this generation, the launcher's; may be empty
   [[nodiscard]] const at::Device& device() const;    ///< where this worker's tensors belong
 
-  /// The job's key-value store: a TCPStore client (a HashStore in a world of one).
+  /// The job's key-value store: a TCPStore client (a HashStore in a world of one) that all groups of this rank share.
+  /// Who waits for a key does not keep it from other threads.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const;
   /// The group of all ranks. Never null, also in a world of one.
   [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;

@@ -1,6 +1,7 @@
 #include "worker/runtime/comm/join_world.h"
 
 #include "worker/runtime/comm/backends.h"
+#include "worker/runtime/comm/roll_call/polite_store.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -42,7 +43,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const WorkerEnv& env, std::chrono:
   options.timeout = timeout;
   options.multiTenant = true;
   try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
+    auto store =
+        c10::make_intrusive<PoliteStore>(c10::make_intrusive<c10d::TCPStore>(env.master_addr, options));
     // torchrun keeps its store over restarts; ddprun serves a fresh one. A prefix makes both safe.
     return c10::make_intrusive<c10d::PrefixStore>(fmt::format("ddprun/{}", env.restart_count),
                                                   std::move(store));

@@ -1,11 +1,10 @@
 #include "worker/runtime/comm/roll_call/roll_call.h"
 
+#include "worker/runtime/comm/roll_call/await_keys.h"
 #include "worker/runtime/comm/roll_call/store_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <exception>
 
 namespace ddprun::runtime {
 namespace {
@@ -34,16 +33,6 @@ class Roll {
     put_text(call_.store, keys_[static_cast<std::size_t>(call_.rank)], mine);
   }
 
-  /// False when they are not there in time.
-  bool wait_for(const std::vector<std::string>& keys) {
-    try {
-      call_.store.wait(keys, call_.timeout);
-    } catch (const std::exception&) {
-      return call_.store.check(keys);  // a store that is lost throws once more
-    }
-    return true;
-  }
-
   /// The answer: this one, unless another rank was faster.
   Result<std::string> settle(const Result<std::string>& answer) {
     const std::string text = answer_text(answer);
@@ -53,14 +42,14 @@ class Roll {
   }
 
   Result<std::string> judge_all(const Judge& judge) {
-    if (!wait_for(keys_)) return settle(missing());
+    if (!await_keys(call_.store, keys_, call_.timeout)) return settle(missing());
     std::vector<std::string> said;
     for (const std::string& key : keys_) said.push_back(take_text(call_.store, key));
     return settle(judge(said));
   }
 
   Result<std::string> hear() {
-    if (!wait_for({answer_key_})) return settle(missing());
+    if (!await_keys(call_.store, {answer_key_}, call_.timeout)) return settle(missing());
     return parse_answer(take_text(call_.store, answer_key_));
   }
 

@@ -13,7 +13,7 @@ inline void put_text(c10d::Store& store, const std::string& key, const std::stri
   store.set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
 }
 
-/// Waits for the key, at most for the store's own timeout.
+/// Of a key that is there: await_keys() waits for one, where get would keep others from a c10d::TCPStore.
 inline std::string take_text(c10d::Store& store, const std::string& key) {
   const std::vector<std::uint8_t> bytes = store.get(key);
   return {bytes.begin(), bytes.end()};

@@ -1,5 +1,6 @@
 #include "worker/runtime/comm/shm/make_backend.h"
 
+#include "worker/runtime/comm/roll_call/await_keys.h"
 #include "worker/runtime/comm/roll_call/roll_call.h"
 #include "worker/runtime/comm/roll_call/store_text.h"
 #include "worker/runtime/comm/shm/shm_backend.h"
@@ -17,9 +18,14 @@ constexpr const char* kAddressKey = "address";
 constexpr std::string_view kHas = "ok ";
 constexpr std::string_view kHasNot = "no ";
 
-std::string take(const ShmOptions& options, const std::string& key) {
-  options.store->wait({key}, options.timeout);
-  return take_text(*options.store, key);
+std::string take_announced(const ShmOptions& options) {
+  if (await_keys(*options.store, {kAddressKey}, options.timeout))
+    return take_text(*options.store, kAddressKey);
+  throw Exception(
+      ErrorCode::kTimeout,
+      fmt::format("shm: rank {} waited for {:.1f} s for rank 0 to say where the shared memory is; look "
+                  "for its last output",
+                  options.rank, std::chrono::duration<double>(options.timeout).count()));
 }
 
 /// Written by a rank into the store: that it has what it needs, or why not.
@@ -43,7 +49,7 @@ Result<std::shared_ptr<Segment>> create_and_announce(const ShmOptions& options) 
 }
 
 Result<std::shared_ptr<Segment>> open_announced(const ShmOptions& options) {
-  const std::string announced = take(options, kAddressKey);
+  const std::string announced = take_announced(options);
   if (!announced.starts_with(kHas)) return Error(ErrorCode::kUnavailable, announced.substr(kHasNot.size()));
   const auto address = SegmentAddress::parse(announced.substr(kHas.size()));
   if (!address) return address.error();

@@ -1,5 +1,6 @@
 #include "worker/runtime/process/drain/meeting.h"
 
+#include "worker/runtime/comm/roll_call/await_keys.h"
 #include "worker/runtime/comm/roll_call/store_text.h"
 
 #include <fmt/format.h>
@@ -41,12 +42,8 @@ class Meeting {
   }
 
   std::string hear(std::chrono::milliseconds timeout) {
-    try {
-      store_.wait({verdict_key()}, timeout);
-    } catch (const std::exception&) {
-      return settle(kSomeAreMissing);
-    }
-    return take_text(store_, verdict_key());
+    return await_keys(store_, {verdict_key()}, timeout) ? take_text(store_, verdict_key())
+                                                        : settle(kSomeAreMissing);
   }
 
  private:
