@@ -41,6 +41,26 @@ TEST_CASE("what fails on some ranks fails on all, and those where it did not nam
   }));
 }
 
+TEST_CASE("a rank whose work fails says so, also when the others cannot be asked") {
+  CHECK(in_world("shm", 2, [](const Group& world) {
+    const Group group = new_group(world);
+    if (world.rank() == 0) {
+      const auto abort = [&] {
+        group.process_group()->getDefaultBackend()->abort();
+      };  // all ends with "peer lost"
+      require_equal(refusal([&] {
+                      fail_together(group, [&] {
+                        abort();
+                        throw Exception(ErrorCode::kNotFound, "no file here");
+                      });
+                    }),
+                    "not found: no file here");
+      require(refusal([&] { fail_together(group, abort); }).starts_with("peer lost: "),
+              "nothing else failed");
+    }
+  }));
+}
+
 TEST_CASE("agree_on_error tells whose error it is") {
   CHECK(in_world("gloo", 3, [](const Group& world) {
     require(!agree_on_error(world, std::nullopt), "nobody has one");

@@ -51,8 +51,12 @@ void fail_together(const Group& group, const std::function<void()>& work) {
   } catch (...) {
     thrown = std::current_exception();
   }
-  const auto shared =
-      agree_on_error(group, thrown ? std::optional<Exception>(describe(thrown)) : std::nullopt);
+  std::optional<SharedError> shared;
+  try {
+    shared = agree_on_error(group, thrown ? std::optional<Exception>(describe(thrown)) : std::nullopt);
+  } catch (...) {
+    if (!thrown) throw;  // else a peer that is lost hides what failed here
+  }
   if (thrown) std::rethrow_exception(thrown);
   if (shared) throw consequence_of(*shared);
 }
