@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <future>
+#include <vector>
 
 using namespace ddprun;
 using namespace ddprun::runtime::shm;
@@ -117,6 +118,31 @@ TEST_CASE("a receive from a killed rank ends with its name") {
   ::kill(ranks.pid(1), SIGKILL);
   CHECK(ranks.report(0).text == "receive of 1 bytes of uint8 from rank 1 (tag 4): rank 1 (pid " +
                                     std::to_string(ranks.pid(1)) + ") has ended");
+}
+
+TEST_CASE("a receive from any rank ends when the rank dies that it has begun to read from, and names it") {
+  constexpr std::size_t kBytes = std::size_t{10} << 20U;  // far more than the channel holds
+  RankProcesses ranks(3, [](Group& group) -> std::string {
+    const std::shared_ptr<Segment> segment(&group.segment(), [](Segment*) {});
+    Mailbox mailbox(segment, group.rank());
+    std::vector<std::byte> data(group.rank() == 2 ? 0 : kBytes);
+    const Mailbox::Letter letter{.peer = group.rank() == 1 ? 0 : -1,
+                                 .tag = 4,
+                                 .dtype = DType::kUint8,
+                                 .data = data.data(),
+                                 .bytes = kBytes,
+                                 .timeout = 60s};
+    if (group.rank() == 1) mailbox.send(letter, [](const Result<void>&, int) {});
+    GateOnly barrier;
+    group.run(barrier, 60s).value();
+    if (group.rank() == 1) ::raise(SIGKILL);  // with what the channel holds on its way, and no more
+    if (group.rank() == 2) ::pause();
+    std::promise<std::string> text;
+    mailbox.receive(letter, [&text](const Result<void>& result, int) { text.set_value(text_of(result)); });
+    return text.get_future().get();
+  });
+  const std::string name = "rank 1 (pid " + std::to_string(ranks.pid(1)) + ") has ended";
+  CHECK(ranks.report(0).text == "receive of 10485760 bytes of uint8 from rank 1 (tag 4): " + name);
 }
 
 TEST_CASE("no death of any kind leaves a segment behind") {

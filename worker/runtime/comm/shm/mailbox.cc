@@ -303,16 +303,20 @@ void Mailbox::expire(TimePoint time) {
   progress();  // once more: what a rank has sent before it ended counts
   for (int peer = 0; peer < size_; ++peer) expire_sends(peer, gone, time);
 
-  const auto end_if_ill = [&](Pending& receive) {
-    auto error = what_ails(receive.letter, name_receive(receive.letter), gone, receive.deadline, time);
+  const auto end_if_ill = [&](Pending& receive, int from) {
+    Letter letter = receive.letter;
+    letter.peer = from;
+    auto error = what_ails(letter, name_receive(letter), gone, receive.deadline, time);
     if (error) finish(std::move(receive), std::move(*error), -1);
     return error.has_value();
   };
   for (auto receive = receives_.begin(); receive != receives_.end();) {
-    receive = end_if_ill(*receive) ? receives_.erase(receive) : std::next(receive);
+    receive = end_if_ill(*receive, receive->letter.peer) ? receives_.erase(receive) : std::next(receive);
   }
-  for (Incoming& incoming : incoming_) {
-    if (!incoming.target || !end_if_ill(*incoming.target)) continue;
+  // Whoever has begun to send is the one who has to end it, also where any rank would have done.
+  for (int from = 0; from < size_; ++from) {
+    Incoming& incoming = incoming_[static_cast<std::size_t>(from)];
+    if (!incoming.target || !end_if_ill(*incoming.target, from)) continue;
     incoming.target.reset();
     incoming.envelope->tag = kNobodysTag;
     incoming.stash.resize(incoming.envelope->bytes);

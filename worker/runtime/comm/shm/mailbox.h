@@ -23,7 +23,8 @@ namespace ddprun::runtime::shm {
 /// channel, of which the reader may not have taken anything yet; a message longer than the channel flows as
 /// it is taken. What cannot be done at once is done by a background thread, so that neither side ever blocks
 /// the caller.
-/// Errors   of a send or receive do not touch others: kPeerLost when the other rank has ended, kTimeout,
+/// Errors   of a send or receive do not touch others: kPeerLost when the other rank has ended (of a receive from any
+///          rank: the one whose message has begun to come in, else all others), kTimeout,
 ///          kConfig when a message is not of the length and dtype that the receive expects (the message is
 ///          then lost).
 /// Threads  any.
