@@ -145,6 +145,39 @@ TEST_CASE("a timeout names the ranks that did not come, and ends the group for t
       "barrier (operation 2): the group has ended: barrier (operation 2): timed out"));
 }
 
+TEST_CASE("the last rank to come hears that the others have given up, though all are there now") {
+  Messages late;
+  testing::on_each_rank(testing::small_shape(3), [&](int rank, const std::shared_ptr<Segment>& segment) {
+    static std::atomic<int> told{0};
+    if (rank == 0) told = 0;
+    auto group = Group::join(segment, rank, 60s).value();
+    if (rank != 1) {
+      if (barrier(*group, 50ms)) throw std::runtime_error("rank 1 had not come");
+      ++told;
+    }
+    while (told < 2) std::this_thread::yield();
+    if (rank == 1) late.add(barrier(*group));
+    while (rank != 1 && segment->rank_state(1).state != RankState::kLeft) std::this_thread::yield();
+  });
+  REQUIRE(late.all().size() == 1);
+  CHECK(late.all().begin()->starts_with(
+      "barrier (operation 2): the group has ended: barrier (operation 2): timed out after 0.1 s on rank "));
+}
+
+TEST_CASE("a rank that is slow to leave a gate is not told of a failure behind it") {
+  testing::in_group(testing::small_shape(2), [&](Group& group) {
+    GateOnly collective;
+    group.start(collective, 60s);
+    if (group.rank() == 0) {
+      group.wait_at_gate(Duration::max()).value();
+      group.fail(Error(ErrorCode::kInternal, "behind the gate"));
+    } else {
+      while (group.segment().failure().state != Failure::kWritten) std::this_thread::yield();
+      group.wait_at_gate(Duration::max()).value();
+    }
+  });
+}
+
 TEST_CASE("a rank that has left is named at once") {
   Messages messages;
   testing::in_group(testing::small_shape(2), [&](Group& group) {

@@ -81,10 +81,21 @@ bool Barrier::have_all_arrived() const {
 }
 
 WaitEnd Barrier::wait(TimePoint deadline, Duration patience) {
-  if (spin(std::min(spin_time_, patience))) return WaitEnd::kOpen;
+  if (spin(std::min(spin_time_, patience))) return pass();
   const WaitEnd end = sleep(deadline, later(now(), patience));
-  if (end == WaitEnd::kOpen && has_a_cpu_each_) leave_peers_cpu();
-  return end;
+  if (end != WaitEnd::kOpen) return end;
+  if (has_a_cpu_each_) leave_peers_cpu();
+  return pass();
+}
+
+// A rank that came too late for the others finds all of them here, but they have gone. A failure of later than this
+// barrier is no matter of it: all have passed.
+WaitEnd Barrier::pass() {
+  const Failure& failure = segment_->failure();
+  if (failure.state.load(std::memory_order_acquire) == Failure::kWritten && failure.barrier <= ticket_)
+    return WaitEnd::kFailed;
+  passed_ = ticket_;
+  return WaitEnd::kOpen;
 }
 
 bool Barrier::spin(Duration at_most) const {

@@ -11,7 +11,7 @@ namespace ddprun::runtime::shm {
 
 /// How a wait at a barrier ended.
 enum class WaitEnd {
-  kOpen,      ///< every rank has arrived
+  kOpen,      ///< every rank has arrived, and none of them has given this barrier up
   kGaveUp,    ///< the caller's patience is over; it may wait again
   kTimedOut,  ///< the deadline passed
   kPeerDied,  ///< a rank that has not arrived has ended
@@ -38,6 +38,8 @@ class Barrier {
   /// The line that the next arrive() publishes; the caller fills everything but the ticket.
   [[nodiscard]] Post& next_post() { return segment_->post(rank_, ticket_ + 1); }
   [[nodiscard]] std::uint64_t ticket() const { return ticket_; }
+  /// The first barrier that no wait() of this rank has found open.
+  [[nodiscard]] std::uint64_t first_not_passed() const { return passed_ + 1; }
 
   /// Arrives at the next barrier. May wake others, never waits.
   void arrive();
@@ -61,6 +63,7 @@ class Barrier {
     return segment_->post(rank, ticket_).ticket.load(std::memory_order_acquire) >= ticket_;
   }
   [[nodiscard]] bool have_all_arrived() const;
+  WaitEnd pass();
   void tell_cpu();
   [[nodiscard]] bool shares_cpu_with(int first_missing) const;
   void leave_peers_cpu();
@@ -73,6 +76,7 @@ class Barrier {
   bool has_a_cpu_each_;
   Duration spin_time_;
   std::uint64_t ticket_ = 0;
+  std::uint64_t passed_ = 0;
   PeerWatch watch_;
   std::atomic<bool> is_aborted_{false};
 };

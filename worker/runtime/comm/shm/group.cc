@@ -168,6 +168,7 @@ void Group::fail(const Error& error) {
   std::uint32_t expected = Failure::kNone;
   if (!failure.state.compare_exchange_strong(expected, Failure::kBeingWritten)) return;
   failure.code = static_cast<std::int32_t>(error.code());
+  failure.barrier = barrier_.first_not_passed();
   const std::size_t length = std::min(error.message().size(), Failure::kTextBytes - 1);
   std::memcpy(failure.text.data(), error.message().data(), length);
   failure.text[length] = '\0';
