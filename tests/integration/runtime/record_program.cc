@@ -59,6 +59,12 @@ void fill_stderr() {
 int run(const std::string& how) {
   if (how == "throw") throw_from_here();
   if (how == "config") throw ddprun::Exception(ddprun::ErrorCode::kConfig, "this cannot be configured");
+  if (how == "latin-1") throw ddprun::Exception(ddprun::ErrorCode::kConfig, "cannot open caf\xe9.bin");
+  if (how == "long") {
+    std::string text;
+    for (int i = 0; i < 40'000; ++i) text += "\xc3\xa9";
+    throw ddprun::Exception(ddprun::ErrorCode::kConfig, text);
+  }
   if (how == "peer") TORCH_CHECK_WITH(DistBackendError, false, "the peer is gone");
   if (how == "watchdog")
     std::thread([] { TORCH_CHECK_WITH(DistBackendError, false, "it took too long"); }).join();

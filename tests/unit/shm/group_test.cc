@@ -178,6 +178,18 @@ TEST_CASE("a rank that is slow to leave a gate is not told of a failure behind i
   });
 }
 
+TEST_CASE("why the group ended is cut between two characters") {
+  Messages other;
+  testing::in_group(testing::small_shape(2), [&](Group& group) {
+    std::string long_text = "x";  // so that the room ends within a character
+    while (long_text.size() <= Failure::kTextBytes) long_text += "\xe2\x82\xac!";
+    if (group.rank() == 0) group.fail(Error(ErrorCode::kInternal, long_text));
+    while (group.segment().failure().state != Failure::kWritten) std::this_thread::yield();
+    if (group.rank() == 1) other.add(barrier(group));
+  });
+  CHECK(other.all().begin()->ends_with("\xe2\x82\xac!"));
+}
+
 TEST_CASE("a rank that has left is named at once") {
   Messages messages;
   testing::in_group(testing::small_shape(2), [&](Group& group) {

@@ -1,6 +1,7 @@
 #include "worker/runtime/comm/shm/group.h"
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/utf8.h"
 #include "worker/runtime/comm/shm/gate_only.h"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <string_view>
 
 namespace ddprun::runtime::shm {
 namespace {
@@ -169,9 +171,9 @@ void Group::fail(const Error& error) {
   if (!failure.state.compare_exchange_strong(expected, Failure::kBeingWritten)) return;
   failure.code = static_cast<std::int32_t>(error.code());
   failure.barrier = barrier_.first_not_passed();
-  const std::size_t length = std::min(error.message().size(), Failure::kTextBytes - 1);
-  std::memcpy(failure.text.data(), error.message().data(), length);
-  failure.text[length] = '\0';
+  const std::string_view text = cut_at_character(error.message(), Failure::kTextBytes - 1);
+  std::memcpy(failure.text.data(), text.data(), text.size());
+  failure.text[text.size()] = '\0';
   failure.state.store(Failure::kWritten, std::memory_order_release);
   Barrier::wake_everyone(*segment_);
 }

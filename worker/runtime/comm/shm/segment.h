@@ -76,7 +76,7 @@ struct Failure {
   std::atomic<std::uint32_t> state;
   std::int32_t code;
   std::uint64_t barrier;  ///< the first that the rank has not passed; all before it are as they were
-  std::array<char, kTextBytes> text;  ///< ends with 0
+  std::array<char, kTextBytes> text;  ///< ends with 0; cut between two characters
 };
 
 /// Words that ranks sleep on, apart from the rest so that nobody who spins reads them.

@@ -1,36 +1,44 @@
 #include "worker/runtime/process/record/error_file.h"
 
+#include "rendezvous/base/utf8.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace ddprun::runtime {
 
 void FixedText::append(std::string_view text) {
-  const std::size_t room = std::min(text.size(), kCapacity - size_);
-  std::memcpy(bytes_ + size_, text.data(), room);
-  size_ += room;
+  const std::string_view fits = cut_at_character(text, kCapacity - size_);
+  std::memcpy(bytes_ + size_, fits.data(), fits.size());
+  size_ += fits.size();
 }
 
 void FixedText::append_json(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
   // What follows the string must fit as well, or the file is no JSON.
   constexpr std::size_t kReserve = 256;
-  for (const char c : text) {
-    if (size_ + kReserve > kCapacity) return;
+  while (!text.empty() && size_ + kReserve <= kCapacity) {
+    const std::optional<Utf8Character> next = first_character(text);
+    const std::string_view character = text.substr(0, next ? next->bytes : 1);
+    text.remove_prefix(character.size());
+    const char c = character.front();
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
+    if (!next) {
+      append(kReplacement);
+    } else if (c == '"' || c == '\\') {
       append("\\");
-      append({&c, 1});
+      append(character);
     } else if (c == '\n') {
       append("\\n");
     } else if (byte < 0x20) {
       const char escape[] = {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
       append({escape, sizeof escape});
     } else {
-      append({&c, 1});
+      append(character);
     }
   }
 }

@@ -6,11 +6,11 @@
 namespace ddprun::runtime {
 
 /// A text in memory that was there before anything went wrong: appending allocates nothing, what does not fit
-/// is cut.
+/// is cut between two characters.
 class FixedText {
  public:
   void append(std::string_view text);
-  /// As the inside of a JSON string.
+  /// As the inside of a JSON string; bytes that are no UTF-8, which JSON has to be, become U+FFFD.
   void append_json(std::string_view text);
   void append_number(unsigned long long number);
   void clear() { size_ = 0; }
