@@ -4,6 +4,10 @@
 
 #include <torch/torch.h>
 
+#include <stdexcept>
+#include <string>
+#include <vector>
+
 using namespace ddprun;
 using ddprun::testing::in_world;
 using ddprun::testing::refusal;
@@ -14,6 +18,24 @@ using namespace std::chrono_literals;
 namespace {
 
 at::Tensor numbers(std::int64_t count, double value) { return torch::full({count}, value); }
+
+/// Makes several messages one call, as nccl does, and can send none.
+struct FailingBackend final : c10d::Backend {
+  FailingBackend() : Backend(0, 2) {}
+
+  [[nodiscard]] bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override { ++begun; }
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override {
+    ++ended;
+    return {};
+  }
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>&, int, int) override {
+    throw std::runtime_error("no way there");
+  }
+
+  int begun = 0;
+  int ended = 0;
+};
 
 }  // namespace
 
@@ -105,6 +127,65 @@ TEST_CASE("monitored_barrier names those who are missing, to every rank, over an
       monitored_barrier(world);
     }));
   }
+}
+
+TEST_CASE("a rank that comes late to monitored_barriers that failed hears what the others heard") {
+  CHECK(in_world("gloo", 3, [](const Group& world) {
+    const std::string expected =
+        "timeout: monitored_barrier: 1 of 3 ranks did not come within 0.3 s: 2; look for their last output";
+    const Group punctual = new_group(world, {0, 1});
+    const auto told = torch::zeros({1});
+    if (world.rank() == 2) receive(world, told, 0);
+    for (int i = 0; i < 3; ++i) {
+      if (punctual.is_member()) barrier(punctual);
+      require_equal(refusal([&] { monitored_barrier(world, 300ms); }), expected);
+    }
+    if (world.rank() == 0) send(world, told, 2);
+    monitored_barrier(world, 60s);
+    monitored_barrier(world);
+    barrier(world);
+    const auto store = world.process_group()->getStore();
+    require(!store->check({"monitored_barrier/1/answer"}) && !store->check({"monitored_barrier/4/0"}),
+            "what nobody reads any more is gone");
+    require(store->check({"monitored_barrier/5/0"}), "and the last one is there");
+  }));
+}
+
+TEST_CASE("a batch with a message that is refused sends none of them") {
+  for (const std::string backend : {"gloo", "shm"}) {
+    CHECK(in_world(backend, 2, [](const Group& world) {
+      const at::Tensor into = numbers(4, 0);
+      if (world.rank() == 0) {
+        const at::Tensor transposed = torch::ones({2, 4}).t();
+        require_equal(
+            refusal([&] {
+              (void)batch_isend_irecv(world, {P2POp::isend(numbers(4, 7), 1), P2POp::isend(transposed, 1)});
+            }),
+            "config: batch_isend_irecv: a tensor is not dense and contiguous; pass "
+            "tensor.contiguous()");
+        send(world, numbers(4, 9), 1);
+      } else {
+        receive(world, into, 0);
+        require(into.eq(9).all().item<bool>(), "the message after the batch is the first");
+      }
+    }));
+  }
+}
+
+TEST_CASE("a group call of which a message fails is ended") {
+  CHECK(in_world("gloo", 1, [](const Group& world) {
+    const auto backend = c10::make_intrusive<FailingBackend>();
+    const auto group = c10::make_intrusive<c10d::ProcessGroup>(world.process_group()->getStore(), 0, 2);
+    group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
+    group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+    try {
+      (void)batch_isend_irecv(group, {P2POp::isend(numbers(4, 7), 1)});
+      require(false, "the backend refuses");
+    } catch (const std::exception& error) {
+      require(std::string(error.what()).find("no way there") != std::string::npos, error.what());
+    }
+    require(backend->begun == 1 && backend->ended == 1, "it was begun and ended once");
+  }));
 }
 
 TEST_CASE("bytes of no length travel as well") {

@@ -179,7 +179,8 @@ void barrier(const Group& group);
 
 /// A barrier for those who look for a rank that hangs: when not all ranks have come within `timeout`
 /// (default: the group's), every rank gets kTimeout with the ranks that did not. Goes through the group's
-/// store, on the host alone: it works beside any backend, waits for no GPU, and is slow.
+/// store, on the host alone: it works beside any backend, waits for no GPU, and is slow. After a failure it may be
+/// called again; a rank that comes late to a call that has failed gets its error, and goes on to the next.
 void monitored_barrier(const Group& group, std::optional<std::chrono::milliseconds> timeout = {});
 
 /// Point to point; a send matches the receive of the same tag and shape. Tags are from 0 to 2147483646.
@@ -212,7 +213,8 @@ struct P2POp {
 };
 
 /// Begins all messages at once, so that their order cannot deadlock; on nccl they are one group call. All
-/// tensors on one type of device. Messages between the same two ranks stand in the same order on both sides.
+/// tensors on one type of device, dense and contiguous: a batch with one that is not is refused whole. Messages
+/// between the same two ranks stand in the same order on both sides.
 /// On nccl all ranks take part in the first call on a group.
 [[nodiscard]] Pending batch_isend_irecv(const Group& group, const std::vector<P2POp>& ops);
 

@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <exception>
+#include <optional>
+
 namespace ddprun {
 namespace {
 
@@ -55,6 +58,35 @@ Tensors flat_each(std::string_view what, const Tensors& tensors) {
   for (const at::Tensor& tensor : tensors) flats.push_back(flat(what, tensor));
   return flats;
 }
+
+/// One group call of a backend that has them: it is ended also when one of its messages is refused, or the backend
+/// would take all that follows for a part of it.
+class CoalescedCall {
+ public:
+  CoalescedCall(c10d::ProcessGroup& group, c10::DeviceType device) : group_(group), device_(device) {
+    group_.startCoalescing(device_);
+  }
+  ~CoalescedCall() {
+    if (is_ended_) return;
+    try {
+      group_.endCoalescing(device_);
+    } catch (const std::exception&) {
+      // What was refused is on its way to the caller.
+    }
+  }
+  CoalescedCall(const CoalescedCall&) = delete;
+  CoalescedCall& operator=(const CoalescedCall&) = delete;
+
+  c10::intrusive_ptr<c10d::Work> end() {
+    is_ended_ = true;
+    return group_.endCoalescing(device_);
+  }
+
+ private:
+  c10d::ProcessGroup& group_;
+  c10::DeviceType device_;
+  bool is_ended_ = false;
+};
 
 }  // namespace
 
@@ -132,23 +164,26 @@ Pending batch_isend_irecv(const Group& group, const std::vector<P2POp>& ops) {
   constexpr std::string_view kWhat = "batch_isend_irecv";
   if (ops.empty()) refuse_call(kWhat, "no message is given");
   const c10::DeviceType device = ops.front().tensor.device().type();
+  Tensors tensors;
   for (const P2POp& op : ops) {
     runtime::check_rank(group, op.peer, kWhat);
     runtime::check_tag(op.tag, kWhat);
     if (op.peer == group.rank()) refuse_call(kWhat, fmt::format("rank {} sends to itself", op.peer));
     if (op.tensor.device().type() != device)
       refuse_call(kWhat, "the tensors are on CPU and GPU; make two batches");
+    tensors.push_back(flat(kWhat, op.tensor));
   }
   const auto& process_group = group.process_group();
-  const bool is_one_call = process_group->getBackend(device)->supportsCoalescing();
-  if (is_one_call) process_group->startCoalescing(device);
+  std::optional<CoalescedCall> one_call;
+  if (process_group->getBackend(device)->supportsCoalescing()) one_call.emplace(*process_group, device);
   std::vector<c10::intrusive_ptr<c10d::Work>> messages;
-  for (const P2POp& op : ops) {
-    Tensors tensors = {op.tensor};
-    messages.push_back(op.kind == P2POp::Kind::kSend ? process_group->send(tensors, op.peer, op.tag)
-                                                     : process_group->recv(tensors, op.peer, op.tag));
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const P2POp& op = ops[i];
+    Tensors message = {tensors[i]};
+    messages.push_back(op.kind == P2POp::Kind::kSend ? process_group->send(message, op.peer, op.tag)
+                                                     : process_group->recv(message, op.peer, op.tag));
   }
-  if (is_one_call) messages = {process_group->endCoalescing(device)};
+  if (one_call) messages = {one_call->end()};
   return Pending(std::move(messages));
 }
 
