@@ -90,8 +90,8 @@ TEST_CASE("a rank that is past the agreed step takes the others along to its own
     };
     while (step < 5) require(!stops(), "nobody has asked");
     if (rank == 1) {
-      context.store()->wait({"ddprun/drain/0/step"}, 60s);
-      const std::vector<std::uint8_t> agreed = context.store()->get("ddprun/drain/0/step");
+      context.store()->wait({"ddprun/drain/0/0/step"}, 60s);
+      const std::vector<std::uint8_t> agreed = context.store()->get("ddprun/drain/0/0/step");
       const std::int64_t far = std::stoll(std::string(agreed.begin(), agreed.end())) + 50;
       while (step < far) require(!stops(), "this rank was not asked");
     }
@@ -105,6 +105,26 @@ TEST_CASE("a rank that is past the agreed step takes the others along to its own
     context.store()->wait({key(1 - rank)}, 60s);
     const std::vector<std::uint8_t> theirs = context.store()->get(key(1 - rank));
     require(mine == std::string(theirs.begin(), theirs.end()), "they stopped after different steps");
+  }));
+}
+
+TEST_CASE("a second Drain of a process agrees on a step of its own") {
+  const auto server = serve();
+  CHECK(testing::in_processes(2, [&](int rank, const c10::intrusive_ptr<c10d::Store>&) {
+    become_rank(rank, 2, server->getPort());
+    const Context context =
+        init({.backend = "gloo", .device = "cpu", .timeout = 60s, .log = [](const auto&) {}});
+    for (const int number : {0, 1}) {
+      Drain drain({.spread = 0ms, .meeting = 60s, .patience = 60s});
+      int drained = 0;
+      drain.on_drain([&] { ++drained; });
+      for (std::int64_t step = 1; !drain.requested(context); ++step) {
+        if (step == 20) std::raise(SIGTERM);
+      }
+      require(drain.is_together() && drained == 1, "the ranks met");
+      require(context.store()->check({"ddprun/drain/0/" + std::to_string(number) + "/step"}),
+              "a step of its own");
+    }
   }));
 }
 

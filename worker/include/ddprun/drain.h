@@ -33,6 +33,8 @@ struct DrainOptions {
 /// Signals  from construction to destruction they do not end this process, except before its first step, when
 ///          a second one comes, and when no step follows (`patience`): then the process ends with 128 +
 ///          signal. One object per process at a time.
+/// Order    a program may make one after the other, for a part of its work each: all ranks make as many, so that
+///          the second one of a rank agrees with the second ones of the others.
 /// Threads  one of its own. Members are called from the training thread.
 class Drain {
  public:

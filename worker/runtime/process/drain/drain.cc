@@ -35,6 +35,9 @@ sem_t signals_arrived;
 std::atomic<int> first_signal = 0;
 std::atomic<bool> is_in_use = false;
 
+// All of this process, so that each has keys of its own in the store.
+std::atomic<int> drains_made = 0;
+
 void on_signal(int number) {
   const int saved = errno;
   int none = 0;
@@ -60,16 +63,11 @@ bool wait_a_little() {
 
 [[noreturn]] void end_now() { ::_exit(exit_code::kSignalBase + first_signal); }
 
-std::string key(const Context& context, const char* name) {
-  return fmt::format("ddprun/drain/{}/{}", context.restart_count(), name);
-}
-
 std::vector<std::uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
 /// The first rank that asks proposes, and all take the first proposal: no collective is needed.
-std::int64_t agree_on_step(const Context& context, std::int64_t proposal) {
-  const std::vector<std::uint8_t> agreed =
-      context.store()->compareSet(key(context, "step"), {}, to_bytes(std::to_string(proposal)));
+std::int64_t agree_on_step(c10d::Store& store, const std::string& key, std::int64_t proposal) {
+  const std::vector<std::uint8_t> agreed = store.compareSet(key, {}, to_bytes(std::to_string(proposal)));
   return std::stoll(std::string(agreed.begin(), agreed.end()));
 }
 
@@ -136,7 +134,12 @@ struct Drain::State {
     return !runtime::is_something_unfinished() || now() > *stuck_since + options.unfinished;
   }
 
+  [[nodiscard]] std::string key(const Context& context, const std::string& name) const {
+    return fmt::format("ddprun/drain/{}/{}/{}", context.restart_count(), number, name);
+  }
+
   const DrainOptions options;
+  const int number = drains_made++;  ///< the same on every rank: see the header
   std::array<struct sigaction, kSignals.size()> previous{};
   std::function<void()> callback;
   std::int64_t step = 0;
@@ -165,11 +168,12 @@ bool Drain::requested(const Context& context) {
   ++state.step;
   state.step_done();
   if (!state.stop_step && state.is_signalled) {
-    state.stop_step = agree_on_step(context, state.step + state.pace.margin(state.options.spread));
+    state.stop_step = agree_on_step(*context.store(), state.key(context, "step"),
+                                    state.step + state.pace.margin(state.options.spread));
   }
   while (state.stop_step && state.step >= *state.stop_step) {
     take_time();
-    const std::string place = key(context, fmt::format("meeting {}", ++state.meetings).c_str());
+    const std::string place = state.key(context, fmt::format("meeting {}", ++state.meetings));
     const std::optional<runtime::Attendance> all = runtime::meet(
         *context.store(), place, context.rank(), context.world_size(), state.step, state.options.meeting);
     state.is_together = all && all->first == all->last;
