@@ -60,15 +60,6 @@ std::string printable(std::string_view text, std::size_t longest) {
   return out;
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::optional<Character> next = first_character(text);
-    if (!next) return false;
-    text.remove_prefix(next->bytes);
-  }
-  return true;
-}
-
 std::string printable_lines(std::string_view text) {
   std::string lines;
   while (!text.empty()) {

@@ -12,10 +12,7 @@ namespace ddprun {
 /// ends with "…". Its own result is left as it is.
 std::string printable(std::string_view text, std::size_t longest);
 
-/// Whether all of `text` is UTF-8.
-bool is_utf8(std::string_view text);
-
-/// The same as printable() of each line, as long as they are.
+/// The same of each line, as long as they are.
 std::string printable_lines(std::string_view text);
 
 }  // namespace ddprun

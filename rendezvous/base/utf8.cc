@@ -20,6 +20,15 @@ std::optional<Utf8Character> first_character(std::string_view text) {
   return Utf8Character{code, bytes};
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::optional<Utf8Character> next = first_character(text);
+    if (!next) return false;
+    text.remove_prefix(next->bytes);
+  }
+  return true;
+}
+
 std::string_view cut_at_character(std::string_view text, std::size_t most) {
   if (text.size() <= most) return text;
   // A character has at most four bytes, and all but the first begin with the bits 10.

@@ -1,5 +1,6 @@
 #include "rendezvous/config/override.h"
 
+#include "rendezvous/base/utf8.h"
 #include "rendezvous/config/json_scanner.h"
 #include "rendezvous/config/schema_words.h"
 
@@ -11,11 +12,6 @@ namespace ddprun::config {
 namespace {
 
 using nlohmann::json;
-
-bool is_utf8(const std::string& text) {
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::ignore)).get<std::string>() ==
-         text;
-}
 
 json value_for(const json& schema, const std::string& text) {
   json parsed = json::parse(text, nullptr, false);

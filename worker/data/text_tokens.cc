@@ -1,6 +1,7 @@
 #include "worker/data/text_tokens.h"
 
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/base/utf8.h"
 #include "worker/data/read_file.h"
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/mapped_file.h"
@@ -30,25 +31,7 @@ constexpr std::size_t kMostCharacters = 65536;
 constexpr std::size_t kCodes = 0x110000;
 constexpr std::size_t kTextLimit = std::size_t{1} << 32;
 constexpr std::size_t kHeaderLimit = std::size_t{4} << 20;
-constexpr std::uint32_t kNoCharacter = 0xffffffff;
 constexpr int kVersion = 1;
-
-/// The code of the character that `text` begins with, and its bytes; kNoCharacter: none begins so.
-std::pair<std::uint32_t, std::size_t> first_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) -> std::uint32_t { return static_cast<unsigned char>(text[i]); };
-  const std::uint32_t lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || length > text.size()) return {kNoCharacter, 0};
-  std::uint32_t code = lead & (0x7fU >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80U) return {kNoCharacter, 0};
-    code = code << 6U | (byte(i) & 0x3fU);
-  }
-  const bool is_overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool is_none = is_overlong || code >= kCodes || (code >= 0xd800 && code < 0xe000);
-  return {is_none ? kNoCharacter : code, length};
-}
 
 /// What a text is known again by.
 struct TextStamp {
@@ -144,13 +127,13 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
   std::vector<std::uint16_t> numbers(kCodes);
   std::size_t characters = 0;
   for (std::size_t place = 0; place < text.size();) {
-    const auto [code, length] = first_character(text.substr(place));
-    if (code == kNoCharacter)
+    const std::optional<Utf8Character> character = first_character(text.substr(place));
+    if (!character)
       return Error(ErrorCode::kCorrupt,
                    fmt::format("{} is no UTF-8 text: byte {} begins no character", name, place));
-    numbers[code] = 1;
+    numbers[character->code] = 1;
     ++characters;
-    place += length;
+    place += character->bytes;
   }
   const auto different = static_cast<std::size_t>(std::count(numbers.begin(), numbers.end(), 1));
   if (different > kMostCharacters) {
@@ -166,11 +149,11 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
   const auto values = std::make_shared<std::vector<std::uint16_t>>();
   values->reserve(characters);
   for (std::size_t place = 0; place < text.size();) {
-    const auto [code, length] = first_character(text.substr(place));
+    const auto [code, bytes] = *first_character(text.substr(place));
     const std::uint16_t number = numbers[code];
-    if (result.characters[number].empty()) result.characters[number] = text.substr(place, length);
+    if (result.characters[number].empty()) result.characters[number] = text.substr(place, bytes);
     values->push_back(number);
-    place += length;
+    place += bytes;
   }
   result.tokens = {.values = *values, .owner = values, .name = name};
   return result;

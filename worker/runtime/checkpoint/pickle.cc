@@ -1,6 +1,7 @@
 #include "worker/runtime/checkpoint/pickle.h"
 
 #include "rendezvous/base/printable.h"
+#include "rendezvous/base/utf8.h"
 #include "worker/runtime/checkpoint/pickle_opcodes.h"
 #include "worker/runtime/checkpoint/storage_type.h"
 
