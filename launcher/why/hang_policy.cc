@@ -31,6 +31,13 @@ bool is_known_here(const Verdict& verdict) {
   });
 }
 
+/// Of two equal camps in different collectives all are accused, and each of them waits.
+bool is_somebody_waiting(const Verdict& verdict) {
+  return !verdict.waiting.empty() ||
+         std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
+                     [](const RankVerdict& rank) { return waits(rank.activity.doing); });
+}
+
 /// Whether a time-out may end it that nobody has asked for: a healthy job that is ended is worse than a hang. Whoever
 /// seems to do nothing may have a thread that does, and may wait for a file server or for its own network.
 bool is_beyond_doubt(const Verdict& verdict) {
@@ -80,7 +87,7 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
   if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
   const bool is_stuck = verdict.health == Health::kStuck;
   if (!is_stuck && verdict.health != Health::kLate) return Say::kNothing;
-  if (verdict.waiting.empty() || is_debugged(verdict)) return Say::kNothing;
+  if (!is_somebody_waiting(verdict) || is_debugged(verdict)) return Say::kNothing;
   const bool may_end = limits_.is_timeout_asked || is_beyond_doubt(verdict);
   if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s && may_end) return Say::kEnd;
   if (!limits_.sees_all && !limits_.is_asked && !is_known_here(verdict)) return Say::kNothing;

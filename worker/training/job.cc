@@ -148,7 +148,7 @@ class Job {
     if (!shared) {
       open_memory(context);
       if (memory_) memory = find_in_memory(*search);
-      if (!memory) shared = search->check_readable();
+      if (!memory) shared = search->conclude();
     }
     if (shared) {
       if (search->trouble()) trouble = to_error(*search->trouble());

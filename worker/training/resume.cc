@@ -104,7 +104,11 @@ void ResumeSearch::look() {
   } else {
     std::error_code error;
     // A job that keeps few checkpoints may have removed the one that it began from.
-    if (fs::exists(options_.choice, error)) named_ = read_point(options_.choice);
+    try {
+      if (fs::exists(options_.choice, error)) named_ = read_point(options_.choice);
+    } catch (const Exception&) {
+      // It is read again where the job has nothing of its own; until then a damaged one is no end.
+    }
     wanted_ = line_begun_at(options_.choice, named_);
   }
   found_ = look_for(wanted_, options_.folder, console_);
@@ -114,10 +118,13 @@ void ResumeSearch::look() {
 
 std::optional<SharedError> ResumeSearch::settle() {
   source_ = seek_newer(context_, wanted_, options_.folder, found_, trouble_, console_);
-  if (auto shared = agree_on_error(context_, trouble_)) return shared;
+  return agree_on_error(context_, trouble_);
+}
+
+std::optional<SharedError> ResumeSearch::conclude() {
   if (context_.rank() == 0) {
     try {
-      conclude();
+      move_what_is_left();
     } catch (const Exception& exception) {
       trouble_ = exception;
     }
@@ -125,20 +132,18 @@ std::optional<SharedError> ResumeSearch::settle() {
   return agree_on_error(context_, trouble_);
 }
 
-void ResumeSearch::conclude() {
-  if (options_.choice == "never") return go_on_with_own(source_ >= 0);
-  if (options_.choice != "auto") go_on_with_line_or_begin_it(source_ >= 0);
-}
-
-std::optional<SharedError> ResumeSearch::check_readable() {
-  if (context_.rank() == 0 && options_.choice == "auto" && source_ < 0 && found_.damaged > 0) {
-    trouble_ = Exception(
-        ErrorCode::kConfig,
-        fmt::format("none of the {} checkpoints in {} can be read; put a whole one there, or start anew with "
-                    "--set /resume=never",
-                    found_.damaged, options_.folder));
+void ResumeSearch::move_what_is_left() {
+  const bool is_found = source_ >= 0;
+  const bool is_auto = options_.choice == "auto";
+  // A restart has none but the job's own before it.
+  if (!is_found && found_.damaged > 0 && (is_auto || options_.job.is_restart)) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("none of the {} checkpoints in {} can be read; put a whole one there, or {}",
+                                found_.damaged, options_.folder,
+                                is_auto ? "start anew with --set /resume=never" : "start the job anew"));
   }
-  return agree_on_error(context_, trouble_);
+  if (options_.choice == "never") return go_on_with_own(is_found);
+  if (!is_auto) go_on_with_line_or_begin_it(is_found);
 }
 
 void ResumeSearch::go_on_with_own(bool is_found) {
@@ -200,7 +205,7 @@ std::optional<ResumePoint> find_resume_point(const Context& context, const Resum
     if (context.rank() == 0) search.look();
   });
   auto shared = search.settle();
-  if (!shared) shared = search.check_readable();
+  if (!shared) shared = search.conclude();
   if (shared) throw search.trouble() ? *search.trouble() : consequence_of(*shared);
   return search.share();
 }

@@ -16,7 +16,8 @@ struct ResumeOptions {
       line{};  ///< id of the only one that counts on other ranks' disks where rank 0 has none; empty: any
 };
 
-/// What a job goes on from. In this order: look() on rank 0 alone, settle(), check_readable() and share() on every rank.
+/// What a job goes on from. In this order: look() on rank 0 alone, settle(), conclude() and share() on every rank; a job that goes on
+/// from something newer leaves out the last two.
 ///
 /// A damaged newest checkpoint is passed over with a warning. Whatever else lies in the folder, a job stays on its own
 /// line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
@@ -35,11 +36,12 @@ class ResumeSearch {
   /// Looks on rank 0's host. Errors: Exception: a checkpoint cannot be opened, or a named one be read.
   void look();
 
-  /// Agrees with the other ranks, and moves away what the job leaves. What keeps the job from going on, if something does;
-  /// then trouble() is this rank's own: the named checkpoint cannot be read; a rename fails. Collective.
+  /// Agrees with the other ranks on the job's own newest one. What keeps the job from going on, if something does; then
+  /// trouble() is this rank's own: one that is newer elsewhere cannot be opened. Collective.
   std::optional<SharedError> settle();
-  /// The same of a job that would begin anew because all its checkpoints are damaged. Collective.
-  std::optional<SharedError> check_readable();
+  /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged; a
+  /// rename fails. Collective.
+  std::optional<SharedError> conclude();
   [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
 
   /// On every rank what one of them has read; nullopt: the job begins. Collective.
@@ -51,7 +53,7 @@ class ResumeSearch {
   [[nodiscard]] Timeline of_this_job(Timeline line) const;
 
  private:
-  void conclude();
+  void move_what_is_left();
   void go_on_with_own(bool is_found);
   void go_on_with_line_or_begin_it(bool is_found);
 

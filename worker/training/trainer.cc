@@ -169,7 +169,8 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
 Ending Trainer::run() {
   const TimePoint start = parts_.clock.now();
   // The process that was writing the last one may have been killed.
-  if (parts_.newest_on_disk && *parts_.newest_on_disk < last_due_checkpoint(options_, position_, size_))
+  if (parts_.newest_on_disk &&
+      std::max<std::int64_t>(*parts_.newest_on_disk, 0) < last_due_checkpoint(options_, position_, size_))
     save_checkpoint();
   if (parts_.trace != nullptr) parts_.trace->on_start(position_.step);
   const Ending ending = train();
@@ -181,15 +182,12 @@ Ending Trainer::run() {
   // After SIGTERM the ranks may not wait for each other again.
   std::vector<std::vector<double>> times;
   if (ending == Ending::kComplete) times = times_of_ranks(seconds);
-  const std::vector<std::string> best = parts_.context.rank() == 0 && options_.keep_best > 0
-                                            ? checkpointer_.best()
-                                            : std::vector<std::string>{};
   tell<EndEvent>(&Observer::on_end, {.ending = ending,
                                      .position = position_,
                                      .seconds = seconds,
                                      .times_of_ranks = times,
                                      .checkpoint_path = checkpoint_path_,
-                                     .best_path = best.empty() ? "" : best.front(),
+                                     .best_path = best_path(),
                                      .signal = parts_.drain.signal()});
   return ending;
 }

@@ -125,6 +125,8 @@ class Trainer {
   /// Errors  Exception, on every rank: one could not be written, or, where such are outlived, the last one of the job.
   void flush_checkpoints(bool are_last = false);
   [[nodiscard]] std::string other_best_in_words() const;
+  /// On rank 0; empty: there is none, or the folder cannot be read.
+  [[nodiscard]] std::string best_path() const;
   [[nodiscard]] bool is_due_by_steps() const;
   [[nodiscard]] bool is_due_in_memory() const;
   /// Leaves the state after this step in memory. Collective.

@@ -66,8 +66,16 @@ std::optional<double> Trainer::value_to_keep() {
   const double value = last_value(position_, options_.best_by).value();
   // The folder is rank 0's, and what is being written counts.
   parts_.drain.take_time();
-  if (parts_.context.rank() == 0) checkpointer_.drain();
-  const bool is_wanted = parts_.context.rank() == 0 && checkpointer_.is_among_best(position_.step, value);
+  bool is_wanted = false;
+  if (parts_.context.rank() == 0) {
+    checkpointer_.drain();
+    try {
+      is_wanted = checkpointer_.is_among_best(position_.step, value);
+    } catch (const Exception& exception) {  // the folder cannot be read
+      if (!options_.outlives_write_errors) throw;
+      tell_not_saved(position_.step, exception);
+    }
+  }
   if (broadcast_bytes(parts_.context, is_wanted ? "yes" : "").empty()) return std::nullopt;
   return value;
 }
@@ -87,6 +95,16 @@ CheckpointerOptions Trainer::checkpointer_options() {
 
 std::string Trainer::other_best_in_words() const {
   return runtime::BestCheckpoints(options_.checkpoint_folder, options_.keep_best, best_by_).others_in_words();
+}
+
+std::string Trainer::best_path() const {
+  if (parts_.context.rank() != 0 || options_.keep_best == 0) return {};
+  try {
+    const std::vector<std::string> best = checkpointer_.best();
+    return best.empty() ? std::string() : best.front();
+  } catch (const Exception&) {
+    return {};  // all is done, and a folder that cannot be read is no failure any more
+  }
 }
 
 void Trainer::save_checkpoint(const SaveAs& as) {

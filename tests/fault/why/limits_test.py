@@ -30,6 +30,18 @@ dist.destroy_process_group()
 """
 
 
+SPLIT = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(5):
+    dist.all_reduce(torch.ones(1000))
+if dist.get_rank() == 0:
+    dist.all_reduce(torch.ones(1000))
+else:
+    dist.broadcast(torch.ones(1000), 0)
+"""
+
+
 HEALTHY = """
 import pathlib, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -83,6 +95,14 @@ class Limits(unittest.TestCase):
         report = self.report()
         self.assertEqual(report["root_cause"]["rank"], 1)
         self.assertIn("rank 1 is late", report["hang"])
+
+    def test_two_ranks_in_two_collectives_are_reported_and_ended(self):
+        pathlib.Path(self.folder.name, "train.py").write_text(SPLIT)
+        job = self.start("--hang-report", "2s", "--hang-timeout", "6s")
+        said = job.communicate(timeout=patient(90))[0]
+        self.assertEqual(job.returncode, 137, said)
+        self.assertIn("different collectives", said)
+        self.assertIn("different collectives", self.report()["hang"])
 
     def test_a_job_that_was_ended_for_a_hang_is_restarted(self):
         job = self.start("--hang-timeout", "2s", "--max-restarts", "1")

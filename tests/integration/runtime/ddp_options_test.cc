@@ -377,14 +377,15 @@ TEST_CASE("without init_sync nothing is sent, also where reductions are delayed"
   });
 }
 
-TEST_CASE("a bucket order that is set after the first step is kept") {
-  run_ranks_to_success(2, [](const Group& group) {
+TEST_CASE("a bucket order that is set is kept, before the first step and after it") {
+  const int steps_before = GENERATE(0, 1, 2);
+  run_ranks_to_success(2, [&](const Group& group) {
     torch::nn::Sequential model(torch::nn::Linear(2, 2), torch::nn::Linear(2, 1));
     DistributedDataParallel ddp(model, group.process_group());
-    ddp(torch::ones({1, 2})).sum().backward();
+    for (int step = 0; step < steps_before; ++step) ddp(torch::ones({1, 2})).sum().backward();
     const BucketOrder each_alone = {{0}, {1}, {2}, {3}};
     ddp.set_bucket_order(each_alone);
-    ddp(torch::ones({1, 2})).sum().backward();
+    for (int step = 0; step < 2; ++step) ddp(torch::ones({1, 2})).sum().backward();
     CHECK_IN_RANK(ddp.bucket_order() == each_alone);
   });
 }

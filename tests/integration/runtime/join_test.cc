@@ -48,51 +48,68 @@ TEST_CASE("joinables of one's own are shadowed, in order, until all ranks are do
   });
 }
 
-TEST_CASE("a validation within join's loop is the rank's own") {
+TEST_CASE("a validation within join's loop is the rank's own, also of a model with buffers") {
   run_ranks_to_success(2, [](const Group& group) {
-    torch::nn::Linear model(1, 1);
+    torch::nn::Sequential model(torch::nn::Linear(1, 1), torch::nn::BatchNorm1d(1));
     DistributedDataParallel ddp(model, group.process_group());
-    ddp.join([&] {
-      for (int step = 0; step < 1 + 2 * group.rank(); ++step) {
-        model->zero_grad();
-        ddp(torch::ones({1, 1})).sum().backward();
-        const torch::NoGradGuard no_grad;
-        for (int sample = 0; sample <= step; ++sample) ddp(torch::ones({1, 1}));
-      }
-    });
-    // Divided by both ranks, of which one had input in the last step.
-    if (group.rank() == 1) CHECK_IN_RANK(model->bias.grad().item<float>() == 0.5F);
+    const auto validate = [&] {
+      model->eval();
+      const torch::NoGradGuard no_grad;
+      ddp(torch::ones({2, 1}));
+      model->train();
+    };
+    for (const bool all_validate : {true, false}) {
+      ddp.join([&] {
+        for (int step = 0; step < 1 + 2 * group.rank(); ++step) {
+          ddp(torch::randn({2, 1})).sum().backward();
+          if (all_validate || group.rank() == 1) validate();
+        }
+      });
+      // As many collectives as ever.
+      ddp(torch::randn({2, 1})).sum().backward();
+      ddp(torch::randn({2, 1})).sum().backward();
+    }
   });
 }
 
-TEST_CASE("join refuses what it cannot shadow") {
-  const auto message = [](const DistributedDataParallelOptions& options, bool with_norm, int first_steps) {
-    const auto failures = run_ranks(1, [&](const Group& group) {
-      torch::nn::Sequential model(torch::nn::Linear(2, 2));
-      if (with_norm) model->push_back(SyncBatchNorm(2, group));
-      DistributedDataParallel ddp(model, group.process_group(), options);
-      for (int step = 0; step < first_steps; ++step) ddp(torch::ones({4, 2})).sum().backward();
-      ddp.join([&] {});
-    });
-    return message_of(failures[0]);
+TEST_CASE("join refuses what it cannot shadow, where something would have to be shadowed") {
+  struct Setting {
+    DistributedDataParallelOptions options{};
+    bool with_norm = false;
+    bool trains = true;
+    JoinOptions join{};
+    int first_steps = 1;  // of the rank that has fewer
   };
-  CHECK(message({.find_unused_parameters = true, .skip_all_reduce_unused_params = true}, false, 0) ==
+  const auto message = [](const Setting& setting) {
+    const auto failures = run_ranks(2, [&](const Group& group) {
+      torch::nn::Sequential model(torch::nn::Linear(2, 2));
+      if (setting.with_norm) model->push_back(SyncBatchNorm(2, group));
+      model->train(setting.trains);
+      DistributedDataParallel ddp(model, group.process_group(), setting.options);
+      ddp.join(
+          [&] {
+            for (int step = 0; step < setting.first_steps + 1 - group.rank(); ++step)
+              ddp(torch::randn({4, 2})).pow(2).sum().backward();
+          },
+          setting.join);
+    });
+    return message_of(failures[1]);
+  };
+  CHECK(message({.options = {.find_unused_parameters = true, .skip_all_reduce_unused_params = true}}) ==
         "DistributedDataParallel: join cannot shadow buckets that are left out; leave out option "
         "skip_all_reduce_unused_params");
-  CHECK(
-      message({}, true, 0) ==
-      "DistributedDataParallel: join cannot shadow the collectives of SyncBatchNorm layers in the model; use "
-      "BatchNorm, or give all ranks as many batches");
-  const auto failures = run_ranks(2, [](const Group& group) {
-    DistributedDataParallel ddp(torch::nn::Linear(1, 1), group.process_group(), {.static_graph = true});
-    ddp.join([&] {
-      if (group.rank() == 0) ddp(torch::ones({1, 1})).sum().backward();
-    });
-  });
-  CHECK(message_of(failures[1]) ==
+  CHECK(message({.with_norm = true}) ==
+        "DistributedDataParallel: join cannot shadow the collectives of SyncBatchNorm layers that train; use "
+        "BatchNorm, or set throw_on_early_termination");
+  CHECK(message({.with_norm = true, .trains = false}) == "no exception");
+  CHECK(message({.with_norm = true, .join = {.throw_on_early_termination = true}}) ==
+        "join: rank 1 has no more input, and was asked to throw then");
+  CHECK(message({.options = {.static_graph = true}, .first_steps = 0}) ==
         "DistributedDataParallel: rank 1 has no input at all in join, and static_graph learns the graph of "
         "all steps in "
         "the first; give each rank at least one batch");
+  CHECK(message({.options = {.find_unused_parameters = true, .static_graph = true}, .first_steps = 2}) ==
+        "no exception");
 }
 
 TEST_CASE("join takes a DistributedDataParallel and a ZeroRedundancyOptimizer together") {

@@ -137,13 +137,15 @@ TEST_CASE("groups that wait through the store at the same time do not wait for e
     const Context context =
         init({.backend = "gloo", .device = "cpu", .timeout = 20s, .log = [](const auto&) {}});
     const std::array groups = {new_group(context), new_group(context)};
+    std::array<std::vector<Group>, 2> made;
     std::array<std::string, 2> failures;
     {
       std::vector<std::jthread> threads;
       for (std::size_t i = 0; i < groups.size(); ++i) {
         threads.emplace_back([&, i] {
           try {
-            for (int round = 0; round < 20; ++round) static_cast<void>(new_group(groups[i]));
+            // They stay until all are made: one rank's end would be the other's that is still connecting.
+            for (int round = 0; round < 20; ++round) made[i].push_back(new_group(groups[i]));
           } catch (const std::exception& error) {
             failures[i] = error.what();
           }

@@ -63,8 +63,18 @@ class JobTest(unittest.TestCase):
     def start(self, *arguments, **options):
         # stderr goes to a file: a pipe that nobody reads until the end would fill up.
         with open(self.folder / "stderr.txt", "w", encoding="utf-8") as errors:
-            return subprocess.Popen(self.command(*arguments, **options), cwd=self.folder, env=self.environment(), text=True,
-                                    stdout=subprocess.PIPE, stderr=errors)
+            process = subprocess.Popen(self.command(*arguments, **options), cwd=self.folder, env=self.environment(), text=True,
+                                       stdout=subprocess.PIPE, stderr=errors)
+        self.addCleanup(self.end_what_runs, process)
+        return process
+
+    @staticmethod
+    def end_what_runs(process):
+        """Of a test that failed: its job may be one without end."""
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
 
     def finish(self, process, expect):
         """Waits for the end of a started job; its remaining stdout."""

@@ -32,11 +32,9 @@ class Memory(JobTest):
         os.kill(workers[1], signal.SIGKILL)
         os.kill(workers[0], signal.SIGCONT)
 
-    def line_with(self, process, beginning):
-        for line in process.stdout:
-            if line.startswith(beginning):
-                return line
-        return self.fail(self.errors())
+    def wait_for_checkpoint(self, process):
+        while not self.checkpoints():
+            self.wait_for_line(process, "epoch")
 
     def end(self, process):
         process.terminate()
@@ -45,7 +43,7 @@ class Memory(JobTest):
 
     def test_a_disk_that_cannot_be_read_is_no_end_while_memory_has_a_later_step(self):
         process = self.start_in_memory(every_steps=20, keep=1)
-        self.wait_for_line(process, "epoch 5/")
+        self.wait_for_checkpoint(process)
 
         def damage(_):
             for path in self.checkpoints():
@@ -58,7 +56,7 @@ class Memory(JobTest):
 
     def test_memory_that_is_damaged_is_passed_over_for_the_disk(self):
         process = self.start_in_memory(every_steps=20)
-        self.wait_for_line(process, "epoch 5/")
+        self.wait_for_checkpoint(process)
 
         def damage(workers):
             environment = pathlib.Path(f"/proc/{workers[0]}/environ").read_bytes().split(b"\0")
@@ -77,7 +75,7 @@ class Memory(JobTest):
 
     def test_of_another_job_file_memory_is_passed_over_in_a_sentence(self):
         process = self.start_in_memory(every_steps=20)
-        self.wait_for_line(process, "epoch 5/")
+        self.wait_for_checkpoint(process)
         job = self.folder / "job.json"
         self.kill_one(lambda _: job.write_text(job.read_text().replace('"learning_rate": 0.05', '"learning_rate": 0.04')))
         self.wait_for_line(process, "resumed from out/checkpoints")
@@ -87,7 +85,7 @@ class Memory(JobTest):
 
     def test_after_a_resume_from_memory_no_file_of_the_disk_is_held(self):
         process = self.start_in_memory(every_steps=20)
-        self.wait_for_line(process, "epoch 5/")
+        self.wait_for_checkpoint(process)
         self.kill_one(lambda _: None)
         self.wait_for_line(process, "resumed from memory")
         self.wait_for_line(process, "epoch")

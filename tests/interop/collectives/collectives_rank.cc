@@ -191,6 +191,9 @@ class Rank {
     const Tensor output = empty({count}, dtype);
     reduce_scatter_tensor(world_, output, make(count * size_), op);
     keep("reduce_scatter_tensor, " + what, to_bytes(output));
+    const Tensor of_list = empty({count}, dtype);
+    reduce_scatter(world_, of_list, make(count * size_).chunk(size_), op);
+    keep("reduce_scatter, " + what, to_bytes(of_list));
     const std::vector<Tensor> outputs = {empty({count}, dtype), empty({5}, dtype)};
     std::vector<Tensor> wholes = {make(count * size_)};
     wholes.push_back(make(5 * size_));

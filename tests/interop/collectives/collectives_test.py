@@ -111,6 +111,9 @@ class Rank:
         output, whole = self.empty(count, dtype), made(count * self.size, dtype)
         dist.reduce_scatter_tensor(output, whole, op)
         self.keep("reduce_scatter_tensor, " + what, output)
+        output = self.empty(count, dtype)
+        dist.reduce_scatter(output, list(made(count * self.size, dtype).chunk(self.size)), op)
+        self.keep("reduce_scatter, " + what, output)
         outputs = [self.empty(n, dtype) for n in (count, 5)]
         wholes = [made(n * self.size, dtype) for n in (count, 5)]
         with _coalescing_manager():

@@ -98,6 +98,20 @@ TEST_CASE("a rank that is held while nobody waits for it is left in peace by bot
   CHECK(policy.decide(held, 60) == HangPolicy::Say::kNothing);
 }
 
+TEST_CASE(
+    "ranks that are split evenly between two collectives are reported and ended, though all are accused") {
+  HangPolicy policy = quiet_since_0();
+  Verdict split = verdict(Health::kStuck, Doing::kWaits);
+  split.guilty = {0, 1};
+  split.waiting.clear();
+  split.confidence = Confidence::kGuess;
+  split.ranks[0].activity.doing = Doing::kWaits;
+  REQUIRE(policy.note(waiting(), 10));
+  CHECK(policy.decide(split, 10) == HangPolicy::Say::kReport);
+  REQUIRE(policy.note(waiting(), 60));
+  CHECK(policy.decide(split, 60) == HangPolicy::Say::kEnd);
+}
+
 TEST_CASE("a job in which all wait and nobody is guilty is ended") {
   HangPolicy policy = quiet_since_0();
   Verdict all = verdict(Health::kStuck);

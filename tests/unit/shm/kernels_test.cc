@@ -142,11 +142,11 @@ TEST_CASE("min and max of halves pick one of the two, bit for bit") {
         const std::vector<std::uint16_t> nan{static_cast<std::uint16_t>(bits)};
         const std::vector<std::uint16_t> number{static_cast<std::uint16_t>(one)};
         if (dtype == DType::kBFloat16 && bits == 0xfd01) continue;  // a number there
-        CHECK(combine(dtype, op, nan, number) == nan);
-        CHECK(combine(dtype, op, number, nan) == number);
+        CHECK(combine(dtype, op, nan, number) == number);
+        CHECK(combine(dtype, op, number, nan) == nan);
       }
-      CHECK(combine<std::uint16_t>(dtype, op, {0x8000}, {0})[0] == 0x8000);
-      CHECK(combine<std::uint16_t>(dtype, op, {0}, {0x8000})[0] == 0);
+      CHECK(combine<std::uint16_t>(dtype, op, {0x8000}, {0})[0] == 0);
+      CHECK(combine<std::uint16_t>(dtype, op, {0}, {0x8000})[0] == 0x8000);
     }
   }
 }

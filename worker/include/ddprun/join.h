@@ -76,8 +76,8 @@ class Joinable {
 /// Before training goes on, broadcast them from a rank that had input longest, or begin with new ones.
 ///
 /// A DistributedDataParallel's forward without gradients (a validation within the loop) takes part in nothing: the
-/// buffers are this rank's own. It refuses (kConfig) what cannot be shadowed: delay_all_reduce,
-/// skip_all_reduce_unused_params, SyncBatchNorm layers, and static_graph on a rank without any input.
+/// buffers are this rank's own. It refuses (kConfig) delay_all_reduce, and, where something would have to be shadowed,
+/// skip_all_reduce_unused_params, SyncBatchNorm layers that train, and static_graph on a rank without any input.
 ///
 /// Order   collective: on all ranks of the joinables' group, with the same joinables and options.
 /// Errors  Exception kConfig: no joinables, or of different groups; on all ranks, when one ran out of input

@@ -32,6 +32,8 @@ struct ModuleView {
   /// For logs.
   std::string name;
   bool has_sync_batch_norm = false;
+  /// Whether one of them is in training mode at this moment. Empty: there is none.
+  std::function<bool()> trains_sync_batch_norm{};
 };
 
 /// The parameters and buffers of a module and its children, in Python's order (own ones first, then child by

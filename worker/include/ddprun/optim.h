@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,9 +116,11 @@ class FusedOptimizer : public ScheduledGroups {
   virtual void update(std::size_t group, Batch& batch) = 0;
   /// State for every parameter from the start, where Python's class has it.
   void make_all_states();
-  /// Complex tensors of `batch` become pairs of real numbers in the same memory, which Python's lists are of, too: the
-  /// kernels square and divide complex numbers otherwise. The state keeps its type.
-  static void view_as_real(Batch& batch);
+  /// Gradients with their sign and weight decay, and complex tensors of `batch` as pairs of real numbers in the same
+  /// memory, as Python's lists have them: the kernels square and divide complex numbers otherwise. The state keeps its
+  /// type. The order of both, which rounds, is that of Python's default: on the CPU the decay comes first.
+  static void take_as_real(Batch& batch, bool maximize, double weight_decay);
+  [[nodiscard]] std::span<const at::Tensor> parameters_of(std::size_t group) const;
   /// The next step of these parameters is their first again.
   void forget(const Batch& batch);
   /// False where sparse gradients go into a batch like others. `scale` is on the parameter's device.

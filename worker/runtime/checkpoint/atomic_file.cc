@@ -63,10 +63,12 @@ bool try_lock(int fd) {
 }
 
 /// Between open() and flock() somebody may have taken the file for a leftover: then it is theirs, or gone.
-bool is_lost(int fd) {
-  struct stat status {};
+bool is_lost(int fd, const std::string& path) {
   if (!try_lock(fd) && errno == EWOULDBLOCK) return true;
-  return ::fstat(fd, &status) == 0 && status.st_nlink == 0;
+  struct stat there {
+  }, mine{};
+  if (::stat(path.c_str(), &there) != 0) return errno == ENOENT;
+  return ::fstat(fd, &mine) == 0 && (there.st_ino != mine.st_ino || there.st_dev != mine.st_dev);
 }
 
 void remove_if_left(const std::string& path) {
@@ -110,7 +112,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd && errno == EEXIST) continue;
     if (!fd) return os_error("cannot create " + temporary, errno);
-    if (!is_lost(fd.get())) return AtomicFile(path, std::move(temporary), std::move(fd));
+    if (!is_lost(fd.get(), temporary)) return AtomicFile(path, std::move(temporary), std::move(fd));
   }
   return Error(ErrorCode::kOs, fmt::format("cannot create {}: {} names like it were taken or removed at once",
                                            temporary, kMostNames));

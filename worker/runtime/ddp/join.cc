@@ -31,14 +31,29 @@ int ReplicaSync::State::agree_on_rank(bool is_candidate) const {
   return static_cast<int>(candidate.item<std::int64_t>());
 }
 
-void ReplicaSync::State::shadow_one_step() {
-  if (options.static_graph && !has_queued_static_reduction) {
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format("DistributedDataParallel: rank {} has no input at all in join, and static_graph learns "
-                    "the graph of all steps in the first; give each rank at least one batch",
-                    group.rank()));
+// Only now: a loop that ends for all with its first rank (throw_on_early_termination), or whose ranks have as many
+// batches, has nothing to be shadowed.
+void ReplicaSync::State::check_can_be_shadowed() const {
+  const auto refuse = [](const std::string& why) {
+    throw Exception(ErrorCode::kConfig, "DistributedDataParallel: " + why);
+  };
+  if (options.skip_all_reduce_unused_params)
+    refuse("join cannot shadow buckets that are left out; leave out option skip_all_reduce_unused_params");
+  if (view.trains_sync_batch_norm && view.trains_sync_batch_norm()) {
+    refuse(
+        "join cannot shadow the collectives of SyncBatchNorm layers that train; use BatchNorm, or set "
+        "throw_on_early_termination");
   }
+  if (options.static_graph && !has_queued_static_reduction) {
+    refuse(fmt::format(
+        "rank {} has no input at all in join, and static_graph learns the graph of all steps in the first; "
+        "give each rank at least one batch",
+        group.rank()));
+  }
+}
+
+void ReplicaSync::State::shadow_one_step() {
+  check_can_be_shadowed();
   begin_step();
   if (will_sync_buffers()) sync_buffers(agree_on_rank(false));
   const at::Tensor reducing = torch::zeros({1}, at::TensorOptions(device));
@@ -50,7 +65,8 @@ void ReplicaSync::State::shadow_one_step() {
     reductions.push_back(reducer->run_comm_hook(bucket));
   }
   for (const auto& reduction : reductions) reduction->waitAndThrow();
-  if (options.find_unused_parameters) {
+  // With static_graph only the first step tells which are used, which this rank has made itself.
+  if (options.find_unused_parameters && !options.static_graph) {
     std::vector<at::Tensor> used = {reducer->get_local_used_map_on_device()};
     used.front().zero_();
     group.process_group()->allreduce(used)->wait();
@@ -79,17 +95,6 @@ void ReplicaSync::join_begins(const JoinOptions& join_options) {
     throw Exception(ErrorCode::kConfig,
                     "DistributedDataParallel: join cannot shadow reductions that are delayed; leave out "
                     "option delay_all_reduce");
-  }
-  if (state_->options.skip_all_reduce_unused_params) {
-    throw Exception(ErrorCode::kConfig,
-                    "DistributedDataParallel: join cannot shadow buckets that are left out; leave out option "
-                    "skip_all_reduce_unused_params");
-  }
-  if (state_->view.has_sync_batch_norm) {
-    throw Exception(
-        ErrorCode::kConfig,
-        "DistributedDataParallel: join cannot shadow the collectives of SyncBatchNorm layers in the "
-        "model; use BatchNorm, or give all ranks as many batches");
   }
   if (state_->low && !join_options.divide_by_initial_world_size) {
     throw Exception(ErrorCode::kConfig,

@@ -46,11 +46,11 @@ void collect_buffers(const torch::nn::Module& module, const std::string& prefix,
   }
 }
 
-bool has_sync_batch_norm(const torch::nn::Module& module) {
-  if (module.as<SyncBatchNormImpl>() != nullptr) return true;
+bool has_sync_batch_norm(const torch::nn::Module& module, bool in_training) {
+  if (module.as<SyncBatchNormImpl>() != nullptr && (!in_training || module.is_training())) return true;
   const auto children = module.children();
   return std::any_of(children.begin(), children.end(),
-                     [](const auto& child) { return has_sync_batch_norm(*child); });
+                     [&](const auto& child) { return has_sync_batch_norm(*child, in_training); });
 }
 
 }  // namespace
@@ -58,7 +58,8 @@ bool has_sync_batch_norm(const torch::nn::Module& module) {
 ModuleView view_of(const torch::nn::Module& module) {
   ModuleView view;
   view.name = module.name();
-  view.has_sync_batch_norm = has_sync_batch_norm(module);
+  view.has_sync_batch_norm = has_sync_batch_norm(module, /*in_training=*/false);
+  view.trains_sync_batch_norm = [&module] { return has_sync_batch_norm(module, /*in_training=*/true); };
   Seen seen;
   collect_parameters(module, "", seen, view.parameters);
   view.buffers = [&module] {

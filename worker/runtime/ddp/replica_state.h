@@ -50,6 +50,7 @@ struct ReplicaSync::State {
   // join(), in join.cc
   void tell_joined_ranks_about_sync();
   [[nodiscard]] int agree_on_rank(bool is_candidate) const;
+  void check_can_be_shadowed() const;
   void shadow_one_step();
   void take_over_last_model(bool is_last);
 };

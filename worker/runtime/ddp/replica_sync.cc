@@ -316,7 +316,10 @@ void ReplicaSync::before_forward() {
     if (state.low) state.low->before_forward();
     return;
   }
-  if (with_gradients && state.watch) state.watch->check();
+  if (with_gradients && state.watch) {
+    check_finished();  // a backward that failed has its own words
+    state.watch->check();
+  }
   if (with_gradients && state.options.static_graph && !state.gradient_sync &&
       !state.has_queued_static_reduction) {
     // The reducer would count its hooks with those of the first backward that reduces, and wait for as many in each.
@@ -368,8 +371,8 @@ void ReplicaSync::after_forward(const std::vector<at::Tensor*>& outputs) {
     state.forward_sync = true;
     const bool search = state.options.find_unused_parameters && !state.options.static_graph;
     state.guarded([&] { state.reducer->prepare_for_backward(search ? tensors : std::vector<at::Tensor>{}); });
-  } else {
-    state.forward_sync = false;
+  } else if (with_gradients || join_options() == nullptr) {
+    state.forward_sync = false;  // in join, a forward without gradients is this rank's alone
   }
   if (with_gradients && state.watch) {
     state.watch->forward_ran(state.gradient_sync ? BypassWatch::Gradients::kReduced
@@ -475,6 +478,7 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
   const BucketAllocationScope buckets_in_shared_memory(*state.group.process_group(), state.device);
   state.reducer->initialize_buckets(order);
   forget_parameters_of_buckets(*state.reducer);
+  keep_buckets(*state.reducer);
 }
 
 std::vector<at::Tensor> ReplicaSync::parameters() const { return state_->averaged; }

@@ -12,4 +12,7 @@ namespace ddprun::runtime {
 /// which this mapping never changes", for GradBucket::getParameters().
 void forget_parameters_of_buckets(c10d::Reducer& reducer);
 
+/// They are not made anew after the first backward, in the order of that.
+void keep_buckets(c10d::Reducer& reducer);
+
 }  // namespace ddprun::runtime

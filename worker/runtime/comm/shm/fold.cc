@@ -23,15 +23,15 @@ void fold_piece(const Folding& how, int block, std::size_t at, std::size_t bytes
   alignas(64) std::array<std::byte, kPieceBytes> partial;
   const std::byte* sum = source(0);
   for (int step = 1; step < ranks - 1; ++step) {
-    how.kernels->combine(partial.data(), source(step), sum, count);
+    how.kernels->combine(partial.data(), sum, source(step), count);
     sum = partial.data();
   }
   if (targets.size() == 2) {
-    how.kernels->combine_two(targets[0] + at, targets[1] + at, source(ranks - 1), sum, count);
+    how.kernels->combine_two(targets[0] + at, targets[1] + at, sum, source(ranks - 1), count);
   } else if (targets.size() == 1) {
-    how.kernels->combine(targets[0] + at, source(ranks - 1), sum, count);
+    how.kernels->combine(targets[0] + at, sum, source(ranks - 1), count);
   } else {
-    how.kernels->combine(partial.data(), source(ranks - 1), sum, count);
+    how.kernels->combine(partial.data(), sum, source(ranks - 1), count);
     for (std::byte* const target : targets) std::memcpy(target + at, partial.data(), bytes);
   }
   if (!how.is_average) return;

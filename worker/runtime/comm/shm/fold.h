@@ -12,8 +12,8 @@ namespace ddprun::runtime::shm {
 ///
 /// gloo's ring all-reduce cuts the tensor into one block per rank, of equal size but for rounding. The sum of
 /// block b starts with rank b - 1, which hands it down to b - 2, and so on around the ring until it ends at
-/// rank b. Each computes "its own op what it was handed", which min and max tell apart: of 0 and -0, and beside
-/// a NaN, they take the first. Source: observed, and held against libtorch's gloo by tests/integration/shm and
+/// rank b. Min and max compute "its own op what it was handed", and of 0 and -0, and beside a NaN, take the
+/// first; sums and products of two NaNs keep the one that was handed. Source: observed, and held against libtorch's gloo by tests/integration/shm and
 /// tests/interop/collectives.
 class RingOrder {
  public:

@@ -103,7 +103,8 @@ struct Product {
   }
 };
 
-// std::min and std::max, which gloo calls: of two that are equal or not comparable the first.
+// std::min and std::max, which gloo calls with the rank's own number first: of two that are equal or not comparable the
+// first.
 struct Min {
   template <class T>
   static bool takes_second(T a, T b) {
@@ -150,9 +151,9 @@ typename Type::Stored combined(typename Type::Stored x, typename Type::Stored y)
   if constexpr (!kPicks<Op>)
     return Type::store(Op::apply(a, b));
   else if constexpr (std::is_same_v<Type, Bool>)
-    return Type::store(Op::takes_second(a, b) ? b : a);
+    return Type::store(Op::takes_second(b, a) ? a : b);
   else
-    return Op::takes_second(a, b) ? y : x;
+    return Op::takes_second(b, a) ? x : y;
 }
 
 // --- loops

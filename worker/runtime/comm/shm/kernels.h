@@ -9,8 +9,8 @@ namespace ddprun::runtime::shm {
 /// The arithmetic of one (dtype, op), on raw memory. Pointers are aligned for the element; `count` counts
 /// elements. An output may be one of the inputs, never overlap one in part. Halves are added in float32 and
 /// rounded to nearest even after every step, as gloo does. For kBool, sum and max are "or", product and min
-/// are "and". Integers wrap around. Min and max are std::min and std::max: of two that are equal (0 and -0) or
-/// not comparable (one is NaN) it is `a`, bit for bit.
+/// are "and". Integers wrap around. Min and max are std::min(b, a) and std::max(b, a): of two that are equal
+/// (0 and -0) or not comparable (one is NaN) it is `b`, bit for bit.
 struct Kernels {
   /// out = a op b
   void (*combine)(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count);

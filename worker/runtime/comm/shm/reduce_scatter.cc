@@ -12,7 +12,8 @@ ReduceScatter::ReduceScatter(Arguments arguments)
       out_(arguments.out),
       what_(arguments.what),
       kernels_(arguments.kernels),
-      bytes_(what_.count * item_size(what_.dtype)) {}
+      bytes_(what_.count * item_size(what_.dtype)),
+      is_one_tensor_(arguments.is_one_tensor) {}
 
 void ReduceScatter::contribute(Group& group, Post&) {
   if (bytes_ > 0) copy_in(group, 0);
@@ -27,7 +28,9 @@ Result<void> ReduceScatter::complete(Group& group) {
   const Folding folding{.kernels = kernels_,
                         .item_bytes = item_size(what_.dtype),
                         .is_average = what_.op == ReduceOp::kAverage,
-                        .order = RingOrder(bytes_ * ins_.size(), item_size(what_.dtype), group.size())};
+                        .order = RingOrder(is_one_tensor_ ? bytes_ * ins_.size() : bytes_,
+                                           item_size(what_.dtype), group.size())};
+  const std::size_t part_begin = is_one_tensor_ ? me * bytes_ : 0;
   const std::size_t chunk = group.part_bytes();
   for (std::size_t begin = 0; begin < bytes_; begin += chunk) {
     if (begin > 0) {
@@ -40,7 +43,7 @@ Result<void> ReduceScatter::complete(Group& group) {
       sources.push_back(rank == group.rank() ? ins_[me] + begin : group.slot(rank) + me * chunk);
     }
     std::byte* const target = out_ + begin;
-    fold(folding, me * bytes_ + begin, std::min(chunk, bytes_ - begin), sources, {&target, 1});
+    fold(folding, part_begin + begin, std::min(chunk, bytes_ - begin), sources, {&target, 1});
     group.next_buffer();
   }
   return ok();

@@ -9,7 +9,7 @@
 namespace ddprun::runtime::shm {
 
 /// Every rank has one part for each rank; each rank gets the sum of the parts meant for it. Equal to the last
-/// bit to all-reduce of the parts one after the other.
+/// bit to gloo's: an all-reduce of the parts in a row, as one tensor, or of each alone.
 class ReduceScatter final : public Collective {
  public:
   struct Arguments {
@@ -17,6 +17,7 @@ class ReduceScatter final : public Collective {
     std::byte* out = nullptr;           ///< may be this rank's own part, and no other
     Description what;                   ///< dtype, op and shape of one part
     const Kernels* kernels = nullptr;
+    bool is_one_tensor = true;  ///< the parts are the pieces of one
   };
 
   explicit ReduceScatter(Arguments arguments);
@@ -33,6 +34,7 @@ class ReduceScatter final : public Collective {
   Description what_;
   const Kernels* kernels_;
   std::size_t bytes_;
+  bool is_one_tensor_;
 };
 
 }  // namespace ddprun::runtime::shm

@@ -299,7 +299,8 @@ Ref<c10d::Work> ShmBackend::scatter(std::vector<at::Tensor>& outputs,
 }
 
 Ref<ShmWork> ShmBackend::run_reduce_scatter(const Call& call, const at::Tensor& output,
-                                            const std::vector<at::Tensor>& inputs, ReduceOp op) {
+                                            const std::vector<at::Tensor>& inputs, ReduceOp op,
+                                            bool is_one_tensor) {
   const at::Tensor numbers = real_numbers(Kind::kReduceScatter, output, op);
   Description what = describe(Kind::kReduceScatter, numbers);
   what.op = op;
@@ -310,7 +311,8 @@ Ref<ShmWork> ShmBackend::run_reduce_scatter(const Call& call, const at::Tensor& 
       std::make_unique<ReduceScatter>(ReduceScatter::Arguments{.ins = std::move(ins),
                                                                .out = bytes_of(what.kind, numbers).data,
                                                                .what = what,
-                                                               .kernels = kernels_for(what)}),
+                                                               .kernels = kernels_for(what),
+                                                               .is_one_tensor = is_one_tensor}),
       {output}, inputs);
 }
 
@@ -321,13 +323,14 @@ Ref<c10d::Work> ShmBackend::reduce_scatter(std::vector<at::Tensor>& outputs,
   const std::vector<at::Tensor>& parts = only_list(Kind::kReduceScatter, inputs);
   check_one_per_rank(Kind::kReduceScatter, parts, output, size_);
   return run_reduce_scatter({c10d::OpType::REDUCE_SCATTER, options.timeout, options.asyncOp}, output, parts,
-                            to_reduce_op(options.reduceOp));
+                            to_reduce_op(options.reduceOp), /*is_one_tensor=*/false);
 }
 
 Ref<c10d::Work> ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                  const c10d::ReduceScatterOptions& options) {
   return run_reduce_scatter({c10d::OpType::_REDUCE_SCATTER_BASE, options.timeout, options.asyncOp}, output,
-                            cut(Kind::kReduceScatter, input, output, size_), to_reduce_op(options.reduceOp));
+                            cut(Kind::kReduceScatter, input, output, size_), to_reduce_op(options.reduceOp),
+                            /*is_one_tensor=*/true);
 }
 
 Ref<c10d::Work> ShmBackend::reduce_scatter_tensor_coalesced(std::vector<at::Tensor>& outputs,
@@ -339,7 +342,7 @@ Ref<c10d::Work> ShmBackend::reduce_scatter_tensor_coalesced(std::vector<at::Tens
   const Call call{c10d::OpType::COALESCED, options.timeout, options.asyncOp};
   return run_each(call, inputs.size(), [&](std::size_t i) {
     return run_reduce_scatter(call, outputs[i], cut(Kind::kReduceScatter, inputs[i], outputs[i], size_),
-                              to_reduce_op(options.reduceOp));
+                              to_reduce_op(options.reduceOp), /*is_one_tensor=*/true);
   });
 }
 

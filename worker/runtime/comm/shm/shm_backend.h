@@ -103,7 +103,7 @@ class ShmBackend final : public c10d::Backend, public BucketMemory {
   Ref<ShmWork> run_gather(const Call& call, const at::Tensor& input, const std::vector<at::Tensor>& outputs,
                           Kind kind, int root);
   Ref<ShmWork> run_reduce_scatter(const Call& call, const at::Tensor& output,
-                                  const std::vector<at::Tensor>& inputs, ReduceOp op);
+                                  const std::vector<at::Tensor>& inputs, ReduceOp op, bool is_one_tensor);
 
   Ref<c10d::Work> receive(std::vector<at::Tensor>& tensors, int from, int tag);
   Mailbox::Letter letter(Kind kind, const at::Tensor& tensor, int peer, int tag) const;

@@ -10,11 +10,6 @@
 namespace ddprun {
 namespace {
 
-// A copy from a GPU to the CPU that nobody waits for may be read before it is there.
-at::Tensor copied_to(const at::Device& device, const at::Tensor& tensor) {
-  return tensor.to(device, /*non_blocking=*/!device.is_cpu());
-}
-
 void check_bound(const char* function, const char* parameter, double value) {
   if (value >= 0) return;
   throw Exception(ErrorCode::kConfig,
@@ -27,7 +22,7 @@ at::Tensor total_norm_of(const std::vector<at::Tensor>& tensors, double norm_typ
   std::vector<at::Tensor> norms;
   for (const std::vector<at::Tensor>& list : runtime::by_device_and_dtype(tensors)) {
     for (const at::Tensor& norm : at::_foreach_norm(list, norm_type)) {
-      norms.push_back(copied_to(tensors.front().device(), norm));
+      norms.push_back(runtime::copied_to(tensors.front().device(), norm));
     }
   }
   return at::linalg_vector_norm(at::stack(norms), norm_type);
@@ -56,7 +51,7 @@ void clip_grads_with_norm_(const std::vector<at::Tensor>& parameters, double max
   // A GPU multiplies by 1 as well: to ask whether the norm is too large would be to wait for it.
   if (factor.is_cpu() && factor.item<double>() == 1.0) return;
   for (const std::vector<at::Tensor>& list : runtime::by_device_and_dtype(gradients)) {
-    at::_foreach_mul_(list, copied_to(list.front().device(), factor));
+    at::_foreach_mul_(list, runtime::copied_to(list.front().device(), factor));
   }
 }
 

@@ -41,7 +41,7 @@ FusedOptimizer::Hyperparameters FusedAdagrad::own_hyperparameters(std::size_t gr
           {"foreach", c10::IValue()},
           {"maximize", o.maximize},
           {"differentiable", false},
-          {"fused", true}};
+          {"fused", std::ranges::all_of(parameters_of(group), has_fused_kernel)}};
 }
 
 std::vector<std::string> FusedAdagrad::state_names(std::size_t /*group*/) const { return {"step", "sum"}; }
@@ -58,7 +58,7 @@ at::Tensor FusedAdagrad::new_state(std::size_t group, const std::string& name,
 void FusedAdagrad::update(std::size_t group, Batch& batch) {
   const FusedAdagradOptions& o = options(group);
   const bool is_fused = has_fused_kernel(batch.parameters.front());
-  view_as_real(batch);
+  if (!is_fused) take_as_real(batch, o.maximize, o.weight_decay);
   const std::vector<at::Tensor>&steps = batch.state[0], &sums = batch.state[1];
   at::_foreach_add_(steps, 1);
   if (is_fused) {
@@ -68,8 +68,7 @@ void FusedAdagrad::update(std::size_t group, Batch& batch) {
     if (found_inf) at::_foreach_sub_(steps, std::vector<at::Tensor>(steps.size(), *found_inf));
     return;
   }
-  std::vector<at::Tensor> gradients = o.maximize ? at::_foreach_neg(batch.gradients) : batch.gradients;
-  if (o.weight_decay != 0) gradients = at::_foreach_add(gradients, batch.parameters, o.weight_decay);
+  const std::vector<at::Tensor>& gradients = batch.gradients;
   std::vector<at::Scalar> rates;
   for (const at::Tensor& step : steps) {
     rates.emplace_back(-o.lr / (1 + (double{step.item<float>()} - 1) * o.lr_decay));

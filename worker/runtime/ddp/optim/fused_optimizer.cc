@@ -1,3 +1,4 @@
+#include "worker/runtime/ddp/optim/tensor_lists.h"
 #include <ddprun/exception.h>
 #include <ddprun/optim.h>
 
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -85,7 +87,7 @@ void check_trainable(const at::Tensor& parameter, std::size_t group) {
 
 StepScale on_device(const StepScale& scale, const at::Device& device) {
   const auto moved = [&](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
+    return tensor.defined() ? runtime::copied_to(device, tensor) : tensor;
   };
   return {moved(scale.grad_scale), moved(scale.found_inf)};
 }
@@ -216,16 +218,29 @@ void FusedOptimizer::make_all_states() {
   }
 }
 
-void FusedOptimizer::view_as_real(Batch& batch) {
-  if (!batch.parameters.front().is_complex()) return;
+void FusedOptimizer::take_as_real(Batch& batch, bool maximize, double weight_decay) {
+  const auto decay = [&] {
+    if (weight_decay != 0)
+      batch.gradients = at::_foreach_add(batch.gradients, batch.parameters, weight_decay);
+  };
   const auto view = [](std::vector<at::Tensor>& tensors) {
     for (at::Tensor& tensor : tensors) {
-      if (tensor.is_complex()) tensor = at::view_as_real(tensor);
+      if (tensor.is_complex()) tensor = at::view_as_real(tensor.resolve_conj());
     }
   };
+  const bool decays_first = batch.parameters.front().is_cpu();
+  if (maximize) batch.gradients = at::_foreach_neg(batch.gradients);
+  if (decays_first) decay();
   view(batch.parameters);
   view(batch.gradients);
   for (std::vector<at::Tensor>& entries : batch.state) view(entries);
+  if (!decays_first) decay();
+}
+
+std::span<const at::Tensor> FusedOptimizer::parameters_of(std::size_t group) const {
+  const auto sizes = group_sizes_.begin();
+  const auto first = std::accumulate(sizes, sizes + static_cast<std::ptrdiff_t>(group), std::size_t{0});
+  return std::span(parameters_).subspan(first, group_sizes_[group]);
 }
 
 void FusedOptimizer::forget(const Batch& batch) {

@@ -49,14 +49,14 @@ std::vector<at::Tensor> unscale(const std::vector<at::Tensor>& values, const at:
     if (i == found_inf.size())
       found_inf.push_back(at::zeros({}, at::TensorOptions(device).dtype(at::kFloat)));
     at::_amp_foreach_non_finite_check_and_unscale_(list, found_inf[i],
-                                                   inverse_scale.to(device, /*non_blocking=*/true));
+                                                   runtime::copied_to(device, inverse_scale));
   }
   return found_inf;
 }
 
 at::Tensor sum_on(const at::Device& device, const std::vector<at::Tensor>& scalars) {
-  at::Tensor sum = scalars.front().to(device, /*non_blocking=*/true);
-  for (std::size_t i = 1; i < scalars.size(); ++i) sum = sum + scalars[i].to(device, /*non_blocking=*/true);
+  at::Tensor sum = runtime::copied_to(device, scalars.front());
+  for (std::size_t i = 1; i < scalars.size(); ++i) sum = sum + runtime::copied_to(device, scalars[i]);
   return sum;
 }
 
@@ -79,7 +79,7 @@ void GradScaler::make_scale(const at::Device& device) {
 at::Tensor GradScaler::scale(const at::Tensor& output) {
   if (!options_.enabled) return output;
   make_scale(output.device());
-  return output * scale_.to(output.device(), /*non_blocking=*/true);
+  return output * runtime::copied_to(output.device(), scale_);
 }
 
 void GradScaler::check_scaled(const char* function) const {

@@ -45,11 +45,10 @@ at::Tensor Rmsprop::new_state(std::size_t group, const std::string& name, const 
 void Rmsprop::update(std::size_t group, Batch& batch) {
   const RmspropOptions& o = options(group);
   const bool has_momentum = o.momentum > 0;
-  view_as_real(batch);
+  take_as_real(batch, o.maximize, o.weight_decay);
   const std::vector<at::Tensor>& squares = batch.state[1];
-  std::vector<at::Tensor> gradients = o.maximize ? at::_foreach_neg(batch.gradients) : batch.gradients;
+  const std::vector<at::Tensor>& gradients = batch.gradients;
   at::_foreach_add_(batch.state[0], 1);
-  if (o.weight_decay != 0) gradients = at::_foreach_add(gradients, batch.parameters, o.weight_decay);
   at::_foreach_mul_(squares, o.alpha);
   at::_foreach_addcmul_(squares, gradients, gradients, 1 - o.alpha);
   std::vector<at::Tensor> roots;

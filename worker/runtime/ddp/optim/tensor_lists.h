@@ -33,6 +33,11 @@ inline std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors)
   return once;
 }
 
+/// On `device`. A copy from a GPU to the CPU that nobody waits for could be read before it is there.
+inline at::Tensor copied_to(const at::Device& device, const at::Tensor& tensor) {
+  return tensor.to(device, /*non_blocking=*/!device.is_cpu());
+}
+
 /// The gradients that are there, of each parameter once.
 inline std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
