@@ -34,8 +34,10 @@ TEST_CASE("the stop lies as many steps ahead as fit into the time a signal needs
   CHECK(Paced({2s, 2s}).pace.margin(500ms) == 2);
 }
 
-TEST_CASE("a process that has never measured a step stops far ahead, but not beyond reason") {
-  CHECK(Paced({}).pace.margin(500ms) == 500002);
+TEST_CASE("the pace is known from the second step on, and no stop lies beyond reason") {
+  CHECK_FALSE(Paced({}).pace.is_known());
+  CHECK(Paced({2s}).pace.is_known());
+  CHECK(Paced({1ns}).pace.margin(500ms) == 500002);
 }
 
 TEST_CASE("an evaluation between two steps does not bring the stop near") {

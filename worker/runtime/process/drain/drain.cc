@@ -167,7 +167,8 @@ bool Drain::requested(const Context& context) {
   if (state.is_over) return true;
   ++state.step;
   state.step_done();
-  if (!state.stop_step && state.is_signalled) {
+  // After the first step nobody knows how many fit into `spread`: the second one is waited for.
+  if (!state.stop_step && state.is_signalled && state.pace.is_known()) {
     state.stop_step = agree_on_step(*context.store(), state.key(context, "step"),
                                     state.step + state.pace.margin(state.options.spread));
   }

@@ -16,8 +16,11 @@ class StepPace {
   /// No limit holds until the next progress.
   void take_time();
 
+  /// From the second step on.
+  [[nodiscard]] bool is_known() const { return usual_s_ > 0; }
   [[nodiscard]] bool has_begun() const { return last_progress_.has_value() || is_taking_time_; }
   /// How many steps ahead to stop, so that every rank hears of it before: two, and what fits into `spread`.
+  /// Where the pace is known.
   [[nodiscard]] std::int64_t margin(Duration spread) const;
   /// No progress for `patience` and for five of the longest steps seen.
   [[nodiscard]] bool is_stuck(Duration patience, TimePoint now) const;
