@@ -8,15 +8,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include <system_error>
 
 namespace ddprun::commands {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {

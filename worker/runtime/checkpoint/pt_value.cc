@@ -51,15 +51,18 @@ std::optional<std::string> key_text(const PtValue& key) {
 void PtDict::add(PtValue key, PtValue value) { entries.emplace_back(std::move(key), std::move(value)); }
 
 void PtDict::set(PtValue key, PtValue value) {
-  const auto wanted = runtime::key_text(key);
+  // Nearly all keys are texts: these are compared as they are.
   const auto* const text = std::get_if<std::string>(&key.alternatives());
-  for (auto& [name, old] : entries) {
+  const std::optional<std::string> wanted = text == nullptr ? runtime::key_text(key) : std::nullopt;
+  const auto is_wanted = [&](const PtValue& name) {
     const auto* const other = std::get_if<std::string>(&name.alternatives());
-    const bool are_texts = text != nullptr && other != nullptr;  // as nearly all are: without a copy
-    if (are_texts ? *text == *other : wanted && wanted == runtime::key_text(name)) {
-      old = std::move(value);
-      return;
-    }
+    if (text != nullptr || other != nullptr) return text != nullptr && other != nullptr && *text == *other;
+    return wanted && wanted == runtime::key_text(name);
+  };
+  for (auto& [name, old] : entries) {
+    if (!is_wanted(name)) continue;
+    old = std::move(value);
+    return;
   }
   add(std::move(key), std::move(value));
 }

@@ -41,7 +41,7 @@ constexpr std::array<std::pair<const char*, Tensor LowRankMemory::*>, 3> kParts 
 PtDict by_bucket(const std::map<std::int64_t, LowRankMemory>& memory, Tensor LowRankMemory::*part) {
   PtDict tensors;
   for (const auto& [bucket, parts] : memory) {
-    if ((parts.*part).defined()) tensors.set(bucket, parts.*part);
+    if ((parts.*part).defined()) tensors.add(bucket, parts.*part);
   }
   return tensors;
 }

@@ -62,7 +62,7 @@ PtDict state_dict(const FusedOptimizer& optimizer) {
   std::int64_t index = 0;
   for (const FusedOptimizer::ParameterState& parameter : optimizer.state()) {
     PtDict entries;
-    for (const auto& [name, tensor] : parameter) entries.set(name, tensor);
+    for (const auto& [name, tensor] : parameter) entries.add(name, tensor);
     if (!parameter.empty()) state.add(index, std::move(entries));
     ++index;
   }
