@@ -180,7 +180,7 @@ class Stops(JobTest):
 
     def test_what_its_writer_did_not_live_to_write_is_made_up_for_after_a_resume_from_memory(self):
         os.mkfifo(self.folder / "fifo")
-        job = merged(JOB, {"backend": "gloo", "checkpoint": {"memory_every_steps": 1, "every_steps": 1000, "every_epochs": 5}})
+        job = merged(JOB, {"backend": "gloo", "checkpoint": {"memory_every_steps": 1, "every_steps": 1000, "every_epochs": 5, "keep": 10**6}})
         process = self.start(self.job_file(job), "/train/epochs=1000000", flags=("--max-restarts", "1"), ranks=3)
         self.wait_for_line(process, "holding")
         os.kill(self.workers()[0], signal.SIGKILL)
