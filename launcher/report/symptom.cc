@@ -31,8 +31,6 @@ constexpr std::array kPhrases{
     // gloo, transport/tcp/unbound_buffer.cc.
     Phrase{"ms for recv operation to complete", kWaited},
     Phrase{"ms for send operation to complete", kWaited},
-    // gloo, transport/tcp/pair.cc: what a peer that raised between the parts of a collective leaves behind.
-    Phrase{"Is there a distributed collective mismatch in your code?", kLostPeer},
     // gloo, rendezvous: a peer is gone before all are connected.
     Phrase{"Gloo connectFullMesh failed", kLostPeer},
     // torch/csrc/distributed/c10d: ProcessGroupGloo.cpp, monitoredBarrier.
@@ -63,6 +61,10 @@ constexpr std::array kPhrases{
     Phrase{"eof (this error originated at tensorpipe", kLostPeer},
     Phrase{"connection reset by peer (this error originated at tensorpipe", kLostPeer},
 };
+
+// gloo, transport/tcp/pair.cc: the ranks are in two collectives, or a peer raised between the parts of one and
+// went on to another.
+constexpr std::string_view kMismatch = "Is there a distributed collective mismatch in your code?";
 
 // What a rank prints because another one is gone, and as well because a data set's server, a logging service
 // or a helper process is: the kernel's words, and common ones.
@@ -137,6 +139,8 @@ Loss find_loss(std::string_view text) {
     if (is_by_collective(text, phrase)) return {phrase, kWaited, Weight::kSymptom};
     return {phrase, "waited in vain", Weight::kDoubtful};
   }
+  if (has(text, kMismatch))
+    return {kMismatch, "got data of another size than it waited for", Weight::kDoubtful};
   return {};
 }
 
