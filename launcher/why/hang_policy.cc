@@ -81,8 +81,8 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
 
 HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
   const double quiet = quiet_s(now);
-  // The longer it has been quiet, the less often is looked; but in time for the time-out.
-  look_again_at_ = now + quiet / 2;
+  // The longer it has been quiet, the less often is looked; but what begins to hang meanwhile is told in time.
+  look_again_at_ = now + std::min(quiet, limits_.first_s()) / 4;
   const double end_at = progress_at_ + limits_.timeout_s;
   if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
   const bool is_stuck = verdict.health == Health::kStuck;

@@ -64,6 +64,22 @@ TEST_CASE("a script that goes on to its next program gets on") {
   CHECK_FALSE(policy.note({{.pid = 3}, {.pid = 2}}, 10));
 }
 
+TEST_CASE("what begins to hang while a long step is watched is told within a quarter of the limit") {
+  HangPolicy policy = quiet_since_0();
+  for (double now = 10; now < 40; now += 0.5) {
+    if (policy.note(waiting(), now))
+      CHECK(policy.decide(verdict(Health::kLate, Doing::kComputes), now) == HangPolicy::Say::kNothing);
+  }
+  double told_at = 0;
+  for (double now = 40; told_at == 0 && now < 60; now += 0.5) {
+    if (policy.note(waiting(), now) &&
+        policy.decide(verdict(Health::kStuck), now) == HangPolicy::Say::kReport)
+      told_at = now;
+  }
+  CHECK(told_at > 0);
+  CHECK(told_at <= 42.5);
+}
+
 TEST_CASE("a hang is reported once, and again after there was progress") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));
