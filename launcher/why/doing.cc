@@ -46,8 +46,9 @@ std::vector<Frame> shown_frames(const std::vector<Frame>& frames) {
 
 /// Frames of the C library and the interpreter tell nothing.
 bool tells_nothing(const std::string& function) {
-  static constexpr std::array<std::string_view, 8> kDull{"?",         "syscall", "__futex", "pthread_",
-                                                         "__pthread", "_PyEval", "__libc",  "_start"};
+  static constexpr std::array<std::string_view, 10> kDull{
+      "?",       "syscall", "__futex", "pthread_",        "__pthread",
+      "_PyEval", "__libc",  "_start",  "clock_nanosleep", "__nanosleep"};
   return std::any_of(kDull.begin(), kDull.end(),
                      [&](std::string_view dull) { return function.starts_with(dull); });
 }
@@ -75,6 +76,13 @@ bool has_main_native(const RankFacts& facts, std::string_view part) {
     return thread.tid == facts.pid &&
            std::any_of(thread.functions.begin(), thread.functions.end(),
                        [&](const std::string& function) { return function.find(part) != std::string::npos; });
+  });
+}
+
+bool is_main_in(const RankFacts& facts, std::string_view function) {
+  return std::any_of(facts.native.begin(), facts.native.end(), [&](const NativeThread& thread) {
+    return thread.tid == facts.pid &&
+           std::find(thread.functions.begin(), thread.functions.end(), function) != thread.functions.end();
   });
 }
 
@@ -298,11 +306,13 @@ std::optional<Activity> waiting_activity(const RankFacts& facts) {
                                                                    : "send";
     return Activity{Doing::kWaitsForPeer, fmt::format("waits in {} for another rank", name), {}};
   }
+  // The last one asks and sleeps by turns: worker/runtime/comm/roll_call.
   if (has_main_native(facts, "TCPStore::") || has_main_native(facts, "PrefixStore::") ||
-      has_main_native(facts, "TCPClient::")) {
-    const std::string what = operation == "init_process_group" || operation == "_new_process_group_helper"
-                                 ? "waits for the other ranks to meet (init_process_group)"
-                                 : "waits for a key in the store that nobody has set";
+      has_main_native(facts, "TCPClient::") || has_main_native(facts, "ddprun::runtime::await_keys")) {
+    std::string what = "waits for a key in the store that nobody has set";
+    if (operation == "init_process_group" || operation == "_new_process_group_helper")
+      what = "waits for the other ranks to meet (init_process_group)";
+    if (is_main_in(facts, "ddprun::init")) what = "waits for the other ranks to meet (ddprun::init)";
     return Activity{Doing::kWaitsForStore, what, {}};
   }
   if (has_native(facts, "shm::Barrier::wait") || has_native(facts, "ShmBackend::"))

@@ -76,6 +76,18 @@ class JobFile(unittest.TestCase):
         while "epoch" not in (line := job.stdout.readline()):
             self.assertTrue(line)
 
+    def test_a_rank_that_does_not_come_to_init_is_named_by_the_others_wait(self):
+        os.mkfifo(self.folder / "fifo")
+        (self.folder / "late.sh").write_text(f"""#!/bin/sh
+if [ "$RANK" = 1 ]; then read line < fifo; fi
+exec {BIN / "ddprun-worker"} "$@"
+""")
+        (self.folder / "late.sh").chmod(0o755)
+        done = subprocess.run([BIN / "ddprun", "--nproc-per-node", "3", "--hang-timeout", "3s", "./late.sh", "job.json"], cwd=self.folder,
+                              env=os.environ | {"OMP_NUM_THREADS": "1"}, text=True, capture_output=True, timeout=patient(60))
+        self.assertIn("no progress for 3.0 s (--hang-timeout), so ddprun ended it: rank 1 is late", done.stderr)
+        self.assertIn("wait for the other ranks to meet (ddprun::init)", done.stderr)
+
     def test_ten_minutes_are_the_default_and_said(self):
         done = subprocess.run([BIN / "ddprun", "--dry-run", "job.json"], cwd=self.folder, capture_output=True, text=True, check=True)
         self.assertRegex(done.stdout, r"(?m)^/hang_timeout_s = 600 +default$")
