@@ -1,5 +1,5 @@
 // A program of somebody's own that stops in good order when it is drained. Each step is a collective, so that
-// a rank that stopped alone would hold up the others. drain_program [BACKEND DEVICE]
+// a rank that stopped alone would hold up the others. drain_program [parts | BACKEND DEVICE]
 #include <ddprun/collectives.h>
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <string_view>
 
 namespace {
 
@@ -35,10 +37,30 @@ int run(const ddprun::InitOptions& options) {
   return drain.is_together() ? 0 : 3;
 }
 
+/// Asks itself to stop in the last step of its first part.
+int run_in_parts(const ddprun::InitOptions& options) {
+  ddprun::Context context = ddprun::init(options);
+  {
+    ddprun::Drain first;
+    for (int step = 1; step <= 5; ++step) {
+      if (step == 5) std::raise(SIGTERM);
+      if (first.requested(context)) return 3;
+    }
+  }
+  ddprun::Drain second;
+  for (long step = 1; step <= 5'000'000; ++step) {
+    if (!second.requested(context)) continue;
+    say(context, "stopped in its second part for signal", second.signal());
+    return 0;
+  }
+  return 4;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   ddprun::InitOptions options{.backend = "gloo", .device = "cpu"};
+  if (argc > 1 && std::string_view(argv[1]) == "parts") return run_in_parts(options);
   if (argc > 2) options = {.backend = argv[1], .device = argv[2]};
   return ddprun::record([&] { return run(options); });
 }

@@ -147,6 +147,10 @@ class OwnPrograms(DrainTest):
         self.assertEqual(sorted(saved), ["0", "1", "2"], text)
         self.assertEqual(len(set(saved.values())), 1, text)
 
+    def test_what_came_too_late_for_one_part_of_the_work_stops_the_next(self):
+        text = self.finish_node(0, *self.start_nodes(1, "1", [self.program, "parts"]), 0)
+        self.assertIn(f"rank 0 stopped in its second part for signal {int(signal.SIGTERM)}", text)
+
     def test_a_rank_that_alone_was_signalled_says_so_and_does_not_wait_for_ever(self):
         nodes = self.start_nodes(2, "2", [self.program], "--shutdown-timeout", "1s")
         os.kill(self.pids_in_training(nodes)[0], signal.SIGTERM)

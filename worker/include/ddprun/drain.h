@@ -34,7 +34,8 @@ struct DrainOptions {
 ///          a second one comes, and when no step follows (`patience`): then the process ends with 128 +
 ///          signal. One object per process at a time.
 /// Order    a program may make one after the other, for a part of its work each: all ranks make as many, so that
-///          the second one of a rank agrees with the second ones of the others.
+///          the second one of a rank agrees with the second ones of the others. What one was asked too late for its
+///          last steps is asked of the next.
 /// Threads  one of its own. Members are called from the training thread.
 class Drain {
  public:

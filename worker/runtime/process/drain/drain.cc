@@ -38,6 +38,9 @@ std::atomic<bool> is_in_use = false;
 // All of this process, so that each has keys of its own in the store.
 std::atomic<int> drains_made = 0;
 
+// The last one was asked to stop and came to its end before that step: the next one has to.
+std::atomic<bool> is_left_over = false;
+
 void on_signal(int number) {
   const int saved = errno;
   int none = 0;
@@ -77,7 +80,7 @@ struct Drain::State {
   explicit State(DrainOptions wanted) : options(wanted) {
     DDPRUN_CHECK(!is_in_use.exchange(true), "one ddprun::Drain at a time");
     ::sem_init(&signals_arrived, 0, 0);
-    first_signal = 0;
+    if (!is_signalled) first_signal = 0;
     struct sigaction action {};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
@@ -91,6 +94,7 @@ struct Drain::State {
     ::sem_post(&signals_arrived);
     thread.join();
     ::sem_destroy(&signals_arrived);
+    is_left_over = first_signal != 0 && !is_over;
     is_in_use = false;
   }
 
@@ -98,10 +102,12 @@ struct Drain::State {
   State& operator=(const State&) = delete;
 
   void watch(const std::stop_token& stop) {
-    wait_for_signal();
-    if (stop.stop_requested()) return;
-    if (!has_begun()) end_now();
-    is_signalled = true;
+    if (!is_signalled) {
+      wait_for_signal();
+      if (stop.stop_requested()) return;
+      if (!has_begun()) end_now();
+      is_signalled = true;
+    }
     while (!stop.stop_requested()) {
       const bool again = wait_a_little();
       if (stop.stop_requested()) return;
@@ -147,7 +153,7 @@ struct Drain::State {
   int meetings = 0;
   bool is_over = false;
   bool is_together = false;
-  std::atomic<bool> is_signalled = false;
+  std::atomic<bool> is_signalled = is_left_over.exchange(false);
   std::mutex mutex;
   StepPace pace;                         ///< under the mutex
   std::optional<TimePoint> stuck_since;  ///< of the thread
