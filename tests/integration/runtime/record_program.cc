@@ -1,4 +1,5 @@
 // Ends the way its argument says, under ddprun::record.
+#include "worker/runtime/checkpoint/unfinished.h"
 #include <ddprun/exception.h>
 #include <ddprun/record.h>
 
@@ -8,14 +9,17 @@
 
 #include <array>
 #include <barrier>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -56,6 +60,15 @@ void fill_stderr() {
   ::dup2(ends[1], STDERR_FILENO);
 }
 
+/// Returns while another thread writes a checkpoint, longer than anybody is given to tell of its end.
+void write_slowly() {
+  auto unfinished = std::make_shared<const ddprun::runtime::Unfinished>();
+  std::thread([unfinished = std::move(unfinished)] {
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    std::puts("written");
+  }).detach();
+}
+
 int run(const std::string& how) {
   if (how == "throw") throw_from_here();
   if (how == "config") throw ddprun::Exception(ddprun::ErrorCode::kConfig, "this cannot be configured");
@@ -85,7 +98,16 @@ int run(const std::string& how) {
     read_a_pipe_for_ever();
     throw_from_here();
   }
+  if (how == "throw with a log") {
+    FILE* const log = std::fopen((std::string(std::getenv("TORCHELASTIC_ERROR_FILE")) + ".log").c_str(), "w");
+    std::fputs("the last line", log);
+    throw_from_here();
+  }
   if (how.starts_with("full stderr")) fill_stderr();
+  if (how == "full stderr, throw beside a checkpoint") {
+    write_slowly();
+    throw_from_here();
+  }
   if (how == "full stderr, throw") throw_from_here();
   if (how == "full stderr, crash") std::raise(SIGSEGV);
   return how == "three" ? 3 : 0;

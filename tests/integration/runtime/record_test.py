@@ -25,6 +25,8 @@ CASES = {  # how: exit code, beginning of the message
     "crowd": (-11, "SIGSEGV: the program touched memory it does not have"),
     "throwing crowd": (1, "std::out_of_range: seven is not a rank"),
     "throw beside a reader": (1, "std::out_of_range: seven is not a rank"),  # which holds its stream's lock for ever
+    "throw with a log": (1, "std::out_of_range: seven is not a rank"),
+    "full stderr, throw beside a checkpoint": (1, "std::out_of_range: seven is not a rank"),
     "full stderr, throw": (1, "std::out_of_range: seven is not a rank"),
     "full stderr, crash": (-11, "SIGSEGV: the program touched memory it does not have"),
     "three": (3, None),
@@ -50,8 +52,8 @@ with tempfile.TemporaryDirectory(prefix="ddprun-record-") as folder:
         is_cut = how == "long" and message.startswith(first) and len(first) > 30_000
         assert first == message or is_cut, (how, error["message"])
         assert error["extraInfo"]["timestamp"].isdigit(), how
-        # With nobody to read what it says, the time to make names readable is over first.
-        name = "6ddprun6record" if how == "full stderr, crash" else "ddprun::record"
-        assert how in ("watchdog", "long", *CROWDS) or name in error["extraInfo"]["py_callstack"], (how, error)
+        assert how in ("watchdog", "long", *CROWDS) or "ddprun::record" in error["extraInfo"]["py_callstack"], (how, error)
         assert how.startswith("full stderr") or message in done.stderr, (how, done.stderr)
+        assert how != "throw with a log" or pathlib.Path(f"{path}.log").read_text(encoding="utf-8") == "the last line", how
+        assert not how.endswith("beside a checkpoint") or "written" in done.stdout, how
         print(f"ok: {how}")

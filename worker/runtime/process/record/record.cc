@@ -1,8 +1,8 @@
 // Two ways to die. An exception without a handler calls std::terminate where it was thrown, stack and all:
 // that is why `record` catches nothing. A crash raises a signal: its handler works in memory set aside
 // before, writes the file with the names as the linker has them, then once more with readable ones (which
-// needs malloc, and malloc may be what crashed). What follows the first report may wait for another thread or
-// for a reader of stderr that is gone, so an alarm ends it.
+// needs malloc, and malloc may be what crashed). What follows the first report may wait for another thread, so an
+// alarm ends it; stderr that nobody reads costs what would be said there, and nothing else.
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "worker/runtime/checkpoint/unfinished.h"
@@ -15,12 +15,15 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +38,7 @@ namespace {
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMaxFrames = 64;
 constexpr unsigned kSecondsToTell = 2;
+constexpr unsigned kSecondsToFlush = 1;
 constexpr unsigned kSecondsForTheFirst = 2 * kSecondsToTell;
 constexpr unsigned kSecondsForTheUnfinished =
     1 + static_cast<unsigned>(
@@ -146,8 +150,16 @@ void set_deadline(unsigned seconds, void (*on_alarm)(int)) {
 void die_of_the_crash(int) { die_of(crash_signal); }
 void end_with_the_code(int) { _exit(code_of_the_end); }
 
+// A pipe has room for PIPE_BUF bytes or is not ready: whoever does not read is waited for so long, and no longer.
 void say(std::string_view text) {
-  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, text.data(), text.size());
+  constexpr int kPatienceMs = 500;
+  while (!text.empty()) {
+    pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    if (poll(&out, 1, kPatienceMs) != 1) return;
+    const ssize_t count = write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (count <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
 }
 
 void on_crash(int signal_number) {
@@ -192,14 +204,15 @@ Cause current_cause() {
   }
 }
 
-// A thread that waits in a stream holds its lock, in fgets of a pipe for ever: such a stream is left as it is,
-// and those that are not the program's output are not asked.
+// The last act: stdout may be full, and a thread that waits in a stream (in fgets of a pipe, for ever) holds the lock
+// that fflush waits for. stdout goes first for that.
 void flush_output() {
-  for (FILE* const stream : {stdout, stderr}) {
-    if (ftrylockfile(stream) != 0) continue;
-    fflush_unlocked(stream);
-    funlockfile(stream);
+  set_deadline(kSecondsToFlush, end_with_the_code);
+  if (ftrylockfile(stdout) == 0) {
+    fflush_unlocked(stdout);
+    funlockfile(stdout);
   }
+  fflush(nullptr);
 }
 
 [[noreturn]] void on_terminate() {
@@ -208,12 +221,11 @@ void flush_output() {
   write_report(cause.text, demangled);
   is_reported = true;
   code_of_the_end = cause.exit_code;
-  set_deadline(kSecondsToTell, end_with_the_code);
   // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
   say(fmt::format("ddprun: uncaught {}\n", cause.text.substr(0, cause.text.find('\n'))));
-  flush_output();
   set_deadline(kSecondsForTheUnfinished, end_with_the_code);
   runtime::wait_for_the_unfinished();
+  flush_output();
   _exit(cause.exit_code);
 }
 
