@@ -21,7 +21,7 @@ c10::intrusive_ptr<c10d::Store> PoliteStore::clone() {
 void PoliteStore::wait(const std::vector<std::string>& keys) { wait(keys, getTimeout()); }
 
 void PoliteStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
-  const bool is_endless = timeout == kNoTimeout;
+  const bool is_endless = timeout < std::chrono::milliseconds::zero();
   if (await_keys(*behind_, keys, is_endless ? std::chrono::milliseconds::max() : timeout)) return;
   // As c10d::TCPStore words it.
   C10_THROW_ERROR(DistStoreError,

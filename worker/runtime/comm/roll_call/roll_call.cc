@@ -43,9 +43,7 @@ class Roll {
 
   Result<std::string> judge_all(const Judge& judge) {
     if (!await_keys(call_.store, keys_, call_.timeout)) return settle(missing());
-    std::vector<std::string> said;
-    for (const std::string& key : keys_) said.push_back(take_text(call_.store, key));
-    return settle(judge(said));
+    return settle(judge(take_texts(call_.store, keys_)));
   }
 
   Result<std::string> hear() {

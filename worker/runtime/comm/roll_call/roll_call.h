@@ -24,8 +24,8 @@ struct RollCall {
 using Judge = std::function<Result<std::string>(const std::vector<std::string>& said)>;
 
 /// Every rank says a sentence through the store, rank 0 judges, and all get the same answer or error: needs
-/// no backend. Collective over the ranks of the store: two operations per rank, one more per rank on rank 0, and
-/// await_keys() in between, so that others may use the store's client meanwhile.
+/// no backend. Collective over the ranks of the store: each says its own, waits by await_keys(), so that others may use
+/// the store's client meanwhile, and takes the answer; rank 0 takes what all have said in one question instead.
 /// Errors   the judge's; kTimeout, the same on every rank and naming who did not come, when some rank has
 ///          waited for `timeout`: also for a rank that comes later. What the store throws.
 Result<std::string> call_roll(const RollCall& call, const std::string& mine, const Judge& judge);

@@ -19,4 +19,16 @@ inline std::string take_text(c10d::Store& store, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// Of keys that are there, in one question where the store knows it.
+inline std::vector<std::string> take_texts(c10d::Store& store, const std::vector<std::string>& keys) {
+  std::vector<std::string> texts;
+  if (!store.hasExtendedApi()) {
+    for (const std::string& key : keys) texts.push_back(take_text(store, key));
+    return texts;
+  }
+  for (const std::vector<std::uint8_t>& bytes : store.multiGet(keys))
+    texts.emplace_back(bytes.begin(), bytes.end());
+  return texts;
+}
+
 }  // namespace ddprun::runtime

@@ -165,8 +165,9 @@ WaitEnd Barrier::sleep(TimePoint deadline, TimePoint give_up) {
   while (true) {
     const std::uint32_t seen = state.wake.load(std::memory_order_acquire);
     if (have_all_arrived()) return WaitEnd::kOpen;
+    // The last rank may have come since, gone on, and failed later.
     if (segment_->failure().state.load(std::memory_order_acquire) == Failure::kWritten)
-      return WaitEnd::kFailed;
+      return have_all_arrived() ? WaitEnd::kOpen : WaitEnd::kFailed;
     if (is_aborted_.load(std::memory_order_acquire)) return WaitEnd::kAborted;
     if (!left().empty()) return WaitEnd::kPeerLeft;
     const TimePoint time = now();

@@ -26,9 +26,11 @@ class Meeting {
   }
 
   std::string everyone(int world_size) {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < world_size; ++rank) keys.push_back(key_of(rank));
     Attendance all{std::numeric_limits<std::int64_t>::max(), 0};
-    for (int rank = 0; rank < world_size; ++rank) {
-      const std::int64_t theirs = std::stoll(take_text(store_, key_of(rank)));
+    for (const std::string& text : take_texts(store_, keys)) {
+      const std::int64_t theirs = std::stoll(text);
       all = {std::min(all.first, theirs), std::max(all.last, theirs)};
     }
     return fmt::format("{} {}", all.first, all.last);
