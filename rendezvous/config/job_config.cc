@@ -2,7 +2,9 @@
 
 #include "configs/schemas.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/shell_quote.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/base/utf8.h"
 #include "rendezvous/config/json_scanner.h"
 #include "rendezvous/config/json_text.h"
 #include "rendezvous/config/named_entries.h"
@@ -207,6 +209,12 @@ Result<std::string> read_file(const std::string& path) {
 Result<JobConfig> read_job_config(const JobSource& source) {
   json schema = json::parse(train_schema_text(), nullptr, false);
   DDPRUN_CHECK(!schema.is_discarded(), "configs/train.schema.json was embedded whole");
+  for (const std::string& path : {source.working_directory, source.path}) {
+    if (is_utf8(path)) continue;
+    return Error(
+        ErrorCode::kConfig,
+        fmt::format("{} is not valid UTF-8, and the paths of a job begin with it; rename it", shell_quote(path)));
+  }
   return Reader(source, std::move(schema)).run();
 }
 

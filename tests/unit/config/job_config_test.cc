@@ -103,6 +103,19 @@ TEST_CASE("the output goes to runs/ below the working directory unless the job s
   CHECK(read(kSmallest, {"/output_dir=x"}).value().values.at("output_dir") == "/home/me/x");
 }
 
+TEST_CASE("a folder that JSON cannot name is refused, whichever the paths of the job begin with") {
+  for (const auto& [path, folder] :
+       {std::pair("jobs/\xff/one.json", "/home/me"), std::pair("one.json", "/home/\xff")}) {
+    const auto job =
+        read_job_config({.path = path, .text = kSmallest, .overrides = {}, .working_directory = folder});
+    REQUIRE_FALSE(job.has_value());
+    CHECK(job.error().code() == ErrorCode::kConfig);
+    CHECK(job.error().message().find("\\xff") != std::string::npos);
+    CHECK(job.error().message().find("is not valid UTF-8, and the paths of a job begin with it; rename it") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("resume is a word or a path") {
   CHECK(read(kSmallest).value().values.at("resume") == "auto");
   CHECK(read(kSmallest, {"/resume=never"}).value().values.at("resume") == "never");
