@@ -196,6 +196,9 @@ class Job {
     if (!metrics) return metrics.error();
     metrics_ = std::move(*metrics);
     add_observers(context, backend_line);
+    if (context.device().is_cpu() && job_.object("train").text("precision") == "fp16")
+      console_->warning(
+          "precision fp16: most CPUs compute it many times slower than fp32; bf16 is for them, too");
     if (job_.object("log").flag("report")) {
       observers_.push_back(std::make_unique<ReportObserver>(
           ReportObserver::Files{metrics_path(), report_path()},
