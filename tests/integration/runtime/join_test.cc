@@ -1,4 +1,4 @@
-#include "tests/integration/runtime/in_threads.h"
+#include "tests/integration/runtime/heads.h"
 #include "tests/support/catch.h"
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
@@ -11,6 +11,7 @@ namespace ddprun {
 namespace {
 
 using testing::message_of;
+using testing::messages;
 using testing::run_ranks;
 using testing::run_ranks_to_success;
 
@@ -170,6 +171,41 @@ TEST_CASE("after update_process_group the remaining ranks train on, also after a
     CHECK_IN_RANK(gradient() == 1.5F);
     CHECK_IN_RANK(gradient() == 1.5F);
   });
+}
+
+TEST_CASE("join can end the loop everywhere when the first rank has no more input") {
+  const auto texts = messages(2, [](const Group& group) {
+    DistributedDataParallel ddp(torch::nn::Linear(4, 1), group.process_group());
+    ddp.join(
+        [&] {
+          for (int step = 0; step < 3 + group.rank(); ++step) ddp(torch::ones({2, 4})).sum().backward();
+        },
+        {.throw_on_early_termination = true});
+  });
+  CHECK(texts[0] == "join: rank 0 has no more input, and was asked to throw then");
+  CHECK(texts[1] ==
+        "join: at least one rank has no more input, and was asked to throw then; rank 1 still had some");
+}
+
+TEST_CASE("join divides by the ranks that still have input where asked") {
+  const auto texts = messages(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp.join(
+        [&] {
+          for (int step = 0; step < 1 + group.rank(); ++step) {
+            model->zero_grad();
+            ddp(torch::ones({1, 1})).sum().backward();
+          }
+          CHECK_IN_RANK(model->bias.grad().item<float>() == 1);
+        },
+        {.divide_by_initial_world_size = false});
+    // The last step of the join was rank 1's alone; this one is of both again.
+    model->zero_grad();
+    ddp(torch::ones({1, 1})).sum().backward();
+    CHECK_IN_RANK(model->bias.grad().item<float>() == 1);
+  });
+  CHECK(texts == std::vector<std::string>{"no exception", "no exception"});
 }
 
 }  // namespace
