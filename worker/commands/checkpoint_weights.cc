@@ -50,7 +50,7 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
   auto newest = runtime::first_of_live_folder([&] { return training::checkpoints_in(folder); }, read);
   if (newest || skipped == 0) return newest;
   throw Exception(ErrorCode::kConfig,
-                  fmt::format("none of the {} checkpoints in {} can be read", skipped, shown(folder)));
+                  fmt::format("no checkpoint in {} can be read ({} tried)", shown(folder), skipped));
 }
 
 Checkpoint find_checkpoint(const Options& job, const std::string& wanted) {

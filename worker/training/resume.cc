@@ -138,8 +138,8 @@ void ResumeSearch::move_what_is_left() {
   // A restart has none but the job's own before it.
   if (!is_found && found_.damaged > 0 && (is_auto || options_.job.is_restart)) {
     throw Exception(ErrorCode::kConfig,
-                    fmt::format("none of the {} checkpoints in {} can be read; put a whole one there, or {}",
-                                found_.damaged, options_.folder,
+                    fmt::format("no checkpoint in {} can be read ({} tried); put a whole one there, or {}",
+                                options_.folder, found_.damaged,
                                 is_auto ? "start anew with --set /resume=never" : "start the job anew"));
   }
   if (options_.choice == "never") return go_on_with_own(is_found);

@@ -203,8 +203,8 @@ std::optional<CheckpointDirectory::Loaded> Checkpointer::newest(
     loaded = runtime::first_of_live_folder([&] { return state.newest.list(); }, read);
     if (loaded || damaged == 0) return;
     throw Exception(ErrorCode::kCorrupt,
-                    fmt::format("none of the {} checkpoints in {} is whole; move them away to begin anew",
-                                damaged, state.options.folder));
+                    fmt::format("no checkpoint in {} is whole ({} tried); move them away to begin anew",
+                                state.options.folder, damaged));
   });
   if (group.size() == 1) return loaded;
   const std::string path = broadcast_bytes(group, loaded ? loaded->entry.path : "");
