@@ -51,6 +51,17 @@ TEST_CASE("a key that does not come in time is an error of the store's kind") {
   CHECK_THROWS_AS(store.get("absent"), c10::DistStoreError);
 }
 
+TEST_CASE("no time at all and a negative time mean what they mean to TCPStore: at once, and for ever") {
+  const auto server = store_at(0, true);
+  const auto client = store_at(server->getPort(), false);
+  CHECK_THROWS_AS(client->wait({"absent"}, 0ms), c10::DistStoreError);
+  PoliteStore store(store_at(server->getPort(), false));
+  CHECK_THROWS_AS(store.wait({"absent"}, 0ms), c10::DistStoreError);
+  const std::jthread later([&] { server->set("late", kValue); });
+  store.wait({"late"}, -1ms);
+  CHECK(store.check({"late"}));
+}
+
 TEST_CASE("a long wait asks less often, and learns of the key an eighth later at most") {
   CHECK(pause_after(0s) == 200us);
   CHECK(pause_after(80ms) == 10ms);
