@@ -284,8 +284,9 @@ class DistributedDataParallel {
   /// delayed.
   [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
 
-  /// Goes on with the buckets that bucket_order() gave for the same model. Between two steps, the same on all
-  /// ranks. Collective after the first step.
+  /// Goes on with the buckets that bucket_order() gave for the same model, and makes none anew after the next
+  /// backward, also where these are those of the first step. Between two steps, the same on all ranks.
+  /// Collective after the first step.
   /// Errors  Exception kConfig: they do not hold each parameter once, a bucket is empty, has parameters of
   ///         several dtypes or devices, or one with sparse gradients beside others; nothing has changed then.
   void set_bucket_order(const BucketOrder& order) { sync_->set_bucket_order(order); }

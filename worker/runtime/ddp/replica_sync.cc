@@ -473,12 +473,12 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
   check_buckets(order, state.reduced);
   if (count.empty()) return;
   state.begin_step();  // or the next forward would make other ones, in the order of the first backward
+  keep_buckets(*state.reducer);
   // A recorded CUDA graph holds the addresses of the buckets: they stay where nothing changes.
   if (state.logger->get_per_bucket_variable_indices() == order) return;
   const BucketAllocationScope buckets_in_shared_memory(*state.group.process_group(), state.device);
   state.reducer->initialize_buckets(order);
   forget_parameters_of_buckets(*state.reducer);
-  keep_buckets(*state.reducer);
 }
 
 std::vector<at::Tensor> ReplicaSync::parameters() const { return state_->averaged; }
