@@ -3,9 +3,13 @@
 #include "tests/support/catch.h"
 #include <ddprun/distributed_data_parallel.h>
 
+#include <optional>
+
 namespace ddprun {
 namespace {
 
+using testing::message_of;
+using testing::run_ranks;
 using testing::run_ranks_to_success;
 
 using Replica = DistributedDataParallel<torch::nn::Sequential>;
@@ -61,6 +65,81 @@ TEST_CASE("a job that grew goes on with the bucket order that all its ranks set,
     ddp.set_bucket_order(order);
     for (int step = 0; step < 3; ++step) CHECK_IN_RANK(averaged_gradients(ddp, group) == kMeanOfTwo);
     CHECK_IN_RANK(ddp.bucket_order() == order);
+  });
+}
+
+TEST_CASE("in the first step of a job that grew each gradient is averaged with the same parameter's") {
+  const int trained_rank = GENERATE(0, 1);
+  run_ranks_to_success(2, [&](const Group& group) {
+    Replica ddp = after_growth(group, trained_rank, a_chain());
+    for (int step = 0; step < 3; ++step) CHECK_IN_RANK(averaged_gradients(ddp, group) == kMeanOfTwo);
+  });
+}
+
+TEST_CASE("where one rank of a job that grew sets a bucket order, rank 0's is everyone's") {
+  const int setting_rank = GENERATE(0, 1);
+  run_ranks_to_success(2, [&](const Group& group) {
+    Replica ddp = after_growth(group, 0, a_chain());
+    const BucketOrder each_alone = {{0}, {1}, {2}, {3}};
+    if (group.rank() == setting_rank) ddp.set_bucket_order(each_alone);
+    for (int step = 0; step < 3; ++step) CHECK_IN_RANK(averaged_gradients(ddp, group) == kMeanOfTwo);
+    CHECK_IN_RANK((ddp.bucket_order() == each_alone) == (setting_rank == 0));
+  });
+}
+
+TEST_CASE("a member that evaluated last sends its buffers to those that are new") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Sequential model(torch::nn::BatchNorm1d(1), torch::nn::Linear(1, 1));
+    const torch::Tensor mean = model->named_buffers()["0.running_mean"];
+    const Group alone = new_group(group, {0});
+    std::optional<Replica> ddp;
+    if (alone.is_member()) {
+      ddp.emplace(model, alone.process_group(), DistributedDataParallelOptions{.init_sync = false});
+      const torch::NoGradGuard no_grad;
+      (*ddp)(torch::ones({2, 1}));
+      mean.fill_(8);
+      ddp->update_process_group(group);
+    } else {
+      ddp.emplace(model, group.process_group(), DistributedDataParallelOptions{.init_sync = false});
+    }
+    (*ddp)(torch::zeros({2, 1})).sum().backward();
+    CHECK_IN_RANK(std::abs(mean.item<double>() - 7.2) < 1e-6);
+  });
+}
+
+TEST_CASE("a replica of another model is refused by all, in the first step of the group") {
+  const auto failures = run_ranks(2, [](const Group& group) {
+    torch::nn::Sequential model = a_chain();
+    if (group.rank() == 1) model->push_back(torch::nn::Linear(1, 1));
+    Replica ddp = after_growth(group, 0, model);
+    averaged_gradients(ddp, group);
+  });
+  CHECK(message_of(failures[0]) ==
+        "DistributedDataParallel: the ranks have different models: rank 1 has 6 trainable parameters, rank 0 "
+        "has 4; build the same model on every rank");
+  CHECK(message_of(failures[1]) == message_of(failures[0]));
+}
+
+TEST_CASE("with static_graph a rank that is new cannot join those that know the graph") {
+  const auto failures = run_ranks(2, [](const Group& group) {
+    Replica ddp = after_growth(group, 1, a_chain(), {.static_graph = true});
+    averaged_gradients(ddp, group);
+  });
+  CHECK(message_of(failures[0]) ==
+        "DistributedDataParallel: static_graph learns the graph in a replica's first backward, which ranks 1 "
+        "of the group have made and the others have not; construct it anew on all of them");
+  CHECK(message_of(failures[1]) == message_of(failures[0]));
+}
+
+// A program freezes one part of its model for a step of another part.
+TEST_CASE("parameters that are frozen at the moment are no other model") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Sequential model = a_chain();
+    Replica ddp = after_growth(group, 0, model, {.find_unused_parameters = true});
+    if (group.rank() == 1) model->parameters()[0].set_requires_grad(false);
+    model->zero_grad();
+    ddp(torch::ones({1, 1})).sum().backward();
+    CHECK_IN_RANK(model->parameters()[3].grad().item<double>() == 1);
   });
 }
 

@@ -76,7 +76,9 @@ struct DistributedDataParallelOptions {
   /// The same parameters are used in every step: unused ones are found once, in the first backward, which is not
   /// under no_sync, and re-used ones are allowed.
   bool static_graph = false;
-  /// Verify that all ranks have the same parameters and take over rank 0's values.
+  /// Verify that all ranks have the same parameters and take over rank 0's values. Off: nothing is sent before
+  /// the first forward that computes gradients, in which the ranks verify them and agree on buckets, as after
+  /// update_process_group.
   bool init_sync = true;
   /// With find_unused_parameters: do not reduce parameters that no rank used. The unused set must be equal
   /// everywhere.
@@ -231,13 +233,20 @@ class DistributedDataParallel {
   operator Joinable&() { return *sync_; }  // NOLINT: for join({ddp, …})
 
   /// From the next forward on the gradients are averaged over `group`: the job goes on with other ranks, and
-  /// this replica, its optimizer and its state as they are. Buckets are rebuilt after the next backward; a
-  /// backward that failed because a rank was lost is forgotten. On a rank that is not in the group it forgets
-  /// that backward only. Nothing is sent: the members are to have equal parameters, and those that are new to
-  /// it are constructed with `init_sync` off. Communication hooks keep the groups that they were made with.
-  /// With the optimizer in the backward the gradients of all parameters are reset; a backward that failed may
-  /// have updated some of them on some ranks: broadcast parameters and the optimizer's state anew then, from
-  /// one of the members. Python's _update_process_group.
+  /// this replica, its optimizer and its state as they are; a backward that failed because a rank was lost is
+  /// forgotten. On a rank that is not in the group it forgets that backward only. Nothing is sent: the members
+  /// are to have equal parameters, and those that are new to it are constructed on it, with `init_sync` off.
+  ///
+  /// In the next forward that computes gradients all of them verify that they have the same parameters and take
+  /// the buckets of the group's rank 0, in two small collectives. Unless that one has set them since
+  /// (set_bucket_order), they are rebuilt after the backward that follows.
+  ///
+  /// Communication hooks keep the groups that they were made with. With the optimizer in the backward the
+  /// gradients of all parameters are reset; a backward that failed may have updated some of them on some ranks:
+  /// broadcast parameters and the optimizer's state anew then, from one of the members.
+  /// Errors  in that forward, on all members, Exception kConfig: parameters that differ between them, and with
+  ///         static_graph members that have made their first backward beside others that have not.
+  /// Source  Python's _update_process_group, whose first step sums over whatever buckets each rank has.
   void update_process_group(const Group& group) { sync_->update_process_group(group); }
 
   /// Replaces the all-reduce of each bucket. At most one, before the first backward. See ddprun/comm_hooks.h.
@@ -280,8 +289,8 @@ class DistributedDataParallel {
   /// The buckets of the next step. They are made anew after the first one, in the order in which gradients
   /// became ready, and which bucket a gradient is in decides, from three ranks on, in which order it is
   /// summed over the ranks: a program that goes on from a checkpoint ends with the same bits as one that was
-  /// never interrupted if it keeps them there. Collective after the first step. Empty when every reduction is
-  /// delayed.
+  /// never interrupted if it keeps them there. Collective after the first step. After update_process_group
+  /// these are this rank's until the next forward, and rank 0's count. Empty when every reduction is delayed.
   [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
 
   /// Goes on with the buckets that bucket_order() gave for the same model, and makes none anew after the next

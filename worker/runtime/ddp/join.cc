@@ -5,7 +5,8 @@
 //   active rank, each forward                         joined rank, each round
 //   1  all-reduce a one ("I am active")               the same with a zero: 0 in all = everyone joined
 //   2  (throwing mode) all-reduce a zero              a one, then both sides throw
-//   3  broadcast of rebuilt bucket indices, once      the same
+//   3  agreement on the buckets of replicas that      the same
+//      meet, once; broadcast of rebuilt ones, once
 //   4  buffers: agree on a rank, broadcast            the same, never a candidate
 //   5  all-reduce "I will reduce in this backward"    a zero; if nobody does, the round ends here
 //   6  backward: one reduction per bucket             the same on zero buckets

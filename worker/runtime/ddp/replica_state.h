@@ -28,6 +28,8 @@ struct ReplicaSync::State {
   /// False after a step that reduced nothing: buffers cannot have diverged in a way that matters yet.
   bool forward_sync = true;
   bool has_queued_static_reduction = false;
+  /// The other replicas of the group may have had other steps, and other buckets, than this one.
+  bool must_agree_on_buckets = false;
   bool has_comm_hook = false;
   bool has_optimizer_in_backward = false;
 
@@ -38,14 +40,21 @@ struct ReplicaSync::State {
   void claim_hook(const std::string& name);
   /// And sets up what option mixed_precision asks for.
   void make_logged_reducer();
-  /// Before every forward that computes gradients, as Python does: throws if the last reduction is
-  /// unfinished, since this rank's gradients would be its own from here on; rebuilds the buckets when that is
-  /// due. Collective in that one step.
+  /// Before every forward that computes gradients: agree_on_buckets() and rebuild_buckets().
   void begin_step();
+  /// As Python does: throws if the last reduction is unfinished, since this rank's gradients would be its own from
+  /// here on; rebuilds the buckets when that is due. Collective in that one step.
+  void rebuild_buckets();
   /// Runs something of the reducer and names the parameters in its complaint about missing gradients.
   template <class Function>
   auto guarded(Function&& function);
   [[noreturn]] void complain_about_missing_gradients(const std::vector<std::string>& names) const;
+
+  // in bucket_order.cc
+  /// In the first step after replicas of different pasts may have met: all take rank 0's buckets, and keep them or
+  /// not as it does. Throws on all ranks where they cannot train together. Collective in that one step.
+  void agree_on_buckets();
+  void use_buckets(const BucketOrder& order);
 
   // join(), in join.cc
   void tell_joined_ranks_about_sync();

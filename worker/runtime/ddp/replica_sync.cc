@@ -92,38 +92,6 @@ void check_bucket_caps(const DistributedDataParallelOptions& options) {
   }
 }
 
-// c10d refuses these, too, when it has already thrown away the buckets that there were.
-void check_buckets(const BucketOrder& order, const std::vector<ModuleView::Parameter>& reduced) {
-  const auto in_words = [&](std::size_t index) {
-    const auto& [name, tensor, is_sparse] = reduced[index];
-    return fmt::format("parameter {} ({}), {} on {}", index, name, at::toString(tensor.scalar_type()),
-                       tensor.device().str());
-  };
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const std::vector<std::size_t>& bucket = order[i];
-    if (bucket.empty()) {
-      refuse(fmt::format("the bucket order has {} buckets, and bucket {} is empty; leave it out",
-                         order.size(), i));
-    }
-    const at::Tensor& first = reduced[bucket.front()].tensor;
-    for (const std::size_t index : bucket) {
-      const auto& [name, tensor, is_sparse] = reduced[index];
-      if (is_sparse && bucket.size() > 1) {
-        refuse(
-            fmt::format("bucket {} of the bucket order holds parameter {} ({}), whose gradient is sparse, "
-                        "beside others; give it a bucket of its own",
-                        i, index, name));
-      }
-      if (tensor.device() != first.device() || tensor.scalar_type() != first.scalar_type()) {
-        refuse(
-            fmt::format("bucket {} of the bucket order holds {}, and {}; a bucket has one dtype and one "
-                        "device",
-                        i, in_words(bucket.front()), in_words(index)));
-      }
-    }
-  }
-}
-
 void broadcast_everything(const ReplicaSync::State& state) {
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : state.view.parameters) {
@@ -228,6 +196,11 @@ auto ReplicaSync::State::guarded(Function&& function) {
 }
 
 void ReplicaSync::State::begin_step() {
+  agree_on_buckets();
+  rebuild_buckets();
+}
+
+void ReplicaSync::State::rebuild_buckets() {
   std::optional<BucketAllocationScope> buckets_in_shared_memory;
   if (reducer->should_rebuild_buckets()) buckets_in_shared_memory.emplace(*group.process_group(), device);
   guarded([&] { return reducer->rebuild_buckets(); });
@@ -290,6 +263,7 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
                                     .tensor;
     state.delayed = std::make_unique<DelayedReduction>(state.group, delayed, trigger);
   }
+  state.must_agree_on_buckets = !state.options.init_sync;
   if (state.options.init_sync) {
     verify_replicas(state.group, state.view.parameters, state.options.ignored,
                     state.options.broadcast_buffers ? state.buffers : std::vector<NamedTensor>{});
@@ -441,44 +415,13 @@ void ReplicaSync::update_process_group(const Group& group) {
   }
   if (!group.is_member()) return;
   state.group = group;
+  state.must_agree_on_buckets = true;
+  state.forward_sync = true;  // as on the ranks that are new: all send buffers, or none
   if (state.reducer) {
     state.reducer->update_process_group(group.process_group());
     forget_parameters_of_buckets(*state.reducer);
   }
   if (state.delayed) state.delayed->set_group(group);
-}
-
-BucketOrder ReplicaSync::bucket_order() {
-  State& state = *state_;
-  if (state.reducer == nullptr) return {};
-  state.begin_step();  // what the next forward would do first
-  return state.logger->get_per_bucket_variable_indices();
-}
-
-void ReplicaSync::set_bucket_order(const BucketOrder& order) {
-  State& state = *state_;
-  std::vector<int> count(state.reducer == nullptr ? 0 : state.reduced.size());
-  for (const std::vector<std::size_t>& bucket : order) {
-    for (const std::size_t index : bucket) {
-      if (index >= count.size())
-        refuse(fmt::format("the bucket order names parameter {}, and {} are reduced", index, count.size()));
-      ++count[index];
-    }
-  }
-  const auto wrong = std::find_if(count.begin(), count.end(), [](int times) { return times != 1; });
-  if (wrong != count.end()) {
-    refuse(fmt::format("the bucket order holds parameter {} {} times; expected once", wrong - count.begin(),
-                       *wrong));
-  }
-  check_buckets(order, state.reduced);
-  if (count.empty()) return;
-  state.begin_step();  // or the next forward would make other ones, in the order of the first backward
-  keep_buckets(*state.reducer);
-  // A recorded CUDA graph holds the addresses of the buckets: they stay where nothing changes.
-  if (state.logger->get_per_bucket_variable_indices() == order) return;
-  const BucketAllocationScope buckets_in_shared_memory(*state.group.process_group(), state.device);
-  state.reducer->initialize_buckets(order);
-  forget_parameters_of_buckets(*state.reducer);
 }
 
 std::vector<at::Tensor> ReplicaSync::parameters() const { return state_->averaged; }

@@ -7,8 +7,11 @@ struct ProtectedMembers : c10d::Reducer {
   static bool expects(const c10d::Reducer& reducer) {
     return reducer.*(&ProtectedMembers::expect_autograd_hooks_);
   }
-  static void keep_buckets(c10d::Reducer& reducer) {
-    reducer.*(&ProtectedMembers::has_rebuilt_bucket_) = true;
+  static bool has_rebuilt_buckets(const c10d::Reducer& reducer) {
+    return reducer.*(&ProtectedMembers::has_rebuilt_bucket_);
+  }
+  static void set_rebuilt_buckets(c10d::Reducer& reducer, bool value) {
+    reducer.*(&ProtectedMembers::has_rebuilt_bucket_) = value;
   }
 };
 
@@ -27,7 +30,9 @@ template struct PrivateMember<&c10d::Reducer::cached_variables_for_bucket_>;
 
 bool expects_gradients(const c10d::Reducer& reducer) { return ProtectedMembers::expects(reducer); }
 
-void keep_buckets(c10d::Reducer& reducer) { ProtectedMembers::keep_buckets(reducer); }
+bool keeps_buckets(const c10d::Reducer& reducer) { return ProtectedMembers::has_rebuilt_buckets(reducer); }
+
+void keep_buckets(c10d::Reducer& reducer, bool on) { ProtectedMembers::set_rebuilt_buckets(reducer, on); }
 
 void forget_parameters_of_buckets(c10d::Reducer& reducer) { remembered_parameters(reducer).clear(); }
 

@@ -12,7 +12,8 @@ namespace ddprun::runtime {
 /// which this mapping never changes", for GradBucket::getParameters().
 void forget_parameters_of_buckets(c10d::Reducer& reducer);
 
-/// They are not made anew after the first backward, in the order of that.
-void keep_buckets(c10d::Reducer& reducer);
+/// Whether they are made anew after the next backward, in the order of that: not where they are kept.
+[[nodiscard]] bool keeps_buckets(const c10d::Reducer& reducer);
+void keep_buckets(c10d::Reducer& reducer, bool on);
 
 }  // namespace ddprun::runtime
