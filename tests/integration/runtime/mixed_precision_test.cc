@@ -196,19 +196,137 @@ TEST_CASE("a weight that is used twice is reduced once") {
 
 TEST_CASE("buffers are in buffer_dtype, and what is ignored stays as it is") {
   run_ranks_to_success(2, [](const Group& group) {
-    torch::nn::Sequential model(torch::nn::Linear(2, 2), torch::nn::BatchNorm1d(2));
+    const torch::nn::Linear linear(2, 2);
+    std::vector<at::ScalarType> seen;  // in forward
+    const auto look = [&](const torch::Tensor& input) {
+      seen = {linear->weight.scalar_type(), linear->bias.scalar_type()};
+      return input;
+    };
+    torch::nn::Sequential model(torch::nn::Functional(look), linear, torch::nn::BatchNorm1d(2));
     auto options = mixed({.param_dtype = kHalfPrecision, .reduce_dtype = {}, .buffer_dtype = torch::kHalf});
-    options.ignored = {"1.running_var", "0.bias"};
+    options.ignored = {"2.running_var", "1.bias"};
     DistributedDataParallel ddp(model, group.process_group(), options);
-    const auto norm = model[1]->as<torch::nn::BatchNorm1d>();
+    const auto norm = model[2]->as<torch::nn::BatchNorm1d>();
     CHECK_IN_RANK(norm->running_mean.scalar_type() == torch::kHalf);
     CHECK_IN_RANK(norm->num_batches_tracked.scalar_type() == torch::kHalf);
     CHECK_IN_RANK(norm->running_var.scalar_type() == torch::kFloat32);
-    const torch::Tensor bias = model[0]->as<torch::nn::Linear>()->bias;
-    const torch::Tensor weight = model[0]->as<torch::nn::Linear>()->weight;
     refusal_of([&] { ddp(torch::ones({2, 2})); });  // the linear layer does not take two dtypes
-    CHECK_IN_RANK(bias.scalar_type() == torch::kFloat32);
-    CHECK_IN_RANK(weight.scalar_type() == kHalfPrecision);
+    CHECK_IN_RANK(seen == std::vector<at::ScalarType>{kHalfPrecision, torch::kFloat32});
+  });
+}
+
+// Two layers; the first one throws where it is told to.
+struct Fallible final : torch::nn::Module {
+  Fallible() {
+    first = register_module("first", torch::nn::Linear(2, 2));
+    second = register_module("second", torch::nn::Linear(2, 1));
+  }
+  torch::Tensor forward(const torch::Tensor& input, bool fails = false) {
+    if (fails) throw std::runtime_error("a batch that cannot be read");
+    return second(first(input));
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+
+TEST_CASE("a forward that throws leaves parameters in their own dtype, and training goes on") {
+  const bool with_gradients = GENERATE(false, true);
+  run_ranks_to_success(2, [&](const Group& group) {
+    const auto model = std::make_shared<Fallible>();
+    DistributedDataParallel ddp(model, group.process_group(), mixed());
+    for (int step = 1; step <= 2; ++step) {
+      const std::string why = refusal_of([&] {
+        const at::AutoGradMode mode(with_gradients);
+        ddp(torch::ones({1, 2}), true);
+      });
+      CHECK_IN_RANK(why == "a batch that cannot be read");
+      CHECK_IN_RANK(is_full(model->first));
+      (ddp(torch::ones({1, 2})) * step * (group.rank() + 1)).sum().backward();
+      CHECK_IN_RANK(model->second->bias.grad().item<float>() == 1.5F * static_cast<float>(step));
+      model->zero_grad();
+    }
+  });
+}
+
+TEST_CASE("a forward that throws takes nothing from a backward that is still to come") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto model = std::make_shared<Fallible>();
+    DistributedDataParallel ddp(model, group.process_group(), mixed());
+    const torch::Tensor output = ddp(torch::ones({1, 2}));
+    refusal_of([&] {
+      const torch::NoGradGuard no_grad;
+      ddp(torch::ones({1, 2}), true);
+    });
+    CHECK_IN_RANK(!is_full(model->first));
+    (output * (group.rank() + 1)).sum().backward();
+    CHECK_IN_RANK(is_full(model->first));
+    CHECK_IN_RANK(model->second->bias.grad().item<float>() == 1.5F);
+  });
+}
+
+// As a GAN's discriminator is in the generator's step.
+TEST_CASE("parameters may be frozen for one step in mixed precision") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto model = std::make_shared<Fallible>();
+    DistributedDataParallel ddp(model, group.process_group(), mixed());
+    const auto freeze = [&](bool is_frozen) {
+      for (const torch::Tensor& parameter : model->first->parameters())
+        parameter.set_requires_grad(!is_frozen);
+    };
+    const auto step = [&] { (ddp(torch::ones({1, 2})) * (group.rank() + 1)).sum().backward(); };
+    for (int round = 0; round < 2; ++round) {
+      model->zero_grad();
+      freeze(true);
+      {
+        const auto guard = ddp.no_sync();
+        step();
+        step();
+      }
+      freeze(false);
+      step();
+      CHECK_IN_RANK(is_full(model->first));
+      CHECK_IN_RANK(model->second->bias.grad().item<float>() == 4.5F);
+      const torch::Tensor used = model->second->weight.detach()[0].to(kHalfPrecision).to(torch::kFloat32);
+      CHECK_IN_RANK(model->first->bias.grad().equal(1.5 * used));
+    }
+    freeze(true);
+    {
+      const torch::NoGradGuard no_grad;
+      ddp(torch::ones({1, 2}));
+    }
+    freeze(false);
+    const std::string why = refusal_of([&] { model->forward(torch::ones({1, 2})).sum().backward(); });
+    CHECK_IN_RANK(why.find("not the module inside it") != std::string::npos);
+    model->zero_grad();
+    step();
+    CHECK_IN_RANK(model->second->bias.grad().item<float>() == 1.5F);
+  });
+}
+
+TEST_CASE("a module that is cast by its program in mixed precision is refused at the next forward") {
+  const auto refusal = [](const std::string& why) {
+    return why.find("\"weight\" was moved or cast after the wrapper was made") != std::string::npos;
+  };
+  run_ranks_to_success(1, [&](const Group& group) {
+    torch::nn::Linear model(2, 1);
+    DistributedDataParallel ddp(model, group.process_group(), mixed());
+    backward(ddp, 1);
+    model->to(torch::kDouble);
+    for (int attempt = 0; attempt < 2; ++attempt)
+      CHECK(refusal(refusal_of([&] { ddp(torch::ones({1, 2})); })));
+  });
+  // Here no forward casts parameters, and a forward without gradients comes between.
+  run_ranks_to_success(1, [&](const Group& group) {
+    torch::nn::Linear model(2, 1);
+    DistributedDataParallel ddp(
+        model, group.process_group(),
+        mixed({.param_dtype = {}, .reduce_dtype = kHalfPrecision, .buffer_dtype = {}}));
+    model->to(torch::kDouble);
+    const torch::Tensor input = torch::ones({1, 2}, torch::kDouble);
+    {
+      const torch::NoGradGuard no_grad;
+      ddp(input);
+    }
+    CHECK(refusal(refusal_of([&] { ddp(input); })));
   });
 }
 

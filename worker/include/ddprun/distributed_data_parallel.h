@@ -26,8 +26,10 @@ class FusedOptimizer;
 
 /// What to do when a backward reaches parameters without a forward through the wrapper since the last one.
 enum class BypassPolicy {
-  kThrow,  ///< an Exception that names the parameter comes out of backward()
-  kAllow,  ///< say nothing; such gradients stay local, as in Python
+  /// An Exception that names the parameter comes out of backward(), or, where one was moved or cast after the
+  /// wrapper was made, so that its gradient would go past the wrapper, out of the next forward().
+  kThrow,
+  kAllow,  ///< Say nothing; such gradients stay local, as in Python
 };
 
 /// Python's _MixedPrecision: a step computes in smaller dtypes. Outside of it parameters and gradients are in
@@ -35,7 +37,8 @@ enum class BypassPolicy {
 ///
 /// From a forward that computes gradients to the end of the backward that reduces them, the parameters that
 /// are not ignored hold copies of param_dtype, and gradients are computed and accumulated in it, also under
-/// no_sync; a forward without gradients casts them for itself. It brings a communication hook of its own.
+/// no_sync; a forward without gradients casts them for itself, and one that throws leaves them as they were. It
+/// brings a communication hook of its own.
 ///
 /// Errors  Exception kConfig: a dtype or a parameter that is not floating-point, sparse gradients,
 ///         delay_all_reduce, and with param_dtype find_unused_parameters and gradient_as_bucket_view; from
@@ -122,6 +125,8 @@ class ReplicaSync final : public Joinable {
   [[nodiscard]] bool wants_outputs() const;
   /// `outputs` are the tensors in what forward gave; some may be replaced by a pass-through of themselves.
   void after_forward(const std::vector<at::Tensor*>& outputs);
+  /// In place of after_forward(), where forward threw.
+  void abandon_forward();
 
   [[nodiscard]] bool gradient_sync() const;
   void set_gradient_sync(bool on);
@@ -164,8 +169,9 @@ class ReplicaSync final : public Joinable {
 ///          others.
 /// Device   all parameters on one type of device; several devices of it in one replica are allowed.
 /// Errors   Exception kConfig: nothing to train, mixed device types, device_ids that are not where the
-///          parameters are, parameters that differ between ranks, and at the forward after it, parameters that
-///          got no gradient, by name.
+///          parameters are, parameters that differ between ranks; from backward, a model that was called past
+///          the wrapper; from the forward after it, by name, parameters that got no gradient, and those that
+///          were moved or cast (to()) after the wrapper was made.
 /// Threads  one thread calls forward; gradient hooks run on autograd's threads.
 /// Source   Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
 template <class Module>
@@ -192,12 +198,14 @@ class DistributedDataParallel {
   /// tensor or anything `visit_tensors` knows.
   template <class... Args>
   auto forward(Args&&... args) {
+    ForwardGuard guard(*sync_);
     sync_->before_forward();
     auto output = call_module(std::forward<Args>(args)...);
     std::vector<at::Tensor*> tensors;
     if (sync_->wants_outputs())
       visit_tensors(output, [&](at::Tensor& tensor) { tensors.push_back(&tensor); });
     sync_->after_forward(tensors);
+    guard.has_returned = true;
     return output;
   }
 
@@ -308,6 +316,18 @@ class DistributedDataParallel {
   [[nodiscard]] const Module& module() const { return module_; }
 
  private:
+  struct ForwardGuard {
+    explicit ForwardGuard(runtime::ReplicaSync& given) : sync(given) {}
+    ~ForwardGuard() {
+      if (!has_returned) sync.abandon_forward();
+    }
+    ForwardGuard(const ForwardGuard&) = delete;
+    ForwardGuard& operator=(const ForwardGuard&) = delete;
+
+    runtime::ReplicaSync& sync;
+    bool has_returned = false;
+  };
+
   template <class... Args>
   auto call_module(Args&&... args) {
     const auto call = [&](auto&&... values) {

@@ -17,45 +17,58 @@ struct BypassWatch::Watched {
   std::uintptr_t hook = 0;
 };
 
-BypassWatch::BypassWatch(const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
-  for (const auto& [name, tensor] : parameters)
-    watched_.push_back(std::make_unique<Watched>(Watched{.name = name, .parameter = tensor}));
-  follow();
+namespace {
+
+// A parameter that is frozen at the moment has one, too: it may be trained again in the next step.
+NodePtr accumulator_of(at::Tensor parameter) {
+  const bool is_frozen = !parameter.requires_grad();
+  if (is_frozen) parameter.set_requires_grad(true);
+  NodePtr accumulator = torch::autograd::impl::grad_accumulator(parameter);
+  if (is_frozen) parameter.set_requires_grad(false);
+  return accumulator;
 }
 
-void BypassWatch::follow() {
-  using torch::autograd::utils::LambdaPostHook;
-  for (const auto& one : watched_) {
-    Watched& watched = *one;
-    NodePtr accumulator = torch::autograd::impl::grad_accumulator(watched.parameter);
-    if (!accumulator || accumulator == watched.accumulator) continue;
-    if (watched.accumulator) watched.accumulator->del_post_hook(watched.hook);
-    watched.accumulator = std::move(accumulator);
-    watched.hook = watched.accumulator->add_post_hook(
-        std::make_unique<LambdaPostHook>([this, &watched](const torch::autograd::variable_list& outputs,
-                                                          const torch::autograd::variable_list&) {
-          accumulated(watched);
-          return outputs;
-        }));
+}  // namespace
+
+BypassWatch::BypassWatch(const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+  for (const auto& [name, tensor] : parameters) {
+    const auto& watched =
+        watched_.emplace_back(std::make_unique<Watched>(Watched{.name = name, .parameter = tensor}));
+    watched_of_[tensor.unsafeGetTensorImpl()] = watched.get();
+    follow(*watched);
   }
+}
+
+void BypassWatch::follow(const at::Tensor& parameter) {
+  follow(*watched_of_.at(parameter.unsafeGetTensorImpl()));
+}
+
+void BypassWatch::follow(Watched& watched) {
+  using torch::autograd::utils::LambdaPostHook;
+  NodePtr accumulator = accumulator_of(watched.parameter);
+  if (accumulator == watched.accumulator) return;
+  if (watched.accumulator) watched.accumulator->del_post_hook(watched.hook);
+  watched.accumulator = std::move(accumulator);
+  watched.hook = watched.accumulator->add_post_hook(std::make_unique<LambdaPostHook>(
+      [this, &watched](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+        accumulated(watched);
+        return outputs;
+      }));
 }
 
 BypassWatch::~BypassWatch() {
   for (const auto& watched : watched_) watched->accumulator->del_post_hook(watched->hook);
 }
 
-void BypassWatch::check() const {
+std::string BypassWatch::moved_parameter() const {
   for (const auto& watched : watched_) {
     if (torch::autograd::impl::try_get_grad_accumulator(watched->parameter) == watched->accumulator) continue;
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format(
-            "DistributedDataParallel: parameter \"{}\" was moved or cast after the wrapper was made (it is "
-            "{} on "
-            "{} now), so its gradient would stay on this rank; call to() first, and then make the wrapper",
-            watched->name, c10::toString(watched->parameter.scalar_type()),
-            watched->parameter.device().str()));
+    return fmt::format(
+        "parameter \"{}\" was moved or cast after the wrapper was made (it is {} on {} now), so its gradient "
+        "would stay on this rank; call to() first, and then make the wrapper",
+        watched->name, c10::toString(watched->parameter.scalar_type()), watched->parameter.device().str());
   }
+  return {};
 }
 
 void BypassWatch::accumulated(const Watched& watched) const {

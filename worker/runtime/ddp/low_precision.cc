@@ -89,12 +89,14 @@ void LowPrecision::lower(Cast& cast) {
   unhook(cast);  // of a backward that failed
   cast.full = cast.parameter.variable_data();
   cast.parameter.set_data(cast.full.to(*dtypes_.param_dtype));
+  cast.has_new_data = true;
 }
 
 void LowPrecision::restore(Cast& cast) {
   if (!cast.full.defined()) return;
   cast.parameter.set_data(cast.full);
   cast.full.reset();
+  cast.has_new_data = true;
 }
 
 void LowPrecision::lower() {
@@ -114,8 +116,8 @@ void LowPrecision::end() {
     unhook(cast);
     restore(cast);
   }
-  awaits_backward_ = has_queued_end_ = false;
-  if (watch_ != nullptr) watch_->follow();
+  awaits_backward_ = awaited_backward_before_ = has_queued_end_ = false;
+  let_watch_follow();
 }
 
 at::Tensor LowPrecision::cast_input(const at::Tensor& tensor) const {
@@ -124,11 +126,12 @@ at::Tensor LowPrecision::cast_input(const at::Tensor& tensor) const {
 }
 
 void LowPrecision::before_forward() {
+  awaited_backward_before_ = awaits_backward_;
   lower();
   if (!at::GradMode::is_enabled()) return;
   awaits_backward_ = true;
   has_queued_end_ = false;
-  if (watch_ != nullptr) watch_->follow();
+  let_watch_follow();
   const at::NoGradGuard no_grad;
   for (Cast& cast : casts_) {
     if (!cast.index) continue;
@@ -138,7 +141,13 @@ void LowPrecision::before_forward() {
 }
 
 void LowPrecision::after_forward() {
+  awaited_backward_before_ = awaits_backward_;
   if (!awaits_backward_) end();
+}
+
+void LowPrecision::abandon_forward() {
+  awaits_backward_ = awaited_backward_before_;
+  after_forward();
 }
 
 void LowPrecision::notify_reducer(Cast& cast) {
@@ -150,6 +159,13 @@ void LowPrecision::notify_reducer(Cast& cast) {
         reducer->autograd_hook(index);
         return outputs;
       }));
+}
+
+void LowPrecision::let_watch_follow() {
+  if (watch_ == nullptr) return;
+  for (Cast& cast : casts_) {
+    if (cast.index && std::exchange(cast.has_new_data, false)) watch_->follow(cast.parameter);
+  }
 }
 
 void LowPrecision::unhook(Cast& cast) {

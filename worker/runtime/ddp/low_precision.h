@@ -42,6 +42,8 @@ class LowPrecision {
   [[nodiscard]] at::Tensor cast_input(const at::Tensor& tensor) const;
   void before_forward();
   void after_forward();
+  /// In place of after_forward(), where forward threw: it awaits no backward, but one before it may.
+  void abandon_forward();
 
   /// The communication hook: sums a bucket in reduce_dtype, divides by `world_size`, and gives its parameters
   /// and their gradients their own dtype again; the rest follows at the end of the backward.
@@ -54,11 +56,13 @@ class LowPrecision {
     at::Tensor full{};                 ///< defined while the parameter is in the smaller dtype
     NodePtr accumulator{};             ///< null when it has no hook
     std::uintptr_t hook = 0;
+    bool has_new_data = false;  ///< since the watch has followed
   };
   void lower(Cast& cast);
   static void restore(Cast& cast);
   void notify_reducer(Cast& cast);
   static void unhook(Cast& cast);
+  void let_watch_follow();
   void restore(const std::vector<at::Tensor>& parameters);
 
   MixedPrecision dtypes_;
@@ -67,6 +71,7 @@ class LowPrecision {
   c10d::Reducer* reducer_ = nullptr;
   BypassWatch* watch_ = nullptr;
   bool awaits_backward_ = false;
+  bool awaited_backward_before_ = false;  ///< the last forward
   bool has_queued_end_ = false;
 };
 

@@ -290,9 +290,10 @@ void ReplicaSync::before_forward() {
     if (state.low) state.low->before_forward();
     return;
   }
-  if (with_gradients && state.watch) {
+  const std::string moved = with_gradients && state.watch ? state.watch->moved_parameter() : "";
+  if (!moved.empty()) {
     check_finished();  // a backward that failed has its own words
-    state.watch->check();
+    refuse(moved);
   }
   if (with_gradients && state.options.static_graph && !state.gradient_sync &&
       !state.has_queued_static_reduction) {
@@ -361,6 +362,10 @@ void ReplicaSync::after_forward(const std::vector<at::Tensor*>& outputs) {
     alive->has_queued_static_reduction = true;
   });
   for (std::size_t i = 0; i < outputs.size(); ++i) *outputs[i] = replaced[i];
+}
+
+void ReplicaSync::abandon_forward() {
+  if (state_->low) state_->low->abandon_forward();
 }
 
 bool ReplicaSync::gradient_sync() const { return state_->gradient_sync; }
