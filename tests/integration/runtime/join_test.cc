@@ -7,6 +7,8 @@
 #include <ddprun/sync_batch_norm.h>
 #include <ddprun/zero_redundancy_optimizer.h>
 
+#include <optional>
+
 namespace ddprun {
 namespace {
 
@@ -111,6 +113,37 @@ TEST_CASE("join refuses what it cannot shadow, where something would have to be 
         "the first; give each rank at least one batch");
   CHECK(message({.options = {.find_unused_parameters = true, .static_graph = true}, .first_steps = 2}) ==
         "no exception");
+}
+
+TEST_CASE("join takes SyncBatchNorm layers that train and have nobody to ask") {
+  const bool has_group = GENERATE(false, true);
+  run_ranks_to_success(2, [&](const Group& group) {
+    const Group alone = split_group(group, {{0}, {1}});
+    torch::nn::Sequential model(torch::nn::Linear(2, 2));
+    model->push_back(SyncBatchNorm(2, has_group ? std::optional<Group>(alone) : std::nullopt));
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp.join([&] {
+      for (int step = 0; step < 2 - group.rank(); ++step) ddp(torch::randn({4, 2})).pow(2).sum().backward();
+    });
+  });
+}
+
+TEST_CASE("join asks of SyncBatchNorm layers what they did in the last step, not what they would do now") {
+  const bool trains = GENERATE(false, true);
+  const auto failures = run_ranks(2, [&](const Group& group) {
+    torch::nn::Sequential model(torch::nn::Linear(2, 2), SyncBatchNorm(2, group));
+    model->train(trains);
+    DistributedDataParallel ddp(model, group.process_group());
+    ddp.join([&] {
+      // Rank 1 ends first, and leaves the layers in the other mode.
+      for (int step = 0; step < 2 - group.rank(); ++step) ddp(torch::randn({4, 2})).pow(2).sum().backward();
+      model->train(!trains);
+    });
+  });
+  CHECK(message_of(failures[1])
+            .starts_with(trains ? "DistributedDataParallel: join cannot shadow the collectives of "
+                                  "SyncBatchNorm layers that train"
+                                : "no exception"));
 }
 
 TEST_CASE("join takes a DistributedDataParallel and a ZeroRedundancyOptimizer together") {

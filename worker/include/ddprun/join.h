@@ -77,7 +77,8 @@ class Joinable {
 ///
 /// A DistributedDataParallel's forward without gradients (a validation within the loop) takes part in nothing: the
 /// buffers are this rank's own. It refuses (kConfig) delay_all_reduce, and, where something would have to be shadowed,
-/// skip_all_reduce_unused_params, SyncBatchNorm layers that train, and static_graph on a rank without any input.
+/// skip_all_reduce_unused_params, SyncBatchNorm layers that trained over several ranks in this rank's last step, and
+/// static_graph on a rank without any input.
 ///
 /// Order   collective: on all ranks of the joinables' group, with the same joinables and options.
 /// Errors  Exception kConfig: no joinables, or of different groups; on all ranks, when one ran out of input

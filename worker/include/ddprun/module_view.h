@@ -32,7 +32,7 @@ struct ModuleView {
   /// For logs.
   std::string name;
   bool has_sync_batch_norm = false;
-  /// Whether one of them is in training mode at this moment. Empty: there is none.
+  /// Whether a forward would make one of them ask other ranks at this moment. Empty: there is none.
   std::function<bool()> trains_sync_batch_norm{};
 };
 

@@ -45,6 +45,8 @@ class SyncBatchNormImpl final : public torch::nn::Cloneable<SyncBatchNormImpl> {
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
   torch::Tensor forward(const torch::Tensor& input);
+  /// Whether a forward would ask other ranks at this moment: in training mode, in a group of several.
+  [[nodiscard]] bool synchronises() const;
   /// From now on normalizes over the batch of this group.
   void set_group(Group group) { group_ = std::move(group); }
 

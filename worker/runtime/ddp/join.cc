@@ -32,6 +32,10 @@ int ReplicaSync::State::agree_on_rank(bool is_candidate) const {
   return static_cast<int>(candidate.item<std::int64_t>());
 }
 
+bool ReplicaSync::State::synchronises_batch_norm() const {
+  return view.trains_sync_batch_norm && view.trains_sync_batch_norm();
+}
+
 // Only now: a loop that ends for all with its first rank (throw_on_early_termination), or whose ranks have as many
 // batches, has nothing to be shadowed.
 void ReplicaSync::State::check_can_be_shadowed() const {
@@ -40,7 +44,7 @@ void ReplicaSync::State::check_can_be_shadowed() const {
   };
   if (options.skip_all_reduce_unused_params)
     refuse("join cannot shadow buckets that are left out; leave out option skip_all_reduce_unused_params");
-  if (view.trains_sync_batch_norm && view.trains_sync_batch_norm()) {
+  if (synchronised_batch_norm.value_or(synchronises_batch_norm())) {
     refuse(
         "join cannot shadow the collectives of SyncBatchNorm layers that train; use BatchNorm, or set "
         "throw_on_early_termination");
@@ -107,6 +111,7 @@ void ReplicaSync::join_begins(const JoinOptions& join_options) {
                     "DistributedDataParallel: the optimizer in the backward divides gradients by the size of "
                     "the group; leave JoinOptions::divide_by_initial_world_size on");
   }
+  state_->synchronised_batch_norm.reset();
   state_->logger->set_uneven_input_join();
 }
 

@@ -46,11 +46,13 @@ void collect_buffers(const torch::nn::Module& module, const std::string& prefix,
   }
 }
 
-bool has_sync_batch_norm(const torch::nn::Module& module, bool in_training) {
-  if (module.as<SyncBatchNormImpl>() != nullptr && (!in_training || module.is_training())) return true;
+template <class Predicate>
+bool any_sync_batch_norm(const torch::nn::Module& module, const Predicate& predicate) {
+  const auto* norm = module.as<SyncBatchNormImpl>();
+  if (norm != nullptr && predicate(*norm)) return true;
   const auto children = module.children();
   return std::any_of(children.begin(), children.end(),
-                     [&](const auto& child) { return has_sync_batch_norm(*child, in_training); });
+                     [&](const auto& child) { return any_sync_batch_norm(*child, predicate); });
 }
 
 }  // namespace
@@ -58,8 +60,12 @@ bool has_sync_batch_norm(const torch::nn::Module& module, bool in_training) {
 ModuleView view_of(const torch::nn::Module& module) {
   ModuleView view;
   view.name = module.name();
-  view.has_sync_batch_norm = has_sync_batch_norm(module, /*in_training=*/false);
-  view.trains_sync_batch_norm = [&module] { return has_sync_batch_norm(module, /*in_training=*/true); };
+  view.has_sync_batch_norm = any_sync_batch_norm(module, [](const auto&) { return true; });
+  if (view.has_sync_batch_norm) {
+    view.trains_sync_batch_norm = [&module] {
+      return any_sync_batch_norm(module, [](const auto& norm) { return norm.synchronises(); });
+    };
+  }
   Seen seen;
   collect_parameters(module, "", seen, view.parameters);
   view.buffers = [&module] {

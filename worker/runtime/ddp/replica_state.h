@@ -8,6 +8,8 @@
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
+#include <optional>
+
 namespace ddprun::runtime {
 
 struct ReplicaSync::State {
@@ -30,6 +32,9 @@ struct ReplicaSync::State {
   bool has_queued_static_reduction = false;
   /// The other replicas of the group may have had other steps, and other buckets, than this one.
   bool must_agree_on_buckets = false;
+  /// Whether the last forward with gradients in this join had SyncBatchNorm layers ask other ranks: its loop may leave
+  /// them in another mode than others still train them in. Unset before the first.
+  std::optional<bool> synchronised_batch_norm;
   bool has_comm_hook = false;
   bool has_optimizer_in_backward = false;
 
@@ -59,6 +64,7 @@ struct ReplicaSync::State {
   // join(), in join.cc
   void tell_joined_ranks_about_sync();
   [[nodiscard]] int agree_on_rank(bool is_candidate) const;
+  [[nodiscard]] bool synchronises_batch_norm() const;
   void check_can_be_shadowed() const;
   void shadow_one_step();
   void take_over_last_model(bool is_last);

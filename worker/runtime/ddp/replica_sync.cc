@@ -314,6 +314,7 @@ void ReplicaSync::before_forward() {
     // The reducer keeps the last one, and would divide by the number of ranks that had input then.
     state.reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
   }
+  if (with_gradients && is_in_join) state.synchronised_batch_norm = state.synchronises_batch_norm();
   if (with_gradients) state.begin_step();
   if (state.will_sync_buffers()) state.sync_buffers(is_in_join ? state.agree_on_rank(true) : 0);
   if (is_in_join) state.tell_joined_ranks_about_sync();

@@ -79,6 +79,10 @@ Tensor SyncBatchNormImpl::normalize_alone(const Tensor& input) {
                            options.eps(), /*cudnn_enabled=*/true);
 }
 
+// As Python's: one rank has nobody to ask, and an evaluation synchronises nothing, also when it has to use the batch's
+// own statistics.
+bool SyncBatchNormImpl::synchronises() const { return is_training() && group_ && group_->size() > 1; }
+
 Tensor SyncBatchNormImpl::forward(const Tensor& input) {
   if (input.dim() < 2 || input.size(1) != options.num_features()) {
     throw Exception(
@@ -91,10 +95,7 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
                              options.eps(),
                              /*cudnn_enabled=*/true);
   }
-  // As Python's: one rank has nobody to ask, and an evaluation synchronises nothing, also when it has to use the
-  // batch's own statistics.
-  const bool is_alone = !group_ || group_->size() == 1 || !is_training();
-  if (is_alone) {
+  if (!synchronises()) {
     check_values(input);
     return normalize_alone(input);
   }
