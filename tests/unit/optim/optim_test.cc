@@ -367,6 +367,30 @@ TEST_CASE("Adagrad takes complex parameters for pairs of real numbers, as Python
             .equal(torch::tensor({0x1.1404d4p+2F, 0x1.7af846p+3F, 0x1.b614d6p+5F, 0x1.07fbdap+3F})));
 }
 
+TEST_CASE(
+    "a conjugate view is refused as a parameter, which would never be updated, and taken as a gradient") {
+  at::Tensor conjugate = a_complex_parameter().detach().conj().requires_grad_(true);
+  conjugate.mutable_grad() = torch::ones_like(conjugate);
+  Rmsprop rmsprop({a_parameter(), conjugate}, {});
+  CHECK_THROWS_WITH(
+      rmsprop.step(),
+      "optimizer: parameter 1 of RMSprop is a conjugate view, which cannot be taken for pairs of "
+      "real numbers in its own memory; give resolve_conj() of it");
+  FusedAdagrad adagrad({conjugate}, {});
+  CHECK_THROWS_WITH(
+      adagrad.step(),
+      "optimizer: parameter 0 of Adagrad is a conjugate view, which cannot be taken for pairs of "
+      "real numbers in its own memory; give resolve_conj() of it");
+  at::Tensor plain = a_complex_parameter(), other = a_complex_parameter();
+  Rmsprop of_plain({plain}, {}), of_other({other}, {});
+  const at::Tensor gradient = at::view_as_complex(torch::tensor({{0.5F, -1.F}, {2.F, 0.75F}}));
+  plain.mutable_grad() = gradient;
+  other.mutable_grad() = gradient.conj().resolve_conj().conj();
+  of_plain.step();
+  of_other.step();
+  CHECK(plain.equal(other));
+}
+
 TEST_CASE("an optimizer state of which a part is damaged changes nothing") {
   FusedAdam optimizer({a_parameter()}, {.lr = 0.1});
   const OneCycleLR schedule(optimizer, {.max_lr = {1.0}, .total_steps = 10});

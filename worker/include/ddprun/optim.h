@@ -116,10 +116,11 @@ class FusedOptimizer : public ScheduledGroups {
   virtual void update(std::size_t group, Batch& batch) = 0;
   /// State for every parameter from the start, where Python's class has it.
   void make_all_states();
-  /// Gradients with their sign and weight decay, and complex tensors of `batch` as pairs of real numbers in the same
-  /// memory, as Python's lists have them: the kernels square and divide complex numbers otherwise. The state keeps its
-  /// type. The order of both, which rounds, is that of Python's default: on the CPU the decay comes first.
-  static void take_as_real(Batch& batch, bool maximize, double weight_decay);
+  /// Gives gradients their sign and weight decay, and takes complex tensors of `batch` for pairs of real numbers in
+  /// the same memory, as Python's lists have them: the kernels square and divide complex numbers otherwise. The state
+  /// keeps its type. The order of both, which rounds, is that of Python's default: on the CPU the decay comes first.
+  /// Errors  Exception kConfig: a parameter is a conjugate view, whose memory has other numbers.
+  void decay_as_real(Batch& batch, bool maximize, double weight_decay) const;
   [[nodiscard]] std::span<const at::Tensor> parameters_of(std::size_t group) const;
   /// The next step of these parameters is their first again.
   void forget(const Batch& batch);

@@ -58,7 +58,7 @@ at::Tensor FusedAdagrad::new_state(std::size_t group, const std::string& name,
 void FusedAdagrad::update(std::size_t group, Batch& batch) {
   const FusedAdagradOptions& o = options(group);
   const bool is_fused = has_fused_kernel(batch.parameters.front());
-  if (!is_fused) take_as_real(batch, o.maximize, o.weight_decay);
+  if (!is_fused) decay_as_real(batch, o.maximize, o.weight_decay);
   const std::vector<at::Tensor>&steps = batch.state[0], &sums = batch.state[1];
   at::_foreach_add_(steps, 1);
   if (is_fused) {

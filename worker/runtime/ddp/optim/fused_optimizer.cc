@@ -218,19 +218,28 @@ void FusedOptimizer::make_all_states() {
   }
 }
 
-void FusedOptimizer::take_as_real(Batch& batch, bool maximize, double weight_decay) {
+void FusedOptimizer::decay_as_real(Batch& batch, bool maximize, double weight_decay) const {
+  for (std::size_t i = 0; i < batch.parameters.size(); ++i) {
+    if (!batch.parameters[i].is_conj()) continue;
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("optimizer: parameter {} of {} is a conjugate view, which cannot be taken for "
+                    "pairs of real numbers in its own memory; give resolve_conj() of it",
+                    batch.indices[i], name()));
+  }
   const auto decay = [&] {
     if (weight_decay != 0)
       batch.gradients = at::_foreach_add(batch.gradients, batch.parameters, weight_decay);
   };
   const auto view = [](std::vector<at::Tensor>& tensors) {
     for (at::Tensor& tensor : tensors) {
-      if (tensor.is_complex()) tensor = at::view_as_real(tensor.resolve_conj());
+      if (tensor.is_complex()) tensor = at::view_as_real(tensor);
     }
   };
   const bool decays_first = batch.parameters.front().is_cpu();
   if (maximize) batch.gradients = at::_foreach_neg(batch.gradients);
   if (decays_first) decay();
+  for (at::Tensor& gradient : batch.gradients) gradient = gradient.resolve_conj();  // only read
   view(batch.parameters);
   view(batch.gradients);
   for (std::vector<at::Tensor>& entries : batch.state) view(entries);

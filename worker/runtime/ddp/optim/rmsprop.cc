@@ -45,7 +45,7 @@ at::Tensor Rmsprop::new_state(std::size_t group, const std::string& name, const 
 void Rmsprop::update(std::size_t group, Batch& batch) {
   const RmspropOptions& o = options(group);
   const bool has_momentum = o.momentum > 0;
-  take_as_real(batch, o.maximize, o.weight_decay);
+  decay_as_real(batch, o.maximize, o.weight_decay);
   const std::vector<at::Tensor>& squares = batch.state[1];
   const std::vector<at::Tensor>& gradients = batch.gradients;
   at::_foreach_add_(batch.state[0], 1);
