@@ -167,6 +167,18 @@ TEST_CASE("a dict of 200,000 keys is read in time that grows with them alone") {
   CHECK(value->as_dict().entries.size() == 200'000);
 }
 
+// {(…(('x' * (1 << 20),),)…): None} with one key, a hundred tuples deep, a hundred times: each time it is compared whole.
+TEST_CASE("a dict whose few bytes stand for large keys is refused before these are compared for long") {
+  std::string program("\x80\x02X\0\0\x10\0"sv);
+  program += std::string(std::size_t{1} << 20, 'x') + std::string(100, '\x85');
+  program +=
+      "q\0"
+      "0}("sv;
+  for (int i = 0; i < 100; ++i) program += "h\0N"sv;
+  program += "u."sv;
+  CHECK(refusal(program).find("it stands for more than ") == 0);
+}
+
 namespace {
 
 std::string ones(std::size_t count) {

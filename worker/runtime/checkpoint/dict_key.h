@@ -12,7 +12,7 @@ namespace ddprun::runtime {
 std::optional<std::int64_t> whole_number(const PtValue& value);
 
 /// A text that two keys have in common where Python has them equal. None: equal to itself alone, as no number is, or
-/// nothing that Python takes for a key.
+/// nothing that Python takes for a key. Made in time that grows with the size of the key, however deep its tuples are.
 std::optional<std::string> key_text(const PtValue& key);
 
 }  // namespace ddprun::runtime

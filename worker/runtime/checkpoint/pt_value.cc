@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace ddprun {
 namespace {
@@ -29,21 +31,38 @@ std::optional<std::int64_t> whole_number(const PtValue& value) {
   return static_cast<std::int64_t>(*number);
 }
 
-std::optional<std::string> key_text(const PtValue& key) {
-  if (const auto number = whole_number(key)) return fmt::format("i{}", *number);
-  if (const auto* text = std::get_if<std::string>(&key.alternatives())) return "s" + *text;
-  if (key.is_none()) return "n";
-  const auto* number = std::get_if<double>(&key.alternatives());
-  if (number != nullptr && !std::isnan(*number)) return fmt::format("d{:a}", *number);
+namespace {
+
+/// Appends a text that says where it ends, so that those of a tuple's items stand side by side. False: `key` has none.
+bool append_key_text(const PtValue& key, std::string& to) {
+  const auto into = std::back_inserter(to);
+  const auto* text = std::get_if<std::string>(&key.alternatives());
+  const auto* real = std::get_if<double>(&key.alternatives());
   const auto* tuple = std::get_if<PtTuple>(&key.alternatives());
-  if (tuple == nullptr) return std::nullopt;
-  std::string whole = "t";
-  for (const PtValue& item : tuple->items) {
-    const auto part = key_text(item);
-    if (!part) return std::nullopt;
-    whole += fmt::format("{}:{}", part->size(), *part);
+  if (const auto number = whole_number(key)) {
+    fmt::format_to(into, "i{};", *number);
+  } else if (text != nullptr) {
+    fmt::format_to(into, "s{}:", text->size());
+    to += *text;
+  } else if (key.is_none()) {
+    to += 'n';
+  } else if (real != nullptr && !std::isnan(*real)) {
+    fmt::format_to(into, "d{:a};", *real);
+  } else if (tuple != nullptr) {
+    fmt::format_to(into, "t{}:", tuple->items.size());
+    return std::ranges::all_of(tuple->items, [&](const PtValue& item) { return append_key_text(item, to); });
+  } else {
+    return false;
   }
-  return whole;
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> key_text(const PtValue& key) {
+  std::string text;
+  if (!append_key_text(key, text)) return std::nullopt;
+  return text;
 }
 
 }  // namespace runtime

@@ -498,6 +498,7 @@ class Unpickler {
       PtValue value = to_value(*value_node, depth + 1);
       auto text = key_text(key);
       if (text) {
+        spend(text->size());
         const auto [place, is_new] = places.try_emplace(std::move(*text), dict.entries.size());
         if (!is_new) {
           dict.entries[place->second].second = std::move(value);
