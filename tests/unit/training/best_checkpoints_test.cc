@@ -111,7 +111,13 @@ TEST_CASE("a folder that cannot be read is not taken for one without best checkp
   const ddprun::testing::NoDescriptors none;
   CHECK_THROWS_AS(best.list(), Exception);
   CHECK_THROWS_AS(best.wants(2, 0.25), Exception);
-  CHECK_THROWS_AS(best.others_in_words(), Exception);
+}
+
+TEST_CASE("a remark on best checkpoints of before says why there is none, and ends no job") {
+  const TemporaryFolder folder;
+  const ddprun::testing::NoDescriptors none;
+  CHECK(BestCheckpoints(folder.path(), 1, kAccuracy).others_in_words() ==
+        "cannot list folder " + folder.path() + ", so what it holds is not known: Too many open files");
 }
 
 TEST_CASE("best checkpoints of another metric, and all where none are kept any more, are told of") {

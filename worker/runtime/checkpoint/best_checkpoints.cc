@@ -118,13 +118,14 @@ Result<std::vector<BestCheckpoints::Entry>> BestCheckpoints::list_or_error() con
 std::string BestCheckpoints::others_in_words() const {
   const std::string metric = file_word(metric_.name);
   std::set<std::string> metrics;
-  const auto names = value_or_throw(files_in(folder_, [&](std::string_view name) {
+  const auto names = files_in(folder_, [&](std::string_view name) {
     const auto parsed = parse(name);
     return parsed && (keep_ == 0 || parsed->metric != metric);
-  }));
-  if (names.empty()) return {};
-  for (const std::string& name : names) metrics.emplace(parse(name)->metric);
-  const std::size_t count = names.size();
+  });
+  if (!names) return names.error().message();
+  if (names->empty()) return {};
+  for (const std::string& name : *names) metrics.emplace(parse(name)->metric);
+  const std::size_t count = names->size();
   return fmt::format(
       "{} best checkpoint{} by {} of before stay{} in the folder, neither counted nor removed: {}", count,
       count == 1 ? "" : "s", fmt::join(metrics, ", "), count == 1 ? "s" : "",

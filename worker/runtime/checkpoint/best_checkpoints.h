@@ -27,11 +27,13 @@ class BestCheckpoints {
   /// Errors: Exception kConfig for fewer, and for a metric without a name.
   BestCheckpoints(std::string folder, std::int64_t keep, Metric metric);
 
-  /// Best first; of equal ones the earlier. Errors, here and below: Exception kOs, the folder cannot be read.
+  /// Best first; of equal ones the earlier. Errors, here and in wants() and save(): Exception kOs, the folder cannot be
+  /// read.
   [[nodiscard]] std::vector<Entry> list() const;
 
   /// What a person should know of best checkpoints that lie there from before and are not counted or removed any
-  /// more: those of another metric, and all where none are kept. Empty: there are none.
+  /// more: those of another metric, and all where none are kept. Empty: there are none. Where the folder cannot be read, that
+  /// and why: a remark ends no job.
   [[nodiscard]] std::string others_in_words() const;
 
   /// Whether what an evaluation after `step` found belongs here. What is no finite number never does.
