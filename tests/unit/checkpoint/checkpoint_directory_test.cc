@@ -75,6 +75,24 @@ TEST_CASE("the checkpoint just written is never the one removed") {
   CHECK(std::filesystem::exists(path));
 }
 
+TEST_CASE("a link whose disk is not mounted, or a file, is not taken for a folder without checkpoints") {
+  const TemporaryFolder folder;
+  const std::string link = folder.file("link"), file = folder.file("file");
+  std::filesystem::create_symlink("/nowhere/scratch", link);
+  std::ofstream(file) << "text";
+  const auto refusal = [](const std::string& path, const std::string& why) {
+    CHECK_THROWS_WITH(CheckpointDirectory(path, 3).list(),
+                      "cannot list folder " + path + ", so what it holds is not known: " + why);
+  };
+  const std::string missing =
+      link + " is a link to /nowhere/scratch, where nothing is; mount what belongs there, or remove the link";
+  refusal(link, missing);
+  refusal(link + "/checkpoints", missing);
+  refusal(file, file + " is no folder");
+  refusal(file + "/checkpoints", file + " is no folder");
+  CHECK(CheckpointDirectory(folder.file("none/checkpoints"), 3).list().empty());
+}
+
 TEST_CASE("a checkpoint directory that is not there has no checkpoints") {
   CHECK(CheckpointDirectory("/nowhere", 3).list().empty());
   CHECK_FALSE(CheckpointDirectory("/nowhere", 3).load_newest(nullptr));

@@ -24,6 +24,29 @@ Result<bool> is_file(const std::string& path) {
   return ::lstat(path.c_str(), &status) != 0 && errno == ENOENT;
 }
 
+/// Why there is no folder although something has its name, or that of one above it; empty: nothing has, or it has come
+/// to be since.
+std::string what_stands_there(fs::path path) {
+  struct stat status {};
+  while (::lstat(path.c_str(), &status) != 0) {
+    const fs::path above = path.parent_path();
+    if (above.empty() || above == path) return {};
+    path = above;
+  }
+  const bool is_link = S_ISLNK(status.st_mode);
+  const bool leads_somewhere = ::stat(path.c_str(), &status) == 0;
+  if (leads_somewhere && S_ISDIR(status.st_mode)) return {};
+  if (leads_somewhere || !is_link) return path.string() + " is no folder";
+  std::error_code error;
+  return fmt::format("{} is a link to {}, where nothing is; mount what belongs there, or remove the link",
+                     path.string(), fs::read_symlink(path, error).string());
+}
+
+Error cannot_list(const std::string& folder, const std::string& why) {
+  return {ErrorCode::kOs,
+          fmt::format("cannot list folder {}, so what it holds is not known: {}", folder, why)};
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> files_in(const std::string& folder,
@@ -38,9 +61,12 @@ Result<std::vector<std::string>> files_in(const std::string& folder,
     if (!is_wanted_file) return is_wanted_file.error();
     if (*is_wanted_file) names.push_back(std::move(name));
   }
-  if (!error || error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
-    return names;
-  return os_error(fmt::format("cannot list folder {}, so what it holds is not known", folder), error.value());
+  if (!error) return names;
+  if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    return cannot_list(folder, error.message());
+  const std::string why = what_stands_there(folder);
+  if (!why.empty()) return cannot_list(folder, why);
+  return names;
 }
 
 }  // namespace ddprun::runtime
