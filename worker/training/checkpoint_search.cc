@@ -147,6 +147,7 @@ Sight parse_sight(const std::string& text) {
 constexpr const char* kTaken = "taken";
 constexpr const char* kDamaged = "damaged";
 constexpr const char* kOfAnother = "of another line";
+constexpr const char* kGone = "gone";
 constexpr const char* kFailed = "failed";
 
 /// The checkpoints of this host that are newer than rank 0's, newest first, without those that it has passed over.
@@ -182,13 +183,17 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
   wanted = read_wanted(broadcast_bytes_list(context, to_words(wanted)));
   if (wanted.kind == Wanted::Kind::kNone || context.world_size() == 1) return own;
   const std::int64_t own_step = std::stoll(broadcast_bytes(context, std::to_string(found.step)));
-  const std::vector<std::string> passed = broadcast_bytes_list(context, found.passed);
+  std::vector<std::string> passed = broadcast_bytes_list(context, found.passed);
   Candidates candidates;
-  try {
-    candidates = Candidates(folder, own_step, passed);
-  } catch (const Exception& exception) {
-    trouble = exception;  // the others are told when all have looked
-  }
+  const auto list = [&] {
+    try {
+      candidates = Candidates(folder, own_step, passed);
+    } catch (const Exception& exception) {
+      candidates = Candidates();
+      trouble = exception;  // the others are told when all have looked
+    }
+  };
+  list();
   while (true) {
     std::vector<Sight> by_rank;
     const Sight mine{is_first ? -1 : candidates.newest_step(), host_name()};
@@ -205,9 +210,11 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
         found.step = newest.step;
         verdict = {found.point ? kTaken : kOfAnother, newest.path, identity};
       } catch (const Exception& exception) {
-        const bool is_damaged = exception.code() == ErrorCode::kCorrupt;
-        if (!is_damaged) trouble = exception;
-        verdict = {is_damaged ? kDamaged : kFailed, exception.what(), identity};
+        const char* const what = exception.code() == ErrorCode::kCorrupt    ? kDamaged
+                                 : exception.code() == ErrorCode::kNotFound ? kGone
+                                                                            : kFailed;
+        if (what == kFailed) trouble = exception;
+        verdict = {what, exception.what(), identity};
       }
     }
     verdict = broadcast_bytes_list(context, verdict, source);
@@ -230,13 +237,15 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
     if (what == kDamaged) {
       if (is_first) ++found.damaged;
       warn_of_damage(console, theirs.step, verdict.at(1));
-    } else if (wanted.kind == Wanted::Kind::kOfLine) {
+    } else if (what == kOfAnother && wanted.kind == Wanted::Kind::kOfLine) {
       console.warning(fmt::format(
           "rank {} on {} has the checkpoint of step {} of another line, {}; it is not taken; to go "
           "on from it, name it with --set /resume=PATH",
           source, theirs.host, theirs.step, verdict.at(1)));
     }
+    passed.push_back(verdict.at(2));
     candidates.drop(verdict.at(2));
+    if (what == kGone && context.rank() == source) list();
   }
 }
 

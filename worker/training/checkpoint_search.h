@@ -76,7 +76,8 @@ struct Sight {
 
 /// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
 /// it is in that one's `found` afterwards, and `found.step` is its step on every rank. `console` tells why it is taken, and
-/// which are passed over. Where any would do, and rank 0 has one, only those of its line are newer. Collective.
+/// which are passed over. One that is removed meanwhile is none, and that rank lists its folder again. Where any would do,
+/// and rank 0 has one, only those of its line are newer. Collective.
 /// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's folder or file cannot be
 /// read.
 int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,

@@ -21,10 +21,12 @@ import zipfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "integration/training"))
 
 from jobs import BOUND_S, JobTest, merged  # noqa: E402
+from ports import free_port  # noqa: E402
 
 INJECTOR = None
 TIMES = 20
 SEED = random.randrange(10**6)
+ENOENT = 2
 ENOSPC = 28
 
 JOB = {
@@ -153,6 +155,25 @@ class Kills(JobTest):
         """Workers end after their launcher was killed: the output folder is held as long as rank 0 lives."""
         while any(self.workers()):
             pass
+
+
+class OtherDisks(JobTest):
+    """Two nodes on one machine; each has a folder of its own for the disk that it would have."""
+
+    def test_a_checkpoint_that_is_removed_on_another_disk_before_it_is_read_is_none(self):
+        job = self.job_file({"checkpoint": {"every_steps": 4, "every_epochs": 0}})
+        self.run_job(job, "/output_dir=b", "/train/max_steps=8")
+        # Opened on rank 1 alone, whose newest is not there any more when it is.
+        fault = {"LD_PRELOAD": str(INJECTOR), "FAULT_RANK": "1", "FAULT": str(ENOENT), "FAULT_AT": "open", "FAULT_PATH": "step-00000008.pt"}
+        plain = self.environment
+        self.environment = lambda: {**plain(), **fault}
+        flags = ("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--node-rank")
+        one = self.start(job, "/output_dir=a", "/train/max_steps=10", ranks=1, flags=(*flags, "0"))
+        two = subprocess.run(self.command(job, "/output_dir=b", "/train/max_steps=10", ranks=1, flags=(*flags, "1")), cwd=self.folder,
+                             env=self.environment(), text=True, capture_output=True, timeout=BOUND_S, check=False)
+        output = self.finish(one, expect=0)
+        self.assertEqual(two.returncode, 0, two.stderr)
+        self.assertIn("resumed from b/checkpoints/step-00000004.pt", output)
 
 
 class Stops(JobTest):
