@@ -66,6 +66,14 @@ bool is_wanted(const Wanted& wanted, const Timeline& line) {
   return false;
 }
 
+int possible_own_damaged(const Found& found) {
+  int damaged = 0;
+  for (const auto& [rank, passed] : found.by_rank) {
+    if (passed.of_another == 0) damaged += passed.damaged;
+  }
+  return damaged;
+}
+
 std::vector<std::string> to_words(const Wanted& wanted) {
   return {std::to_string(static_cast<int>(wanted.kind)), wanted.job, wanted.line, wanted.began_from,
           wanted.began_path};
@@ -92,11 +100,16 @@ void warn_of_damage(Console& console, std::int64_t step, const std::string& why)
   console.warning(fmt::format("checkpoint of step {} is passed over: {}", step, why));
 }
 
-/// Its point, if it is wanted. Errors: Exception; kCorrupt: it is damaged.
-std::optional<ResumePoint> read_wanted_point(const Wanted& wanted, const std::string& path) {
-  ResumePoint point = read_point(path);
-  if (!is_wanted(wanted, timeline_of(point.content))) return std::nullopt;
-  return point;
+/// What a checkpoint is to those who look for one.
+enum class Use { kWanted, kOfThisJob, kOfAnother };
+
+Use use_of(const Wanted& wanted, const ResumePoint& point) {
+  const Timeline line = timeline_of(point.content);
+  if (is_wanted(wanted, line)) return Use::kWanted;
+  // What lies before the one that a line began from stays beside it.
+  const bool is_before_it = wanted.kind == Wanted::Kind::kBegunAt &&
+                            line.id == wanted.began_from.substr(0, wanted.began_from.rfind('/'));
+  return is_before_it ? Use::kOfThisJob : Use::kOfAnother;
 }
 
 }  // namespace
@@ -104,21 +117,23 @@ std::optional<ResumePoint> read_wanted_point(const Wanted& wanted, const std::st
 Found look_for(const Wanted& wanted, const std::string& folder, Console& console) {
   Found found;
   if (wanted.kind == Wanted::Kind::kNone) return found;
-  const auto read = [&](const CheckpointDirectory::Entry& entry) {
-    std::optional<ResumePoint> point;
+  PassedOver& passed = found.by_rank[0];
+  const auto read = [&](const CheckpointDirectory::Entry& entry) -> std::optional<ResumePoint> {
     try {
-      point = read_wanted_point(wanted, entry.path);
+      ResumePoint point = read_point(entry.path);
+      const Use use = use_of(wanted, point);
+      if (use == Use::kWanted) {
+        found.step = entry.step;
+        return point;
+      }
+      if (use == Use::kOfAnother) ++passed.of_another;
     } catch (const Exception& exception) {
       if (exception.code() != ErrorCode::kCorrupt) throw;
-      ++found.damaged;
+      ++passed.damaged;
       warn_of_damage(console, entry.step, exception.what());
     }
-    if (point) {
-      found.step = entry.step;
-    } else {
-      found.passed.push_back(identity_of(entry.path));
-    }
-    return point;
+    found.passed.push_back(identity_of(entry.path));
+    return std::nullopt;
   };
   found.point = runtime::first_of_live_folder([&] { return checkpoints_in(folder); }, read);
   return found;
@@ -143,12 +158,21 @@ Sight parse_sight(const std::string& text) {
   return sight;
 }
 
-/// What the rank that has read a checkpoint says of it.
-constexpr const char* kTaken = "taken";
-constexpr const char* kDamaged = "damaged";
-constexpr const char* kOfAnother = "of another line";
-constexpr const char* kGone = "gone";
-constexpr const char* kFailed = "failed";
+/// What the rank that has read a checkpoint says of it to the others.
+struct Verdict {
+  enum class What { kTaken, kDamaged, kOfThisJob, kOfAnother, kGone, kFailed };
+  What what = What::kFailed;
+  std::string words{};  ///< its path; of one that cannot be read, why
+  std::string identity{};
+};
+
+std::vector<std::string> to_words(const Verdict& verdict) {
+  return {std::to_string(static_cast<int>(verdict.what)), verdict.words, verdict.identity};
+}
+
+Verdict read_verdict(const std::vector<std::string>& words) {
+  return {static_cast<Verdict::What>(std::stoi(words.at(0))), words.at(1), words.at(2)};
+}
 
 /// The checkpoints of this host that are newer than rank 0's, newest first, without those that it has passed over.
 class Candidates {
@@ -171,10 +195,34 @@ class Candidates {
   std::vector<CheckpointDirectory::Entry> entries_;
 };
 
+Verdict::What to_verdict(Use use) {
+  if (use == Use::kWanted) return Verdict::What::kTaken;
+  return use == Use::kOfThisJob ? Verdict::What::kOfThisJob : Verdict::What::kOfAnother;
+}
+
+/// Reads `newest`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from being read.
+Verdict judge(const Wanted& wanted, const CheckpointDirectory::Entry& newest, Found& found,
+              std::optional<Exception>& trouble) {
+  using What = Verdict::What;
+  const std::string identity = identity_of(newest.path);
+  try {
+    ResumePoint point = read_point(newest.path);
+    const Use use = use_of(wanted, point);
+    if (use == Use::kWanted) found.point = std::move(point);
+    return {to_verdict(use), newest.path, identity};
+  } catch (const Exception& exception) {
+    if (exception.code() == ErrorCode::kCorrupt) return {What::kDamaged, exception.what(), identity};
+    if (exception.code() == ErrorCode::kNotFound) return {What::kGone, exception.what(), identity};
+    trouble = exception;
+    return {What::kFailed, exception.what(), identity};
+  }
+}
+
 }  // namespace
 
 int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,
                std::optional<Exception>& trouble, Console& console) {
+  using What = Verdict::What;
   const bool is_first = context.rank() == 0;
   const int own = broadcast_bytes(context, found.point ? "yes" : "").empty() ? -1 : 0;
   // Rank 0 speaks for all: what /resume is elsewhere does not count.
@@ -201,27 +249,12 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
       by_rank.push_back(parse_sight(text));
     const int source = choose_source(by_rank);
     if (source < 0) return own;
-    std::vector<std::string> verdict;
-    if (context.rank() == source) {
-      const CheckpointDirectory::Entry newest = candidates.newest();
-      const std::string identity = identity_of(newest.path);
-      try {
-        found.point = read_wanted_point(wanted, newest.path);
-        found.step = newest.step;
-        verdict = {found.point ? kTaken : kOfAnother, newest.path, identity};
-      } catch (const Exception& exception) {
-        const char* const what = exception.code() == ErrorCode::kCorrupt    ? kDamaged
-                                 : exception.code() == ErrorCode::kNotFound ? kGone
-                                                                            : kFailed;
-        if (what == kFailed) trouble = exception;
-        verdict = {what, exception.what(), identity};
-      }
-    }
-    verdict = broadcast_bytes_list(context, verdict, source);
-    const std::string& what = verdict.at(0);
+    Verdict verdict;
+    if (context.rank() == source) verdict = judge(wanted, candidates.newest(), found, trouble);
+    verdict = read_verdict(broadcast_bytes_list(context, to_words(verdict), source));
     const Sight& theirs = by_rank[static_cast<std::size_t>(source)];
-    if (what == kFailed) return own;
-    if (what == kTaken) {
+    if (verdict.what == What::kFailed) return own;
+    if (verdict.what == What::kTaken) {
       found.step = theirs.step;
       if (context.rank() != source) found.point.reset();
       const std::string& here = by_rank.front().host;
@@ -234,18 +267,22 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
                             here, own_step, folder, theirs.step, source, theirs.host));
       return source;
     }
-    if (what == kDamaged) {
-      if (is_first) ++found.damaged;
-      warn_of_damage(console, theirs.step, verdict.at(1));
-    } else if (what == kOfAnother && wanted.kind == Wanted::Kind::kOfLine) {
-      console.warning(fmt::format(
-          "rank {} on {} has the checkpoint of step {} of another line, {}; it is not taken; to go "
-          "on from it, name it with --set /resume=PATH",
-          source, theirs.host, theirs.step, verdict.at(1)));
+    PassedOver& counted = found.by_rank[source];
+    if (verdict.what == What::kDamaged) {
+      ++counted.damaged;
+      warn_of_damage(console, theirs.step, verdict.words);
+    } else if (verdict.what == What::kOfAnother) {
+      ++counted.of_another;
+      if (wanted.kind == Wanted::Kind::kOfLine) {
+        console.warning(fmt::format(
+            "rank {} on {} has the checkpoint of step {} of another line, {}; it is not taken; to go "
+            "on from it, name it with --set /resume=PATH",
+            source, theirs.host, theirs.step, verdict.words));
+      }
     }
-    passed.push_back(verdict.at(2));
-    candidates.drop(verdict.at(2));
-    if (what == kGone && context.rank() == source) list();
+    passed.push_back(verdict.identity);
+    candidates.drop(verdict.identity);
+    if (verdict.what == What::kGone && context.rank() == source) list();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <ddprun/init.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,14 +50,24 @@ struct Wanted {
 [[nodiscard]] std::vector<std::string> to_words(const Wanted& wanted);
 [[nodiscard]] Wanted read_wanted(const std::vector<std::string>& words);
 
+/// What a rank has passed over in the folder of its host.
+struct PassedOver {
+  int damaged = 0;
+  /// Whole, and of a line that is neither wanted nor the one that a wanted one began from.
+  int of_another = 0;
+};
+
 /// What a look at the checkpoints of a host has found.
 struct Found {
   std::optional<ResumePoint> point;
-  std::int64_t step = -1;  ///< its step
-  std::vector<std::string>
-      passed;       ///< the files that are newer (identity_of), which are damaged or not wanted
-  int damaged = 0;  ///< of these
+  std::int64_t step = -1;           ///< its step
+  std::vector<std::string> passed;  ///< the files (identity_of) that are damaged or not wanted
+  std::map<int, PassedOver> by_rank{};
 };
+
+/// How many damaged ones may be the job's own: of those beside whole ones of another job none is, because a job sets these
+/// aside before it writes. Pure.
+[[nodiscard]] int possible_own_damaged(const Found& found);
 
 /// A file, wherever it is seen from: on a disk that several hosts share it is the same one.
 std::string identity_of(const std::string& path);
@@ -75,9 +86,10 @@ struct Sight {
 [[nodiscard]] int choose_source(const std::vector<Sight>& by_rank);
 
 /// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
-/// it is in that one's `found` afterwards, and `found.step` is its step on every rank. `console` tells why it is taken, and
-/// which are passed over. One that is removed meanwhile is none, and that rank lists its folder again. Where any would do,
-/// and rank 0 has one, only those of its line are newer. Collective.
+/// it is in that one's `found` afterwards, and `found.step` is its step on every rank. `console`
+/// tells why it is taken, and which are passed over, which rank 0's `found` counts. One that is removed meanwhile is
+/// none, and that rank lists its folder again. Where any would do, and rank 0 has one, only those of its line are newer.
+/// Collective.
 /// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's folder or file cannot be
 /// read.
 int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,

@@ -124,7 +124,7 @@ std::optional<SharedError> ResumeSearch::settle() {
 std::optional<SharedError> ResumeSearch::conclude() {
   if (context_.rank() == 0) {
     try {
-      move_what_is_left();
+      begin_or_go_on();
     } catch (const Exception& exception) {
       trouble_ = exception;
     }
@@ -132,41 +132,40 @@ std::optional<SharedError> ResumeSearch::conclude() {
   return agree_on_error(context_, trouble_);
 }
 
-void ResumeSearch::move_what_is_left() {
+void ResumeSearch::begin_or_go_on() {
   const bool is_found = source_ >= 0;
   const bool is_auto = options_.choice == "auto";
+  const int damaged = possible_own_damaged(found_);
   // A restart has none but the job's own before it.
-  if (!is_found && found_.damaged > 0 && (is_auto || options_.job.is_restart)) {
+  if (!is_found && damaged > 0 && (is_auto || options_.job.is_restart)) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("no checkpoint in {} can be read ({} tried); put a whole one there, or {}",
-                                options_.folder, found_.damaged,
+                                options_.folder, damaged,
                                 is_auto ? "start anew with --set /resume=never" : "start the job anew"));
   }
-  if (options_.choice == "never") return go_on_with_own(is_found);
-  if (!is_auto) go_on_with_line_or_begin_it(is_found);
-}
-
-void ResumeSearch::go_on_with_own(bool is_found) {
-  if (!is_found) set_aside(options_.folder, console_);
-}
-
-void ResumeSearch::go_on_with_line_or_begin_it(bool is_found) {
+  if (is_auto) return;
+  if (options_.choice == "never") return move_what_is_left();
   if (is_found) {
     console_.line(
         fmt::format("this job began from {} before, and goes on; to begin there once more, set "
                     "/output_dir to another place",
                     options_.choice));
-    return set_aside_newer(found_.step, options_.folder, console_);
+    return move_what_is_left();
   }
   if (!named_) named_ = read_point(options_.choice);
-  if (is_in(options_.choice, options_.folder)) {
-    if (const auto step = step_in(options_.folder, options_.choice))
-      set_aside_newer(*step, options_.folder, console_);
-  } else {
-    set_aside(options_.folder, console_);
-  }
+  move_what_is_left();
   found_.point = std::move(named_);
   found_.point->timeline = begin_timeline(options_.job, wanted_.began_from, wanted_.began_path);
+}
+
+void ResumeSearch::move_what_is_left() {
+  const std::string& folder = options_.folder;
+  if (source_ >= 0) {
+    if (options_.choice != "never") set_aside_newer(found_.step, folder, console_);
+    return;
+  }
+  if (!named_ || !is_in(options_.choice, folder)) return set_aside(folder, console_);
+  if (const auto step = step_in(folder, options_.choice)) set_aside_newer(*step, folder, console_);
 }
 
 std::optional<ResumePoint> ResumeSearch::share() {

@@ -12,8 +12,7 @@ struct ResumeOptions {
   std::string folder;  ///< of the job's checkpoints
   std::string choice;  ///< the job file's "resume": "auto", "never" or a path
   JobIdentity job{};
-  std::string
-      line{};  ///< id of the only one that counts on other ranks' disks where rank 0 has none; empty: any
+  std::string line{};
 };
 
 /// What a job goes on from. In this order: look() on rank 0 alone, settle(), conclude() and share() on every rank; a job that goes on
@@ -39,8 +38,8 @@ class ResumeSearch {
   /// Agrees with the other ranks on the job's own newest one. What keeps the job from going on, if something does; then
   /// trouble() is this rank's own: one that is newer elsewhere cannot be opened. Collective.
   std::optional<SharedError> settle();
-  /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged; a
-  /// rename fails. Collective.
+  /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged, as
+  /// far as one that is damaged can be its own (possible_own_damaged); a rename fails. Collective.
   std::optional<SharedError> conclude();
   [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
 
@@ -53,9 +52,8 @@ class ResumeSearch {
   [[nodiscard]] Timeline of_this_job(Timeline line) const;
 
  private:
+  void begin_or_go_on();
   void move_what_is_left();
-  void go_on_with_own(bool is_found);
-  void go_on_with_line_or_begin_it(bool is_found);
 
   const Context& context_;
   const ResumeOptions options_;

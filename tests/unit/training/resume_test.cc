@@ -45,7 +45,14 @@ class Folder {
   }
   std::int64_t step_of_start(const std::string& choice, const JobIdentity& job = {.name = "job"}) {
     const auto point = start(choice, job);
-    return point ? point->content.at("position").as_dict().at("step").as_int() : -1;
+    return point ? step_of(*point) : -1;
+  }
+  static std::int64_t step_of(const ResumePoint& point) {
+    return point.content.at("position").as_dict().at("step").as_int();
+  }
+  void truncate(std::int64_t step) const {
+    for (const auto& entry : checkpoints_in(folder_))
+      if (entry.step == step) fs::resize_file(entry.path, 100);
   }
 
   [[nodiscard]] std::set<std::int64_t> steps() const {
@@ -151,6 +158,31 @@ TEST_CASE("a job that began anew goes on from its own when it is restarted, and 
   CHECK(folder.step_of_start("never") == -1);
 }
 
+TEST_CASE("a restart takes no damaged checkpoint that lies beside whole ones of another job for its own") {
+  for (const char* choice : {"never", "path"}) {
+    Folder base("base"), folder;
+    const bool is_path = choice == std::string("path");
+    const std::string begin = is_path ? base.add(7, {.id = "base"}) : choice;
+    for (const int step : {40, 80, 120}) folder.add(step, kOther);
+    folder.truncate(120);
+    CHECK(folder.step_of_start(begin, kRestart) == (is_path ? 7 : -1));
+    CHECK(folder.steps().empty());
+    CHECK(fs::exists(folder.path() + ".old-1/step-00000120.pt"));
+  }
+}
+
+TEST_CASE("a restart of which every checkpoint is damaged is refused") {
+  Folder folder;
+  const std::string begin = folder.add(20, kOther);
+  folder.add(40, folder.start(begin)->timeline);
+  folder.truncate(40);  // that of step 20 is where the job began, and none of another one
+  const std::string refusal = "no checkpoint in " + folder.path() +
+                              " can be read (1 tried); put a whole one there, or start the job anew";
+  CHECK_THROWS_WITH(folder.start(begin, kRestart), refusal);
+  fs::remove(begin);
+  CHECK_THROWS_WITH(folder.start("never", kRestart), refusal);
+}
+
 TEST_CASE("a link to a checkpoint of the folder is one of the folder") {
   Folder folder;
   folder.add(100);
@@ -241,7 +273,7 @@ int outcome_with(const std::string& folder, const std::string& content, const at
   if (!found.point) return 2;
   const PtDict& read = found.point->content;
   const bool is_whole = read.at("weights").as_tensor().equal(weights);
-  if (found.step == 10) return is_whole && found.damaged == 1 ? 0 : 2;
+  if (found.step == 10) return is_whole && found.by_rank.at(0).damaged == 1 ? 0 : 2;
   return is_whole && read.at("name").as_string() == "second" && found.point->timeline.id == "line" ? 1 : 2;
 }
 
