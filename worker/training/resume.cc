@@ -152,7 +152,10 @@ void ResumeSearch::begin_or_go_on() {
                     options_.choice));
     return move_what_is_left();
   }
-  if (!named_) named_ = read_point(options_.choice);
+  if (!named_) {
+    named_ = read_point(options_.choice);
+    wanted_ = line_begun_at(options_.choice, named_);
+  }
   move_what_is_left();
   found_.point = std::move(named_);
   found_.point->timeline = begin_timeline(options_.job, wanted_.began_from, wanted_.began_path);

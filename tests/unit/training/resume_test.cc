@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <set>
 
@@ -42,6 +43,16 @@ class Folder {
   std::optional<ResumePoint> start(const std::string& choice, const JobIdentity& job = {.name = "job"}) {
     Console console(Console::Speaker::kSilent, "never", clock_);
     return find_resume_point(context_, {.folder = folder_, .choice = choice, .job = job}, console);
+  }
+  /// As start(), of a job for which `change` happens between its look and its decision.
+  std::optional<ResumePoint> start_while(const std::string& choice, const std::function<void()>& change) {
+    Console console(Console::Speaker::kSilent, "never", clock_);
+    ResumeSearch search(context_, {.folder = folder_, .choice = choice, .job = {.name = "job"}}, console);
+    search.look();
+    CHECK_FALSE(search.settle());
+    change();
+    CHECK_FALSE(search.conclude());
+    return search.share();
   }
   std::int64_t step_of_start(const std::string& choice, const JobIdentity& job = {.name = "job"}) {
     const auto point = start(choice, job);
@@ -156,6 +167,19 @@ TEST_CASE("a job that began anew goes on from its own when it is restarted, and 
   folder.add(100, begin_timeline({.name = "job"}));
   CHECK(folder.step_of_start("never", kRestart) == 100);
   CHECK(folder.step_of_start("never") == -1);
+}
+
+TEST_CASE("a checkpoint to begin from that can be read only at the second look is the line's origin") {
+  Folder base("base"), folder;
+  const std::string begin = base.add(100, {.id = "base"});
+  const std::string whole = base.file("whole");
+  fs::copy_file(begin, whole);
+  base.truncate(100);
+  const auto point = folder.start_while(begin, [&] { fs::rename(whole, begin); });
+  REQUIRE(point);
+  CHECK(point->timeline.began_from == "base/100");
+  folder.add(120, point->timeline);
+  CHECK(folder.step_of_start(begin) == 120);
 }
 
 TEST_CASE("a restart takes no damaged checkpoint that lies beside whole ones of another job for its own") {
