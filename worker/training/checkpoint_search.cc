@@ -124,6 +124,7 @@ Found look_for(const Wanted& wanted, const std::string& folder, Console& console
       const Use use = use_of(wanted, point);
       if (use == Use::kWanted) {
         found.step = entry.step;
+        found.line = timeline_of(point.content).id;
         return point;
       }
       if (use == Use::kOfAnother) ++passed.of_another;
@@ -164,14 +165,15 @@ struct Verdict {
   What what = What::kFailed;
   std::string words{};  ///< its path; of one that cannot be read, why
   std::string identity{};
+  std::string line{};
 };
 
 std::vector<std::string> to_words(const Verdict& verdict) {
-  return {std::to_string(static_cast<int>(verdict.what)), verdict.words, verdict.identity};
+  return {std::to_string(static_cast<int>(verdict.what)), verdict.words, verdict.identity, verdict.line};
 }
 
 Verdict read_verdict(const std::vector<std::string>& words) {
-  return {static_cast<Verdict::What>(std::stoi(words.at(0))), words.at(1), words.at(2)};
+  return {static_cast<Verdict::What>(std::stoi(words.at(0))), words.at(1), words.at(2), words.at(3)};
 }
 
 /// The checkpoints of this host that are newer than rank 0's, newest first, without those that it has passed over.
@@ -208,8 +210,9 @@ Verdict judge(const Wanted& wanted, const CheckpointDirectory::Entry& newest, Fo
   try {
     ResumePoint point = read_point(newest.path);
     const Use use = use_of(wanted, point);
+    const std::string line = timeline_of(point.content).id;
     if (use == Use::kWanted) found.point = std::move(point);
-    return {to_verdict(use), newest.path, identity};
+    return {to_verdict(use), newest.path, identity, line};
   } catch (const Exception& exception) {
     if (exception.code() == ErrorCode::kCorrupt) return {What::kDamaged, exception.what(), identity};
     if (exception.code() == ErrorCode::kNotFound) return {What::kGone, exception.what(), identity};
@@ -227,7 +230,7 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
   const int own = broadcast_bytes(context, found.point ? "yes" : "").empty() ? -1 : 0;
   // Rank 0 speaks for all: what /resume is elsewhere does not count.
   if (is_first && found.point && wanted.kind == Wanted::Kind::kAny)
-    wanted = {.kind = Wanted::Kind::kOfLine, .line = timeline_of(found.point->content).id};
+    wanted = {.kind = Wanted::Kind::kOfLine, .line = found.line};
   wanted = read_wanted(broadcast_bytes_list(context, to_words(wanted)));
   if (wanted.kind == Wanted::Kind::kNone || context.world_size() == 1) return own;
   const std::int64_t own_step = std::stoll(broadcast_bytes(context, std::to_string(found.step)));
@@ -256,6 +259,7 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
     if (verdict.what == What::kFailed) return own;
     if (verdict.what == What::kTaken) {
       found.step = theirs.step;
+      found.line = verdict.line;
       if (context.rank() != source) found.point.reset();
       const std::string& here = by_rank.front().host;
       console.line(

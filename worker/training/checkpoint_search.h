@@ -61,6 +61,7 @@ struct PassedOver {
 struct Found {
   std::optional<ResumePoint> point;
   std::int64_t step = -1;           ///< its step
+  std::string line{};               ///< the id of its line
   std::vector<std::string> passed;  ///< the files (identity_of) that are damaged or not wanted
   std::map<int, PassedOver> by_rank{};
 };
@@ -86,7 +87,7 @@ struct Sight {
 [[nodiscard]] int choose_source(const std::vector<Sight>& by_rank);
 
 /// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
-/// it is in that one's `found` afterwards, and `found.step` is its step on every rank. `console`
+/// it is in that one's `found` afterwards, and `found.step` and `found.line` are its step and line on every rank. `console`
 /// tells why it is taken, and which are passed over, which rank 0's `found` counts. One that is removed meanwhile is
 /// none, and that rank lists its folder again. Where any would do, and rank 0 has one, only those of its line are newer.
 /// Collective.

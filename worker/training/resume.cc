@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -53,21 +54,27 @@ bool is_in(const std::string& path, const std::string& folder) {
          fs::equivalent(real.parent_path(), folder, error);
 }
 
+/// `which` is what they are called.
+void set_some_aside(const std::vector<CheckpointDirectory::Entry>& checkpoints, const std::string& folder,
+                    std::string_view which, Console& console) {
+  if (checkpoints.empty()) return;
+  const std::string aside = free_name(real_folder(folder));
+  std::error_code error;
+  fs::create_directories(aside, error);
+  for (auto entry = checkpoints.begin(); entry != checkpoints.end() && !error; ++entry)
+    fs::rename(entry->path, fs::path(aside) / fs::path(entry->path).filename(), error);
+  if (error) {
+    throw Exception(ErrorCode::kOs,
+                    fmt::format("cannot move {} of {} to {}: {}", which, folder, aside, error.message()));
+  }
+  console.line(fmt::format("{} were moved to {}", which, aside));
+}
+
 /// The checkpoints after `step`, from which the job goes on, are of a way that it leaves.
 void set_aside_newer(std::int64_t step, const std::string& folder, Console& console) {
   std::vector<CheckpointDirectory::Entry> newer = checkpoints_in(folder);
   std::erase_if(newer, [&](const auto& entry) { return entry.step <= step; });
-  if (newer.empty()) return;
-  const std::string aside = free_name(real_folder(folder));
-  std::error_code error;
-  fs::create_directories(aside, error);
-  for (auto entry = newer.begin(); entry != newer.end() && !error; ++entry)
-    fs::rename(entry->path, fs::path(aside) / fs::path(entry->path).filename(), error);
-  if (error) {
-    throw Exception(ErrorCode::kOs, fmt::format("cannot move the checkpoints of {} after step {} to {}: {}",
-                                                folder, step, aside, error.message()));
-  }
-  console.line(fmt::format("later checkpoints were moved to {}", aside));
+  set_some_aside(newer, folder, "later checkpoints", console);
 }
 
 /// Of the one of `folder` that is `path`, whatever links lead to either; nullopt: it is none of them.
@@ -163,12 +170,28 @@ void ResumeSearch::begin_or_go_on() {
 
 void ResumeSearch::move_what_is_left() {
   const std::string& folder = options_.folder;
-  if (source_ >= 0) {
-    if (options_.choice != "never") set_aside_newer(found_.step, folder, console_);
-    return;
+  if (source_ == 0) return set_aside_newer(found_.step, folder, console_);
+  if (source_ > 0) {
+    std::vector<CheckpointDirectory::Entry> others = checkpoints_in(folder);
+    std::erase_if(others, [&](const auto& entry) { return has_part(entry); });
+    return set_some_aside(others, folder, "checkpoints that are not of this job's line", console_);
   }
   if (!named_ || !is_in(options_.choice, folder)) return set_aside(folder, console_);
   if (const auto step = step_in(folder, options_.choice)) set_aside_newer(*step, folder, console_);
+}
+
+/// Whether it is of the line on which the job goes on, or before the one of `folder` where this began.
+bool ResumeSearch::has_part(const CheckpointDirectory::Entry& entry) const {
+  try {
+    const std::string line = timeline_of(read_point(entry.path).content).id;
+    if (line == found_.line) return true;
+    const auto begin = named_ ? step_in(options_.folder, options_.choice) : std::nullopt;
+    return begin && entry.step <= *begin && line == timeline_of(named_->content).id;
+  } catch (const Exception& exception) {
+    if (exception.code() == ErrorCode::kNotFound) return true;  // removed meanwhile
+    if (exception.code() != ErrorCode::kCorrupt) throw;
+    return false;
+  }
 }
 
 std::optional<ResumePoint> ResumeSearch::share() {

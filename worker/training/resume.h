@@ -25,7 +25,9 @@ struct ResumeOptions {
 /// of rank 0's newest where /resume=auto and rank 0 has one.
 ///
 /// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
-/// where the job goes on with one that is not the newest there, the later ones are moved. Nothing is deleted.
+/// where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on with
+/// one of another rank's disk, all that are of another line: what a job keeps is counted in `folder`. With /resume=auto
+/// what lies there is the job's, whatever its line. Nothing is deleted.
 class ResumeSearch {
  public:
   /// Both outlive it.
@@ -54,6 +56,7 @@ class ResumeSearch {
  private:
   void begin_or_go_on();
   void move_what_is_left();
+  [[nodiscard]] bool has_part(const CheckpointDirectory::Entry& entry) const;
 
   const Context& context_;
   const ResumeOptions options_;

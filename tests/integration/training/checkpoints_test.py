@@ -148,6 +148,27 @@ class OtherDisks(JobTest):
             two.wait(timeout=BOUND_S)
         self.assertNotIn("resumed", "".join(said))
 
+    def test_what_another_job_has_left_where_rank_zero_comes_to_is_moved_and_not_removed(self):
+        self.run_job(self.job_file(), "/output_dir=base", "/train/max_steps=2")
+        plain = self.environment
+        for resume in ("never", str(self.checkpoints("base")[-1])):
+            with self.subTest(resume=resume):
+                out, other = f"a{len(resume)}", f"b{len(resume)}"
+                self.environment = plain
+                job = self.job_file({"checkpoint": {"every_steps": 4, "every_epochs": 0, "keep": 2}})
+                self.run_job(job, f"/output_dir={other}", "/train/max_steps=8")
+                left = [tensors(path) for path in self.checkpoints(other)]
+                # Slurm's numbers make the second start one of the same job.
+                self.environment = lambda: {**plain(), "SLURM_JOB_ID": "71", "SLURM_RESTART_COUNT": tries}
+                tries = "0"
+                self.run_on_two(job, out, other, f"/resume={resume}", "/train/max_steps=12")
+                tries = "1"
+                output = self.run_on_two(job, other, out, f"/resume={resume}", "/train/max_steps=24")
+                self.assertIn(f"{out}/checkpoints/step-00000012.pt: 1 of 3 epochs done, step 12", output)
+                self.assertRegex(output, rf"checkpoints that are not of this job's line were moved to \S*{other}/checkpoints.old-1")
+                self.assertEqual([tensors(path) for path in sorted((self.folder / other / "checkpoints.old-1").iterdir())], left)
+                self.assertEqual([path.stem for path in self.checkpoints(other)], ["step-00000020", "step-00000024"])
+
     def test_a_job_for_which_no_host_has_a_checkpoint_begins(self):
         self.assertNotIn("resumed", self.run_on_two(self.job_file(), "a", "b"))
 

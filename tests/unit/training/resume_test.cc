@@ -207,6 +207,14 @@ TEST_CASE("a restart of which every checkpoint is damaged is refused") {
   CHECK_THROWS_WITH(folder.start("never", kRestart), refusal);
 }
 
+TEST_CASE("a restart of a job that began anew moves away what is newer and of another one") {
+  Folder folder;
+  folder.add(100, begin_timeline({.name = "job"}));
+  folder.add(900, kOther);
+  CHECK(folder.step_of_start("never", kRestart) == 100);
+  CHECK(folder.steps() == Steps{100});
+}
+
 TEST_CASE("a link to a checkpoint of the folder is one of the folder") {
   Folder folder;
   folder.add(100);
