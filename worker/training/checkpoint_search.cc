@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/host_name.h"
+#include "rendezvous/base/printable.h"
 #include "worker/runtime/checkpoint/best_checkpoints.h"
 #include "worker/runtime/checkpoint/folder_listing.h"
 #include "worker/runtime/checkpoint/live_folder.h"
@@ -66,6 +67,16 @@ bool is_wanted(const Wanted& wanted, const Timeline& line) {
   return false;
 }
 
+bool is_origin(const Wanted& wanted, const ResumePoint& checkpoint) {
+  if (!timeline_of(checkpoint.content).id.empty())
+    return !wanted.began_from.empty() && name_of(checkpoint.content) == wanted.began_from;
+  return !wanted.began_path.empty() && kept_path(checkpoint.path) == wanted.began_path;
+}
+
+std::string kept_path(const std::string& path) {
+  return printable(fs::absolute(path).lexically_normal().string(), std::string::npos);
+}
+
 int possible_own_damaged(const Found& found) {
   int damaged = 0;
   for (const auto& [rank, passed] : found.by_rank) {
@@ -106,6 +117,7 @@ enum class Use { kWanted, kOfThisJob, kOfAnother };
 Use use_of(const Wanted& wanted, const ResumePoint& point) {
   const Timeline line = timeline_of(point.content);
   if (is_wanted(wanted, line)) return Use::kWanted;
+  if (wanted.kind == Wanted::Kind::kOfLine && is_origin(wanted, point)) return Use::kWanted;
   // What lies before the one that a line began from stays beside it.
   const bool is_before_it = wanted.kind == Wanted::Kind::kBegunAt &&
                             line.id == wanted.began_from.substr(0, wanted.began_from.rfind('/'));

@@ -36,7 +36,7 @@ struct Wanted {
     kNone,
     kAny,
     kOfJob,   ///< those whose line is of `job`
-    kOfLine,  ///< those whose line's id is `line`
+    kOfLine,  ///< those whose line's id is `line`, and the one that it began from
     kBegunAt,  ///< those whose line began from `began_from` ("": from `began_path`), or is `line`, if that is not ""
   };
   Kind kind = Kind::kNone;
@@ -45,6 +45,12 @@ struct Wanted {
   bool operator==(const Wanted&) const = default;
 };
 [[nodiscard]] bool is_wanted(const Wanted& wanted, const Timeline& line);
+/// Whether a line that is wanted began from `checkpoint`: its name is `began_from`, or it says nothing of its line and
+/// lies at `began_path`.
+[[nodiscard]] bool is_origin(const Wanted& wanted, const ResumePoint& checkpoint);
+
+/// As a checkpoint keeps it, whose texts are UTF-8, as paths need not be.
+std::string kept_path(const std::string& path);
 
 /// As rank 0 tells it to the others, and back.
 [[nodiscard]] std::vector<std::string> to_words(const Wanted& wanted);

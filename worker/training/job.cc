@@ -85,6 +85,12 @@ std::string restart_cause() {
   return printable(process_env(kRestartCauseName).value_or(""), kLongestRestartCause);
 }
 
+/// Where it went on from a checkpoint that says nothing of its line, this one counts as what the line began from.
+Timeline line_with_origin(Timeline line, const std::optional<ResumePoint>& point) {
+  if (point && name_of(point->content).empty()) line.began_path = kept_path(point->path);
+  return line;
+}
+
 struct StopAtEnd {
   std::stop_source& stop;
   ~StopAtEnd() { stop.request_stop(); }
@@ -305,8 +311,9 @@ class Job {
     try {
       trainer.emplace(
           TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,
-                       [&, line = timeline.id] {
-                         return find_resume_point(context, resume_options("auto", line), *console_);
+                       [&, own = line_with_origin(timeline, resume)] {
+                         return find_resume_point(context, resume_options(job_.text("resume"), own),
+                                                  *console_);
                        },
                        trace_of(context), timeline, memory_.get(),
                        memory ? std::optional(memory->newest_on_disk) : std::nullopt},
@@ -412,8 +419,8 @@ class Job {
     return {.exit_code = exit_code_of(mine->code()), .error = mine->message(), .speaks = shared.is_mine};
   }
 
-  [[nodiscard]] ResumeOptions resume_options(const std::string& choice, const std::string& line = {}) const {
-    return {.folder = checkpoint_folder(), .choice = choice, .job = identity_, .line = line};
+  [[nodiscard]] ResumeOptions resume_options(const std::string& choice, const Timeline& own = {}) const {
+    return {.folder = checkpoint_folder(), .choice = choice, .job = identity_, .own = own};
   }
 
   [[nodiscard]] std::string output_dir() const { return job_.text("output_dir"); }

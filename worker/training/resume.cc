@@ -1,6 +1,5 @@
 #include "worker/training/resume.h"
 
-#include "rendezvous/base/printable.h"
 #include "worker/runtime/checkpoint/share_pt.h"
 #include <ddprun/collectives.h>
 
@@ -86,11 +85,6 @@ std::optional<std::int64_t> step_in(const std::string& folder, const std::string
   return std::nullopt;
 }
 
-/// As a checkpoint keeps it, whose texts are UTF-8, as paths need not be.
-std::string kept_path(const std::string& path) {
-  return printable(fs::absolute(path).lexically_normal().string(), std::string::npos);
-}
-
 Wanted line_begun_at(const std::string& path, const std::optional<ResumePoint>& named) {
   Wanted wanted{.kind = Wanted::Kind::kBegunAt, .began_path = kept_path(path)};
   if (!named) return wanted;
@@ -104,7 +98,12 @@ Wanted line_begun_at(const std::string& path, const std::optional<ResumePoint>& 
 }  // namespace
 
 void ResumeSearch::look() {
-  if (options_.choice == "auto") {
+  if (!options_.own.id.empty()) {
+    wanted_ = {.kind = Wanted::Kind::kOfLine,
+               .line = options_.own.id,
+               .began_from = options_.own.began_from,
+               .began_path = options_.own.began_path};
+  } else if (options_.choice == "auto") {
     wanted_.kind = Wanted::Kind::kAny;
   } else if (options_.choice == "never") {
     if (options_.job.is_restart) wanted_ = {.kind = Wanted::Kind::kOfJob, .job = options_.job.name};
@@ -119,8 +118,6 @@ void ResumeSearch::look() {
     wanted_ = line_begun_at(options_.choice, named_);
   }
   found_ = look_for(wanted_, options_.folder, console_);
-  if (!found_.point && !options_.line.empty())
-    wanted_ = {.kind = Wanted::Kind::kOfLine, .line = options_.line};
 }
 
 std::optional<SharedError> ResumeSearch::settle() {
@@ -129,7 +126,7 @@ std::optional<SharedError> ResumeSearch::settle() {
 }
 
 std::optional<SharedError> ResumeSearch::conclude() {
-  if (context_.rank() == 0) {
+  if (context_.rank() == 0 && options_.own.id.empty()) {
     try {
       begin_or_go_on();
     } catch (const Exception& exception) {

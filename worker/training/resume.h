@@ -12,7 +12,9 @@ struct ResumeOptions {
   std::string folder;  ///< of the job's checkpoints
   std::string choice;  ///< the job file's "resume": "auto", "never" or a path
   JobIdentity job{};
-  std::string line{};
+  /// Of a job that is under way, and goes back: the only line that counts, with what it began from. Nothing is moved then,
+  /// and `choice` says nothing. Without an id: the job starts.
+  Timeline own{};
 };
 
 /// What a job goes on from. In this order: look() on rank 0 alone, settle(), conclude() and share() on every rank; a job that goes on

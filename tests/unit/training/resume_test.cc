@@ -44,6 +44,13 @@ class Folder {
     Console console(Console::Speaker::kSilent, "never", clock_);
     return find_resume_point(context_, {.folder = folder_, .choice = choice, .job = job}, console);
   }
+  /// The step to which a job that is under way goes back; -1: there is nothing to go back to.
+  std::int64_t step_of_going_back(const Timeline& own) {
+    Console console(Console::Speaker::kSilent, "never", clock_);
+    const auto point =
+        find_resume_point(context_, {.folder = folder_, .choice = "never", .own = own}, console);
+    return point ? step_of(*point) : -1;
+  }
   /// As start(), of a job for which `change` happens between its look and its decision.
   std::optional<ResumePoint> start_while(const std::string& choice, const std::function<void()>& change) {
     Console console(Console::Speaker::kSilent, "never", clock_);
@@ -167,6 +174,36 @@ TEST_CASE("a job that began anew goes on from its own when it is restarted, and 
   folder.add(100, begin_timeline({.name = "job"}));
   CHECK(folder.step_of_start("never", kRestart) == 100);
   CHECK(folder.step_of_start("never") == -1);
+}
+
+TEST_CASE("a job that goes back takes its own newest, whatever newer ones of another line lie there") {
+  Folder folder;
+  const Timeline own = begin_timeline({.name = "job"});
+  folder.add(800, kOther);
+  CHECK(folder.step_of_going_back(own) == -1);
+  folder.add(40, own);
+  CHECK(folder.step_of_going_back(own) == 40);
+  CHECK(folder.steps() == Steps{40, 800});
+}
+
+TEST_CASE("a job that goes back before its first checkpoint takes the one of the folder that it began from") {
+  Folder folder;
+  folder.add(10, kOther);
+  const std::string begin = folder.add(20, kOther);
+  const Timeline own = folder.start(begin)->timeline;
+  CHECK(folder.step_of_going_back(own) == 20);
+  folder.add(800, {.id = "third"});
+  CHECK(folder.step_of_going_back(own) == 20);
+}
+
+TEST_CASE(
+    "a job that goes back takes the one that it went on from also where this says nothing of its line") {
+  Folder folder;
+  const std::string old = folder.add(10);
+  folder.add(20);
+  Timeline own = begin_timeline({.name = "job"});
+  own.began_path = kept_path(old);
+  CHECK(folder.step_of_going_back(own) == 10);
 }
 
 TEST_CASE("a checkpoint to begin from that can be read only at the second look is the line's origin") {
