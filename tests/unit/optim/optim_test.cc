@@ -329,7 +329,7 @@ at::Tensor a_complex_parameter() {
 }
 
 at::Tensor state_of_complex(const FusedOptimizer& optimizer, std::size_t entry) {
-  const at::Tensor& state = optimizer.state().at(0).at(entry).second;
+  const at::Tensor state = optimizer.state().at(0).at(entry).second;
   CHECK(state.scalar_type() == at::kComplexFloat);
   return at::view_as_real(state).flatten();
 }
