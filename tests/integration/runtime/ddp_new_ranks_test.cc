@@ -47,13 +47,37 @@ Replica after_growth(const Group& group, int trained_rank, const torch::nn::Sequ
   return ddp;
 }
 
-TEST_CASE("a bucket order that is set is kept, also where it is that of the first step") {
-  run_ranks_to_success(2, [](const Group& group) {
-    Replica ddp(a_chain(), group.process_group());
+TEST_CASE("a bucket order from before the first step is no order to keep") {
+  const bool is_static = GENERATE(false, true);
+  run_ranks_to_success(2, [&](const Group& group) {
+    Replica ddp(a_chain(), group.process_group(), {.static_graph = is_static});
     const BucketOrder first = ddp.bucket_order();
     ddp.set_bucket_order(first);
-    for (int step = 0; step < 2; ++step) averaged_gradients(ddp, group);
-    CHECK_IN_RANK(ddp.bucket_order() == first);
+    for (int step = 0; step < 3; ++step) averaged_gradients(ddp, group);
+    CHECK_IN_RANK(ddp.bucket_order() != first);
+  });
+}
+
+TEST_CASE("without init_sync one rank may look at its model before all train") {
+  const bool has_buffers = GENERATE(false, true);
+  run_ranks_to_success(2, [&](const Group& group) {
+    torch::nn::Sequential model(torch::nn::Linear(1, 1));
+    if (has_buffers) model->push_back(torch::nn::BatchNorm1d(1));
+    Replica ddp(model, group.process_group(), {.init_sync = false});
+    if (group.rank() == 0 && has_buffers) {
+      const torch::NoGradGuard no_grad;
+      ddp(torch::ones({2, 1}));
+    } else if (group.rank() == 0) {
+      const auto guard = ddp.no_sync();
+      ddp(torch::ones({2, 1}));
+    }
+    for (int step = 0; step < 2; ++step) {
+      model->zero_grad();
+      ddp(torch::full({2, 1}, group.rank() + 1.0)).sum().backward();
+    }
+    const at::Tensor gradient = model[0]->as<torch::nn::Linear>()->weight.grad();
+    CHECK_IN_RANK(all_gather(group, gradient)[0].equal(all_gather(group, gradient)[1]));
+    if (!has_buffers) CHECK_IN_RANK(gradient.item<float>() == 3);
   });
 }
 

@@ -242,6 +242,10 @@ TEST_CASE("a forward that throws leaves parameters in their own dtype, and train
       CHECK_IN_RANK(is_full(model->first));
       (ddp(torch::ones({1, 2})) * step * (group.rank() + 1)).sum().backward();
       CHECK_IN_RANK(model->second->bias.grad().item<float>() == 1.5F * static_cast<float>(step));
+      const torch::Tensor gradient = model->first->weight.grad();
+      gradient.fill_(1.23456776);  // no bf16
+      refusal_of([&] { ddp(torch::ones({1, 2}), true); });
+      CHECK_IN_RANK(gradient.equal(torch::full({2, 2}, 1.23456776)));
       model->zero_grad();
     }
   });

@@ -79,9 +79,9 @@ struct DistributedDataParallelOptions {
   /// The same parameters are used in every step: unused ones are found once, in the first backward, which is not
   /// under no_sync, and re-used ones are allowed.
   bool static_graph = false;
-  /// Verify that all ranks have the same parameters and take over rank 0's values. Off: nothing is sent before
-  /// the first forward that computes gradients, in which the ranks verify them and agree on buckets, as after
-  /// update_process_group.
+  /// Verify that all ranks have the same parameters and take over rank 0's values. Off: the ranks verify
+  /// them and agree on buckets before the first forward that sends anything, as after update_process_group: one
+  /// whose gradients will be reduced, or that takes over rank 0's buffers.
   bool init_sync = true;
   /// With find_unused_parameters: do not reduce parameters that no rank used. The unused set must be equal
   /// everywhere.
@@ -245,8 +245,9 @@ class DistributedDataParallel {
   /// forgotten. On a rank that is not in the group it forgets that backward only. Nothing is sent: the members
   /// are to have equal parameters, and those that are new to it are constructed on it, with `init_sync` off.
   ///
-  /// In the next forward that computes gradients all of them verify that they have the same parameters and take
-  /// the buckets of the group's rank 0, in two small collectives. Unless that one has set them since
+  /// Before the next forward that sends anything (gradients that will be reduced, or buffers) all of them verify that
+  /// they have the same parameters that are reduced, and take the buckets of the group's rank 0, in two small
+  /// collectives, three with static_graph. Unless that one has set them since
   /// (set_bucket_order), they are rebuilt after the backward that follows.
   ///
   /// Communication hooks keep the groups that they were made with. With the optimizer in the backward the
@@ -294,7 +295,7 @@ class DistributedDataParallel {
   /// is was settled when this was made; requires_grad that is changed later changes nothing here, as in Python.
   [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }
 
-  /// The buckets of the next step. They are made anew after the first one, in the order in which gradients
+  /// The buckets of the next step. They are made anew after the first one (with static_graph, the second), in the order in which gradients
   /// became ready, and which bucket a gradient is in decides, from three ranks on, in which order it is
   /// summed over the ranks: a program that goes on from a checkpoint ends with the same bits as one that was
   /// never interrupted if it keeps them there. Collective after the first step. After update_process_group
@@ -302,7 +303,7 @@ class DistributedDataParallel {
   [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
 
   /// Goes on with the buckets that bucket_order() gave for the same model, and makes none anew after the next
-  /// backward, also where these are those of the first step. Between two steps, the same on all ranks.
+  /// backward; where it has just these, nothing changes. Between two steps, the same on all ranks.
   /// Collective after the first step.
   /// Errors  Exception kConfig: they do not hold each parameter once, a bucket is empty, has parameters of
   ///         several dtypes or devices, or one with sparse gradients beside others; nothing has changed then.

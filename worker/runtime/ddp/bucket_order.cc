@@ -152,8 +152,9 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
   check_buckets(order, state.reduced);
   if (state.reducer == nullptr) return;
   state.rebuild_buckets();  // or the next forward would make other ones, in the order of the first backward
-  keep_buckets(*state.reducer, true);
+  if (state.logger->get_per_bucket_variable_indices() == order) return;
   state.use_buckets(order);
+  keep_buckets(*state.reducer, true);
 }
 
 }  // namespace ddprun::runtime

@@ -59,7 +59,8 @@ void ReplicaSync::State::check_can_be_shadowed() const {
 
 void ReplicaSync::State::shadow_one_step() {
   check_can_be_shadowed();
-  begin_step();
+  agree_on_buckets();
+  rebuild_buckets();
   if (will_sync_buffers()) sync_buffers(agree_on_rank(false));
   const at::Tensor reducing = torch::zeros({1}, at::TensorOptions(device));
   all_reduce(group, reducing);

@@ -134,20 +134,26 @@ void LowPrecision::before_forward() {
   let_watch_follow();
   const at::NoGradGuard no_grad;
   for (Cast& cast : casts_) {
-    if (!cast.index) continue;
-    cast_gradient(cast.parameter, *dtypes_.param_dtype);
-    if (!cast.accumulator) notify_reducer(cast);
+    if (cast.index && !cast.accumulator) notify_reducer(cast);
   }
 }
 
 void LowPrecision::after_forward() {
+  const at::NoGradGuard no_grad;
+  for (Cast& cast : casts_) {
+    if (awaits_backward_ && cast.index) cast_gradient(cast.parameter, *dtypes_.param_dtype);
+  }
+  settle();
+}
+
+void LowPrecision::settle() {
   awaited_backward_before_ = awaits_backward_;
   if (!awaits_backward_) end();
 }
 
 void LowPrecision::abandon_forward() {
   awaits_backward_ = awaited_backward_before_;
-  after_forward();
+  settle();
 }
 
 void LowPrecision::notify_reducer(Cast& cast) {

@@ -63,6 +63,8 @@ class LowPrecision {
   void notify_reducer(Cast& cast);
   static void unhook(Cast& cast);
   void let_watch_follow();
+  /// What comes with every end of a forward.
+  void settle();
   void restore(const std::vector<at::Tensor>& parameters);
 
   MixedPrecision dtypes_;

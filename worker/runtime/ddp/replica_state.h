@@ -45,9 +45,7 @@ struct ReplicaSync::State {
   void claim_hook(const std::string& name);
   /// And sets up what option mixed_precision asks for.
   void make_logged_reducer();
-  /// Before every forward that computes gradients: agree_on_buckets() and rebuild_buckets().
-  void begin_step();
-  /// As Python does: throws if the last reduction is unfinished, since this rank's gradients would be its own from
+  /// Before every forward that computes gradients, as Python does: throws if the last reduction is unfinished, since this rank's gradients would be its own from
   /// here on; rebuilds the buckets when that is due. Collective in that one step.
   void rebuild_buckets();
   /// Runs something of the reducer and names the parameters in its complaint about missing gradients.
@@ -56,8 +54,9 @@ struct ReplicaSync::State {
   [[noreturn]] void complain_about_missing_gradients(const std::vector<std::string>& names) const;
 
   // in bucket_order.cc
-  /// In the first step after replicas of different pasts may have met: all take rank 0's buckets, and keep them or
-  /// not as it does. Throws on all ranks where they cannot train together. Collective in that one step.
+  /// Before the first forward that sends anything, its gradients or buffers, after replicas of different pasts may have
+  /// met (in join, before the first with gradients, which the joined ranks shadow): all take rank 0's buckets, and keep
+  /// them or not as it does. Throws on all ranks where they cannot train together. Collective in that one step.
   void agree_on_buckets();
   void use_buckets(const BucketOrder& order);
 

@@ -195,11 +195,6 @@ auto ReplicaSync::State::guarded(Function&& function) {
   complain_about_missing_gradients(names);
 }
 
-void ReplicaSync::State::begin_step() {
-  agree_on_buckets();
-  rebuild_buckets();
-}
-
 void ReplicaSync::State::rebuild_buckets() {
   std::optional<BucketAllocationScope> buckets_in_shared_memory;
   if (reducer->should_rebuild_buckets()) buckets_in_shared_memory.emplace(*group.process_group(), device);
@@ -315,7 +310,9 @@ void ReplicaSync::before_forward() {
     state.reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
   }
   if (with_gradients && is_in_join) state.synchronised_batch_norm = state.synchronises_batch_norm();
-  if (with_gradients) state.begin_step();
+  const bool may_reduce = with_gradients && (state.gradient_sync || is_in_join);
+  if (may_reduce || state.will_sync_buffers()) state.agree_on_buckets();
+  if (with_gradients) state.rebuild_buckets();
   if (state.will_sync_buffers()) state.sync_buffers(is_in_join ? state.agree_on_rank(true) : 0);
   if (is_in_join) state.tell_joined_ranks_about_sync();
   if (state.low) state.low->before_forward();
