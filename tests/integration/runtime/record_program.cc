@@ -108,6 +108,13 @@ int run(const std::string& how) {
     write_slowly();
     throw_from_here();
   }
+  if (how == "gone stderr, throw") {
+    std::array<int, 2> ends;
+    if (::pipe(ends.data()) != 0) std::abort();
+    ::close(ends[0]);
+    ::dup2(ends[1], STDERR_FILENO);
+    throw_from_here();
+  }
   if (how == "full stderr, throw") throw_from_here();
   if (how == "full stderr, crash") std::raise(SIGSEGV);
   return how == "three" ? 3 : 0;

@@ -166,6 +166,7 @@ void on_crash(int signal_number) {
   let_the_first_report();
   if (crash_signal != 0) return die_of(signal_number);  // the handler itself crashed, or the first one hangs
   crash_signal = signal_number;
+  signal(SIGPIPE, SIG_IGN);
   const std::string_view message = describe(signal_number);
   write_report(message, nullptr);
   set_deadline(kSecondsToTell, die_of_the_crash);
@@ -221,9 +222,10 @@ void flush_output() {
   write_report(cause.text, demangled);
   is_reported = true;
   code_of_the_end = cause.exit_code;
+  signal(SIGPIPE, SIG_IGN);  // of a stderr whose reader is gone
+  set_deadline(kSecondsToTell + kSecondsForTheUnfinished, end_with_the_code);
   // libtorch appends its own C++ stack to the message; on the terminal the first line is enough.
   say(fmt::format("ddprun: uncaught {}\n", cause.text.substr(0, cause.text.find('\n'))));
-  set_deadline(kSecondsForTheUnfinished, end_with_the_code);
   runtime::wait_for_the_unfinished();
   flush_output();
   _exit(cause.exit_code);
