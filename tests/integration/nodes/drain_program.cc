@@ -1,5 +1,5 @@
 // A program of somebody's own that stops in good order when it is drained. Each step is a collective, so that
-// a rank that stopped alone would hold up the others. drain_program [parts | BACKEND DEVICE]
+// a rank that stopped alone would hold up the others. drain_program [parts [still] | BACKEND DEVICE]
 #include <ddprun/collectives.h>
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
@@ -37,8 +37,8 @@ int run(const ddprun::InitOptions& options) {
   return drain.is_together() ? 0 : 3;
 }
 
-/// Asks itself to stop in the last step of its first part.
-int run_in_parts(const ddprun::InitOptions& options) {
+/// Asks itself to stop in the last step of its first part; its second part makes no step where it `stands_still`.
+int run_in_parts(const ddprun::InitOptions& options, bool stands_still) {
   ddprun::Context context = ddprun::init(options);
   {
     ddprun::Drain first;
@@ -47,7 +47,8 @@ int run_in_parts(const ddprun::InitOptions& options) {
       if (first.requested(context)) return 3;
     }
   }
-  ddprun::Drain second;
+  ddprun::Drain second({.patience = std::chrono::milliseconds(100)});
+  while (stands_still) ::pause();
   for (long step = 1; step <= 5'000'000; ++step) {
     if (!second.requested(context)) continue;
     say(context, "stopped in its second part for signal", second.signal());
@@ -60,7 +61,7 @@ int run_in_parts(const ddprun::InitOptions& options) {
 
 int main(int argc, char** argv) {
   ddprun::InitOptions options{.backend = "gloo", .device = "cpu"};
-  if (argc > 1 && std::string_view(argv[1]) == "parts") return run_in_parts(options);
+  if (argc > 1 && std::string_view(argv[1]) == "parts") return run_in_parts(options, argc > 2);
   if (argc > 2) options = {.backend = argv[1], .device = argv[2]};
   return ddprun::record([&] { return run(options); });
 }

@@ -150,6 +150,7 @@ class OwnPrograms(DrainTest):
     def test_what_came_too_late_for_one_part_of_the_work_stops_the_next(self):
         text = self.finish_node(0, *self.start_nodes(1, "1", [self.program, "parts"]), 0)
         self.assertIn(f"rank 0 stopped in its second part for signal {int(signal.SIGTERM)}", text)
+        self.finish_node(0, *self.start_nodes(1, "1", [self.program, "parts", "still"]), 128 + signal.SIGTERM)
 
     def test_a_rank_that_alone_was_signalled_says_so_and_does_not_wait_for_ever(self):
         nodes = self.start_nodes(2, "2", [self.program], "--shutdown-timeout", "1s")

@@ -80,7 +80,11 @@ struct Drain::State {
   explicit State(DrainOptions wanted) : options(wanted) {
     DDPRUN_CHECK(!is_in_use.exchange(true), "one ddprun::Drain at a time");
     ::sem_init(&signals_arrived, 0, 0);
-    if (!is_signalled) first_signal = 0;
+    if (is_signalled) {
+      pace.progress(now());  // no step need follow: patience counts from here
+    } else {
+      first_signal = 0;
+    }
     struct sigaction action {};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
