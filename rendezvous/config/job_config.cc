@@ -55,6 +55,7 @@ class Reader {
     if (problems_.empty()) add(check_rules(schema_, values_));
     if (!problems_.empty()) return report();
     merge_defaults(schema_, values_, "");
+    if (!problems_.empty()) return report();
     return JobConfig{.path = source_.path, .values = std::move(values_), .origins = std::move(origins_)};
   }
 
@@ -148,18 +149,25 @@ class Reader {
         continue;
       }
       origins_[inner] = origin_of(inner);
-      if (described.value("x-path", false)) make_absolute(described, object[key], origins_[inner].kind);
+      if (described.value("x-path", false)) make_absolute(described, object[key], inner);
     }
   }
 
-  void make_absolute(const json& described, json& value, OriginKind kind) const {
+  void make_absolute(const json& described, json& value, const std::string& pointer) {
     namespace fs = std::filesystem;
     const json words = described.value("x-words", json::array());
     if (std::find(words.begin(), words.end(), value) != words.end()) return;
     if (value.is_null()) value = (fs::path("runs") / fs::path(source_.path).stem()).string();
     const fs::path here(source_.working_directory);
-    const fs::path from = kind == OriginKind::kFile ? here / fs::path(source_.path).parent_path() : here;
-    value = (from / value.get<std::string>()).lexically_normal().string();
+    const bool is_of_file = origins_[pointer].kind == OriginKind::kFile;
+    const fs::path from = is_of_file ? here / fs::path(source_.path).parent_path() : here;
+    const std::string path = (from / value.get<std::string>()).lexically_normal().string();
+    value = path;
+    if (is_utf8(path)) return;
+    add({{.pointer = pointer,
+          .message = fmt::format(
+              "{} is not valid UTF-8, as JSON has to be; rename the folder, or give a path from /",
+              shell_quote(path))}});
   }
 
   const JobSource& source_;
@@ -209,12 +217,6 @@ Result<std::string> read_file(const std::string& path) {
 Result<JobConfig> read_job_config(const JobSource& source) {
   json schema = json::parse(train_schema_text(), nullptr, false);
   DDPRUN_CHECK(!schema.is_discarded(), "configs/train.schema.json was embedded whole");
-  for (const std::string& path : {source.working_directory, source.path}) {
-    if (is_utf8(path)) continue;
-    return Error(
-        ErrorCode::kConfig,
-        fmt::format("{} is not valid UTF-8, and the paths of a job begin with it; rename it", shell_quote(path)));
-  }
   return Reader(source, std::move(schema)).run();
 }
 
