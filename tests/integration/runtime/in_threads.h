@@ -28,12 +28,13 @@ inline std::mutex assertion_mutex;
     CHECK(holds_);                                                   \
   } while (false)
 
+/// libtorch's flight recorder is one for the process, and its table of groups has no lock (2.11): groups in several threads
+/// would break it. It reads this with the first collective of the program, which may be one of a test without threads.
+inline const int recorder_is_off = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+
 /// Runs `body` as every rank of a world, each on a thread of its own and joined over gloo. An exception of a
 /// rank is returned in its place, so that a test can look at each.
 inline std::vector<std::exception_ptr> run_ranks(int world, const std::function<void(const Group&)>& body) {
-  // libtorch's flight recorder is one for the process, and its table of groups has no lock (2.11): several
-  // gloo groups in one process would break it.
-  ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
   {
