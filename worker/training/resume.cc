@@ -20,10 +20,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string free_name(const std::string& folder) {
+/// The first of <stem>old-1, <stem>old-2 … that is free.
+std::string free_name(const std::string& stem) {
   int number = 1;
-  while (fs::exists(fmt::format("{}.old-{}", folder, number))) ++number;
-  return fmt::format("{}.old-{}", folder, number);
+  while (fs::exists(fmt::format("{}old-{}", stem, number))) ++number;
+  return fmt::format("{}old-{}", stem, number);
 }
 
 /// The folder itself where `folder` is a link to one: what is written next is to be where that one was.
@@ -31,18 +32,6 @@ std::string real_folder(const std::string& folder) {
   std::error_code error;
   const fs::path real = fs::canonical(folder, error);
   return error ? folder : real.string();
-}
-
-void set_aside(const std::string& folder, Console& console) {
-  if (checkpoints_in(folder).empty()) return;
-  const std::string real = real_folder(folder);
-  const std::string aside = free_name(real);
-  std::error_code error;
-  fs::rename(real, aside, error);
-  if (error)
-    throw Exception(ErrorCode::kOs, fmt::format("cannot rename {} to {}: {}", real, aside, error.message()));
-  fs::create_directories(real, error);  // a link to it leads there
-  console.line(fmt::format("earlier checkpoints were moved to {}", aside));
 }
 
 /// Whether `path` lies there, whatever links lead to either.
@@ -53,20 +42,53 @@ bool is_in(const std::string& path, const std::string& folder) {
          fs::equivalent(real.parent_path(), folder, error);
 }
 
-/// `which` is what they are called.
+/// The first `moved` of them are there then; none: nor is `aside`.
+std::error_code move_to(const std::string& aside, const std::vector<CheckpointDirectory::Entry>& checkpoints,
+                        std::size_t& moved) {
+  std::error_code error, ignored;
+  const bool is_made = fs::create_directories(aside, error);
+  while (!error && moved < checkpoints.size()) {
+    const fs::path path = checkpoints[moved].path;
+    fs::rename(path, fs::path(aside) / path.filename(), error);
+    moved += error ? 0 : 1;
+  }
+  if (moved == 0 && is_made) fs::remove(aside, ignored);
+  return error;
+}
+
+/// Beside the folder, or else in it: a mount point is another file system than what is beside it, and that may be
+/// nobody's to write. `which` is what they are called.
 void set_some_aside(const std::vector<CheckpointDirectory::Entry>& checkpoints, const std::string& folder,
                     std::string_view which, Console& console) {
   if (checkpoints.empty()) return;
-  const std::string aside = free_name(real_folder(folder));
-  std::error_code error;
-  fs::create_directories(aside, error);
-  for (auto entry = checkpoints.begin(); entry != checkpoints.end() && !error; ++entry)
-    fs::rename(entry->path, fs::path(aside) / fs::path(entry->path).filename(), error);
+  const std::string real = real_folder(folder);
+  std::string aside = free_name(real + ".");
+  std::size_t moved = 0;
+  std::error_code error = move_to(aside, checkpoints, moved);
+  if (error && moved == 0) {
+    aside = free_name(real + "/");
+    error = move_to(aside, checkpoints, moved);
+  }
   if (error) {
-    throw Exception(ErrorCode::kOs,
-                    fmt::format("cannot move {} of {} to {}: {}", which, folder, aside, error.message()));
+    throw Exception(
+        ErrorCode::kOs,
+        fmt::format("cannot move {} of {} to {}: {}; move them away by hand, and start the job again", which,
+                    folder, aside, error.message()));
   }
   console.line(fmt::format("{} were moved to {}", which, aside));
+}
+
+void set_aside(const std::string& folder, Console& console) {
+  const std::vector<CheckpointDirectory::Entry> checkpoints = checkpoints_in(folder);
+  if (checkpoints.empty()) return;
+  constexpr std::string_view kWhich = "earlier checkpoints";
+  const std::string real = real_folder(folder);
+  const std::string aside = free_name(real + ".");
+  std::error_code error;
+  fs::rename(real, aside, error);
+  if (error) return set_some_aside(checkpoints, folder, kWhich, console);
+  fs::create_directories(real, error);  // a link to it leads there
+  console.line(fmt::format("{} were moved to {}", kWhich, aside));
 }
 
 /// The checkpoints after `step`, from which the job goes on, are of a way that it leaves.

@@ -28,8 +28,9 @@ struct ResumeOptions {
 ///
 /// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
 /// where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on with
-/// one of another rank's disk, all that are of another line: what a job keeps is counted in `folder`. With /resume=auto
-/// what lies there is the job's, whatever its line. Nothing is deleted.
+/// one of another rank's disk, all that are of another line: what a job keeps is counted in `folder`. Where nothing can be
+/// moved to <folder>.old-N, as from a mount point, checkpoints are moved to <folder>/old-N, which no listing enters. With
+/// /resume=auto what lies there is the job's, whatever its line. Nothing is deleted.
 class ResumeSearch {
  public:
   /// Both outlive it.
@@ -43,7 +44,8 @@ class ResumeSearch {
   /// trouble() is this rank's own: one that is newer elsewhere cannot be opened. Collective.
   std::optional<SharedError> settle();
   /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged, as
-  /// far as one that is damaged can be its own (possible_own_damaged); a rename fails. Collective.
+  /// far as one that is damaged can be its own (possible_own_damaged); what it leaves can be moved neither beside the
+  /// folder nor in it. Collective.
   std::optional<SharedError> conclude();
   [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
 

@@ -8,6 +8,7 @@ import ctypes
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -79,6 +80,41 @@ class Lines(JobTest):
         tries = "1"
         done = self.run_job(job, "/resume=never", f"/train/max_steps={step + 3}")
         self.assertIn(f"resumed from out/checkpoints/step-{step:08}.pt", done.stdout)
+
+
+class Volumes(JobTest):
+    """The folder of the checkpoints is a mount point."""
+
+    def run_on_volume(self, tries, *settings):
+        (self.folder / "out/checkpoints").mkdir(parents=True, exist_ok=True)
+        (self.folder / "volume").mkdir(exist_ok=True)
+        inside = ("unshare", "-m", "sh", "-c", 'mount --bind volume out/checkpoints && exec "$@"', "-")
+        if shutil.which("unshare") is None or subprocess.run([*inside, "true"], cwd=self.folder, capture_output=True, check=False).returncode != 0:
+            self.skipTest("needs a mount namespace (unshare -m as root)")
+        job = self.job_file({"checkpoint": {"every_steps": 4, "every_epochs": 0}})
+        done = subprocess.run([*inside, *self.command(job, "/resume=never", *settings, ranks=1)], cwd=self.folder, text=True, check=False,
+                              env={**self.environment(), "SLURM_JOB_ID": "71", "SLURM_RESTART_COUNT": tries}, capture_output=True, timeout=BOUND_S)
+        self.assertEqual(done.returncode, 0, f"stdout:\n{done.stdout}\nstderr:\n{done.stderr}")
+        return done.stdout
+
+    def files(self, below=""):
+        return [path.name for path in sorted((self.folder / "volume" / below).glob("*.pt"))]
+
+    def test_a_restart_whose_newest_checkpoint_is_damaged_goes_on_and_moves_it_to_a_folder_in_the_volume(self):
+        self.run_on_volume("0", "/train/max_steps=12")
+        os.truncate(self.folder / "volume/step-00000012.pt", 100)
+        output = self.run_on_volume("1", "/train/max_steps=16")
+        self.assertIn("later checkpoints were moved to out/checkpoints/old-1", output.replace(f"{self.folder}/", ""))
+        self.assertIn("resumed from out/checkpoints/step-00000008.pt", output)
+        self.assertEqual(self.files("old-1"), ["step-00000012.pt"])
+        self.assertEqual(os.path.getsize(self.folder / "volume/old-1/step-00000012.pt"), 100)
+
+    def test_a_job_that_begins_anew_moves_earlier_checkpoints_to_a_folder_in_the_volume(self):
+        self.run_on_volume("0", "/train/max_steps=12")
+        output = self.run_on_volume("0", "/train/max_steps=4", "/checkpoint/keep=1", "/checkpoint/best=1")
+        self.assertIn("earlier checkpoints were moved to out/checkpoints/old-1", output.replace(f"{self.folder}/", ""))
+        self.assertEqual(self.files("old-1"), [f"step-{step:08}.pt" for step in (4, 8, 12)])
+        self.assertEqual([name for name in self.files() if name.startswith("step")], ["step-00000004.pt"])
 
 
 class OtherDisks(JobTest):

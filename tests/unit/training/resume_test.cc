@@ -275,6 +275,21 @@ TEST_CASE("where the folder is a link, the folder itself is set aside and made a
   CHECK(fs::exists(disk + "/step-00000010.pt"));
 }
 
+TEST_CASE("where nothing can be moved beside the folder, checkpoints are moved to a folder in it") {
+  Folder folder;
+  const std::string beside = folder.path() + ".old-1";
+  fs::create_symlink("nowhere/at all", beside);
+  folder.add(100, begin_timeline({.name = "job"}));
+  folder.add(900, kOther);
+  CHECK(folder.step_of_start("never", kRestart) == 100);
+  CHECK(folder.steps() == Steps{100});
+  CHECK(fs::exists(folder.path() + "/old-1/step-00000900.pt"));
+  CHECK(folder.step_of_start("never") == -1);
+  CHECK(folder.steps().empty());
+  CHECK(fs::exists(folder.path() + "/old-2/step-00000100.pt"));
+  CHECK(fs::is_symlink(beside));
+}
+
 TEST_CASE("what is no file among the checkpoints is passed over") {
   Folder folder;
   folder.add(100);
