@@ -161,13 +161,18 @@ int choose_source(const std::vector<Sight>& by_rank) {
 
 namespace {
 
-std::string to_text(const Sight& sight) { return fmt::format("{} {}", sight.step, sight.host); }
+std::string to_text(const Sight& sight) {
+  return fmt::format("{} {}\n{}", sight.step, sight.host, sight.link);
+}
 
 Sight parse_sight(const std::string& text) {
   Sight sight;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, sight.step);
-  if (error == std::errc() && rest != end) sight.host.assign(rest + 1, end);
+  if (error != std::errc() || rest == end) return sight;
+  const std::string_view words(rest + 1, end);
+  sight.host = words.substr(0, words.find('\n'));
+  sight.link = words.substr(std::min(words.size(), sight.host.size() + 1));
   return sight;
 }
 
@@ -192,8 +197,10 @@ Verdict read_verdict(const std::vector<std::string>& words) {
 class Candidates {
  public:
   Candidates() = default;
-  /// Errors  Exception kOs: the folder cannot be read.
+  /// Errors  Exception kOs: the folder cannot be read; that of a link to nothing is empty.
   Candidates(const std::string& folder, std::int64_t after, const std::vector<std::string>& passed) {
+    link_ = runtime::link_to_nothing(folder).value_or("");
+    if (!link_.empty()) return;
     for (CheckpointDirectory::Entry& entry : checkpoints_in(folder)) {
       if (entry.step > after) entries_.push_back(std::move(entry));
     }
@@ -201,12 +208,14 @@ class Candidates {
   }
   [[nodiscard]] std::int64_t newest_step() const { return entries_.empty() ? -1 : entries_.front().step; }
   [[nodiscard]] const CheckpointDirectory::Entry& newest() const { return entries_.front(); }
+  [[nodiscard]] const std::string& link() const { return link_; }
   void drop(const std::string& identity) {
     std::erase_if(entries_, [&](const auto& entry) { return identity_of(entry.path) == identity; });
   }
 
  private:
   std::vector<CheckpointDirectory::Entry> entries_;
+  std::string link_;
 };
 
 Verdict::What to_verdict(Use use) {
@@ -259,9 +268,15 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
   list();
   while (true) {
     std::vector<Sight> by_rank;
-    const Sight mine{is_first ? -1 : candidates.newest_step(), host_name()};
-    for (const std::string& text : all_gather_bytes(context, to_text(mine)))
+    const Sight mine{is_first ? -1 : candidates.newest_step(), host_name(), candidates.link()};
+    for (const std::string& text : all_gather_bytes(context, to_text(mine))) {
       by_rank.push_back(parse_sight(text));
+      const Sight& theirs = by_rank.back();
+      if (!theirs.link.empty()) {
+        const auto rank = static_cast<int>(by_rank.size()) - 1;
+        found.by_rank[rank].link = fmt::format("rank {} on {}: {}", rank, theirs.host, theirs.link);
+      }
+    }
     const int source = choose_source(by_rank);
     if (source < 0) return own;
     Verdict verdict;

@@ -58,6 +58,8 @@ std::string kept_path(const std::string& path);
 
 /// What a rank has passed over in the folder of its host.
 struct PassedOver {
+  /// The link to nothing that stands in the place of the folder there, and the host, in words; empty: none does.
+  std::string link{};
   int damaged = 0;
   /// Whole, and of a line that is neither wanted nor the one that a wanted one began from.
   int of_another = 0;
@@ -87,6 +89,7 @@ Found look_for(const Wanted& wanted, const std::string& folder, Console& console
 struct Sight {
   std::int64_t step = -1;  ///< of the newest; -1: none
   std::string host;
+  std::string link{};  ///< what link to nothing stands in the place of the folder, in words; empty: none
 };
 
 /// The lowest rank with the newest checkpoint; -1: nobody has one. Pure.
@@ -96,7 +99,7 @@ struct Sight {
 /// it is in that one's `found` afterwards, and `found.step` and `found.line` are its step and line on every rank. `console`
 /// tells why it is taken, and which are passed over, which rank 0's `found` counts. One that is removed meanwhile is
 /// none, and that rank lists its folder again. Where any would do, and rank 0 has one, only those of its line are newer.
-/// Collective.
+/// Where the folder of another rank is a link to nothing, that rank has none: it may never write there. Collective.
 /// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's folder or file cannot be
 /// read.
 int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,

@@ -169,6 +169,7 @@ void ResumeSearch::begin_or_go_on() {
                                 options_.folder, damaged,
                                 is_auto ? "start anew with --set /resume=never" : "start the job anew"));
   }
+  if (!is_found && options_.job.is_restart) warn_of_links();
   if (is_auto) return;
   if (options_.choice == "never") return move_what_is_left();
   if (is_found) {
@@ -185,6 +186,16 @@ void ResumeSearch::begin_or_go_on() {
   move_what_is_left();
   found_.point = std::move(named_);
   found_.point->timeline = begin_timeline(options_.job, wanted_.began_from, wanted_.began_path);
+}
+
+void ResumeSearch::warn_of_links() const {
+  for (const auto& [rank, passed] : found_.by_rank) {
+    if (passed.link.empty()) continue;
+    console_.warning(
+        fmt::format("{}; what this job has written there is not seen, and it begins; if that was wrong, "
+                    "mount what belongs there, and start it anew",
+                    passed.link));
+  }
 }
 
 void ResumeSearch::move_what_is_left() {

@@ -24,7 +24,8 @@ struct ResumeOptions {
 /// line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
 /// began there, the next time that it is started like that; one that shall begin anew goes on from its own at a
 /// restart. Where ranks have disks of their own, the newest of the line counts, whichever of them has it; it is the line
-/// of rank 0's newest where /resume=auto and rank 0 has one.
+/// of rank 0's newest where /resume=auto and rank 0 has one. Where the folder of another rank is a link to nothing, nothing of
+/// the job is there: a restart that finds none says so.
 ///
 /// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
 /// where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on with
@@ -59,6 +60,7 @@ class ResumeSearch {
 
  private:
   void begin_or_go_on();
+  void warn_of_links() const;
   void move_what_is_left();
   [[nodiscard]] bool has_part(const CheckpointDirectory::Entry& entry) const;
 

@@ -205,6 +205,16 @@ class OtherDisks(JobTest):
                 self.assertEqual([tensors(path) for path in sorted((self.folder / other / "checkpoints.old-1").iterdir())], left)
                 self.assertEqual([path.stem for path in self.checkpoints(other)], ["step-00000020", "step-00000024"])
 
+    def test_a_link_to_nothing_on_another_host_is_no_checkpoint_there_and_said_at_a_restart(self):
+        os.symlink("/nowhere/scratch", self.folder / "runs")
+        plain = self.environment
+        self.environment = lambda: {**plain(), "SLURM_JOB_ID": "71", "SLURM_RESTART_COUNT": tries}
+        told = r"rank 1 on \S+: \S*runs is a link to /nowhere/scratch, where nothing is; what this job has written there is not seen"
+        for tries, resume, output in (("0", "auto", "a"), ("1", "auto", "b"), ("1", "never", "c")):
+            with self.subTest(tries=tries, resume=resume):
+                self.run_on_two(self.job_file(), output, "runs/out", "/train/max_steps=4", f"/resume={resume}")
+                (self.assertNotRegex if tries == "0" else self.assertRegex)(self.errors(), told)
+
     def test_a_job_for_which_no_host_has_a_checkpoint_begins(self):
         self.assertNotIn("resumed", self.run_on_two(self.job_file(), "a", "b"))
 

@@ -24,22 +24,26 @@ Result<bool> is_file(const std::string& path) {
   return ::lstat(path.c_str(), &status) != 0 && errno == ENOENT;
 }
 
-/// Why there is no folder although something has its name, or that of one above it; empty: nothing has, or it has come
-/// to be since.
-std::string what_stands_there(fs::path path) {
+/// The path, or of those above it the last that has something of its name; empty: none has.
+fs::path what_stands_there(fs::path path) {
   struct stat status {};
   while (::lstat(path.c_str(), &status) != 0) {
     const fs::path above = path.parent_path();
     if (above.empty() || above == path) return {};
     path = above;
   }
-  const bool is_link = S_ISLNK(status.st_mode);
-  const bool leads_somewhere = ::stat(path.c_str(), &status) == 0;
-  if (leads_somewhere && S_ISDIR(status.st_mode)) return {};
-  if (leads_somewhere || !is_link) return path.string() + " is no folder";
-  std::error_code error;
-  return fmt::format("{} is a link to {}, where nothing is; mount what belongs there, or remove the link",
-                     path.string(), fs::read_symlink(path, error).string());
+  return path;
+}
+
+/// Why there is no folder although something has its name, or that of one above it; empty: nothing has, or it has come
+/// to be since.
+std::string why_no_folder(const std::string& folder) {
+  if (const auto link = link_to_nothing(folder))
+    return *link + "; mount what belongs there, or remove the link";
+  const fs::path path = what_stands_there(folder);
+  struct stat status {};
+  if (path.empty() || ::stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return {};
+  return path.string() + " is no folder";
 }
 
 Error cannot_list(const std::string& folder, const std::string& why) {
@@ -64,9 +68,19 @@ Result<std::vector<std::string>> files_in(const std::string& folder,
   if (!error) return names;
   if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     return cannot_list(folder, error.message());
-  const std::string why = what_stands_there(folder);
+  const std::string why = why_no_folder(folder);
   if (!why.empty()) return cannot_list(folder, why);
   return names;
+}
+
+std::optional<std::string> link_to_nothing(const std::string& folder) {
+  const fs::path path = what_stands_there(folder);
+  struct stat status {};
+  if (path.empty() || ::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return std::nullopt;
+  if (::stat(path.c_str(), &status) == 0 || !means_nothing_there(errno)) return std::nullopt;
+  std::error_code error;
+  return fmt::format("{} is a link to {}, where nothing is", path.string(),
+                     fs::read_symlink(path, error).string());
 }
 
 }  // namespace ddprun::runtime

@@ -3,6 +3,7 @@
 #include "rendezvous/base/result.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,5 +17,9 @@ namespace ddprun::runtime {
 ///         failure in disguise: who asks what a folder holds may begin at step 0 for the want of an answer.
 Result<std::vector<std::string>> files_in(const std::string& folder,
                                           const std::function<bool(std::string_view name)>& is_wanted);
+
+/// The link that leads to nothing and has the name of `folder`, or of one above it, and what it is, in words; nullopt: there
+/// is none, or the folder is there.
+std::optional<std::string> link_to_nothing(const std::string& folder);
 
 }  // namespace ddprun::runtime
