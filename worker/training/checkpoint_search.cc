@@ -70,7 +70,10 @@ bool is_wanted(const Wanted& wanted, const Timeline& line) {
 bool is_origin(const Wanted& wanted, const ResumePoint& checkpoint) {
   if (!timeline_of(checkpoint.content).id.empty())
     return !wanted.began_from.empty() && name_of(checkpoint.content) == wanted.began_from;
-  return !wanted.began_path.empty() && kept_path(checkpoint.path) == wanted.began_path;
+  if (wanted.began_path.empty()) return false;
+  std::error_code error;
+  return kept_path(checkpoint.path) == wanted.began_path ||
+         fs::equivalent(checkpoint.path, wanted.began_path, error);
 }
 
 std::string kept_path(const std::string& path) {

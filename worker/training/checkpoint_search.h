@@ -46,7 +46,7 @@ struct Wanted {
 };
 [[nodiscard]] bool is_wanted(const Wanted& wanted, const Timeline& line);
 /// Whether a line that is wanted began from `checkpoint`: its name is `began_from`, or it says nothing of its line and
-/// lies at `began_path`.
+/// lies at `began_path`, whatever links lead there.
 [[nodiscard]] bool is_origin(const Wanted& wanted, const ResumePoint& checkpoint);
 
 /// As a checkpoint keeps it, whose texts are UTF-8, as paths need not be.

@@ -206,6 +206,15 @@ TEST_CASE(
   CHECK(folder.step_of_going_back(own) == 10);
 }
 
+TEST_CASE("a job that goes back knows what it began from also where that was named through a link") {
+  Folder folder;
+  folder.add(10);
+  fs::create_directory_symlink(folder.path(), folder.file("link"));
+  Timeline own = begin_timeline({.name = "job"});
+  own.began_path = kept_path(folder.file("link/step-00000010.pt"));
+  CHECK(folder.step_of_going_back(own) == 10);
+}
+
 TEST_CASE("a checkpoint to begin from that can be read only at the second look is the line's origin") {
   Folder base("base"), folder;
   const std::string begin = base.add(100, {.id = "base"});
