@@ -49,6 +49,14 @@ std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder
   return entries;
 }
 
+std::optional<std::int64_t> step_in(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  for (const CheckpointDirectory::Entry& entry : checkpoints_in(folder)) {
+    if (fs::equivalent(entry.path, path, error)) return entry.step;
+  }
+  return std::nullopt;
+}
+
 bool is_wanted(const Wanted& wanted, const Timeline& line) {
   switch (wanted.kind) {
     case Wanted::Kind::kNone:
@@ -117,13 +125,21 @@ void warn_of_damage(Console& console, std::int64_t step, const std::string& why)
 /// What a checkpoint is to those who look for one.
 enum class Use { kWanted, kOfThisJob, kOfAnother };
 
-Use use_of(const Wanted& wanted, const ResumePoint& point) {
+/// Of the one of `folder` where the wanted line began.
+std::optional<std::int64_t> step_of_origin(const Wanted& wanted, const std::string& folder) {
+  return wanted.kind == Wanted::Kind::kBegunAt ? step_in(folder, wanted.began_path) : std::nullopt;
+}
+
+/// `origin`: step_of_origin() of its folder.
+Use use_of(const Wanted& wanted, const ResumePoint& point, std::int64_t step,
+           std::optional<std::int64_t> origin) {
   const Timeline line = timeline_of(point.content);
   if (is_wanted(wanted, line)) return Use::kWanted;
   if (wanted.kind == Wanted::Kind::kOfLine && is_origin(wanted, point)) return Use::kWanted;
   // What lies before the one that a line began from stays beside it.
-  const bool is_before_it = wanted.kind == Wanted::Kind::kBegunAt &&
-                            line.id == wanted.began_from.substr(0, wanted.began_from.rfind('/'));
+  const bool is_before_it =
+      (origin && step <= *origin) || (wanted.kind == Wanted::Kind::kBegunAt &&
+                                      line.id == wanted.began_from.substr(0, wanted.began_from.rfind('/')));
   return is_before_it ? Use::kOfThisJob : Use::kOfAnother;
 }
 
@@ -133,10 +149,11 @@ Found look_for(const Wanted& wanted, const std::string& folder, Console& console
   Found found;
   if (wanted.kind == Wanted::Kind::kNone) return found;
   PassedOver& passed = found.by_rank[0];
+  const std::optional<std::int64_t> origin = step_of_origin(wanted, folder);
   const auto read = [&](const CheckpointDirectory::Entry& entry) -> std::optional<ResumePoint> {
     try {
       ResumePoint point = read_point(entry.path);
-      const Use use = use_of(wanted, point);
+      const Use use = use_of(wanted, point, entry.step, origin);
       if (use == Use::kWanted) {
         found.step = entry.step;
         found.line = timeline_of(point.content).id;
@@ -145,7 +162,7 @@ Found look_for(const Wanted& wanted, const std::string& folder, Console& console
       if (use == Use::kOfAnother) ++passed.of_another;
     } catch (const Exception& exception) {
       if (exception.code() != ErrorCode::kCorrupt) throw;
-      ++passed.damaged;
+      if (!origin || entry.step >= *origin) ++passed.damaged;
       warn_of_damage(console, entry.step, exception.what());
     }
     found.passed.push_back(identity_of(entry.path));
@@ -226,14 +243,14 @@ Verdict::What to_verdict(Use use) {
   return use == Use::kOfThisJob ? Verdict::What::kOfThisJob : Verdict::What::kOfAnother;
 }
 
-/// Reads `newest`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from being read.
-Verdict judge(const Wanted& wanted, const CheckpointDirectory::Entry& newest, Found& found,
-              std::optional<Exception>& trouble) {
+/// Reads `newest` of `folder`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from being read.
+Verdict judge(const Wanted& wanted, const std::string& folder, const CheckpointDirectory::Entry& newest,
+              Found& found, std::optional<Exception>& trouble) {
   using What = Verdict::What;
   const std::string identity = identity_of(newest.path);
   try {
     ResumePoint point = read_point(newest.path);
-    const Use use = use_of(wanted, point);
+    const Use use = use_of(wanted, point, newest.step, step_of_origin(wanted, folder));
     const std::string line = timeline_of(point.content).id;
     if (use == Use::kWanted) found.point = std::move(point);
     return {to_verdict(use), newest.path, identity, line};
@@ -283,7 +300,7 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
     const int source = choose_source(by_rank);
     if (source < 0) return own;
     Verdict verdict;
-    if (context.rank() == source) verdict = judge(wanted, candidates.newest(), found, trouble);
+    if (context.rank() == source) verdict = judge(wanted, folder, candidates.newest(), found, trouble);
     verdict = read_verdict(broadcast_bytes_list(context, to_words(verdict), source));
     const Sight& theirs = by_rank[static_cast<std::size_t>(source)];
     if (verdict.what == What::kFailed) return own;

@@ -30,6 +30,9 @@ ResumePoint read_point(const std::string& path);
 /// Errors  Exception kOs: it cannot be read.
 std::vector<CheckpointDirectory::Entry> checkpoints_in(const std::string& folder);
 
+/// Of the one of `folder` that is `path`, whatever links lead to either; nullopt: it is none of them. Errors: as there.
+std::optional<std::int64_t> step_in(const std::string& folder, const std::string& path);
+
 /// Which checkpoints a job goes on from.
 struct Wanted {
   enum class Kind {
@@ -60,8 +63,10 @@ std::string kept_path(const std::string& path);
 struct PassedOver {
   /// The link to nothing that stands in the place of the folder there, and the host, in words; empty: none does.
   std::string link{};
+  /// On rank 0's host without those before the one of the folder where the wanted line began: its own come after it.
   int damaged = 0;
-  /// Whole, and of a line that is neither wanted nor the one that a wanted one began from.
+  /// Whole, and of a line that is neither wanted nor the one that a wanted one began from; without those of the folder up
+  /// to the one where it began, which stay beside it.
   int of_another = 0;
 };
 

@@ -98,15 +98,6 @@ void set_aside_newer(std::int64_t step, const std::string& folder, Console& cons
   set_some_aside(newer, folder, "later checkpoints", console);
 }
 
-/// Of the one of `folder` that is `path`, whatever links lead to either; nullopt: it is none of them.
-std::optional<std::int64_t> step_in(const std::string& folder, const std::string& path) {
-  std::error_code error;
-  for (const CheckpointDirectory::Entry& entry : checkpoints_in(folder)) {
-    if (fs::equivalent(entry.path, path, error)) return entry.step;
-  }
-  return std::nullopt;
-}
-
 Wanted line_begun_at(const std::string& path, const std::optional<ResumePoint>& named) {
   Wanted wanted{.kind = Wanted::Kind::kBegunAt, .began_path = kept_path(path)};
   if (!named) return wanted;

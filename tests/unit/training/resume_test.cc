@@ -253,6 +253,25 @@ TEST_CASE("a restart of which every checkpoint is damaged is refused") {
   CHECK_THROWS_WITH(folder.start("never", kRestart), refusal);
 }
 
+TEST_CASE("whole checkpoints up to the one of the folder where a job began say nothing of its damaged ones") {
+  Folder folder;
+  for (const int step : {4, 8}) folder.add(step, kOther);
+  const Timeline second = folder.start(folder.file("checkpoints/step-00000008.pt"))->timeline;
+  for (const int step : {12, 16}) folder.add(step, second);
+  const std::string begin = folder.file("checkpoints/step-00000016.pt");
+  folder.add(20, folder.start(begin)->timeline);
+  folder.truncate(20);
+  CHECK_THROWS_WITH(folder.start(begin, kRestart), Catch::Matchers::Contains("can be read (1 tried)"));
+}
+
+TEST_CASE("a damaged checkpoint before the one of the folder where a job began is not its own") {
+  Folder folder;
+  folder.add(4, kOther);
+  const std::string begin = folder.add(8, kOther);
+  folder.truncate(4);
+  CHECK(folder.step_of_start(begin, kRestart) == 8);
+}
+
 TEST_CASE("a restart of a job that began anew moves away what is newer and of another one") {
   Folder folder;
   folder.add(100, begin_timeline({.name = "job"}));
