@@ -243,7 +243,8 @@ Verdict::What to_verdict(Use use) {
   return use == Use::kOfThisJob ? Verdict::What::kOfThisJob : Verdict::What::kOfAnother;
 }
 
-/// Reads `newest` of `folder`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from being read.
+/// Reads `newest` of `folder`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from being
+/// read.
 Verdict judge(const Wanted& wanted, const std::string& folder, const CheckpointDirectory::Entry& newest,
               Found& found, std::optional<Exception>& trouble) {
   using What = Verdict::What;
@@ -270,8 +271,8 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
   const bool is_first = context.rank() == 0;
   const int own = broadcast_bytes(context, found.point ? "yes" : "").empty() ? -1 : 0;
   // Rank 0 speaks for all: what /resume is elsewhere does not count.
-  if (is_first && found.point && wanted.kind == Wanted::Kind::kAny)
-    wanted = {.kind = Wanted::Kind::kOfLine, .line = found.line};
+  const bool is_narrowed = is_first && found.point && wanted.kind == Wanted::Kind::kAny;
+  if (is_narrowed) wanted = {.kind = Wanted::Kind::kOfLine, .line = found.line};
   wanted = read_wanted(broadcast_bytes_list(context, to_words(wanted)));
   if (wanted.kind == Wanted::Kind::kNone || context.world_size() == 1) return own;
   const std::int64_t own_step = std::stoll(broadcast_bytes(context, std::to_string(found.step)));
@@ -324,7 +325,7 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
       warn_of_damage(console, theirs.step, verdict.words);
     } else if (verdict.what == What::kOfAnother) {
       ++counted.of_another;
-      if (wanted.kind == Wanted::Kind::kOfLine) {
+      if (is_narrowed) {
         console.warning(fmt::format(
             "rank {} on {} has the checkpoint of step {} of another line, {}; it is not taken; to go "
             "on from it, name it with --set /resume=PATH",

@@ -139,14 +139,28 @@ std::optional<SharedError> ResumeSearch::settle() {
 }
 
 std::optional<SharedError> ResumeSearch::conclude() {
-  if (context_.rank() == 0 && options_.own.id.empty()) {
+  if (context_.rank() == 0) {
     try {
-      begin_or_go_on();
+      if (options_.own.id.empty()) {
+        begin_or_go_on();
+      } else {
+        check_way_back();
+      }
     } catch (const Exception& exception) {
       trouble_ = exception;
     }
   }
   return agree_on_error(context_, trouble_);
+}
+
+void ResumeSearch::check_way_back() const {
+  int damaged = 0;
+  for (const auto& [rank, passed] : found_.by_rank) damaged += passed.damaged;
+  if (source_ >= 0 || damaged == 0) return;
+  throw Exception(ErrorCode::kConfig,
+                  fmt::format("no checkpoint in {} to go back to can be read ({} tried); put "
+                              "a whole one there, or start the job anew",
+                              options_.folder, damaged));
 }
 
 void ResumeSearch::begin_or_go_on() {

@@ -45,8 +45,8 @@ class ResumeSearch {
   /// trouble() is this rank's own: one that is newer elsewhere cannot be opened. Collective.
   std::optional<SharedError> settle();
   /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged, as
-  /// far as one that is damaged can be its own (possible_own_damaged); what it leaves can be moved neither beside the
-  /// folder nor in it. Collective.
+  /// far as one that is damaged can be its own (possible_own_damaged; where a job goes back, any can); what it leaves can
+  /// be moved neither beside the folder nor in it. Collective.
   std::optional<SharedError> conclude();
   [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
 
@@ -60,6 +60,7 @@ class ResumeSearch {
 
  private:
   void begin_or_go_on();
+  void check_way_back() const;
   void warn_of_links() const;
   void move_what_is_left();
   [[nodiscard]] bool has_part(const CheckpointDirectory::Entry& entry) const;

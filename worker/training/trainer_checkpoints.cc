@@ -35,7 +35,13 @@ void Trainer::roll_back(const std::string& what) {
                     what, before.rollbacks, before.rollbacks == 1 ? "" : "s"));
   }
   flush_checkpoints();
-  const std::optional<ResumePoint> checkpoint = parts_.newest_checkpoint();
+  std::optional<ResumePoint> checkpoint;
+  try {
+    checkpoint = parts_.newest_checkpoint();
+  } catch (const Exception& exception) {
+    if (exception.code() != ErrorCode::kConfig) throw;
+    throw Exception(ErrorCode::kConfig, fmt::format("{}, and {}", what, exception.what()));
+  }
   if (!checkpoint) {
     throw Exception(
         ErrorCode::kConfig,

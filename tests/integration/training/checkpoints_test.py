@@ -16,6 +16,7 @@ import sys
 import unittest
 import zipfile
 
+import rollback_test
 from jobs import BOUND_S, JobTest
 from ports import free_port
 
@@ -214,6 +215,14 @@ class OtherDisks(JobTest):
             with self.subTest(tries=tries, resume=resume):
                 self.run_on_two(self.job_file(), output, "runs/out", "/train/max_steps=4", f"/resume={resume}")
                 (self.assertNotRegex if tries == "0" else self.assertRegex)(self.errors(), told)
+
+    def test_what_another_host_has_of_another_line_is_told_at_the_start_and_not_with_each_rollback(self):
+        job = rollback_test.Rollback.job(self)
+        self.run_on_two(job, "b", "x", "/train/epochs=2", "/checkpoint/keep=1")
+        self.run_on_two(job, "a", "y", "/train/max_steps=2")
+        self.run_on_two(job, "a", "b", "/train/max_steps=12")
+        self.assertIn("rollback 1 of 3", self.errors())
+        self.assertEqual(self.errors().count("of another line"), 1, self.errors())
 
     def test_a_job_for_which_no_host_has_a_checkpoint_begins(self):
         self.assertNotIn("resumed", self.run_on_two(self.job_file(), "a", "b"))

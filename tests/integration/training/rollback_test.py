@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """A loss that is no finite number sends a job back to its newest checkpoint."""
 
+import os
 import pathlib
 import re
+import subprocess
 import sys
+import time
 import unittest
 
 import struct
 
-from jobs import JobTest
+from jobs import BOUND_S, JobTest
 
 
 def write_npy(path, shape, values):
@@ -68,6 +71,34 @@ class Rollback(JobTest):
         done = self.run_job(job, expect=78)
         self.assertRegex(done.stderr, r"at step 1 of epoch 1, on rank 0 with the training samples .*, and there is no checkpoint yet to go "
                                       r"back to; /checkpoint/every_steps writes one earlier")
+
+    def test_a_job_all_of_whose_checkpoints_are_damaged_says_so_when_it_goes_back(self):
+        changes = {"checkpoint": {"every_steps": 0, "every_epochs": 1}}
+        self.run_job(self.job(changes, broken=()), "/train/epochs=1", ranks=1)
+        job = self.job(changes, broken=range(64))
+        # A pipe that is full holds the worker up at its first line, when it has read its checkpoint.
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, bytes(4096))
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        worker = subprocess.Popen([self.binaries / "ddprun-worker", job], cwd=self.folder, env=self.environment(), text=True, stdout=writer,
+                                  stderr=subprocess.PIPE)
+        self.addCleanup(worker.kill)
+        os.close(writer)
+        waits_in, deadline = pathlib.Path(f"/proc/{worker.pid}/wchan"), time.monotonic() + BOUND_S
+        while "pipe" not in waits_in.read_text(encoding="utf-8"):
+            self.assertLess(time.monotonic(), deadline, "the worker does not write to its stdout")
+            os.sched_yield()
+        os.truncate(self.checkpoints()[-1], 100)
+        with open(reader, "rb") as rest:
+            rest.read()
+        _, errors = worker.communicate(timeout=BOUND_S)
+        self.assertEqual(worker.returncode, 78, errors)
+        self.assertRegex(errors, r"at step 17 of epoch 2, on rank 0 with the training samples .*, and no checkpoint in \S+ to go back to can be "
+                                 r"read \(1 tried\); put a whole one there, or start the job anew")
 
     def test_a_job_without_such_losses_learns_the_same(self):
         self.run_job(self.job({"output_dir": "stop"}, broken=()), "/train/non_finite=stop")

@@ -215,6 +215,18 @@ TEST_CASE("a job that goes back knows what it began from also where that was nam
   CHECK(folder.step_of_going_back(own) == 10);
 }
 
+TEST_CASE("a job that goes back, and of which every checkpoint is damaged, is told so") {
+  Folder folder;
+  const Timeline own = begin_timeline({.name = "job"});
+  for (const int step : {40, 80}) {
+    folder.add(step, own);
+    folder.truncate(step);
+  }
+  CHECK_THROWS_WITH(folder.step_of_going_back(own),
+                    "no checkpoint in " + folder.path() +
+                        " to go back to can be read (2 tried); put a whole one there, or start the job anew");
+}
+
 TEST_CASE("a checkpoint to begin from that can be read only at the second look is the line's origin") {
   Folder base("base"), folder;
   const std::string begin = base.add(100, {.id = "base"});
