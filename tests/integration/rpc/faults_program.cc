@@ -1,0 +1,124 @@
+// Two or three ranks, and one way to go wrong, which rank 0 ("alpha") tells in sentences.
+#include "tests/integration/rpc/rpc_functions.h"
+#include <ddprun/init.h>
+#include <ddprun/record.h>
+#include <ddprun/rpc.h>
+
+#include <torch/torch.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace rpc = ddprun::rpc;
+using namespace remote_calls;          // NOLINT: a program of the tests
+using namespace std::chrono_literals;  // NOLINT
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void say(const std::string& what) { std::cout << what << std::endl; }
+
+void tell(const std::function<void()>& body) {
+  try {
+    body();
+    say("nothing was thrown");
+  } catch (const std::exception& error) {
+    say(error.what());
+  }
+}
+
+/// A rank that the launcher would end with the one that died goes on to say what it saw.
+void outlive_the_others() { std::signal(SIGTERM, SIG_IGN); }
+
+void peer_dies() {
+  outlive_the_others();
+  std::vector<rpc::Future<std::int64_t>> open;
+  for (int i = 0; i < 3; ++i) open.push_back(rpc::rpc_async("beta", kLater));
+  const auto begin = Clock::now();
+  const auto last_words = rpc::rpc_async("beta", kDie);
+  for (const auto& call : open) tell([&] { call.wait(); });
+  tell([&] { last_words.wait(); });
+  say(Clock::now() - begin < 1s ? "within a second" : "too late");
+  tell([] { rpc::rpc_sync("beta", kNothing); });
+  tell([] { rpc::shutdown(); });
+}
+
+/// The third worker is gone before anybody leaves.
+void waits_for_who_is_gone(int rank) {
+  outlive_the_others();
+  if (rank == 2) std::raise(SIGKILL);
+  tell([] { rpc::shutdown(); });
+}
+
+void unknown() {
+  tell([] { rpc::rpc_sync("gamma", kNothing); });
+  tell([] { rpc::rpc_sync("beta", "nowhere::nothing"); });
+  tell([] { rpc::rpc_sync("beta", "aten::no_such_operator"); });
+  tell([] { rpc::rpc_sync("beta", "aten::add", "a text", true); });
+  tell([] { rpc::rpc_sync("beta", "test::add", 1); });
+}
+
+void too_slow() {
+  const auto begin = Clock::now();
+  tell([] { rpc::rpc_sync({"beta", 50ms}, kLater); });
+  say(Clock::now() - begin < 5s ? "in time" : "too late");
+  rpc::rpc_sync("beta", kRelease);
+}
+
+void too_large() {
+  tell([] { rpc::rpc_sync("beta", kAdd, torch::zeros({1024}), torch::zeros({1024})); });
+  tell([] { std::ignore = rpc::rpc_sync("beta", kZeros, 2048); });
+}
+
+void open_at_shutdown() {
+  const auto open = rpc::rpc_async("beta", kLater);
+  rpc::shutdown(false);
+  tell([&] { open.wait(); });
+  tell([] { rpc::rpc_sync("beta", kNothing); });
+}
+
+void joins_twice(const ddprun::Context& context) {
+  tell([&] { rpc::init_rpc("again", context); });
+}
+
+int run(const std::string& how) {
+  ddprun::Context context = ddprun::init();
+  if (how == "bad name") {
+    tell([&] { rpc::init_rpc("not a name", context); });
+    return 0;
+  }
+  rpc::Options options;
+  if (how == "too large") options.largest_message = 4096;
+  const std::vector<std::string> names{"alpha", "beta", "gamma"};
+  if (how == "same name") {
+    options.timeout = 20s;
+    tell([&] { rpc::init_rpc("alpha", context, options); });
+    return 0;
+  }
+  rpc::init_rpc(names[static_cast<std::size_t>(context.rank())], context, options);
+  const std::map<std::string, std::function<void()>> ways{{"peer dies", peer_dies},
+                                                          {"unknown", unknown},
+                                                          {"too slow", too_slow},
+                                                          {"too large", too_large},
+                                                          {"open at shutdown", open_at_shutdown},
+                                                          {"joins twice", [&] { joins_twice(context); }}};
+  if (how == "restart" && context.restart_count() == 0 && context.rank() == 1) std::raise(SIGKILL);
+  if (how == "restart" && context.rank() == 0) tell([] { rpc::rpc_sync("beta", kNothing); });
+  if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
+  if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
+  rpc::shutdown(how != "open at shutdown");
+  return 0;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  return ddprun::record([&] { return run(argv[1]); });
+}

@@ -1,0 +1,71 @@
+#include "tests/integration/rpc/rpc_functions.h"
+
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <stdexcept>
+
+namespace remote_calls {
+
+namespace rpc = ddprun::rpc;
+
+namespace {
+
+struct OfThisProgram : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void throw_this(const std::string& kind) {
+  if (kind == "out_of_range") throw std::out_of_range("row 7 of 3");
+  if (kind == "config") throw ddprun::Exception(ddprun::ErrorCode::kConfig, "no such layer");
+  if (kind == "index") TORCH_CHECK_INDEX(false, "index 9 is too large");
+  if (kind == "own") throw OfThisProgram("a class of this program");
+  throw 7;
+}
+
+rpc::Future<std::int64_t>::Promise& promise() {
+  static auto* const one = new rpc::Future<std::int64_t>::Promise;
+  return *one;
+}
+
+std::string describe(const std::string& text, const std::vector<std::int64_t>& numbers, double factor,
+                     bool flag) {
+  return fmt::format("{} {} {} {}", text, fmt::join(numbers, "+"), factor, flag);
+}
+
+std::int64_t relay(const std::string& to, std::int64_t value) {
+  return rpc::rpc_sync<std::int64_t>(to, "aten::neg", value);
+}
+
+}  // namespace
+
+at::Tensor add(at::Tensor left, at::Tensor right) { return left + right; }
+
+const rpc::Function<at::Tensor(at::Tensor, at::Tensor)> kAdd("test::add", add);
+const rpc::Function<void()> kNothing("test::nothing", [] {});
+const rpc::Function<std::string(std::string, std::vector<std::int64_t>, double, bool)> kDescribe(
+    "test::describe", describe);
+const rpc::Function<void(std::string)> kThrow("test::throw", throw_this);
+const rpc::Function<std::int64_t(std::string, std::int64_t)> kRelay("test::relay", relay);
+const rpc::Function<rpc::Future<std::int64_t>()> kLater("test::later", [] { return promise().future(); });
+const rpc::Function<void()> kRelease("test::release", [] { promise().set(42); });
+const rpc::Function<rpc::RRef<at::Tensor>(at::Tensor)> kKeep("test::keep", [](const at::Tensor& value) {
+  return rpc::RRef<at::Tensor>::of(value);
+});
+const rpc::Function<double(rpc::RRef<at::Tensor>)> kSum("test::sum", [](const rpc::RRef<at::Tensor>& rref) {
+  return rref.local_value().sum().item<double>();
+});
+const rpc::Function<at::Tensor(rpc::RRef<at::Tensor>)> kCopy("test::copy",
+                                                             [](const rpc::RRef<at::Tensor>& rref) {
+                                                               return rref.to_here();
+                                                             });
+const rpc::Function<at::Tensor(std::int64_t)> kZeros("test::zeros",
+                                                     [](std::int64_t size) { return torch::zeros({size}); });
+const rpc::Function<void()> kDie("test::die", [] { std::raise(SIGKILL); });
+
+}  // namespace remote_calls

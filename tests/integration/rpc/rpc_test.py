@@ -1,0 +1,110 @@
+"""rpc_test.py PROGRAMS [WORD…]: remote calls between ranks that ddprun starts. PROGRAMS: the folder of ddprun and that of
+the test programs; WORD: only tests with these words in their names."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from patience import patient  # noqa: E402
+
+BIN = pathlib.Path(sys.argv.pop(1))
+TESTS = pathlib.Path(sys.argv.pop(1))
+GONE = "the worker is gone (eof); its own last words, or the launcher's report, say why"
+
+
+def run(program, *arguments, ranks=2, flags=()):
+    command = [BIN / "ddprun", "--nproc-per-node", ranks, *flags, TESTS / program, *arguments]
+    plain = {key: value for key, value in os.environ.items() if not key.startswith(("DDPRUN_", "TORCHELASTIC_"))}
+    return subprocess.run(list(map(str, command)), env=plain, text=True, capture_output=True, timeout=patient(60), check=False)
+
+
+def segments():
+    return {entry.name for entry in pathlib.Path("/dev/shm").iterdir() if "tensorpipe" in entry.name}
+
+
+class Calls(unittest.TestCase):
+    def test_ranks_call_each_other(self):
+        done = run("rpc_calls")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("ok: "), 26, done.stdout)
+
+
+class Faults(unittest.TestCase):
+    def told(self, how, expect=0, **options):
+        before = segments()
+        done = run("rpc_faults", how, **options)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        self.assertEqual(segments(), before)
+        return done.stdout.splitlines()
+
+    def test_every_open_call_to_a_peer_that_dies_fails_within_a_second_and_names_it(self):
+        begin = time.monotonic()
+        self.assertEqual(
+            self.told("peer dies", expect=137),
+            [f"rpc: test::later on worker 'beta': {GONE}"] * 3
+            + [f"rpc: test::die on worker 'beta': {GONE}", "within a second", f"rpc: test::nothing on worker 'beta': {GONE}",
+               f"rpc: meeting all workers on worker 'beta': {GONE}"])
+        self.assertLess(time.monotonic() - begin, patient(20))
+
+    def test_who_waits_to_leave_hears_of_the_one_who_is_gone(self):
+        lines = self.told("waits for who is gone", ranks=3, expect=137)
+        self.assertEqual(len(lines), 2, lines)
+        self.assertIn(f"rpc: waiting for all workers on worker 'gamma': {GONE}", lines)
+        self.assertTrue(any("on worker 'alpha': the worker is gone" in line for line in lines), lines)
+
+    def test_a_call_to_an_unknown_name_says_what_there_is(self):
+        self.assertEqual(self.told("unknown"), [
+            "rpc: there is no worker 'gamma' in this world; there are alpha, beta",
+            "worker 'beta': rpc: there is no function 'nowhere::nothing' here; make its Function, or give it to serve_script, "
+            "before init_rpc",
+            "rpc: there is no operator 'aten::no_such_operator'",
+            "rpc: no overload of 'aten::add' takes (str, bool): aten::add() Expected a value of type 'number' for argument 'a' "
+            "but instead found type 'str'.",
+            "worker 'beta': rpc: 'test::add' takes 2 arguments and got 1",
+        ])
+
+    def test_a_call_that_takes_too_long_fails_in_its_time(self):
+        self.assertEqual(self.told("too slow"), [
+            "rpc: test::later on worker 'beta': no answer within 0.05 s; it may still be at work: name a longer time in To",
+            "in time",
+        ])
+
+    def test_a_message_that_is_too_large_is_refused_by_who_makes_it(self):
+        call, answer = self.told("too large")
+        self.assertRegex(call, r"^rpc: test::add on worker 'beta': the call has \d+ bytes, more than the 4096 of "
+                               r"Options::largest_message; send it in parts$")
+        self.assertRegex(answer, r"^worker 'beta': rpc: the answer has \d+ bytes, more than the 4096 of "
+                                 r"Options::largest_message; answer in parts$")
+
+    def test_a_call_that_is_open_at_shutdown_fails(self):
+        self.assertEqual(self.told("open at shutdown"), [
+            "rpc: test::later on worker 'beta': this worker has shut rpc down while the call was open; wait for it before "
+            "shutdown",
+            "rpc: a call needs a worker that has joined; call init_rpc first, and nothing after shutdown",
+        ])
+
+    def test_a_process_joins_once(self):
+        self.assertEqual(self.told("joins twice"), [
+            "init_rpc: this process has joined before; a worker joins once, and a restarted job begins with new processes"])
+
+    def test_a_name_that_cannot_be_one_is_refused(self):
+        self.assertEqual(self.told("bad name", ranks=1), [
+            "init_rpc: 'not a name' cannot be a worker's name; take letters, digits, '_', ':' and '-', fewer than 128"])
+
+    def test_a_name_is_one_worker_s(self):
+        self.assertEqual(sorted(self.told("same name")), [
+            f"init_rpc: worker 'alpha', rank {own} of 2, cannot join: RPC worker name alpha is not unique. Workers {own} and "
+            f"{other} share the same name." for own, other in ((0, 1), (1, 0))])
+
+    def test_a_generation_after_another_calls_as_the_first_one_did(self):
+        lines = self.told("restart", flags=("--max-restarts", "1"))
+        self.assertEqual(lines[-1], "nothing was thrown", lines)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+#include <ATen/core/rref_interface.h>
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ddprun::rpc {
+
+template <class T>
+class Future;
+template <class T>
+class RRef;
+
+/// How a C++ type travels: what rpc.h takes as arguments and gives as results.
+///
+/// Any type that an IValue holds: tensors, whole numbers, floating-point numbers, bool, std::string, std::vector,
+/// std::optional, std::tuple and c10::Dict of them, c10::IValue itself (anything), RRef<T>, and
+/// c10::intrusive_ptr<T> of a class that torch::class_<T> has registered. The value of an RRef may be of a class that
+/// cannot be sent (it has no def_pickle): it stays with its owner.
+template <class T>
+struct Wire {
+  static c10::TypePtr type() { return c10::getTypePtr<T>(); }
+  static c10::IValue pack(T value) { return c10::IValue(std::move(value)); }
+  static T unpack(c10::IValue value) { return std::move(value).template to<T>(); }
+};
+
+template <std::integral T>
+requires(!std::is_same_v<T, bool> && !std::is_same_v<T, std::int64_t>) struct Wire<T> {
+  static c10::TypePtr type() { return c10::IntType::get(); }
+  static c10::IValue pack(T value) { return static_cast<std::int64_t>(value); }
+  static T unpack(const c10::IValue& value) { return static_cast<T>(value.toInt()); }
+};
+
+template <std::floating_point T>
+struct Wire<T> {
+  static c10::TypePtr type() { return c10::FloatType::get(); }
+  static c10::IValue pack(T value) { return static_cast<double>(value); }
+  static T unpack(const c10::IValue& value) { return static_cast<T>(value.toScalar().toDouble()); }
+};
+
+template <>
+struct Wire<const char*> {
+  static c10::TypePtr type() { return c10::StringType::get(); }
+  static c10::IValue pack(const char* value) { return std::string(value); }
+};
+
+template <>
+struct Wire<void> {
+  static c10::TypePtr type() { return c10::NoneType::get(); }
+  static void unpack(const c10::IValue&) {}
+};
+
+template <>
+struct Wire<c10::IValue> {
+  static c10::TypePtr type() { return c10::AnyType::get(); }
+  static c10::IValue pack(c10::IValue value) { return value; }
+  static c10::IValue unpack(c10::IValue value) { return value; }
+};
+
+template <class T>
+struct Wire<RRef<T>> {
+  static c10::TypePtr type() { return c10::RRefType::create(Wire<T>::type()); }
+  static c10::IValue pack(const RRef<T>& rref) { return c10::IValue(rref.raw()); }
+  static RRef<T> unpack(c10::IValue value) { return RRef<T>(std::move(value).toRRef()); }
+};
+
+template <class T>
+struct Wire<std::vector<RRef<T>>> {
+  static c10::TypePtr type() { return c10::ListType::create(Wire<RRef<T>>::type()); }
+  static c10::IValue pack(const std::vector<RRef<T>>& rrefs) {
+    c10::impl::GenericList list(Wire<RRef<T>>::type());
+    for (const RRef<T>& rref : rrefs) list.push_back(Wire<RRef<T>>::pack(rref));
+    return list;
+  }
+  static std::vector<RRef<T>> unpack(const c10::IValue& value) {
+    std::vector<RRef<T>> rrefs;
+    for (const c10::IValue& rref : value.toListRef()) rrefs.push_back(Wire<RRef<T>>::unpack(rref));
+    return rrefs;
+  }
+};
+
+/// The result of a function that answers later: its caller gets the value, once it is there.
+template <class T>
+struct Wire<Future<T>> {
+  static c10::TypePtr type() { return Wire<T>::type(); }
+  static c10::IValue pack(const Future<T>& future) { return c10::IValue(future.raw()); }
+};
+
+/// What a caller gets of a function that returns R.
+template <class R>
+struct Answer {
+  using Type = std::remove_cvref_t<R>;
+};
+template <class T>
+struct Answer<Future<T>> {
+  using Type = T;
+};
+template <class R>
+using AnswerOf = typename Answer<std::remove_cvref_t<R>>::Type;
+
+}  // namespace ddprun::rpc

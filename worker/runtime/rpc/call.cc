@@ -1,0 +1,240 @@
+#include "worker/runtime/rpc/failure.h"
+#include "worker/runtime/rpc/functions.h"
+#include "worker/runtime/rpc/request_callback.h"
+#include "worker/runtime/rpc/session.h"
+#include <ddprun/rpc.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/distributed/autograd/engine/dist_engine.h>
+#include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_req.h>
+#include <torch/csrc/distributed/autograd/utils.h>
+#include <torch/csrc/distributed/rpc/rref_context.h>
+#include <torch/csrc/distributed/rpc/rref_proto.h>
+#include <torch/csrc/distributed/rpc/script_remote_call.h>
+#include <torch/csrc/distributed/rpc/utils.h>
+
+#include <utility>
+
+namespace ddprun::rpc {
+namespace {
+
+namespace trpc = torch::distributed::rpc;
+namespace tautograd = torch::distributed::autograd;
+
+using runtime::FailedCall;
+using runtime::RpcSession;
+using untyped::FuturePtr;
+using untyped::RRefPtr;
+using MessagePtr = c10::intrusive_ptr<trpc::Message>;
+
+const trpc::WorkerInfo& worker_named(const RpcSession& session, const std::string& name) {
+  if (!session.names.contains(name))
+    throw Exception(ErrorCode::kNotFound,
+                    fmt::format("rpc: there is no worker '{}' in this world; there are {}", name,
+                                fmt::join(session.names, ", ")));
+  return session.agent->getWorkerInfo(name);
+}
+
+std::chrono::milliseconds time_for(const RpcSession& session,
+                                   std::optional<std::chrono::milliseconds> timeout) {
+  return timeout.value_or(session.options.timeout);
+}
+
+float in_seconds(std::chrono::milliseconds time) { return std::chrono::duration<float>(time).count(); }
+
+void refuse_large(const RpcSession& session, const FailedCall& call, const trpc::Message& message) {
+  const std::size_t size = runtime::size_of(message);
+  if (size <= session.options.largest_message) return;
+  throw Exception(ErrorCode::kConfig, fmt::format("rpc: {} on worker '{}': the call has {} bytes, more than "
+                                                  "the {} of Options::largest_message; send it in parts",
+                                                  call.what, call.to, size, session.options.largest_message));
+}
+
+/// What `agent` says of a call that failed, or a sentence where this worker closed rpc under it.
+std::exception_ptr reason_of(const c10::ivalue::Future& failed, const RpcSession& session,
+                             const FailedCall& call) {
+  if (session.is_closing)
+    return std::make_exception_ptr(Exception(
+        ErrorCode::kUnavailable, fmt::format("rpc: {} on worker '{}': this worker has shut rpc down while "
+                                             "the call was open; wait for it before shutdown",
+                                             call.what, call.to)));
+  return runtime::exception_for(call, failed.tryRetrieveErrorMessage());
+}
+
+/// Sends, and completes the result with `read` of the answer.
+template <class Read>
+FuturePtr send(const std::shared_ptr<RpcSession>& session, const trpc::WorkerInfo& to, MessagePtr message,
+               FailedCall call, bool always_in_context, Read read) {
+  refuse_large(*session, call, *message);
+  auto result = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
+  FuturePtr answer;
+  try {
+    answer = tautograd::sendMessageWithAutograd(*session->agent, to, std::move(message), always_in_context,
+                                                in_seconds(call.timeout));
+  } catch (const std::exception& error) {
+    result->setError(runtime::exception_for(call, error.what()));
+    return result;
+  }
+  answer->addCallback([result, session, call = std::move(call), read](c10::ivalue::Future& done) {
+    if (done.hasError()) {
+      result->setError(reason_of(done, *session, call));
+      return;
+    }
+    try {
+      result->markCompleted(read(*done.constValue().toCustomClass<trpc::Message>()));
+    } catch (const std::exception& error) {
+      result->setError(runtime::exception_for(call, error.what()));
+    }
+  });
+  return result;
+}
+
+c10::IValue read_reference(const trpc::Message& message) {
+  trpc::MessageType type = message.type();
+  const auto response = trpc::deserializeResponse(message, type);
+  return static_cast<trpc::RRefFetchRet&>(*response).values().front();
+}
+
+std::unique_ptr<trpc::ScriptCall> make_call(const std::string& name, std::vector<c10::IValue> arguments) {
+  if (!runtime::is_aten(name))
+    return std::make_unique<trpc::ScriptCall>(runtime::wire_name(name), std::move(arguments));
+  auto found = runtime::find_operator(name, arguments);
+  return std::make_unique<trpc::ScriptCall>(std::move(found), std::move(arguments));
+}
+
+std::unique_ptr<trpc::ScriptRemoteCall> make_remote_call(const std::string& name,
+                                                         std::vector<c10::IValue> arguments,
+                                                         const trpc::RRefId& value,
+                                                         const trpc::ForkId& fork) {
+  if (!runtime::is_aten(name))
+    return std::make_unique<trpc::ScriptRemoteCall>(runtime::wire_name(name), std::move(arguments), value,
+                                                    fork, false);
+  auto found = runtime::find_operator(name, arguments);
+  return std::make_unique<trpc::ScriptRemoteCall>(std::move(found), std::move(arguments), value, fork);
+}
+
+/// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end.
+void confirm_or_drop(c10::ivalue::Future& answer, const trpc::ForkId& fork) {
+  if (answer.hasError()) {
+    trpc::RRefContext::getInstance().delPendingUser(fork);
+  } else {
+    trpc::callback::confirmPendingUser(answer, fork);
+  }
+}
+
+void finish_own(c10::ivalue::Future& answer, const trpc::RRefId& id) {
+  if (!answer.hasError()) trpc::callback::finishCreatingOwnerRRef(answer, id);
+}
+
+}  // namespace
+
+FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::IValue> arguments) {
+  const auto session = runtime::rpc_session_for("a call");
+  const trpc::WorkerInfo& worker = worker_named(*session, to.name);
+  auto message = std::move(*make_call(name, std::move(arguments))).toMessage();
+  return send(session, worker, std::move(message), {name, to.name, time_for(*session, to.timeout)}, false,
+              [](const trpc::Message& answer) { return trpc::deserializeRespToIValue(answer); });
+}
+
+RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::IValue> arguments,
+                        const c10::TypePtr& type) {
+  const auto session = runtime::rpc_session_for("remote");
+  const trpc::WorkerInfo& worker = worker_named(*session, to.name);
+  const FailedCall call{name, to.name, time_for(*session, to.timeout)};
+  auto& references = trpc::RRefContext::getInstance();
+  const auto send_call = [&](const trpc::RRefId& value, const trpc::ForkId& fork) {
+    auto message = std::move(*make_remote_call(name, std::move(arguments), value, fork)).toMessage();
+    refuse_large(*session, call, *message);
+    return tautograd::sendMessageWithAutograd(*session->agent, worker, std::move(message), false,
+                                              in_seconds(call.timeout));
+  };
+  if (worker.id_ == references.getWorkerId()) {
+    auto own = references.createOwnerRRef(type);
+    references.addSelfAsFork(own);
+    auto answer = send_call(own->rrefId(), own->rrefId());
+    own->registerOwnerCreationFuture(answer);
+    answer->addCallback([id = own->rrefId()](c10::ivalue::Future& done) { finish_own(done, id); });
+    return own;
+  }
+  auto user = references.createUserRRef(worker.id_, type);
+  auto answer = send_call(user->rrefId(), user->forkId());
+  user->registerOwnerCreationFuture(answer);
+  references.addPendingUser(user->forkId(), user);
+  answer->addCallback([fork = user->forkId()](c10::ivalue::Future& done) { confirm_or_drop(done, fork); });
+  return user;
+}
+
+RRefPtr untyped::own(c10::IValue value, const c10::TypePtr& type) {
+  const auto session = runtime::rpc_session_for("a reference");
+  auto own = trpc::RRefContext::getInstance().createOwnerRRef(type);
+  own->setValue(std::move(value));
+  return own;
+}
+
+FuturePtr untyped::fetch(const RRefPtr& rref, std::optional<std::chrono::milliseconds> timeout) {
+  const auto session = runtime::rpc_session_for("to_here");
+  const FailedCall call{"to_here", owner_name(rref), time_for(*session, timeout)};
+  const auto reference = c10::static_intrusive_pointer_cast<trpc::RRef>(rref);
+  // A reference that its owner never got would be waited for there until the time is over.
+  if (const auto made = reference->getOwnerCreationFuture(); made && made->completed() && made->hasError()) {
+    auto failed = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
+    failed->setError(reason_of(*made, *session, call));
+    return failed;
+  }
+  if (rref->isOwner()) {
+    return c10::static_intrusive_pointer_cast<trpc::OwnerRRef>(rref)->getFuture()->then(
+        [session, call](c10::ivalue::Future& done) -> c10::IValue {
+          if (done.hasError()) std::rethrow_exception(reason_of(done, *session, call));
+          return done.constValue();
+        },
+        c10::AnyType::get());
+  }
+  auto message =
+      trpc::ScriptRRefFetchCall(session->agent->getWorkerInfo().id_, reference->rrefId()).toMessage();
+  return send(session, session->agent->getWorkerInfo(rref->owner()), std::move(message), call, true,
+              read_reference);
+}
+
+c10::IValue untyped::local_value(const RRefPtr& rref) {
+  if (!rref->isOwner())
+    throw Exception(ErrorCode::kConfig, fmt::format("rpc: the value of this reference is worker '{}''s; take "
+                                                    "a copy with to_here, or call a function there",
+                                                    owner_name(rref)));
+  const FuturePtr value = fetch(rref, {});
+  value->waitAndThrow();
+  return value->constValue();
+}
+
+std::string untyped::owner_name(const RRefPtr& rref) {
+  return runtime::rpc_session_for("a reference")->agent->getWorkerInfo(rref->owner()).name_;
+}
+
+void untyped::backward(const RRefPtr& rref, std::int64_t context_id, bool retain_graph) {
+  if (rref->isOwner()) {
+    tautograd::DistEngine::getInstance().execute(context_id, {local_value(rref).toTensor()}, retain_graph);
+    return;
+  }
+  const auto session = runtime::rpc_session_for("backward");
+  const auto reference = c10::static_intrusive_pointer_cast<trpc::RRef>(rref);
+  auto message = tautograd::RRefBackwardReq(reference->rrefId(), context_id, retain_graph).toMessage();
+  const FailedCall call{"backward", owner_name(rref), session->options.timeout};
+  send(session, session->agent->getWorkerInfo(rref->owner()), std::move(message), call, false,
+       [](const trpc::Message&) { return c10::IValue(); })
+      ->waitAndThrow();
+}
+
+Worker self() {
+  const auto session = runtime::rpc_session_for("self");
+  return {session->name, session->agent->getWorkerInfo().id_};
+}
+
+std::vector<Worker> workers() {
+  const auto session = runtime::rpc_session_for("workers");
+  std::vector<Worker> all;
+  for (int id = 0; id < session->world_size; ++id)
+    all.push_back({session->agent->getWorkerInfo(static_cast<trpc::worker_id_t>(id)).name_, id});
+  return all;
+}
+
+}  // namespace ddprun::rpc

@@ -1,0 +1,175 @@
+#include "worker/runtime/rpc/functions.h"
+
+#include <ddprun/rpc.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/mobile/type_parser.h>
+#include <torch/custom_class.h>
+
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+namespace ddprun::runtime {
+namespace {
+
+constexpr std::string_view kAtenPrefix = "aten::";
+constexpr std::string_view kScriptPrefix = "__torch__.";
+
+struct RegisteredFunction {
+  std::size_t arguments;
+  c10::TypePtr result;
+  rpc::untyped::Body body;
+};
+
+/// What is registered lasts as long as the process: others may call it at any time.
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<RegisteredFunction>> functions;
+  std::vector<std::shared_ptr<torch::jit::CompilationUnit>> scripts;
+};
+
+Registry& registry() {
+  static auto* const one = new Registry;
+  return *one;
+}
+
+[[noreturn]] void refuse_function(ErrorCode code, const std::string& message) {
+  throw Exception(code, "rpc: " + message);
+}
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+/// "demo::add" of "__torch__.demo.add".
+std::string name_on(const c10::QualifiedName& name) {
+  const std::string& text = name.qualifiedName();
+  return replaced(text.starts_with(kScriptPrefix) ? text.substr(kScriptPrefix.size()) : text, ".", "::");
+}
+
+std::shared_ptr<RegisteredFunction> registered(const std::string& name) {
+  const std::lock_guard lock(registry().mutex);
+  const auto found = registry().functions.find(name);
+  return found == registry().functions.end() ? nullptr : found->second;
+}
+
+torch::jit::Function* script_named(const c10::QualifiedName& name) {
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& unit : registry().scripts) {
+    for (const auto& candidate : {name, c10::QualifiedName(name.name())}) {
+      if (torch::jit::Function* const function = unit->find_function(candidate)) return function;
+    }
+  }
+  return nullptr;
+}
+
+std::string types_of(const std::vector<c10::IValue>& arguments) {
+  std::vector<std::string> types;
+  for (const c10::IValue& argument : arguments) types.push_back(argument.type()->str());
+  return fmt::format("({})", fmt::join(types, ", "));
+}
+
+c10::TypePtr declared_result(const c10::FunctionSchema& schema) {
+  return schema.returns().size() == 1 ? schema.returns().front().type() : c10::AnyType::get();
+}
+
+bool is_function_name(const std::string& name) {
+  const std::size_t colons = name.find("::");
+  return colons != std::string::npos && colons > 0 && !name.ends_with("::") &&
+         name.find('.') == std::string::npos;
+}
+
+}  // namespace
+
+bool is_aten(const std::string& name) { return name.starts_with(kAtenPrefix); }
+
+c10::QualifiedName wire_name(const std::string& name) {
+  if (name.find("::") == std::string::npos) return c10::QualifiedName(name);
+  return c10::QualifiedName(std::string(kScriptPrefix) + replaced(name, "::", "."));
+}
+
+std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
+                                                    std::vector<c10::IValue>& arguments) {
+  const auto overloads = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name));
+  if (overloads.empty())
+    refuse_function(ErrorCode::kNotFound, fmt::format("there is no operator '{}'", name));
+  std::string why;
+  for (const auto& candidate : overloads) {
+    std::vector<c10::IValue> completed = arguments;
+    try {
+      candidate->schema().checkAndNormalizeInputs(completed);
+    } catch (const c10::Error& error) {
+      why = error.what_without_backtrace();
+      continue;
+    }
+    arguments = std::move(completed);
+    return candidate;
+  }
+  refuse_function(ErrorCode::kNotFound, fmt::format("no overload of '{}' takes {}: {}", name,
+                                                    types_of(arguments), why.substr(0, why.find('\n'))));
+}
+
+c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack) {
+  const std::string function_name = name_on(name);
+  if (const auto function = registered(function_name)) {
+    if (stack.size() != function->arguments)
+      refuse_function(ErrorCode::kConfig, fmt::format("'{}' takes {} arguments and got {}", function_name,
+                                                      function->arguments, stack.size()));
+    c10::IValue result = function->body(std::move(stack));
+    stack.clear();
+    stack.push_back(std::move(result));
+    return function->result;
+  }
+  if (torch::jit::Function* const script = script_named(name)) {
+    script->run(stack);
+    return declared_result(script->getSchema());
+  }
+  if (!is_function_name(function_name) ||
+      torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(function_name)).empty())
+    refuse_function(
+        ErrorCode::kNotFound,
+        fmt::format(
+            "there is no function '{}' here; make its Function, or give it to serve_script, before init_rpc",
+            function_name));
+  const auto found = find_operator(function_name, stack);
+  found->getOperation()(stack);
+  return declared_result(found->schema());
+}
+
+c10::StrongTypePtr resolve_type(const c10::QualifiedName& name) {
+  const std::string& text = name.qualifiedName();
+  if (text.starts_with(kScriptPrefix)) return {nullptr, torch::getCustomClass(text)};
+  return {nullptr, c10::parseType(text)};
+}
+
+}  // namespace ddprun::runtime
+
+namespace ddprun::rpc {
+
+void untyped::register_function(const std::string& name, std::size_t arguments, const c10::TypePtr& result,
+                                Body body) {
+  if (!runtime::is_function_name(name) || runtime::is_aten(name))
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("rpc: the function '{}' needs a name of the form namespace::name, outside of aten",
+                    name));
+  auto function = std::make_shared<runtime::RegisteredFunction>(
+      runtime::RegisteredFunction{arguments, result, std::move(body)});
+  const std::lock_guard lock(runtime::registry().mutex);
+  if (!runtime::registry().functions.emplace(name, std::move(function)).second)
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("rpc: there is a function '{}' already; give this one another name", name));
+}
+
+void serve_script(std::shared_ptr<torch::jit::CompilationUnit> unit) {
+  const std::lock_guard lock(runtime::registry().mutex);
+  runtime::registry().scripts.push_back(std::move(unit));
+}
+
+}  // namespace ddprun::rpc

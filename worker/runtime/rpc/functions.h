@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/qualified_name.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun::runtime {
+
+/// libtorch's wire knows two kinds of functions: operators of ATen, by their schema, and TorchScript functions, by their
+/// qualified names. All others, ours too, go as the latter: "demo::add" is "__torch__.demo.add" there, which is the name
+/// of a TorchScript function add of a Python module demo.
+bool is_aten(const std::string& name);
+c10::QualifiedName wire_name(const std::string& name);
+
+/// The overload of an operator that takes `arguments`, which are completed by its defaults. Throws Exception kNotFound.
+std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
+                                                    std::vector<c10::IValue>& arguments);
+
+/// Runs, with what is on `stack`, the Function, the TorchScript function or the operator of this name, and leaves the
+/// result there; the type that it declares. Throws Exception kNotFound, and what the function throws.
+c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack);
+
+/// The type of an RRef that arrives, by its name.
+c10::StrongTypePtr resolve_type(const c10::QualifiedName& name);
+
+}  // namespace ddprun::runtime

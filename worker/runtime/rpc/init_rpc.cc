@@ -1,0 +1,130 @@
+#include "worker/runtime/rpc/failure.h"
+#include "worker/runtime/rpc/functions.h"
+#include "worker/runtime/rpc/join.h"
+#include "worker/runtime/rpc/request_callback.h"
+#include "worker/runtime/rpc/session.h"
+#include <ddprun/rpc.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/autograd/context/container.h>
+#include <torch/csrc/distributed/rpc/rref_context.h>
+
+#define USE_TENSORPIPE  // without it libtorch's header of its agent is empty
+#include <torch/csrc/distributed/rpc/tensorpipe_agent.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <utility>
+
+namespace ddprun::rpc {
+namespace {
+
+namespace trpc = torch::distributed::rpc;
+using runtime::RpcSession;
+
+/// libtorch's table of references knows one agent, for good.
+std::atomic<bool> g_rpc_was_used = false;
+
+void check_name(const std::string& name) {
+  const bool is_good = !name.empty() && name.size() < trpc::WorkerInfo::MAX_NAME_LEN &&
+                       std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+                         return std::isalnum(letter) != 0 || letter == '_' || letter == ':' || letter == '-';
+                       });
+  if (!is_good)
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format(
+            "init_rpc: '{}' cannot be a worker's name; take letters, digits, '_', ':' and '-', fewer than {}",
+            name, trpc::WorkerInfo::MAX_NAME_LEN));
+}
+
+trpc::TensorPipeRpcBackendOptions agent_options(const Options& options) {
+  std::optional<std::vector<std::string>> transports;
+  if (!options.transports.empty()) transports = options.transports;
+  return {options.threads, transports, std::nullopt, std::chrono::duration<float>(options.timeout).count(),
+          "env://"};
+}
+
+std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
+                                                  const c10::intrusive_ptr<c10d::Store>& store,
+                                                  const Context& context, runtime::Gathering& gathering) {
+  auto requests =
+      std::make_unique<runtime::RpcRequests>(session.name, gathering, session.options.largest_message);
+  auto agent = std::make_shared<trpc::TensorPipeAgent>(
+      store, session.name, static_cast<trpc::worker_id_t>(context.rank()), context.world_size(),
+      agent_options(session.options), std::unordered_map<std::string, trpc::DeviceMap>{},
+      std::vector<c10::Device>{}, std::move(requests));
+  agent->setTypeResolver(std::make_shared<trpc::TypeResolver>(runtime::resolve_type));
+  return agent;
+}
+
+void join(const std::shared_ptr<RpcSession>& joining, const Context& context) {
+  RpcSession& session = *joining;
+  const auto timeout =
+      session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;
+  const auto store = runtime::rpc_store(context, timeout);
+  torch::distributed::autograd::DistAutogradContainer::init(context.rank());
+  const auto group = runtime::meet_over_gloo(store, context, session.name, timeout);
+  session.agent = make_agent(session, store, context, session.gathering);
+  for (const auto& worker : session.agent->getWorkerInfos()) session.names.insert(worker.name_);
+  trpc::RpcAgent::setCurrentRpcAgent(session.agent);
+  runtime::set_rpc_session(
+      joining);  // a function that others call may call on, before this rank knows that all have come
+  session.agent->start();
+  runtime::gather_all(session, timeout);
+  // Nobody leaves before the leader has told all.
+  group->barrier()->wait();
+}
+
+void close(RpcSession& session) {
+  session.is_closing = true;
+  if (!session.agent) return;
+  trpc::RRefContext::destroyInstance(true);
+  session.agent->shutdown();
+  trpc::RpcAgent::setCurrentRpcAgent(nullptr);
+  runtime::set_rpc_session(nullptr);
+}
+
+}  // namespace
+
+void init_rpc(const std::string& name, const Context& context, const Options& options) {
+  check_name(name);
+  if (g_rpc_was_used.exchange(true))
+    throw Exception(ErrorCode::kConfig,
+                    "init_rpc: this process has joined before; a worker joins once, and a restarted job "
+                    "begins with new processes");
+  auto session = std::make_shared<RpcSession>();
+  session->name = name;
+  session->options = options;
+  session->world_size = context.world_size();
+  try {
+    join(session, context);
+  } catch (const std::exception& error) {
+    close(*session);
+    if (dynamic_cast<const Exception*>(&error) != nullptr) throw;
+    throw Exception(ErrorCode::kUnavailable,
+                    fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join: {}", name, context.rank(),
+                                context.world_size(), runtime::without_stack(error.what())));
+  }
+}
+
+void shutdown(bool graceful) {
+  const auto session = runtime::current_rpc_session();
+  if (!session) return;
+  if (!graceful) {
+    close(*session);
+    return;
+  }
+  try {
+    runtime::gather_all(*session, std::chrono::milliseconds(0));
+    trpc::RRefContext::getInstance().delAllUsersAndUnforkedOwners(std::chrono::seconds(100));
+    session->agent->join(true, 0);
+  } catch (...) {
+    close(*session);
+    throw;
+  }
+  close(*session);
+}
+
+}  // namespace ddprun::rpc

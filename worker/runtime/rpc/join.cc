@@ -1,0 +1,144 @@
+#include "worker/runtime/rpc/join.h"
+
+#include "rendezvous/base/env_contract.h"
+#include "worker/runtime/comm/backend/gloo.h"
+#include "worker/runtime/comm/join_world.h"
+#include "worker/runtime/rpc/failure.h"
+#include "worker/runtime/rpc/python_words.h"
+#include "worker/runtime/throw_error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/rpc/python_call.h>
+#include <torch/csrc/distributed/rpc/python_resp.h>
+#include <torch/csrc/distributed/rpc/script_call.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::runtime {
+namespace {
+
+namespace trpc = torch::distributed::rpc;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kBetweenQuestions = std::chrono::seconds(1);
+
+at::Tensor bytes_of(const std::string& text) {
+  at::Tensor bytes = torch::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
+  return bytes;
+}
+
+/// all_gather_object, but for the objects that come, which nobody here needs.
+void tell_all(c10d::Backend& group, const std::string& pickle, int world_size) {
+  const auto gather = [&](const at::Tensor& mine, const at::Tensor& like) {
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (int i = 0; i < world_size; ++i) all[0].push_back(torch::empty_like(like));
+    std::vector<at::Tensor> input{mine};
+    group.allgather(all, input)->wait();
+    return torch::stack(all[0]);
+  };
+  at::Tensor bytes = bytes_of(pickle);
+  const at::Tensor size = torch::tensor({bytes.numel()}, at::kLong);
+  const std::int64_t longest = gather(size, size).max().item<std::int64_t>();
+  bytes.resize_({longest});
+  gather(bytes, bytes);
+}
+
+void send_python(RpcSession& session, const std::string& to, const std::string& pickle,
+                 std::chrono::milliseconds timeout) {
+  auto message = trpc::PythonCall(trpc::SerializedPyObj(std::string(pickle), {}), false).toMessage();
+  const auto answer = session.agent->send(session.agent->getWorkerInfo(to), std::move(message),
+                                          std::chrono::duration<float>(timeout).count());
+  answer->wait();
+  const FailedCall call{"meeting all workers", to, timeout};
+  if (answer->hasError()) std::rethrow_exception(exception_for(call, answer->tryRetrieveErrorMessage()));
+  const auto response = trpc::PythonResp::fromMessage(*answer->constValue().toCustomClass<trpc::Message>());
+  if (const auto problem = read_python_exception(response->serializedPyObj().payload_))
+    std::rethrow_exception(exception_for(call, *problem));
+}
+
+/// Throws where the worker is gone: a call that any worker answers.
+void ask_for_life(RpcSession& session, const std::string& to) {
+  std::vector<c10::IValue> arguments{std::int64_t{1}};
+  const auto operators = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString("aten::neg"));
+  const auto found = std::find_if(operators.begin(), operators.end(),
+                                  [](const auto& op) { return op->schema().overload_name() == "int"; });
+  if (found == operators.end()) return;
+  auto message = trpc::ScriptCall(*found, std::move(arguments)).toMessage();
+  const auto answer = session.agent->send(session.agent->getWorkerInfo(to), std::move(message));
+  answer->wait();
+  if (answer->hasError())
+    std::rethrow_exception(exception_for({"waiting for all workers", to, session.options.timeout},
+                                         answer->tryRetrieveErrorMessage()));
+}
+
+void wait_for(RpcSession& session, const std::string& sequence, const std::string& leader,
+              Clock::time_point deadline) {
+  while (!session.gathering.wait_until(sequence, session.names,
+                                       std::min(deadline, Clock::now() + kBetweenQuestions))) {
+    const auto missing = session.gathering.missing(sequence, session.names);
+    if (Clock::now() >= deadline)
+      throw Exception(ErrorCode::kTimeout,
+                      fmt::format("rpc: worker '{}' waits for {}, who did not come in time", session.name,
+                                  fmt::join(missing, ", ")));
+    if (session.name != leader) {
+      ask_for_life(session, leader);
+    } else {
+      for (const std::string& name : missing) ask_for_life(session, name);
+    }
+  }
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> rpc_store(const Context& context, std::chrono::milliseconds timeout) {
+  c10::intrusive_ptr<c10d::Store> store;
+  if (context.is_launched()) {
+    const WorkerEnv env = value_or_throw(parse_worker_env(process_env));
+    // A connection of its own, because the agent waits in it; without our prefix, because Python has none.
+    store = connect_store(env, timeout);
+    if (auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get()))
+      store = prefix->getUnderlyingStore();
+  } else {
+    store = c10::make_intrusive<c10d::HashStore>();
+  }
+  return c10::make_intrusive<c10d::PrefixStore>("rpc_prefix_0", std::move(store));
+}
+
+c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const Context& context, const std::string& name,
+                                                 std::chrono::milliseconds timeout) {
+  auto group = make_gloo_backend({.store = store,
+                                  .rank = context.rank(),
+                                  .world_size = context.world_size(),
+                                  .one_host = context.local_world_size() == context.world_size(),
+                                  .timeout = timeout,
+                                  .name = ""});
+  tell_all(*group, pickled_devices(name), context.world_size());
+  return group;
+}
+
+void gather_all(RpcSession& session, std::chrono::milliseconds timeout) {
+  const std::string sequence = sequence_name(session.names, session.meetings++);
+  const std::string leader = *session.names.begin();
+  const Clock::time_point deadline = timeout.count() == 0 ? Clock::time_point::max() : Clock::now() + timeout;
+  if (session.name == leader) {
+    session.gathering.hear({.is_broadcast = false, .sequence = sequence, .worker = session.name});
+  } else {
+    send_python(session, leader, pickled_gather(sequence, session.name, session.names), timeout);
+  }
+  wait_for(session, sequence, leader, deadline);
+  if (session.name == leader) {
+    for (const std::string& name : session.names) {
+      if (name != leader) send_python(session, name, pickled_broadcast(sequence, session.names), timeout);
+    }
+  }
+  session.gathering.forget(sequence);
+}
+
+}  // namespace ddprun::runtime

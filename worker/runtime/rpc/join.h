@@ -1,0 +1,24 @@
+#pragma once
+
+#include "worker/runtime/rpc/session.h"
+#include <ddprun/init.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace ddprun::runtime {
+
+/// The store where ranks in Python look for each other, too: its keys have the prefix of Python's first init_rpc.
+c10::intrusive_ptr<c10d::Store> rpc_store(const Context& context, std::chrono::milliseconds timeout);
+
+/// What a world of remote calls is made from beside the agents: Python's ranks make a group over gloo, tell each other
+/// their devices, and wait for each other. Returns the group. Collective.
+c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const Context& context, const std::string& name,
+                                                 std::chrono::milliseconds timeout);
+
+/// Waits until all workers have come here: Python's _all_gather(None). Zero: for ever. Throws Exception kPeerLost or
+/// kTimeout, naming who is gone or has not come.
+void gather_all(RpcSession& session, std::chrono::milliseconds timeout);
+
+}  // namespace ddprun::runtime

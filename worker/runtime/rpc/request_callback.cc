@@ -1,0 +1,137 @@
+#include "worker/runtime/rpc/request_callback.h"
+
+#include "worker/runtime/rpc/failure.h"
+#include "worker/runtime/rpc/functions.h"
+#include "worker/runtime/rpc/gathering.h"
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/autograd/context/container.h>
+#include <torch/csrc/distributed/autograd/engine/dist_engine.h>
+#include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_req.h>
+#include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_resp.h>
+#include <torch/csrc/distributed/rpc/python_call.h>
+#include <torch/csrc/distributed/rpc/python_resp.h>
+#include <torch/csrc/distributed/rpc/rref_context.h>
+#include <torch/csrc/distributed/rpc/rref_proto.h>
+#include <torch/csrc/distributed/rpc/script_resp.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace ddprun::runtime {
+namespace {
+
+namespace trpc = torch::distributed::rpc;
+namespace tautograd = torch::distributed::autograd;
+
+c10::TypePtr message_type() { return c10::getCustomClassType<c10::intrusive_ptr<trpc::Message>>(); }
+
+/// What one call's function left on the stack, and the type of that.
+struct CallResult {
+  c10::IValue value;
+  c10::TypePtr type;
+};
+
+CallResult run_call(trpc::ScriptCall& call) {
+  torch::jit::Stack& stack = call.stackRef();
+  CallResult result{{}, c10::AnyType::get()};
+  if (call.hasOp()) {
+    call.op()->getOperation()(stack);
+  } else {
+    result.type = run_function(call.qualifiedName(), stack);
+  }
+  if (stack.size() == 1) result.value = std::move(stack.front());
+  if (stack.size() > 1) result.value = c10::ivalue::Tuple::create(std::move(stack));
+  // References to it, which name their type, are looked up by it.
+  if (result.type == c10::AnyType::get() && !result.value.isFuture()) result.type = result.value.type();
+  return result;
+}
+
+}  // namespace
+
+std::size_t size_of(const trpc::Message& message) {
+  std::size_t size = message.payload().size();
+  for (const at::Tensor& tensor : message.tensors()) size += tensor.nbytes();
+  return size;
+}
+
+RpcRequests::Future RpcRequests::failed() const {
+  const Thrown thrown = describe_thrown(self_, std::current_exception());
+  return asFuture(std::make_exception_ptr(std::runtime_error(write_thrown(thrown))));
+}
+
+RpcRequests::Future RpcRequests::run(trpc::ScriptCall& call) const {
+  try {
+    CallResult result = run_call(call);
+    if (!result.value.isFuture()) return asFuture(std::move(result.value), std::move(result.type));
+    return result.value.toFuture()->then(
+        [self = self_](c10::ivalue::Future& later) -> c10::IValue {
+          try {
+            return later.value();
+          } catch (...) {
+            throw std::runtime_error(write_thrown(describe_thrown(self, std::current_exception())));
+          }
+        },
+        std::move(result.type));
+  } catch (...) {
+    return failed();
+  }
+}
+
+RpcRequests::Future RpcRequests::processScriptCall(Command& rpc, const std::vector<c10::Stream>&) const {
+  return run(static_cast<trpc::ScriptCall&>(rpc))
+      ->then(
+          [self = self_, largest = largest_message_](c10::ivalue::Future& done) -> c10::IValue {
+            auto message = trpc::ScriptResp(done.value()).toMessage();
+            if (const std::size_t size = size_of(*message); size > largest) {
+              const Exception refusal(ErrorCode::kConfig,
+                                      fmt::format("rpc: the answer has {} bytes, more than the {} of "
+                                                  "Options::largest_message; answer in parts",
+                                                  size, largest));
+              throw std::runtime_error(write_thrown(describe_thrown(self, std::make_exception_ptr(refusal))));
+            }
+            return message;
+          },
+          message_type());
+}
+
+RpcRequests::Future RpcRequests::processScriptRemoteCall(Command& rpc,
+                                                         const std::vector<c10::Stream>&) const {
+  auto& call = static_cast<trpc::ScriptRemoteCall&>(rpc);
+  return assignOwnerRRef(call.retRRefId(), call.retForkId(), run(call));
+}
+
+std::unique_ptr<RpcRequests::Command> RpcRequests::deserializePythonRpcCommand(
+    std::unique_ptr<Command> rpc, const MessageType& type) const {
+  if (type == MessageType::PYTHON_REMOTE_CALL)
+    throw std::runtime_error(
+        "this worker is a C++ program and runs no Python functions; call an operator (torch.ops) or a "
+        "TorchScript function");
+  return rpc;
+}
+
+RpcRequests::Future RpcRequests::processPythonCall(Command& rpc, const std::vector<c10::Stream>&) const {
+  const auto& call = static_cast<trpc::PythonCall&>(rpc);
+  const auto gather = read_gather_call(call.serializedPyObj().payload_);
+  if (!gather)
+    throw std::runtime_error(
+        "this worker is a C++ program and runs no Python functions; call an operator (torch.ops) or a "
+        "TorchScript function");
+  gathering_.hear(*gather);
+  return asFuture(trpc::PythonResp(trpc::SerializedPyObj(pickled_none(), {})).toMessage());
+}
+
+RpcRequests::Future RpcRequests::processRRefBackward(Command& rpc) const {
+  auto& request = static_cast<tautograd::RRefBackwardReq&>(rpc);
+  const std::int64_t context = request.getAutogradContextId();
+  return retrieveOwnerRRef(request.getRRefId())
+      ->then(
+          [context, keep = request.retainGraph()](c10::ivalue::Future& value) -> c10::IValue {
+            tautograd::DistEngine::getInstance().execute(context, {value.value().toTensor()}, keep);
+            return tautograd::RRefBackwardResp().toMessage();
+          },
+          message_type());
+}
+
+}  // namespace ddprun::runtime

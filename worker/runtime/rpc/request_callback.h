@@ -1,0 +1,48 @@
+#pragma once
+
+#include <torch/csrc/distributed/rpc/request_callback_no_python.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun::runtime {
+
+class Gathering;
+
+/// What this worker does at others' requests: libtorch's own without Python, and with it functions that answer later,
+/// TorchScript functions, exceptions that say their class, backward from a reference, and Python's words of joining and
+/// leaving.
+class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPython {
+ public:
+  /// `gathering` outlives this. `largest_message`: bytes of an answer.
+  RpcRequests(std::string self, Gathering& gathering, std::size_t largest_message)
+      : self_(std::move(self)), gathering_(gathering), largest_message_(largest_message) {}
+
+ protected:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+  using Command = torch::distributed::rpc::RpcCommandBase;
+  using MessageType = torch::distributed::rpc::MessageType;
+
+  std::unique_ptr<Command> deserializePythonRpcCommand(std::unique_ptr<Command> rpc,
+                                                       const MessageType& type) const override;
+  Future processScriptCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
+  Future processScriptRemoteCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
+  Future processPythonCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
+  Future processRRefBackward(Command& rpc) const override;
+  /// libtorch's own looks into the reference, which is null while others are left (torch 2.11).
+  void handleRRefDelete(c10::intrusive_ptr<torch::distributed::rpc::RRef>&) const override {}
+
+ private:
+  [[nodiscard]] Future run(torch::distributed::rpc::ScriptCall& call) const;
+  [[nodiscard]] Future failed() const;
+
+  std::string self_;
+  Gathering& gathering_;
+  std::size_t largest_message_;
+};
+
+/// Bytes of a message as it travels.
+std::size_t size_of(const torch::distributed::rpc::Message& message);
+
+}  // namespace ddprun::runtime

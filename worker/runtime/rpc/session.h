@@ -1,0 +1,34 @@
+#pragma once
+
+#include "worker/runtime/rpc/gathering.h"
+#include <ddprun/rpc.h>
+
+#include <torch/csrc/distributed/rpc/rpc_agent.h>
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+
+namespace ddprun::runtime {
+
+/// This process's part in the world of remote calls, from init_rpc to shutdown.
+struct RpcSession {
+  std::string name;
+  rpc::Options options;
+  int world_size = 1;
+  std::set<std::string> names{};  ///< of all workers
+  Gathering gathering{};
+  int meetings = 0;  ///< how often all have gathered
+  std::atomic<bool> is_closing = false;
+  std::shared_ptr<torch::distributed::rpc::RpcAgent> agent{};
+};
+
+/// Null before init_rpc and after shutdown.
+std::shared_ptr<RpcSession> current_rpc_session();
+void set_rpc_session(std::shared_ptr<RpcSession> session);
+
+/// Throws Exception kConfig where there is none.
+std::shared_ptr<RpcSession> rpc_session_for(const char* what);
+
+}  // namespace ddprun::runtime
