@@ -65,6 +65,9 @@ struct Worker {
 /// Errors   Exception kConfig: the name cannot be one or is another rank's, or rpc has been used before in this
 ///          process; kUnavailable or kTimeout: the ranks do not find each other within `Options::timeout`.
 void init_rpc(const std::string& name, const Context& context, const Options& options = {});
+/// The same without `init()`, in which every rank would have to be a program in C++: for a world with ranks in Python.
+/// Errors   as above; and kConfig: a variable of the launcher's is missing or malformed.
+void init_rpc(const std::string& name, const Options& options = {});
 
 /// Leaves. Graceful: waits until every rank has come here and nothing is open any more, then closes; collective.
 /// Otherwise closes at once: calls that are open fail, here with a sentence that says so, there as calls to a worker

@@ -48,25 +48,26 @@ trpc::TensorPipeRpcBackendOptions agent_options(const Options& options) {
 
 std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
                                                   const c10::intrusive_ptr<c10d::Store>& store,
-                                                  const Context& context, runtime::Gathering& gathering) {
+                                                  const runtime::RpcSeat& seat,
+                                                  runtime::Gathering& gathering) {
   auto requests =
       std::make_unique<runtime::RpcRequests>(session.name, gathering, session.options.largest_message);
   auto agent = std::make_shared<trpc::TensorPipeAgent>(
-      store, session.name, static_cast<trpc::worker_id_t>(context.rank()), context.world_size(),
+      store, session.name, static_cast<trpc::worker_id_t>(seat.env.rank.value()), seat.env.world_size.value(),
       agent_options(session.options), std::unordered_map<std::string, trpc::DeviceMap>{},
       std::vector<c10::Device>{}, std::move(requests));
   agent->setTypeResolver(std::make_shared<trpc::TypeResolver>(runtime::resolve_type));
   return agent;
 }
 
-void join(const std::shared_ptr<RpcSession>& joining, const Context& context) {
+void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat) {
   RpcSession& session = *joining;
   const auto timeout =
       session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;
-  const auto store = runtime::rpc_store(context, timeout);
-  torch::distributed::autograd::DistAutogradContainer::init(context.rank());
-  const auto group = runtime::meet_over_gloo(store, context, session.name, timeout);
-  session.agent = make_agent(session, store, context, session.gathering);
+  const auto store = runtime::rpc_store(seat, timeout);
+  torch::distributed::autograd::DistAutogradContainer::init(seat.env.rank.value());
+  const auto group = runtime::meet_over_gloo(store, seat, session.name, timeout);
+  session.agent = make_agent(session, store, seat, session.gathering);
   for (const auto& worker : session.agent->getWorkerInfos()) session.names.insert(worker.name_);
   trpc::RpcAgent::setCurrentRpcAgent(session.agent);
   runtime::set_rpc_session(
@@ -88,24 +89,28 @@ void close(RpcSession& session) {
 
 }  // namespace
 
-void init_rpc(const std::string& name, const Context& context, const Options& options) {
+void init_rpc(const std::string& name, const Context&, const Options& options) { init_rpc(name, options); }
+
+void init_rpc(const std::string& name, const Options& options) {
   check_name(name);
   if (g_rpc_was_used.exchange(true))
     throw Exception(ErrorCode::kConfig,
                     "init_rpc: this process has joined before; a worker joins once, and a restarted job "
                     "begins with new processes");
+  const runtime::RpcSeat seat = runtime::rpc_seat();
   auto session = std::make_shared<RpcSession>();
   session->name = name;
   session->options = options;
-  session->world_size = context.world_size();
+  session->world_size = seat.env.world_size.value();
   try {
-    join(session, context);
+    join(session, seat);
   } catch (const std::exception& error) {
     close(*session);
     if (dynamic_cast<const Exception*>(&error) != nullptr) throw;
-    throw Exception(ErrorCode::kUnavailable,
-                    fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join: {}", name, context.rank(),
-                                context.world_size(), runtime::without_stack(error.what())));
+    throw Exception(
+        ErrorCode::kUnavailable,
+        fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join: {}", name, seat.env.rank.value(),
+                    seat.env.world_size.value(), runtime::without_stack(error.what())));
   }
 }
 

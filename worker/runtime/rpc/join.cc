@@ -96,30 +96,33 @@ void wait_for(RpcSession& session, const std::string& sequence, const std::strin
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> rpc_store(const Context& context, std::chrono::milliseconds timeout) {
-  c10::intrusive_ptr<c10d::Store> store;
-  if (context.is_launched()) {
-    const WorkerEnv env = value_or_throw(parse_worker_env(process_env));
+RpcSeat rpc_seat() {
+  if (!is_launched(process_env)) return {};
+  return {.env = value_or_throw(parse_worker_env(process_env)), .is_launched = true};
+}
+
+c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, std::chrono::milliseconds timeout) {
+  c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
+  if (seat.is_launched) {
     // A connection of its own, because the agent waits in it; without our prefix, because Python has none.
-    store = connect_store(env, timeout);
+    store = connect_store(seat.env, timeout);
     if (auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get()))
       store = prefix->getUnderlyingStore();
-  } else {
-    store = c10::make_intrusive<c10d::HashStore>();
   }
   return c10::make_intrusive<c10d::PrefixStore>("rpc_prefix_0", std::move(store));
 }
 
 c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 const Context& context, const std::string& name,
+                                                 const RpcSeat& seat, const std::string& name,
                                                  std::chrono::milliseconds timeout) {
+  const int world_size = seat.env.world_size.value();
   auto group = make_gloo_backend({.store = store,
-                                  .rank = context.rank(),
-                                  .world_size = context.world_size(),
-                                  .one_host = context.local_world_size() == context.world_size(),
+                                  .rank = seat.env.rank.value(),
+                                  .world_size = world_size,
+                                  .one_host = seat.env.local_world_size.value() == world_size,
                                   .timeout = timeout,
                                   .name = ""});
-  tell_all(*group, pickled_devices(name), context.world_size());
+  tell_all(*group, pickled_devices(name), world_size);
   return group;
 }
 

@@ -1,20 +1,27 @@
 #pragma once
 
+#include "rendezvous/base/env_contract.h"
 #include "worker/runtime/rpc/session.h"
-#include <ddprun/init.h>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace ddprun::runtime {
 
+/// This process's place in the world of all ranks, and where their store is. Alone without a launcher.
+struct RpcSeat {
+  WorkerEnv env;
+  bool is_launched = false;
+};
+RpcSeat rpc_seat();
+
 /// The store where ranks in Python look for each other, too: its keys have the prefix of Python's first init_rpc.
-c10::intrusive_ptr<c10d::Store> rpc_store(const Context& context, std::chrono::milliseconds timeout);
+c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, std::chrono::milliseconds timeout);
 
 /// What a world of remote calls is made from beside the agents: Python's ranks make a group over gloo, tell each other
 /// their devices, and wait for each other. Returns the group. Collective.
 c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 const Context& context, const std::string& name,
+                                                 const RpcSeat& seat, const std::string& name,
                                                  std::chrono::milliseconds timeout);
 
 /// Waits until all workers have come here: Python's _all_gather(None). Zero: for ever. Throws Exception kPeerLost or
