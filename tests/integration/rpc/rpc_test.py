@@ -33,6 +33,11 @@ class Calls(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("ok: "), 26, done.stdout)
 
+    def test_a_backward_over_ranks_and_its_steps_equal_those_of_one_process_to_the_last_bit(self):
+        done = run("rpc_autograd")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("ok: "), 8, done.stdout)
+
 
 class Faults(unittest.TestCase):
     def told(self, how, expect=0, **options):

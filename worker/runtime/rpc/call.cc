@@ -96,6 +96,9 @@ c10::IValue read_reference(const trpc::Message& message) {
   return static_cast<trpc::RRefFetchRet&>(*response).values().front();
 }
 
+/// An operator computes with its arguments alone; a function may use tensors of its worker that want a gradient.
+bool may_have_parameters(const std::string& name) { return !runtime::is_aten(name); }
+
 std::unique_ptr<trpc::ScriptCall> make_call(const std::string& name, std::vector<c10::IValue> arguments) {
   if (!runtime::is_aten(name))
     return std::make_unique<trpc::ScriptCall>(runtime::wire_name(name), std::move(arguments));
@@ -133,7 +136,8 @@ FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::
   const auto session = runtime::rpc_session_for("a call");
   const trpc::WorkerInfo& worker = worker_named(*session, to.name);
   auto message = std::move(*make_call(name, std::move(arguments))).toMessage();
-  return send(session, worker, std::move(message), {name, to.name, time_for(*session, to.timeout)}, false,
+  return send(session, worker, std::move(message), {name, to.name, time_for(*session, to.timeout)},
+              may_have_parameters(name),
               [](const trpc::Message& answer) { return trpc::deserializeRespToIValue(answer); });
 }
 
@@ -146,8 +150,8 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
   const auto send_call = [&](const trpc::RRefId& value, const trpc::ForkId& fork) {
     auto message = std::move(*make_remote_call(name, std::move(arguments), value, fork)).toMessage();
     refuse_large(*session, call, *message);
-    return tautograd::sendMessageWithAutograd(*session->agent, worker, std::move(message), false,
-                                              in_seconds(call.timeout));
+    return tautograd::sendMessageWithAutograd(*session->agent, worker, std::move(message),
+                                              may_have_parameters(name), in_seconds(call.timeout));
   };
   if (worker.id_ == references.getWorkerId()) {
     auto own = references.createOwnerRRef(type);

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
-#include <torch/csrc/jit/mobile/type_parser.h>
+#include <torch/csrc/jit/frontend/script_type_parser.h>
 #include <torch/custom_class.h>
 
 #include <mutex>
@@ -145,7 +145,7 @@ c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValu
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name) {
   const std::string& text = name.qualifiedName();
   if (text.starts_with(kScriptPrefix)) return {nullptr, torch::getCustomClass(text)};
-  return {nullptr, c10::parseType(text)};
+  return {nullptr, torch::jit::ScriptTypeParser().parseType(text)};
 }
 
 }  // namespace ddprun::runtime
