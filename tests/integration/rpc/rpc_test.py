@@ -1,10 +1,13 @@
-"""rpc_test.py PROGRAMS [WORD…]: remote calls between ranks that ddprun starts. PROGRAMS: the folder of ddprun and that of
-the test programs; WORD: only tests with these words in their names."""
+"""rpc_test.py DDPRUN_FOLDER TESTS_FOLDER [CLASS…]: remote calls between ranks that ddprun starts, and the examples, under
+torchrun as well; only tests of these classes."""
 
+import contextlib
+import gzip
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -12,13 +15,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 
 from patience import patient  # noqa: E402
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "worker/examples"
+TORCHRUN = pathlib.Path(sys.executable).parent / "torchrun"
 BIN = pathlib.Path(sys.argv.pop(1))
 TESTS = pathlib.Path(sys.argv.pop(1))
 GONE = "the worker is gone (eof); its own last words, or the launcher's report, say why"
 
 
 def run(program, *arguments, ranks=2, flags=()):
-    command = [BIN / "ddprun", "--nproc-per-node", ranks, *flags, TESTS / program, *arguments]
+    return run_command(BIN / "ddprun", "--nproc-per-node", ranks, *flags, TESTS / program, *arguments)
+
+
+def run_command(*command):
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("DDPRUN_", "TORCHELASTIC_"))}
     return subprocess.run(list(map(str, command)), env=plain, text=True, capture_output=True, timeout=patient(60), check=False)
 
@@ -109,6 +118,58 @@ class Faults(unittest.TestCase):
     def test_a_generation_after_another_calls_as_the_first_one_did(self):
         lines = self.told("restart", flags=("--max-restarts", "1"))
         self.assertEqual(lines[-1], "nothing was thrown", lines)
+
+
+@contextlib.contextmanager
+def digits():
+    """A folder with MNIST's files, unpacked, and fewer digits."""
+    with tempfile.TemporaryDirectory(prefix="ddprun-rpc-") as folder:
+        for packed in (ROOT / "configs/data/mnist-subset").glob("*.gz"):
+            (pathlib.Path(folder) / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+        yield folder
+
+
+class Examples(unittest.TestCase):
+    """Each by the command in its first line, and under torchrun."""
+
+    def example(self, name, says, *arguments):
+        words = (EXAMPLES / f"{name}.cc").read_text().splitlines()[0].split()
+        self.assertEqual(words[:3] + words[4:5], ["//", "ddprun", "--nproc-per-node", name])
+        self.assertEqual(len(words[5:]), len(arguments))
+        program = [TESTS / name, *arguments]
+        for launcher in ([BIN / "ddprun", *words[2:4]], [TORCHRUN, "--standalone", *words[2:4], "--no-python"]):
+            done = run_command(*launcher, *program)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn(says, done.stdout)
+
+    def test_a_parameter_server_and_two_trainers(self):
+        with digits() as folder:
+            self.example("rpc_parameter_server", "accuracy on digits that nobody trained on: 0.", folder)
+
+    def test_a_trainer_in_python_and_a_parameter_server_in_cpp(self):
+        with digits() as folder:
+            first_lines = (EXAMPLES / "rpc_trainer.py").read_text().split('"""')[1]
+            command = next(line.strip() for line in first_lines.splitlines() if line.strip().startswith("ddprun "))
+            for word, path in (("ddprun ", f"{BIN}/ddprun "), ("./rpc_parameter_server", f"{TESTS}/rpc_parameter_server"),
+                               ("exec python rpc_trainer.py", f"exec {sys.executable} {EXAMPLES}/rpc_trainer.py"),
+                               ("FOLDER", folder)):
+                self.assertIn(word, command)
+                command = command.replace(word, path)
+            done = run_command("sh", "-c", command)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("accuracy on digits that nobody trained on: 0.", done.stdout)
+
+    def test_a_pipeline_of_two_stages(self):
+        self.example("rpc_pipeline", "; equal to one process, to the last bit")
+
+    def test_actors_and_a_learner(self):
+        self.example("rpc_actors", "steps to the prize: 7 of at least 7")
+
+    def test_parameters_that_are_averaged(self):
+        self.example("rpc_averaging", "largest error of a weight: ")
+
+    def test_a_recurrent_network_whose_embedding_is_elsewhere(self):
+        self.example("rpc_rnn", "first gradients equal to one process's, to the last bit")
 
 
 if __name__ == "__main__":
