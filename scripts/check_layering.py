@@ -48,6 +48,7 @@ ALLOWED = {
     "worker/runtime/ddp": ["worker/include", "worker/runtime/comm/backend", "worker/runtime/libtorch", "rendezvous/base"],
     "worker/runtime/data_parallel": ["worker/include", "worker/runtime/comm/gpu", "worker/runtime/libtorch", "rendezvous/base"],
     "worker/runtime/process": ["worker/include", "worker/runtime/comm", "worker/runtime/throw_error.h", "worker/runtime/checkpoint/unfinished.h", "rendezvous/base"],
+    "worker/runtime/rpc": ["worker/include", "worker/runtime/comm", "worker/runtime/throw_error.h", "rendezvous/base"],
     "worker/runtime/trainer": ["worker/include", "rendezvous/base"],
     "worker/transforms": ["worker/include"],
     "worker/data": ["worker/include", "worker/runtime", "worker/transforms", "rendezvous/base"],

@@ -15,9 +15,10 @@ PUBLIC = pathlib.Path(__file__).resolve().parent.parent / "worker/include"
 STANDARD = {
     "array": "array",
     "chrono": "chrono",
+    "concepts": "floating_point integral",
     "cstddef": "byte ptrdiff_t size_t",
     "cstdint": "int64_t uint32_t uint64_t",
-    "exception": "exception",
+    "exception": "exception exception_ptr",
     "functional": "function reference_wrapper",
     "initializer_list": "initializer_list",
     "iosfwd": "ostream",
@@ -32,10 +33,10 @@ STANDARD = {
     "string": "string",
     "string_view": "string_view",
     "tuple": "apply tuple",
-    "type_traits": "bool_constant conjunction enable_if_t false_type is_arithmetic_v is_base_of_v is_copy_constructible_v is_same_v "
-                   "remove_const_t remove_cvref_t",
+    "type_traits": "bool_constant conjunction enable_if_t false_type is_arithmetic_v is_base_of_v is_copy_constructible_v is_same_v is_void_v "
+                   "remove_const_t remove_cvref_t type_identity_t",
     "unordered_map": "unordered_map",
-    "utility": "declval forward move pair",
+    "utility": "declval forward index_sequence index_sequence_for move pair",
     "variant": "holds_alternative monostate variant",
     "vector": "erase_if vector",
 }

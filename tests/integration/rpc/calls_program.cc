@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <vector>
 
 namespace rpc = ddprun::rpc;
 using namespace remote_calls;  // NOLINT: a program of the tests
@@ -108,6 +109,10 @@ int run() {
   ddprun::Context context = ddprun::init();
   serve_scripts();
   rpc::init_rpc(context.rank() == 0 ? "alpha" : "beta", context);
+  // They outlive the world that they were made in.
+  std::vector<rpc::RRef<at::Tensor>> kept;
+  kept.push_back(rpc::remote(context.rank() == 0 ? "beta" : "alpha", kZeros, 3));
+  kept.push_back(rpc::RRef<at::Tensor>::of(torch::zeros({3})));
   if (context.rank() == 0) {
     call_functions();
     answer_later();

@@ -1,5 +1,6 @@
 // A rank in C++ beside one in Python (python_rank.py): OWN OTHER.
 #include "tests/integration/rpc/rpc_functions.h"
+#include <ddprun/dist_autograd.h>
 #include <ddprun/record.h>
 #include <ddprun/rpc.h>
 
@@ -40,6 +41,12 @@ int run(const std::string& own, const std::string& other) {
   const std::string why = what_is_thrown(other);
   require(why.find("too small for a snake") != std::string::npos && why.find(other) != std::string::npos,
           "C++ reads what Python throws");
+  {
+    const at::Tensor weight = torch::ones({4}, torch::requires_grad());
+    ddprun::dist_autograd::Context pass;
+    pass.backward({(rpc::rpc_sync<at::Tensor>(other, "snake::scaled", weight, 3.0) * values).sum()});
+    require(torch::equal(pass.gradient(weight), 3 * values), "a backward of C++ goes through Python");
+  }
   rpc::shutdown();
   std::cout << "ok: C++ leaves" << std::endl;
   return 0;

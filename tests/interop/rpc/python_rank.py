@@ -4,6 +4,7 @@ import os
 import sys
 
 import torch
+import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 
 
@@ -74,6 +75,10 @@ def main():
        "Python reads what a C++ function throws")
     ok("runs no Python functions" in message_of(lambda: rpc.rpc_sync(other, min, args=(1, 2))),
        "Python is told that a C++ rank runs no Python functions")
+    weight = torch.ones(4, requires_grad=True)
+    with dist_autograd.context() as context:
+        dist_autograd.backward(context, [(rpc.rpc_sync(other, add, args=(weight * 3, values)) * values).sum()])
+        ok(torch.equal(dist_autograd.get_gradients(context)[weight], 3 * values), "a backward of Python's goes through C++")
     rpc.shutdown()
     print("ok: Python leaves", flush=True)
 

@@ -15,8 +15,8 @@ namespace ddprun::dist_autograd {
 ///
 ///     ddprun::dist_autograd::Context pass;
 ///     const auto hidden = ddprun::rpc::rpc_sync<at::Tensor>("server", "demo::embed", input);
-///     pass.backward({model(hidden).sum()});
-///     at::Tensor gradient = pass.gradient(model->weight);
+///     pass.backward({loss_of(model->forward(hidden))});
+///     at::Tensor gradient = pass.gradient(model->parameters()[0]);
 ///
 /// Functions that are called within it run in it, too, on their own worker and thread, and so do the calls they make.
 ///

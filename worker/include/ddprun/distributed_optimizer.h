@@ -1,12 +1,12 @@
 #pragma once
 
 #include <ddprun/dist_autograd.h>
+#include <ddprun/init.h>
 #include <ddprun/optim.h>
 #include <ddprun/rpc.h>
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
 #include <vector>
 
 namespace ddprun {
@@ -14,7 +14,8 @@ namespace ddprun {
 /// Updates parameters that lie on several workers, each where it is, with the gradients of a context:
 /// torch.distributed.optim.DistributedOptimizer over the optimizers of optim.h.
 ///
-///     std::vector<ddprun::rpc::RRef<at::Tensor>> parameters = parameters_of_all_workers();
+///     using Parameters = std::vector<ddprun::rpc::RRef<at::Tensor>>;
+///     const auto parameters = ddprun::rpc::rpc_sync<Parameters>("server", "demo::parameters");
 ///     ddprun::DistributedOptimizer updates(parameters, ddprun::FusedSgdOptions{.lr = 0.1});
 ///     ddprun::dist_autograd::Context pass;
 ///     pass.backward({loss_of(input)});
