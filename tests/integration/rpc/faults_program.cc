@@ -1,5 +1,6 @@
 // Two or three ranks, and one way to go wrong, which rank 0 ("alpha") tells in sentences.
 #include "tests/integration/rpc/rpc_functions.h"
+#include <ddprun/dist_autograd.h>
 #include <ddprun/init.h>
 #include <ddprun/record.h>
 #include <ddprun/rpc.h>
@@ -50,6 +51,15 @@ void peer_dies() {
   tell([] { rpc::shutdown(); });
 }
 
+void dies_before_backward() {
+  outlive_the_others();
+  const at::Tensor weight = torch::ones({3}, torch::requires_grad());
+  ddprun::dist_autograd::Context pass;
+  const at::Tensor sum = rpc::rpc_sync("beta", kAdd, weight, weight).sum();
+  tell([] { rpc::rpc_sync("beta", kDie); });
+  tell([&] { pass.backward({sum}); });
+}
+
 /// The third worker is gone before anybody leaves.
 void waits_for_who_is_gone(int rank) {
   outlive_the_others();
@@ -97,6 +107,12 @@ int run(const std::string& how) {
   rpc::Options options;
   if (how == "too large") options.largest_message = 4096;
   const std::vector<std::string> names{"alpha", "beta", "gamma"};
+  if (how == "peer dies, by uv") options.transports = {"uv"};
+  if (how == "unknown transport") {
+    options.transports = {"pigeon"};
+    tell([&] { rpc::init_rpc("alpha", context, options); });
+    return 0;
+  }
   if (how == "same name") {
     options.timeout = 20s;
     tell([&] { rpc::init_rpc("alpha", context, options); });
@@ -104,6 +120,8 @@ int run(const std::string& how) {
   }
   rpc::init_rpc(names[static_cast<std::size_t>(context.rank())], context, options);
   const std::map<std::string, std::function<void()>> ways{{"peer dies", peer_dies},
+                                                          {"peer dies, by uv", peer_dies},
+                                                          {"dies before backward", dies_before_backward},
                                                           {"unknown", unknown},
                                                           {"too slow", too_slow},
                                                           {"too large", too_large},

@@ -49,6 +49,16 @@ class Calls(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
+    def peer_dies(self, how, end):
+        gone = GONE.replace("(eof)", f"({end})")
+        begin = time.monotonic()
+        self.assertEqual(
+            self.told(how, expect=137),
+            [f"rpc: test::later on worker 'beta': {gone}"] * 3
+            + [f"rpc: test::die on worker 'beta': {gone}", "within a second", f"rpc: test::nothing on worker 'beta': {gone}",
+               f"rpc: meeting all workers on worker 'beta': {gone}"])
+        self.assertLess(time.monotonic() - begin, patient(20))
+
     def told(self, how, expect=0, **options):
         before = segments()
         done = run("rpc_faults", how, **options)
@@ -57,13 +67,21 @@ class Faults(unittest.TestCase):
         return done.stdout.splitlines()
 
     def test_every_open_call_to_a_peer_that_dies_fails_within_a_second_and_names_it(self):
-        begin = time.monotonic()
-        self.assertEqual(
-            self.told("peer dies", expect=137),
-            [f"rpc: test::later on worker 'beta': {GONE}"] * 3
-            + [f"rpc: test::die on worker 'beta': {GONE}", "within a second", f"rpc: test::nothing on worker 'beta': {GONE}",
-               f"rpc: meeting all workers on worker 'beta': {GONE}"])
-        self.assertLess(time.monotonic() - begin, patient(20))
+        self.peer_dies("peer dies", "eof")
+
+    def test_that_is_so_over_tcp_as_well(self):
+        self.peer_dies("peer dies, by uv", "EOF: end of file")
+
+    def test_a_backward_over_a_worker_that_is_gone_fails(self):
+        self.assertEqual(self.told("dies before backward", expect=137), [
+            f"rpc: test::die on worker 'beta': {GONE}",
+            "dist_autograd: the backward in context 0: a worker that took part is gone (Error on Node 0: eof); its own last words, "
+            "or the launcher's report, say which and why",
+        ])
+
+    def test_a_transport_that_is_not_there_is_refused(self):
+        self.assertEqual(self.told("unknown transport", ranks=1), [
+            "init_rpc: there is no transport 'pigeon'; this libtorch has ibv, shm, uv"])
 
     def test_who_waits_to_leave_hears_of_the_one_who_is_gone(self):
         lines = self.told("waits for who is gone", ranks=3, expect=137)

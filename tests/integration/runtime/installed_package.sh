@@ -36,11 +36,15 @@ declare -A says=(
   [toy_ddp]="y = 3 x + 1" [checkpoint]="every rank loaded what rank 0 saved" [model_parallel]="loss after 20 steps"
   [parameter_averaging]="largest error of a weight"
   [data_parallel]="5 outputs on" [custom_hook]="loss after 50 clipped steps"
+  [rpc_pipeline]="a pipeline of two stages needs three ranks" [rpc_actors]="a learner needs an actor"
+  [rpc_averaging]="largest error of a weight" [rpc_rnn]="the table needs a rank of its own"
   [send_receive_ring]="a ring needs two ranks")
 for example in "${!says[@]}"; do
   expect "$example alone" "${says[$example]}" "$work/build/$example"
 done
 says[send_receive_ring]="the token came back with 1"
+says[rpc_actors]="steps to the prize: 7"
+says[rpc_rnn]="first gradients equal to one process's"
 for example in "${!says[@]}"; do
   expect "$example with two workers" "${says[$example]}" \
     "$work/prefix/bin/ddprun" --nproc-per-node 2 "$work/build/$example"

@@ -45,10 +45,12 @@ void Context::backward(const std::vector<at::Tensor>& roots, bool retain_graph) 
   runtime::rpc_session_for("a backward over several workers");
   try {
     engine::DistEngine::getInstance().execute(id_, roots, retain_graph);
-  } catch (const c10::Error&) {
-    throw;
   } catch (const std::exception& error) {
-    std::rethrow_exception(runtime::exception_for({"a backward", "of this pass", {}}, error.what()));
+    if (!runtime::is_lost_connection(error.what())) throw;
+    throw Exception(ErrorCode::kPeerLost, fmt::format("dist_autograd: the backward in context {}: a worker "
+                                                      "that took part is gone ({}); its own last words, or "
+                                                      "the launcher's report, say which and why",
+                                                      id_, runtime::without_stack(error.what())));
   }
 }
 

@@ -97,6 +97,11 @@ std::string without_node(const std::string& text) {
 
 }  // namespace
 
+bool is_lost_connection(std::string_view raw) {
+  return contains(raw, "tensorpipe/") || contains(raw, "ECONN") || contains(raw, "EPIPE") ||
+         raw.starts_with("eof");
+}
+
 std::string without_stack(std::string_view text) {
   for (const std::string_view end :
        {"\nException raised from ", " (this error originated at ", "\nC++ CapturedTraceback"})
@@ -151,12 +156,11 @@ std::exception_ptr exception_for(const FailedCall& call, std::string_view raw) {
   if (contains(text, "Couldn't find matching operator"))
     return failed(ErrorCode::kNotFound,
                   "it has no such operator, or one with other arguments; register it there before init_rpc");
-  if (contains(raw, "tensorpipe") || contains(text, "ECONN") || contains(text, "eof") ||
-      contains(text, "EPIPE"))
+  if (raw.starts_with("Error on Node ")) return rethrown({call.to, "c10::Error", without_node(text)});
+  if (is_lost_connection(raw))
     return failed(
         ErrorCode::kPeerLost,
         fmt::format("the worker is gone ({}); its own last words, or the launcher's report, say why", text));
-  if (raw.starts_with("Error on Node ")) return rethrown({call.to, "c10::Error", without_node(text)});
   return std::make_exception_ptr(rpc::RemoteError(
       call.to, "unknown", fmt::format("rpc: {} on worker '{}': {}", call.what, call.to, without_stack(raw))));
 }

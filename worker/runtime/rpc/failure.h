@@ -32,6 +32,9 @@ struct FailedCall {
 /// The exception that a caller gets for what libtorch's agent, or the other side, says.
 std::exception_ptr exception_for(const FailedCall& call, std::string_view raw);
 
+/// True for what TensorPipe says of a connection whose other end is gone.
+bool is_lost_connection(std::string_view raw);
+
 /// What is left of `text` without the stack of libtorch's and the place in TensorPipe's sources.
 std::string without_stack(std::string_view text);
 

@@ -6,6 +6,7 @@
 #include <ddprun/rpc.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/distributed/autograd/context/container.h>
 #include <torch/csrc/distributed/rpc/rref_context.h>
 
@@ -37,6 +38,15 @@ void check_name(const std::string& name) {
         fmt::format(
             "init_rpc: '{}' cannot be a worker's name; take letters, digits, '_', ':' and '-', fewer than {}",
             name, trpc::WorkerInfo::MAX_NAME_LEN));
+}
+
+void check_transports(const std::vector<std::string>& transports) {
+  for (const std::string& transport : transports) {
+    if (!trpc::TensorPipeTransportRegistry()->Has(transport))
+      throw Exception(ErrorCode::kConfig,
+                      fmt::format("init_rpc: there is no transport '{}'; this libtorch has {}", transport,
+                                  fmt::join(trpc::TensorPipeTransportRegistry()->Keys(), ", ")));
+  }
 }
 
 trpc::TensorPipeRpcBackendOptions agent_options(const Options& options) {
@@ -93,6 +103,7 @@ void init_rpc(const std::string& name, const Context&, const Options& options) {
 
 void init_rpc(const std::string& name, const Options& options) {
   check_name(name);
+  check_transports(options.transports);
   if (g_rpc_was_used.exchange(true))
     throw Exception(ErrorCode::kConfig,
                     "init_rpc: this process has joined before; a worker joins once, and a restarted job "
