@@ -86,6 +86,12 @@ TEST_CASE("a call that took too long says how long that was") {
         "in To");
 }
 
+TEST_CASE("an operator that the other side's libtorch has not is told as that") {
+  const auto unknown = exception_for(
+      kCall, "Error on Node 1: Cannot find matching operator for schema aten::new_one() -> int");
+  CHECK(code_of(unknown) == ErrorCode::kNotFound);
+}
+
 TEST_CASE("what nobody knows keeps its words") {
   CHECK(what_of<rpc::RemoteError>(exception_for(kCall, "a riddle")) ==
         "rpc: demo::add on worker 'ps': a riddle");

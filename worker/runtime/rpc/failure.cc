@@ -153,7 +153,7 @@ std::exception_ptr exception_for(const FailedCall& call, std::string_view raw) {
     return failed(ErrorCode::kTimeout,
                   fmt::format("no answer within {:.3g} s; it may still be at work: name a longer time in To",
                               std::chrono::duration<double>(call.timeout).count()));
-  if (contains(text, "Couldn't find matching operator"))
+  if (contains(text, "Cannot find matching operator"))
     return failed(ErrorCode::kNotFound,
                   "it has no such operator, or one with other arguments; register it there before init_rpc");
   if (raw.starts_with("Error on Node ")) return rethrown({call.to, "c10::Error", without_node(text)});
