@@ -113,6 +113,11 @@ int run(const std::string& how) {
     tell([&] { rpc::init_rpc("alpha", context, options); });
     return 0;
   }
+  if (how == "absent") {
+    options.timeout = 1s;
+    if (context.rank() == 0) tell([&] { rpc::init_rpc("alpha", context, options); });
+    return 0;
+  }
   if (how == "same name") {
     options.timeout = 20s;
     tell([&] { rpc::init_rpc("alpha", context, options); });

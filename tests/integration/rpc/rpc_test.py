@@ -128,6 +128,11 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.told("bad name", ranks=1), [
             "init_rpc: 'not a name' cannot be a worker's name; take letters, digits, '_', ':' and '-', fewer than 128"])
 
+    def test_a_rank_that_does_not_join_is_waited_for_no_longer_than_was_said(self):
+        self.assertEqual(self.told("absent"), [
+            "init_rpc: worker 'alpha', rank 0 of 2, cannot join within 1 s; every rank of the job has to call init_rpc: wait timeout "
+            "after 1000ms, keys: rpc_prefix_0/0/1"])
+
     def test_a_name_is_one_worker_s(self):
         self.assertEqual(sorted(self.told("same name")), [
             f"init_rpc: worker 'alpha', rank {own} of 2, cannot join: RPC worker name alpha is not unique. Workers {own} and "

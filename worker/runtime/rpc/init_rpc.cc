@@ -97,6 +97,17 @@ void close(RpcSession& session) {
   runtime::set_rpc_session(nullptr);
 }
 
+Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, const Options& options,
+                       const std::string& why) {
+  const std::string who = fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join", name,
+                                      seat.env.rank, seat.env.world_size);
+  if (why.find("imeout") == std::string::npos && why.find("imed out") == std::string::npos)
+    return {ErrorCode::kUnavailable, fmt::format("{}: {}", who, why)};
+  return {ErrorCode::kTimeout,
+          fmt::format("{} within {:.3g} s; every rank of the job has to call init_rpc: {}", who,
+                      std::chrono::duration<double>(options.timeout).count(), why)};
+}
+
 }  // namespace
 
 void init_rpc(const std::string& name, const Context&, const Options& options) { init_rpc(name, options); }
@@ -118,10 +129,7 @@ void init_rpc(const std::string& name, const Options& options) {
   } catch (const std::exception& error) {
     close(*session);
     if (dynamic_cast<const Exception*>(&error) != nullptr) throw;
-    throw Exception(
-        ErrorCode::kUnavailable,
-        fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join: {}", name, seat.env.rank.value(),
-                    seat.env.world_size.value(), runtime::without_stack(error.what())));
+    throw join_failure(seat, name, options, runtime::without_stack(error.what()));
   }
 }
 
