@@ -80,8 +80,8 @@ void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& se
   session.agent = make_agent(session, store, seat, session.gathering);
   for (const auto& worker : session.agent->getWorkerInfos()) session.names.insert(worker.name_);
   trpc::RpcAgent::setCurrentRpcAgent(session.agent);
-  runtime::set_rpc_session(
-      joining);  // a function that others call may call on, before this rank knows that all have come
+  // A function that others call may call on, before this rank knows that all have come.
+  runtime::set_rpc_session(joining);
   session.agent->start();
   runtime::gather_all(session, timeout);
   // Nobody leaves before the leader has told all.

@@ -25,6 +25,10 @@ namespace {
 namespace trpc = torch::distributed::rpc;
 namespace tautograd = torch::distributed::autograd;
 
+constexpr const char* kNoPython =
+    "this worker is a C++ program and runs no Python functions; call an operator of ATen or a TorchScript "
+    "function";
+
 c10::TypePtr message_type() { return c10::getCustomClassType<c10::intrusive_ptr<trpc::Message>>(); }
 
 /// What one call's function left on the stack, and the type of that.
@@ -104,20 +108,14 @@ RpcRequests::Future RpcRequests::processScriptRemoteCall(Command& rpc,
 
 std::unique_ptr<RpcRequests::Command> RpcRequests::deserializePythonRpcCommand(
     std::unique_ptr<Command> rpc, const MessageType& type) const {
-  if (type == MessageType::PYTHON_REMOTE_CALL)
-    throw std::runtime_error(
-        "this worker is a C++ program and runs no Python functions; call an operator (torch.ops) or a "
-        "TorchScript function");
+  if (type == MessageType::PYTHON_REMOTE_CALL) throw std::runtime_error(kNoPython);
   return rpc;
 }
 
 RpcRequests::Future RpcRequests::processPythonCall(Command& rpc, const std::vector<c10::Stream>&) const {
   const auto& call = static_cast<trpc::PythonCall&>(rpc);
   const auto gather = read_gather_call(call.serializedPyObj().payload_);
-  if (!gather)
-    throw std::runtime_error(
-        "this worker is a C++ program and runs no Python functions; call an operator (torch.ops) or a "
-        "TorchScript function");
+  if (!gather) throw std::runtime_error(kNoPython);
   gathering_.hear(*gather);
   return asFuture(trpc::PythonResp(trpc::SerializedPyObj(pickled_none(), {})).toMessage());
 }
