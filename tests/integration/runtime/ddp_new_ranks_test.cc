@@ -4,6 +4,7 @@
 #include <ddprun/distributed_data_parallel.h>
 
 #include <optional>
+#include <utility>
 
 namespace ddprun {
 namespace {
@@ -59,11 +60,14 @@ TEST_CASE("a bucket order from before the first step is no order to keep") {
 }
 
 TEST_CASE("without init_sync one rank may look at its model before all train") {
-  const bool has_buffers = GENERATE(false, true);
-  run_ranks_to_success(2, [&](const Group& group) {
+  const auto [has_buffers, is_mixed] =
+      GENERATE(std::pair(false, false), std::pair(true, false), std::pair(false, true));
+  run_ranks_to_success(2, [has_buffers = has_buffers, is_mixed = is_mixed](const Group& group) {
     torch::nn::Sequential model(torch::nn::Linear(1, 1));
     if (has_buffers) model->push_back(torch::nn::BatchNorm1d(1));
-    Replica ddp(model, group.process_group(), {.init_sync = false});
+    DistributedDataParallelOptions options{.init_sync = false};
+    if (is_mixed) options.mixed_precision = MixedPrecision{.param_dtype = at::kBFloat16};
+    Replica ddp(model, group.process_group(), options);
     if (group.rank() == 0 && has_buffers) {
       const torch::NoGradGuard no_grad;
       ddp(torch::ones({2, 1}));
@@ -89,6 +93,33 @@ TEST_CASE("a job that grew goes on with the bucket order that all its ranks set,
     ddp.set_bucket_order(order);
     for (int step = 0; step < 3; ++step) CHECK_IN_RANK(averaged_gradients(ddp, group) == kMeanOfTwo);
     CHECK_IN_RANK(ddp.bucket_order() == order);
+  });
+}
+
+TEST_CASE("a bucket order that a job keeps is kept when it grows, where all set it again") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const BucketOrder each_alone = {{0}, {1}, {2}, {3}};
+    Replica ddp = after_growth(group, 0, a_chain());
+    if (group.rank() == 0) ddp.set_bucket_order(each_alone);
+    ddp.update_process_group(group);
+    ddp.set_bucket_order(each_alone);
+    for (int step = 0; step < 3; ++step) CHECK_IN_RANK(averaged_gradients(ddp, group) == kMeanOfTwo);
+    CHECK_IN_RANK(ddp.bucket_order() == each_alone);
+  });
+}
+
+TEST_CASE("the first forward of a job that grew may be one of inference") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Sequential model(torch::nn::BatchNorm1d(1), torch::nn::Linear(1, 1), torch::nn::Linear(1, 1));
+    model->eval();
+    Replica ddp = after_growth(group, 0, model);
+    {
+      const c10::InferenceMode inference;
+      ddp(torch::ones({1, 1}));
+    }
+    model->zero_grad();
+    ddp(torch::ones({1, 1})).sum().backward();
+    CHECK_IN_RANK(model->parameters().back().grad().item<float>() == 1);
   });
 }
 

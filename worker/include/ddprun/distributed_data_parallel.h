@@ -303,7 +303,8 @@ class DistributedDataParallel {
   [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
 
   /// Goes on with the buckets that bucket_order() gave for the same model, and makes none anew after the next
-  /// backward; where it has just these, nothing changes. Between two steps, the same on all ranks.
+  /// backward; where it has just these, nothing changes, but
+  /// after update_process_group, which would make them anew. Between two steps, the same on all ranks.
   /// Collective after the first step.
   /// Errors  Exception kConfig: they do not hold each parameter once, a bucket is empty, has parameters of
   ///         several dtypes or devices, or one with sparse gradients beside others; nothing has changed then.

@@ -68,10 +68,14 @@ void check_buckets(const BucketOrder& order, const std::vector<ModuleView::Param
   }
 }
 
-// Those that a program has frozen since are reduced nevertheless.
-std::vector<ModuleView::Parameter> as_reduced(std::vector<ModuleView::Parameter> parameters) {
-  for (ModuleView::Parameter& parameter : parameters)
-    parameter.tensor = parameter.tensor.detach().set_requires_grad(true);
+// Those that a program has frozen since are reduced nevertheless; and a forward under no_sync, which this rank alone may
+// have made, leaves them in a smaller dtype.
+std::vector<ModuleView::Parameter> as_reduced(std::vector<ModuleView::Parameter> parameters,
+                                              const LowPrecision* low) {
+  for (ModuleView::Parameter& parameter : parameters) {
+    const at::Tensor own = low == nullptr ? parameter.tensor : low->in_own_dtype(parameter.tensor);
+    parameter.tensor = own.detach().set_requires_grad(true);
+  }
   return parameters;
 }
 
@@ -115,7 +119,7 @@ BucketOrder from_numbers(const std::vector<std::int64_t>& numbers) {
 void ReplicaSync::State::agree_on_buckets() {
   if (!must_agree_on_buckets) return;
   if (group.size() > 1) {
-    verify_replicas(group, as_reduced(reduced), {},
+    verify_replicas(group, as_reduced(reduced, low.get()), {},
                     options.broadcast_buffers ? buffers : std::vector<NamedTensor>{});
     if (options.static_graph) check_that_all_know_the_graph_or_none(group, has_queued_static_reduction);
     const std::vector<std::int64_t> mine =
@@ -135,6 +139,7 @@ void ReplicaSync::State::use_buckets(const BucketOrder& order) {
   // A recorded CUDA graph holds the addresses of the buckets: they stay where nothing changes.
   if (logger->get_per_bucket_variable_indices() == order) return;
   const BucketAllocationScope buckets_in_shared_memory(*group.process_group(), device);
+  const c10::InferenceMode not_for_inference(false);  // which the first forward may be for
   reducer->initialize_buckets(order);
   forget_parameters_of_buckets(*reducer);
 }
@@ -152,7 +157,8 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
   check_buckets(order, state.reduced);
   if (state.reducer == nullptr) return;
   state.rebuild_buckets();  // or the next forward would make other ones, in the order of the first backward
-  if (state.logger->get_per_bucket_variable_indices() == order) return;
+  const bool is_same = state.logger->get_per_bucket_variable_indices() == order;
+  if (is_same && !state.must_agree_on_buckets) return;
   state.use_buckets(order);
   keep_buckets(*state.reducer, true);
 }

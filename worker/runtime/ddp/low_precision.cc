@@ -120,6 +120,11 @@ void LowPrecision::end() {
   let_watch_follow();
 }
 
+at::Tensor LowPrecision::in_own_dtype(const at::Tensor& parameter) const {
+  const auto cast = cast_of_.find(parameter.unsafeGetTensorImpl());
+  return cast != cast_of_.end() && cast->second->full.defined() ? cast->second->full : parameter;
+}
+
 at::Tensor LowPrecision::cast_input(const at::Tensor& tensor) const {
   const bool stays = !dtypes_.param_dtype || !tensor.defined() || !tensor.is_floating_point();
   return stays ? tensor : tensor.to(*dtypes_.param_dtype);

@@ -38,6 +38,8 @@ class LowPrecision {
   void connect(c10d::Reducer& reducer, BypassWatch* watch);
   /// All parameters are as they were.
   void end();
+  /// The parameter as it was and will be, also while it is in the smaller dtype.
+  [[nodiscard]] at::Tensor in_own_dtype(const at::Tensor& parameter) const;
 
   [[nodiscard]] at::Tensor cast_input(const at::Tensor& tensor) const;
   void before_forward();
