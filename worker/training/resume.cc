@@ -174,7 +174,7 @@ void ResumeSearch::begin_or_go_on() {
                                 options_.folder, damaged,
                                 is_auto ? "start anew with --set /resume=never" : "start the job anew"));
   }
-  if (!is_found && options_.job.is_restart) warn_of_links();
+  warn_of_links();
   if (is_auto) return;
   if (options_.choice == "never") return move_what_is_left();
   if (is_found) {
@@ -196,10 +196,10 @@ void ResumeSearch::begin_or_go_on() {
 void ResumeSearch::warn_of_links() const {
   for (const auto& [rank, passed] : found_.by_rank) {
     if (passed.link.empty()) continue;
-    console_.warning(
-        fmt::format("{}; what this job has written there is not seen, and it begins; if that was wrong, "
-                    "mount what belongs there, and start it anew",
-                    passed.link));
+    console_.warning(fmt::format(
+        "{}; if this job has checkpoints there, they are not seen: mount what belongs there, and start it "
+        "anew",
+        passed.link));
   }
 }
 
@@ -221,7 +221,7 @@ bool ResumeSearch::has_part(const CheckpointDirectory::Entry& entry) const {
     const std::string line = timeline_of(read_point(entry.path).content).id;
     if (line == found_.line) return true;
     const auto begin = named_ ? step_in(options_.folder, options_.choice) : std::nullopt;
-    return begin && entry.step <= *begin && line == timeline_of(named_->content).id;
+    return begin && entry.step <= *begin;
   } catch (const Exception& exception) {
     if (exception.code() == ErrorCode::kNotFound) return true;  // removed meanwhile
     if (exception.code() != ErrorCode::kCorrupt) throw;
