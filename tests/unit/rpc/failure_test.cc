@@ -56,10 +56,17 @@ TEST_CASE("an Exception keeps its code") {
 }
 
 TEST_CASE("what travelled before is of the worker that threw it") {
-  const std::runtime_error of_another("worker 'deep': std::out_of_range: 7");
+  const rpc::RemoteError of_another("deep", "demo::Error", "worker 'deep': demo::Error: 7");
   const Thrown thrown = describe_thrown("ps", std::make_exception_ptr(of_another));
   CHECK(thrown.worker == "deep");
-  CHECK(thrown.type == "std::out_of_range");
+  CHECK(thrown.type == "demo::Error");
+  CHECK(thrown.text == "7");
+}
+
+TEST_CASE("a known class stays itself over two workers, whatever its text looks like") {
+  const auto once = exception_for(kCall, write_thrown({"deep", "std::out_of_range", "index 5: too large"}));
+  const auto twice = exception_for(kCall, write_thrown(describe_thrown("ps", once)));
+  CHECK(what_of<std::out_of_range>(twice) == "worker 'ps': worker 'deep': index 5: too large");
 }
 
 TEST_CASE("a text without a worker's name is no exception that travelled") {

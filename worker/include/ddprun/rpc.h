@@ -67,6 +67,7 @@ struct Worker {
 ///          process; kUnavailable or kTimeout: the ranks do not find each other within `Options::timeout`.
 void init_rpc(const std::string& name, const Context& context, const Options& options = {});
 /// The same without `init()`, in which every rank would have to be a program in C++: for a world with ranks in Python.
+/// A job under torchrun that restarts its ranks finds the dead ones' keys, as Python's own does: take ddprun there.
 /// Errors   as above; and kConfig: a variable of the launcher's is missing or malformed.
 void init_rpc(const std::string& name, const Options& options = {});
 

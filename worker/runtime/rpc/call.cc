@@ -41,8 +41,6 @@ std::chrono::milliseconds time_for(const RpcSession& session,
   return timeout.value_or(session.options.timeout);
 }
 
-float in_seconds(std::chrono::milliseconds time) { return std::chrono::duration<float>(time).count(); }
-
 void refuse_large(const RpcSession& session, const FailedCall& call, const trpc::Message& message) {
   const std::size_t size = runtime::size_of(message);
   if (size <= session.options.largest_message) return;
@@ -71,7 +69,7 @@ FuturePtr send(const std::shared_ptr<RpcSession>& session, const trpc::WorkerInf
   FuturePtr answer;
   try {
     answer = tautograd::sendMessageWithAutograd(*session->agent, to, std::move(message), always_in_context,
-                                                in_seconds(call.timeout));
+                                                runtime::agent_seconds(call.timeout));
   } catch (const std::exception& error) {
     result->setError(runtime::exception_for(call, error.what()));
     return result;
@@ -151,7 +149,8 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
     auto message = std::move(*make_remote_call(name, std::move(arguments), value, fork)).toMessage();
     refuse_large(*session, call, *message);
     return tautograd::sendMessageWithAutograd(*session->agent, worker, std::move(message),
-                                              may_have_parameters(name), in_seconds(call.timeout));
+                                              may_have_parameters(name),
+                                              runtime::agent_seconds(call.timeout));
   };
   if (worker.id_ == references.getWorkerId()) {
     auto own = references.createOwnerRRef(type);

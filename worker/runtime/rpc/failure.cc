@@ -134,8 +134,10 @@ Thrown describe_thrown(const std::string& worker, const std::exception_ptr& erro
     return {worker, fmt::format("{}{}", kExceptionOfOurs, to_string(known.code())), known.what()};
   } catch (const c10::Error& known) {
     return {worker, type_name(known), known.what_without_backtrace()};
-  } catch (const std::exception& known) {
+  } catch (const rpc::RemoteError& known) {
     if (const auto earlier = read_thrown(known.what())) return *earlier;
+    return {known.worker(), known.type(), known.what()};
+  } catch (const std::exception& known) {
     return {worker, type_name(known), without_stack(known.what())};
   } catch (...) {
     return {worker, "an object", "it is no std::exception"};

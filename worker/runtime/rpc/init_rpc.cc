@@ -52,8 +52,7 @@ void check_transports(const std::vector<std::string>& transports) {
 trpc::TensorPipeRpcBackendOptions agent_options(const Options& options) {
   std::optional<std::vector<std::string>> transports;
   if (!options.transports.empty()) transports = options.transports;
-  return {options.threads, transports, std::nullopt, std::chrono::duration<float>(options.timeout).count(),
-          "env://"};
+  return {options.threads, transports, std::nullopt, runtime::agent_seconds(options.timeout), "env://"};
 }
 
 std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
@@ -70,11 +69,11 @@ std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
   return agent;
 }
 
-void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat) {
+void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat, bool with_python) {
   RpcSession& session = *joining;
   const auto timeout =
       session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;
-  const auto store = runtime::rpc_store(seat, timeout);
+  const auto store = runtime::rpc_store(seat, timeout, with_python);
   torch::distributed::autograd::DistAutogradContainer::init(seat.env.rank.value());
   const auto group = runtime::meet_over_gloo(store, seat, session.name, timeout);
   session.agent = make_agent(session, store, seat, session.gathering);
@@ -83,7 +82,7 @@ void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& se
   // A function that others call may call on, before this rank knows that all have come.
   runtime::set_rpc_session(joining);
   session.agent->start();
-  runtime::gather_all(session, timeout);
+  runtime::gather_all(session, session.options.timeout);
   // Nobody leaves before the leader has told all.
   group->barrier()->wait();
 }
@@ -101,6 +100,8 @@ Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, co
                        const std::string& why) {
   const std::string who = fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join", name,
                                       seat.env.rank, seat.env.world_size);
+  if (why.find(" is not unique") != std::string::npos)
+    return {ErrorCode::kConfig, fmt::format("{}: {}", who, why)};
   if (why.find("imeout") == std::string::npos && why.find("imed out") == std::string::npos)
     return {ErrorCode::kUnavailable, fmt::format("{}: {}", who, why)};
   return {ErrorCode::kTimeout,
@@ -110,9 +111,9 @@ Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, co
 
 }  // namespace
 
-void init_rpc(const std::string& name, const Context&, const Options& options) { init_rpc(name, options); }
+namespace {
 
-void init_rpc(const std::string& name, const Options& options) {
+void join_as(const std::string& name, const Options& options, bool with_python) {
   check_name(name);
   check_transports(options.transports);
   if (g_rpc_was_used.exchange(true))
@@ -125,13 +126,20 @@ void init_rpc(const std::string& name, const Options& options) {
   session->options = options;
   session->world_size = seat.env.world_size.value();
   try {
-    join(session, seat);
+    join(session, seat, with_python);
   } catch (const std::exception& error) {
     close(*session);
     if (dynamic_cast<const Exception*>(&error) != nullptr) throw;
     throw join_failure(seat, name, options, runtime::without_stack(error.what()));
   }
 }
+
+}  // namespace
+
+void init_rpc(const std::string& name, const Context&, const Options& options) {
+  join_as(name, options, false);
+}
+void init_rpc(const std::string& name, const Options& options) { join_as(name, options, true); }
 
 void shutdown(bool graceful) {
   const auto session = runtime::current_rpc_session();

@@ -52,8 +52,8 @@ void tell_all(c10d::Backend& group, const std::string& pickle, int world_size) {
 void send_python(RpcSession& session, const std::string& to, const std::string& pickle,
                  std::chrono::milliseconds timeout) {
   auto message = trpc::PythonCall(trpc::SerializedPyObj(std::string(pickle), {}), false).toMessage();
-  const auto answer = session.agent->send(session.agent->getWorkerInfo(to), std::move(message),
-                                          std::chrono::duration<float>(timeout).count());
+  const auto answer =
+      session.agent->send(session.agent->getWorkerInfo(to), std::move(message), agent_seconds(timeout));
   answer->wait();
   const FailedCall call{"meeting all workers", to, timeout};
   if (answer->hasError()) std::rethrow_exception(exception_for(call, answer->tryRetrieveErrorMessage()));
@@ -62,7 +62,7 @@ void send_python(RpcSession& session, const std::string& to, const std::string& 
     std::rethrow_exception(exception_for(call, *problem));
 }
 
-/// Throws where the worker is gone: a call that any worker answers.
+/// Throws where the worker is gone: a call that any worker answers, as soon as it has a thread for it.
 void ask_for_life(RpcSession& session, const std::string& to) {
   std::vector<c10::IValue> arguments{std::int64_t{1}};
   const auto operators = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString("aten::neg"));
@@ -72,9 +72,9 @@ void ask_for_life(RpcSession& session, const std::string& to) {
   auto message = trpc::ScriptCall(*found, std::move(arguments)).toMessage();
   const auto answer = session.agent->send(session.agent->getWorkerInfo(to), std::move(message));
   answer->wait();
-  if (answer->hasError())
-    std::rethrow_exception(exception_for({"waiting for all workers", to, session.options.timeout},
-                                         answer->tryRetrieveErrorMessage()));
+  if (!answer->hasError() || !is_lost_connection(answer->tryRetrieveErrorMessage())) return;
+  std::rethrow_exception(exception_for({"waiting for all workers", to, session.options.timeout},
+                                       answer->tryRetrieveErrorMessage()));
 }
 
 void wait_for(RpcSession& session, const std::string& sequence, const std::string& leader,
@@ -101,12 +101,13 @@ RpcSeat rpc_seat() {
   return {.env = value_or_throw(parse_worker_env(process_env)), .is_launched = true};
 }
 
-c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, std::chrono::milliseconds timeout,
+                                          bool with_python) {
   c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
   if (seat.is_launched) {
-    // A connection of its own, because the agent waits in it; without our prefix, because Python has none.
-    store = connect_store(seat.env, timeout);
-    if (auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get()))
+    store = connect_store(seat.env, timeout);  // a connection of its own, because the agent waits in it
+    // Our prefix tells the generations of a torchrun job apart; Python has none.
+    if (auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get()); with_python && prefix != nullptr)
       store = prefix->getUnderlyingStore();
   }
   return c10::make_intrusive<c10d::PrefixStore>("rpc_prefix_0", std::move(store));

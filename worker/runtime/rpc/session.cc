@@ -2,25 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <mutex>
 #include <utility>
 
 namespace ddprun::runtime {
 namespace {
 
-std::mutex g_session_mutex;
-std::shared_ptr<RpcSession> g_session;
+// Never destroyed: the agent's threads outlive main where a program does not shut down.
+struct Current {
+  std::mutex mutex;
+  std::shared_ptr<RpcSession> session;
+};
+Current& current() {
+  static Current& only = *new Current();
+  return only;
+}
 
 }  // namespace
 
 std::shared_ptr<RpcSession> current_rpc_session() {
-  const std::lock_guard lock(g_session_mutex);
-  return g_session;
+  const std::lock_guard lock(current().mutex);
+  return current().session;
 }
 
 void set_rpc_session(std::shared_ptr<RpcSession> session) {
-  const std::lock_guard lock(g_session_mutex);
-  g_session = std::move(session);
+  const std::lock_guard lock(current().mutex);
+  current().session = std::move(session);
+}
+
+float agent_seconds(std::chrono::milliseconds time) {
+  if (time.count() > std::numeric_limits<int>::max()) return 0;
+  return std::chrono::duration<float>(time).count();
 }
 
 std::shared_ptr<RpcSession> rpc_session_for(const char* what) {

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
@@ -27,6 +28,10 @@ struct RpcSession {
 /// Null before init_rpc and after shutdown.
 std::shared_ptr<RpcSession> current_rpc_session();
 void set_rpc_session(std::shared_ptr<RpcSession> session);
+
+/// A call's time in the agent's words, which counts milliseconds in an int and takes zero for for ever: so is what is
+/// longer than that.
+float agent_seconds(std::chrono::milliseconds time);
 
 /// Throws Exception kConfig where there is none.
 std::shared_ptr<RpcSession> rpc_session_for(const char* what);
