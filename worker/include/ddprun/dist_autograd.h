@@ -18,7 +18,8 @@ namespace ddprun::dist_autograd {
 ///     pass.backward({loss_of(model->forward(hidden))});
 ///     at::Tensor gradient = pass.gradient(model->parameters()[0]);
 ///
-/// Functions that are called within it run in it, too, on their own worker and thread, and so do the calls they make.
+/// Functions that are called within it run in it, too, on their own worker and thread, and so do the calls that they
+/// make before they return. What is called in a Future's `then` is in no context, as in Python: call before, and wait.
 ///
 /// Threads  one at a time for a thread, and destroyed on the one that made it.
 class Context {

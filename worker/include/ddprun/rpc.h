@@ -71,10 +71,12 @@ void init_rpc(const std::string& name, const Context& context, const Options& op
 /// Errors   as above; and kConfig: a variable of the launcher's is missing or malformed.
 void init_rpc(const std::string& name, const Options& options = {});
 
-/// Leaves. Graceful: waits until every rank has come here and nothing is open any more, then closes; collective.
+/// Leaves. Graceful: waits until every rank has come here, then for what is still open, `Options::timeout` at most, then
+/// closes; collective.
 /// Otherwise closes at once: calls that are open fail, here with a sentence that says so, there as calls to a worker
 /// that is gone. Without init_rpc, or after shutdown, it does nothing.
-/// Errors   Exception kPeerLost, naming the worker, where one is gone that the others wait for; rpc is closed then.
+/// Errors   Exception kPeerLost, naming the worker, where one is gone that the others wait for; libtorch's own, where
+///          something stayed open for longer; rpc is closed then.
 void shutdown(bool graceful = true);
 
 [[nodiscard]] Worker self();
@@ -91,7 +93,8 @@ struct To {
 };
 
 /// An exception of a class that is not known here, thrown by a function of another worker. Those of the standard
-/// library, of libtorch and Exception arrive as what they were. Each says which worker threw it.
+/// library's <stdexcept>, the common ones of libtorch, and Exception arrive as what they were. Each says which worker
+/// threw it.
 class RemoteError : public std::runtime_error {
  public:
   RemoteError(std::string worker, std::string type, const std::string& message)
