@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 namespace ddprun {
@@ -43,6 +44,9 @@ class DistributedOptimizer {
   void step(const dist_autograd::Context& context);
 
  private:
+  DistributedOptimizer(const std::string& kind, const Parameters& parameters,
+                       const std::vector<double>& values);
+
   struct Part;
   std::vector<Part> parts_;
 };

@@ -121,40 +121,28 @@ struct DistributedOptimizer::Part {
   rpc::RRef<HerePtr> optimizer;
 };
 
-namespace {
-
-using MadeParts = std::vector<rpc::Future<rpc::RRef<HerePtr>>>;
-
-MadeParts make_parts(const std::string& kind, const DistributedOptimizer::Parameters& parameters,
-                     const Values& values) {
+DistributedOptimizer::DistributedOptimizer(const std::string& kind, const Parameters& parameters,
+                                           const std::vector<double>& values) {
   if (parameters.empty())
     throw Exception(
         ErrorCode::kConfig,
         "rpc: a DistributedOptimizer got no parameters; name those of the workers that have them");
-  std::map<std::string, DistributedOptimizer::Parameters> by_owner;
+  std::map<std::string, Parameters> by_owner;
   for (const auto& parameter : parameters) by_owner[parameter.owner()].push_back(parameter);
-  MadeParts made;
+  std::vector<rpc::Future<rpc::RRef<HerePtr>>> made;
   for (const auto& [owner, own] : by_owner)
     made.push_back(rpc::rpc_async(owner, g_make_optimizer, kind, values, own));
-  return made;
+  for (const auto& part : made) parts_.push_back({part.wait()});
 }
 
-}  // namespace
-
-DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const FusedSgdOptions& options) {
-  for (const auto& part : make_parts("sgd", parameters, values_of(options))) parts_.push_back({part.wait()});
-}
-DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const FusedAdamOptions& options) {
-  for (const auto& part : make_parts("adam", parameters, values_of(options))) parts_.push_back({part.wait()});
-}
-DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const FusedAdagradOptions& options) {
-  for (const auto& part : make_parts("adagrad", parameters, values_of(options)))
-    parts_.push_back({part.wait()});
-}
-DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const RmspropOptions& options) {
-  for (const auto& part : make_parts("rmsprop", parameters, values_of(options)))
-    parts_.push_back({part.wait()});
-}
+DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const FusedSgdOptions& options)
+    : DistributedOptimizer("sgd", parameters, values_of(options)) {}
+DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const FusedAdamOptions& options)
+    : DistributedOptimizer("adam", parameters, values_of(options)) {}
+DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const FusedAdagradOptions& options)
+    : DistributedOptimizer("adagrad", parameters, values_of(options)) {}
+DistributedOptimizer::DistributedOptimizer(const Parameters& parameters, const RmspropOptions& options)
+    : DistributedOptimizer("rmsprop", parameters, values_of(options)) {}
 DistributedOptimizer::~DistributedOptimizer() = default;
 DistributedOptimizer::DistributedOptimizer(DistributedOptimizer&&) noexcept = default;
 DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) noexcept = default;
