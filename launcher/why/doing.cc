@@ -71,19 +71,21 @@ bool has_native(const RankFacts& facts, std::string_view part) {
   });
 }
 
-bool has_main_native(const RankFacts& facts, std::string_view part) {
+/// Whether `is_it` says so of a function on the main thread's stack.
+template <class Predicate>
+bool any_on_main(const RankFacts& facts, Predicate is_it) {
   return std::any_of(facts.native.begin(), facts.native.end(), [&](const NativeThread& thread) {
-    return thread.tid == facts.pid &&
-           std::any_of(thread.functions.begin(), thread.functions.end(),
-                       [&](const std::string& function) { return function.find(part) != std::string::npos; });
+    return thread.tid == facts.pid && std::any_of(thread.functions.begin(), thread.functions.end(), is_it);
   });
 }
 
-bool is_main_in(const RankFacts& facts, std::string_view function) {
-  return std::any_of(facts.native.begin(), facts.native.end(), [&](const NativeThread& thread) {
-    return thread.tid == facts.pid &&
-           std::find(thread.functions.begin(), thread.functions.end(), function) != thread.functions.end();
-  });
+bool has_main_native(const RankFacts& facts, std::string_view part) {
+  return any_on_main(facts,
+                     [&](const std::string& function) { return function.find(part) != std::string::npos; });
+}
+
+bool is_main_in(const RankFacts& facts, std::string_view name) {
+  return any_on_main(facts, [&](const std::string& function) { return function == name; });
 }
 
 /// The name of torch's operation that the main thread is in, by its Python frames; empty: in none.
