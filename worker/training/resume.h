@@ -25,7 +25,7 @@ struct ResumeOptions {
 /// began there, the next time that it is started like that; one that shall begin anew goes on from its own at a
 /// restart. Where ranks have disks of their own, the newest of the line counts, whichever of them has it; it is the line
 /// of rank 0's newest where /resume=auto and rank 0 has one. Where the folder of another rank is a link to nothing, nothing of
-/// the job is there: a restart that finds none says so.
+/// the job is there, and each start says so.
 ///
 /// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
 /// where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on with
