@@ -7,116 +7,116 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <limits>
+#include <memory>
+#include <ranges>
+#include <string_view>
+#include <tuple>
+#include <utility>
 
 namespace ddprun::data {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
+using GzFile = std::unique_ptr<gzFile_s, int (*)(gzFile)>;
 
 /// What happens where a file goes on after the bytes that are wanted.
 enum class Beyond { kRefuse, kLeave };
 
-constexpr std::size_t kPackedLimit = std::size_t{4} << 30;
+constexpr std::array<std::uint8_t, 2> kGzipBegins{0x1f, 0x8b};
+constexpr std::size_t kMostInOneCall = std::numeric_limits<int>::max();
+
+template <std::size_t kSize>
+std::array<std::uint8_t, kSize> bytes_at(const OpenFile& file, std::size_t offset) {
+  std::array<std::uint8_t, kSize> bytes{};
+  if (::pread(file.fd.get(), bytes.data(), kSize, static_cast<off_t>(offset)) != ssize_t{kSize}) return {};
+  return bytes;
+}
+
+bool is_gzip(const OpenFile& file) { return bytes_at<2>(file, 0) == kGzipBegins; }
+
+/// A gzip file ends with the size of what it holds, modulo 2^32. A hint only: it may lie.
+std::size_t unpacked_size(const OpenFile& file) {
+  if (file.size < 4) return 0;
+  std::size_t size = 0;
+  for (const std::uint8_t byte : bytes_at<4>(file, file.size - 4) | std::views::reverse)
+    size = size << 8 | byte;
+  return std::min(size, file.size * 1100);  // deflate packs no better
+}
 
 Error too_long(const std::string& path, std::size_t limit) {
   return {ErrorCode::kCorrupt,
           fmt::format("{} is longer than the {} bytes such a file can have", path, limit)};
 }
 
-Result<Bytes> read_plain(const std::string& path, std::size_t limit) {
-  const Result<OpenFile> file = open_regular_file(path);
-  if (!file) return file.error();
-  const std::size_t size = file->size;
-  if (size > limit) return too_long(path, limit);
-  Bytes bytes(size);
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t got = ::read(file->fd.get(), bytes.data() + done, size - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return os_error("cannot read " + path, errno);
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
+/// Reads what is not packed as it is. Null: no memory.
+GzFile opened(UniqueFd fd) {
+  GzFile file(::gzdopen(fd.get(), "rb"), ::gzclose);
+  if (file) std::ignore = fd.release();
+  return file;
+}
+
+Result<void> check_end(gzFile file, const std::string& path, std::size_t size) {
+  int number = Z_OK;
+  const std::string_view words = ::gzerror(file, &number);  // "<fd:3>: …"
+  switch (number) {
+    case Z_OK:
+    case Z_STREAM_END:
+      return ok();
+    case Z_ERRNO:
+      return os_error("cannot read " + path, errno);
+    case Z_MEM_ERROR:
+      return os_error("cannot read " + path, ENOMEM);
+    case Z_BUF_ERROR:
+      return Error(ErrorCode::kCorrupt,
+                   fmt::format("{} is a truncated gzip file: it ends after {} bytes, in the "
+                               "middle of its data; fetch it again",
+                               path, size));
+    default:
+      return Error(ErrorCode::kCorrupt,
+                   fmt::format("{} is a damaged gzip file: {} in its {} bytes; fetch it again", path,
+                               words.substr(words.find(": ") + 2), size));
   }
-  bytes.resize(done);
-  return bytes;
 }
 
-bool is_gzip(const Bytes& bytes) { return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
-
-/// zlib's state, ended with the scope.
-struct Inflater {
-  Inflater() { ready = inflateInit2(&stream, 15 + 16) == Z_OK; }
-  ~Inflater() { inflateEnd(&stream); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-  z_stream stream = {};
-  bool ready = false;
-};
-
-/// The last four bytes of a gzip file: the inflated size modulo 2^32. A hint only.
-std::size_t size_hint(const Bytes& packed, std::size_t limit) {
-  if (packed.size() < 18) return 1024;
-  std::size_t size = 0;
-  for (std::size_t i = 0; i < 4; ++i)
-    size |= static_cast<std::size_t>(packed[packed.size() - 4 + i]) << (8 * i);
-  return std::clamp<std::size_t>(size, 1, std::min(limit, packed.size() * 1100));
-}
-
-Result<Bytes> inflate_up_to(const std::string& path, const Bytes& packed, std::size_t limit, Beyond beyond) {
-  Inflater inflater;
-  if (!inflater.ready)
-    return Error(ErrorCode::kOs, fmt::format("cannot inflate {}: zlib is out of memory", path));
-  z_stream& stream = inflater.stream;
-  if (packed.size() > std::numeric_limits<uInt>::max()) return too_long(path, limit);
-  stream.next_in = const_cast<Bytef*>(packed.data());
-  stream.avail_in = static_cast<uInt>(packed.size());
-  Bytes out(size_hint(packed, limit));
+Result<Bytes> read_up_to(const std::string& path, std::size_t most, Beyond beyond) {
+  Result<OpenFile> file = open_regular_file(path);
+  if (!file) return file.error();
+  const bool is_packed = is_gzip(*file);
+  if (!is_packed && beyond == Beyond::kRefuse && file->size > most) return too_long(path, most);
+  Bytes bytes(std::clamp<std::size_t>(is_packed ? unpacked_size(*file) : file->size, 1, most));
+  const std::size_t size = file->size;
+  const GzFile input = opened(std::move(file->fd));
+  if (!input) return os_error("cannot read " + path, ENOMEM);
   std::size_t done = 0;
   while (true) {
-    if (done == out.size()) {
-      if (done >= limit && beyond == Beyond::kLeave) break;
-      if (done >= limit) return too_long(path, limit);
-      out.resize(std::min(limit, done * 2));
-    }
-    stream.next_out = out.data() + done;
-    stream.avail_out =
-        static_cast<uInt>(std::min<std::size_t>(out.size() - done, std::numeric_limits<uInt>::max()));
-    const uInt room = stream.avail_out;
-    const int status = inflate(&stream, Z_NO_FLUSH);
-    done += room - stream.avail_out;
-    if (status == Z_STREAM_END) break;
-    if (status == Z_OK && (stream.avail_in > 0 || stream.avail_out == 0)) continue;
-    if (stream.avail_in == 0) {
-      return Error(ErrorCode::kCorrupt,
-                   fmt::format("{} is a truncated gzip file: it ends after {} bytes, in the middle "
-                               "of its data; fetch it again",
-                               path, packed.size()));
-    }
-    return Error(ErrorCode::kCorrupt,
-                 fmt::format("{} is a damaged gzip file: {} after {} of its {} bytes; fetch it again", path,
-                             stream.msg != nullptr ? stream.msg : "it makes no sense", stream.total_in,
-                             packed.size()));
+    const auto room = static_cast<unsigned>(std::min(bytes.size() - done, kMostInOneCall));
+    const int got = ::gzread(input.get(), bytes.data() + done, room);
+    if (got > 0) done += static_cast<std::size_t>(got);
+    if (got < static_cast<int>(room)) break;
+    if (done < bytes.size()) continue;
+    if (done == most && beyond == Beyond::kLeave) return bytes;
+    const int next = gzgetc(input.get());
+    if (next < 0) break;
+    if (done == most) return too_long(path, most);
+    bytes.resize(std::min(most, done * 2));
+    bytes[done++] = static_cast<std::uint8_t>(next);
   }
-  out.resize(done);
-  return out;
+  if (Result<void> end = check_end(input.get(), path, size); !end) return end.error();
+  bytes.resize(done);
+  return bytes;
 }
 
 }  // namespace
 
 Result<Bytes> read_file(const std::string& path, std::size_t limit) {
-  Result<Bytes> bytes = read_plain(path, limit);
-  if (!bytes || !is_gzip(*bytes)) return bytes;
-  return inflate_up_to(path, *bytes, limit, Beyond::kRefuse);
+  return read_up_to(path, limit, Beyond::kRefuse);
 }
 
 Result<Bytes> read_start_of_file(const std::string& path, std::size_t most) {
-  Result<Bytes> bytes = read_plain(path, kPackedLimit);
-  if (!bytes) return bytes;
-  if (is_gzip(*bytes)) return inflate_up_to(path, *bytes, most, Beyond::kLeave);
-  if (bytes->size() > most) bytes->resize(most);
-  return bytes;
+  return read_up_to(path, most, Beyond::kLeave);
 }
 
 }  // namespace ddprun::data

@@ -9,7 +9,7 @@
 
 namespace ddprun::data {
 
-/// The content of a file, inflated when it is gzip (known by its first two bytes, not by its name).
+/// The content of a file, inflated when it is gzip (known by its first two bytes, not by its name), all members of it.
 ///
 /// Errors  kNotFound: no such file; kOs: it cannot be read; kCorrupt: damaged or truncated gzip, or more than
 ///         `limit` bytes. Each names the file.

@@ -39,6 +39,21 @@ TEST_CASE("a plain file and a gzip file are read alike") {
   CHECK(text_of(data::read_file(folder.file("packed"), kLimit).value()) == text);
 }
 
+TEST_CASE("gzip files that were written one after the other are one") {
+  const TemporaryFolder folder;
+  write_gzip(folder.file("first"), std::string(3000, 'a'));
+  write_gzip(folder.file("second"), "b");
+  std::ofstream(folder.file("both.gz"), std::ios::binary)
+      << content(folder.file("first")) << content(folder.file("second"));
+  CHECK(text_of(data::read_file(folder.file("both.gz"), kLimit).value()) == std::string(3000, 'a') + "b");
+}
+
+TEST_CASE("an empty file has no bytes") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("empty"));
+  CHECK(data::read_file(folder.file("empty"), kLimit).value().empty());
+}
+
 TEST_CASE("a truncated gzip file is refused with its name and size") {
   const TemporaryFolder folder;
   write_gzip(folder.file("x.gz"), "some text that is packed");
