@@ -42,6 +42,10 @@ void call_functions() {
           "an operator of ATen, with its defaults");
   require(torch::equal(rpc::rpc_sync<at::Tensor>("beta", "script::scaled", left, 3), left * 3),
           "a TorchScript function");
+  require(torch::equal(rpc::rpc_sync<at::Tensor>("beta", "test_library::halve", left), left / 2),
+          "an operator of TORCH_LIBRARY");
+  require(rpc::remote<at::Tensor>("beta", "test_library::halve", left).to_here().equal(left / 2),
+          "a reference to what such an operator gives");
   rpc::rpc_sync("beta", kNothing);
   require(rpc::rpc_sync("beta", kDescribe, "x", {1, 2}, 0.5, true) == "x 1+2 0.5 true",
           "values of many types");

@@ -36,11 +36,11 @@ void tell(const std::function<void()>& body) {
   }
 }
 
-/// A rank that the launcher would end with the one that died goes on to say what it saw.
+/// A rank that the launcher would end with the one that died goes on to say what it saw. Before all have met: a rank may
+/// die right after that.
 void outlive_the_others() { std::signal(SIGTERM, SIG_IGN); }
 
 void peer_dies() {
-  outlive_the_others();
   std::vector<rpc::Future<std::int64_t>> open;
   for (int i = 0; i < 3; ++i) open.push_back(rpc::rpc_async("beta", kLater));
   const auto begin = Clock::now();
@@ -53,7 +53,6 @@ void peer_dies() {
 }
 
 void dies_before_backward() {
-  outlive_the_others();
   const at::Tensor weight = torch::ones({3}, torch::requires_grad());
   ddprun::dist_autograd::Context pass;
   const at::Tensor sum = rpc::rpc_sync("beta", kAdd, weight, weight).sum();
@@ -61,9 +60,18 @@ void dies_before_backward() {
   tell([&] { pass.backward({sum}); });
 }
 
+/// The third worker computed for the second one.
+void dies_behind_another(int rank) {
+  if (rank != 0) return;
+  const at::Tensor weight = torch::ones({3}, torch::requires_grad());
+  ddprun::dist_autograd::Context pass;
+  const at::Tensor sum = rpc::rpc_sync("beta", kAddOn, "gamma", weight).sum();
+  tell([] { rpc::rpc_sync("gamma", kDie); });
+  tell([&] { pass.backward({sum}); });
+}
+
 /// The third worker is gone before anybody leaves.
 void waits_for_who_is_gone(int rank) {
-  outlive_the_others();
   if (rank == 2) std::raise(SIGKILL);
   tell([] { rpc::shutdown(); });
 }
@@ -88,6 +96,20 @@ void too_large() {
   tell([] { std::ignore = rpc::rpc_sync("beta", kZeros, 2048); });
 }
 
+/// What is refused holds no reference that shutdown would wait for.
+void refused_with_references() {
+  const auto value = rpc::remote("beta", kZeros, 3);
+  const auto own = rpc::RRef<at::Tensor>::of(torch::zeros({3}));
+  const at::Tensor large = torch::zeros({2048});
+  tell([&] { rpc::rpc_sync("beta", "test::nothing", value.raw(), large); });
+  tell([&] { rpc::rpc_sync("beta", "test::nothing", own.raw(), large); });
+  tell([&] { rpc::remote("alpha", kAdd, large, large); });
+  tell([&] { rpc::remote<at::Tensor>("alpha", "aten::no_such_operator", 1); });
+  const auto begin = Clock::now();
+  rpc::shutdown();
+  say(Clock::now() - begin < 30s ? "leaves at once" : "waits");
+}
+
 void open_at_shutdown(const ddprun::Context& context) {
   const auto open = rpc::rpc_async("beta", kLater);
   rpc::shutdown(false);
@@ -107,7 +129,7 @@ int run(const std::string& how) {
     return 0;
   }
   rpc::Options options;
-  if (how == "too large") options.largest_message = 4096;
+  if (how == "too large" || how == "refused with references") options.largest_message = 4096;
   const std::vector<std::string> names{"alpha", "beta", "gamma"};
   if (how == "peer dies, by uv") options.transports = {"uv"};
   if (how == "unknown transport") {
@@ -126,6 +148,7 @@ int run(const std::string& how) {
     return 0;
   }
   if (how == "no limit") options.timeout = 0s;
+  if (how != "restart") outlive_the_others();
   rpc::init_rpc(names[static_cast<std::size_t>(context.rank())], context, options);
   const std::map<std::string, std::function<void()>> ways{
       {"peer dies", peer_dies},
@@ -134,11 +157,13 @@ int run(const std::string& how) {
       {"unknown", unknown},
       {"too slow", too_slow},
       {"too large", too_large},
+      {"refused with references", refused_with_references},
       {"open at shutdown", [&] { open_at_shutdown(context); }},
       {"no limit", [] { tell([] { rpc::rpc_sync("beta", kNothing); }); }},
       {"joins twice", [&] { joins_twice(context); }}};
   if (how == "restart" && context.restart_count() == 0 && context.rank() == 1) std::raise(SIGKILL);
   if (how == "restart" && context.rank() == 0) tell([] { rpc::rpc_sync("beta", kNothing); });
+  if (how == "dies behind another") dies_behind_another(context.rank());
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
   if (how == "open at shutdown" && context.rank() == 1) context.store()->wait({"alpha has left"});

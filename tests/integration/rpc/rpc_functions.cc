@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/library.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -42,6 +43,10 @@ std::int64_t relay(const std::string& to, std::int64_t value) {
   return rpc::rpc_sync<std::int64_t>(to, "aten::neg", value);
 }
 
+TORCH_LIBRARY(test_library, library) {
+  library.def("halve(Tensor input) -> Tensor", [](const at::Tensor& input) { return input / 2; });
+}
+
 }  // namespace
 
 at::Tensor add(at::Tensor left, at::Tensor right) { return left + right; }
@@ -66,6 +71,10 @@ const rpc::Function<at::Tensor(rpc::RRef<at::Tensor>)> kCopy("test::copy",
                                                              });
 const rpc::Function<at::Tensor(std::int64_t)> kZeros("test::zeros",
                                                      [](std::int64_t size) { return torch::zeros({size}); });
+const rpc::Function<at::Tensor(std::string, at::Tensor)> kAddOn("test::add_on", [](const std::string& to,
+                                                                                   const at::Tensor& value) {
+  return rpc::rpc_sync(to, kAdd, value, value);
+});
 const rpc::Function<void()> kDie("test::die", [] { std::raise(SIGKILL); });
 
 }  // namespace remote_calls

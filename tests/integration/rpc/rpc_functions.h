@@ -27,6 +27,8 @@ extern const ddprun::rpc::Function<double(ddprun::rpc::RRef<at::Tensor>)> kSum;
 /// A copy, wherever this is called, of what the reference stands for.
 extern const ddprun::rpc::Function<at::Tensor(ddprun::rpc::RRef<at::Tensor>)> kCopy;
 extern const ddprun::rpc::Function<at::Tensor(std::int64_t)> kZeros;
+/// kAdd of a value and itself, on another worker.
+extern const ddprun::rpc::Function<at::Tensor(std::string, at::Tensor)> kAddOn;
 extern const ddprun::rpc::Function<void()> kDie;
 
 }  // namespace remote_calls

@@ -40,7 +40,7 @@ class Calls(unittest.TestCase):
     def test_ranks_call_each_other(self):
         done = run("rpc_calls")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("ok: "), 26, done.stdout)
+        self.assertEqual(done.stdout.count("ok: "), 28, done.stdout)
 
     def test_a_backward_over_ranks_and_its_steps_equal_those_of_one_process_to_the_last_bit(self):
         done = run("rpc_autograd")
@@ -75,8 +75,15 @@ class Faults(unittest.TestCase):
     def test_a_backward_over_a_worker_that_is_gone_fails(self):
         self.assertEqual(self.told("dies before backward", expect=137), [
             f"rpc: test::die on worker 'beta': {GONE}",
-            "dist_autograd: the backward in context 0: a worker that took part is gone (Error on Node 0: eof); its own last words, "
-            "or the launcher's report, say which and why",
+            "dist_autograd: the backward in context 0: worker 'beta' is gone (Error on Node 0: eof); its own last words, or the "
+            "launcher's report, say why",
+        ])
+
+    def test_a_worker_that_is_gone_behind_another_is_named_as_well(self):
+        self.assertEqual(self.told("dies behind another", ranks=3, expect=137)[:2], [
+            f"rpc: test::die on worker 'gamma': {GONE}",
+            "dist_autograd: the backward in context 0: worker 'gamma' is gone (Error on Node 0: Error on Node 1: eof); its own last "
+            "words, or the launcher's report, say why",
         ])
 
     def test_a_transport_that_is_not_there_is_refused(self):
@@ -86,7 +93,7 @@ class Faults(unittest.TestCase):
     def test_who_waits_to_leave_hears_of_the_one_who_is_gone(self):
         lines = self.told("waits for who is gone", ranks=3, expect=137)
         self.assertEqual(len(lines), 2, lines)
-        self.assertIn(f"rpc: waiting for all workers on worker 'gamma': {GONE}", lines)
+        self.assertIn(f"rpc: meeting all workers on worker 'gamma': {GONE}", lines)
         self.assertTrue(any("on worker 'alpha': the worker is gone" in line for line in lines), lines)
 
     def test_a_call_to_an_unknown_name_says_what_there_is(self):
@@ -112,6 +119,13 @@ class Faults(unittest.TestCase):
                                r"Options::largest_message; send it in parts$")
         self.assertRegex(answer, r"^worker 'beta': rpc: the answer has \d+ bytes, more than the 4096 of "
                                  r"Options::largest_message; answer in parts$")
+
+    def test_a_call_that_is_refused_keeps_nobody_from_leaving(self):
+        lines = self.told("refused with references")
+        for line, name in zip(lines[:2], ("test::nothing on worker 'beta'",) * 2, strict=True):
+            self.assertRegex(line, rf"^rpc: {name}: the call has \d+ bytes, more than the 4096")
+        self.assertRegex(lines[2], r"^rpc: test::add on worker 'alpha': the call has \d+ bytes, more than the 4096")
+        self.assertEqual(lines[3:], ["rpc: there is no operator 'aten::no_such_operator'", "leaves at once"])
 
     def test_a_call_that_is_open_at_shutdown_fails(self):
         self.assertEqual(self.told("open at shutdown"), [

@@ -92,9 +92,9 @@ struct To {
   std::optional<std::chrono::milliseconds> timeout{};
 };
 
-/// An exception of a class that is not known here, thrown by a function of another worker. Those of the standard
-/// library's <stdexcept>, the common ones of libtorch, and Exception arrive as what they were. Each says which worker
-/// threw it.
+/// An exception of a class that is not known here, thrown by a function of another worker. Those of <stdexcept>, the
+/// standard library's `bad_…`, std::system_error and std::filesystem::filesystem_error with their code, the common ones
+/// of libtorch, and Exception arrive as what they were. Each says which worker threw it.
 class RemoteError : public std::runtime_error {
  public:
   RemoteError(std::string worker, std::string type, const std::string& message)

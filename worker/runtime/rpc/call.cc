@@ -13,7 +13,9 @@
 #include <torch/csrc/distributed/rpc/rref_proto.h>
 #include <torch/csrc/distributed/rpc/script_remote_call.h>
 #include <torch/csrc/distributed/rpc/utils.h>
+#include <torch/csrc/jit/serialization/pickle.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddprun::rpc {
@@ -41,12 +43,31 @@ std::chrono::milliseconds time_for(const RpcSession& session,
   return timeout.value_or(session.options.timeout);
 }
 
-void refuse_large(const RpcSession& session, const FailedCall& call, const trpc::Message& message) {
-  const std::size_t size = runtime::size_of(message);
+void refuse_large(const RpcSession& session, const FailedCall& call, std::size_t size) {
   if (size <= session.options.largest_message) return;
   throw Exception(ErrorCode::kConfig, fmt::format("rpc: {} on worker '{}': the call has {} bytes, more than "
                                                   "the {} of Options::largest_message; send it in parts",
                                                   call.what, call.to, size, session.options.largest_message));
+}
+
+bool holds_reference(const c10::IValue& value) {
+  bool holds = false;
+  value.visit([&holds](const c10::IValue& part) { return holds = holds || part.isRRef(); });
+  return holds;
+}
+
+/// A reference counts at its owner once it is pickled, and only who receives it can give it back: what has to be
+/// refused is refused before.
+void refuse_before_references(const RpcSession& session, const FailedCall& call,
+                              const std::vector<c10::IValue>& arguments) {
+  std::size_t size = 0;
+  for (const c10::IValue& argument : arguments) {
+    if (holds_reference(argument)) continue;
+    std::vector<at::Tensor> tensors;
+    size += torch::jit::pickle(argument, &tensors).size();
+    for (const at::Tensor& tensor : tensors) size += tensor.nbytes();
+  }
+  refuse_large(session, call, size);
 }
 
 /// What `agent` says of a call that failed, or a sentence where this worker closed rpc under it.
@@ -64,7 +85,7 @@ std::exception_ptr reason_of(const c10::ivalue::Future& failed, const RpcSession
 template <class Read>
 FuturePtr send(const std::shared_ptr<RpcSession>& session, const trpc::WorkerInfo& to, MessagePtr message,
                FailedCall call, bool always_in_context, Read read) {
-  refuse_large(*session, call, *message);
+  refuse_large(*session, call, runtime::size_of(*message));
   auto result = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
   FuturePtr answer;
   try {
@@ -97,22 +118,24 @@ c10::IValue read_reference(const trpc::Message& message) {
 /// An operator computes with its arguments alone; a function may use tensors of its worker that want a gradient.
 bool may_have_parameters(const std::string& name) { return !runtime::is_aten(name); }
 
-std::unique_ptr<trpc::ScriptCall> make_call(const std::string& name, std::vector<c10::IValue> arguments) {
-  if (!runtime::is_aten(name))
-    return std::make_unique<trpc::ScriptCall>(runtime::wire_name(name), std::move(arguments));
-  auto found = runtime::find_operator(name, arguments);
-  return std::make_unique<trpc::ScriptCall>(std::move(found), std::move(arguments));
+using Operator = std::shared_ptr<torch::jit::Operator>;
+
+/// Null for what the other side finds by its name.
+Operator operator_of(const std::string& name, std::vector<c10::IValue>& arguments) {
+  return runtime::is_aten(name) ? runtime::find_operator(name, arguments) : nullptr;
 }
 
-std::unique_ptr<trpc::ScriptRemoteCall> make_remote_call(const std::string& name,
-                                                         std::vector<c10::IValue> arguments,
-                                                         const trpc::RRefId& value,
-                                                         const trpc::ForkId& fork) {
-  if (!runtime::is_aten(name))
-    return std::make_unique<trpc::ScriptRemoteCall>(runtime::wire_name(name), std::move(arguments), value,
-                                                    fork, false);
-  auto found = runtime::find_operator(name, arguments);
-  return std::make_unique<trpc::ScriptRemoteCall>(std::move(found), std::move(arguments), value, fork);
+MessagePtr make_call(const std::string& name, const Operator& found, std::vector<c10::IValue> arguments) {
+  if (found) return trpc::ScriptCall(found, std::move(arguments)).toMessage();
+  return trpc::ScriptCall(runtime::wire_name(name), std::move(arguments)).toMessage();
+}
+
+MessagePtr make_remote_call(const std::string& name, const Operator& found,
+                            std::vector<c10::IValue> arguments, const trpc::RRefId& value,
+                            const trpc::ForkId& fork) {
+  if (found) return trpc::ScriptRemoteCall(found, std::move(arguments), value, fork).toMessage();
+  return trpc::ScriptRemoteCall(runtime::wire_name(name), std::move(arguments), value, fork, false)
+      .toMessage();
 }
 
 /// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end.
@@ -133,9 +156,11 @@ void finish_own(c10::ivalue::Future& answer, const trpc::RRefId& id) {
 FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::IValue> arguments) {
   const auto session = runtime::rpc_session_for("a call");
   const trpc::WorkerInfo& worker = worker_named(*session, to.name);
-  auto message = std::move(*make_call(name, std::move(arguments))).toMessage();
-  return send(session, worker, std::move(message), {name, to.name, time_for(*session, to.timeout)},
-              may_have_parameters(name),
+  const FailedCall call{name, to.name, time_for(*session, to.timeout)};
+  const Operator found = operator_of(name, arguments);
+  if (std::any_of(arguments.begin(), arguments.end(), holds_reference))
+    refuse_before_references(*session, call, arguments);
+  return send(session, worker, make_call(name, found, std::move(arguments)), call, may_have_parameters(name),
               [](const trpc::Message& answer) { return trpc::deserializeRespToIValue(answer); });
 }
 
@@ -144,10 +169,11 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
   const auto session = runtime::rpc_session_for("remote");
   const trpc::WorkerInfo& worker = worker_named(*session, to.name);
   const FailedCall call{name, to.name, time_for(*session, to.timeout)};
+  const Operator found = operator_of(name, arguments);
+  refuse_before_references(*session, call, arguments);
   auto& references = trpc::RRefContext::getInstance();
   const auto send_call = [&](const trpc::RRefId& value, const trpc::ForkId& fork) {
-    auto message = std::move(*make_remote_call(name, std::move(arguments), value, fork)).toMessage();
-    refuse_large(*session, call, *message);
+    auto message = make_remote_call(name, found, std::move(arguments), value, fork);
     return tautograd::sendMessageWithAutograd(*session->agent, worker, std::move(message),
                                               may_have_parameters(name),
                                               runtime::agent_seconds(call.timeout));

@@ -1,8 +1,11 @@
 #include "worker/runtime/rpc/failure.h"
 #include "worker/runtime/rpc/session.h"
+#include "worker/runtime/rpc/signs_of_life.h"
+#include "worker/runtime/rpc/thrown.h"
 #include <ddprun/dist_autograd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/distributed/autograd/context/container.h>
 #include <torch/csrc/distributed/autograd/engine/dist_engine.h>
 
@@ -10,6 +13,8 @@ namespace ddprun::dist_autograd {
 namespace {
 
 namespace engine = torch::distributed::autograd;
+
+constexpr auto kForAnAnswer = std::chrono::seconds(2);
 
 using Pairs = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
@@ -19,6 +24,19 @@ Pairs pairs_of(const c10::Dict<at::Tensor, at::Tensor>& gradients) {
   Pairs pairs;
   for (const auto& entry : gradients) pairs.emplace_back(entry.key(), entry.value());
   return pairs;
+}
+
+/// The error does not say whose connection it was.
+Exception lost_in_backward(const runtime::RpcSession& session, std::int64_t context,
+                           const std::string& error) {
+  const auto gone = runtime::workers_gone(session, kForAnAnswer);
+  const std::string who =
+      gone.empty() ? "a worker that took part" : fmt::format("worker '{}'", fmt::join(gone, "', '"));
+  return {
+      ErrorCode::kPeerLost,
+      fmt::format("dist_autograd: the backward in context {}: {} is gone ({}); its own last words, or the "
+                  "launcher's report, say why",
+                  context, who, error)};
 }
 
 }  // namespace
@@ -42,15 +60,12 @@ Context::~Context() {
 }
 
 void Context::backward(const std::vector<at::Tensor>& roots, bool retain_graph) {
-  runtime::rpc_session_for("a backward over several workers");
+  const auto session = runtime::rpc_session_for("a backward over several workers");
   try {
     engine::DistEngine::getInstance().execute(id_, roots, retain_graph);
   } catch (const std::exception& error) {
     if (!runtime::is_lost_connection(error.what())) throw;
-    throw Exception(ErrorCode::kPeerLost, fmt::format("dist_autograd: the backward in context {}: a worker "
-                                                      "that took part is gone ({}); its own last words, or "
-                                                      "the launcher's report, say which and why",
-                                                      id_, runtime::without_stack(error.what())));
+    throw lost_in_backward(*session, id_, runtime::without_stack(error.what()));
   }
 }
 

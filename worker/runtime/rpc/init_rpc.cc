@@ -1,8 +1,8 @@
-#include "worker/runtime/rpc/failure.h"
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/join.h"
 #include "worker/runtime/rpc/request_callback.h"
 #include "worker/runtime/rpc/session.h"
+#include "worker/runtime/rpc/thrown.h"
 #include <ddprun/rpc.h>
 
 #include <fmt/format.h>

@@ -5,6 +5,7 @@
 #include "worker/runtime/comm/join_world.h"
 #include "worker/runtime/rpc/failure.h"
 #include "worker/runtime/rpc/python_words.h"
+#include "worker/runtime/rpc/signs_of_life.h"
 #include "worker/runtime/throw_error.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/rpc/python_call.h>
 #include <torch/csrc/distributed/rpc/python_resp.h>
-#include <torch/csrc/distributed/rpc/script_call.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -62,19 +62,10 @@ void send_python(RpcSession& session, const std::string& to, const std::string& 
     std::rethrow_exception(exception_for(call, *problem));
 }
 
-/// Throws where the worker is gone: a call that any worker answers, as soon as it has a thread for it.
-void ask_for_life(RpcSession& session, const std::string& to) {
-  std::vector<c10::IValue> arguments{std::int64_t{1}};
-  const auto operators = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString("aten::neg"));
-  const auto found = std::find_if(operators.begin(), operators.end(),
-                                  [](const auto& op) { return op->schema().overload_name() == "int"; });
-  if (found == operators.end()) return;
-  auto message = trpc::ScriptCall(*found, std::move(arguments)).toMessage();
-  const auto answer = session.agent->send(session.agent->getWorkerInfo(to), std::move(message));
-  answer->wait();
-  if (!answer->hasError() || !is_lost_connection(answer->tryRetrieveErrorMessage())) return;
-  std::rethrow_exception(exception_for({"waiting for all workers", to, session.options.timeout},
-                                       answer->tryRetrieveErrorMessage()));
+/// Throws where the worker is gone.
+void ask_for_life(const RpcSession& session, const std::string& to) {
+  if (const auto error = lost_connection_to(session, to, session.options.timeout))
+    std::rethrow_exception(exception_for({"meeting all workers", to, session.options.timeout}, *error));
 }
 
 void wait_for(RpcSession& session, const std::string& sequence, const std::string& leader,

@@ -1,8 +1,8 @@
 #include "worker/runtime/rpc/request_callback.h"
 
-#include "worker/runtime/rpc/failure.h"
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/gathering.h"
+#include "worker/runtime/rpc/thrown.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
