@@ -13,6 +13,7 @@ import dataclasses
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -107,10 +108,13 @@ class Ranks:
         self.process = subprocess.Popen(self.command, env=peer_environment(), stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         # Both ways, because a program that fails before it opens the pipe would leave a writer waiting for ever.
+        self.is_aside = False
         self.commands = os.fdopen(os.open(pipe, os.O_RDWR), "w", buffering=1)
         Ranks.running.append(self)
 
     def end(self):
+        if self.is_aside:
+            self.process.send_signal(signal.SIGCONT)
         self.commands.close()
         self.process.wait()
         self.folder.cleanup()
@@ -121,7 +125,21 @@ class Ranks:
         while Ranks.running:
             Ranks.running.pop().end()
 
+    def set_aside(self):
+        """Stops its ranks until the next answer is wanted, as Ctrl-Z does: threads that wait by asking again and again, as
+        TensorPipe's do, would take processors from what is measured meanwhile."""
+        if self.is_aside:
+            return
+        self.process.send_signal(signal.SIGTSTP)
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":  # the launcher stops last
+            time.sleep(0.001)
+        self.is_aside = True
+
     def answer(self, *words):
+        if self.is_aside:
+            self.process.send_signal(signal.SIGCONT)
+            self.is_aside = False
         print(*words, file=self.commands)
         answer = self.process.stdout.readline()
         if not answer:
