@@ -3,10 +3,13 @@
 #include "tests/support/launched.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/comm_hooks.h>
+#include <ddprun/grad_scaler.h>
 #include <ddprun/model_averager.h>
 #include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
+
+#include <cmath>
 
 namespace ddprun {
 namespace {
@@ -240,6 +243,20 @@ TEST_CASE("an averager counts steps, also over a checkpoint, and leaves out what
     CHECK_IN_RANK(averager.step() == 1);
     load_state_dict(optimizer, state_dict(local));
     CHECK_IN_RANK(averager.step() == 0);
+  });
+}
+
+TEST_CASE("a rank that leaves out its step because of an overflow averages all the same") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const auto parameter = torch::full({2}, static_cast<double>(group.rank()), torch::requires_grad());
+    parameter.mutable_grad() = torch::full({2}, group.rank() == 0 ? 0.0 : INFINITY);
+    Rmsprop local({parameter}, {});
+    PeriodicModelAverager averager(group, {});
+    PostLocalSgdOptimizer optimizer(local, averager);
+    GradScaler scaler;
+    (void)scaler.scale(torch::ones({}));
+    scaler.step(optimizer);
+    CHECK_IN_RANK(parameter[0].item<float>() == 0.5F);
   });
 }
 

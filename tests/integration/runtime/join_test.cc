@@ -2,11 +2,13 @@
 #include "tests/support/catch.h"
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
+#include <ddprun/grad_scaler.h>
 #include <ddprun/join.h>
 #include <ddprun/optim.h>
 #include <ddprun/sync_batch_norm.h>
 #include <ddprun/zero_redundancy_optimizer.h>
 
+#include <cmath>
 #include <optional>
 
 namespace ddprun {
@@ -162,6 +164,26 @@ TEST_CASE("join takes a DistributedDataParallel and a ZeroRedundancyOptimizer to
     CHECK_IN_RANK(steps == group.rank() + 1);
     const std::vector<at::Tensor> all = all_gather(group, model->bias.detach());
     CHECK_IN_RANK(all[0].equal(all[1]));
+  });
+}
+
+TEST_CASE("under join a step that a GradScaler leaves out is one that ranks without input shadow") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Linear model(1, 1);
+    DistributedDataParallel ddp(model, group.process_group());
+    auto optimizer = zero_redundancy_optimizer<Rmsprop>(group, ddp.parameters(), RmspropOptions{});
+    GradScaler scaler;
+    join({ddp, *optimizer}, [&] {
+      for (int step = 0; step <= group.rank(); ++step) {
+        optimizer->zero_grad();
+        scaler.scale((ddp(torch::ones({1, 1})) * (step == 0 ? 1.0 : INFINITY)).sum()).backward();
+        scaler.step(*optimizer);
+        scaler.update();
+      }
+    });
+    CHECK_IN_RANK(scaler.get_scale() == (group.rank() == 0 ? 65536 : 32768));
+    const std::vector<at::Tensor> all = all_gather(group, model->bias.detach());
+    CHECK_IN_RANK(all[0].equal(all[1]) && all[0].isfinite().all().item<bool>());
   });
 }
 

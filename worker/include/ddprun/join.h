@@ -67,8 +67,9 @@ class Joinable {
 /// order, until all loops have ended. The first one tells the ranks of each other, so it takes part in every
 /// step.
 ///
-/// With a ZeroRedundancyOptimizer, name the DistributedDataParallel before it. As in Python, a rank without
-/// input updates its share of the parameters with the gradients that it was left with (none after
+/// With a ZeroRedundancyOptimizer, name the DistributedDataParallel before it, and step once for each forward of the
+/// first joinable, which a rank without input takes for a step: no accumulation over several forwards. As in Python, a
+/// rank without input updates its share of the parameters with the gradients that it was left with (none after
 /// zero_grad()), and the last rank's parameters are everyone's at the end.
 ///
 /// Parameters and buffers alone are: the state of an optimizer that is no joinable (momentum, counts of steps), the

@@ -94,8 +94,7 @@ class HierarchicalModelAverager final : public ModelAverager {
 /// An optimizer that lets an averager follow each of its steps. Both are the caller's, and outlive this.
 ///
 /// Scaling  with a GradScaler, a rank that leaves out its update because of an overflow averages all the
-///          same, so that all ranks stay in step: gradients, and so overflows, are each rank's own. That
-///          needs a local optimizer that supports_scale().
+///          same, so that all ranks stay in step: gradients, and so overflows, are each rank's own.
 /// State    the local optimizer's, and the averager's step under "step"; where that is missing it begins
 ///          at 0.
 class PostLocalSgdOptimizer final : public FusedOptimizer {
@@ -104,6 +103,7 @@ class PostLocalSgdOptimizer final : public FusedOptimizer {
 
   using FusedOptimizer::step;
   void step(const StepScale& scale) override;
+  void skip_step() override;
 
   [[nodiscard]] std::string name() const override { return local_.name(); }
   [[nodiscard]] bool can_step_in_parts() const override { return false; }

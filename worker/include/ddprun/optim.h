@@ -56,13 +56,16 @@ class FusedOptimizer : public ScheduledGroups {
   /// Updates every parameter that has a gradient.
   void step() { step(StepScale{}); }
   virtual void step(const StepScale& scale);
+  /// What a step does beside the update, for one that a GradScaler leaves out: collectives in which other ranks take
+  /// part all the same. By default nothing.
+  virtual void skip_step() {}
   /// step() for those of `parameters` alone that are this optimizer's: the updates of all parts are together
   /// those of one step().
   /// Errors  Exception kConfig where can_step_in_parts() is false.
   void step_some(const std::vector<at::Tensor>& parameters);
   [[nodiscard]] virtual bool can_step_in_parts() const { return true; }
   /// Does step() understand a StepScale? If not, a GradScaler waits for the device to learn whether it may
-  /// step.
+  /// step, and calls skip_step() where it may not.
   [[nodiscard]] virtual bool supports_scale() const { return true; }
   /// Ends the accumulation of gradients. With either way, gradients that are views into DDP's buckets are
   /// such views again after the next backward.

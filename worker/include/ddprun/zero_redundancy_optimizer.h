@@ -46,6 +46,8 @@ class ZeroRedundancyOptimizer final : public FusedOptimizer, public Joinable {
 
   using FusedOptimizer::step;
   void step(const StepScale& scale) override;
+  /// Sends this rank's share all the same, as in every step: under join(), ranks without input update theirs.
+  void skip_step() override;
 
   [[nodiscard]] Group join_group() const override { return group_; }
   [[nodiscard]] at::Device join_device() const override { return parameters().front().device(); }

@@ -131,8 +131,7 @@ void GradScaler::step(torch::optim::Optimizer& optimizer) {
 void GradScaler::step(FusedOptimizer& optimizer) {
   if (!options_.enabled) return optimizer.step();
   if (!optimizer.supports_scale()) {
-    if (wants_step(&optimizer, optimizer.parameters())) optimizer.step();
-    return;
+    return wants_step(&optimizer, optimizer.parameters()) ? optimizer.step() : optimizer.skip_step();
   }
   check_scaled("step()");
   PerOptimizer& state = not_stepped(&optimizer);

@@ -106,6 +106,11 @@ void PostLocalSgdOptimizer::step(const StepScale& scale) {
   averager_.average_parameters(parameters());
 }
 
+void PostLocalSgdOptimizer::skip_step() {
+  local_.skip_step();
+  averager_.average_parameters(parameters());
+}
+
 void PostLocalSgdOptimizer::load_counters(const Counters& counters) {
   averager_.set_step(0);
   for (const auto& [name, value] : counters) {

@@ -95,6 +95,11 @@ void ZeroRedundancyOptimizer::step(const StepScale& scale) {
   update_share(scale);
 }
 
+void ZeroRedundancyOptimizer::skip_step() {
+  notify_join();
+  send_parameters();
+}
+
 void ZeroRedundancyOptimizer::update_share(const StepScale& scale) {
   is_consolidated_ = false;
   consolidated_.clear();
