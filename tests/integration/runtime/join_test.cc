@@ -187,6 +187,32 @@ TEST_CASE("under join a step that a GradScaler leaves out is one that ranks with
   });
 }
 
+// No kernel takes a scale for its parameters, as for complex ones of Adagrad with libtorch 2.15.
+struct TakesNoScale final : FusedOptimizer {
+  explicit TakesNoScale(const std::vector<std::vector<at::Tensor>>& groups) {
+    for (const std::vector<at::Tensor>& group : groups) append_group(group);
+  }
+  [[nodiscard]] std::string name() const override { return "TakesNoScale"; }
+  [[nodiscard]] bool supports_scale() const override { return parameters().empty(); }
+  [[nodiscard]] double learning_rate(std::size_t /*group*/) const override { return 1; }
+  void set_learning_rate(std::size_t /*group*/, double /*rate*/) override {}
+  [[nodiscard]] std::optional<double> momentum(std::size_t /*group*/) const override { return {}; }
+  void set_momentum(std::size_t /*group*/, double /*momentum*/) override {}
+  [[nodiscard]] Hyperparameters own_hyperparameters(std::size_t /*group*/) const override { return {}; }
+  [[nodiscard]] std::vector<std::string> state_names(std::size_t /*group*/) const override { return {}; }
+  void update(std::size_t /*group*/, Batch& /*batch*/) override {}
+};
+
+TEST_CASE("a ZeroRedundancyOptimizer takes a scale where the optimizers of all shares do") {
+  run_ranks_to_success(2, [](const Group& group) {
+    const std::vector<at::Tensor> one = {torch::zeros({1}, torch::requires_grad())};  // rank 1 has no share
+    const ZeroRedundancyOptimizer optimizer(
+        group, {one}, [](const auto& shares) { return std::make_unique<TakesNoScale>(shares); });
+    CHECK_IN_RANK(!optimizer.supports_scale());
+    CHECK_IN_RANK(zero_redundancy_optimizer<FusedSgd>(group, one, FusedSgdOptions{})->supports_scale());
+  });
+}
+
 TEST_CASE("join refuses nothing, and joinables of several groups") {
   const auto nothing = run_ranks(1, [](const Group&) { join({}, [] {}); });
   CHECK(message_of(nothing[0]) == "join: nothing to join is given");

@@ -66,7 +66,8 @@ class ZeroRedundancyOptimizer final : public FusedOptimizer, public Joinable {
 
   [[nodiscard]] std::string name() const override { return local_->name(); }
   [[nodiscard]] bool can_step_in_parts() const override { return false; }
-  [[nodiscard]] bool supports_scale() const override { return local_->supports_scale(); }
+  /// Where the optimizers of all shares do: the same on every rank.
+  [[nodiscard]] bool supports_scale() const override { return supports_scale_; }
   using FusedOptimizer::learning_rate;
   using FusedOptimizer::set_learning_rate;
   [[nodiscard]] double learning_rate(std::size_t group) const override {
@@ -91,6 +92,7 @@ class ZeroRedundancyOptimizer final : public FusedOptimizer, public Joinable {
   Group group_;
   std::vector<int> owners_;
   std::unique_ptr<FusedOptimizer> local_;
+  bool supports_scale_ = false;
   std::vector<ParameterState> consolidated_;
   bool is_consolidated_ = false;
 };

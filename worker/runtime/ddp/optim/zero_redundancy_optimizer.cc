@@ -80,6 +80,10 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(Group group,
     }
   }
   local_ = make_local(shares);
+  const at::Tensor supports = torch::full({1}, std::int64_t{local_->supports_scale()}, torch::kInt64);
+  const at::Tensor all_support = supports.to(collective_device(group_));
+  all_reduce(group_, all_support, ReduceOp::kMin);
+  supports_scale_ = all_support.item<std::int64_t>() != 0;
 }
 
 std::vector<at::Tensor> ZeroRedundancyOptimizer::owned_by(int rank) const {
