@@ -88,7 +88,7 @@ TEST_CASE("a launched program knows what its launcher set, and meets at its stor
   CHECK(context.backend() == "gloo");
   CHECK(line == "backend gloo on cpu (" + context.backend_reason() + ")");
   context.store()->set("from the program", std::vector<std::uint8_t>{7});
-  CHECK(server->get("ddprun/2/from the program") == std::vector<std::uint8_t>{7});
+  CHECK(server->get("ddprun/2/init/1/1/from the program") == std::vector<std::uint8_t>{7});
   barrier(context);
   context.shutdown();
 }

@@ -1,4 +1,5 @@
-// What needs several processes that call init(): the ranks' agreement before any group is made, and a drain.
+// What needs several processes that call init(): the ranks' agreement before any group is made, programs that follow
+// each other, and a drain.
 #include "tests/integration/shm/processes.h"
 #include "tests/support/catch.h"
 #include <ddprun/drain.h>
@@ -6,6 +7,7 @@
 #include <ddprun/init.h>
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/torch.h>
 
 #include <array>
 #include <chrono>
@@ -72,6 +74,24 @@ TEST_CASE("what one rank cannot do, every rank's init refuses") {
         {.backend = "gloo", .device = rank == 0 ? "cpu" : "tpu", .timeout = 20s, .log = [](const auto&) {}});
     require(message.find("init: rank 1 on ") == 0 && message.find("device \"tpu\"") != std::string::npos,
             message);
+  }));
+}
+
+// As `sh -c './train && ./evaluate'` does in each worker.
+TEST_CASE("programs that follow each other in every worker each meet, whichever rank comes first") {
+  const std::string backend = GENERATE("shm", "gloo");
+  const auto server = serve();
+  CHECK(testing::in_processes(2, [&](int rank, const c10::intrusive_ptr<c10d::Store>&) {
+    become_rank(rank, 2, server->getPort());
+    const auto program = [&](int, const c10::intrusive_ptr<c10d::Store>&) {
+      Context context =
+          init({.backend = backend, .device = "cpu", .timeout = 20s, .log = [](const auto&) {}});
+      std::vector<at::Tensor> ranks = {torch::ones({1})};
+      context.process_group()->allreduce(ranks)->wait();
+      require(ranks[0].item<float>() == 2, "both ranks took part");
+      context.shutdown();
+    };
+    for (int i = 0; i < 10; ++i) require(testing::in_processes(1, program), "program " + std::to_string(i));
   }));
 }
 

@@ -392,3 +392,15 @@ TEST_CASE("a rank that is not told where the memory is says for how long it wait
       message_of([&] { runtime::make_shm_backend(options); }) ==
       "shm: rank 1 waited for 0.1 s for rank 0 to say where the shared memory is; look for its last output");
 }
+
+TEST_CASE("a rank that could not open the memory throws, whatever an earlier group has left in the store") {
+  const runtime::ShmOptions options{
+      .store = c10::make_intrusive<c10d::HashStore>(), .rank = 1, .world_size = 2, .timeout = kTimeout};
+  for (const auto& [key, text] : {std::pair<std::string, std::string>("address", "no it is gone"),
+                                  std::pair<std::string, std::string>("opened/answer", "ok ")}) {
+    options.store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+  }
+  CHECK(message_of([&] { runtime::make_shm_backend(options); }) ==
+        "shm: the store says that all 2 ranks have the shared memory, and rank 1 has not: it is gone; are "
+        "these keys of another program?");
+}

@@ -45,7 +45,7 @@ class Context {
   [[nodiscard]] const at::Device& device() const;    ///< where this worker's tensors belong
 
   /// The job's key-value store: a TCPStore client (a HashStore in a world of one) that all groups of this rank share.
-  /// Who waits for a key does not keep it from other threads.
+  /// Who waits for a key does not keep it from other threads. Its keys are those of the ranks that met in this init().
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const;
   /// The group of all ranks. Never null, also in a world of one.
   [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
@@ -68,6 +68,8 @@ class Context {
 ///
 /// Order    collective: every rank calls it once, before its first tensor on a GPU and before its first
 ///          backward: libtorch looks for GPUs once, and starts the threads of its backward for those it found.
+///          Programs that a worker runs one after the other each call it: the second of a rank meets the second of
+///          the others.
 /// Threads  on a GPU, the calling thread's current device is this rank's from then on. A thread of the
 ///          program's own begins with GPU 0: it sets the device itself (c10::DeviceGuard, with
 ///          `Context::device()`).

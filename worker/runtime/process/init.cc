@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -56,6 +57,14 @@ PlacementFacts look_around(const PlacementRequest& request, const WorkerEnv& env
     facts.why_no_gpu = "this build has no libddprun_nccl.so";
   }
   return facts;
+}
+
+/// The N-th init() of a rank in a generation meets the N-th of the others, out of reach of the keys of one before, of
+/// this process or of another program of the worker. torchrun may go on with more or fewer ranks in the same store.
+c10::intrusive_ptr<c10d::Store> part_of_this_init(const c10::intrusive_ptr<c10d::Store>& store,
+                                                  const WorkerEnv& env) {
+  const std::int64_t number = store->add(fmt::format("inits/{}/{}", env.world_size, env.rank), 1);
+  return c10::make_intrusive<c10d::PrefixStore>(fmt::format("init/{}/{}", env.world_size, number), store);
 }
 
 /// What this rank can do, for the others to hear.
@@ -113,7 +122,7 @@ Context init(const InitOptions& options) {
   const PlacementRequest request = request_of(options);
   const PlacementFacts facts = look_around(request, state->env);
   if (state->is_launched) {
-    state->store = runtime::connect_store(state->env, options.timeout);
+    state->store = part_of_this_init(runtime::connect_store(state->env, options.timeout), state->env);
   } else {
     state->store = c10::make_intrusive<c10d::HashStore>();
   }

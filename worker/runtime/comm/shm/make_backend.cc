@@ -81,6 +81,14 @@ c10::intrusive_ptr<c10d::Backend> make_shm_backend(const ShmOptions& options) {
     throw Exception(agreed.error().code(), fmt::format("shared memory between the {} ranks cannot be had: {}",
                                                        options.world_size, agreed.error().message()));
   }
+  if (!segment) {
+    // kUnavailable would have this rank alone turn to another backend.
+    throw Exception(
+        ErrorCode::kCorrupt,
+        fmt::format("shm: the store says that all {} ranks have the shared memory, and rank {} has not: {}; "
+                    "are these keys of another program?",
+                    options.world_size, options.rank, segment.error().message()));
+  }
   auto group = shm::Group::join(*segment, options.rank, options.timeout);
   if (!group) throw Exception(group.error().code(), group.error().message());
   return c10::make_intrusive<shm::ShmBackend>(std::move(*segment), std::move(*group), options.timeout);
