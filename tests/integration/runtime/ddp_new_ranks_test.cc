@@ -175,6 +175,33 @@ TEST_CASE("a replica of another model is refused by all, in the first step of th
   CHECK(message_of(failures[1]) == message_of(failures[0]));
 }
 
+TEST_CASE(
+    "a replica with other delayed parameters is refused by all, also under no_sync, where they are sent") {
+  const bool is_all_delayed = GENERATE(false, true);
+  const bool has_no_sync = GENERATE(false, true);
+  const auto failures = run_ranks(2, [&](const Group& group) {
+    const std::int64_t own = group.rank() + 1, other = 2 - group.rank();
+    const torch::nn::Sequential model(
+        torch::nn::Linear(torch::nn::LinearOptions(own, other).bias(false)),
+        torch::nn::Functional([](const torch::Tensor& hidden) { return hidden.sum(1, true); }),
+        torch::nn::Linear(1, 1));
+    DistributedDataParallelOptions options{.init_sync = false, .delay_all_reduce = {"0.weight"}};
+    if (is_all_delayed) options.delay_all_reduce = {"0.weight", "2.weight", "2.bias"};
+    options.reduce_delayed_when_ready = "0.weight";
+    Replica ddp(model, group.process_group(), options);
+    const auto step = [&] { ddp(torch::ones({1, own})).sum().backward(); };
+    if (!has_no_sync) return step();
+    const auto guard = ddp.no_sync();
+    step();
+  });
+  CHECK(
+      message_of(failures[0]) ==
+      "DistributedDataParallel: the ranks have different models: parameter 0 (0.weight) is Float [1, 2] "
+      "strides [2, 1] on rank 1 and Float [2, 1] strides [1, 1] on rank 0 (there named 0.weight); build the "
+      "same model on every rank");
+  CHECK(message_of(failures[1]) == message_of(failures[0]));
+}
+
 TEST_CASE("with static_graph a rank that is new cannot join those that know the graph") {
   const auto failures = run_ranks(2, [](const Group& group) {
     Replica ddp = after_growth(group, 1, a_chain(), {.static_graph = true});

@@ -79,8 +79,9 @@ struct DistributedDataParallelOptions {
   /// The same parameters are used in every step: unused ones are found once, in the first backward, which is not
   /// under no_sync, and re-used ones are allowed.
   bool static_graph = false;
-  /// Verify that all ranks have the same parameters and take over rank 0's values. Off: the ranks verify
-  /// them and agree on buckets before the first forward that sends anything, as after update_process_group: one
+  /// Verify that all ranks have the same parameters and take over rank 0's values. Off: the values have to be equal
+  /// already, also of delayed parameters, which Python sends all the same; and the ranks verify shapes and dtypes
+  /// and agree on buckets before the first forward that sends anything, as after update_process_group: one
   /// whose gradients will be reduced, or that takes over rank 0's buffers.
   bool init_sync = true;
   /// With find_unused_parameters: do not reduce parameters that no rank used. The unused set must be equal
@@ -90,7 +91,7 @@ struct DistributedDataParallelOptions {
   std::vector<std::string> ignored;
   /// Names whose gradients are reduced in one flat buffer for each device and dtype, all at once, when the
   /// gradient of `reduce_delayed_when_ready` is computed; that one must come last in the backward. Both or
-  /// neither.
+  /// neither. As in Python they are reduced in every backward, under no_sync, too.
   std::vector<std::string> delay_all_reduce;
   std::optional<std::string> reduce_delayed_when_ready;
   std::optional<MixedPrecision> mixed_precision;
@@ -215,7 +216,7 @@ class DistributedDataParallel {
   }
 
   /// While the guard lives, backwards accumulate locally; the first one after it reduces the sum. The forward
-  /// must be inside as well.
+  /// must be inside as well. Gradients of option delay_all_reduce are reduced all the same, in each backward.
   class NoSync {
    public:
     explicit NoSync(runtime::ReplicaSync& sync) : sync_(sync), before_(sync.gradient_sync()) {
@@ -246,9 +247,9 @@ class DistributedDataParallel {
   /// are to have equal parameters, and those that are new to it are constructed on it, with `init_sync` off.
   ///
   /// Before the next forward that sends anything (gradients that will be reduced, or buffers) all of them verify that
-  /// they have the same parameters that are reduced, and take the buckets of the group's rank 0, in two small
-  /// collectives, three with static_graph. Unless that one has set them since
-  /// (set_bucket_order), they are rebuilt after the backward that follows.
+  /// they have the same parameters(), and take the buckets of the group's rank 0, in two small collectives, three with
+  /// static_graph. Unless that one has set them since (set_bucket_order), they are rebuilt after the backward that
+  /// follows.
   ///
   /// Communication hooks keep the groups that they were made with. With the optimizer in the backward the
   /// gradients of all parameters are reset; a backward that failed may have updated some of them on some ranks:

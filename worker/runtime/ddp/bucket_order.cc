@@ -119,20 +119,24 @@ BucketOrder from_numbers(const std::vector<std::int64_t>& numbers) {
 void ReplicaSync::State::agree_on_buckets() {
   if (!must_agree_on_buckets) return;
   if (group.size() > 1) {
-    verify_replicas(group, as_reduced(reduced, low.get()), {},
+    verify_replicas(group, as_reduced(averaged, low.get()), {},
                     options.broadcast_buffers ? buffers : std::vector<NamedTensor>{});
-    if (options.static_graph) check_that_all_know_the_graph_or_none(group, has_queued_static_reduction);
-    const std::vector<std::int64_t> mine =
-        in_numbers(logger->get_per_bucket_variable_indices(), keeps_buckets(*reducer));
-    const at::Tensor shared = torch::tensor(mine, torch::kInt64).to(collective_device(group));
-    broadcast(group, shared);
-    const at::Tensor here = shared.cpu();
-    const auto* first = here.const_data_ptr<std::int64_t>();
-    const std::vector<std::int64_t> rank0(first, first + mine.size());
-    use_buckets(from_numbers(rank0));
-    keep_buckets(*reducer, rank0.back() == 1);
+    if (reducer) take_buckets_of_rank0();
   }
   must_agree_on_buckets = false;
+}
+
+void ReplicaSync::State::take_buckets_of_rank0() {
+  if (options.static_graph) check_that_all_know_the_graph_or_none(group, has_queued_static_reduction);
+  const std::vector<std::int64_t> mine =
+      in_numbers(logger->get_per_bucket_variable_indices(), keeps_buckets(*reducer));
+  const at::Tensor shared = torch::tensor(mine, torch::kInt64).to(collective_device(group));
+  broadcast(group, shared);
+  const at::Tensor here = shared.cpu();
+  const auto* first = here.const_data_ptr<std::int64_t>();
+  const std::vector<std::int64_t> rank0(first, first + mine.size());
+  use_buckets(from_numbers(rank0));
+  keep_buckets(*reducer, rank0.back() == 1);
 }
 
 void ReplicaSync::State::use_buckets(const BucketOrder& order) {

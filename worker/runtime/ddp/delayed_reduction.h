@@ -13,7 +13,7 @@ namespace ddprun::runtime {
 /// delay_all_reduce_named_params.
 class DelayedReduction {
  public:
-  /// Broadcasts the parameters from rank 0. Collective.
+  /// Sends nothing: the parameters have to be equal on all ranks.
   DelayedReduction(Group group, std::vector<ModuleView::Parameter> parameters, at::Tensor trigger);
   ~DelayedReduction();
   DelayedReduction(const DelayedReduction&) = delete;

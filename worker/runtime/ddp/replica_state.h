@@ -16,9 +16,9 @@ struct ReplicaSync::State {
   ModuleView view;
   Group group;
   DistributedDataParallelOptions options;
-  std::vector<ModuleView::Parameter> reduced;  ///< those whose gradients the reducer averages
-  std::vector<at::Tensor> averaged;  ///< these, and those whose reduction is delayed, as `view` has them
-  std::vector<NamedTensor> buffers;  ///< as they were at the last synchronisation
+  std::vector<ModuleView::Parameter> reduced;   ///< those whose gradients the reducer averages
+  std::vector<ModuleView::Parameter> averaged;  ///< these, and those whose reduction is delayed, as in `view`
+  std::vector<NamedTensor> buffers;             ///< as they were at the last synchronisation
   at::Device device{at::kCPU};
   std::optional<InputPlacement> inputs;  ///< unset when they are where they belong
   std::unique_ptr<DelayedReduction> delayed;
@@ -58,6 +58,7 @@ struct ReplicaSync::State {
   /// met (in join, before the first with gradients, which the joined ranks shadow): all take rank 0's buckets, and keep
   /// them or not as it does. Throws on all ranks where they cannot train together. Collective in that one step.
   void agree_on_buckets();
+  void take_buckets_of_rank0();
   void use_buckets(const BucketOrder& order);
 
   // join(), in join.cc

@@ -242,7 +242,7 @@ ReplicaSync::ReplicaSync(ModuleView view, c10::intrusive_ptr<c10d::ProcessGroup>
     } else {
       continue;
     }
-    state.averaged.push_back(parameter.tensor);
+    state.averaged.push_back(parameter);
   }
   if (state.reduced.empty() && delayed.empty()) {
     refuse(fmt::format(
@@ -277,8 +277,11 @@ ReplicaSync::~ReplicaSync() = default;
 
 void ReplicaSync::before_forward() {
   State& state = *state_;
-  if (state.reducer == nullptr) return;
   const bool with_gradients = at::GradMode::is_enabled();
+  if (state.reducer == nullptr) {
+    if (with_gradients) state.agree_on_buckets();
+    return;
+  }
   const bool is_in_join = join_options() != nullptr;
   if (!with_gradients && is_in_join) {
     // It has no step that ranks without input could shadow, and these make no such forward.
@@ -310,7 +313,8 @@ void ReplicaSync::before_forward() {
     state.reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
   }
   if (with_gradients && is_in_join) state.synchronised_batch_norm = state.synchronises_batch_norm();
-  const bool may_reduce = with_gradients && (state.gradient_sync || is_in_join);
+  // What is delayed is reduced under no_sync, too.
+  const bool may_reduce = with_gradients && (state.gradient_sync || state.delayed || is_in_join);
   if (may_reduce || state.will_sync_buffers()) state.agree_on_buckets();
   if (with_gradients) state.rebuild_buckets();
   if (state.will_sync_buffers()) state.sync_buffers(is_in_join ? state.agree_on_rank(true) : 0);
@@ -427,6 +431,10 @@ void ReplicaSync::update_process_group(const Group& group) {
   if (state.delayed) state.delayed->set_group(group);
 }
 
-std::vector<at::Tensor> ReplicaSync::parameters() const { return state_->averaged; }
+std::vector<at::Tensor> ReplicaSync::parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : state_->averaged) tensors.push_back(parameter.tensor);
+  return tensors;
+}
 
 }  // namespace ddprun::runtime
