@@ -50,8 +50,9 @@ Replica after_growth(const Group& group, int trained_rank, const torch::nn::Sequ
 
 TEST_CASE("a bucket order from before the first step is no order to keep") {
   const bool is_static = GENERATE(false, true);
+  const bool init_sync = GENERATE(false, true);
   run_ranks_to_success(2, [&](const Group& group) {
-    Replica ddp(a_chain(), group.process_group(), {.static_graph = is_static});
+    Replica ddp(a_chain(), group.process_group(), {.static_graph = is_static, .init_sync = init_sync});
     const BucketOrder first = ddp.bucket_order();
     ddp.set_bucket_order(first);
     for (int step = 0; step < 3; ++step) averaged_gradients(ddp, group);

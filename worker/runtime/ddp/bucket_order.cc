@@ -123,7 +123,7 @@ void ReplicaSync::State::agree_on_buckets() {
                     options.broadcast_buffers ? buffers : std::vector<NamedTensor>{});
     if (reducer) take_buckets_of_rank0();
   }
-  must_agree_on_buckets = false;
+  must_agree_on_buckets = has_changed_group = false;
 }
 
 void ReplicaSync::State::take_buckets_of_rank0() {
@@ -162,7 +162,7 @@ void ReplicaSync::set_bucket_order(const BucketOrder& order) {
   if (state.reducer == nullptr) return;
   state.rebuild_buckets();  // or the next forward would make other ones, in the order of the first backward
   const bool is_same = state.logger->get_per_bucket_variable_indices() == order;
-  if (is_same && !state.must_agree_on_buckets) return;
+  if (is_same && !state.has_changed_group) return;
   state.use_buckets(order);
   keep_buckets(*state.reducer, true);
 }

@@ -32,6 +32,7 @@ struct ReplicaSync::State {
   bool has_queued_static_reduction = false;
   /// The other replicas of the group may have had other steps, and other buckets, than this one.
   bool must_agree_on_buckets = false;
+  bool has_changed_group = false;  ///< and has not agreed since: the buckets are those of another group
   /// Whether the last forward with gradients in this join had SyncBatchNorm layers ask other ranks: its loop may leave
   /// them in another mode than others still train them in. Unset before the first.
   std::optional<bool> synchronised_batch_norm;

@@ -422,7 +422,7 @@ void ReplicaSync::update_process_group(const Group& group) {
   }
   if (!group.is_member()) return;
   state.group = group;
-  state.must_agree_on_buckets = true;
+  state.must_agree_on_buckets = state.has_changed_group = true;
   state.forward_sync = true;  // as on the ranks that are new: all send buffers, or none
   if (state.reducer) {
     state.reducer->update_process_group(group.process_group());
