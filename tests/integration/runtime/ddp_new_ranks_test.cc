@@ -109,6 +109,17 @@ TEST_CASE("a bucket order that a job keeps is kept when it grows, where all set 
   });
 }
 
+TEST_CASE("a job of several dtypes in mixed precision grows") {
+  const int trained_rank = GENERATE(0, 1);
+  run_ranks_to_success(2, [&](const Group& group) {
+    torch::nn::Sequential model = a_chain();
+    model[1]->as<torch::nn::Linear>()->to(torch::kBFloat16);
+    Replica ddp = after_growth(group, trained_rank, model,
+                               {.mixed_precision = MixedPrecision{.param_dtype = torch::kBFloat16}});
+    for (int step = 0; step < 3; ++step) CHECK_IN_RANK(averaged_gradients(ddp, group) == kMeanOfTwo);
+  });
+}
+
 TEST_CASE("the first forward of a job that grew may be one of inference") {
   run_ranks_to_success(2, [](const Group& group) {
     torch::nn::Sequential model(torch::nn::BatchNorm1d(1), torch::nn::Linear(1, 1), torch::nn::Linear(1, 1));

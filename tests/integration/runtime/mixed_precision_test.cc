@@ -366,6 +366,25 @@ TEST_CASE("under join, ranks without input shadow steps in mixed precision") {
   });
 }
 
+TEST_CASE("a bucket holds parameters of one dtype of their own, as in Python") {
+  run_ranks_to_success(2, [](const Group& group) {
+    torch::nn::Sequential model(torch::nn::Linear(2, 2), torch::nn::Linear(2, 1));
+    model[1]->as<torch::nn::Linear>()->to(kHalfPrecision);
+    DistributedDataParallel ddp(model, group.process_group(), mixed());
+    const BucketOrder by_dtype = {{2, 3}, {0, 1}};
+    CHECK_IN_RANK(ddp.bucket_order() == by_dtype);
+    ddp.set_bucket_order(by_dtype);
+    {
+      const auto guard = ddp.no_sync();  // and no backward: they stay in param_dtype
+      ddp(torch::ones({1, 2}));
+    }
+    const std::string why = refusal_of([&] { ddp.set_bucket_order({{0, 1, 2, 3}}); });
+    CHECK_IN_RANK(why.find("a bucket has one dtype") != std::string::npos);
+    (ddp(torch::ones({1, 2})) * (group.rank() + 1)).sum().backward();
+    CHECK_IN_RANK(model->parameters().back().grad().item<float>() == 1.5F);
+  });
+}
+
 TEST_CASE("what does not go with mixed precision is refused with the reason") {
   run_ranks_to_success(1, [](const Group& group) {
     const auto refusal = [&](const auto& module, const DistributedDataParallelOptions& options) {

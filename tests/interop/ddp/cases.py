@@ -140,6 +140,7 @@ CASES = {
         "transformer", ADAMW, ["bfloat16", "float32", None], ddp={"static_graph": True}),
     "mixed precision, gradients zeroed in place": mixed(
         "transformer", MOMENTUM, ["bfloat16", "float32", None], set_to_none=False),
+    "mixed precision, layers of two dtypes": mixed("two_dtypes", MOMENTUM, ["bfloat16", "float32", None]),
     "mixed precision, frozen layer": mixed("frozen", MOMENTUM, ["bfloat16", "float32", None]),
     # An overflow in the first step leaves Python's fused SGD with an uninitialised momentum buffer.
     "autocast to fp16, GradScaler, sgd": case("transformer", SGD, amp="float16", last_step=True),

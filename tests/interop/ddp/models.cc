@@ -10,7 +10,7 @@ namespace {
 namespace nn = torch::nn;
 using torch::Tensor;
 
-struct Mlp final : Model {
+struct Mlp : Model {
   Mlp() {
     one = register_module("one", nn::Linear(20, 32));
     two = register_module("two", nn::Linear(32, 24));
@@ -18,6 +18,10 @@ struct Mlp final : Model {
   }
   Tensor forward(const Tensor& input) override { return three(torch::relu(two(torch::relu(one(input))))); }
   nn::Linear one{nullptr}, two{nullptr}, three{nullptr};
+};
+
+struct TwoDtypes final : Mlp {
+  TwoDtypes() { two->to(torch::kDouble); }
 };
 
 struct ConvBatchNorm final : Model {
@@ -205,6 +209,7 @@ std::shared_ptr<Model> make_model(const std::string& name, const Group& group) {
   if (name == "experts") return std::make_shared<Experts>();
   if (name == "layer_drop") return std::make_shared<LayerDrop>();
   if (name == "complex") return std::make_shared<ComplexWeight>();
+  if (name == "two_dtypes") return std::make_shared<TwoDtypes>();
   if (name == "transformer") return std::make_shared<Transformer>();
   throw std::runtime_error("no model " + name);
 }

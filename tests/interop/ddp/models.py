@@ -15,6 +15,12 @@ class Mlp(nn.Module):
         return self.three(torch.relu(self.two(torch.relu(self.one(x)))))
 
 
+class TwoDtypes(Mlp):
+    def __init__(self):
+        super().__init__()
+        self.two.double()
+
+
 class ConvBatchNorm(nn.Module):
     def __init__(self):
         super().__init__()
@@ -151,6 +157,7 @@ MODELS = {
     "mlp": Mlp, "conv_bn": ConvBatchNorm, "sync_bn": ConvBatchNorm, "embedding": SparseEmbedding,
     "tied": TiedWeights, "unused": UnusedParameters, "transformer": Transformer,
     "frozen": FrozenLayer, "experts": Experts, "layer_drop": LayerDrop, "complex": ComplexWeight,
+    "two_dtypes": TwoDtypes,
 }
 
 # Shape of one sample, and for indices the number of words.
@@ -159,4 +166,5 @@ INPUTS = {
     "embedding": ((6,), 50),
     "tied": ((6,), 10), "unused": ((20,), None), "frozen": ((20,), None), "transformer": ((6,), 50),
     "experts": ((20,), None), "layer_drop": ((20,), None), "complex": ((20,), None),
+    "two_dtypes": ((20,), None),
 }

@@ -158,7 +158,7 @@ BucketOrder ReplicaSync::bucket_order() {
 void ReplicaSync::set_bucket_order(const BucketOrder& order) {
   State& state = *state_;
   check_each_once(order, state.reducer == nullptr ? 0 : state.reduced.size());
-  check_buckets(order, state.reduced);
+  check_buckets(order, as_reduced(state.reduced, state.low.get()));
   if (state.reducer == nullptr) return;
   state.rebuild_buckets();  // or the next forward would make other ones, in the order of the first backward
   const bool is_same = state.logger->get_per_bucket_variable_indices() == order;

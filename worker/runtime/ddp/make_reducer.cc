@@ -6,9 +6,10 @@
 #include <torch/torch.h>
 
 namespace ddprun::runtime {
+
 LoggedReducer make_reducer(const ModuleView& view, const std::vector<ModuleView::Parameter>& parameters,
                            const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
-                           const DistributedDataParallelOptions& options) {
+                           const DistributedDataParallelOptions& options, LowPrecision* low) {
   std::vector<at::Tensor> tensors;
   std::vector<bool> sparse;
   std::unordered_map<std::size_t, std::string> names;
@@ -19,6 +20,7 @@ LoggedReducer make_reducer(const ModuleView& view, const std::vector<ModuleView:
   }
   const BucketLimits limits = bucket_limits(options);
   BucketOrder buckets = first_buckets(limits, tensors, sparse);
+  if (low != nullptr) low->lower();
   LoggedReducer made;
   {
     const BucketAllocationScope buckets_in_shared_memory(*process_group, tensors.front().device());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/runtime/ddp/low_precision.h"
 #include <ddprun/distributed_data_parallel.h>
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
@@ -18,8 +19,10 @@ struct LoggedReducer {
 /// A c10d::Reducer for `parameters`, which are of `view`, set up as Python's DistributedDataParallel does:
 /// one bucket before the first backward (two limits with find_unused_parameters), rebuilt after it in the
 /// order gradients became ready. The one place that knows the constructor of this libtorch.
+/// `low`, if any, has lowered the parameters afterwards: what is in which bucket goes by their own dtypes, as in
+/// Python, and the buckets' memory by the smaller one.
 LoggedReducer make_reducer(const ModuleView& view, const std::vector<ModuleView::Parameter>& parameters,
                            const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
-                           const DistributedDataParallelOptions& options);
+                           const DistributedDataParallelOptions& options, LowPrecision* low = nullptr);
 
 }  // namespace ddprun::runtime

@@ -208,9 +208,8 @@ void ReplicaSync::State::make_logged_reducer() {
       return !parameter.tensor.defined() || parameter.tensor.requires_grad() || is_ignored(parameter.name);
     });
     low = std::make_unique<LowPrecision>(*options.mixed_precision, reduced, frozen);
-    low->lower();
   }
-  LoggedReducer made = make_reducer(view, reduced, group.process_group(), options);
+  LoggedReducer made = make_reducer(view, reduced, group.process_group(), options, low.get());
   reducer = std::move(made.reducer);
   logger = std::move(made.logger);
   if (watch) watch->connect(*reducer);
