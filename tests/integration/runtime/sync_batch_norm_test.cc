@@ -247,6 +247,28 @@ TEST_CASE("a converted model trains like one process with the whole batch") {
   });
 }
 
+TEST_CASE("a converted model goes on over another group, converted once more") {
+  run_ranks_to_success(3, [](const Group& group) {
+    auto model = convert_sync_batchnorm(nested_model(), group);
+    DistributedDataParallel ddp(model, group.process_group());
+    const auto parameters = ddp.parameters();
+    const auto step = [&] { ddp(torch::full({2, 3, 2, 2}, group.rank() + 1.0)).square().sum().backward(); };
+    step();
+    const Group two = new_group(group, {0, 2});
+    ddp.update_process_group(two);
+    if (!two.is_member()) return;
+    convert_sync_batchnorm(ddp.module(), two);
+    CHECK_IN_RANK(printed(*model).find("ranks=3") == std::string::npos);
+    CHECK_IN_RANK(printed(*model).find("ranks=2") != std::string::npos);
+    step();
+    step();
+    for (const torch::Tensor& parameter : parameters) {
+      const std::vector<Tensor> all = all_gather(two, parameter.grad());
+      CHECK_IN_RANK(all[0].equal(all[1]));
+    }
+  });
+}
+
 TEST_CASE("a batch norm used in two places stays one") {
   run_ranks_to_success(1, [](const Group& group) {
     const nn::BatchNorm1d norm(3);

@@ -251,7 +251,8 @@ class DistributedDataParallel {
   /// static_graph. Unless that one has set them since (set_bucket_order), they are rebuilt after the backward that
   /// follows.
   ///
-  /// Communication hooks keep the groups that they were made with. With the optimizer in the backward the
+  /// Communication hooks keep the groups that they were made with. So do SyncBatchNorm layers: call
+  /// convert_sync_batchnorm(model, group) as well, on each member. With the optimizer in the backward the
   /// gradients of all parameters are reset; a backward that failed may have updated some of them on some ranks:
   /// broadcast parameters and the optimizer's state anew then, from one of the members.
   /// Errors  in that forward, on all members, Exception kConfig: parameters that differ between them, and with

@@ -74,8 +74,8 @@ SyncBatchNorm convert_sync_batchnorm(const torch::nn::BatchNorm3d& norm, const G
 /// module cannot be exchanged: C++ offers no way to the member, which would go on calling the old one.
 /// Declare it as ddprun::SyncBatchNorm, or put it into a Sequential.
 ///
-/// Order   after model->to(device) or before, but before DistributedDataParallel is made. Parameters stay the
-///         same tensors.
+/// Order   after model->to(device) or before, but before DistributedDataParallel is made; again when that one goes on
+///         over another group (update_process_group), to give the layers that. Parameters stay the same tensors.
 /// Errors  Exception kConfig that names every batch norm that cannot be exchanged; then nothing has changed.
 void convert_sync_batchnorm(torch::nn::Module& model, const Group& group);
 
