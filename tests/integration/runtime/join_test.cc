@@ -213,6 +213,19 @@ TEST_CASE("a ZeroRedundancyOptimizer takes a scale where the optimizers of all s
   });
 }
 
+TEST_CASE("join takes a view with parameters that are not defined, as the wrapper does") {
+  run_ranks_to_success(1, [](const Group& group) {
+    const auto weight = torch::ones({1}, torch::requires_grad());
+    ModuleView view;
+    view.parameters = {{"weight", weight}, {"none", at::Tensor()}};
+    const auto times = [weight](const torch::Tensor& input) { return input * weight; };
+    DistributedDataParallel<std::function<torch::Tensor(const torch::Tensor&)>> ddp(times, view,
+                                                                                    group.process_group());
+    ddp.join([&] { ddp(torch::ones({1})).sum().backward(); });
+    CHECK_IN_RANK(weight.grad().item<float>() == 1);
+  });
+}
+
 TEST_CASE("join refuses nothing, and joinables of several groups") {
   const auto nothing = run_ranks(1, [](const Group&) { join({}, [] {}); });
   CHECK(message_of(nothing[0]) == "join: nothing to join is given");

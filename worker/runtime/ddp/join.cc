@@ -84,7 +84,8 @@ void ReplicaSync::State::take_over_last_model(bool is_last) {
   const int source = agree_on_rank(is_last);
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : view.parameters) {
-    if (!is_ignored(parameter.name)) tensors.push_back(parameter.tensor.detach());
+    if (parameter.tensor.defined() && !is_ignored(parameter.name))
+      tensors.push_back(parameter.tensor.detach());
   }
   if (options.broadcast_buffers) {
     for (const auto& [name, buffer] : buffers) tensors.push_back(buffer.detach());
