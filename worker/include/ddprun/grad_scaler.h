@@ -39,8 +39,9 @@ struct GradScalerState {
 ///     scaler.update();
 ///
 /// Device   the scale is a float32 scalar on the device of the first tensor that is scaled. Nothing waits for
-///          a device but get_scale(), state(), and step() of an optimizer that cannot leave out a step itself
-///          (supports_scale() false, and libtorch's own).
+///          a device but get_scale(), state(), step() of an optimizer that cannot leave out a step itself
+///          (supports_scale() false, and libtorch's own), and the first step of a FusedSgd with momentum and
+///          dampening.
 /// Order    not collective: after DistributedDataParallel's all-reduce an overflow of one rank is
 ///          everybody's, so all ranks leave out the same steps and have the same scale. But for join(): a rank
 ///          whose input ended early makes no more steps, and its scale stays behind (join.h).

@@ -32,7 +32,7 @@ struct ParameterGroup {
 /// What a GradScaler adds to a step: both float32 scalars, or undefined.
 struct StepScale {
   at::Tensor grad_scale;  ///< gradients are divided by it
-  at::Tensor found_inf;   ///< where it is not 0 the step changes nothing, and no host waits to find out
+  at::Tensor found_inf;   ///< not 0: the step changes nothing, and no host waits to know (but see FusedSgd)
 };
 
 /// An optimizer whose step is one ATen fused kernel per group, device and dtype (where ATen has one): what
@@ -181,7 +181,8 @@ struct FusedSgdOptions {
 };
 
 /// Stochastic gradient descent, torch.optim.SGD(fused=True). Sparse gradients are subtracted as they are;
-/// momentum and weight decay throw Exception kConfig then.
+/// momentum and weight decay throw Exception kConfig then. With momentum and dampening, a parameter's first step
+/// under a GradScaler waits for the device to learn of an overflow.
 class FusedSgd final : public GroupedOptimizer<FusedSgdOptions> {
  public:
   FusedSgd(std::vector<at::Tensor> parameters, const FusedSgdOptions& options)
