@@ -47,6 +47,9 @@ void call_functions() {
   require(rpc::remote<at::Tensor>("beta", "test_library::halve", left).to_here().equal(left / 2),
           "a reference to what such an operator gives");
   rpc::rpc_sync("beta", kNothing);
+  const at::Tensor sparse = torch::eye(3).to_sparse();
+  require(rpc::rpc_sync<at::Tensor>("beta", "aten::add", sparse, sparse).to_dense().equal(2 * torch::eye(3)),
+          "sparse tensors");
   require(rpc::rpc_sync("beta", kDescribe, "x", {1, 2}, 0.5, true) == "x 1+2 0.5 true",
           "values of many types");
   require(rpc::rpc_sync("alpha", kRelay, "beta", 5) == -5, "a call to oneself, which calls another");
@@ -77,6 +80,12 @@ void use_references() {
   const auto of_reference = rpc::rpc_sync("beta", kKeep, value);
   require(of_reference.owner() == "beta" && torch::equal(of_reference.to_here(), value),
           "a reference as a result");
+  require(
+      rpc::rpc_sync<at::Tensor>("beta", "test::copy", rpc::remote("beta", "test::add", value, value).raw())
+          .equal(value + value),
+      "a reference whose type the caller does not name, as an argument of its owner");
+  require(rpc::rpc_sync("alpha", kSecond, rpc::remote("beta", kPair, value, 7)) == 7,
+          "a reference to a tuple");
   const auto at_home = rpc::remote("alpha", kZeros, 3);
   require(at_home.is_owner() && at_home.to_here().numel() == 3, "remote to oneself");
   const auto broken = rpc::remote("beta", kThrow, "out_of_range");

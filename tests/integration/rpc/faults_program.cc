@@ -96,6 +96,13 @@ void too_large() {
   tell([] { std::ignore = rpc::rpc_sync("beta", kZeros, 2048); });
 }
 
+/// All of whose references were given back.
+void leave_at_once() {
+  const auto begin = Clock::now();
+  rpc::shutdown();
+  say(Clock::now() - begin < 30s ? "leaves at once" : "waits");
+}
+
 /// What is refused holds no reference that shutdown would wait for.
 void refused_with_references() {
   const auto value = rpc::remote("beta", kZeros, 3);
@@ -105,9 +112,27 @@ void refused_with_references() {
   tell([&] { rpc::rpc_sync("beta", "test::nothing", own.raw(), large); });
   tell([&] { rpc::remote("alpha", kAdd, large, large); });
   tell([&] { rpc::remote<at::Tensor>("alpha", "aten::no_such_operator", 1); });
-  const auto begin = Clock::now();
-  rpc::shutdown();
-  say(Clock::now() - begin < 30s ? "leaves at once" : "waits");
+  tell([&] { std::ignore = rpc::rpc_sync("beta", kKeepAndGive, 2000); });
+  leave_at_once();
+}
+
+/// A function that failed, or will, through a reference to its result.
+void failed_references() {
+  tell([] { rpc::remote("beta", kZeros, -1).rpc_sync(kSum); });
+  const auto failed = rpc::remote("beta", kZeros, -1);
+  tell([&] { std::ignore = failed.to_here(); });
+  tell([&] { failed.rpc_sync(kSum); });
+  const auto own = rpc::remote({"alpha", 50ms}, kLater);
+  tell([&] { std::ignore = own.to_here(); });
+  rpc::rpc_sync("alpha", kRelease);
+  leave_at_once();
+}
+
+void misuse() {
+  tell([] { rpc::rpc_sync("beta", kLeave); });
+  tell([] { rpc::rpc_sync("beta", "a::::b"); });
+  tell([] { rpc::rpc_sync({"beta", -5ms}, kNothing); });
+  tell([] { rpc::rpc_sync("beta", kAdd, torch::zeros({2}).to_mkldnn(), torch::zeros({2})); });
 }
 
 void open_at_shutdown(const ddprun::Context& context) {
@@ -158,6 +183,8 @@ int run(const std::string& how) {
       {"too slow", too_slow},
       {"too large", too_large},
       {"refused with references", refused_with_references},
+      {"failed references", failed_references},
+      {"misuse", misuse},
       {"open at shutdown", [&] { open_at_shutdown(context); }},
       {"no limit", [] { tell([] { rpc::rpc_sync("beta", kNothing); }); }},
       {"joins twice", [&] { joins_twice(context); }}};
@@ -167,6 +194,11 @@ int run(const std::string& how) {
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
   if (how == "open at shutdown" && context.rank() == 1) context.store()->wait({"alpha has left"});
+  if (how == "no shutdown") {
+    static const auto kept = rpc::remote("beta", kZeros, 3);  // destroyed after the agent
+    std::ignore = rpc::rpc_async("beta", kLater);
+    return 0;
+  }
   rpc::shutdown(how != "open at shutdown");
   return 0;
 }

@@ -75,6 +75,18 @@ const rpc::Function<at::Tensor(std::string, at::Tensor)> kAddOn("test::add_on", 
                                                                                    const at::Tensor& value) {
   return rpc::rpc_sync(to, kAdd, value, value);
 });
+const rpc::Function<c10::IValue(std::int64_t)> kKeepAndGive("test::keep_and_give", [](std::int64_t size) {
+  const at::Tensor zeros = torch::zeros({size});
+  return c10::IValue(c10::ivalue::Tuple::create({rpc::RRef<at::Tensor>::of(zeros).raw(), zeros}));
+});
+const rpc::Function<Pair(at::Tensor, std::int64_t)> kPair("test::pair",
+                                                          [](const at::Tensor& first, std::int64_t second) {
+                                                            return Pair{first, second};
+                                                          });
+const rpc::Function<std::int64_t(rpc::RRef<Pair>)> kSecond("test::second", [](const rpc::RRef<Pair>& pair) {
+  return std::get<1>(pair.to_here());
+});
+const rpc::Function<void()> kLeave("test::leave", [] { rpc::shutdown(); });
 const rpc::Function<void()> kDie("test::die", [] { std::raise(SIGKILL); });
 
 }  // namespace remote_calls

@@ -4,7 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 /// What the programs of the tests call on each other.
@@ -29,6 +31,12 @@ extern const ddprun::rpc::Function<at::Tensor(ddprun::rpc::RRef<at::Tensor>)> kC
 extern const ddprun::rpc::Function<at::Tensor(std::int64_t)> kZeros;
 /// kAdd of a value and itself, on another worker.
 extern const ddprun::rpc::Function<at::Tensor(std::string, at::Tensor)> kAddOn;
+/// A reference to zeros, and the zeros.
+extern const ddprun::rpc::Function<c10::IValue(std::int64_t)> kKeepAndGive;
+using Pair = std::tuple<at::Tensor, std::int64_t>;
+extern const ddprun::rpc::Function<Pair(at::Tensor, std::int64_t)> kPair;
+extern const ddprun::rpc::Function<std::int64_t(ddprun::rpc::RRef<Pair>)> kSecond;
+extern const ddprun::rpc::Function<void()> kLeave;  ///< shuts down where it is called
 extern const ddprun::rpc::Function<void()> kDie;
 
 }  // namespace remote_calls

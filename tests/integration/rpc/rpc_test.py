@@ -40,7 +40,7 @@ class Calls(unittest.TestCase):
     def test_ranks_call_each_other(self):
         done = run("rpc_calls")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("ok: "), 28, done.stdout)
+        self.assertEqual(done.stdout.count("ok: "), 31, done.stdout)
 
     def test_a_backward_over_ranks_and_its_steps_equal_those_of_one_process_to_the_last_bit(self):
         done = run("rpc_autograd")
@@ -125,7 +125,31 @@ class Faults(unittest.TestCase):
         for line, name in zip(lines[:2], ("test::nothing on worker 'beta'",) * 2, strict=True):
             self.assertRegex(line, rf"^rpc: {name}: the call has \d+ bytes, more than the 4096")
         self.assertRegex(lines[2], r"^rpc: test::add on worker 'alpha': the call has \d+ bytes, more than the 4096")
-        self.assertEqual(lines[3:], ["rpc: there is no operator 'aten::no_such_operator'", "leaves at once"])
+        self.assertEqual(lines[3], "rpc: there is no operator 'aten::no_such_operator'")
+        self.assertRegex(lines[4], r"^worker 'beta': rpc: the answer has \d+ bytes, more than the 4096")
+        self.assertEqual(lines[5:], ["leaves at once"])
+
+    def test_what_failed_is_told_through_its_reference_and_keeps_nobody_from_leaving(self):
+        *told, slow, leaves = self.told("failed references")
+        self.assertEqual(len(told), 3)
+        for line in told:
+            self.assertRegex(line, r"^(worker 'beta': )+zeros: Dimension size must be non-negative")
+        self.assertEqual(slow, "rpc: to_here on worker 'alpha': no answer within 0.05 s; it may still be at work: name a longer "
+                               "time in To")
+        self.assertEqual(leaves, "leaves at once")
+
+    def test_misuse_is_refused(self):
+        self.assertEqual(self.told("misuse"), [
+            "worker 'beta': rpc: shutdown() on a thread of the agent, in a function that another worker has called or in then, "
+            "would wait for itself; call it where this worker joined",
+            "rpc: 'a::::b' cannot be a function's name; take namespace::name",
+            "rpc: a call cannot take -5 ms; zero is for ever",
+            "rpc: a tensor of mkldnn cannot be sent; give a dense one of its values (to_dense(), clone())",
+        ])
+
+    def test_a_process_may_end_without_shutdown(self):
+        for _ in range(5):
+            self.told("no shutdown")
 
     def test_a_call_that_is_open_at_shutdown_fails(self):
         self.assertEqual(self.told("open at shutdown"), [

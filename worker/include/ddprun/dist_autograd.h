@@ -36,7 +36,8 @@ class Context {
 
   /// Computes the gradients of the sum of `roots`, scalars of this worker, and returns when all workers have theirs.
   /// Several backward passes add up.
-  /// Errors  Exception kPeerLost, naming the worker: one that took part is gone; c10::Error as of any backward.
+  /// Errors  Exception kPeerLost, naming the worker: one that took part is gone; kTimeout; c10::Error as of
+  ///         any backward.
   void backward(const std::vector<at::Tensor>& roots, bool retain_graph = false);
 
   /// Of a tensor of this worker; undefined where none was computed.

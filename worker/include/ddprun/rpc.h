@@ -74,9 +74,10 @@ void init_rpc(const std::string& name, const Options& options = {});
 /// Leaves. Graceful: waits until every rank has come here, then for what is still open, `Options::timeout` at most, then
 /// closes; collective.
 /// Otherwise closes at once: calls that are open fail, here with a sentence that says so, there as calls to a worker
-/// that is gone. Without init_rpc, or after shutdown, it does nothing.
-/// Errors   Exception kPeerLost, naming the worker, where one is gone that the others wait for; libtorch's own, where
-///          something stayed open for longer; rpc is closed then.
+/// that is gone. Without init_rpc, or after shutdown, it does nothing. A process that ends without it closes at once.
+/// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost, naming
+///          the worker: one is gone that the others wait for; libtorch's own: something stayed open for longer. In the
+///          last two rpc is closed then.
 void shutdown(bool graceful = true);
 
 [[nodiscard]] Worker self();
@@ -273,7 +274,8 @@ class RRef {
   [[nodiscard]] std::string owner() const { return untyped::owner_name(rref_); }
   [[nodiscard]] bool confirmed_by_owner() const { return rref_->confirmedByOwner(); }
 
-  /// A copy of the value, once it is there. Of what made it fail, the exception.
+  /// A copy of the value, once it is there; on its owner the value itself, for which it waits as long as it takes. Of
+  /// what made it fail, the exception.
   [[nodiscard]] T to_here(std::optional<std::chrono::milliseconds> timeout = {}) const {
     return to_here_async(timeout).wait();
   }

@@ -2,6 +2,7 @@
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/request_callback.h"
 #include "worker/runtime/rpc/session.h"
+#include "worker/runtime/rpc/travel.h"
 #include <ddprun/rpc.h>
 
 #include <fmt/format.h>
@@ -13,9 +14,7 @@
 #include <torch/csrc/distributed/rpc/rref_proto.h>
 #include <torch/csrc/distributed/rpc/script_remote_call.h>
 #include <torch/csrc/distributed/rpc/utils.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace ddprun::rpc {
@@ -40,34 +39,17 @@ const trpc::WorkerInfo& worker_named(const RpcSession& session, const std::strin
 
 std::chrono::milliseconds time_for(const RpcSession& session,
                                    std::optional<std::chrono::milliseconds> timeout) {
+  if (timeout && timeout->count() < 0)
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("rpc: a call cannot take {} ms; zero is for ever", timeout->count()));
   return timeout.value_or(session.options.timeout);
 }
 
-void refuse_large(const RpcSession& session, const FailedCall& call, std::size_t size) {
+void refuse_large_call(const RpcSession& session, const FailedCall& call, std::size_t size) {
   if (size <= session.options.largest_message) return;
   throw Exception(ErrorCode::kConfig, fmt::format("rpc: {} on worker '{}': the call has {} bytes, more than "
                                                   "the {} of Options::largest_message; send it in parts",
                                                   call.what, call.to, size, session.options.largest_message));
-}
-
-bool holds_reference(const c10::IValue& value) {
-  bool holds = false;
-  value.visit([&holds](const c10::IValue& part) { return holds = holds || part.isRRef(); });
-  return holds;
-}
-
-/// A reference counts at its owner once it is pickled, and only who receives it can give it back: what has to be
-/// refused is refused before.
-void refuse_before_references(const RpcSession& session, const FailedCall& call,
-                              const std::vector<c10::IValue>& arguments) {
-  std::size_t size = 0;
-  for (const c10::IValue& argument : arguments) {
-    if (holds_reference(argument)) continue;
-    std::vector<at::Tensor> tensors;
-    size += torch::jit::pickle(argument, &tensors).size();
-    for (const at::Tensor& tensor : tensors) size += tensor.nbytes();
-  }
-  refuse_large(session, call, size);
 }
 
 /// What `agent` says of a call that failed, or a sentence where this worker closed rpc under it.
@@ -81,11 +63,31 @@ std::exception_ptr reason_of(const c10::ivalue::Future& failed, const RpcSession
   return runtime::exception_for(call, failed.tryRetrieveErrorMessage());
 }
 
+/// A failed reference's own failure: its owner would find no value, or wait for one until the time is over.
+std::exception_ptr failure_of(const runtime::RRefPtr& reference, const RpcSession& session,
+                              const FailedCall& call) {
+  const auto made = c10::static_intrusive_pointer_cast<trpc::RRef>(reference)->getOwnerCreationFuture();
+  return made && made->completed() && made->hasError() ? reason_of(*made, session, call) : nullptr;
+}
+
+/// Throws what a call with these references has to be refused for.
+void check_references(const RpcSession& session, const FailedCall& call,
+                      const std::vector<runtime::RRefPtr>& references) {
+  for (const auto& reference : references) {
+    if (const auto failure = failure_of(reference, session, call)) std::rethrow_exception(failure);
+  }
+}
+
+FuturePtr failed(std::exception_ptr error) {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
+  future->setError(std::move(error));
+  return future;
+}
+
 /// Sends, and completes the result with `read` of the answer.
 template <class Read>
 FuturePtr send(const std::shared_ptr<RpcSession>& session, const trpc::WorkerInfo& to, MessagePtr message,
                FailedCall call, bool always_in_context, Read read) {
-  refuse_large(*session, call, runtime::size_of(*message));
   auto result = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
   FuturePtr answer;
   try {
@@ -96,6 +98,7 @@ FuturePtr send(const std::shared_ptr<RpcSession>& session, const trpc::WorkerInf
     return result;
   }
   answer->addCallback([result, session, call = std::move(call), read](c10::ivalue::Future& done) {
+    const runtime::OnAgentThread here;
     if (done.hasError()) {
       result->setError(reason_of(done, *session, call));
       return;
@@ -138,6 +141,13 @@ MessagePtr make_remote_call(const std::string& name, const Operator& found,
       .toMessage();
 }
 
+/// Owner and references have to name the same type: a caller that names none takes the declared one.
+c10::TypePtr type_of_reference(const std::string& name, const Operator& found, const c10::TypePtr& type) {
+  if (type != c10::AnyType::get()) return runtime::type_in_reference(type);
+  return runtime::type_in_reference(found ? runtime::declared_result(found->schema())
+                                          : runtime::result_type(runtime::wire_name(name)));
+}
+
 /// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end.
 void confirm_or_drop(c10::ivalue::Future& answer, const trpc::ForkId& fork) {
   if (answer.hasError()) {
@@ -147,8 +157,14 @@ void confirm_or_drop(c10::ivalue::Future& answer, const trpc::ForkId& fork) {
   }
 }
 
-void finish_own(c10::ivalue::Future& answer, const trpc::RRefId& id) {
-  if (!answer.hasError()) trpc::callback::finishCreatingOwnerRRef(answer, id);
+/// It counts as a reference to itself until it is made. Where that took too long, who waits for the value hears of it.
+void finish_own(c10::ivalue::Future& answer, const c10::intrusive_ptr<trpc::OwnerRRef>& own) {
+  if (answer.hasError()) {
+    if (!own->hasValue()) own->setError(answer.exception_ptr());
+    trpc::RRefContext::getInstance().delForkOfOwner(own->rrefId(), own->rrefId());
+  } else {
+    trpc::callback::finishCreatingOwnerRRef(answer, own->rrefId());
+  }
 }
 
 }  // namespace
@@ -158,9 +174,12 @@ FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::
   const trpc::WorkerInfo& worker = worker_named(*session, to.name);
   const FailedCall call{name, to.name, time_for(*session, to.timeout)};
   const Operator found = operator_of(name, arguments);
-  if (std::any_of(arguments.begin(), arguments.end(), holds_reference))
-    refuse_before_references(*session, call, arguments);
-  return send(session, worker, make_call(name, found, std::move(arguments)), call, may_have_parameters(name),
+  const auto references = runtime::references_in(arguments);
+  check_references(*session, call, references);
+  if (!references.empty()) refuse_large_call(*session, call, runtime::size_without_references(arguments));
+  auto message = make_call(name, found, std::move(arguments));
+  if (references.empty()) refuse_large_call(*session, call, runtime::size_of(*message));
+  return send(session, worker, std::move(message), call, may_have_parameters(name),
               [](const trpc::Message& answer) { return trpc::deserializeRespToIValue(answer); });
 }
 
@@ -170,7 +189,9 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
   const trpc::WorkerInfo& worker = worker_named(*session, to.name);
   const FailedCall call{name, to.name, time_for(*session, to.timeout)};
   const Operator found = operator_of(name, arguments);
-  refuse_before_references(*session, call, arguments);
+  check_references(*session, call, runtime::references_in(arguments));
+  refuse_large_call(*session, call, runtime::size_without_references(arguments));
+  const c10::TypePtr referenced = type_of_reference(name, found, type);
   auto& references = trpc::RRefContext::getInstance();
   const auto send_call = [&](const trpc::RRefId& value, const trpc::ForkId& fork) {
     auto message = make_remote_call(name, found, std::move(arguments), value, fork);
@@ -179,14 +200,20 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
                                               runtime::agent_seconds(call.timeout));
   };
   if (worker.id_ == references.getWorkerId()) {
-    auto own = references.createOwnerRRef(type);
+    auto own = references.createOwnerRRef(referenced);
     references.addSelfAsFork(own);
-    auto answer = send_call(own->rrefId(), own->rrefId());
+    FuturePtr answer;
+    try {
+      answer = send_call(own->rrefId(), own->rrefId());
+    } catch (...) {
+      references.delForkOfOwner(own->rrefId(), own->rrefId());
+      throw;
+    }
     own->registerOwnerCreationFuture(answer);
-    answer->addCallback([id = own->rrefId()](c10::ivalue::Future& done) { finish_own(done, id); });
+    answer->addCallback([own](c10::ivalue::Future& done) { finish_own(done, own); });
     return own;
   }
-  auto user = references.createUserRRef(worker.id_, type);
+  auto user = references.createUserRRef(worker.id_, referenced);
   auto answer = send_call(user->rrefId(), user->forkId());
   user->registerOwnerCreationFuture(answer);
   references.addPendingUser(user->forkId(), user);
@@ -196,7 +223,7 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
 
 RRefPtr untyped::own(c10::IValue value, const c10::TypePtr& type) {
   const auto session = runtime::rpc_session_for("a reference");
-  auto own = trpc::RRefContext::getInstance().createOwnerRRef(type);
+  auto own = trpc::RRefContext::getInstance().createOwnerRRef(runtime::type_in_reference(type));
   own->setValue(std::move(value));
   return own;
 }
@@ -205,12 +232,7 @@ FuturePtr untyped::fetch(const RRefPtr& rref, std::optional<std::chrono::millise
   const auto session = runtime::rpc_session_for("to_here");
   const FailedCall call{"to_here", owner_name(rref), time_for(*session, timeout)};
   const auto reference = c10::static_intrusive_pointer_cast<trpc::RRef>(rref);
-  // A reference that its owner never got would be waited for there until the time is over.
-  if (const auto made = reference->getOwnerCreationFuture(); made && made->completed() && made->hasError()) {
-    auto failed = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
-    failed->setError(reason_of(*made, *session, call));
-    return failed;
-  }
+  if (auto failure = failure_of(rref, *session, call)) return failed(std::move(failure));
   if (rref->isOwner()) {
     return c10::static_intrusive_pointer_cast<trpc::OwnerRRef>(rref)->getFuture()->then(
         [session, call](c10::ivalue::Future& done) -> c10::IValue {

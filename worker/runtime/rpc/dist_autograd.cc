@@ -64,8 +64,17 @@ void Context::backward(const std::vector<at::Tensor>& roots, bool retain_graph) 
   try {
     engine::DistEngine::getInstance().execute(id_, roots, retain_graph);
   } catch (const std::exception& error) {
-    if (!runtime::is_lost_connection(error.what())) throw;
-    throw lost_in_backward(*session, id_, runtime::without_stack(error.what()));
+    if (runtime::is_lost_connection(error.what()))
+      throw lost_in_backward(*session, id_, runtime::without_stack(error.what()));
+    if (runtime::is_timeout(error.what()))
+      throw Exception(
+          ErrorCode::kTimeout,
+          fmt::format("dist_autograd: the backward in context {}: a worker that took part has not answered "
+                      "within {:.3g} s, which is Options::timeout",
+                      id_, std::chrono::duration<double>(session->options.timeout).count()));
+    if (dynamic_cast<const c10::Error*>(&error) != nullptr) throw;
+    throw c10::Error(runtime::without_stack(error.what()),
+                     nullptr);  // libtorch's future has kept the words alone
   }
 }
 

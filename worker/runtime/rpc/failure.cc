@@ -6,6 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
 namespace ddprun::runtime {
 namespace {
 
@@ -20,12 +24,25 @@ std::string without_node(const std::string& text) {
   return end == std::string::npos ? text : text.substr(end + 2);
 }
 
+/// "… timeout (1500 ms) …": of a reference, the time of the call that was to make it.
+std::optional<std::chrono::milliseconds> time_in(std::string_view text) {
+  const std::size_t end = text.find(" ms)");
+  if (end == std::string_view::npos) return {};
+  const std::size_t begin = text.rfind('(', end);
+  std::int64_t number = 0;
+  if (begin == std::string_view::npos ||
+      std::from_chars(text.data() + begin + 1, text.data() + end, number).ec != std::errc())
+    return {};
+  return std::chrono::milliseconds(number);
+}
+
 }  // namespace
 
 bool is_lost_connection(std::string_view raw) {
-  return contains(raw, "tensorpipe/") || contains(raw, "ECONN") || contains(raw, "EPIPE") ||
-         raw.starts_with("eof");
+  return contains(raw, "(this error originated at tensorpipe/") || raw.starts_with("eof");
 }
+
+bool is_timeout(std::string_view raw) { return contains(raw, "RPC ran for more than set timeout"); }
 
 std::exception_ptr exception_for(const FailedCall& call, std::string_view raw) {
   const auto failed = [&](ErrorCode code, const std::string& why) {
@@ -34,10 +51,10 @@ std::exception_ptr exception_for(const FailedCall& call, std::string_view raw) {
   };
   if (const auto thrown = read_thrown(raw)) return exception_of(*thrown);
   const std::string text = without_stack(raw);
-  if (contains(text, "RPC ran for more than set timeout"))
+  if (is_timeout(text))
     return failed(ErrorCode::kTimeout,
                   fmt::format("no answer within {:.3g} s; it may still be at work: name a longer time in To",
-                              std::chrono::duration<double>(call.timeout).count()));
+                              std::chrono::duration<double>(time_in(text).value_or(call.timeout)).count()));
   if (contains(text, "Cannot find matching operator"))
     return failed(ErrorCode::kNotFound,
                   "it has no such operator, or one with other arguments; register it there before init_rpc");

@@ -20,4 +20,7 @@ std::exception_ptr exception_for(const FailedCall& call, std::string_view raw);
 /// True for what TensorPipe says of a connection whose other end is gone.
 bool is_lost_connection(std::string_view raw);
 
+/// True for what libtorch's agent says of a call that took too long.
+bool is_timeout(std::string_view raw);
+
 }  // namespace ddprun::runtime

@@ -75,10 +75,6 @@ std::string types_of(const std::vector<c10::IValue>& arguments) {
   return fmt::format("({})", fmt::join(types, ", "));
 }
 
-c10::TypePtr declared_result(const c10::FunctionSchema& schema) {
-  return schema.returns().size() == 1 ? schema.returns().front().type() : c10::AnyType::get();
-}
-
 bool is_function_name(const std::string& name) {
   const std::size_t colons = name.find("::");
   return colons != std::string::npos && colons > 0 && !name.ends_with("::") &&
@@ -87,9 +83,17 @@ bool is_function_name(const std::string& name) {
 
 }  // namespace
 
+c10::TypePtr declared_result(const c10::FunctionSchema& schema) {
+  return schema.returns().size() == 1 ? schema.returns().front().type() : c10::AnyType::get();
+}
+
 bool is_aten(const std::string& name) { return name.starts_with(kAtenPrefix); }
 
 c10::QualifiedName wire_name(const std::string& name) {
+  if (name.empty() || ("::" + name + "::").find("::::") != std::string::npos ||
+      name.find("..") != std::string::npos || name.starts_with('.') || name.ends_with('.'))
+    refuse_function(ErrorCode::kConfig,
+                    fmt::format("'{}' cannot be a function's name; take namespace::name", name));
   if (name.find("::") == std::string::npos) return c10::QualifiedName(name);
   return c10::QualifiedName(std::string(kScriptPrefix) + replaced(name, "::", "."));
 }
@@ -140,6 +144,20 @@ c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValu
   const auto found = find_operator(function_name, stack);
   found->getOperation()(stack);
   return declared_result(found->schema());
+}
+
+c10::TypePtr result_type(const c10::QualifiedName& name) {
+  const std::string function_name = name_on(name);
+  if (const auto function = registered(function_name)) return function->result;
+  if (torch::jit::Function* const script = script_named(name)) return declared_result(script->getSchema());
+  if (!is_function_name(function_name)) return c10::AnyType::get();
+  const auto overloads = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(function_name));
+  return overloads.empty() ? c10::AnyType::get() : declared_result(overloads.front()->schema());
+}
+
+c10::TypePtr type_in_reference(const c10::TypePtr& type) {
+  const auto tuple = type->cast<c10::TupleType>();
+  return tuple && !tuple->name() ? c10::AnyType::get() : type;
 }
 
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name) {

@@ -12,6 +12,7 @@ namespace ddprun::runtime {
 /// libtorch's wire knows two kinds of functions: operators of ATen, by their schema, and TorchScript functions, by their
 /// qualified names. All others, ours too, go as the latter: "demo::add" is "__torch__.demo.add" there, which is the name
 /// of a TorchScript function add of a Python module demo.
+/// wire_name throws Exception kConfig for what cannot be one.
 bool is_aten(const std::string& name);
 c10::QualifiedName wire_name(const std::string& name);
 
@@ -22,6 +23,14 @@ std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
 /// Runs, with what is on `stack`, the Function, the TorchScript function or the operator of this name, and leaves the
 /// result there; the type that it declares. Throws Exception kNotFound, and what the function throws.
 c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack);
+
+/// The type that a schema, or a function of this name, declares for its result; that of anything where there is none.
+c10::TypePtr declared_result(const c10::FunctionSchema& schema);
+c10::TypePtr result_type(const c10::QualifiedName& name);
+
+/// The type that references to a value of `type` name: libtorch reads the name of a tuple's, which a tuple of C++ has
+/// not, and takes anything for it here.
+c10::TypePtr type_in_reference(const c10::TypePtr& type);
 
 /// The type of an RRef that arrives, by its name.
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name);

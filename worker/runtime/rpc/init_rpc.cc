@@ -12,10 +12,13 @@
 
 #define USE_TENSORPIPE  // without it libtorch's header of its agent is empty
 #include <torch/csrc/distributed/rpc/tensorpipe_agent.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cstdlib>
+#include <mutex>
 #include <utility>
 
 namespace ddprun::rpc {
@@ -23,6 +26,8 @@ namespace {
 
 namespace trpc = torch::distributed::rpc;
 using runtime::RpcSession;
+
+constexpr auto kForReferences = std::chrono::milliseconds(std::chrono::seconds(100));  // as Python
 
 /// libtorch's table of references knows one agent, for good.
 std::atomic<bool> g_rpc_was_used = false;
@@ -69,11 +74,11 @@ std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
   return agent;
 }
 
-void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat, bool with_python) {
+void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat) {
   RpcSession& session = *joining;
   const auto timeout =
       session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;
-  const auto store = runtime::rpc_store(seat, timeout, with_python);
+  const auto store = runtime::rpc_store(seat, timeout, session.with_python);
   torch::distributed::autograd::DistAutogradContainer::init(seat.env.rank.value());
   const auto group = runtime::meet_over_gloo(store, seat, session.name, timeout);
   session.agent = make_agent(session, store, seat, session.gathering);
@@ -96,6 +101,20 @@ void close(RpcSession& session) {
   runtime::set_rpc_session(nullptr);
 }
 
+/// The agent's threads would go on while what they use is destroyed. A child of fork has none, and a thread of the agent
+/// that ends the process cannot wait for itself.
+void leave_at_exit() {
+  const auto session = runtime::current_rpc_session();
+  if (session && !runtime::is_on_agent_thread() && ::getpid() == session->process) close(*session);
+}
+
+/// What is open has Options::timeout; references that nobody gives back would be waited for without end.
+void wait_for_references(const RpcSession& session) {
+  const auto timeout = session.options.timeout;
+  trpc::RRefContext::getInstance().delAllUsersAndUnforkedOwners(
+      timeout.count() == 0 ? kForReferences : std::min(timeout, kForReferences));
+}
+
 Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, const Options& options,
                        const std::string& why) {
   const std::string who = fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join", name,
@@ -116,6 +135,10 @@ namespace {
 void join_as(const std::string& name, const Options& options, bool with_python) {
   check_name(name);
   check_transports(options.transports);
+  if (options.threads < 1)
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("init_rpc: Options::threads is {}; it has to be at least 1", options.threads));
   if (g_rpc_was_used.exchange(true))
     throw Exception(ErrorCode::kConfig,
                     "init_rpc: this process has joined before; a worker joins once, and a restarted job "
@@ -125,8 +148,10 @@ void join_as(const std::string& name, const Options& options, bool with_python) 
   session->name = name;
   session->options = options;
   session->world_size = seat.env.world_size.value();
+  session->with_python = with_python;
   try {
-    join(session, seat, with_python);
+    join(session, seat);
+    std::atexit(leave_at_exit);
   } catch (const std::exception& error) {
     close(*session);
     if (dynamic_cast<const Exception*>(&error) != nullptr) throw;
@@ -142,6 +167,13 @@ void init_rpc(const std::string& name, const Context&, const Options& options) {
 void init_rpc(const std::string& name, const Options& options) { join_as(name, options, true); }
 
 void shutdown(bool graceful) {
+  if (runtime::is_on_agent_thread())
+    throw Exception(
+        ErrorCode::kConfig,
+        "rpc: shutdown() on a thread of the agent, in a function that another worker has called or in then, "
+        "would wait for itself; call it where this worker joined");
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   const auto session = runtime::current_rpc_session();
   if (!session) return;
   if (!graceful) {
@@ -150,7 +182,9 @@ void shutdown(bool graceful) {
   }
   try {
     runtime::gather_all(*session, std::chrono::milliseconds(0));
-    trpc::RRefContext::getInstance().delAllUsersAndUnforkedOwners(std::chrono::seconds(100));
+    wait_for_references(*session);
+    // The agents meet in the store, which tells nobody who is late or gone. Python's ranks meet there alone.
+    if (!session->with_python) runtime::gather_all(*session, std::chrono::milliseconds(0));
     session->agent->join(true, 0);
   } catch (...) {
     close(*session);

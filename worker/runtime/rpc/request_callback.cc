@@ -3,6 +3,7 @@
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/gathering.h"
 #include "worker/runtime/rpc/thrown.h"
+#include "worker/runtime/rpc/travel.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -37,9 +38,22 @@ struct CallResult {
   c10::TypePtr type;
 };
 
+thread_local int on_agent_thread = 0;
+
+/// Also of a function that fails: references to its result name it.
+c10::TypePtr declared_type(const trpc::ScriptCall& call) {
+  return call.hasOp() ? declared_result(call.op()->schema()) : result_type(call.qualifiedName());
+}
+
+/// Null where it is not made yet, or not any more.
+RRefPtr owned_here(const trpc::RRefId& id) {
+  const auto owner = trpc::RRefContext::getInstance().getOwnerRRef(id);
+  return owner->completed() && !owner->hasError() ? owner->constValue().toRRef() : nullptr;
+}
+
 CallResult run_call(trpc::ScriptCall& call) {
   torch::jit::Stack& stack = call.stackRef();
-  CallResult result{{}, c10::AnyType::get()};
+  CallResult result{{}, declared_type(call)};
   if (call.hasOp()) {
     call.op()->getOperation()(stack);
   } else {
@@ -52,20 +66,29 @@ CallResult run_call(trpc::ScriptCall& call) {
   return result;
 }
 
-}  // namespace
-
-std::size_t size_of(const trpc::Message& message) {
-  std::size_t size = message.payload().size();
-  for (const at::Tensor& tensor : message.tensors()) size += tensor.nbytes();
-  return size;
+void refuse_large(std::size_t answer, std::size_t largest) {
+  if (answer <= largest) return;
+  throw Exception(ErrorCode::kConfig, fmt::format("rpc: the answer has {} bytes, more than the {} of "
+                                                  "Options::largest_message; answer in parts",
+                                                  answer, largest));
 }
 
-RpcRequests::Future RpcRequests::failed() const {
+}  // namespace
+
+bool is_on_agent_thread() { return on_agent_thread > 0; }
+OnAgentThread::OnAgentThread() { ++on_agent_thread; }
+OnAgentThread::~OnAgentThread() { --on_agent_thread; }
+
+RpcRequests::Future RpcRequests::failed(c10::TypePtr type) const {
   const Thrown thrown = describe_thrown(self_, std::current_exception());
-  return asFuture(std::make_exception_ptr(std::runtime_error(write_thrown(thrown))));
+  auto future = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+  future->setError(std::make_exception_ptr(std::runtime_error(write_thrown(thrown))));
+  return future;
 }
 
 RpcRequests::Future RpcRequests::run(trpc::ScriptCall& call) const {
+  const OnAgentThread here;
+  const c10::TypePtr type = declared_type(call);
   try {
     CallResult result = run_call(call);
     if (!result.value.isFuture()) return asFuture(std::move(result.value), std::move(result.type));
@@ -79,7 +102,7 @@ RpcRequests::Future RpcRequests::run(trpc::ScriptCall& call) const {
         },
         std::move(result.type));
   } catch (...) {
-    return failed();
+    return failed(type);
   }
 }
 
@@ -87,15 +110,16 @@ RpcRequests::Future RpcRequests::processScriptCall(Command& rpc, const std::vect
   return run(static_cast<trpc::ScriptCall&>(rpc))
       ->then(
           [self = self_, largest = largest_message_](c10::ivalue::Future& done) -> c10::IValue {
-            auto message = trpc::ScriptResp(done.value()).toMessage();
-            if (const std::size_t size = size_of(*message); size > largest) {
-              const Exception refusal(ErrorCode::kConfig,
-                                      fmt::format("rpc: the answer has {} bytes, more than the {} of "
-                                                  "Options::largest_message; answer in parts",
-                                                  size, largest));
-              throw std::runtime_error(write_thrown(describe_thrown(self, std::make_exception_ptr(refusal))));
+            const c10::IValue value = done.value();
+            try {
+              const bool has_references = !references_in({value}).empty();
+              if (has_references) refuse_large(size_without_references({value}), largest);
+              auto message = trpc::ScriptResp(c10::IValue(value)).toMessage();
+              if (!has_references) refuse_large(size_of(*message), largest);
+              return message;
+            } catch (...) {
+              throw std::runtime_error(write_thrown(describe_thrown(self, std::current_exception())));
             }
-            return message;
           },
           message_type());
 }
@@ -103,7 +127,16 @@ RpcRequests::Future RpcRequests::processScriptCall(Command& rpc, const std::vect
 RpcRequests::Future RpcRequests::processScriptRemoteCall(Command& rpc,
                                                          const std::vector<c10::Stream>&) const {
   auto& call = static_cast<trpc::ScriptRemoteCall&>(rpc);
-  return assignOwnerRRef(call.retRRefId(), call.retForkId(), run(call));
+  Future value = run(call);
+  const RRefPtr owner = owned_here(call.retRRefId());
+  // A call to oneself that took too long: nobody waits for it any more.
+  if (!owner && call.retRRefId() == call.retForkId())
+    return asFuture(std::make_exception_ptr(std::runtime_error("rpc: its caller has given it up")));
+  // One that came here before its value did has the type that its maker named.
+  const c10::TypePtr type = owner ? owner->type() : type_in_reference(value->elementType());
+  if (type != value->elementType())
+    value = value->then([](c10::ivalue::Future& done) { return done.value(); }, type);
+  return assignOwnerRRef(call.retRRefId(), call.retForkId(), value);
 }
 
 std::unique_ptr<RpcRequests::Command> RpcRequests::deserializePythonRpcCommand(

@@ -35,14 +35,21 @@ class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPytho
 
  private:
   [[nodiscard]] Future run(torch::distributed::rpc::ScriptCall& call) const;
-  [[nodiscard]] Future failed() const;
+  [[nodiscard]] Future failed(c10::TypePtr type) const;
 
   std::string self_;
   Gathering& gathering_;
   std::size_t largest_message_;
 };
 
-/// Bytes of a message as it travels.
-std::size_t size_of(const torch::distributed::rpc::Message& message);
+/// Whether this thread runs what another worker has called, or what follows an answer: it is one of the agent's.
+bool is_on_agent_thread();
+class OnAgentThread {
+ public:
+  OnAgentThread();
+  ~OnAgentThread();
+  OnAgentThread(const OnAgentThread&) = delete;
+  OnAgentThread& operator=(const OnAgentThread&) = delete;
+};
 
 }  // namespace ddprun::runtime

@@ -4,6 +4,7 @@
 #include <ddprun/rpc.h>
 
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -18,6 +19,8 @@ struct RpcSession {
   std::string name;
   rpc::Options options;
   int world_size = 1;
+  bool with_python = false;  ///< some ranks may be in Python
+  pid_t process = ::getpid();
   std::set<std::string> names{};  ///< of all workers
   Gathering gathering{};
   int meetings = 0;  ///< how often all have gathered

@@ -1,0 +1,78 @@
+#include "worker/runtime/rpc/travel.h"
+
+#include <ddprun/exception.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/torch.h>
+
+namespace ddprun::runtime {
+namespace {
+
+std::size_t bytes_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return 0;
+  if (tensor.layout() == at::kMkldnn || tensor._is_zerotensor())
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format(
+            "rpc: a tensor of {} cannot be sent; give a dense one of its values (to_dense(), clone())",
+            tensor._is_zerotensor() ? "zeros without memory" : "mkldnn"));
+  if (tensor.is_sparse()) return tensor._indices().nbytes() + tensor._values().nbytes();
+  if (tensor.layout() == at::kStrided) return tensor.nbytes();
+  return tensor.values().nbytes();
+}
+
+std::size_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  std::size_t size = 0;
+  for (const at::Tensor& tensor : tensors) size += bytes_of(tensor);
+  return size;
+}
+
+bool is_reference_or_holds_one(const c10::IValue& value) { return !references_in({value}).empty(); }
+
+/// What holds references, in its parts.
+std::vector<c10::IValue> parts_of(const c10::IValue& value) {
+  if (value.isTuple()) return value.toTupleRef().elements().vec();
+  if (value.isList()) return value.toListRef().vec();
+  std::vector<c10::IValue> parts;
+  if (value.isGenericDict()) {
+    for (const auto& entry : value.toGenericDict()) {
+      parts.push_back(entry.key());
+      parts.push_back(entry.value());
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::size_t size_of(const torch::distributed::rpc::Message& message) {
+  return message.payload().size() + bytes_of(message.tensors());
+}
+
+std::vector<RRefPtr> references_in(const std::vector<c10::IValue>& values) {
+  std::vector<RRefPtr> references;
+  for (const c10::IValue& value : values) {
+    value.visit([&references](const c10::IValue& part) {
+      if (part.isRRef()) references.push_back(part.toRRef());
+      return part.isRRef();
+    });
+  }
+  return references;
+}
+
+std::size_t size_without_references(const std::vector<c10::IValue>& values) {
+  std::size_t size = 0;
+  for (const c10::IValue& value : values) {
+    if (is_reference_or_holds_one(value)) {
+      size += size_without_references(parts_of(value));
+      continue;
+    }
+    std::vector<at::Tensor> tensors;
+    size += torch::jit::pickle(value, &tensors).size();
+    size += bytes_of(tensors);
+  }
+  return size;
+}
+
+}  // namespace ddprun::runtime
