@@ -86,6 +86,13 @@ void use_references() {
       "a reference whose type the caller does not name, as an argument of its owner");
   require(rpc::rpc_sync("alpha", kSecond, rpc::remote("beta", kPair, value, 7)) == 7,
           "a reference to a tuple");
+  const auto anything = rpc::remote("beta", kAnything);
+  require(anything.to_here().isTensor() && anything.rpc_sync(kSizeOfAnything) == 3,
+          "a reference to what its function does not name");
+  const auto thrown_on = rpc::rpc_async("beta", kZeros, 3).then([](const at::Tensor&) { throw 7; });
+  require(thrown_by<std::runtime_error>([&] { thrown_on.wait(); }) ==
+              "rpc: what then() called threw an object that is no std::exception",
+          "then() of what throws no exception");
   const auto at_home = rpc::remote("alpha", kZeros, 3);
   require(at_home.is_owner() && at_home.to_here().numel() == 3, "remote to oneself");
   const auto broken = rpc::remote("beta", kThrow, "out_of_range");

@@ -125,6 +125,14 @@ void failed_references() {
   const auto own = rpc::remote({"alpha", 50ms}, kLater);
   tell([&] { std::ignore = own.to_here(); });
   rpc::rpc_sync("alpha", kRelease);
+  {
+    const std::int64_t before = rpc::rpc_sync("beta", kOwned);
+    const auto late = rpc::remote({"beta", 50ms}, kBlock);
+    tell([&] { std::ignore = late.to_here(50ms); });
+    rpc::rpc_sync("beta", kRelease);
+    const auto begin = Clock::now();
+    while (rpc::rpc_sync("beta", kOwned) == before && Clock::now() - begin < 20s) continue;
+  }
   leave_at_once();
 }
 
@@ -195,8 +203,18 @@ int run(const std::string& how) {
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
   if (how == "open at shutdown" && context.rank() == 1) context.store()->wait({"alpha has left"});
   if (how == "no shutdown") {
-    static const auto kept = rpc::remote("beta", kZeros, 3);  // destroyed after the agent
+    static const auto kept = rpc::remote("beta", kZeros, 3);
     std::ignore = rpc::rpc_async("beta", kLater);
+    return 0;
+  }
+  if (how == "function does not return") {
+    if (context.rank() == 1) {
+      context.store()->wait({"beta is at work"});
+      return 7;
+    }
+    std::ignore = rpc::rpc_async("beta", kBlock);
+    rpc::rpc_sync("beta", kNothing);  // which came after
+    context.store()->set("beta is at work", std::vector<std::uint8_t>{1});
     return 0;
   }
   rpc::shutdown(how != "open at shutdown");

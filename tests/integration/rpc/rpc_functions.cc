@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/distributed/rpc/rref_context.h>
 #include <torch/library.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -59,6 +60,14 @@ const rpc::Function<void(std::string)> kThrow("test::throw", throw_this);
 const rpc::Function<std::int64_t(std::string, std::int64_t)> kRelay("test::relay", relay);
 const rpc::Function<rpc::Future<std::int64_t>()> kLater("test::later", [] { return promise().future(); });
 const rpc::Function<void()> kRelease("test::release", [] { promise().set(42); });
+const rpc::Function<std::int64_t()> kBlock("test::block", [] { return promise().future().wait(); });
+const rpc::Function<std::int64_t()> kOwned("test::owned", [] {
+  return std::stoll(torch::distributed::rpc::RRefContext::getInstance().getDebugInfo().at("num_owner_rrefs"));
+});
+const rpc::Function<c10::IValue()> kAnything("test::anything", [] { return c10::IValue(torch::ones({3})); });
+const rpc::Function<std::int64_t(rpc::RRef<c10::IValue>)> kSizeOfAnything(
+    "test::size_of_anything",
+    [](const rpc::RRef<c10::IValue>& rref) { return rref.to_here().toTensor().numel(); });
 const rpc::Function<rpc::RRef<at::Tensor>(at::Tensor)> kKeep("test::keep", [](const at::Tensor& value) {
   return rpc::RRef<at::Tensor>::of(value);
 });

@@ -23,6 +23,10 @@ extern const ddprun::rpc::Function<std::int64_t(std::string, std::int64_t)> kRel
 /// Answers when kRelease is called.
 extern const ddprun::rpc::Function<ddprun::rpc::Future<std::int64_t>()> kLater;
 extern const ddprun::rpc::Function<void()> kRelease;
+extern const ddprun::rpc::Function<std::int64_t()> kBlock;  ///< keeps a thread until then
+extern const ddprun::rpc::Function<std::int64_t()> kOwned;  ///< how many references' values are there
+extern const ddprun::rpc::Function<c10::IValue()> kAnything;
+extern const ddprun::rpc::Function<std::int64_t(ddprun::rpc::RRef<c10::IValue>)> kSizeOfAnything;
 /// A value that only its owner has, and its methods.
 extern const ddprun::rpc::Function<ddprun::rpc::RRef<at::Tensor>(at::Tensor)> kKeep;
 extern const ddprun::rpc::Function<double(ddprun::rpc::RRef<at::Tensor>)> kSum;

@@ -40,7 +40,7 @@ class Calls(unittest.TestCase):
     def test_ranks_call_each_other(self):
         done = run("rpc_calls")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("ok: "), 31, done.stdout)
+        self.assertEqual(done.stdout.count("ok: "), 33, done.stdout)
 
     def test_a_backward_over_ranks_and_its_steps_equal_those_of_one_process_to_the_last_bit(self):
         done = run("rpc_autograd")
@@ -130,12 +130,13 @@ class Faults(unittest.TestCase):
         self.assertEqual(lines[5:], ["leaves at once"])
 
     def test_what_failed_is_told_through_its_reference_and_keeps_nobody_from_leaving(self):
-        *told, slow, leaves = self.told("failed references")
+        *told, slow, late, leaves = self.told("failed references")
         self.assertEqual(len(told), 3)
         for line in told:
             self.assertRegex(line, r"^(worker 'beta': )+zeros: Dimension size must be non-negative")
-        self.assertEqual(slow, "rpc: to_here on worker 'alpha': no answer within 0.05 s; it may still be at work: name a longer "
-                               "time in To")
+        for line, worker in ((slow, "alpha"), (late, "beta")):
+            self.assertEqual(line, f"rpc: to_here on worker '{worker}': no answer within 0.05 s; it may still be at work: name a "
+                                   "longer time in To")
         self.assertEqual(leaves, "leaves at once")
 
     def test_misuse_is_refused(self):
@@ -146,6 +147,11 @@ class Faults(unittest.TestCase):
             "rpc: a call cannot take -5 ms; zero is for ever",
             "rpc: a tensor of mkldnn cannot be sent; give a dense one of its values (to_dense(), clone())",
         ])
+
+    def test_a_process_does_not_wait_for_a_function_that_does_not_return(self):
+        begin = time.monotonic()
+        self.told("function does not return", expect=7)
+        self.assertLess(time.monotonic() - begin, patient(20))
 
     def test_a_process_may_end_without_shutdown(self):
         for _ in range(5):

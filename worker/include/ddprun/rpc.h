@@ -71,10 +71,11 @@ void init_rpc(const std::string& name, const Context& context, const Options& op
 /// Errors   as above; and kConfig: a variable of the launcher's is missing or malformed.
 void init_rpc(const std::string& name, const Options& options = {});
 
-/// Leaves. Graceful: waits until every rank has come here, then for what is still open, `Options::timeout` at most, then
-/// closes; collective.
-/// Otherwise closes at once: calls that are open fail, here with a sentence that says so, there as calls to a worker
-/// that is gone. Without init_rpc, or after shutdown, it does nothing. A process that ends without it closes at once.
+/// Leaves. Graceful: waits until every rank has come here, then for what is still open, references `Options::timeout` at
+/// most and calls as long as they may take, then closes; collective.
+/// Otherwise closes at once, but for functions that run here, which it waits for: calls that are open fail, here with a
+/// sentence that says so, there as calls to a worker that is gone. Without init_rpc, or after shutdown, it does nothing.
+/// A process that ends without it closes as well, and waits two seconds for such functions.
 /// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost, naming
 ///          the worker: one is gone that the others wait for; libtorch's own: something stayed open for longer. In the
 ///          last two rpc is closed then.
@@ -175,8 +176,8 @@ class Future {
   }
   [[nodiscard]] bool done() const { return future_->completed(); }
 
-  /// Calls `next` with the value, on a thread of the agent, when it is there; what it returns, or throws, is the new
-  /// future's. A failure goes through to the new future, past `next`.
+  /// Calls `next` with the value when it is there, on the thread that brings it, one of the agent's; on this one where it
+  /// is there already. What it returns, or throws, is the new future's. A failure goes through to that, past `next`.
   template <class Next>
   auto then(Next next) const {
     using Result = std::remove_cvref_t<decltype(call(next, std::declval<c10::ivalue::Future&>()))>;
@@ -184,11 +185,17 @@ class Future {
     const auto shared = std::make_shared<Next>(std::move(next));
     return Future<Result>(future_->then(
         [shared](c10::ivalue::Future& done) -> c10::IValue {
-          if constexpr (std::is_void_v<Result>) {
-            call(*shared, done);
-            return {};
-          } else {
-            return Wire<Result>::pack(call(*shared, done));
+          try {
+            if constexpr (std::is_void_v<Result>) {
+              call(*shared, done);
+              return {};
+            } else {
+              return Wire<Result>::pack(call(*shared, done));
+            }
+          } catch (const std::exception&) {
+            throw;
+          } catch (...) {  // libtorch's future would never be done
+            throw std::runtime_error("rpc: what then() called threw an object that is no std::exception");
           }
         },
         c10::AnyType::get()));

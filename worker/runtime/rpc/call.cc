@@ -52,15 +52,18 @@ void refuse_large_call(const RpcSession& session, const FailedCall& call, std::s
                                                   call.what, call.to, size, session.options.largest_message));
 }
 
-/// What `agent` says of a call that failed, or a sentence where this worker closed rpc under it.
-std::exception_ptr reason_of(const c10::ivalue::Future& failed, const RpcSession& session,
-                             const FailedCall& call) {
+/// What the agent says of a call that failed, or a sentence where this worker closed rpc under it.
+std::exception_ptr reason_of(const std::string& error, const RpcSession& session, const FailedCall& call) {
   if (session.is_closing)
     return std::make_exception_ptr(Exception(
         ErrorCode::kUnavailable, fmt::format("rpc: {} on worker '{}': this worker has shut rpc down while "
                                              "the call was open; wait for it before shutdown",
                                              call.what, call.to)));
-  return runtime::exception_for(call, failed.tryRetrieveErrorMessage());
+  return runtime::exception_for(call, error);
+}
+std::exception_ptr reason_of(const c10::ivalue::Future& failed, const RpcSession& session,
+                             const FailedCall& call) {
+  return reason_of(failed.tryRetrieveErrorMessage(), session, call);
 }
 
 /// A failed reference's own failure: its owner would find no value, or wait for one until the time is over.
@@ -94,7 +97,7 @@ FuturePtr send(const std::shared_ptr<RpcSession>& session, const trpc::WorkerInf
     answer = tautograd::sendMessageWithAutograd(*session->agent, to, std::move(message), always_in_context,
                                                 runtime::agent_seconds(call.timeout));
   } catch (const std::exception& error) {
-    result->setError(runtime::exception_for(call, error.what()));
+    result->setError(reason_of(error.what(), *session, call));
     return result;
   }
   answer->addCallback([result, session, call = std::move(call), read](c10::ivalue::Future& done) {
@@ -141,24 +144,27 @@ MessagePtr make_remote_call(const std::string& name, const Operator& found,
       .toMessage();
 }
 
-/// Owner and references have to name the same type: a caller that names none takes the declared one.
+/// Owner and references have to name the same type: the one that the function declares, where that is known here.
 c10::TypePtr type_of_reference(const std::string& name, const Operator& found, const c10::TypePtr& type) {
-  if (type != c10::AnyType::get()) return runtime::type_in_reference(type);
-  return runtime::type_in_reference(found ? runtime::declared_result(found->schema())
-                                          : runtime::result_type(runtime::wire_name(name)));
+  const c10::TypePtr declared =
+      found ? runtime::declared_result(found->schema()) : runtime::result_type(runtime::wire_name(name));
+  return runtime::type_in_reference(declared ? declared : type);
 }
 
-/// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end.
-void confirm_or_drop(c10::ivalue::Future& answer, const trpc::ForkId& fork) {
-  if (answer.hasError()) {
-    trpc::RRefContext::getInstance().delPendingUser(fork);
-  } else {
-    trpc::callback::confirmPendingUser(answer, fork);
+/// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end. One that took
+/// too long is given back then.
+void confirm_or_drop(c10::ivalue::Future& answer, RpcSession& session, const RpcSession::Late& user) {
+  if (!answer.hasError()) {
+    trpc::callback::confirmPendingUser(answer, user.fork);
+    return;
   }
+  trpc::RRefContext::getInstance().delPendingUser(user.fork);
+  if (runtime::is_timeout(answer.tryRetrieveErrorMessage())) session.add_late(user);
 }
 
 /// It counts as a reference to itself until it is made. Where that took too long, who waits for the value hears of it.
 void finish_own(c10::ivalue::Future& answer, const c10::intrusive_ptr<trpc::OwnerRRef>& own) {
+  const runtime::OnAgentThread here;
   if (answer.hasError()) {
     if (!own->hasValue()) own->setError(answer.exception_ptr());
     trpc::RRefContext::getInstance().delForkOfOwner(own->rrefId(), own->rrefId());
@@ -217,7 +223,8 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
   auto answer = send_call(user->rrefId(), user->forkId());
   user->registerOwnerCreationFuture(answer);
   references.addPendingUser(user->forkId(), user);
-  answer->addCallback([fork = user->forkId()](c10::ivalue::Future& done) { confirm_or_drop(done, fork); });
+  answer->addCallback([session, late = RpcSession::Late{worker.id_, user->rrefId(), user->forkId()}](
+                          c10::ivalue::Future& done) { confirm_or_drop(done, *session, late); });
   return user;
 }
 

@@ -14,8 +14,6 @@ namespace {
 
 namespace engine = torch::distributed::autograd;
 
-constexpr auto kForAnAnswer = std::chrono::seconds(2);
-
 using Pairs = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
 engine::DistAutogradContainer& contexts() { return engine::DistAutogradContainer::getInstance(); }
@@ -29,7 +27,8 @@ Pairs pairs_of(const c10::Dict<at::Tensor, at::Tensor>& gradients) {
 /// The error does not say whose connection it was.
 Exception lost_in_backward(const runtime::RpcSession& session, std::int64_t context,
                            const std::string& error) {
-  const auto gone = runtime::workers_gone(session, kForAnAnswer);
+  std::vector<std::string> gone;
+  for (const auto& [name, why] : runtime::lost_connections(session, session.names)) gone.push_back(name);
   const std::string who =
       gone.empty() ? "a worker that took part" : fmt::format("worker '{}'", fmt::join(gone, "', '"));
   return {

@@ -150,9 +150,9 @@ c10::TypePtr result_type(const c10::QualifiedName& name) {
   const std::string function_name = name_on(name);
   if (const auto function = registered(function_name)) return function->result;
   if (torch::jit::Function* const script = script_named(name)) return declared_result(script->getSchema());
-  if (!is_function_name(function_name)) return c10::AnyType::get();
+  if (!is_function_name(function_name)) return nullptr;
   const auto overloads = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(function_name));
-  return overloads.empty() ? c10::AnyType::get() : declared_result(overloads.front()->schema());
+  return overloads.empty() ? nullptr : declared_result(overloads.front()->schema());
 }
 
 c10::TypePtr type_in_reference(const c10::TypePtr& type) {

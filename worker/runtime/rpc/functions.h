@@ -24,7 +24,7 @@ std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
 /// result there; the type that it declares. Throws Exception kNotFound, and what the function throws.
 c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack);
 
-/// The type that a schema, or a function of this name, declares for its result; that of anything where there is none.
+/// The type that a schema, or a function of this name, declares for its result; null where there is none.
 c10::TypePtr declared_result(const c10::FunctionSchema& schema);
 c10::TypePtr result_type(const c10::QualifiedName& name);
 

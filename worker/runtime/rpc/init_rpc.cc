@@ -17,8 +17,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 namespace ddprun::rpc {
@@ -28,6 +31,8 @@ namespace trpc = torch::distributed::rpc;
 using runtime::RpcSession;
 
 constexpr auto kForReferences = std::chrono::milliseconds(std::chrono::seconds(100));  // as Python
+
+constexpr auto kToLeave = std::chrono::seconds(2);
 
 /// libtorch's table of references knows one agent, for good.
 std::atomic<bool> g_rpc_was_used = false;
@@ -92,24 +97,39 @@ void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& se
   group->barrier()->wait();
 }
 
+/// Waits for the functions that run here. After that no thread of the agent is left that could use the references, whose
+/// table libtorch destroys without its lock.
 void close(RpcSession& session) {
-  session.is_closing = true;
-  if (!session.agent) return;
-  trpc::RRefContext::destroyInstance(true);
+  if (session.is_closing.exchange(true) || !session.agent) return;
   session.agent->shutdown();
+  trpc::RRefContext::destroyInstance(true);
   trpc::RpcAgent::setCurrentRpcAgent(nullptr);
   runtime::set_rpc_session(nullptr);
 }
 
 /// The agent's threads would go on while what they use is destroyed. A child of fork has none, and a thread of the agent
-/// that ends the process cannot wait for itself.
-void leave_at_exit() {
+/// that ends the process cannot wait for itself. Nor does the process wait for a function that does not return.
+void leave_at_exit(int status, void*) {
   const auto session = runtime::current_rpc_session();
-  if (session && !runtime::is_on_agent_thread() && ::getpid() == session->process) close(*session);
+  if (!session || runtime::is_on_agent_thread() || ::getpid() != session->process) return;
+  const auto has_left = std::make_shared<std::promise<void>>();
+  std::thread([session, has_left] {
+    try {
+      close(*session);
+    } catch (const std::exception&) {
+      // Nobody is left to tell.
+    }
+    has_left->set_value();
+  }).detach();
+  if (has_left->get_future().wait_for(kToLeave) == std::future_status::ready) return;
+  std::fflush(nullptr);
+  ::_exit(status);
 }
 
 /// What is open has Options::timeout; references that nobody gives back would be waited for without end.
-void wait_for_references(const RpcSession& session) {
+void wait_for_references(RpcSession& session) {
+  for (const auto& [owner, reference, fork] : session.take_late())
+    trpc::RRefContext::getInstance().delUser(owner, reference, fork);
   const auto timeout = session.options.timeout;
   trpc::RRefContext::getInstance().delAllUsersAndUnforkedOwners(
       timeout.count() == 0 ? kForReferences : std::min(timeout, kForReferences));
@@ -151,7 +171,7 @@ void join_as(const std::string& name, const Options& options, bool with_python) 
   session->with_python = with_python;
   try {
     join(session, seat);
-    std::atexit(leave_at_exit);
+    ::on_exit(leave_at_exit, nullptr);
   } catch (const std::exception& error) {
     close(*session);
     if (dynamic_cast<const Exception*>(&error) != nullptr) throw;
@@ -172,14 +192,14 @@ void shutdown(bool graceful) {
         ErrorCode::kConfig,
         "rpc: shutdown() on a thread of the agent, in a function that another worker has called or in then, "
         "would wait for itself; call it where this worker joined");
+  if (!graceful) {
+    if (const auto session = runtime::current_rpc_session()) close(*session);
+    return;
+  }
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   const auto session = runtime::current_rpc_session();
   if (!session) return;
-  if (!graceful) {
-    close(*session);
-    return;
-  }
   try {
     runtime::gather_all(*session, std::chrono::milliseconds(0));
     wait_for_references(*session);

@@ -17,6 +17,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace ddprun::runtime {
@@ -62,10 +63,12 @@ void send_python(RpcSession& session, const std::string& to, const std::string& 
     std::rethrow_exception(exception_for(call, *problem));
 }
 
-/// Throws where the worker is gone.
-void ask_for_life(const RpcSession& session, const std::string& to) {
-  if (const auto error = lost_connection_to(session, to, session.options.timeout))
-    std::rethrow_exception(exception_for({"meeting all workers", to, session.options.timeout}, *error));
+/// Throws where one of them is gone.
+void ask_for_life(const RpcSession& session, const std::set<std::string>& names) {
+  const auto lost = lost_connections(session, names);
+  if (lost.empty()) return;
+  const auto& [name, error] = *lost.begin();
+  std::rethrow_exception(exception_for({"meeting all workers", name, session.options.timeout}, error));
 }
 
 void wait_for(RpcSession& session, const std::string& sequence, const std::string& leader,
@@ -77,11 +80,7 @@ void wait_for(RpcSession& session, const std::string& sequence, const std::strin
       throw Exception(ErrorCode::kTimeout,
                       fmt::format("rpc: worker '{}' waits for {}, who did not come in time", session.name,
                                   fmt::join(missing, ", ")));
-    if (session.name != leader) {
-      ask_for_life(session, leader);
-    } else {
-      for (const std::string& name : missing) ask_for_life(session, name);
-    }
+    ask_for_life(session, session.name == leader ? missing : std::set{leader});
   }
 }
 

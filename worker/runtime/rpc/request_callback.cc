@@ -42,7 +42,9 @@ thread_local int on_agent_thread = 0;
 
 /// Also of a function that fails: references to its result name it.
 c10::TypePtr declared_type(const trpc::ScriptCall& call) {
-  return call.hasOp() ? declared_result(call.op()->schema()) : result_type(call.qualifiedName());
+  if (call.hasOp()) return declared_result(call.op()->schema());
+  const c10::TypePtr declared = result_type(call.qualifiedName());
+  return declared ? declared : c10::AnyType::get();
 }
 
 /// Null where it is not made yet, or not any more.
@@ -61,8 +63,6 @@ CallResult run_call(trpc::ScriptCall& call) {
   }
   if (stack.size() == 1) result.value = std::move(stack.front());
   if (stack.size() > 1) result.value = c10::ivalue::Tuple::create(std::move(stack));
-  // References to it, which name their type, are looked up by it.
-  if (result.type == c10::AnyType::get() && !result.value.isFuture()) result.type = result.value.type();
   return result;
 }
 
@@ -126,6 +126,7 @@ RpcRequests::Future RpcRequests::processScriptCall(Command& rpc, const std::vect
 
 RpcRequests::Future RpcRequests::processScriptRemoteCall(Command& rpc,
                                                          const std::vector<c10::Stream>&) const {
+  const OnAgentThread here;
   auto& call = static_cast<trpc::ScriptRemoteCall&>(rpc);
   Future value = run(call);
   const RRefPtr owner = owned_here(call.retRRefId());

@@ -21,6 +21,16 @@ Current& current() {
 
 }  // namespace
 
+void RpcSession::add_late(const Late& reference) {
+  const std::lock_guard lock(late_mutex_);
+  late_.push_back(reference);
+}
+
+std::vector<RpcSession::Late> RpcSession::take_late() {
+  const std::lock_guard lock(late_mutex_);
+  return std::exchange(late_, {});
+}
+
 std::shared_ptr<RpcSession> current_rpc_session() {
   const std::lock_guard lock(current().mutex);
   return current().session;

@@ -4,18 +4,28 @@
 #include <ddprun/rpc.h>
 
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
+#include <torch/csrc/distributed/rpc/types.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace ddprun::runtime {
 
 /// This process's part in the world of remote calls, from init_rpc to shutdown.
 struct RpcSession {
+  /// A reference whose maker took too long for this worker, which dropped it: its owner may have it all the same.
+  struct Late {
+    torch::distributed::rpc::worker_id_t owner;
+    torch::distributed::rpc::RRefId reference;
+    torch::distributed::rpc::ForkId fork;
+  };
+
   std::string name;
   rpc::Options options;
   int world_size = 1;
@@ -26,6 +36,13 @@ struct RpcSession {
   int meetings = 0;  ///< how often all have gathered
   std::atomic<bool> is_closing = false;
   std::shared_ptr<torch::distributed::rpc::RpcAgent> agent{};
+
+  void add_late(const Late& reference);
+  std::vector<Late> take_late();
+
+ private:
+  std::mutex late_mutex_{};
+  std::vector<Late> late_{};
 };
 
 /// Null before init_rpc and after shutdown.

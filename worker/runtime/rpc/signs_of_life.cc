@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
+#include <optional>
+#include <utility>
 
 namespace ddprun::runtime {
 namespace {
@@ -38,21 +39,18 @@ std::optional<std::string> loss_in(const Answer& answer) {
 
 }  // namespace
 
-std::optional<std::string> lost_connection_to(const RpcSession& session, const std::string& name,
-                                              std::chrono::milliseconds timeout) {
-  return loss_in(ask(session, name, timeout));
-}
-
-std::vector<std::string> workers_gone(const RpcSession& session, std::chrono::milliseconds timeout) {
+std::map<std::string, std::string> lost_connections(const RpcSession& session,
+                                                    const std::set<std::string>& names,
+                                                    std::chrono::milliseconds timeout) {
   std::map<std::string, Answer> answers;
-  for (const std::string& name : session.names) {
+  for (const std::string& name : names) {
     if (name != session.name) answers.emplace(name, ask(session, name, timeout));
   }
-  std::vector<std::string> gone;
+  std::map<std::string, std::string> lost;
   for (const auto& [name, answer] : answers) {
-    if (loss_in(answer)) gone.push_back(name);
+    if (auto error = loss_in(answer)) lost.emplace(name, std::move(*error));
   }
-  return gone;
+  return lost;
 }
 
 }  // namespace ddprun::runtime

@@ -3,18 +3,16 @@
 #include "worker/runtime/rpc/session.h"
 
 #include <chrono>
-#include <optional>
+#include <map>
+#include <set>
 #include <string>
-#include <vector>
 
 namespace ddprun::runtime {
 
-/// What the agent says of a connection to worker `name` that is gone. Nothing where the worker answers, as any does once
-/// it has a thread for it, or where neither comes within `timeout`.
-std::optional<std::string> lost_connection_to(const RpcSession& session, const std::string& name,
-                                              std::chrono::milliseconds timeout);
-
-/// The other workers of whom that is true, after `timeout` at most.
-std::vector<std::string> workers_gone(const RpcSession& session, std::chrono::milliseconds timeout);
+/// What the agent says of the connections to those of `names` that are gone, by name. A worker answers once it has a
+/// thread for it, and counts as alive where it does not within `timeout`; all are asked at once.
+std::map<std::string, std::string> lost_connections(
+    const RpcSession& session, const std::set<std::string>& names,
+    std::chrono::milliseconds timeout = std::chrono::seconds(2));
 
 }  // namespace ddprun::runtime

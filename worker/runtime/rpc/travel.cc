@@ -11,6 +11,11 @@ namespace {
 
 std::size_t bytes_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return 0;
+  if (!tensor.device().is_cpu())
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("rpc: a tensor on {} cannot be sent, because there are no device "
+                                "maps here; give a copy of the CPU's",
+                                tensor.device().str()));
   if (tensor.layout() == at::kMkldnn || tensor._is_zerotensor())
     throw Exception(
         ErrorCode::kConfig,
