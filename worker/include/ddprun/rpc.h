@@ -77,8 +77,8 @@ void init_rpc(const std::string& name, const Options& options = {});
 /// sentence that says so, there as calls to a worker that is gone. Without init_rpc, or after shutdown, it does nothing.
 /// A process that ends without it closes as well, and waits two seconds for such functions.
 /// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost, naming
-///          the worker: one is gone that the others wait for; libtorch's own: something stayed open for longer. In the
-///          last two rpc is closed then.
+///          the worker: one is gone that the others wait for; kUnavailable: another thread has shut down meanwhile;
+///          libtorch's own: something stayed open for longer. But for the first, rpc is closed then.
 void shutdown(bool graceful = true);
 
 [[nodiscard]] Worker self();

@@ -220,7 +220,12 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
     return own;
   }
   auto user = references.createUserRRef(worker.id_, referenced);
-  auto answer = send_call(user->rrefId(), user->forkId());
+  FuturePtr answer;
+  try {
+    answer = send_call(user->rrefId(), user->forkId());
+  } catch (const std::exception& error) {
+    std::rethrow_exception(reason_of(error.what(), *session, call));
+  }
   user->registerOwnerCreationFuture(answer);
   references.addPendingUser(user->forkId(), user);
   answer->addCallback([session, late = RpcSession::Late{worker.id_, user->rrefId(), user->forkId()}](

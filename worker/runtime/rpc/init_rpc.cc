@@ -20,6 +20,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <iostream>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -33,6 +35,7 @@ using runtime::RpcSession;
 constexpr auto kForReferences = std::chrono::milliseconds(std::chrono::seconds(100));  // as Python
 
 constexpr auto kToLeave = std::chrono::seconds(2);
+constexpr auto kToFlush = std::chrono::seconds(1);
 
 /// libtorch's table of references knows one agent, for good.
 std::atomic<bool> g_rpc_was_used = false;
@@ -100,11 +103,24 @@ void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& se
 /// Waits for the functions that run here. After that no thread of the agent is left that could use the references, whose
 /// table libtorch destroys without its lock.
 void close(RpcSession& session) {
-  if (session.is_closing.exchange(true) || !session.agent) return;
+  session.is_closing = true;  // open calls learn of it at once
+  const std::lock_guard lock(session.close_mutex);
+  if (std::exchange(session.is_closed, true) || !session.agent) return;
   session.agent->shutdown();
   trpc::RRefContext::destroyInstance(true);
   trpc::RpcAgent::setCurrentRpcAgent(nullptr);
   runtime::set_rpc_session(nullptr);
+}
+
+/// Whether `body` came to its end in time; on a thread of its own, which goes on otherwise.
+template <class Body>
+bool done_within(std::chrono::seconds time, Body body) {
+  const auto is_done = std::make_shared<std::promise<void>>();
+  std::thread([body = std::move(body), is_done] {
+    body();
+    is_done->set_value();
+  }).detach();
+  return is_done->get_future().wait_for(time) == std::future_status::ready;
 }
 
 /// The agent's threads would go on while what they use is destroyed. A child of fork has none, and a thread of the agent
@@ -112,27 +128,36 @@ void close(RpcSession& session) {
 void leave_at_exit(int status, void*) {
   const auto session = runtime::current_rpc_session();
   if (!session || runtime::is_on_agent_thread() || ::getpid() != session->process) return;
-  const auto has_left = std::make_shared<std::promise<void>>();
-  std::thread([session, has_left] {
+  const bool has_left = done_within(kToLeave, [session] {
     try {
       close(*session);
     } catch (const std::exception&) {
       // Nobody is left to tell.
     }
-    has_left->set_value();
-  }).detach();
-  if (has_left->get_future().wait_for(kToLeave) == std::future_status::ready) return;
-  std::fflush(nullptr);
+  });
+  if (has_left) return;
+  // Who reads from a file holds its lock, also while nothing comes.
+  done_within(kToFlush, [] {
+    std::cout.flush();
+    std::fflush(nullptr);
+  });
   ::_exit(status);
+}
+
+/// An owner that has got none of it yet takes no notice: what was given back before is given back again.
+void give_back_late(RpcSession& session) {
+  for (const auto& [owner, reference, fork] : session.late())
+    trpc::RRefContext::getInstance().delUser(owner, reference, fork);
 }
 
 /// What is open has Options::timeout; references that nobody gives back would be waited for without end.
 void wait_for_references(RpcSession& session) {
-  for (const auto& [owner, reference, fork] : session.take_late())
-    trpc::RRefContext::getInstance().delUser(owner, reference, fork);
+  auto& references = trpc::RRefContext::getInstance();
   const auto timeout = session.options.timeout;
-  trpc::RRefContext::getInstance().delAllUsersAndUnforkedOwners(
-      timeout.count() == 0 ? kForReferences : std::min(timeout, kForReferences));
+  give_back_late(session);
+  references.delAllUsersAndUnforkedOwners(timeout.count() == 0 ? kForReferences
+                                                               : std::min(timeout, kForReferences));
+  give_back_late(session);
 }
 
 Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, const Options& options,
@@ -207,7 +232,11 @@ void shutdown(bool graceful) {
     if (!session->with_python) runtime::gather_all(*session, std::chrono::milliseconds(0));
     session->agent->join(true, 0);
   } catch (...) {
+    const bool by_another = session->is_closing;
     close(*session);
+    if (by_another)
+      throw Exception(ErrorCode::kUnavailable,
+                      "rpc: another thread has shut rpc down while this one waited for all workers");
     throw;
   }
   close(*session);

@@ -26,9 +26,9 @@ void RpcSession::add_late(const Late& reference) {
   late_.push_back(reference);
 }
 
-std::vector<RpcSession::Late> RpcSession::take_late() {
+std::vector<RpcSession::Late> RpcSession::late() {
   const std::lock_guard lock(late_mutex_);
-  return std::exchange(late_, {});
+  return late_;
 }
 
 std::shared_ptr<RpcSession> current_rpc_session() {

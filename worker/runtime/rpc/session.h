@@ -35,10 +35,12 @@ struct RpcSession {
   Gathering gathering{};
   int meetings = 0;  ///< how often all have gathered
   std::atomic<bool> is_closing = false;
+  std::mutex close_mutex{};
+  bool is_closed = false;  ///< under close_mutex
   std::shared_ptr<torch::distributed::rpc::RpcAgent> agent{};
 
   void add_late(const Late& reference);
-  std::vector<Late> take_late();
+  std::vector<Late> late();
 
  private:
   std::mutex late_mutex_{};
