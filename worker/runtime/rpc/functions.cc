@@ -119,7 +119,7 @@ std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
                                                     types_of(arguments), why.substr(0, why.find('\n'))));
 }
 
-c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack) {
+void run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack) {
   const std::string function_name = name_on(name);
   if (const auto function = registered(function_name)) {
     if (stack.size() != function->arguments)
@@ -128,11 +128,11 @@ c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValu
     c10::IValue result = function->body(std::move(stack));
     stack.clear();
     stack.push_back(std::move(result));
-    return function->result;
+    return;
   }
   if (torch::jit::Function* const script = script_named(name)) {
     script->run(stack);
-    return declared_result(script->getSchema());
+    return;
   }
   if (!is_function_name(function_name) ||
       torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(function_name)).empty())
@@ -141,9 +141,7 @@ c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValu
         fmt::format(
             "there is no function '{}' here; make its Function, or give it to serve_script, before init_rpc",
             function_name));
-  const auto found = find_operator(function_name, stack);
-  found->getOperation()(stack);
-  return declared_result(found->schema());
+  find_operator(function_name, stack)->getOperation()(stack);
 }
 
 c10::TypePtr result_type(const c10::QualifiedName& name) {

@@ -21,8 +21,8 @@ std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
                                                     std::vector<c10::IValue>& arguments);
 
 /// Runs, with what is on `stack`, the Function, the TorchScript function or the operator of this name, and leaves the
-/// result there; the type that it declares. Throws Exception kNotFound, and what the function throws.
-c10::TypePtr run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack);
+/// result there. Throws Exception kNotFound, and what the function throws.
+void run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack);
 
 /// The type that a schema, or a function of this name, declares for its result; null where there is none.
 c10::TypePtr declared_result(const c10::FunctionSchema& schema);

@@ -33,7 +33,6 @@ namespace trpc = torch::distributed::rpc;
 using runtime::RpcSession;
 
 constexpr auto kForReferences = std::chrono::milliseconds(std::chrono::seconds(100));  // as Python
-
 constexpr auto kToLeave = std::chrono::seconds(2);
 constexpr auto kToFlush = std::chrono::seconds(1);
 
@@ -172,10 +171,6 @@ Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, co
           fmt::format("{} within {:.3g} s; every rank of the job has to call init_rpc: {}", who,
                       std::chrono::duration<double>(options.timeout).count(), why)};
 }
-
-}  // namespace
-
-namespace {
 
 void join_as(const std::string& name, const Options& options, bool with_python) {
   check_name(name);

@@ -32,12 +32,6 @@ constexpr const char* kNoPython =
 
 c10::TypePtr message_type() { return c10::getCustomClassType<c10::intrusive_ptr<trpc::Message>>(); }
 
-/// What one call's function left on the stack, and the type of that.
-struct CallResult {
-  c10::IValue value;
-  c10::TypePtr type;
-};
-
 thread_local int on_agent_thread = 0;
 
 /// Also of a function that fails: references to its result name it.
@@ -53,17 +47,16 @@ RRefPtr owned_here(const trpc::RRefId& id) {
   return owner->completed() && !owner->hasError() ? owner->constValue().toRRef() : nullptr;
 }
 
-CallResult run_call(trpc::ScriptCall& call) {
+/// What the call's function leaves on the stack.
+c10::IValue run_call(trpc::ScriptCall& call) {
   torch::jit::Stack& stack = call.stackRef();
-  CallResult result{{}, declared_type(call)};
   if (call.hasOp()) {
     call.op()->getOperation()(stack);
   } else {
-    result.type = run_function(call.qualifiedName(), stack);
+    run_function(call.qualifiedName(), stack);
   }
-  if (stack.size() == 1) result.value = std::move(stack.front());
-  if (stack.size() > 1) result.value = c10::ivalue::Tuple::create(std::move(stack));
-  return result;
+  if (stack.empty()) return {};
+  return stack.size() == 1 ? std::move(stack.front()) : c10::ivalue::Tuple::create(std::move(stack));
 }
 
 void refuse_large(std::size_t answer, std::size_t largest) {
@@ -90,9 +83,9 @@ RpcRequests::Future RpcRequests::run(trpc::ScriptCall& call) const {
   const OnAgentThread here;
   const c10::TypePtr type = declared_type(call);
   try {
-    CallResult result = run_call(call);
-    if (!result.value.isFuture()) return asFuture(std::move(result.value), std::move(result.type));
-    return result.value.toFuture()->then(
+    c10::IValue result = run_call(call);
+    if (!result.isFuture()) return asFuture(std::move(result), type);
+    return result.toFuture()->then(
         [self = self_](c10::ivalue::Future& later) -> c10::IValue {
           try {
             return later.value();
@@ -100,7 +93,7 @@ RpcRequests::Future RpcRequests::run(trpc::ScriptCall& call) const {
             throw std::runtime_error(write_thrown(describe_thrown(self, std::current_exception())));
           }
         },
-        std::move(result.type));
+        type);
   } catch (...) {
     return failed(type);
   }
