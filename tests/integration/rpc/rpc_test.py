@@ -175,7 +175,7 @@ class Faults(unittest.TestCase):
     def test_a_rank_that_does_not_join_is_waited_for_no_longer_than_was_said(self):
         self.assertEqual(self.told("absent"), [
             "init_rpc: worker 'alpha', rank 0 of 2, cannot join within 3 s; every rank of the job has to call init_rpc: wait timeout "
-            "after 3000ms, keys: ddprun/0/rpc_prefix_0/0/1"])
+            "after 3000ms, keys: ddprun/0/init/2/1/rpc_prefix_0/0/1"])
 
     def test_a_name_is_one_worker_s(self):
         self.assertEqual(sorted(self.told("same name")), [
@@ -190,6 +190,12 @@ class Faults(unittest.TestCase):
         done = run_command(TORCHRUN, "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "--no-python", TESTS / "rpc_faults", "restart")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.splitlines()[-1], "nothing was thrown")
+
+    def test_so_does_a_program_after_another_in_one_worker(self):
+        call = f"{TESTS / 'rpc_faults'} 'no limit'"
+        done = run_command(BIN / "ddprun", "--nproc-per-node", 2, "sh", "-c", f"{call} && {call}")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.splitlines().count("nothing was thrown"), 2, done.stdout)
 
     def test_a_time_of_zero_is_for_ever(self):
         self.assertEqual(self.told("no limit"), ["nothing was thrown"])

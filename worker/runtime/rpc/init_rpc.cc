@@ -81,11 +81,12 @@ std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
   return agent;
 }
 
-void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat) {
+void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat,
+          const c10::intrusive_ptr<c10d::Store>& known_store) {
   RpcSession& session = *joining;
   const auto timeout =
       session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;
-  const auto store = runtime::rpc_store(seat, timeout, session.with_python);
+  const auto store = runtime::rpc_store(seat, known_store, timeout);
   torch::distributed::autograd::DistAutogradContainer::init(seat.env.rank.value());
   const auto group = runtime::meet_over_gloo(store, seat, session.name, timeout);
   session.agent = make_agent(session, store, seat, session.gathering);
@@ -168,11 +169,16 @@ Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, co
   if (why.find("imeout") == std::string::npos && why.find("imed out") == std::string::npos)
     return {ErrorCode::kUnavailable, fmt::format("{}: {}", who, why)};
   return {ErrorCode::kTimeout,
-          fmt::format("{} within {:.3g} s; every rank of the job has to call init_rpc: {}", who,
-                      std::chrono::duration<double>(options.timeout).count(), why)};
+          fmt::format(
+              "{}{}; every rank of the job has to call init_rpc: {}", who,
+              options.timeout.count() == 0
+                  ? std::string()
+                  : fmt::format(" within {:.3g} s", std::chrono::duration<double>(options.timeout).count()),
+              why)};
 }
 
-void join_as(const std::string& name, const Options& options, bool with_python) {
+/// Without a store that C++ ranks share, some may be in Python.
+void join_as(const std::string& name, const Options& options, const c10::intrusive_ptr<c10d::Store>& store) {
   check_name(name);
   check_transports(options.transports);
   if (options.threads < 1)
@@ -188,9 +194,9 @@ void join_as(const std::string& name, const Options& options, bool with_python) 
   session->name = name;
   session->options = options;
   session->world_size = seat.env.world_size.value();
-  session->with_python = with_python;
+  session->with_python = !store;
   try {
-    join(session, seat);
+    join(session, seat, store);
     ::on_exit(leave_at_exit, nullptr);
   } catch (const std::exception& error) {
     close(*session);
@@ -201,10 +207,10 @@ void join_as(const std::string& name, const Options& options, bool with_python) 
 
 }  // namespace
 
-void init_rpc(const std::string& name, const Context&, const Options& options) {
-  join_as(name, options, false);
+void init_rpc(const std::string& name, const Context& context, const Options& options) {
+  join_as(name, options, context.store());
 }
-void init_rpc(const std::string& name, const Options& options) { join_as(name, options, true); }
+void init_rpc(const std::string& name, const Options& options) { join_as(name, options, nullptr); }
 
 void shutdown(bool graceful) {
   if (runtime::is_on_agent_thread())

@@ -84,6 +84,14 @@ void wait_for(RpcSession& session, const std::string& sequence, const std::strin
   }
 }
 
+c10::intrusive_ptr<c10d::Store> store_of_python(const RpcSeat& seat, std::chrono::milliseconds timeout) {
+  if (!seat.is_launched) return c10::make_intrusive<c10d::HashStore>();
+  auto store = connect_store(seat.env, timeout);
+  // Our prefix tells the generations of a torchrun job apart; Python has none.
+  auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get());
+  return prefix != nullptr ? prefix->getUnderlyingStore() : store;
+}
+
 }  // namespace
 
 RpcSeat rpc_seat() {
@@ -91,16 +99,12 @@ RpcSeat rpc_seat() {
   return {.env = value_or_throw(parse_worker_env(process_env)), .is_launched = true};
 }
 
-c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, std::chrono::milliseconds timeout,
-                                          bool with_python) {
-  c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
-  if (seat.is_launched) {
-    store = connect_store(seat.env, timeout);  // a connection of its own, because the agent waits in it
-    // Our prefix tells the generations of a torchrun job apart; Python has none.
-    if (auto* const prefix = dynamic_cast<c10d::PrefixStore*>(store.get()); with_python && prefix != nullptr)
-      store = prefix->getUnderlyingStore();
-  }
-  return c10::make_intrusive<c10d::PrefixStore>("rpc_prefix_0", std::move(store));
+c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, const c10::intrusive_ptr<c10d::Store>& known,
+                                          std::chrono::milliseconds timeout) {
+  auto store = known ? known->clone() : store_of_python(seat, timeout);
+  store->setTimeout(timeout);
+  return c10::make_intrusive<c10d::PrefixStore>("rpc_prefix_0",
+                                                std::move(store));  // as Python's first init_rpc
 }
 
 c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::Store>& store,

@@ -15,10 +15,10 @@ struct RpcSeat {
 };
 RpcSeat rpc_seat();
 
-/// The store of a generation's keys, with the prefix of Python's first init_rpc; `with_python`: where ranks in Python
-/// look for each other, which is one place for all generations of a torchrun job.
-c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, std::chrono::milliseconds timeout,
-                                          bool with_python);
+/// The part of the store in which the workers find each other, over a connection of its own, because the agent waits in
+/// it: a part of `known`, or where that is null, the one of ranks in Python, which all programs and generations share.
+c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, const c10::intrusive_ptr<c10d::Store>& known,
+                                          std::chrono::milliseconds timeout);
 
 /// What a world of remote calls is made from beside the agents: Python's ranks make a group over gloo, tell each other
 /// their devices, and wait for each other. Returns the group. Collective.
