@@ -5,15 +5,19 @@
 #include <ddprun/record.h>
 #include <ddprun/rpc.h>
 
+#include <sys/wait.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -74,6 +78,51 @@ void dies_behind_another(int rank) {
 void waits_for_who_is_gone(int rank) {
   if (rank == 2) std::raise(SIGKILL);
   tell([] { rpc::shutdown(); });
+}
+
+/// Longer than Options::timeout.
+void long_call_at_shutdown(int rank) {
+  if (rank == 1) return tell([] { rpc::shutdown(); });
+  const auto open = rpc::rpc_async({"beta", 60s}, kLater);
+  std::thread releases([] {
+    std::this_thread::sleep_for(5s);
+    rpc::rpc_sync({"beta", 60s}, kRelease);
+  });
+  tell([] { rpc::shutdown(); });
+  releases.join();
+  tell([&] { open.wait(); });
+}
+
+/// The third worker dies where it waits for the first one to come.
+void dies_while_it_waits(const ddprun::Context& context) {
+  std::thread dies;
+  if (context.rank() == 2) {
+    dies = std::thread([store = context.store()->clone()] {
+      store->wait({"die"});
+      std::raise(SIGKILL);
+    });
+  }
+  if (context.rank() == 0) {
+    std::this_thread::sleep_for(1s);  // for the others to be in shutdown
+    context.store()->set("die", std::vector<std::uint8_t>{1});
+    tell([] {
+      while (true) rpc::rpc_sync("gamma", kNothing);
+    });
+  }
+  tell([] { rpc::shutdown(); });
+}
+
+/// It has no thread of the agent's.
+void child_of_fork() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    rpc::shutdown();
+    tell([] { rpc::rpc_sync("beta", kNothing); });
+    std::exit(3);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  say(WIFEXITED(status) && WEXITSTATUS(status) == 3 ? "the child has ended" : "the child was lost");
 }
 
 void unknown() {
@@ -181,6 +230,7 @@ int run(const std::string& how) {
     return 0;
   }
   if (how == "no limit") options.timeout = 0s;
+  if (how == "long call at shutdown") options.timeout = 3s;
   if (how != "restart") outlive_the_others();
   rpc::init_rpc(names[static_cast<std::size_t>(context.rank())], context, options);
   const std::map<std::string, std::function<void()>> ways{
@@ -193,12 +243,15 @@ int run(const std::string& how) {
       {"refused with references", refused_with_references},
       {"failed references", failed_references},
       {"misuse", misuse},
+      {"child of fork", child_of_fork},
       {"open at shutdown", [&] { open_at_shutdown(context); }},
       {"no limit", [] { tell([] { rpc::rpc_sync("beta", kNothing); }); }},
       {"joins twice", [&] { joins_twice(context); }}};
   if (how == "restart" && context.restart_count() == 0 && context.rank() == 1) std::raise(SIGKILL);
   if (how == "restart" && context.rank() == 0) tell([] { rpc::rpc_sync("beta", kNothing); });
   if (how == "dies behind another") dies_behind_another(context.rank());
+  if (how == "long call at shutdown") long_call_at_shutdown(context.rank());
+  if (how == "dies while it waits") dies_while_it_waits(context);
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
   if (how == "open at shutdown" && context.rank() == 1) context.store()->wait({"alpha has left"});

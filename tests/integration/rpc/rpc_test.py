@@ -91,10 +91,14 @@ class Faults(unittest.TestCase):
             "init_rpc: there is no transport 'pigeon'; this libtorch has ibv, shm, uv"])
 
     def test_who_waits_to_leave_hears_of_the_one_who_is_gone(self):
-        lines = self.told("waits for who is gone", ranks=3, expect=137)
-        self.assertEqual(len(lines), 2, lines)
-        self.assertIn(f"rpc: meeting all workers on worker 'gamma': {GONE}", lines)
-        self.assertTrue(any("on worker 'alpha': the worker is gone" in line for line in lines), lines)
+        told = f"rpc: meeting all workers on worker 'gamma': {GONE}"
+        self.assertEqual(sorted(self.told("waits for who is gone", ranks=3, expect=137)),
+                         sorted([told, told.replace("(eof)", "(as 'alpha' says)")]))
+
+    def test_so_they_do_where_that_one_has_come_already(self):
+        told = f"rpc: meeting all workers on worker 'gamma': {GONE}"
+        self.assertEqual(sorted(self.told("dies while it waits", ranks=3, expect=137)),
+                         sorted([f"rpc: test::nothing on worker 'gamma': {GONE}", told, told.replace("(eof)", "(as 'alpha' says)")]))
 
     def test_a_call_to_an_unknown_name_says_what_there_is(self):
         self.assertEqual(self.told("unknown"), [
@@ -163,6 +167,13 @@ class Faults(unittest.TestCase):
             "shutdown",
             "rpc: a call needs a worker that has joined; call init_rpc first, and nothing after shutdown",
         ])
+
+    def test_who_leaves_waits_for_a_call_as_long_as_it_may_take(self):
+        self.assertEqual(self.told("long call at shutdown"), ["nothing was thrown"] * 3)
+
+    def test_a_child_of_fork_has_not_joined(self):
+        self.assertEqual(self.told("child of fork"), [
+            "rpc: a call needs a worker that has joined; call init_rpc first, and nothing after shutdown", "the child has ended"])
 
     def test_a_process_joins_once(self):
         self.assertEqual(self.told("joins twice"), [

@@ -22,7 +22,7 @@ const std::string kPythonsGather =
 TEST_CASE("Python's word of having come is understood") {
   const auto call = read_gather_call(kPythonsGather);
   REQUIRE(call);
-  CHECK_FALSE(call->is_broadcast);
+  CHECK(call->kind == GatherCall::Kind::kArrived);
   CHECK(call->sequence == "ab0");
   CHECK(call->worker == "b");
 }
@@ -33,8 +33,13 @@ TEST_CASE("our own words are understood as well") {
   CHECK(gather->worker == "b");
   const auto broadcast = read_gather_call(pickled_broadcast("ab0", {"a", "b"}));
   REQUIRE(broadcast);
-  CHECK(broadcast->is_broadcast);
+  CHECK(broadcast->kind == GatherCall::Kind::kAllArrived);
   CHECK(broadcast->sequence == "ab0");
+  const auto loss = read_gather_call(pickled_loss("ab0", "b", {"a", "b"}));
+  REQUIRE(loss);
+  CHECK(loss->kind == GatherCall::Kind::kLost);
+  CHECK(loss->sequence == "ab0");
+  CHECK(loss->worker == "b");
 }
 
 TEST_CASE("what is cut off, or another call, is none of these words") {

@@ -71,14 +71,15 @@ void init_rpc(const std::string& name, const Context& context, const Options& op
 /// Errors   as above; and kConfig: a variable of the launcher's is missing or malformed.
 void init_rpc(const std::string& name, const Options& options = {});
 
-/// Leaves. Graceful: waits until every rank has come here, then for what is still open, references `Options::timeout` at
-/// most and calls as long as they may take, then closes; collective.
+/// Leaves. Graceful: waits for this worker's calls, as long as they may take, until every rank has come here, and for
+/// references that others hold, twice `Options::timeout` at most (100 s where that is zero or longer): those that stay are
+/// told on stderr. Then closes; collective.
 /// Otherwise closes at once, but for functions that run here, which it waits for: calls that are open fail, here with a
 /// sentence that says so, there as calls to a worker that is gone. Without init_rpc, or after shutdown, it does nothing.
 /// A process that ends without it closes as well, and waits two seconds for such functions.
 /// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost, naming
-///          the worker: one is gone that the others wait for; kUnavailable: another thread has shut down meanwhile;
-///          libtorch's own: something stayed open for longer. But for the first, rpc is closed then.
+///          the worker: one is gone that the others wait for; kUnavailable: another thread has shut down meanwhile.
+///          But for the first, rpc is closed then.
 void shutdown(bool graceful = true);
 
 [[nodiscard]] Worker self();

@@ -177,6 +177,7 @@ void finish_own(c10::ivalue::Future& answer, const c10::intrusive_ptr<trpc::Owne
 
 FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::IValue> arguments) {
   const auto session = runtime::rpc_session_for("a call");
+  const auto in_use = session->use();
   const trpc::WorkerInfo& worker = worker_named(*session, to.name);
   const FailedCall call{name, to.name, time_for(*session, to.timeout)};
   const Operator found = operator_of(name, arguments);
@@ -192,6 +193,7 @@ FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::
 RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::IValue> arguments,
                         const c10::TypePtr& type) {
   const auto session = runtime::rpc_session_for("remote");
+  const auto in_use = session->use();
   const trpc::WorkerInfo& worker = worker_named(*session, to.name);
   const FailedCall call{name, to.name, time_for(*session, to.timeout)};
   const Operator found = operator_of(name, arguments);
@@ -235,6 +237,7 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
 
 RRefPtr untyped::own(c10::IValue value, const c10::TypePtr& type) {
   const auto session = runtime::rpc_session_for("a reference");
+  const auto in_use = session->use();
   auto own = trpc::RRefContext::getInstance().createOwnerRRef(runtime::type_in_reference(type));
   own->setValue(std::move(value));
   return own;
@@ -242,6 +245,7 @@ RRefPtr untyped::own(c10::IValue value, const c10::TypePtr& type) {
 
 FuturePtr untyped::fetch(const RRefPtr& rref, std::optional<std::chrono::milliseconds> timeout) {
   const auto session = runtime::rpc_session_for("to_here");
+  const auto in_use = session->use();
   const FailedCall call{"to_here", owner_name(rref), time_for(*session, timeout)};
   const auto reference = c10::static_intrusive_pointer_cast<trpc::RRef>(rref);
   if (auto failure = failure_of(rref, *session, call)) return failed(std::move(failure));

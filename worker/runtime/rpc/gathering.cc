@@ -8,10 +8,16 @@ namespace ddprun::runtime {
 void Gathering::hear(const GatherCall& call) {
   const std::lock_guard lock(mutex_);
   Meeting& meeting = meetings_[call.sequence];
-  if (call.is_broadcast) {
-    meeting.is_over = true;
-  } else {
-    meeting.arrived.insert(call.worker);
+  switch (call.kind) {
+    case GatherCall::Kind::kArrived:
+      meeting.arrived.insert(call.worker);
+      break;
+    case GatherCall::Kind::kAllArrived:
+      meeting.is_over = true;
+      break;
+    case GatherCall::Kind::kLost:
+      lost_ = call.worker;
+      break;
   }
   changed_.notify_all();
 }
@@ -29,10 +35,16 @@ std::set<std::string> Gathering::missing(const std::string& sequence, const std:
   return missing_of(meetings_[sequence], names);
 }
 
+std::string Gathering::lost() {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
 bool Gathering::wait_until(const std::string& sequence, const std::set<std::string>& names,
                            std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline, [&] { return missing_of(meetings_[sequence], names).empty(); });
+  return changed_.wait_until(
+      lock, deadline, [&] { return !lost_.empty() || missing_of(meetings_[sequence], names).empty(); });
 }
 
 void Gathering::forget(const std::string& sequence) {

@@ -1,5 +1,6 @@
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/join.h"
+#include "worker/runtime/rpc/leave.h"
 #include "worker/runtime/rpc/request_callback.h"
 #include "worker/runtime/rpc/session.h"
 #include "worker/runtime/rpc/thrown.h"
@@ -8,22 +9,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/autograd/context/container.h>
-#include <torch/csrc/distributed/rpc/rref_context.h>
 
 #define USE_TENSORPIPE  // without it libtorch's header of its agent is empty
 #include <torch/csrc/distributed/rpc/tensorpipe_agent.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
-#include <cstdio>
-#include <cstdlib>
-#include <future>
-#include <iostream>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 namespace ddprun::rpc {
@@ -31,10 +24,6 @@ namespace {
 
 namespace trpc = torch::distributed::rpc;
 using runtime::RpcSession;
-
-constexpr auto kForReferences = std::chrono::milliseconds(std::chrono::seconds(100));  // as Python
-constexpr auto kToLeave = std::chrono::seconds(2);
-constexpr auto kToFlush = std::chrono::seconds(1);
 
 /// libtorch's table of references knows one agent, for good.
 std::atomic<bool> g_rpc_was_used = false;
@@ -86,7 +75,7 @@ void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& se
   RpcSession& session = *joining;
   const auto timeout =
       session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;
-  const auto store = runtime::rpc_store(seat, known_store, timeout);
+  const auto store = session.store = runtime::rpc_store(seat, known_store, timeout);
   torch::distributed::autograd::DistAutogradContainer::init(seat.env.rank.value());
   const auto group = runtime::meet_over_gloo(store, seat, session.name, timeout);
   session.agent = make_agent(session, store, seat, session.gathering);
@@ -98,66 +87,6 @@ void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& se
   runtime::gather_all(session, session.options.timeout);
   // Nobody leaves before the leader has told all.
   group->barrier()->wait();
-}
-
-/// Waits for the functions that run here. After that no thread of the agent is left that could use the references, whose
-/// table libtorch destroys without its lock.
-void close(RpcSession& session) {
-  session.is_closing = true;  // open calls learn of it at once
-  const std::lock_guard lock(session.close_mutex);
-  if (std::exchange(session.is_closed, true) || !session.agent) return;
-  session.agent->shutdown();
-  trpc::RRefContext::destroyInstance(true);
-  trpc::RpcAgent::setCurrentRpcAgent(nullptr);
-  runtime::set_rpc_session(nullptr);
-}
-
-/// Whether `body` came to its end in time; on a thread of its own, which goes on otherwise.
-template <class Body>
-bool done_within(std::chrono::seconds time, Body body) {
-  const auto is_done = std::make_shared<std::promise<void>>();
-  std::thread([body = std::move(body), is_done] {
-    body();
-    is_done->set_value();
-  }).detach();
-  return is_done->get_future().wait_for(time) == std::future_status::ready;
-}
-
-/// The agent's threads would go on while what they use is destroyed. A child of fork has none, and a thread of the agent
-/// that ends the process cannot wait for itself. Nor does the process wait for a function that does not return.
-void leave_at_exit(int status, void*) {
-  const auto session = runtime::current_rpc_session();
-  if (!session || runtime::is_on_agent_thread() || ::getpid() != session->process) return;
-  const bool has_left = done_within(kToLeave, [session] {
-    try {
-      close(*session);
-    } catch (const std::exception&) {
-      // Nobody is left to tell.
-    }
-  });
-  if (has_left) return;
-  // Who reads from a file holds its lock, also while nothing comes.
-  done_within(kToFlush, [] {
-    std::cout.flush();
-    std::fflush(nullptr);
-  });
-  ::_exit(status);
-}
-
-/// An owner that has got none of it yet takes no notice: what was given back before is given back again.
-void give_back_late(RpcSession& session) {
-  for (const auto& [owner, reference, fork] : session.late())
-    trpc::RRefContext::getInstance().delUser(owner, reference, fork);
-}
-
-/// What is open has Options::timeout; references that nobody gives back would be waited for without end.
-void wait_for_references(RpcSession& session) {
-  auto& references = trpc::RRefContext::getInstance();
-  const auto timeout = session.options.timeout;
-  give_back_late(session);
-  references.delAllUsersAndUnforkedOwners(timeout.count() == 0 ? kForReferences
-                                                               : std::min(timeout, kForReferences));
-  give_back_late(session);
 }
 
 Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, const Options& options,
@@ -197,9 +126,9 @@ void join_as(const std::string& name, const Options& options, const c10::intrusi
   session->with_python = !store;
   try {
     join(session, seat, store);
-    ::on_exit(leave_at_exit, nullptr);
+    runtime::leave_before_statics_that_are_there();
   } catch (const std::exception& error) {
-    close(*session);
+    runtime::close_rpc(*session);
     if (dynamic_cast<const Exception*>(&error) != nullptr) throw;
     throw join_failure(seat, name, options, runtime::without_stack(error.what()));
   }
@@ -211,36 +140,5 @@ void init_rpc(const std::string& name, const Context& context, const Options& op
   join_as(name, options, context.store());
 }
 void init_rpc(const std::string& name, const Options& options) { join_as(name, options, nullptr); }
-
-void shutdown(bool graceful) {
-  if (runtime::is_on_agent_thread())
-    throw Exception(
-        ErrorCode::kConfig,
-        "rpc: shutdown() on a thread of the agent, in a function that another worker has called or in then, "
-        "would wait for itself; call it where this worker joined");
-  if (!graceful) {
-    if (const auto session = runtime::current_rpc_session()) close(*session);
-    return;
-  }
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
-  const auto session = runtime::current_rpc_session();
-  if (!session) return;
-  try {
-    runtime::gather_all(*session, std::chrono::milliseconds(0));
-    wait_for_references(*session);
-    // The agents meet in the store, which tells nobody who is late or gone. Python's ranks meet there alone.
-    if (!session->with_python) runtime::gather_all(*session, std::chrono::milliseconds(0));
-    session->agent->join(true, 0);
-  } catch (...) {
-    const bool by_another = session->is_closing;
-    close(*session);
-    if (by_another)
-      throw Exception(ErrorCode::kUnavailable,
-                      "rpc: another thread has shut rpc down while this one waited for all workers");
-    throw;
-  }
-  close(*session);
-}
 
 }  // namespace ddprun::rpc

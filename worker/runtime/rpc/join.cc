@@ -50,11 +50,17 @@ void tell_all(c10d::Backend& group, const std::string& pickle, int world_size) {
   gather(bytes, bytes);
 }
 
-void send_python(RpcSession& session, const std::string& to, const std::string& pickle,
-                 std::chrono::milliseconds timeout) {
+using Answer = c10::intrusive_ptr<c10::ivalue::Future>;
+
+Answer send_python(RpcSession& session, const std::string& to, const std::string& pickle,
+                   std::chrono::milliseconds timeout) {
   auto message = trpc::PythonCall(trpc::SerializedPyObj(std::string(pickle), {}), false).toMessage();
-  const auto answer =
-      session.agent->send(session.agent->getWorkerInfo(to), std::move(message), agent_seconds(timeout));
+  return session.agent->send(session.agent->getWorkerInfo(to), std::move(message), agent_seconds(timeout));
+}
+
+void say_python(RpcSession& session, const std::string& to, const std::string& pickle,
+                std::chrono::milliseconds timeout) {
+  const Answer answer = send_python(session, to, pickle, timeout);
   answer->wait();
   const FailedCall call{"meeting all workers", to, timeout};
   if (answer->hasError()) std::rethrow_exception(exception_for(call, answer->tryRetrieveErrorMessage()));
@@ -63,11 +69,24 @@ void send_python(RpcSession& session, const std::string& to, const std::string& 
     std::rethrow_exception(exception_for(call, *problem));
 }
 
+/// The leader is the only one that asks all. Who follows would see it leave, and take it for the one that is gone.
+void tell_loss(RpcSession& session, const std::string& sequence, const std::string& lost) {
+  std::vector<Answer> answers;
+  for (const std::string& name : session.names) {
+    if (name == session.name || name == lost) continue;
+    answers.push_back(
+        send_python(session, name, pickled_loss(sequence, lost, session.names), kBetweenQuestions));
+  }
+  for (const Answer& answer : answers) answer->wait();
+}
+
 /// Throws where one of them is gone.
-void ask_for_life(const RpcSession& session, const std::set<std::string>& names) {
-  const auto lost = lost_connections(session, names);
+void ask_for_life(RpcSession& session, const std::string& sequence, const std::string& leader) {
+  const bool leads = session.name == leader;
+  const auto lost = lost_connections(session, leads ? session.names : std::set{leader});
   if (lost.empty()) return;
   const auto& [name, error] = *lost.begin();
+  if (leads) tell_loss(session, sequence, name);
   std::rethrow_exception(exception_for({"meeting all workers", name, session.options.timeout}, error));
 }
 
@@ -75,13 +94,56 @@ void wait_for(RpcSession& session, const std::string& sequence, const std::strin
               Clock::time_point deadline) {
   while (!session.gathering.wait_until(sequence, session.names,
                                        std::min(deadline, Clock::now() + kBetweenQuestions))) {
-    const auto missing = session.gathering.missing(sequence, session.names);
     if (Clock::now() >= deadline)
       throw Exception(ErrorCode::kTimeout,
                       fmt::format("rpc: worker '{}' waits for {}, who did not come in time", session.name,
-                                  fmt::join(missing, ", ")));
-    ask_for_life(session, session.name == leader ? missing : std::set{leader});
+                                  fmt::join(session.gathering.missing(sequence, session.names), ", ")));
+    ask_for_life(session, sequence, leader);
   }
+}
+
+/// The leader leaves after all have heard of a loss, so that whoever cannot reach it knows the true one.
+void throw_if_lost(RpcSession& session) {
+  const std::string lost = session.gathering.lost();
+  if (lost.empty()) return;
+  throw Exception(
+      ErrorCode::kPeerLost,
+      fmt::format("rpc: meeting all workers on worker '{}': the worker is gone (as '{}' says); its "
+                  "own last words, or the launcher's report, say why",
+                  lost, *session.names.begin()));
+}
+
+void lead(RpcSession& session, const std::string& sequence, Clock::time_point deadline,
+          std::chrono::milliseconds timeout) {
+  session.gathering.hear({.kind = GatherCall::Kind::kArrived, .sequence = sequence, .worker = session.name});
+  wait_for(session, sequence, session.name, deadline);
+  std::exception_ptr failure;
+  std::string lost;
+  for (const std::string& name : session.names) {
+    try {
+      if (name != session.name)
+        say_python(session, name, pickled_broadcast(sequence, session.names), timeout);
+    } catch (...) {
+      failure = std::current_exception();
+      lost = name;
+    }
+  }
+  if (!failure) return;
+  tell_loss(session, sequence, lost);
+  std::rethrow_exception(failure);
+}
+
+void follow(RpcSession& session, const std::string& sequence, Clock::time_point deadline,
+            std::chrono::milliseconds timeout) {
+  const std::string leader = *session.names.begin();
+  try {
+    say_python(session, leader, pickled_gather(sequence, session.name, session.names), timeout);
+    wait_for(session, sequence, leader, deadline);
+  } catch (...) {
+    throw_if_lost(session);
+    throw;
+  }
+  throw_if_lost(session);
 }
 
 c10::intrusive_ptr<c10d::Store> store_of_python(const RpcSeat& seat, std::chrono::milliseconds timeout) {
@@ -103,8 +165,7 @@ c10::intrusive_ptr<c10d::Store> rpc_store(const RpcSeat& seat, const c10::intrus
                                           std::chrono::milliseconds timeout) {
   auto store = known ? known->clone() : store_of_python(seat, timeout);
   store->setTimeout(timeout);
-  return c10::make_intrusive<c10d::PrefixStore>("rpc_prefix_0",
-                                                std::move(store));  // as Python's first init_rpc
+  return c10::make_intrusive<c10d::PrefixStore>("rpc_prefix_0", std::move(store));  // Python's first init_rpc
 }
 
 c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::Store>& store,
@@ -123,19 +184,9 @@ c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::
 
 void gather_all(RpcSession& session, std::chrono::milliseconds timeout) {
   const std::string sequence = sequence_name(session.names, session.meetings++);
-  const std::string leader = *session.names.begin();
   const Clock::time_point deadline = timeout.count() == 0 ? Clock::time_point::max() : Clock::now() + timeout;
-  if (session.name == leader) {
-    session.gathering.hear({.is_broadcast = false, .sequence = sequence, .worker = session.name});
-  } else {
-    send_python(session, leader, pickled_gather(sequence, session.name, session.names), timeout);
-  }
-  wait_for(session, sequence, leader, deadline);
-  if (session.name == leader) {
-    for (const std::string& name : session.names) {
-      if (name != leader) send_python(session, name, pickled_broadcast(sequence, session.names), timeout);
-    }
-  }
+  const bool leads = session.name == *session.names.begin();
+  (leads ? lead : follow)(session, sequence, deadline, timeout);
   session.gathering.forget(sequence);
 }
 

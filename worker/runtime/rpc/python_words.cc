@@ -7,6 +7,7 @@ namespace ddprun::runtime {
 namespace {
 
 constexpr std::string_view kApi = "torch.distributed.rpc.api";
+constexpr std::string_view kLossSuffix = "/lost";  // no worker's name has a slash
 constexpr std::string_view kInternal = "torch.distributed.rpc.internal";
 
 std::string text(std::string_view value) {
@@ -194,6 +195,11 @@ std::string pickled_broadcast(const std::string& sequence, const std::set<std::s
   return python_call("_broadcast_to_followers", arguments + "u\x86");
 }
 
+std::string pickled_loss(const std::string& sequence, const std::string& worker,
+                         const std::set<std::string>& names) {
+  return pickled_gather(std::string(sequence).append(kLossSuffix), worker, names);
+}
+
 std::string pickled_none() { return "\x80\x02N."; }
 
 std::optional<GatherCall> read_gather_call(std::string_view pickle) {
@@ -203,9 +209,14 @@ std::optional<GatherCall> read_gather_call(std::string_view pickle) {
     return {};
   const std::string& function = (*texts)[3];
   if (function == "_broadcast_to_followers")
-    return GatherCall{.is_broadcast = true, .sequence = (*texts)[4], .worker = {}};
+    return GatherCall{.kind = GatherCall::Kind::kAllArrived, .sequence = (*texts)[4], .worker = {}};
   if (function != "_gather_to_leader" || texts->size() < 6) return {};
-  return GatherCall{.is_broadcast = false, .sequence = (*texts)[4], .worker = (*texts)[5]};
+  GatherCall call{.kind = GatherCall::Kind::kArrived, .sequence = (*texts)[4], .worker = (*texts)[5]};
+  if (call.sequence.ends_with(kLossSuffix)) {
+    call.kind = GatherCall::Kind::kLost;
+    call.sequence.resize(call.sequence.size() - kLossSuffix.size());
+  }
+  return call;
 }
 
 std::optional<std::string> read_python_exception(std::string_view pickle) {

@@ -19,13 +19,18 @@ std::string pickled_gather(const std::string& sequence, const std::string& worke
                            const std::set<std::string>& names);
 /// A call of _broadcast_to_followers(sequence, {name: None, …}).
 std::string pickled_broadcast(const std::string& sequence, const std::set<std::string>& names);
+/// As a gather, for C++ ranks: `worker` is gone, and nobody need wait for the others to come. A rank in Python keeps it
+/// under a sequence that it never asks for.
+std::string pickled_loss(const std::string& sequence, const std::string& worker,
+                         const std::set<std::string>& names);
 std::string pickled_none();
 
 /// One of these calls.
 struct GatherCall {
-  bool is_broadcast = false;
+  enum class Kind { kArrived, kAllArrived, kLost };
+  Kind kind = Kind::kArrived;
   std::string sequence;
-  std::string worker;  ///< who has arrived; of a broadcast none
+  std::string worker;  ///< who has arrived or is gone
 };
 /// Nothing for another call.
 std::optional<GatherCall> read_gather_call(std::string_view pickle);

@@ -1,6 +1,7 @@
 #include "worker/runtime/rpc/session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <limits>
 #include <mutex>
@@ -11,6 +12,8 @@ namespace {
 
 // Never destroyed: the agent's threads outlive main where a program does not shut down.
 struct Current {
+  std::atomic<pid_t>
+      process;  // asked before the lock, which another thread may have held when a child was forked
   std::mutex mutex;
   std::shared_ptr<RpcSession> session;
 };
@@ -31,7 +34,15 @@ std::vector<RpcSession::Late> RpcSession::late() {
   return late_;
 }
 
+std::shared_lock<std::shared_mutex> RpcSession::use() {
+  std::shared_lock lock(call_mutex);
+  if (is_closing)
+    throw Exception(ErrorCode::kUnavailable, "rpc: this worker has shut rpc down; call nothing after that");
+  return lock;
+}
+
 std::shared_ptr<RpcSession> current_rpc_session() {
+  if (current().process != ::getpid()) return nullptr;
   const std::lock_guard lock(current().mutex);
   return current().session;
 }
@@ -39,6 +50,7 @@ std::shared_ptr<RpcSession> current_rpc_session() {
 void set_rpc_session(std::shared_ptr<RpcSession> session) {
   const std::lock_guard lock(current().mutex);
   current().session = std::move(session);
+  current().process = ::getpid();
 }
 
 float agent_seconds(std::chrono::milliseconds time) {

@@ -3,15 +3,16 @@
 #include "worker/runtime/rpc/gathering.h"
 #include <ddprun/rpc.h>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
 #include <torch/csrc/distributed/rpc/types.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -29,15 +30,19 @@ struct RpcSession {
   std::string name;
   rpc::Options options;
   int world_size = 1;
-  bool with_python = false;  ///< some ranks may be in Python
-  pid_t process = ::getpid();
+  bool with_python = false;       ///< some ranks may be in Python
   std::set<std::string> names{};  ///< of all workers
   Gathering gathering{};
   int meetings = 0;  ///< how often all have gathered
   std::atomic<bool> is_closing = false;
   std::mutex close_mutex{};
-  bool is_closed = false;  ///< under close_mutex
+  bool is_closed = false;          ///< under close_mutex
+  std::shared_mutex call_mutex{};  ///< shared by whoever makes a call or a reference, see use()
+  c10::intrusive_ptr<c10d::Store> store{};
   std::shared_ptr<torch::distributed::rpc::RpcAgent> agent{};
+
+  /// While it lives, libtorch's table of references does. Throws Exception kUnavailable where rpc closes.
+  std::shared_lock<std::shared_mutex> use();
 
   void add_late(const Late& reference);
   std::vector<Late> late();
@@ -47,7 +52,7 @@ struct RpcSession {
   std::vector<Late> late_{};
 };
 
-/// Null before init_rpc and after shutdown.
+/// Null before init_rpc and after shutdown, and in a child of fork, which has none of the agent's threads.
 std::shared_ptr<RpcSession> current_rpc_session();
 void set_rpc_session(std::shared_ptr<RpcSession> session);
 
