@@ -89,6 +89,11 @@ void use_references() {
   const auto anything = rpc::remote("beta", kAnything);
   require(anything.to_here().isTensor() && anything.rpc_sync(kSizeOfAnything) == 3,
           "a reference to what its function does not name");
+  require(rpc::remote<std::string>("beta", "of_one_rank::pick", "x").rpc_sync(kText) == "x",
+          "a reference to the result of an overload that its owner alone has");
+  require(rpc::rpc_sync<std::string>("beta", "test::text",
+                                     rpc::remote("beta", "test_library::pick", "x").raw()) == "x",
+          "a reference to the result of an overload whose type the caller does not name");
   const auto thrown_on = rpc::rpc_async("beta", kZeros, 3).then([](const at::Tensor&) { throw 7; });
   require(thrown_by<std::runtime_error>([&] { thrown_on.wait(); }) ==
               "rpc: what then() called threw an object that is no std::exception",
@@ -128,6 +133,7 @@ void serve_scripts() {
 int run() {
   ddprun::Context context = ddprun::init();
   serve_scripts();
+  if (context.rank() == 1) load_library_of_one_rank();
   rpc::init_rpc(context.rank() == 0 ? "alpha" : "beta", context);
   // They outlive the world that they were made in.
   std::vector<rpc::RRef<at::Tensor>> kept;

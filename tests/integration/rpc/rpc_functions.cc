@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <optional>
 #include <stdexcept>
+#include <string>
 
 namespace remote_calls {
 
@@ -44,11 +46,22 @@ std::int64_t relay(const std::string& to, std::int64_t value) {
   return rpc::rpc_sync<std::int64_t>(to, "aten::neg", value);
 }
 
+void add_picks(torch::Library& library) {
+  library.def("pick.int(int value) -> int", [](std::int64_t value) { return value; });
+  library.def("pick.str(str value) -> str", [](std::string value) { return value; });
+}
+
 TORCH_LIBRARY(test_library, library) {
   library.def("halve(Tensor input) -> Tensor", [](const at::Tensor& input) { return input / 2; });
+  add_picks(library);
 }
 
 }  // namespace
+
+void load_library_of_one_rank() {
+  static torch::Library library(torch::Library::DEF, "of_one_rank", std::nullopt, __FILE__, __LINE__);
+  add_picks(library);
+}
 
 at::Tensor add(at::Tensor left, at::Tensor right) { return left + right; }
 
@@ -95,6 +108,10 @@ const rpc::Function<Pair(at::Tensor, std::int64_t)> kPair("test::pair",
 const rpc::Function<std::int64_t(rpc::RRef<Pair>)> kSecond("test::second", [](const rpc::RRef<Pair>& pair) {
   return std::get<1>(pair.to_here());
 });
+const rpc::Function<std::string(rpc::RRef<std::string>)> kText("test::text",
+                                                               [](const rpc::RRef<std::string>& text) {
+                                                                 return text.local_value();
+                                                               });
 const rpc::Function<void()> kLeave("test::leave", [] { rpc::shutdown(); });
 const rpc::Function<void()> kDie("test::die", [] { std::raise(SIGKILL); });
 

@@ -14,6 +14,9 @@ namespace remote_calls {
 
 at::Tensor add(at::Tensor left, at::Tensor right);
 
+/// of_one_rank::pick, whose overloads give back a number or a text.
+void load_library_of_one_rank();
+
 extern const ddprun::rpc::Function<at::Tensor(at::Tensor, at::Tensor)> kAdd;
 extern const ddprun::rpc::Function<void()> kNothing;
 extern const ddprun::rpc::Function<std::string(std::string, std::vector<std::int64_t>, double, bool)>
@@ -40,6 +43,7 @@ extern const ddprun::rpc::Function<c10::IValue(std::int64_t)> kKeepAndGive;
 using Pair = std::tuple<at::Tensor, std::int64_t>;
 extern const ddprun::rpc::Function<Pair(at::Tensor, std::int64_t)> kPair;
 extern const ddprun::rpc::Function<std::int64_t(ddprun::rpc::RRef<Pair>)> kSecond;
+extern const ddprun::rpc::Function<std::string(ddprun::rpc::RRef<std::string>)> kText;
 extern const ddprun::rpc::Function<void()> kLeave;  ///< shuts down where it is called
 extern const ddprun::rpc::Function<void()> kDie;
 

@@ -145,9 +145,10 @@ MessagePtr make_remote_call(const std::string& name, const Operator& found,
 }
 
 /// Owner and references have to name the same type: the one that the function declares, where that is known here.
-c10::TypePtr type_of_reference(const std::string& name, const Operator& found, const c10::TypePtr& type) {
-  const c10::TypePtr declared =
-      found ? runtime::declared_result(found->schema()) : runtime::result_type(runtime::wire_name(name));
+c10::TypePtr type_of_reference(const std::string& name, const Operator& found,
+                               const std::vector<c10::IValue>& arguments, const c10::TypePtr& type) {
+  const c10::TypePtr declared = found ? runtime::declared_result(found->schema())
+                                      : runtime::result_type(runtime::wire_name(name), arguments);
   return runtime::type_in_reference(declared ? declared : type);
 }
 
@@ -199,7 +200,7 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
   const Operator found = operator_of(name, arguments);
   check_references(*session, call, runtime::references_in(arguments));
   refuse_large_call(*session, call, runtime::size_without_references(arguments));
-  const c10::TypePtr referenced = type_of_reference(name, found, type);
+  const c10::TypePtr referenced = type_of_reference(name, found, arguments, type);
   auto& references = trpc::RRefContext::getInstance();
   const auto send_call = [&](const trpc::RRefId& value, const trpc::ForkId& fork) {
     auto message = make_remote_call(name, found, std::move(arguments), value, fork);

@@ -14,21 +14,25 @@
 #include <utility>
 
 namespace ddprun::runtime {
-namespace {
-
-constexpr std::string_view kAtenPrefix = "aten::";
-constexpr std::string_view kScriptPrefix = "__torch__.";
 
 struct RegisteredFunction {
+  std::string name;
   std::size_t arguments;
   c10::TypePtr result;
   rpc::untyped::Body body;
 };
 
+namespace {
+
+constexpr std::string_view kAtenPrefix = "aten::";
+constexpr std::string_view kScriptPrefix = "__torch__.";
+
+using Operator = std::shared_ptr<torch::jit::Operator>;
+
 /// What is registered lasts as long as the process: others may call it at any time.
 struct Registry {
   std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<RegisteredFunction>> functions;
+  std::unordered_map<std::string, std::shared_ptr<const RegisteredFunction>> functions;
   std::vector<std::shared_ptr<torch::jit::CompilationUnit>> scripts;
 };
 
@@ -53,7 +57,7 @@ std::string name_on(const c10::QualifiedName& name) {
   return replaced(text.starts_with(kScriptPrefix) ? text.substr(kScriptPrefix.size()) : text, ".", "::");
 }
 
-std::shared_ptr<RegisteredFunction> registered(const std::string& name) {
+std::shared_ptr<const RegisteredFunction> registered(const std::string& name) {
   const std::lock_guard lock(registry().mutex);
   const auto found = registry().functions.find(name);
   return found == registry().functions.end() ? nullptr : found->second;
@@ -81,6 +85,65 @@ bool is_function_name(const std::string& name) {
          name.find('.') == std::string::npos;
 }
 
+std::vector<Operator> overloads_of(const std::string& name) {
+  if (!is_function_name(name)) return {};
+  return torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name));
+}
+
+/// The first one that takes `arguments`, which its defaults complete.
+Operator overload_for(const std::string& name, const std::vector<Operator>& overloads,
+                      std::vector<c10::IValue>& arguments) {
+  std::string why;
+  for (const auto& candidate : overloads) {
+    std::vector<c10::IValue> completed = arguments;
+    try {
+      candidate->schema().checkAndNormalizeInputs(completed);
+    } catch (const c10::Error& error) {
+      why = error.what_without_backtrace();
+      continue;
+    }
+    arguments = std::move(completed);
+    return candidate;
+  }
+  refuse_function(ErrorCode::kNotFound, fmt::format("no overload of '{}' takes {}: {}", name,
+                                                    types_of(arguments), why.substr(0, why.find('\n'))));
+}
+
+Callable missing_function(const std::string& name) {
+  return {nullptr, std::make_exception_ptr(Exception(
+                       ErrorCode::kNotFound,
+                       fmt::format("rpc: there is no function '{}' here; make its Function, or give it to "
+                                   "serve_script, before init_rpc",
+                                   name)))};
+}
+
+Callable operator_among(const std::string& name, const std::vector<Operator>& overloads,
+                        std::vector<c10::IValue>& arguments) {
+  try {
+    Operator found = overload_for(name, overloads, arguments);
+    return {declared_result(found->schema()), std::move(found)};
+  } catch (const Exception&) {
+    return {declared_result(overloads.front()->schema()), std::current_exception()};
+  }
+}
+
+void run_body(const std::exception_ptr& missing, std::vector<c10::IValue>&) {
+  std::rethrow_exception(missing);
+}
+
+void run_body(const std::shared_ptr<const RegisteredFunction>& function, std::vector<c10::IValue>& stack) {
+  if (stack.size() != function->arguments)
+    refuse_function(ErrorCode::kConfig, fmt::format("'{}' takes {} arguments and got {}", function->name,
+                                                    function->arguments, stack.size()));
+  c10::IValue result = function->body(std::move(stack));
+  stack.clear();
+  stack.push_back(std::move(result));
+}
+
+void run_body(torch::jit::Function* script, std::vector<c10::IValue>& stack) { script->run(stack); }
+
+void run_body(const Operator& found, std::vector<c10::IValue>& stack) { found->getOperation()(stack); }
+
 }  // namespace
 
 c10::TypePtr declared_result(const c10::FunctionSchema& schema) {
@@ -98,59 +161,29 @@ c10::QualifiedName wire_name(const std::string& name) {
   return c10::QualifiedName(std::string(kScriptPrefix) + replaced(name, "::", "."));
 }
 
-std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
-                                                    std::vector<c10::IValue>& arguments) {
-  const auto overloads = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name));
+Operator find_operator(const std::string& name, std::vector<c10::IValue>& arguments) {
+  const auto overloads = overloads_of(name);
   if (overloads.empty())
     refuse_function(ErrorCode::kNotFound, fmt::format("there is no operator '{}'", name));
-  std::string why;
-  for (const auto& candidate : overloads) {
-    std::vector<c10::IValue> completed = arguments;
-    try {
-      candidate->schema().checkAndNormalizeInputs(completed);
-    } catch (const c10::Error& error) {
-      why = error.what_without_backtrace();
-      continue;
-    }
-    arguments = std::move(completed);
-    return candidate;
-  }
-  refuse_function(ErrorCode::kNotFound, fmt::format("no overload of '{}' takes {}: {}", name,
-                                                    types_of(arguments), why.substr(0, why.find('\n'))));
+  return overload_for(name, overloads, arguments);
 }
 
-void run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack) {
+Callable find_callable(const c10::QualifiedName& name, std::vector<c10::IValue>& arguments) {
   const std::string function_name = name_on(name);
-  if (const auto function = registered(function_name)) {
-    if (stack.size() != function->arguments)
-      refuse_function(ErrorCode::kConfig, fmt::format("'{}' takes {} arguments and got {}", function_name,
-                                                      function->arguments, stack.size()));
-    c10::IValue result = function->body(std::move(stack));
-    stack.clear();
-    stack.push_back(std::move(result));
-    return;
-  }
-  if (torch::jit::Function* const script = script_named(name)) {
-    script->run(stack);
-    return;
-  }
-  if (!is_function_name(function_name) ||
-      torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(function_name)).empty())
-    refuse_function(
-        ErrorCode::kNotFound,
-        fmt::format(
-            "there is no function '{}' here; make its Function, or give it to serve_script, before init_rpc",
-            function_name));
-  find_operator(function_name, stack)->getOperation()(stack);
+  if (auto function = registered(function_name)) return {function->result, std::move(function)};
+  if (torch::jit::Function* const script = script_named(name))
+    return {declared_result(script->getSchema()), script};
+  const auto overloads = overloads_of(function_name);
+  return overloads.empty() ? missing_function(function_name)
+                           : operator_among(function_name, overloads, arguments);
 }
 
-c10::TypePtr result_type(const c10::QualifiedName& name) {
-  const std::string function_name = name_on(name);
-  if (const auto function = registered(function_name)) return function->result;
-  if (torch::jit::Function* const script = script_named(name)) return declared_result(script->getSchema());
-  if (!is_function_name(function_name)) return nullptr;
-  const auto overloads = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(function_name));
-  return overloads.empty() ? nullptr : declared_result(overloads.front()->schema());
+void run_callable(const Callable& callable, std::vector<c10::IValue>& stack) {
+  std::visit([&stack](const auto& body) { run_body(body, stack); }, callable.body);
+}
+
+c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments) {
+  return find_callable(name, arguments).result;
 }
 
 c10::TypePtr type_in_reference(const c10::TypePtr& type) {
@@ -175,8 +208,8 @@ void untyped::register_function(const std::string& name, std::size_t arguments, 
         ErrorCode::kConfig,
         fmt::format("rpc: the function '{}' needs a name of the form namespace::name, outside of aten",
                     name));
-  auto function = std::make_shared<runtime::RegisteredFunction>(
-      runtime::RegisteredFunction{arguments, result, std::move(body)});
+  auto function = std::make_shared<const runtime::RegisteredFunction>(
+      runtime::RegisteredFunction{name, arguments, result, std::move(body)});
   const std::lock_guard lock(runtime::registry().mutex);
   if (!runtime::registry().functions.emplace(name, std::move(function)).second)
     throw Exception(ErrorCode::kConfig,

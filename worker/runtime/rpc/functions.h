@@ -3,8 +3,10 @@
 #include <ATen/core/qualified_name.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
+#include <exception>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace ddprun::runtime {
@@ -20,13 +22,28 @@ c10::QualifiedName wire_name(const std::string& name);
 std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
                                                     std::vector<c10::IValue>& arguments);
 
-/// Runs, with what is on `stack`, the Function, the TorchScript function or the operator of this name, and leaves the
-/// result there. Throws Exception kNotFound, and what the function throws.
-void run_function(const c10::QualifiedName& name, std::vector<c10::IValue>& stack);
+struct RegisteredFunction;
 
-/// The type that a schema, or a function of this name, declares for its result; null where there is none.
+/// What a name and arguments stand for here.
+struct Callable {
+  c10::TypePtr result;  ///< the type that it declares for its result; null where nothing has the name
+  /// A Function, a TorchScript function or an operator; the Exception kNotFound where there is none that takes these
+  /// arguments. `result` is the first overload's then.
+  std::variant<std::exception_ptr, std::shared_ptr<const RegisteredFunction>, torch::jit::Function*,
+               std::shared_ptr<torch::jit::Operator>>
+      body;
+};
+
+/// An operator's defaults complete `arguments`.
+Callable find_callable(const c10::QualifiedName& name, std::vector<c10::IValue>& arguments);
+
+/// Runs it with what is on `stack`, and leaves the result there. Throws what the function throws.
+void run_callable(const Callable& callable, std::vector<c10::IValue>& stack);
+
+/// The type that a schema, or what a name and arguments stand for here, declares for its result; null where nothing has
+/// the name.
 c10::TypePtr declared_result(const c10::FunctionSchema& schema);
-c10::TypePtr result_type(const c10::QualifiedName& name);
+c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments);
 
 /// The type that references to a value of `type` name: libtorch reads the name of a tuple's, which a tuple of C++ has
 /// not, and takes anything for it here.

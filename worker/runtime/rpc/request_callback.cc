@@ -34,11 +34,14 @@ c10::TypePtr message_type() { return c10::getCustomClassType<c10::intrusive_ptr<
 
 thread_local int on_agent_thread = 0;
 
+Callable callable_of(trpc::ScriptCall& call) {
+  if (call.hasOp()) return {declared_result(call.op()->schema()), call.op()};
+  return find_callable(call.qualifiedName(), call.stackRef());
+}
+
 /// Also of a function that fails: references to its result name it.
-c10::TypePtr declared_type(const trpc::ScriptCall& call) {
-  if (call.hasOp()) return declared_result(call.op()->schema());
-  const c10::TypePtr declared = result_type(call.qualifiedName());
-  return declared ? declared : c10::AnyType::get();
+c10::TypePtr declared_type(const Callable& callable) {
+  return callable.result ? callable.result : c10::AnyType::get();
 }
 
 /// Null where it is not made yet, or not any more.
@@ -47,14 +50,9 @@ RRefPtr owned_here(const trpc::RRefId& id) {
   return owner->completed() && !owner->hasError() ? owner->constValue().toRRef() : nullptr;
 }
 
-/// What the call's function leaves on the stack.
-c10::IValue run_call(trpc::ScriptCall& call) {
-  torch::jit::Stack& stack = call.stackRef();
-  if (call.hasOp()) {
-    call.op()->getOperation()(stack);
-  } else {
-    run_function(call.qualifiedName(), stack);
-  }
+/// What it leaves on the stack.
+c10::IValue result_of(const Callable& callable, torch::jit::Stack& stack) {
+  run_callable(callable, stack);
   if (stack.empty()) return {};
   return stack.size() == 1 ? std::move(stack.front()) : c10::ivalue::Tuple::create(std::move(stack));
 }
@@ -72,19 +70,16 @@ bool is_on_agent_thread() { return on_agent_thread > 0; }
 OnAgentThread::OnAgentThread() { ++on_agent_thread; }
 OnAgentThread::~OnAgentThread() { --on_agent_thread; }
 
-RpcRequests::Future RpcRequests::failed(c10::TypePtr type) const {
+RpcRequests::Future RpcRequests::failed() const {
   const Thrown thrown = describe_thrown(self_, std::current_exception());
-  auto future = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
-  future->setError(std::make_exception_ptr(std::runtime_error(write_thrown(thrown))));
-  return future;
+  return asFuture(std::make_exception_ptr(std::runtime_error(write_thrown(thrown))));
 }
 
-RpcRequests::Future RpcRequests::run(trpc::ScriptCall& call) const {
+RpcRequests::Future RpcRequests::run(const Callable& callable, torch::jit::Stack& stack) const {
   const OnAgentThread here;
-  const c10::TypePtr type = declared_type(call);
   try {
-    c10::IValue result = run_call(call);
-    if (!result.isFuture()) return asFuture(std::move(result), type);
+    c10::IValue result = result_of(callable, stack);
+    if (!result.isFuture()) return asFuture(std::move(result), c10::AnyType::get());
     return result.toFuture()->then(
         [self = self_](c10::ivalue::Future& later) -> c10::IValue {
           try {
@@ -93,14 +88,15 @@ RpcRequests::Future RpcRequests::run(trpc::ScriptCall& call) const {
             throw std::runtime_error(write_thrown(describe_thrown(self, std::current_exception())));
           }
         },
-        type);
+        c10::AnyType::get());
   } catch (...) {
-    return failed(type);
+    return failed();
   }
 }
 
 RpcRequests::Future RpcRequests::processScriptCall(Command& rpc, const std::vector<c10::Stream>&) const {
-  return run(static_cast<trpc::ScriptCall&>(rpc))
+  auto& call = static_cast<trpc::ScriptCall&>(rpc);
+  return run(callable_of(call), call.stackRef())
       ->then(
           [self = self_, largest = largest_message_](c10::ivalue::Future& done) -> c10::IValue {
             const c10::IValue value = done.value();
@@ -121,16 +117,16 @@ RpcRequests::Future RpcRequests::processScriptRemoteCall(Command& rpc,
                                                          const std::vector<c10::Stream>&) const {
   const OnAgentThread here;
   auto& call = static_cast<trpc::ScriptRemoteCall&>(rpc);
-  Future value = run(call);
+  const Callable callable = callable_of(call);
+  const Future value = run(callable, call.stackRef());
   const RRefPtr owner = owned_here(call.retRRefId());
   // A call to oneself that took too long: nobody waits for it any more.
   if (!owner && call.retRRefId() == call.retForkId())
     return asFuture(std::make_exception_ptr(std::runtime_error("rpc: its caller has given it up")));
   // One that came here before its value did has the type that its maker named.
-  const c10::TypePtr type = owner ? owner->type() : type_in_reference(value->elementType());
-  if (type != value->elementType())
-    value = value->then([](c10::ivalue::Future& done) { return done.value(); }, type);
-  return assignOwnerRRef(call.retRRefId(), call.retForkId(), value);
+  const c10::TypePtr type = owner ? owner->type() : type_in_reference(declared_type(callable));
+  return assignOwnerRRef(call.retRRefId(), call.retForkId(),
+                         value->then([](c10::ivalue::Future& done) { return done.value(); }, type));
 }
 
 std::unique_ptr<RpcRequests::Command> RpcRequests::deserializePythonRpcCommand(

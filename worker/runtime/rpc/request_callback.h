@@ -1,5 +1,7 @@
 #pragma once
 
+#include "worker/runtime/rpc/functions.h"
+
 #include <torch/csrc/distributed/rpc/request_callback_no_python.h>
 
 #include <memory>
@@ -34,8 +36,8 @@ class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPytho
   void handleRRefDelete(c10::intrusive_ptr<torch::distributed::rpc::RRef>&) const override {}
 
  private:
-  [[nodiscard]] Future run(torch::distributed::rpc::ScriptCall& call) const;
-  [[nodiscard]] Future failed(c10::TypePtr type) const;
+  [[nodiscard]] Future run(const Callable& callable, std::vector<c10::IValue>& stack) const;
+  [[nodiscard]] Future failed() const;
 
   std::string self_;
   Gathering& gathering_;
