@@ -16,6 +16,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -185,6 +186,47 @@ void failed_references() {
   leave_at_once();
 }
 
+bool comes_true(const std::function<bool()>& condition) {
+  const auto begin = Clock::now();
+  while (Clock::now() - begin < 20s) {
+    if (condition()) return true;
+  }
+  return false;
+}
+
+/// Drops the reference when it took too long, has the function end, and asks its owner for the value.
+template <class T>
+void give_up(std::optional<rpc::RRef<T>> late, const std::function<void()>& let_it_end) {
+  const std::int64_t ended = rpc::rpc_sync("beta", kEnded);
+  say(comes_true([&] { return late->confirmed_by_owner(); }) ? "too late" : "in time");
+  late.reset();
+  for (int i = 0; i < 100; ++i) rpc::rpc_sync("beta", kNothing);
+  let_it_end();
+  say(comes_true([&] { return rpc::rpc_sync("beta", kEnded) > ended; }) ? "ended" : "did not end");
+  for (int i = 0; i < 100; ++i) rpc::rpc_sync("beta", kNothing);
+  say(comes_true([] { return rpc::rpc_sync("beta", kOwned) == 0; }) ? "dropped" : "kept");
+}
+
+/// One whose function runs, and one whose function has not begun, for its argument's owner is busy.
+void given_up(const ddprun::Context& context) {
+  give_up(std::optional(rpc::remote({"beta", 50ms}, kBlock)), [] { rpc::rpc_sync("beta", kRelease); });
+  const auto value = rpc::remote("gamma", kZeros, 3);
+  std::ignore = value.to_here();
+  const auto blocked = rpc::rpc_async("gamma", kBlock);
+  context.store()->wait({"gamma is busy"});
+  give_up(std::optional(rpc::remote({"beta", 50ms}, kTouch, value)), [&] {
+    context.store()->set("alpha has given up", std::vector<std::uint8_t>{1});
+    blocked.wait();
+  });
+}
+
+void is_busy(const ddprun::Context& context) {
+  wait_until_blocked();
+  context.store()->set("gamma is busy", std::vector<std::uint8_t>{1});
+  context.store()->wait({"alpha has given up"});
+  release();
+}
+
 void misuse() {
   tell([] { rpc::rpc_sync("beta", kLeave); });
   tell([] { rpc::rpc_sync("beta", "a::::b"); });
@@ -231,6 +273,7 @@ int run(const std::string& how) {
   }
   if (how == "no limit") options.timeout = 0s;
   if (how == "long call at shutdown") options.timeout = 3s;
+  if (how == "given up" && context.rank() == 2) options.threads = 1;
   if (how != "restart") outlive_the_others();
   rpc::init_rpc(names[static_cast<std::size_t>(context.rank())], context, options);
   const std::map<std::string, std::function<void()>> ways{
@@ -242,6 +285,7 @@ int run(const std::string& how) {
       {"too large", too_large},
       {"refused with references", refused_with_references},
       {"failed references", failed_references},
+      {"given up", [&] { given_up(context); }},
       {"misuse", misuse},
       {"child of fork", child_of_fork},
       {"open at shutdown", [&] { open_at_shutdown(context); }},
@@ -252,6 +296,7 @@ int run(const std::string& how) {
   if (how == "dies behind another") dies_behind_another(context.rank());
   if (how == "long call at shutdown") long_call_at_shutdown(context.rank());
   if (how == "dies while it waits") dies_while_it_waits(context);
+  if (how == "given up" && context.rank() == 2) is_busy(context);
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
   if (how == "open at shutdown" && context.rank() == 1) context.store()->wait({"alpha has left"});

@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <optional>
 #include <stdexcept>
@@ -37,6 +38,17 @@ rpc::Future<std::int64_t>::Promise& promise() {
   return *one;
 }
 
+std::atomic<int> begun = 0;
+std::atomic<int> ended = 0;
+
+std::int64_t block() {
+  ++begun;
+  begun.notify_all();
+  const std::int64_t value = promise().future().wait();
+  ++ended;
+  return value;
+}
+
 std::string describe(const std::string& text, const std::vector<std::int64_t>& numbers, double factor,
                      bool flag) {
   return fmt::format("{} {} {} {}", text, fmt::join(numbers, "+"), factor, flag);
@@ -63,6 +75,9 @@ void load_library_of_one_rank() {
   add_picks(library);
 }
 
+void release() { promise().set(42); }
+void wait_until_blocked() { begun.wait(0); }
+
 at::Tensor add(at::Tensor left, at::Tensor right) { return left + right; }
 
 const rpc::Function<at::Tensor(at::Tensor, at::Tensor)> kAdd("test::add", add);
@@ -72,8 +87,11 @@ const rpc::Function<std::string(std::string, std::vector<std::int64_t>, double, 
 const rpc::Function<void(std::string)> kThrow("test::throw", throw_this);
 const rpc::Function<std::int64_t(std::string, std::int64_t)> kRelay("test::relay", relay);
 const rpc::Function<rpc::Future<std::int64_t>()> kLater("test::later", [] { return promise().future(); });
-const rpc::Function<void()> kRelease("test::release", [] { promise().set(42); });
-const rpc::Function<std::int64_t()> kBlock("test::block", [] { return promise().future().wait(); });
+const rpc::Function<void()> kRelease("test::release", release);
+const rpc::Function<std::int64_t()> kBlock("test::block", block);
+const rpc::Function<void(rpc::RRef<at::Tensor>)> kTouch("test::touch",
+                                                        [](const rpc::RRef<at::Tensor>&) { ++ended; });
+const rpc::Function<std::int64_t()> kEnded("test::ended", [] { return ended.load(); });
 const rpc::Function<std::int64_t()> kOwned("test::owned", [] {
   return std::stoll(torch::distributed::rpc::RRefContext::getInstance().getDebugInfo().at("num_owner_rrefs"));
 });

@@ -14,6 +14,9 @@ namespace remote_calls {
 
 at::Tensor add(at::Tensor left, at::Tensor right);
 
+void release();             ///< what kRelease does
+void wait_until_blocked();  ///< for kBlock
+
 /// of_one_rank::pick, whose overloads give back a number or a text.
 void load_library_of_one_rank();
 
@@ -27,6 +30,8 @@ extern const ddprun::rpc::Function<std::int64_t(std::string, std::int64_t)> kRel
 extern const ddprun::rpc::Function<ddprun::rpc::Future<std::int64_t>()> kLater;
 extern const ddprun::rpc::Function<void()> kRelease;
 extern const ddprun::rpc::Function<std::int64_t()> kBlock;  ///< keeps a thread until then
+extern const ddprun::rpc::Function<void(ddprun::rpc::RRef<at::Tensor>)> kTouch;
+extern const ddprun::rpc::Function<std::int64_t()> kEnded;  ///< how many of these two have ended
 extern const ddprun::rpc::Function<std::int64_t()> kOwned;  ///< how many references' values are there
 extern const ddprun::rpc::Function<c10::IValue()> kAnything;
 extern const ddprun::rpc::Function<std::int64_t(ddprun::rpc::RRef<c10::IValue>)> kSizeOfAnything;

@@ -143,6 +143,9 @@ class Faults(unittest.TestCase):
                                    "longer time in To")
         self.assertEqual(leaves, "leaves at once")
 
+    def test_a_value_that_nobody_waits_for_any_more_is_dropped_by_its_owner(self):
+        self.assertEqual(self.told("given up", ranks=3), ["too late", "ended", "dropped"] * 2)
+
     def test_misuse_is_refused(self):
         self.assertEqual(self.told("misuse"), [
             "worker 'beta': rpc: shutdown() on a thread of the agent, in a function that another worker has called or in then, "

@@ -18,6 +18,7 @@
 #include <torch/csrc/distributed/rpc/script_resp.h>
 
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 namespace ddprun::runtime {
@@ -55,6 +56,18 @@ c10::IValue result_of(const Callable& callable, torch::jit::Stack& stack) {
   run_callable(callable, stack);
   if (stack.empty()) return {};
   return stack.size() == 1 ? std::move(stack.front()) : c10::ivalue::Tuple::create(std::move(stack));
+}
+
+/// `to` becomes what `from` will be.
+void pass_on(const c10::intrusive_ptr<c10::ivalue::Future>& from,
+             c10::intrusive_ptr<c10::ivalue::Future> to) {
+  from->addCallback([to = std::move(to)](c10::ivalue::Future& done) {
+    if (done.hasError()) {
+      to->setError(done.exception_ptr());
+    } else {
+      to->markCompleted(done.constValue());
+    }
+  });
 }
 
 void refuse_large(std::size_t answer, std::size_t largest) {
@@ -117,16 +130,29 @@ RpcRequests::Future RpcRequests::processScriptRemoteCall(Command& rpc,
                                                          const std::vector<c10::Stream>&) const {
   const OnAgentThread here;
   auto& call = static_cast<trpc::ScriptRemoteCall&>(rpc);
+  const trpc::ForkId& fork = call.retForkId();
   const Callable callable = callable_of(call);
-  const Future value = run(callable, call.stackRef());
   const RRefPtr owner = owned_here(call.retRRefId());
   // A call to oneself that took too long: nobody waits for it any more.
-  if (!owner && call.retRRefId() == call.retForkId())
+  if (!owner && call.retRRefId() == fork) {
+    std::ignore = run(callable, call.stackRef());
     return asFuture(std::make_exception_ptr(std::runtime_error("rpc: its caller has given it up")));
+  }
   // One that came here before its value did has the type that its maker named.
   const c10::TypePtr type = owner ? owner->type() : type_in_reference(declared_type(callable));
-  return assignOwnerRRef(call.retRRefId(), call.retForkId(),
-                         value->then([](c10::ivalue::Future& done) { return done.value(); }, type));
+  const auto value = c10::make_intrusive<c10::ivalue::Future>(type);
+  // Before the function runs: a caller for whom it takes too long gives back only what is known here.
+  Future answer = assignOwnerRRef(call.retRRefId(), fork, value);
+  if (given_back_.take(fork)) trpc::RRefContext::getInstance().delForkOfOwner(call.retRRefId(), fork);
+  pass_on(run(callable, call.stackRef()), value);
+  return answer;
+}
+
+RpcRequests::Future RpcRequests::processRpcWithErrors(Command& rpc, const MessageType& type,
+                                                      const std::vector<c10::Stream>& streams) const {
+  if (type == MessageType::RREF_USER_DELETE)
+    given_back_.add(static_cast<trpc::RRefUserDelete&>(rpc).forkId());
+  return RequestCallbackNoPython::processRpcWithErrors(rpc, type, streams);
 }
 
 std::unique_ptr<RpcRequests::Command> RpcRequests::deserializePythonRpcCommand(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "worker/runtime/rpc/functions.h"
+#include "worker/runtime/rpc/given_back.h"
 
 #include <torch/csrc/distributed/rpc/request_callback_no_python.h>
 
@@ -32,6 +33,8 @@ class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPytho
   Future processScriptRemoteCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
   Future processPythonCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
   Future processRRefBackward(Command& rpc) const override;
+  Future processRpcWithErrors(Command& rpc, const MessageType& type,
+                              const std::vector<c10::Stream>& streams) const override;
   /// libtorch's own looks into the reference, which is null while others are left (torch 2.11).
   void handleRRefDelete(c10::intrusive_ptr<torch::distributed::rpc::RRef>&) const override {}
 
@@ -42,6 +45,7 @@ class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPytho
   std::string self_;
   Gathering& gathering_;
   std::size_t largest_message_;
+  mutable GivenBack given_back_;
 };
 
 /// Whether this thread runs what another worker has called, or what follows an answer: it is one of the agent's.
