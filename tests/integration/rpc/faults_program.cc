@@ -132,6 +132,8 @@ void unknown() {
   tell([] { rpc::rpc_sync("beta", "aten::no_such_operator"); });
   tell([] { rpc::rpc_sync("beta", "aten::add", "a text", true); });
   tell([] { rpc::rpc_sync("beta", "test::add", 1); });
+  tell([] { rpc::rpc_sync("beta", "test::add", torch::ones({2}), "a text"); });
+  tell([] { std::ignore = rpc::remote("beta", "test::sum", 0.5).to_here(); });
 }
 
 void too_slow() {

@@ -108,7 +108,9 @@ class Faults(unittest.TestCase):
             "rpc: there is no operator 'aten::no_such_operator'",
             "rpc: no overload of 'aten::add' takes (str, bool): aten::add() Expected a value of type 'number' for argument 'a' "
             "but instead found type 'str'.",
-            "worker 'beta': rpc: 'test::add' takes 2 arguments and got 1",
+            "worker 'beta': rpc: 'test::add' takes (Tensor, Tensor) and got (int)",
+            "worker 'beta': rpc: 'test::add' takes (Tensor, Tensor) and got (Tensor, str)",
+            "worker 'beta': rpc: 'test::sum' takes (RRef(Tensor)) and got (float)",
         ])
 
     def test_a_call_that_takes_too_long_fails_in_its_time(self):

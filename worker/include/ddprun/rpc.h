@@ -7,6 +7,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/core/rref_interface.h>
+#include <c10/util/Exception.h>
 
 #include <chrono>
 #include <cstddef>
@@ -118,7 +119,11 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 using RRefPtr = c10::intrusive_ptr<c10::RRefInterface>;
 using Body = std::function<c10::IValue(std::vector<c10::IValue> arguments)>;
 
-void register_function(const std::string& name, std::size_t arguments, const c10::TypePtr& result, Body body);
+/// Asked for when the function is called: a class may be registered after a function that takes it.
+using ArgumentTypes = const std::vector<c10::TypePtr>& (*)();
+
+void register_function(const std::string& name, ArgumentTypes arguments, const c10::TypePtr& result,
+                       Body body);
 FuturePtr call(const To& to, const std::string& name, std::vector<c10::IValue> arguments);
 RRefPtr remote(const To& to, const std::string& name, std::vector<c10::IValue> arguments,
                const c10::TypePtr& type);
@@ -127,6 +132,22 @@ FuturePtr fetch(const RRefPtr& rref, std::optional<std::chrono::milliseconds> ti
 c10::IValue local_value(const RRefPtr& rref);
 std::string owner_name(const RRefPtr& rref);
 void backward(const RRefPtr& rref, std::int64_t context_id, bool retain_graph);
+
+/// Anything for what libtorch has no name for.
+template <class A>
+c10::TypePtr type_of_argument() {
+  try {
+    if constexpr (requires { Wire<A>::type(); }) return Wire<A>::type();
+  } catch (const c10::Error&) {
+  }
+  return c10::AnyType::get();
+}
+/// They last as long as the process.
+template <class... A>
+const std::vector<c10::TypePtr>& types_of_arguments() {
+  static const auto* const all = new std::vector<c10::TypePtr>{type_of_argument<A>()...};
+  return *all;
+}
 
 template <class... A>
 std::vector<c10::IValue> packed(A... values) {
@@ -236,7 +257,8 @@ class Function<R(A...)> {
 
   template <class F>
   Function(std::string name, F body) : name_(std::move(name)) {
-    untyped::register_function(name_, sizeof...(A), Wire<std::remove_cvref_t<R>>::type(),
+    untyped::register_function(name_, untyped::types_of_arguments<std::remove_cvref_t<A>...>,
+                               Wire<std::remove_cvref_t<R>>::type(),
                                [body = std::move(body)](std::vector<c10::IValue> arguments) mutable {
                                  return call(body, std::move(arguments), std::index_sequence_for<A...>());
                                });
@@ -350,7 +372,8 @@ RRef<AnswerOf<R>> remote(const To& to, const Function<R(A...)>& function,
 /// Calls by name: an operator of ATen ("aten::add": the first overload that takes these arguments); any other
 /// "namespace::name" is what the worker has of that name: a Function, a TorchScript function, or an operator registered
 /// with TORCH_LIBRARY.
-/// Errors   Exception kNotFound: there is none, or it does not take these arguments.
+/// Errors   Exception kNotFound: there is none, or no overload takes these arguments; kConfig: a Function that takes
+///          others.
 template <class R = c10::IValue, class... A>
 Future<R> rpc_async(const To& to, const std::string& name, A... arguments) {
   return Future<R>(untyped::call(to, name, untyped::packed(std::move(arguments)...)));

@@ -1,9 +1,9 @@
 #include "worker/runtime/rpc/functions.h"
 
+#include "worker/runtime/rpc/argument_types.h"
 #include <ddprun/rpc.h>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/frontend/script_type_parser.h>
 #include <torch/custom_class.h>
@@ -17,7 +17,7 @@ namespace ddprun::runtime {
 
 struct RegisteredFunction {
   std::string name;
-  std::size_t arguments;
+  rpc::untyped::ArgumentTypes arguments;
   c10::TypePtr result;
   rpc::untyped::Body body;
 };
@@ -73,12 +73,6 @@ torch::jit::Function* script_named(const c10::QualifiedName& name) {
   return nullptr;
 }
 
-std::string types_of(const std::vector<c10::IValue>& arguments) {
-  std::vector<std::string> types;
-  for (const c10::IValue& argument : arguments) types.push_back(argument.type()->str());
-  return fmt::format("({})", fmt::join(types, ", "));
-}
-
 bool is_function_name(const std::string& name) {
   const std::size_t colons = name.find("::");
   return colons != std::string::npos && colons > 0 && !name.ends_with("::") &&
@@ -106,7 +100,7 @@ Operator overload_for(const std::string& name, const std::vector<Operator>& over
     return candidate;
   }
   refuse_function(ErrorCode::kNotFound, fmt::format("no overload of '{}' takes {}: {}", name,
-                                                    types_of(arguments), why.substr(0, why.find('\n'))));
+                                                    signature_of(arguments), why.substr(0, why.find('\n'))));
 }
 
 Callable missing_function(const std::string& name) {
@@ -132,9 +126,10 @@ void run_body(const std::exception_ptr& missing, std::vector<c10::IValue>&) {
 }
 
 void run_body(const std::shared_ptr<const RegisteredFunction>& function, std::vector<c10::IValue>& stack) {
-  if (stack.size() != function->arguments)
-    refuse_function(ErrorCode::kConfig, fmt::format("'{}' takes {} arguments and got {}", function->name,
-                                                    function->arguments, stack.size()));
+  const std::vector<c10::TypePtr>& types = function->arguments();
+  if (!fit(stack, types))
+    refuse_function(ErrorCode::kConfig, fmt::format("'{}' takes {} and got {}", function->name,
+                                                    signature_of(types), signature_of(stack)));
   c10::IValue result = function->body(std::move(stack));
   stack.clear();
   stack.push_back(std::move(result));
@@ -201,7 +196,7 @@ c10::StrongTypePtr resolve_type(const c10::QualifiedName& name) {
 
 namespace ddprun::rpc {
 
-void untyped::register_function(const std::string& name, std::size_t arguments, const c10::TypePtr& result,
+void untyped::register_function(const std::string& name, ArgumentTypes arguments, const c10::TypePtr& result,
                                 Body body) {
   if (!runtime::is_function_name(name) || runtime::is_aten(name))
     throw Exception(
