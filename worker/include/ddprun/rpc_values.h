@@ -5,6 +5,7 @@
 #include <ATen/core/rref_interface.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -18,12 +19,19 @@ class Future;
 template <class T>
 class RRef;
 
+namespace untyped {
+[[noreturn]] void refuse_number(std::int64_t number, std::size_t bits, bool has_sign);
+}
+
 /// How a C++ type travels: what rpc.h takes as arguments and gives as results.
 ///
 /// Any type that an IValue holds: tensors, whole numbers, floating-point numbers, bool, std::string, std::vector,
 /// std::optional, std::tuple and c10::Dict of them, c10::IValue itself (anything), RRef<T>, and
 /// c10::intrusive_ptr<T> of a class that torch::class_<T> has registered. The value of an RRef may be of a class that
 /// cannot be sent (it has no def_pickle): it stays with its owner.
+///
+/// Whole numbers travel with 64 bits; those of a std::uint64_t mean what they are taken as.
+/// Errors  Exception kConfig: a number that has come does not fit into the type that it is taken as.
 template <class T>
 struct Wire {
   static c10::TypePtr type() { return c10::getTypePtr<T>(); }
@@ -35,7 +43,13 @@ template <std::integral T>
 requires(!std::is_same_v<T, bool> && !std::is_same_v<T, std::int64_t>) struct Wire<T> {
   static c10::TypePtr type() { return c10::IntType::get(); }
   static c10::IValue pack(T value) { return static_cast<std::int64_t>(value); }
-  static T unpack(const c10::IValue& value) { return static_cast<T>(value.toInt()); }
+  static T unpack(const c10::IValue& value) {
+    const std::int64_t number = value.toInt();
+    const auto taken = static_cast<T>(number);
+    if (static_cast<std::int64_t>(taken) != number)
+      untyped::refuse_number(number, 8 * sizeof(T), std::is_signed_v<T>);
+    return taken;
+  }
 };
 
 template <std::floating_point T>

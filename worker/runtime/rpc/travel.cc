@@ -1,6 +1,7 @@
 #include "worker/runtime/rpc/travel.h"
 
 #include <ddprun/exception.h>
+#include <ddprun/rpc_values.h>
 
 #include <fmt/format.h>
 #include <torch/csrc/jit/serialization/pickle.h>
@@ -81,3 +82,14 @@ std::size_t size_without_references(const std::vector<c10::IValue>& values) {
 }
 
 }  // namespace ddprun::runtime
+
+namespace ddprun::rpc {
+
+void untyped::refuse_number(std::int64_t number, std::size_t bits, bool has_sign) {
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("rpc: the number {} does not fit into {} bits {} a sign; take it as a std::int64_t", number,
+                  bits, has_sign ? "with" : "without"));
+}
+
+}  // namespace ddprun::rpc
