@@ -6,6 +6,7 @@
 #include <ddprun/rpc.h>
 
 #include <sys/wait.h>
+#include <torch/csrc/distributed/autograd/context/container.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -63,6 +64,25 @@ void dies_before_backward() {
   const at::Tensor sum = rpc::rpc_sync("beta", kAdd, weight, weight).sum();
   tell([] { rpc::rpc_sync("beta", kDie); });
   tell([&] { pass.backward({sum}); });
+}
+
+void dies_before_backward_from_reference() {
+  const at::Tensor weight = torch::ones({3}, torch::requires_grad());
+  ddprun::dist_autograd::Context pass;
+  const auto sum = rpc::RRef<at::Tensor>::of(rpc::rpc_sync("beta", kAdd, weight, weight).sum());
+  tell([] { rpc::rpc_sync("beta", kDie); });
+  tell([&] { sum.backward(pass.id()); });
+}
+
+/// A call in a context that is over cannot be sent.
+void cannot_be_sent() {
+  const ddprun::dist_autograd::Context pass;
+  auto& contexts = torch::distributed::autograd::DistAutogradContainer::getInstance();
+  contexts.releaseContext(pass.id());
+  tell([] { rpc::rpc_sync("beta", kZeros, 3); });
+  tell([] { rpc::remote("beta", kZeros, 3); });
+  tell([] { rpc::remote("alpha", kZeros, 3); });
+  contexts.clearCurrentContext();
 }
 
 /// The third worker computed for the second one.
@@ -282,6 +302,8 @@ int run(const std::string& how) {
       {"peer dies", peer_dies},
       {"peer dies, by uv", peer_dies},
       {"dies before backward", dies_before_backward},
+      {"dies before backward from reference", dies_before_backward_from_reference},
+      {"cannot be sent", cannot_be_sent},
       {"unknown", unknown},
       {"too slow", too_slow},
       {"too large", too_large},

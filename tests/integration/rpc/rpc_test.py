@@ -73,11 +73,17 @@ class Faults(unittest.TestCase):
         self.peer_dies("peer dies, by uv", "EOF: end of file")
 
     def test_a_backward_over_a_worker_that_is_gone_fails(self):
-        self.assertEqual(self.told("dies before backward", expect=137), [
-            f"rpc: test::die on worker 'beta': {GONE}",
-            "dist_autograd: the backward in context 0: worker 'beta' is gone (Error on Node 0: eof); its own last words, or the "
-            "launcher's report, say why",
-        ])
+        for how in ("dies before backward", "dies before backward from reference"):
+            self.assertEqual(self.told(how, expect=137), [
+                f"rpc: test::die on worker 'beta': {GONE}",
+                "dist_autograd: the backward in context 0: worker 'beta' is gone (Error on Node 0: eof); its own last words, or the "
+                "launcher's report, say why",
+            ])
+
+    def test_a_call_that_cannot_be_sent_is_told_as_one_call_whoever_it_is_for(self):
+        self.assertEqual(self.told("cannot be sent"), [
+            f"rpc: test::zeros on worker '{worker}': Couldn't find autograd context data for current autograd context id"
+            for worker in ("beta", "beta", "alpha")])
 
     def test_a_worker_that_is_gone_behind_another_is_named_as_well(self):
         self.assertEqual(self.told("dies behind another", ranks=3, expect=137)[:2], [

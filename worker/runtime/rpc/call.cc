@@ -1,3 +1,4 @@
+#include "worker/runtime/rpc/backward.h"
 #include "worker/runtime/rpc/failure.h"
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/request_callback.h"
@@ -7,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/distributed/autograd/engine/dist_engine.h>
 #include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_req.h>
 #include <torch/csrc/distributed/autograd/utils.h>
 #include <torch/csrc/distributed/rpc/rref_context.h>
@@ -204,9 +204,13 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
   auto& references = trpc::RRefContext::getInstance();
   const auto send_call = [&](const trpc::RRefId& value, const trpc::ForkId& fork) {
     auto message = make_remote_call(name, found, std::move(arguments), value, fork);
-    return tautograd::sendMessageWithAutograd(*session->agent, worker, std::move(message),
-                                              may_have_parameters(name),
-                                              runtime::agent_seconds(call.timeout));
+    try {
+      return tautograd::sendMessageWithAutograd(*session->agent, worker, std::move(message),
+                                                may_have_parameters(name),
+                                                runtime::agent_seconds(call.timeout));
+    } catch (const std::exception& error) {
+      std::rethrow_exception(reason_of(error.what(), *session, call));
+    }
   };
   if (worker.id_ == references.getWorkerId()) {
     auto own = references.createOwnerRRef(referenced);
@@ -223,12 +227,7 @@ RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::
     return own;
   }
   auto user = references.createUserRRef(worker.id_, referenced);
-  FuturePtr answer;
-  try {
-    answer = send_call(user->rrefId(), user->forkId());
-  } catch (const std::exception& error) {
-    std::rethrow_exception(reason_of(error.what(), *session, call));
-  }
+  const FuturePtr answer = send_call(user->rrefId(), user->forkId());
   user->registerOwnerCreationFuture(answer);
   references.addPendingUser(user->forkId(), user);
   answer->addCallback([session, late = RpcSession::Late{worker.id_, user->rrefId(), user->forkId()}](
@@ -280,7 +279,7 @@ std::string untyped::owner_name(const RRefPtr& rref) {
 
 void untyped::backward(const RRefPtr& rref, std::int64_t context_id, bool retain_graph) {
   if (rref->isOwner()) {
-    tautograd::DistEngine::getInstance().execute(context_id, {local_value(rref).toTensor()}, retain_graph);
+    runtime::run_backward(context_id, {local_value(rref).toTensor()}, retain_graph);
     return;
   }
   const auto session = runtime::rpc_session_for("backward");

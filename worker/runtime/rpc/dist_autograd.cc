@@ -1,13 +1,9 @@
-#include "worker/runtime/rpc/failure.h"
+#include "worker/runtime/rpc/backward.h"
 #include "worker/runtime/rpc/session.h"
-#include "worker/runtime/rpc/signs_of_life.h"
-#include "worker/runtime/rpc/thrown.h"
 #include <ddprun/dist_autograd.h>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/csrc/distributed/autograd/context/container.h>
-#include <torch/csrc/distributed/autograd/engine/dist_engine.h>
 
 namespace ddprun::dist_autograd {
 namespace {
@@ -22,20 +18,6 @@ Pairs pairs_of(const c10::Dict<at::Tensor, at::Tensor>& gradients) {
   Pairs pairs;
   for (const auto& entry : gradients) pairs.emplace_back(entry.key(), entry.value());
   return pairs;
-}
-
-/// The error does not say whose connection it was.
-Exception lost_in_backward(const runtime::RpcSession& session, std::int64_t context,
-                           const std::string& error) {
-  std::vector<std::string> gone;
-  for (const auto& [name, why] : runtime::lost_connections(session, session.names)) gone.push_back(name);
-  const std::string who =
-      gone.empty() ? "a worker that took part" : fmt::format("worker '{}'", fmt::join(gone, "', '"));
-  return {
-      ErrorCode::kPeerLost,
-      fmt::format("dist_autograd: the backward in context {}: {} is gone ({}); its own last words, or the "
-                  "launcher's report, say why",
-                  context, who, error)};
 }
 
 }  // namespace
@@ -59,22 +41,7 @@ Context::~Context() {
 }
 
 void Context::backward(const std::vector<at::Tensor>& roots, bool retain_graph) {
-  const auto session = runtime::rpc_session_for("a backward over several workers");
-  try {
-    engine::DistEngine::getInstance().execute(id_, roots, retain_graph);
-  } catch (const std::exception& error) {
-    if (runtime::is_lost_connection(error.what()))
-      throw lost_in_backward(*session, id_, runtime::without_stack(error.what()));
-    if (runtime::is_timeout(error.what()))
-      throw Exception(
-          ErrorCode::kTimeout,
-          fmt::format("dist_autograd: the backward in context {}: a worker that took part has not answered "
-                      "within {:.3g} s, which is Options::timeout",
-                      id_, std::chrono::duration<double>(session->options.timeout).count()));
-    if (dynamic_cast<const c10::Error*>(&error) != nullptr) throw;
-    throw c10::Error(runtime::without_stack(error.what()),
-                     nullptr);  // libtorch's future has kept the words alone
-  }
+  runtime::run_backward(id_, roots, retain_graph);
 }
 
 Pairs Context::gradients() const { return gradients_in(id_); }
