@@ -6,7 +6,6 @@
 #include <ddprun/rpc.h>
 
 #include <sys/wait.h>
-#include <torch/csrc/distributed/autograd/context/container.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -72,17 +71,6 @@ void dies_before_backward_from_reference() {
   const auto sum = rpc::RRef<at::Tensor>::of(rpc::rpc_sync("beta", kAdd, weight, weight).sum());
   tell([] { rpc::rpc_sync("beta", kDie); });
   tell([&] { sum.backward(pass.id()); });
-}
-
-/// A call in a context that is over cannot be sent.
-void cannot_be_sent() {
-  const ddprun::dist_autograd::Context pass;
-  auto& contexts = torch::distributed::autograd::DistAutogradContainer::getInstance();
-  contexts.releaseContext(pass.id());
-  tell([] { rpc::rpc_sync("beta", kZeros, 3); });
-  tell([] { rpc::remote("beta", kZeros, 3); });
-  tell([] { rpc::remote("alpha", kZeros, 3); });
-  contexts.clearCurrentContext();
 }
 
 /// The third worker computed for the second one.
@@ -303,7 +291,6 @@ int run(const std::string& how) {
       {"peer dies, by uv", peer_dies},
       {"dies before backward", dies_before_backward},
       {"dies before backward from reference", dies_before_backward_from_reference},
-      {"cannot be sent", cannot_be_sent},
       {"unknown", unknown},
       {"too slow", too_slow},
       {"too large", too_large},
@@ -327,6 +314,17 @@ int run(const std::string& how) {
   if (how == "no shutdown") {
     static const auto kept = rpc::remote("beta", kZeros, 3);
     std::ignore = rpc::rpc_async("beta", kLater);
+    return 0;
+  }
+  if (how == "ends under a function") {
+    if (context.rank() == 1) {
+      context.store()->wait({"beta is at work"});
+      return 0;
+    }
+    rpc::rpc_sync("beta", kUseStatic, 0);
+    std::ignore = rpc::rpc_async("beta", kUseStatic, 1000);
+    rpc::rpc_sync("beta", kNothing);  // which came after
+    context.store()->set("beta is at work", std::vector<std::uint8_t>{1});
     return 0;
   }
   if (how == "function does not return") {

@@ -10,10 +10,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <tuple>
 
 namespace remote_calls {
 
@@ -47,6 +51,23 @@ std::int64_t block() {
   const std::int64_t value = promise().future().wait();
   ++ended;
   return value;
+}
+
+std::atomic<bool> static_is_gone = false;
+struct Static {
+  ~Static() { static_is_gone = true; }
+};
+
+/// std::cout may be gone as well.
+void say_at_exit(std::string_view text) { std::ignore = ::write(STDOUT_FILENO, text.data(), text.size()); }
+
+void use_static(std::int64_t milliseconds) {
+  static const Static one;
+  const auto begin = std::chrono::steady_clock::now();
+  while (!static_is_gone &&
+         std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(milliseconds))
+    std::this_thread::yield();
+  if (milliseconds > 0) say_at_exit(static_is_gone ? "its static was destroyed\n" : "its static was there\n");
 }
 
 std::string describe(const std::string& text, const std::vector<std::int64_t>& numbers, double factor,
@@ -132,5 +153,6 @@ const rpc::Function<std::string(rpc::RRef<std::string>)> kText("test::text",
                                                                });
 const rpc::Function<void()> kLeave("test::leave", [] { rpc::shutdown(); });
 const rpc::Function<void()> kDie("test::die", [] { std::raise(SIGKILL); });
+const rpc::Function<void(std::int64_t)> kUseStatic("test::use_static", use_static);
 
 }  // namespace remote_calls

@@ -51,5 +51,7 @@ extern const ddprun::rpc::Function<std::int64_t(ddprun::rpc::RRef<Pair>)> kSecon
 extern const ddprun::rpc::Function<std::string(ddprun::rpc::RRef<std::string>)> kText;
 extern const ddprun::rpc::Function<void()> kLeave;  ///< shuts down where it is called
 extern const ddprun::rpc::Function<void()> kDie;
+/// Uses a static for so many milliseconds, and says what became of it.
+extern const ddprun::rpc::Function<void(std::int64_t)> kUseStatic;
 
 }  // namespace remote_calls

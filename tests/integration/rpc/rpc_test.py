@@ -80,11 +80,6 @@ class Faults(unittest.TestCase):
                 "launcher's report, say why",
             ])
 
-    def test_a_call_that_cannot_be_sent_is_told_as_one_call_whoever_it_is_for(self):
-        self.assertEqual(self.told("cannot be sent"), [
-            f"rpc: test::zeros on worker '{worker}': Couldn't find autograd context data for current autograd context id"
-            for worker in ("beta", "beta", "alpha")])
-
     def test_a_worker_that_is_gone_behind_another_is_named_as_well(self):
         self.assertEqual(self.told("dies behind another", ranks=3, expect=137)[:2], [
             f"rpc: test::die on worker 'gamma': {GONE}",
@@ -162,6 +157,9 @@ class Faults(unittest.TestCase):
             "rpc: a call cannot take -5 ms; zero is for ever",
             "rpc: a tensor of mkldnn cannot be sent; give a dense one of its values (to_dense(), clone())",
         ])
+
+    def test_a_function_that_runs_while_the_process_ends_keeps_its_statics(self):
+        self.assertEqual(self.told("ends under a function"), ["its static was there"])
 
     def test_a_process_does_not_wait_for_a_function_that_does_not_return(self):
         begin = time.monotonic()

@@ -1,6 +1,7 @@
 #include "worker/runtime/rpc/functions.h"
 
 #include "worker/runtime/rpc/argument_types.h"
+#include "worker/runtime/rpc/leave.h"
 #include <ddprun/rpc.h>
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ struct RegisteredFunction {
   rpc::untyped::ArgumentTypes arguments;
   c10::TypePtr result;
   rpc::untyped::Body body;
+  mutable std::once_flag has_run{};
 };
 
 namespace {
@@ -133,6 +135,8 @@ void run_body(const std::shared_ptr<const RegisteredFunction>& function, std::ve
   c10::IValue result = function->body(std::move(stack));
   stack.clear();
   stack.push_back(std::move(result));
+  // It may have made statics, which the process destroys before those that were there.
+  std::call_once(function->has_run, leave_before_statics_that_are_there);
 }
 
 void run_body(torch::jit::Function* script, std::vector<c10::IValue>& stack) { script->run(stack); }
@@ -203,8 +207,8 @@ void untyped::register_function(const std::string& name, ArgumentTypes arguments
         ErrorCode::kConfig,
         fmt::format("rpc: the function '{}' needs a name of the form namespace::name, outside of aten",
                     name));
-  auto function = std::make_shared<const runtime::RegisteredFunction>(
-      runtime::RegisteredFunction{name, arguments, result, std::move(body)});
+  auto function =
+      std::make_shared<const runtime::RegisteredFunction>(name, arguments, result, std::move(body));
   const std::lock_guard lock(runtime::registry().mutex);
   if (!runtime::registry().functions.emplace(name, std::move(function)).second)
     throw Exception(ErrorCode::kConfig,
