@@ -75,6 +75,8 @@ def main():
        "Python reads what a C++ function throws")
     ok("runs no Python functions" in message_of(lambda: rpc.rpc_sync(other, min, args=(1, 2))),
        "Python is told that a C++ rank runs no Python functions")
+    refused = rpc.remote(other, min, args=(1, 2))
+    ok("runs no Python functions" in message_of(refused.to_here), "so it is through a reference")
     weight = torch.ones(4, requires_grad=True)
     with dist_autograd.context() as context:
         dist_autograd.backward(context, [(rpc.rpc_sync(other, add, args=(weight * 3, values)) * values).sum()])

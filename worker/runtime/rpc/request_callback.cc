@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_req.h>
 #include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_resp.h>
 #include <torch/csrc/distributed/rpc/python_call.h>
+#include <torch/csrc/distributed/rpc/python_remote_call.h>
 #include <torch/csrc/distributed/rpc/python_resp.h>
 #include <torch/csrc/distributed/rpc/rref_context.h>
 #include <torch/csrc/distributed/rpc/rref_proto.h>
@@ -155,10 +156,24 @@ RpcRequests::Future RpcRequests::processRpcWithErrors(Command& rpc, const Messag
   return RequestCallbackNoPython::processRpcWithErrors(rpc, type, streams);
 }
 
-std::unique_ptr<RpcRequests::Command> RpcRequests::deserializePythonRpcCommand(
-    std::unique_ptr<Command> rpc, const MessageType& type) const {
-  if (type == MessageType::PYTHON_REMOTE_CALL) throw std::runtime_error(kNoPython);
+std::unique_ptr<RpcRequests::Command> RpcRequests::deserializePythonRpcCommand(std::unique_ptr<Command> rpc,
+                                                                               const MessageType&) const {
   return rpc;
+}
+
+/// Refused through the reference, which its maker gives back then as any other.
+RpcRequests::Future RpcRequests::processPythonRemoteCall(Command& rpc,
+                                                         const std::vector<c10::Stream>&) const {
+  const auto& call = static_cast<trpc::PythonRemoteCall&>(rpc);
+  const auto refused = c10::make_intrusive<c10::ivalue::Future>(c10::PyObjectType::get());
+  refused->setError(std::make_exception_ptr(std::runtime_error(kNoPython)));
+  return assignOwnerRRef(trpc::RRefId::fromIValue(call.retRRefId()),
+                         trpc::ForkId::fromIValue(call.retForkId()), refused);
+}
+
+/// Of a reference that was refused: no value of this worker is Python's.
+RpcRequests::Future RpcRequests::processPythonRRefFetchCall(Command&) const {
+  return asFuture(std::make_exception_ptr(std::runtime_error(kNoPython)));
 }
 
 RpcRequests::Future RpcRequests::processPythonCall(Command& rpc, const std::vector<c10::Stream>&) const {

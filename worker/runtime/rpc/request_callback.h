@@ -32,6 +32,8 @@ class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPytho
   Future processScriptCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
   Future processScriptRemoteCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
   Future processPythonCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
+  Future processPythonRemoteCall(Command& rpc, const std::vector<c10::Stream>& streams) const override;
+  Future processPythonRRefFetchCall(Command& rpc) const override;
   Future processRRefBackward(Command& rpc) const override;
   Future processRpcWithErrors(Command& rpc, const MessageType& type,
                               const std::vector<c10::Stream>& streams) const override;
