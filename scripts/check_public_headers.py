@@ -33,7 +33,7 @@ STANDARD = {
     "string": "string",
     "string_view": "string_view",
     "tuple": "apply tuple",
-    "type_traits": "bool_constant conjunction enable_if_t false_type is_arithmetic_v is_base_of_v is_copy_constructible_v is_same_v is_void_v "
+    "type_traits": "bool_constant conjunction enable_if_t false_type is_arithmetic_v is_base_of_v is_copy_constructible_v is_same_v is_signed_v is_void_v "
                    "remove_const_t remove_cvref_t type_identity_t",
     "unordered_map": "unordered_map",
     "utility": "declval forward index_sequence index_sequence_for move pair",

@@ -240,11 +240,25 @@ void is_busy(const ddprun::Context& context) {
   release();
 }
 
+/// The first one's own call is open while the third one dies.
+void dies_during_a_long_call(const ddprun::Context& context) {
+  if (context.rank() == 2) {
+    context.store()->wait({"die"});
+    std::raise(SIGKILL);
+  }
+  if (context.rank() == 0) {
+    static const auto open = rpc::rpc_async({"beta", 60s}, kLater);
+    context.store()->set("die", std::vector<std::uint8_t>{1});
+  }
+  tell([] { rpc::shutdown(); });
+}
+
 void misuse() {
   tell([] { rpc::rpc_sync("beta", kLeave); });
   tell([] { rpc::rpc_sync("beta", "a::::b"); });
   tell([] { rpc::rpc_sync({"beta", -5ms}, kNothing); });
   tell([] { rpc::rpc_sync("beta", kAdd, torch::zeros({2}).to_mkldnn(), torch::zeros({2})); });
+  tell([] { rpc::rpc_sync("beta", kAdd, at::Tensor(), torch::zeros({2})); });
 }
 
 void open_at_shutdown(const ddprun::Context& context) {
@@ -309,6 +323,7 @@ int run(const std::string& how) {
   if (how == "restart" && context.rank() == 0) tell([] { rpc::rpc_sync("beta", kNothing); });
   if (how == "dies behind another") dies_behind_another(context.rank());
   if (how == "long call at shutdown") long_call_at_shutdown(context.rank());
+  if (how == "dies during a long call") dies_during_a_long_call(context);
   if (how == "dies while it waits") dies_while_it_waits(context);
   if (how == "given up" && context.rank() == 2) is_busy(context);
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());

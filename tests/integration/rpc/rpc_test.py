@@ -96,6 +96,13 @@ class Faults(unittest.TestCase):
         self.assertEqual(sorted(self.told("waits for who is gone", ranks=3, expect=137)),
                          sorted([told, told.replace("(eof)", "(as 'alpha' says)")]))
 
+    def test_nobody_waits_for_another_s_call_to_hear_it(self):
+        told = f"rpc: meeting all workers on worker 'gamma': {GONE}"
+        begin = time.monotonic()
+        self.assertEqual(sorted(self.told("dies during a long call", ranks=3, expect=137)),
+                         sorted([told, told.replace("(eof)", "(as 'alpha' says)")]))
+        self.assertLess(time.monotonic() - begin, patient(20))
+
     def test_so_they_do_where_that_one_has_come_already(self):
         told = f"rpc: meeting all workers on worker 'gamma': {GONE}"
         self.assertEqual(sorted(self.told("dies while it waits", ranks=3, expect=137)),
@@ -156,6 +163,7 @@ class Faults(unittest.TestCase):
             "rpc: 'a::::b' cannot be a function's name; take namespace::name",
             "rpc: a call cannot take -5 ms; zero is for ever",
             "rpc: a tensor of mkldnn cannot be sent; give a dense one of its values (to_dense(), clone())",
+            "rpc: a tensor that is not defined cannot be sent; give an empty one, or an optional",
         ])
 
     def test_a_function_that_runs_while_the_process_ends_keeps_its_statics(self):

@@ -66,6 +66,10 @@ TEST_CASE("what libtorch would refuse to convert does not fit") {
   CHECK_FALSE((takes<std::tuple<at::Tensor, std::int64_t>>(std::tuple<std::int64_t, std::int64_t>{7, 7})));
   CHECK_FALSE((takes<std::tuple<std::int64_t>>(std::tuple<std::int64_t, std::int64_t>{7, 7})));
   CHECK_FALSE((takes<c10::Dict<std::string, double>>(7)));
+  CHECK_FALSE((takes<c10::Dict<std::string, double>>(c10::Dict<std::string, std::int64_t>())));
+  CHECK_FALSE((takes<std::tuple<double>>(std::tuple<std::int64_t>{7})));
+  CHECK_FALSE(takes<std::optional<double>>(7));
+  CHECK_FALSE(takes<c10::complex<double>>(0.5));
   CHECK_FALSE(takes<rpc::RRef<at::Tensor>>(torch::ones({2})));
   CHECK_FALSE(takes<std::vector<rpc::RRef<at::Tensor>>>(7));
 }

@@ -26,9 +26,9 @@ namespace untyped {
 /// How a C++ type travels: what rpc.h takes as arguments and gives as results.
 ///
 /// Any type that an IValue holds: tensors, whole numbers, floating-point numbers, bool, std::string, std::vector,
-/// std::optional, std::tuple and c10::Dict of them, c10::IValue itself (anything), RRef<T>, and
-/// c10::intrusive_ptr<T> of a class that torch::class_<T> has registered. The value of an RRef may be of a class that
-/// cannot be sent (it has no def_pickle): it stays with its owner.
+/// std::optional, std::tuple and c10::Dict of them, c10::IValue itself (anything), and RRef<T>, whose value may be a
+/// c10::intrusive_ptr<T> of a class that torch::class_<T> has registered: it stays with its owner. libtorch's calls do
+/// not take such a value itself, nor a tensor that is not defined.
 ///
 /// Whole numbers travel with 64 bits; those of a std::uint64_t mean what they are taken as.
 /// Errors  Exception kConfig: a number that has come does not fit into the type that it is taken as.

@@ -22,11 +22,20 @@ bool is_basic(const c10::Type& type) {
 bool list_fits(const c10::List<c10::IValue>& list, const c10::Type& element) {
   return !is_basic(element) || list.elementType()->isSubtypeOf(element);
 }
+bool dict_fits(const c10::Dict<c10::IValue, c10::IValue>& dict, const c10::DictType& expected) {
+  return (!is_basic(*expected.getKeyType()) || dict.keyType()->isSubtypeOf(*expected.getKeyType())) &&
+         (!is_basic(*expected.getValueType()) || dict.valueType()->isSubtypeOf(*expected.getValueType()));
+}
+
+/// Within something else libtorch takes no whole number for one with a fraction.
+bool fits_within(const c10::IValue& argument, const c10::Type& expected) {
+  return expected.kind() == TypeKind::FloatType ? argument.isDouble() : fits(argument, expected);
+}
 
 bool tuple_fits(const c10::ivalue::TupleElements& elements, c10::ArrayRef<c10::TypePtr> expected) {
   if (elements.size() != expected.size()) return false;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (!fits(elements[i], *expected[i])) return false;
+    if (!fits_within(elements[i], *expected[i])) return false;
   }
   return true;
 }
@@ -54,7 +63,10 @@ bool fits(const c10::IValue& argument, const c10::Type& expected) {
   if (kind == TypeKind::BoolType) return argument.isBool() || argument.isSymBool();
   if (kind == TypeKind::StringType) return argument.isString();
   if (kind == TypeKind::RRefType) return argument.isRRef();
-  if (kind == TypeKind::DictType) return argument.isGenericDict();
+  if (kind == TypeKind::ComplexType) return argument.isComplexDouble();
+  if (kind == TypeKind::DictType)
+    return argument.isGenericDict() &&
+           dict_fits(argument.toGenericDict(), expected.expectRef<c10::DictType>());
   if (kind == TypeKind::ClassType) return argument.isObject() && argument.type()->isSubtypeOf(expected);
   if (kind == TypeKind::ListType)
     return argument.isList() &&
@@ -63,7 +75,8 @@ bool fits(const c10::IValue& argument, const c10::Type& expected) {
     return argument.isTuple() &&
            tuple_fits(argument.toTupleRef().elements(), expected.expectRef<c10::TupleType>().elements());
   if (kind == TypeKind::OptionalType)
-    return argument.isNone() || fits(argument, *expected.expectRef<c10::OptionalType>().getElementType());
+    return argument.isNone() ||
+           fits_within(argument, *expected.expectRef<c10::OptionalType>().getElementType());
   return true;
 }
 

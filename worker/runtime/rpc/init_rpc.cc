@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/autograd/context/container.h>
 
 #define USE_TENSORPIPE  // without it libtorch's header of its agent is empty
+#include <signal.h>
 #include <torch/csrc/distributed/rpc/tensorpipe_agent.h>
 
 #include <algorithm>
@@ -70,8 +71,26 @@ std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
   return agent;
 }
 
+/// TensorPipe writes to sockets whose other end may be gone, without MSG_NOSIGNAL. Threads inherit what is blocked.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigset_t sigpipe;
+    ::sigemptyset(&sigpipe);
+    ::sigaddset(&sigpipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &sigpipe, &before_);
+  }
+  ~WithoutSigpipe() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat,
           const c10::intrusive_ptr<c10d::Store>& known_store) {
+  const WithoutSigpipe in_threads_of_the_agent;
   RpcSession& session = *joining;
   const auto timeout =
       session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;

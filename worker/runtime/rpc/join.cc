@@ -70,35 +70,25 @@ void say_python(RpcSession& session, const std::string& to, const std::string& p
 }
 
 /// The leader is the only one that asks all. Who follows would see it leave, and take it for the one that is gone.
-void tell_loss(RpcSession& session, const std::string& sequence, const std::string& lost) {
+void tell_loss(RpcSession& session, const std::string& lost) {
+  const std::string message =
+      pickled_loss(sequence_name(session.names, session.meetings), lost, session.names);
   std::vector<Answer> answers;
   for (const std::string& name : session.names) {
-    if (name == session.name || name == lost) continue;
-    answers.push_back(
-        send_python(session, name, pickled_loss(sequence, lost, session.names), kBetweenQuestions));
+    if (name != session.name && name != lost)
+      answers.push_back(send_python(session, name, message, kBetweenQuestions));
   }
   for (const Answer& answer : answers) answer->wait();
 }
 
-/// Throws where one of them is gone.
-void ask_for_life(RpcSession& session, const std::string& sequence, const std::string& leader) {
-  const bool leads = session.name == leader;
-  const auto lost = lost_connections(session, leads ? session.names : std::set{leader});
-  if (lost.empty()) return;
-  const auto& [name, error] = *lost.begin();
-  if (leads) tell_loss(session, sequence, name);
-  std::rethrow_exception(exception_for({"meeting all workers", name, session.options.timeout}, error));
-}
-
-void wait_for(RpcSession& session, const std::string& sequence, const std::string& leader,
-              Clock::time_point deadline) {
+void wait_for(RpcSession& session, const std::string& sequence, Clock::time_point deadline) {
   while (!session.gathering.wait_until(sequence, session.names,
                                        std::min(deadline, Clock::now() + kBetweenQuestions))) {
     if (Clock::now() >= deadline)
       throw Exception(ErrorCode::kTimeout,
                       fmt::format("rpc: worker '{}' waits for {}, who did not come in time", session.name,
                                   fmt::join(session.gathering.missing(sequence, session.names), ", ")));
-    ask_for_life(session, sequence, leader);
+    ask_for_life(session);
   }
 }
 
@@ -116,7 +106,7 @@ void throw_if_lost(RpcSession& session) {
 void lead(RpcSession& session, const std::string& sequence, Clock::time_point deadline,
           std::chrono::milliseconds timeout) {
   session.gathering.hear({.kind = GatherCall::Kind::kArrived, .sequence = sequence, .worker = session.name});
-  wait_for(session, sequence, session.name, deadline);
+  wait_for(session, sequence, deadline);
   std::exception_ptr failure;
   std::string lost;
   for (const std::string& name : session.names) {
@@ -129,7 +119,7 @@ void lead(RpcSession& session, const std::string& sequence, Clock::time_point de
     }
   }
   if (!failure) return;
-  tell_loss(session, sequence, lost);
+  tell_loss(session, lost);
   std::rethrow_exception(failure);
 }
 
@@ -138,7 +128,7 @@ void follow(RpcSession& session, const std::string& sequence, Clock::time_point 
   const std::string leader = *session.names.begin();
   try {
     say_python(session, leader, pickled_gather(sequence, session.name, session.names), timeout);
-    wait_for(session, sequence, leader, deadline);
+    wait_for(session, sequence, deadline);
   } catch (...) {
     throw_if_lost(session);
     throw;
@@ -180,6 +170,18 @@ c10::intrusive_ptr<c10d::Backend> meet_over_gloo(const c10::intrusive_ptr<c10d::
                                   .name = ""});
   tell_all(*group, pickled_devices(name), world_size);
   return group;
+}
+
+void ask_for_life(RpcSession& session) {
+  throw_if_lost(session);
+  const std::string leader = *session.names.begin();
+  const bool leads = session.name == leader;
+  const auto lost = lost_connections(session, leads ? session.names : std::set{leader});
+  if (lost.empty()) return;
+  const auto& [name, error] = *lost.begin();
+  if (leads) tell_loss(session, name);
+  throw_if_lost(session);
+  std::rethrow_exception(exception_for({"meeting all workers", name, session.options.timeout}, error));
 }
 
 void gather_all(RpcSession& session, std::chrono::milliseconds timeout) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -28,6 +29,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kForReferences = milliseconds(std::chrono::seconds(100));  // as Python
 constexpr auto kForEver = milliseconds(std::chrono::hours(24 * 365));
+constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr auto kToLeave = std::chrono::seconds(2);
 constexpr auto kToFlush = std::chrono::seconds(1);
 
@@ -88,11 +90,16 @@ void wait_for_references(RpcSession& session) {
 
 /// This worker's calls, as long as they may take, its functions' and libtorch's own included. The agent tells nobody when
 /// the last one ends.
-void wait_for_calls(const RpcSession& session) {
+void wait_for_calls(RpcSession& session) {
   auto pause = milliseconds(1);
+  auto asked = std::chrono::steady_clock::now();
   while (!session.is_closing && session.agent->getMetrics().at("agent.client_active_calls") != "0") {
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, milliseconds(20));
+    if (const auto now = std::chrono::steady_clock::now(); now - asked > kBetweenLooks) {
+      ask_for_life(session);
+      asked = now;
+    }
   }
 }
 

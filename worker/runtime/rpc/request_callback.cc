@@ -1,5 +1,6 @@
 #include "worker/runtime/rpc/request_callback.h"
 
+#include "worker/runtime/rpc/backward.h"
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/gathering.h"
 #include "worker/runtime/rpc/thrown.h"
@@ -8,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <torch/csrc/distributed/autograd/context/container.h>
-#include <torch/csrc/distributed/autograd/engine/dist_engine.h>
 #include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_req.h>
 #include <torch/csrc/distributed/autograd/rpc_messages/rref_backward_resp.h>
 #include <torch/csrc/distributed/rpc/python_call.h>
@@ -189,9 +189,14 @@ RpcRequests::Future RpcRequests::processRRefBackward(Command& rpc) const {
   const std::int64_t context = request.getAutogradContextId();
   return retrieveOwnerRRef(request.getRRefId())
       ->then(
-          [context, keep = request.retainGraph()](c10::ivalue::Future& value) -> c10::IValue {
-            tautograd::DistEngine::getInstance().execute(context, {value.value().toTensor()}, keep);
-            return tautograd::RRefBackwardResp().toMessage();
+          [self = self_, context, keep = request.retainGraph()](c10::ivalue::Future& value) -> c10::IValue {
+            const OnAgentThread here;
+            try {
+              run_backward(context, {value.value().toTensor()}, keep);
+              return tautograd::RRefBackwardResp().toMessage();
+            } catch (...) {
+              throw std::runtime_error(write_thrown(describe_thrown(self, std::current_exception())));
+            }
           },
           message_type());
 }

@@ -11,7 +11,9 @@ namespace ddprun::runtime {
 namespace {
 
 std::size_t bytes_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return 0;
+  if (!tensor.defined())
+    throw Exception(ErrorCode::kConfig,
+                    "rpc: a tensor that is not defined cannot be sent; give an empty one, or an optional");
   if (!tensor.device().is_cpu())
     throw Exception(ErrorCode::kConfig,
                     fmt::format("rpc: a tensor on {} cannot be sent, because there are no device "
