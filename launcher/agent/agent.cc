@@ -90,8 +90,8 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
     if (missing_before > 0) output_.say(fmt::format("{} lines of workers are missing here", missing_before));
     output_.show_here(is_stderr, text);
   }
-  void look_wanted(std::uint64_t number, std::size_t most_bytes) override {
-    if (deps_.looks != nullptr) return deps_.looks->wanted(number, most_bytes);
+  void look_wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) override {
+    if (deps_.looks != nullptr) return deps_.looks->wanted(number, most_bytes, kind);
     answer({.number = number, .is_last = true});
   }
   void look_answered(const LookPart& part) override {
@@ -108,7 +108,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
   }
 
   // What the desk of `ddprun why` wants.
-  bool ask(std::uint64_t number) override { return rounds_->ask_to_look(number); }
+  Asked ask(std::uint64_t number, LookKind kind) override { return rounds_->ask_to_look(number, kind); }
   void answer(LookPart part) override { rounds_->answer_look(std::move(part)); }
 
   // What the workers do.
@@ -339,8 +339,9 @@ void Agent::on_signal(const ReceivedSignal& signal) {
     return;
   }
   if (signal.number == SIGWINCH) return output_.resize();
-  if (signal.number == SIGURG && signal.value >> 16 == kQuestionMark) {
-    if (deps_.looks != nullptr) deps_.looks->asked_by(signal.sender, signal.value & 0xffff);
+  const std::optional<LookKind> question = kind_of_question(signal.value);
+  if (signal.number == SIGURG && question) {
+    if (deps_.looks != nullptr) deps_.looks->asked_by(signal.sender, signal.value & 0xffff, *question);
     return;
   }
   const std::vector<int>& ending = plan_.options.signals_to_handle;

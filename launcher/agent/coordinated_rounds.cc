@@ -139,7 +139,8 @@ void CoordinatedRounds::on_look_answer(const membership::LookAnswer& answer) {
                            .from = answer.from,
                            .node = answer.node,
                            .text = answer.text,
-                           .is_last = answer.is_last});
+                           .is_last = answer.is_last,
+                           .is_older = answer.is_older});
 }
 
 std::optional<LostOutput> CoordinatedRounds::lost_output() const {

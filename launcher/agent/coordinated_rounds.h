@@ -28,7 +28,9 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
 
   void tell(const Action& action, const LocalFailure& failure) override;
   bool drain() override { return rendezvous_->member().drain(); }
-  bool ask_to_look(std::uint64_t number) override { return rendezvous_->member().ask_to_look(number); }
+  Asked ask_to_look(std::uint64_t number, LookKind kind) override {
+    return rendezvous_->member().ask_to_look(number, kind);
+  }
   void answer_look(LookPart part) override;
   bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
@@ -46,7 +48,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void on_lease_lost(const std::string& reason) override;
   void on_lease(TimePoint until) override { listener_.lease_held(until); }
   void on_look_wanted(const membership::LookRequest& request) override {
-    listener_.look_wanted(request.number, request.most_bytes);
+    listener_.look_wanted(request.number, request.most_bytes, request.kind);
   }
   void on_look_answer(const membership::LookAnswer& answer) override;
   void on_lines_back(const membership::LogLines& lines) override;

@@ -64,9 +64,9 @@ class RoundSource {
     virtual void lines_back(bool is_stderr, std::string_view text, std::uint64_t missing_before) {
       static_cast<void>(is_stderr), static_cast<void>(text), static_cast<void>(missing_before);
     }
-    /// `ddprun why` of another node: `answer_look`.
-    virtual void look_wanted(std::uint64_t number, std::size_t most_bytes) {
-      static_cast<void>(number), static_cast<void>(most_bytes);
+    /// `ddprun why` or `ddprun ps --watch` of another node: `answer_look`.
+    virtual void look_wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) {
+      static_cast<void>(number), static_cast<void>(most_bytes), static_cast<void>(kind);
     }
     /// What another node sees, after `ask_to_look`.
     virtual void look_answered(const LookPart& part) { static_cast<void>(part); }
@@ -82,8 +82,10 @@ class RoundSource {
   virtual void tell(const Action& action, const LocalFailure& failure) = 0;
   /// Asks for the whole job to be drained. False: nobody else is to be asked, this node decides.
   virtual bool drain() { return false; }
-  /// Asks the other nodes what they see of their ranks. False: there are none that could be asked now.
-  virtual bool ask_to_look(std::uint64_t number) { return static_cast<void>(number), false; }
+  /// Asks the other nodes what they see of their ranks.
+  virtual Asked ask_to_look(std::uint64_t number, LookKind kind) {
+    return static_cast<void>(number), static_cast<void>(kind), Asked::kNobody;
+  }
   virtual void answer_look(LookPart part) { static_cast<void>(part); }
   /// Takes whole lines for the console of the coordinator. False: that is here.
   virtual bool send_lines(bool is_stderr, std::string_view block) {

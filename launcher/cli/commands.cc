@@ -107,7 +107,7 @@ void declare_store(CLI::App& app, CommandLine& line) {
 void declare_ps(CLI::App& app, CommandLine& line) {
   CLI::Option* const json = app.add_flag("--json", line.as_json, "as a JSON array");
   app.add_flag("--watch", line.keeps_watching,
-               "a page of all ranks every two seconds, until the last job is over")
+               "a page of all ranks on all nodes every two seconds, until the last job is over")
       ->excludes(json);
 }
 

@@ -17,6 +17,7 @@
 #include "launcher/report/reporter.h"
 #include "launcher/text/text.h"
 #include "launcher/watch/metrics_server.h"
+#include "launcher/watch/tell_numbers.h"
 #include "launcher/why/desk.h"
 #include "launcher/why/hang_watch.h"
 #include "rendezvous/base/exit_codes.h"
@@ -203,7 +204,7 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
     events.emplace(plan, [&](std::string_view line) { outlet.write(line); });
     watchers.push_back(&*events);
   }
-  why::Desk looks(io);
+  why::Desk looks(io, watch::tell_numbers);
   ObserverList observer(std::move(watchers));
   const Result<JobOutcome> outcome = run_agent(
       plan, AgentDeps{.io = io,

@@ -65,15 +65,14 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   std::optional<why::Question> question;
   const bool has_others = state->world_size > state->local_world_size;
   const bool is_in_container = state->launcher != *launcher;
-  if (has_others && !is_in_container) question.emplace(*launcher);
+  if (has_others && !is_in_container) question.emplace(*launcher, LookKind::kWhy);
   picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);
   if (question) question->answer(began + kPatience).add_to(picture, kPatience);
   if (has_others && is_in_container) {
     picture.asks_others = true;
-    picture.unseen.emplace_back(
-        "the launcher here is in a pid namespace of its own, a container, and can be asked only there");
+    picture.unseen.emplace_back(why::kLauncherInContainer);
   }
   return picture;
 }

@@ -27,10 +27,18 @@ struct RankSample {
 
 struct JobSample {
   std::string command;
+  std::string host{};
   JobState state;
   double at_s = 0;                ///< CLOCK_BOOTTIME
   std::int64_t taken_ns = 0;      ///< CLOCK_REALTIME
-  std::vector<RankSample> ranks;  ///< of this node, by rank
+  std::vector<RankSample> ranks;  ///< of one node, by rank
+  int left_out = 0;               ///< of another node: those that did not fit into its answer
+};
+
+/// Another node of the job: what it told, and before.
+struct NodeSamples {
+  JobSample now;
+  std::optional<JobSample> before;
 };
 
 /// What is shown of a rank.

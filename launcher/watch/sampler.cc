@@ -6,6 +6,7 @@
 #include "launcher/why/flight_recorder.h"
 #include "launcher/why/proc_look.h"
 #include "launcher/why/work_process.h"
+#include "rendezvous/base/host_name.h"
 #include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -111,8 +112,11 @@ std::optional<JobSample> JobSampler::sample() {
       }
     }
   }
-  JobSample sample{
-      .command = command_, .state = *state, .at_s = seconds_of(CLOCK_BOOTTIME), .taken_ns = 0, .ranks = {}};
+  JobSample sample;
+  sample.command = command_;
+  sample.host = host_name();
+  sample.state = *state;
+  sample.at_s = seconds_of(CLOCK_BOOTTIME);
   std::map<pid_t, RankSampler> known;
   for (int local = 0; local < state->local_world_size; ++local) {
     const auto index = static_cast<std::size_t>(local);

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <utility>
 
 namespace ddprun::launcher::watch {
 namespace {
@@ -26,31 +28,90 @@ std::string output_words(const RankSample& rank) {
   return fmt::format("{} ago: {}", shown(*rank.last_output_s), rank.last_line);
 }
 
-std::string rank_line(const RankSample& rank, const RankNumbers& numbers) {
+/// A rank of any node.
+struct Row {
+  const RankSample* rank;
+  RankNumbers numbers;
+  const std::string* host;
+  bool is_alone;  ///< on its node: nobody is there to be late behind
+};
+
+std::vector<Row> rows_of(const WatchedJob& job) {
+  std::vector<Row> rows;
+  std::set<int> known;
+  const auto add = [&](const JobSample& now, const std::optional<JobSample>& before) {
+    std::vector<RankNumbers> numbers = numbers_of(now, before ? &*before : nullptr);
+    for (std::size_t i = 0; i < now.ranks.size(); ++i) {
+      if (known.insert(now.ranks[i].rank).second)
+        rows.push_back({.rank = &now.ranks[i],
+                        .numbers = std::move(numbers[i]),
+                        .host = &now.host,
+                        .is_alone = now.ranks.size() == 1});
+    }
+  };
+  add(job.now, job.before);
+  for (const NodeSamples& other : job.others) add(other.now, other.before);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.rank->rank < b.rank->rank; });
+  return rows;
+}
+
+/// Of the column HOST, with its blank; 0: all ranks are on this host's node.
+std::size_t host_columns(const WatchedJob& job, const std::vector<Row>& rows) {
+  constexpr std::size_t kLeast = 10, kMost = 24;
+  if (job.now.state.world_size <= job.now.state.local_world_size) return 0;
+  std::size_t longest = kLeast;
+  for (const Row& row : rows) longest = std::max(longest, row.host->size() + 1);
+  return std::min(longest, kMost);
+}
+
+std::string host_cell(const std::string& host, std::size_t columns) {
+  constexpr std::size_t kMark = 3;  // bytes of "…"
+  if (columns == 0) return {};
+  if (host.size() < columns) return fmt::format("{:<{}}", host, columns);
+  return shorten(host, columns - 1 - kMark) + " ";
+}
+
+std::string rank_line(const Row& row, std::size_t host_columns) {
+  const RankSample& rank = *row.rank;
+  const RankNumbers& numbers = row.numbers;
   const std::string count = numbers.collectives ? fmt::format("{}", *numbers.collectives) : "-";
   const std::string pace =
       numbers.collectives_per_s ? fmt::format("{:.1f}/s", *numbers.collectives_per_s) : "-";
   const std::string cpu = numbers.cpu_share ? fmt::format("{:.0f} %", *numbers.cpu_share * 100) : "-";
-  const std::string late = numbers.collectives ? shown(numbers.late_s) : "-";
-  return fmt::format("  {:<5} {:<9} {:<20} {:<11} {:<9} {:<8} {:<6} {:<9} {}", rank.rank,
+  const std::string late = numbers.collectives && !row.is_alone ? shown(numbers.late_s) : "-";
+  return fmt::format("  {:<5} {}{:<9} {:<20} {:<11} {:<9} {:<8} {:<6} {:<9} {}", rank.rank,
+                     host_cell(*row.host, host_columns),
                      rank.pid == 0 ? std::string("-") : fmt::format("{}", rank.pid), numbers.doing, count,
                      pace, late, cpu, rank.pid == 0 ? std::string("-") : format_bytes(rank.memory),
                      output_words(rank));
 }
 
-/// "rank 1 is the slowest: it comes 303 ms after the first"
-std::string straggler_line(const JobSample& sample) {
+why::Straggler straggler_of(const JobSample& sample) {
   why::JobPicture picture;
   for (const RankSample& rank : sample.ranks) {
     why::RankFacts& facts = picture.ranks.emplace_back();
     facts.rank = rank.rank;
     facts.recorder = rank.recorder;
   }
-  const why::Straggler slowest = why::find_straggler(picture);
+  return why::find_straggler(picture);
+}
+
+/// "rank 1 is the slowest: it comes 303 ms after the first"
+std::string straggler_line(const WatchedJob& job) {
+  why::Straggler slowest = straggler_of(job.now);
+  std::string host = job.now.host;
+  for (const NodeSamples& other : job.others) {
+    const why::Straggler there = straggler_of(other.now);
+    if (there.rank < 0 || (slowest.rank >= 0 && there.late_s <= slowest.late_s)) continue;
+    slowest = there;
+    host = other.now.host;
+  }
   if (slowest.rank < 0) return {};
   return fmt::format(
-      "  rank {} is the slowest: at collectives it comes {} after the first, {:.0f} % of the time",
-      slowest.rank, shown(slowest.late_s), slowest.share * 100);
+      "  rank {} is the slowest{}: at collectives it comes {} after the first, {:.0f} % of the time",
+      slowest.rank, job.others.empty() ? std::string() : " of those on " + host, shown(slowest.late_s),
+      slowest.share * 100);
 }
 
 std::string more_line(std::size_t left_out) {
@@ -58,15 +119,34 @@ std::string more_line(std::size_t left_out) {
                      left_out == 1 ? "" : "s");
 }
 
+constexpr std::size_t kMostSentences = 4;  // on a screen
+
+std::string unseen_lines(const std::vector<std::string>& unseen, ScreenSize size) {
+  std::string text;
+  const std::size_t most = size.rows == 0 ? unseen.size() : std::min(unseen.size(), kMostSentences);
+  for (std::size_t i = 0; i < most; ++i) text += cut("  " + unseen[i], size.columns);
+  if (most < unseen.size())
+    text += cut(fmt::format("  … and of {} more nodes", unseen.size() - most), size.columns);
+  return text;
+}
+
+std::size_t ranks_of(const WatchedJob& job) {
+  std::size_t count = job.now.ranks.size();
+  for (const NodeSamples& other : job.others) count += other.now.ranks.size();
+  return count;
+}
+
 /// How many lines of ranks each job may have on a screen of so many rows, on which the cursor needs one. Those that
 /// have less than their share leave it to the others.
 std::size_t most_ranks(const std::vector<WatchedJob>& jobs, std::size_t rows) {
   constexpr std::size_t kAround = 4;  // two of its head, the slowest, and how many more there are
-  std::size_t left = rows > jobs.size() * kAround + 1 ? rows - jobs.size() * kAround - 1 : 0;
+  std::size_t taken = jobs.size() * kAround + 1;
+  for (const WatchedJob& job : jobs) taken += std::min(job.unseen.size(), kMostSentences + 1);
+  std::size_t left = rows > taken ? rows - taken : 0;
   std::size_t share = 0;
   for (;;) {
     const auto cut = static_cast<std::size_t>(std::count_if(
-        jobs.begin(), jobs.end(), [&](const WatchedJob& job) { return job.now.ranks.size() > share; }));
+        jobs.begin(), jobs.end(), [&](const WatchedJob& job) { return ranks_of(job) > share; }));
     if (cut == 0 || cut > left) return share;
     left -= cut;
     ++share;
@@ -85,14 +165,17 @@ std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size) 
                             state.launcher, state.phase, state.local_world_size, state.world_size,
                             state.restarts_used, state.max_restarts, printable(job.now.command)),
                 columns);
-    text += cut(fmt::format("  {:<5} {:<9} {:<20} {:<11} {:<9} {:<8} {:<6} {:<9} {}", "RANK", "PID", "STATE",
-                            "COLLECTIVES", "PACE", "LATE", "CPU", "MEMORY", "LAST OUTPUT"),
+    const std::vector<Row> rows = rows_of(job);
+    const std::size_t hosts = host_columns(job, rows);
+    text += cut(fmt::format("  {:<5} {}{:<9} {:<20} {:<11} {:<9} {:<8} {:<6} {:<9} {}", "RANK",
+                            host_cell("HOST", hosts), "PID", "STATE", "COLLECTIVES", "PACE", "LATE", "CPU",
+                            "MEMORY", "LAST OUTPUT"),
                 columns);
-    const std::vector<RankNumbers> rows = numbers_of(job.now, job.before ? &*job.before : nullptr);
     const std::size_t shown_ranks = std::min(rows.size(), most);
-    for (std::size_t i = 0; i < shown_ranks; ++i) text += cut(rank_line(job.now.ranks[i], rows[i]), columns);
+    for (std::size_t i = 0; i < shown_ranks; ++i) text += cut(rank_line(rows[i], hosts), columns);
     if (shown_ranks < rows.size()) text += cut(more_line(rows.size() - shown_ranks), columns);
-    if (const std::string slowest = straggler_line(job.now); !slowest.empty()) text += cut(slowest, columns);
+    if (const std::string slowest = straggler_line(job); !slowest.empty()) text += cut(slowest, columns);
+    text += unseen_lines(job.unseen, size);
   }
   return text;
 }

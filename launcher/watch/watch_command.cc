@@ -2,25 +2,36 @@
 
 #include "launcher/output/pty.h"
 #include "launcher/report/running_jobs.h"
+#include "launcher/watch/other_ranks.h"
 #include "launcher/watch/sampler.h"
 #include "launcher/watch/screen.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
 
-#include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <map>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace ddprun::launcher::watch {
 namespace {
 
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Of the two seconds from one page to the next; a node that is well answers in a few milliseconds.
+constexpr milliseconds kPatience{1500};
+
 struct Watched {
   JobSampler sampler;
-  std::optional<JobSample> last;
+  std::optional<JobSample> last{};
+  std::optional<why::Question> question{};
+  OtherRanks others{};
 };
 
 /// The page's lines have to be on the screen before the cursor goes home, and what was below them goes.
@@ -32,7 +43,27 @@ std::string in_place(const std::string& page) {
 
 ScreenSize size_of(int fd) { return {.columns = terminal_columns(fd), .rows = terminal_rows(fd)}; }
 
+/// Asks the other nodes, if there are any.
+void ask_others(const JobSample& now, pid_t launcher, Watched& job) {
+  const bool is_in_container = now.state.launcher != launcher;
+  if (now.state.world_size > now.state.local_world_size && !is_in_container)
+    job.question.emplace(launcher, LookKind::kNumbers);
+}
+
+void hear_others(WatchedJob& page, pid_t launcher, Watched& job, steady_clock::time_point until) {
+  const JobState& state = page.now.state;
+  if (!job.question) {
+    if (state.world_size > state.local_world_size) page.unseen.emplace_back(why::kLauncherInContainer);
+    return;
+  }
+  job.others.take(job.question->answer(until), launcher, steady_clock::now(), kPatience);
+  job.question.reset();
+  page.others = job.others.samples();
+  page.unseen = job.others.unseen();
+}
+
 std::vector<WatchedJob> sample_all(std::map<pid_t, Watched>& jobs) {
+  const auto until = steady_clock::now() + kPatience;
   std::vector<WatchedJob> pages;
   for (auto job = jobs.begin(); job != jobs.end();) {
     std::optional<JobSample> now = job->second.sampler.sample();
@@ -40,9 +71,12 @@ std::vector<WatchedJob> sample_all(std::map<pid_t, Watched>& jobs) {
       job = jobs.erase(job);
       continue;
     }
+    ask_others(*now, job->first, job->second);
     pages.push_back({.now = *now, .before = std::exchange(job->second.last, now)});
     ++job;
   }
+  auto page = pages.begin();
+  for (auto& [launcher, job] : jobs) hear_others(*page++, launcher, job, until);
   return pages;
 }
 
@@ -51,13 +85,14 @@ std::vector<WatchedJob> sample_all(std::map<pid_t, Watched>& jobs) {
 int watch_jobs() {
   // All processes are looked through for new jobs less often than known jobs are read.
   constexpr int kScans = 5;
-  constexpr timespec kPeriod{2, 0};
+  constexpr milliseconds kPeriod{2000};
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
   std::map<pid_t, Watched> jobs;
   for (int round = 0;; ++round) {
+    const auto next = steady_clock::now() + kPeriod;
     if (jobs.empty() || round % kScans == 0) {
       for (const JobFacts& job : find_jobs(read_own_processes()))
-        jobs.try_emplace(job.launcher, Watched{JobSampler(job.launcher, job.command_line), std::nullopt});
+        jobs.try_emplace(job.launcher, Watched{JobSampler(job.launcher, job.command_line)});
     }
     const std::vector<WatchedJob> pages = sample_all(jobs);
     if (pages.empty()) {
@@ -67,7 +102,7 @@ int watch_jobs() {
     const std::string page = render_screen(pages, is_terminal ? size_of(STDOUT_FILENO) : ScreenSize{});
     const std::string text = !is_terminal ? page + "\n" : (round == 0 ? "\033[2J" : "") + in_place(page);
     if (!print_all(STDOUT_FILENO, text)) return exit_code::kOs;
-    ::nanosleep(&kPeriod, nullptr);
+    std::this_thread::sleep_until(next);
   }
 }
 

@@ -31,6 +31,8 @@ namespace {
 constexpr std::size_t kMostLooks = 1;  // a second one would disturb the first, and take the launcher's CPU
 constexpr std::size_t kMostWaiting = 8 * 1024 * 1024;
 constexpr auto kLookTime = std::chrono::seconds(10);
+constexpr auto kNumbersTime = std::chrono::milliseconds(1500);  // whoever asked has given up by then
+constexpr std::size_t kMostAskers = 8;
 
 std::int64_t now_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -88,8 +90,8 @@ UniqueFd open_pipe_of(pid_t process, int descriptor) {
 }  // namespace
 
 std::string to_text(const LookPart& part) {
-  const nlohmann::json line{
-      {"from", part.from}, {"node", part.node}, {"text", part.text}, {"last", part.is_last}};
+  nlohmann::json line{{"from", part.from}, {"node", part.node}, {"text", part.text}, {"last", part.is_last}};
+  if (part.is_older) line["older"] = true;
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -100,7 +102,8 @@ std::optional<LookPart> parse_look_part(std::string_view line) {
                     .from = parsed.at("from"),
                     .node = parsed.at("node"),
                     .text = parsed.at("text"),
-                    .is_last = parsed.at("last")};
+                    .is_last = parsed.at("last"),
+                    .is_older = parsed.value("older", false)};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
@@ -111,18 +114,35 @@ Desk::Look::Look(boost::asio::io_context& io, UniqueFd process, int from, std::s
 
 Desk::Look::~Look() { signal_pidfd(pidfd, SIGKILL); }
 
+Desk::Desk(boost::asio::io_context& io, NumbersWork numbers)
+    : io_(io),
+      numbers_(io, numbers,
+               [this](std::uint64_t number, std::string_view text, bool is_last) {
+                 if (line_ != nullptr)
+                   line_->answer({.number = number, .text = std::string(text), .is_last = is_last});
+               }),
+      why_asker_(std::make_shared<Asker>(io)) {}
+
 void Desk::close() {
   line_ = nullptr;
   gate_.close();
-  forget_asker();
+  forget(*why_asker_);
+  for (const AskerPtr& asker : numbers_askers_) forget(*asker);
+  numbers_askers_.clear();
+  numbers_.close();
   looks_.clear();
 }
 
 // ---- other nodes ask
 // ------------------------------------------------------------------------------------------------
 
-void Desk::wanted(std::uint64_t number, std::size_t most_bytes) {
+void Desk::wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) {
   if (line_ == nullptr) return;
+  if (kind == LookKind::kNumbers) return numbers_.wanted(number, most_bytes);
+  look(number, most_bytes);
+}
+
+void Desk::look(std::uint64_t number, std::size_t most_bytes) {
   std::array<int, 2> ends{-1, -1};
   looks_.erase(number);  // a coordinator that is new counts from one
   if (looks_.size() >= kMostLooks || ::pipe2(ends.data(), O_CLOEXEC) != 0)
@@ -162,44 +182,107 @@ void Desk::end_look(std::uint64_t number) {
 // ---- this host asks
 // -------------------------------------------------------------------------------------------------
 
-void Desk::asked_by(pid_t process, int descriptor) {
+void Desk::asked_by(pid_t process, int descriptor, LookKind kind) {
   UniqueFd pipe = open_pipe_of(process, descriptor);
   if (!pipe || line_ == nullptr) return;
-  forget_asker();
-  asker_.assign(pipe.release());
+  if (kind == LookKind::kNumbers) return numbers_asked_by(process, descriptor, std::move(pipe));
+  forget(*why_asker_);
+  why_asker_->pipe.assign(pipe.release());
+  ask(why_asker_, kind);
+}
+
+void Desk::numbers_asked_by(pid_t process, int descriptor, UniqueFd pipe) {
+  NumbersQuestion& question = numbers_question_;
+  const bool joins = !question.is_over && BootClock::now() - question.began < kNumbersTime;
+  const auto hears_already = [&](const AskerPtr& asker) {
+    return asker->process == process && asker->descriptor == descriptor &&
+           asker->question == question.number && asker->pipe.is_open();
+  };
+  if (joins && std::any_of(numbers_askers_.begin(), numbers_askers_.end(), hears_already)) return;
+  // Who has heard all that there is to an older question, or has given up.
+  std::erase_if(numbers_askers_, [&](const AskerPtr& asker) {
+    return asker->writing.empty() && !(joins && asker->question == question.number);
+  });
+  if (numbers_askers_.size() >= kMostAskers) {
+    forget(*numbers_askers_.front());
+    numbers_askers_.erase(numbers_askers_.begin());
+  }
+  const AskerPtr asker = numbers_askers_.emplace_back(std::make_shared<Asker>(io_));
+  asker->process = process;
+  asker->descriptor = descriptor;
+  asker->pipe.assign(pipe.release());
+  if (joins) {
+    asker->question = question.number;
+    return say(asker, question.said);
+  }
+  question = {.number = question_ + 1,
+              .began = BootClock::now(),
+              .said = {},
+              .silent = {},
+              .are_all_named = false,
+              .is_over = false};
+  ask(asker, LookKind::kNumbers);
+}
+
+void Desk::ask(const AskerPtr& asker, LookKind kind) {
+  asker->question = ++question_;
+  const Asked asked = line_->ask(asker->question, kind);
+  if (asked == Asked::kAll) return;
   // Nobody to be asked: that is the whole answer.
-  if (!line_->ask(++question_)) say({.node = "this node has lost its coordinator", .is_last = true});
+  answered(
+      {.number = asker->question,
+       .node = asked == Asked::kNobody
+                   ? "this node has lost its coordinator"
+                   : "the coordinator is of an older ddprun, which does not ask the other nodes for this",
+       .is_last = true});
 }
 
 void Desk::answered(const LookPart& part) {
-  if (part.number == question_ && asker_.is_open()) say(part);
+  if (part.number == numbers_question_.number) return numbers_answered(part);
+  if (part.number == why_asker_->question) say(why_asker_, to_text(part) + "\n");
 }
 
-void Desk::say(const LookPart& part) {
-  to_write_ += to_text(part) + "\n";
-  if (to_write_.size() > kMostWaiting) return forget_asker();
-  if (writing_.empty()) write();
+void Desk::numbers_answered(const LookPart& part) {
+  NumbersQuestion& question = numbers_question_;
+  const std::string text = to_text(part) + "\n";
+  if (part.from != 0 && !part.is_last) question.silent.insert(part.from);
+  if (part.from != 0 && part.is_last) question.silent.erase(part.from);
+  question.said += text;
+  question.are_all_named = question.are_all_named || part.from == 0;
+  question.is_over =
+      question.said.size() > kMostWaiting || (question.are_all_named && question.silent.empty());
+  for (const AskerPtr& asker : numbers_askers_) {
+    if (asker->question == question.number) say(asker, text);
+  }
+  if (question.is_over) question.said.clear();
 }
 
-void Desk::write() {
-  if (writing_.empty()) writing_ = std::exchange(to_write_, {});
-  if (writing_.empty()) return;
-  asker_.async_write_some(
-      boost::asio::buffer(writing_),
-      gate_.pass([this, mine = asker_number_](boost::system::error_code error, std::size_t count) {
-        if (mine != asker_number_) return;
-        if (error) return forget_asker();
-        writing_.erase(0, count);
-        write();
+void Desk::say(const AskerPtr& asker, const std::string& text) {
+  if (!asker->pipe.is_open()) return;
+  asker->to_write += text;
+  if (asker->to_write.size() > kMostWaiting) return forget(*asker);
+  if (asker->writing.empty()) write(asker);
+}
+
+void Desk::write(const AskerPtr& asker) {
+  if (asker->writing.empty()) asker->writing = std::exchange(asker->to_write, {});
+  if (asker->writing.empty()) return;
+  asker->pipe.async_write_some(
+      boost::asio::buffer(asker->writing),
+      gate_.pass([this, asker, mine = asker->turn](boost::system::error_code error, std::size_t count) {
+        if (mine != asker->turn) return;
+        if (error) return forget(*asker);
+        asker->writing.erase(0, count);
+        write(asker);
       }));
 }
 
-void Desk::forget_asker() {
-  ++asker_number_;
+void Desk::forget(Asker& asker) {
+  ++asker.turn;
   boost::system::error_code ignored;
-  asker_.close(ignored);
-  to_write_.clear();
-  writing_.clear();
+  asker.pipe.close(ignored);
+  asker.to_write.clear();
+  asker.writing.clear();
 }
 
 }  // namespace ddprun::launcher::why

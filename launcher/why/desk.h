@@ -1,7 +1,9 @@
 #pragma once
 
 #include "launcher/report/looks.h"
+#include "launcher/why/numbers_process.h"
 #include "rendezvous/base/alarm.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -14,32 +16,38 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::launcher::why {
 
-/// How an answer reaches `ddprun why`, one in a line; nullopt: it is something else.
+/// How an answer reaches `ddprun why` and `ddprun ps --watch`, one in a line; nullopt: it is something else.
 std::string to_text(const LookPart& part);
 std::optional<LookPart> parse_look_part(std::string_view line);
 
-/// The launcher's part of a `ddprun why` over several nodes: passes a question of this host on to the other nodes, and
-/// their answers back; for a question of another node it has a process look at the ranks here, as long as that may take.
+/// The launcher's part of a `ddprun why` or `ddprun ps --watch` over several nodes: passes a question of this host on
+/// to the other nodes, and their answers back; for a question of another node it has a process look at the ranks here,
+/// as long as that may take.
 ///
-/// Bounded  one question of this host, the newest; one of others at a time, for ten seconds and as many bytes as it
-///          allows: who asks meanwhile is told of no rank. What nobody reads waits up to eight mebibytes, and is then given up with its question.
+/// Bounded  one question of each kind of this host, the newest; who asks for numbers while one is under way hears what
+///          is answered to it, eight at most. One `ddprun why` of others at a time, for ten seconds and as many bytes
+///          as it allows: who asks meanwhile is told of no rank. What nobody reads waits up to eight mebibytes, and is
+///          then given up with its question.
 /// Threads  none: the io_context's one thread, which waits for nothing.
 class Desk final : public LookDesk {
  public:
-  explicit Desk(boost::asio::io_context& io) : io_(io), asker_(io) {}
+  /// `numbers` is what `ddprun ps --watch` of another node is told; null: nothing.
+  Desk(boost::asio::io_context& io, NumbersWork numbers);
   ~Desk() override { close(); }
   Desk(const Desk&) = delete;
   Desk& operator=(const Desk&) = delete;
 
   void open(LookLine& line) override { line_ = &line; }
   void close() override;
-  void asked_by(pid_t process, int descriptor) override;
-  void wanted(std::uint64_t number, std::size_t most_bytes) override;
+  void asked_by(pid_t process, int descriptor, LookKind kind) override;
+  void wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) override;
   void answered(const LookPart& part) override;
 
  private:
@@ -57,20 +65,48 @@ class Desk final : public LookDesk {
     Alarm deadline;
   };
 
+  /// Who asks on this host.
+  struct Asker {
+    explicit Asker(boost::asio::io_context& io) : pipe(io) {}
+
+    boost::asio::posix::stream_descriptor pipe;
+    pid_t process = 0;
+    int descriptor = -1;         ///< the process's
+    std::uint64_t question = 0;  ///< its number
+    std::uint64_t turn = 0;      ///< grows with whoever `pipe` leads to
+    std::string to_write;
+    std::string writing;  ///< is with asio
+  };
+  using AskerPtr = std::shared_ptr<Asker>;
+
+  /// A question for numbers that is under way.
+  struct NumbersQuestion {
+    std::uint64_t number = 0;
+    TimePoint began;
+    std::string said;                ///< of its answers
+    std::set<std::uint64_t> silent;  ///< nodes that have not said the last word
+    bool are_all_named = false;
+    bool is_over = true;
+  };
+
+  void look(std::uint64_t number, std::size_t most_bytes);
   void read(std::uint64_t number);
   void end_look(std::uint64_t number);
-  void say(const LookPart& part);
-  void write();
-  void forget_asker();
+  void numbers_asked_by(pid_t process, int descriptor, UniqueFd pipe);
+  void numbers_answered(const LookPart& part);
+  void ask(const AskerPtr& asker, LookKind kind);
+  void say(const AskerPtr& asker, const std::string& text);
+  void write(const AskerPtr& asker);
+  static void forget(Asker& asker);
 
   boost::asio::io_context& io_;
   LookLine* line_ = nullptr;  ///< null: closed
   std::map<std::uint64_t, std::unique_ptr<Look>> looks_;
-  boost::asio::posix::stream_descriptor asker_;
-  std::uint64_t question_ = 0;      ///< the newest of this host
-  std::uint64_t asker_number_ = 0;  ///< of whoever `asker_` leads to
-  std::string to_write_;
-  std::string writing_;  ///< is with asio
+  NumbersProcess numbers_;
+  AskerPtr why_asker_;
+  std::vector<AskerPtr> numbers_askers_;
+  NumbersQuestion numbers_question_;
+  std::uint64_t question_ = 0;  ///< the newest of this host
   Gate gate_;
 };
 

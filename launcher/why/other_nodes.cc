@@ -32,6 +32,7 @@ void OtherNodes::take(LookPart part) {
   node.name = std::move(part.node);
   node.text += part.text;
   node.is_over = node.is_over || part.is_last;
+  node.is_older = node.is_older || part.is_older;
 }
 
 bool OtherNodes::is_over() const {
@@ -41,13 +42,7 @@ bool OtherNodes::is_over() const {
 
 void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
   picture.asks_others = true;
-  const std::string time = format_duration(waited);
-  if (!has_heard_) {
-    picture.unseen.push_back(fmt::format(
-        "the launcher here (pid {}) has not answered within {}: it stands still, or is of an older "
-        "ddprun",
-        picture.launcher, time));
-  }
+  if (!has_heard_) picture.unseen.push_back(silent_launcher_words(picture.launcher, waited));
   if (!problem_.empty()) picture.unseen.push_back(printable(problem_));
   for (const auto& [number, node] : nodes_) {
     std::size_t count = 0;
@@ -64,13 +59,23 @@ void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
     if (count > 0) continue;
     picture.unseen.push_back(node.is_over
                                  ? fmt::format("{} has told of no rank that runs", printable(node.name))
-                                 : fmt::format("{} has not answered within {}", printable(node.name), time));
+                                 : silent_node_words(node.name, waited));
   }
   std::stable_sort(picture.ranks.begin(), picture.ranks.end(),
                    [](const RankFacts& a, const RankFacts& b) { return a.rank < b.rank; });
 }
 
-Question::Question(pid_t launcher) : launcher_(launcher) {
+std::string silent_launcher_words(pid_t launcher, milliseconds waited) {
+  return fmt::format(
+      "the launcher here (pid {}) has not answered within {}: it stands still, or is of an older ddprun",
+      launcher, format_duration(waited));
+}
+
+std::string silent_node_words(const std::string& name, milliseconds waited) {
+  return fmt::format("{} has not answered within {}", printable(name), format_duration(waited));
+}
+
+Question::Question(pid_t launcher, LookKind kind) : launcher_(launcher), kind_(kind) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
   from_.reset(ends[0]);
@@ -86,28 +91,33 @@ void Question::ask() const {
   info.si_code = SI_QUEUE;
   info.si_pid = ::getpid();
   info.si_uid = ::getuid();
-  info.si_value.sival_int = kQuestionMark << 16 | to_.get();
+  info.si_value.sival_int = mark_of(kind_) << 16 | to_.get();
   signal_pidfd(pidfd, SIGURG, &info);
 }
 
 OtherNodes Question::answer(steady_clock::time_point until) {
   OtherNodes nodes;
   if (!from_) return nodes;
-  // Signals of one number that come at the same moment are one: another `ddprun why` may have got there first.
-  constexpr milliseconds kAskAgain{1000};
-  auto ask_again_at = steady_clock::now() + kAskAgain;
+  // Signals of one number that come at the same moment are one: another program may have got there first.
+  // Not all at the same moment again.
+  const milliseconds pause =
+      kind_ == LookKind::kWhy ? milliseconds(1000) : milliseconds(100 + ::getpid() % 16 * 20);
+  auto ask_again_at = steady_clock::now() + pause;
   std::string text;
   while (!nodes.is_over()) {
     const auto now = steady_clock::now();
-    if (now >= until) break;
     if (!nodes.has_heard() && now >= ask_again_at) {
       ask();
-      ask_again_at = now + kAskAgain;
+      ask_again_at = now + pause;
     }
     const auto next = nodes.has_heard() ? until : std::min(until, ask_again_at);
     pollfd wait{from_.get(), POLLIN, 0};
-    const auto left = std::chrono::duration_cast<milliseconds>(next - now).count() + 1;
-    if (::poll(&wait, 1, static_cast<int>(left)) <= 0) continue;
+    const auto left =
+        std::max<std::int64_t>(0, std::chrono::duration_cast<milliseconds>(next - now).count() + 1);
+    if (::poll(&wait, 1, static_cast<int>(left)) <= 0) {
+      if (now >= until) break;
+      continue;
+    }
     std::array<char, 65536> buffer{};
     const ssize_t count = ::read(from_.get(), buffer.data(), buffer.size());
     if (count <= 0) break;

@@ -37,9 +37,11 @@ constexpr std::size_t kLookWindow = 128 * 1024;
 struct Peer {
   std::shared_ptr<Channel> channel;
   CoordinatorHandshake handshake;
-  bool has_joined = false;           ///< it is, or was, a node of the job
-  bool is_leaving = false;           ///< it has been refused, and may still read why
-  std::deque<LookAnswer> to_read{};  ///< of its look
+  bool has_joined = false;                    ///< it is, or was, a node of the job
+  bool is_leaving = false;                    ///< it has been refused, and may still read why
+  bool knows_numbers = false;                 ///< LookKind::kNumbers
+  std::deque<LookAnswer> to_read{};           ///< of its looks
+  std::map<LookKind, std::uint64_t> looks{};  ///< its newest of each kind
 
   [[nodiscard]] const NodeFacts& node() const { return handshake.hello().node; }
   [[nodiscard]] bool is_control() const { return handshake.hello().is_control; }
@@ -218,13 +220,15 @@ class Coordinator::Impl {
       return refuse(connection, "another connection has joined under its number");
     if (!peer.is_control() && !peer.node().replaces && job_.state() == JobState::kEnded)
       return refuse(connection, fmt::format("job {} has ended", options_.spec.run_id), true);
-    peer.channel->send(Welcome{options_.timing});
+    peer.channel->send(Welcome{.timing = options_.timing, .knows_numbers = true});
   }
 
   // A hello may have lain here for long, and who sent it may have given up and come again, or be gone. The
   // first status answers the welcome: whoever sends it is there, and knows that it was let in.
-  void handle_status(ConnectionId connection, Peer& peer, const Status& status) {
+  void handle_status(ConnectionId connection, Peer& peer, Status status) {
     const MemberId id = peer.node().id;
+    // What the program knows is no state of the node.
+    if (std::exchange(status.knows_numbers, false)) peer.knows_numbers = true;
     if (!peer.has_joined) {
       if (members_.contains(id)) return refuse(connection, "another connection has joined under its number");
       guests_.leave(connection);
@@ -237,20 +241,29 @@ class Coordinator::Impl {
     perform(job_.status(id, status, now()));
   }
 
-  // ---- looks of `ddprun why`
+  // ---- looks of `ddprun why` and `ddprun ps --watch`
   // --------------------------------------------------------------------------------------------
 
   void handle_look(ConnectionId asker, Peer& peer, const LookRequest& look) {
-    peer.to_read.clear();
+    const auto [older, is_first] = peer.looks.try_emplace(look.kind, look.number);
+    if (!is_first) {
+      std::erase_if(peer.to_read,
+                    [number = older->second](const auto& part) { return part.number == number; });
+      older->second = look.number;
+    }
     peer.channel->set_on_empty(gate_.pass([this, asker] { pump_look(asker); }));
     std::vector<ConnectionId> nodes;
     for (const auto& [connection, other] : peers_) {
       if (connection == asker || !other.has_joined || other.is_leaving) continue;
-      nodes.push_back(connection);
-      peer.to_read.push_back(
-          {.number = look.number, .from = connection.value(), .node = name_of(other.node())});
+      const bool is_older = look.kind == LookKind::kNumbers && !other.knows_numbers;
+      if (!is_older) nodes.push_back(connection);
+      peer.to_read.push_back({.number = look.number,
+                              .from = connection.value(),
+                              .node = name_of(other.node()),
+                              .is_last = is_older,
+                              .is_older = is_older});
     }
-    const LookRequest request = looks_.begin(asker, look.number, nodes);
+    const LookRequest request = looks_.begin(asker, look.number, nodes, look.kind);
     for (const ConnectionId node : nodes) peers_.at(node).channel->send(request);
     peer.to_read.push_back({.number = look.number, .is_last = true});  // these are all
     pump_look(asker);

@@ -5,15 +5,19 @@
 
 namespace ddprun::membership {
 
-LookRequest Looks::begin(ConnectionId asker, std::uint64_t number, const std::vector<ConnectionId>& nodes) {
-  std::erase_if(looks_, [&](const auto& entry) { return entry.second.asker == asker; });
+LookRequest Looks::begin(ConnectionId asker, std::uint64_t number, const std::vector<ConnectionId>& nodes,
+                         LookKind kind) {
+  std::erase_if(looks_,
+                [&](const auto& entry) { return entry.second.asker == asker && entry.second.kind == kind; });
   const LookRequest request{
       .number = ++count_,
-      .most_bytes = std::clamp(kAllBytes / std::max<std::size_t>(nodes.size(), 1), kLeastBytes, kMostBytes)};
+      .most_bytes = std::clamp(kAllBytes / std::max<std::size_t>(nodes.size(), 1), kLeastBytes, kMostBytes),
+      .kind = kind};
   if (nodes.empty()) return request;
   Look& look = looks_[request.number];
   look.asker = asker;
   look.number = number;
+  look.kind = kind;
   for (const ConnectionId node : nodes) look.bytes_left[node] = request.most_bytes;
   return request;
 }

@@ -11,9 +11,10 @@
 
 namespace ddprun::membership {
 
-/// The coordinator's part of `ddprun why`: who asked, who has to answer, and where an answer goes. Pure.
+/// The coordinator's part of `ddprun why` and of `ddprun ps --watch`: who asked, who has to answer, and where an answer
+/// goes. Pure.
 ///
-/// Bounded  an agent has one look at a time, the newest. All answers to it together have `kAllBytes`, or
+/// Bounded  an agent has one look of a kind at a time, the newest. All answers to it together have `kAllBytes`, or
 ///          `kLeastBytes` for each node where those are many; what a node says beyond its share is left out.
 class Looks {
  public:
@@ -29,7 +30,8 @@ class Looks {
   };
 
   /// What every node of `nodes` is to be sent.
-  LookRequest begin(ConnectionId asker, std::uint64_t number, const std::vector<ConnectionId>& nodes);
+  LookRequest begin(ConnectionId asker, std::uint64_t number, const std::vector<ConnectionId>& nodes,
+                    LookKind kind = LookKind::kWhy);
   /// Nullopt: nobody waits for this, or not from this node.
   std::optional<Forward> answered(ConnectionId node, LookAnswer answer);
   /// What that says to those who wait for this connection's answer.
@@ -39,6 +41,7 @@ class Looks {
   struct Look {
     ConnectionId asker;
     std::uint64_t number = 0;
+    LookKind kind = LookKind::kWhy;
     std::map<ConnectionId, std::size_t> bytes_left;  ///< by who has not said the last word yet
   };
   std::map<std::uint64_t, Look> looks_;

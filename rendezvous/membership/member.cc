@@ -100,10 +100,11 @@ class Member::Impl {
     channel_->send(DrainRequest{});
     return true;
   }
-  bool ask_to_look(std::uint64_t number) {
-    if (!is_joined_) return false;
-    channel_->send(LookRequest{.number = number});
-    return true;
+  Asked ask_to_look(std::uint64_t number, LookKind kind) {
+    if (!is_joined_) return Asked::kNobody;
+    if (kind == LookKind::kNumbers && !coordinator_knows_numbers_) return Asked::kTooOldHere;
+    channel_->send(LookRequest{.number = number, .kind = kind});
+    return Asked::kAll;
   }
   void answer_look(LookAnswer answer) {
     if (!is_joined_) return;
@@ -254,6 +255,8 @@ class Member::Impl {
   void handle_welcome(const Welcome& welcome) {
     timer_.cancel();
     is_joined_ = true;
+    coordinator_knows_numbers_ = welcome.knows_numbers;
+    has_sent_status_ = false;
     admitted_as_ = node_.id;
     channel_->set_on_empty(gate_.pass([this, id = node_.id] {
       if (node_.id == id) pump_lines(kLinesWindow);
@@ -301,7 +304,10 @@ class Member::Impl {
   }
 
   void act(const SendStatus& send) {
-    if (channel_) channel_->send(send.status);
+    if (!channel_) return;
+    Status status = send.status;
+    status.knows_numbers = !std::exchange(has_sent_status_, true);
+    channel_->send(status);
   }
   void act(const RoundBegins& start) {
     restarts_used_ = start.seat.restarts_used;
@@ -408,6 +414,8 @@ class Member::Impl {
   std::deque<LookAnswer> look_answers_;  ///< that wait for the coordinator's kernel
   bool has_sent_lines_ = false;
   bool is_joined_ = false;
+  bool has_sent_status_ = false;  ///< over channel_
+  bool coordinator_knows_numbers_ = false;
   int leaving_signal_ = 0;
   TimePoint lease_ = TimePoint::max();
   Deadline deadline_ = Deadline::never();
@@ -433,7 +441,7 @@ void Member::workers_stopped() { impl_->workers_stopped(); }
 void Member::leave(int signal) { impl_->leave(signal); }
 void Member::send_lines(bool is_stderr, std::string_view block) { impl_->send_lines(is_stderr, block); }
 bool Member::drain() { return impl_->drain(); }
-bool Member::ask_to_look(std::uint64_t number) { return impl_->ask_to_look(number); }
+Asked Member::ask_to_look(std::uint64_t number, LookKind kind) { return impl_->ask_to_look(number, kind); }
 void Member::answer_look(LookAnswer answer) { impl_->answer_look(std::move(answer)); }
 void Member::close() { impl_->close(); }
 bool Member::await_farewell(std::function<void()> on_over) {

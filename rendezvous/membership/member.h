@@ -81,8 +81,8 @@ class Member final : public MemberWords {
   /// Asks the coordinator to drain the whole job. False: there is none now.
   bool drain();
   /// Asks all other nodes what they see of their ranks. First comes an answer without text of each that was asked, and
-  /// one from nobody after those. False: there is no coordinator now.
-  bool ask_to_look(std::uint64_t number);
+  /// one from nobody after those.
+  Asked ask_to_look(std::uint64_t number, LookKind kind);
   /// A part of this node's answer; all of it may wait, and is gone with the connection.
   void answer_look(LookAnswer answer);
   /// Workers' output for the coordinator's console. Never blocks; see LogFunnel.

@@ -124,7 +124,9 @@ Json body(const Hello& hello) {
 Json body(const Challenge& challenge) { return {{"nonce", challenge.nonce}, {"proof", challenge.proof}}; }
 Json body(const Proof& proof) { return Json::object({{"proof", proof.proof}}); }
 Json body(const Welcome& welcome) {
-  return {{"heartbeat_ns", welcome.timing.heartbeat.count()}, {"missed", welcome.timing.missed_heartbeats}};
+  Json json{{"heartbeat_ns", welcome.timing.heartbeat.count()}, {"missed", welcome.timing.missed_heartbeats}};
+  if (welcome.knows_numbers) json["numbers"] = true;
+  return json;
 }
 Json body(const Refused& refused) {
   return {{"reason", shown_sentence(refused.reason)}, {"may_return", refused.may_return}};
@@ -136,13 +138,19 @@ Json body(const LogLines& lines) {
 }
 Json body(const DoctorWords& words) { return Json::object({{"text", words.text}}); }
 Json body(const DrainRequest& request) { return Json::object({{"node", to_json(request.node)}}); }
-Json body(const LookRequest& request) { return {{"number", request.number}, {"most", request.most_bytes}}; }
+Json body(const LookRequest& request) {
+  Json json{{"number", request.number}, {"most", request.most_bytes}};
+  if (request.kind == LookKind::kNumbers) json["what"] = "numbers";
+  return json;
+}
 Json body(const LookAnswer& answer) {
-  return {{"number", answer.number},
-          {"from", answer.from},
-          {"node", shown_sentence(answer.node)},
-          {"text", answer.text},
-          {"last", answer.is_last}};
+  Json json{{"number", answer.number},
+            {"from", answer.from},
+            {"node", shown_sentence(answer.node)},
+            {"text", answer.text},
+            {"last", answer.is_last}};
+  if (answer.is_older) json["older"] = true;
+  return json;
 }
 Json body(const Status& status) {
   Json json{{"seq", status.sequence}, {"gen", status.generation.value()}, {"phase", to_string(status.phase)}};
@@ -150,6 +158,7 @@ Json body(const Status& status) {
   if (status.leaving_signal != 0) json["leaving"] = status.leaving_signal;
   if (!status.cut_off.empty()) json["cut_off"] = shown_sentence(status.cut_off);
   if (status.has_heard_end) json["heard_end"] = true;
+  if (status.knows_numbers) json["numbers"] = true;
   return json;
 }
 Json body(const Order& order) {
@@ -355,6 +364,7 @@ Welcome parse_welcome(Fields& fields) {
   welcome.timing.heartbeat = Duration(
       fields.number<std::int64_t>("heartbeat_ns", kShortestHeartbeat.count(), kLongestHeartbeat.count()));
   welcome.timing.missed_heartbeats = fields.number<int>("missed", 2, 1000);
+  if (fields.has("numbers")) welcome.knows_numbers = fields.flag("numbers");
   return welcome;
 }
 
@@ -375,6 +385,7 @@ Status parse_status(Fields& fields) {
   if (fields.has("leaving")) status.leaving_signal = fields.number<int>("leaving", 1, 64);
   if (fields.has("cut_off")) status.cut_off = fields.sentence("cut_off");
   if (fields.has("heard_end")) status.has_heard_end = fields.flag("heard_end");
+  if (fields.has("numbers")) status.knows_numbers = fields.flag("numbers");
   return status;
 }
 
@@ -402,12 +413,20 @@ LogLines parse_log(Fields& fields) {
   return lines;
 }
 
+LookRequest parse_look(Fields& fields) {
+  LookRequest request{.number = fields.number<std::uint64_t>("number"),
+                      .most_bytes = fields.number<std::size_t>("most")};
+  if (fields.has("what") && fields.text("what") == "numbers") request.kind = LookKind::kNumbers;
+  return request;
+}
+
 LookAnswer parse_look_answer(Fields& fields) {
   LookAnswer answer{.number = fields.number<std::uint64_t>("number"),
                     .from = fields.number<std::uint64_t>("from"),
                     .node = fields.sentence("node"),
                     .text = fields.text("text"),
                     .is_last = fields.flag("last")};
+  if (fields.has("older")) answer.is_older = fields.flag("older");
   if (answer.text.size() > kMaxLookBytes) fields.wrong("text", "short enough");
   return answer;
 }
@@ -427,8 +446,7 @@ Message parse_by_type(const std::string& type, Fields& fields) {
   if (type == "refused") return Refused{fields.sentence("reason"), fields.flag("may_return")};
   if (type == "drain") return DrainRequest{fields.optional_id<NodeRank>("node")};
   if (type == "log") return parse_log(fields);
-  if (type == "look")
-    return LookRequest{fields.number<std::uint64_t>("number"), fields.number<std::size_t>("most")};
+  if (type == "look") return parse_look(fields);
   if (type == "seen") return parse_look_answer(fields);
   if (type == "doctor") return parse_doctor(fields);
   if (type == "status") return parse_status(fields);

@@ -61,6 +61,7 @@ struct Proof {
 /// The agent is a member. The coordinator's timing holds for both, or the lease would promise nothing.
 struct Welcome {
   Timing timing;
+  bool knows_numbers = false;  ///< LookKind::kNumbers; who does not say so is older
 };
 
 /// Why not, or why no longer; the connection is closed after it.
@@ -82,10 +83,12 @@ struct DrainRequest {
   std::optional<NodeRank> node;
 };
 
-/// `ddprun why`. From an agent: what do the others see of their ranks? From the coordinator: what do you see?
+/// `ddprun why` and `ddprun ps --watch`. From an agent: what do the others see of their ranks? From the coordinator:
+/// what do you see? One that does not know kNumbers takes it for the other, so that it is never asked for them.
 struct LookRequest {
   std::uint64_t number = 0;    ///< the sender's own
   std::size_t most_bytes = 0;  ///< of the whole answer; of an agent's 0
+  LookKind kind = LookKind::kWhy;
 };
 
 /// Some of what a node sees of its ranks, in whatever form; the parts in their order.
@@ -96,6 +99,7 @@ struct LookAnswer {
   std::string node{};  ///< from the coordinator: its name
   std::string text{};  ///< up to kMaxLookBytes; from the coordinator empty: that node was asked, or is gone
   bool is_last = false;
+  bool is_older = false;  ///< from the coordinator: that node does not know the question, and was not asked
 };
 
 /// What hosts that `ddprun doctor` examines say to each other once they are let in: JSON, which the launcher reads.

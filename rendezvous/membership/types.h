@@ -165,8 +165,22 @@ struct Status {
   int leaving_signal = 0;              ///< not 0: this node was told to stop by this signal
   std::string cut_off;  ///< why its workers are ended although nobody told it to: "it was not answered for …"
   bool has_heard_end = false;  ///< of the job, and leaves it
+  bool knows_numbers = false;  ///< LookKind::kNumbers; said with the first status of a connection
 
   friend bool operator==(const Status&, const Status&) = default;
+};
+
+/// What the nodes of a job are asked for.
+enum class LookKind {
+  kWhy,      ///< `ddprun why`: all that can be seen of their ranks, which takes seconds
+  kNumbers,  ///< `ddprun ps --watch`: a few numbers of each, again and again
+};
+
+/// What has become of a question.
+enum class Asked {
+  kAll,         ///< of those that know it
+  kNobody,      ///< there is no coordinator now
+  kTooOldHere,  ///< the coordinator does not know it
 };
 
 enum class OrderKind {

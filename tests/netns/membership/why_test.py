@@ -1,10 +1,11 @@
-"""`ddprun why` of real torch.distributed jobs over several hosts, which are network namespaces.
+"""`ddprun why` and `ddprun ps --watch` of real torch.distributed jobs over several hosts, which are network namespaces.
 
 why_test.py DDPRUN PYTHON [unittest arguments]
 """
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -53,8 +54,11 @@ class Why(unittest.TestCase):
         outer = host.processes[0].child.pid
         return pathlib.Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
 
+    def on(self, host, *words):
+        return ["nsenter", "--target", self.inside(host), "--net", "--pid", "--mount", "--uts", DDPRUN, *words]
+
     def why(self, host):
-        command = ["nsenter", "--target", self.inside(host), "--net", "--pid", "--mount", "--uts", DDPRUN, "why"]
+        command = self.on(host, "why")
         began = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, timeout=patient(30), check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -90,6 +94,34 @@ class Why(unittest.TestCase):
             os.kill(launcher, signal.SIGCONT)
             self.expect(lab["c"], "rank 1 is late", "it is on host b (pid")
             print(page, flush=True)
+
+    def page(self, host, *patterns):
+        """The first of `ddprun ps --watch` there that has all of them."""
+        watching = subprocess.Popen(self.on(host, "ps", "--watch"), stdout=subprocess.PIPE, text=True)
+        end, page = time.monotonic() + patient(40), ""
+        with watching:
+            try:
+                while not all(re.search(pattern, page, re.MULTILINE) for pattern in patterns):
+                    self.assertLess(time.monotonic(), end, f"not {patterns} on {host.name}, but\n{page}")
+                    page = ""
+                    while (line := watching.stdout.readline()) != "\n":
+                        self.assertTrue(line, page)
+                        page += line
+            finally:
+                watching.kill()
+        return page
+
+    def test_the_ranks_of_all_nodes_are_on_the_page_of_any_of_them(self):
+        with Lab(["a", "b", "c"]) as lab:
+            self.start(lab, guilty=-1)
+            rows = [rf"^  {rank} +{name} +\d+ .* [1-9]\d* +[0-9.]+/s " for rank, name in enumerate("abc")]
+            for host in lab.hosts.values():
+                page = self.page(host, *rows)
+                self.assertNotIn("answered", page)
+                print(f"on {host.name}:\n{page}", flush=True)
+            lab["c"].pull_plug()
+            print(self.page(lab["a"], *rows[:2], r"^  node c \(10\.213\.0\.3\) has not answered within 1\.5 s"), flush=True)
+            lab["c"].replug()
 
     def launcher_on(self, host):
         """Outside its pid namespace."""

@@ -1,8 +1,12 @@
 #include "launcher/watch/metrics_text.h"
+#include "launcher/watch/other_ranks.h"
+#include "launcher/watch/sample_json.h"
 #include "launcher/watch/screen.h"
 #include "tests/support/catch.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <string>
 
 using namespace ddprun::launcher::watch;
@@ -44,6 +48,29 @@ JobSample sample_at(double at_s) {
   }
   return sample;
 }
+
+/// Ranks 2 and 3 on host b.
+JobSample other_sample_at(double at_s) {
+  JobSample sample = sample_at(at_s);
+  sample.host = "b";
+  for (RankSample& rank : sample.ranks) rank.rank += 2;
+  return sample;
+}
+
+constexpr std::size_t kPlenty = 1 << 20;
+constexpr std::chrono::milliseconds kWaited{1500};
+const std::string kNode = "node b (10.0.0.2)";
+
+/// Which is asked, and has said `text`, or nothing yet.
+ddprun::launcher::why::OtherNodes answer_of(const std::string& text) {
+  ddprun::launcher::why::OtherNodes nodes;
+  nodes.take({.from = 2, .node = kNode});
+  nodes.take({.is_last = true});
+  if (!text.empty()) nodes.take({.from = 2, .node = kNode, .text = text, .is_last = true});
+  return nodes;
+}
+
+OtherRanks::Time at(int seconds) { return OtherRanks::Time(std::chrono::seconds(1000 + seconds)); }
 
 }  // namespace
 
@@ -113,4 +140,118 @@ TEST_CASE("a worker that took the place of another begins anew") {
   const std::vector<RankNumbers> rows = numbers_of(now, &before);
   CHECK_FALSE(rows[0].collectives_per_s);
   CHECK(rows[1].collectives_per_s == 10.0);
+}
+
+TEST_CASE(
+    "ranks of all nodes are on one page, by rank, each with its host, and late among those of its host") {
+  WatchedJob job{.now = sample_at(100), .before = sample_at(98)};
+  job.now.host = "a";
+  job.now.state.world_size = 4;
+  OtherRanks others;
+  others.take(answer_of(to_text(other_sample_at(7), kPlenty)), 4711, at(0), kWaited);
+  others.take(answer_of(to_text(other_sample_at(9), kPlenty)), 4711, at(2), kWaited);
+  job.others = others.samples();
+  job.unseen = {"node c has not answered within 1.5 s"};
+  CHECK(
+      render_screen({job}, {}) ==
+      "job ddprun-a (pid 4711): running, 2 of 4 ranks here, 0 of 3 restarts, ddprun train.py\n"
+      "  RANK  HOST      PID       STATE                COLLECTIVES PACE      LATE     CPU    MEMORY    LAST "
+      "OUTPUT\n"
+      "  0     a         100       computes             1000        10.0/s    0.0 s    50 %   64 MiB\n"
+      "  1     a         101       computes             1000        10.0/s    300 ms   50 %   64 MiB\n"
+      "  2     b         100       computes             90          10.0/s    0.0 s    50 %   64 MiB\n"
+      "  3     b         101       computes             90          10.0/s    300 ms   50 %   64 MiB\n"
+      "  rank 1 is the slowest of those on a: at collectives it comes 300 ms after the first, 30 % of the "
+      "time\n"
+      "  node c has not answered within 1.5 s\n");
+}
+
+TEST_CASE("many nodes that say nothing leave room for ranks on a screen") {
+  WatchedJob job{.now = sample_at(100), .before = {}};
+  job.unseen.assign(100, "node c has not answered within 1.5 s");
+  const std::string page = render_screen({job}, {.rows = 24});
+  CHECK(std::count(page.begin(), page.end(), '\n') < 24);
+  CHECK(page.find("\n  1     101 ") != std::string::npos);
+  CHECK(page.find("\n  … and of 96 more nodes\n") != std::string::npos);
+}
+
+TEST_CASE("what a node told stays for a while when it says nothing more, and the page says so") {
+  OtherRanks others;
+  others.take(answer_of({}), 4711, at(0), kWaited);
+  CHECK(others.samples().empty());
+  CHECK(others.unseen() == std::vector<std::string>{kNode + " has not answered within 1.5 s"});
+  others.take(answer_of(to_text(other_sample_at(7), kPlenty)), 4711, at(2), kWaited);
+  CHECK(others.samples().size() == 1);
+  CHECK(others.unseen().empty());
+  others.take(answer_of({}), 4711, at(6), kWaited);
+  CHECK(others.samples().size() == 1);
+  CHECK(others.unseen() ==
+        std::vector<std::string>{kNode + " has not answered within 1.5 s; its ranks are as they "
+                                         "were 4.0 s ago"});
+  others.take(answer_of({}), 4711, at(13), kWaited);
+  CHECK(others.samples().empty());
+  CHECK(others.unseen() == std::vector<std::string>{kNode + " has not answered within 1.5 s"});
+}
+
+TEST_CASE("a node that is older, waits for its seat, or is gone, and a launcher that says nothing") {
+  OtherRanks others;
+  ddprun::launcher::why::OtherNodes older;
+  older.take({.from = 2, .node = kNode, .is_last = true, .is_older = true});
+  older.take({.is_last = true});
+  CHECK(older.is_over());
+  others.take(older, 4711, at(0), kWaited);
+  CHECK(others.unseen() ==
+        std::vector<std::string>{kNode + " is of an older ddprun, which does not tell others of its ranks"});
+  JobSample waiting;
+  waiting.host = "b";
+  waiting.state.phase = "starting";
+  others.take(answer_of(to_text(waiting, kPlenty)), 4711, at(2), kWaited);
+  CHECK(others.samples().empty());
+  CHECK(others.unseen() == std::vector<std::string>{kNode + " has no rank at the moment: it is starting"});
+  others.take(answer_of(to_text(other_sample_at(7), kPlenty)), 4711, at(4), kWaited);
+  others.take({}, 4711, at(6), kWaited);
+  CHECK(others.samples().size() == 1);
+  CHECK(others.unseen() ==
+        std::vector<std::string>{
+            "the launcher here (pid 4711) has not answered within 1.5 s: it stands still, or is "
+            "of an older ddprun",
+            "of b: its ranks are as they were 2.0 s ago"});
+  ddprun::launcher::why::OtherNodes nobody;
+  nobody.take({.is_last = true});
+  others.take(nobody, 4711, at(8), kWaited);
+  CHECK(others.samples().empty());
+  CHECK(others.unseen().empty());
+}
+
+TEST_CASE("what is told of ranks fits, and shows the same there but for what is left out") {
+  JobSample many = other_sample_at(9);
+  for (int i = 0; i < 30; ++i) {
+    many.ranks.push_back(many.ranks[static_cast<std::size_t>(i)]);
+    many.ranks.back().rank = 4 + i;
+    many.ranks.back().last_output_s = 1;
+    many.ranks.back().last_line = std::string(300, 'x') + "\x1b[2J";
+  }
+  const std::optional<JobSample> whole = parse_sample(to_text(other_sample_at(9), kPlenty));
+  REQUIRE(whole.has_value());
+  CHECK(std::abs(numbers_of(*whole, nullptr)[1].late_s - 0.3) < 1e-9);
+  for (const std::size_t most : {20'000, 10'000, 6'000, 3'000}) {
+    CAPTURE(most);
+    const std::string text = to_text(many, most);
+    CHECK(text.size() <= most);
+    const std::optional<JobSample> told = parse_sample(text);
+    REQUIRE(told.has_value());
+    CHECK(told->ranks.size() + static_cast<std::size_t>(told->left_out) == 32);
+    CHECK(told->ranks[1].recorder.next == 90);
+    for (const RankSample& rank : told->ranks) CHECK(rank.last_line.find('\x1b') == std::string::npos);
+  }
+  CHECK(to_text(many, 10).empty());
+  CHECK_FALSE(parse_sample("{\"rank\":1}").has_value());
+  CHECK_FALSE(parse_sample("").has_value());
+}
+
+TEST_CASE("a rank that is alone on its node is not said to be in time") {
+  JobSample alone = sample_at(100);
+  alone.ranks.pop_back();
+  CHECK(render_screen({{.now = alone, .before = {}}}, {})
+            .find(" 1000        -         -        -      64 MiB\n") != std::string::npos);
 }

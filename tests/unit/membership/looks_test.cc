@@ -43,6 +43,18 @@ TEST_CASE("two agents ask at the same time and both are answered") {
   CHECK(looks.answered(kC, {.number = of_b.number})->to == kB);
 }
 
+TEST_CASE("an agent that asks for numbers again and again is still answered why") {
+  Looks looks;
+  const LookRequest why = looks.begin(kA, 1, {kB});
+  const LookRequest old = looks.begin(kA, 2, {kB}, LookKind::kNumbers);
+  const LookRequest numbers = looks.begin(kA, 3, {kB}, LookKind::kNumbers);
+  CHECK(why.kind == LookKind::kWhy);
+  CHECK(numbers.kind == LookKind::kNumbers);
+  CHECK_FALSE(looks.answered(kB, {.number = old.number}).has_value());
+  CHECK(looks.answered(kB, {.number = numbers.number})->answer.number == 3);
+  CHECK(looks.answered(kB, {.number = why.number})->answer.number == 1);
+}
+
 TEST_CASE("a node that says more than its share is cut off") {
   Looks looks;
   const LookRequest request = looks.begin(kA, 1, {kB});

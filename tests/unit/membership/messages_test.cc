@@ -100,6 +100,17 @@ TEST_CASE("what a node sees of its ranks travels with who sees it, and the longe
   CHECK(frame.size() <= kFrameHeaderBytes + kMaxFrameBytes);
 }
 
+TEST_CASE("who knows the question of ps --watch says so, and it is told from that of why") {
+  CHECK(there_and_back(Welcome{.knows_numbers = true}).knows_numbers);
+  CHECK(there_and_back(Status{.knows_numbers = true}).knows_numbers);
+  CHECK(there_and_back(LookRequest{.kind = LookKind::kNumbers}).kind == LookKind::kNumbers);
+  CHECK(there_and_back(LookAnswer{.node = "b", .is_older = true}).is_older);
+  // As of an older one.
+  CHECK_FALSE(there_and_back(Welcome{}).knows_numbers);
+  CHECK_FALSE(there_and_back(Status{}).knows_numbers);
+  CHECK(there_and_back(LookRequest{}).kind == LookKind::kWhy);
+}
+
 TEST_CASE("the longest report of a failure fits into a frame, and keeps the end of stderr") {
   const std::string worst(100'000, '\x01');
   Status status{.failure = NodeFailure{.exit_code = 1,
