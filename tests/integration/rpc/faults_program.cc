@@ -253,6 +253,17 @@ void dies_during_a_long_call(const ddprun::Context& context) {
   tell([] { rpc::shutdown(); });
 }
 
+/// A reference to a value of the third worker, which is gone, is an argument of a call to the second one.
+void passes_a_lost_reference() {
+  const auto lost = rpc::remote("gamma", kZeros, 3);
+  std::ignore = lost.to_here();
+  tell([] { rpc::rpc_sync("gamma", kDie); });
+  const auto begin = Clock::now();
+  tell([&] { rpc::rpc_sync("beta", kCopy, lost); });
+  tell([&] { std::ignore = rpc::remote("beta", kCopy, lost).to_here(); });
+  say(Clock::now() - begin < 20s ? "in time" : "too late");
+}
+
 void misuse() {
   tell([] { rpc::rpc_sync("beta", kLeave); });
   tell([] { rpc::rpc_sync("beta", "a::::b"); });
@@ -315,6 +326,7 @@ int run(const std::string& how) {
       {"failed references", failed_references},
       {"given up", [&] { given_up(context); }},
       {"misuse", misuse},
+      {"passes a lost reference", passes_a_lost_reference},
       {"child of fork", child_of_fork},
       {"open at shutdown", [&] { open_at_shutdown(context); }},
       {"no limit", [] { tell([] { rpc::rpc_sync("beta", kNothing); }); }},

@@ -87,6 +87,11 @@ class Faults(unittest.TestCase):
             "words, or the launcher's report, say why",
         ])
 
+    def test_a_function_hears_that_the_owner_of_a_reference_is_gone(self):
+        hears = f"worker 'beta': rpc: to_here on worker 'gamma': {GONE.replace('eof', 'ECONNREFUSED: connection refused')}"
+        self.assertEqual(self.told("passes a lost reference", ranks=3, expect=137)[:4], [
+            f"rpc: test::die on worker 'gamma': {GONE}", hears, hears, "in time"])
+
     def test_a_transport_that_is_not_there_is_refused(self):
         self.assertEqual(self.told("unknown transport", ranks=1), [
             "init_rpc: there is no transport 'pigeon'; this libtorch has ibv, shm, uv"])

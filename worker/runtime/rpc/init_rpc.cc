@@ -1,3 +1,4 @@
+#include "worker/runtime/rpc/agent.h"
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/join.h"
 #include "worker/runtime/rpc/leave.h"
@@ -8,11 +9,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/distributed/autograd/context/container.h>
-
-#define USE_TENSORPIPE  // without it libtorch's header of its agent is empty
 #include <signal.h>
-#include <torch/csrc/distributed/rpc/tensorpipe_agent.h>
+#include <torch/csrc/distributed/autograd/context/container.h>
 
 #include <algorithm>
 #include <atomic>
@@ -57,13 +55,12 @@ trpc::TensorPipeRpcBackendOptions agent_options(const Options& options) {
   return {options.threads, transports, std::nullopt, runtime::agent_seconds(options.timeout), "env://"};
 }
 
-std::shared_ptr<trpc::TensorPipeAgent> make_agent(const RpcSession& session,
-                                                  const c10::intrusive_ptr<c10d::Store>& store,
-                                                  const runtime::RpcSeat& seat,
-                                                  runtime::Gathering& gathering) {
+std::shared_ptr<runtime::RpcAgent> make_agent(const RpcSession& session,
+                                              const c10::intrusive_ptr<c10d::Store>& store,
+                                              const runtime::RpcSeat& seat, runtime::Gathering& gathering) {
   auto requests =
       std::make_unique<runtime::RpcRequests>(session.name, gathering, session.options.largest_message);
-  auto agent = std::make_shared<trpc::TensorPipeAgent>(
+  auto agent = std::make_shared<runtime::RpcAgent>(
       store, session.name, static_cast<trpc::worker_id_t>(seat.env.rank.value()), seat.env.world_size.value(),
       agent_options(session.options), std::unordered_map<std::string, trpc::DeviceMap>{},
       std::vector<c10::Device>{}, std::move(requests));
