@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <string_view>
@@ -54,6 +55,11 @@ std::string doing_words(const RankNumbers& numbers, const RankSample& rank,
 }
 
 }  // namespace
+
+bool has_seat(const JobState& state) {
+  constexpr std::array<std::string_view, 3> kPhases{"running", "stopping", "waiting"};
+  return state.world_size > 0 && std::find(kPhases.begin(), kPhases.end(), state.phase) != kPhases.end();
+}
 
 std::vector<RankNumbers> numbers_of(const JobSample& now, const JobSample* before) {
   why::JobPicture picture;

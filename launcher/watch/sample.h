@@ -51,6 +51,9 @@ struct RankNumbers {
   double late_s = 0;                         ///< behind the first rank at collectives, on average
 };
 
+/// Whether the ranks of the state are this node's: of one that waits for its seat they are nobody's, or another's.
+bool has_seat(const JobState& state);
+
 /// One row for each rank of `now`; `before` is an earlier sample of the same job, or null. Pure.
 std::vector<RankNumbers> numbers_of(const JobSample& now, const JobSample* before);
 

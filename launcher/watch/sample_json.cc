@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 
 namespace ddprun::launcher::watch {
 namespace {
@@ -23,12 +25,24 @@ json entry_json(const why::Collective& entry, std::int64_t taken_ns) {
           entry.is_over};
 }
 
+/// Throws json::type_error for another number: one with a fraction may be out of every integer's range.
+std::int64_t whole(const json& number) { return number.get_ref<const json::number_integer_t&>(); }
+int small(const json& number) {
+  return static_cast<int>(std::clamp<std::int64_t>(whole(number), -1, std::numeric_limits<int>::max()));
+}
+
+/// Times are added and subtracted.
+std::int64_t nanoseconds(const json& number) {
+  constexpr std::int64_t kYear = 366LL * 24 * 3600 * 1'000'000'000;
+  return std::clamp(whole(number), -kYear, kYear);
+}
+
 why::Collective parse_entry(const json& entry) {
   return {.group = entry.at(0),
-          .sequence = entry.at(1),
+          .sequence = static_cast<decltype(why::Collective::sequence)>(whole(entry.at(1))),
           .operation = printable(entry.at(2).get<std::string>()),
           .is_peer = entry.at(3),
-          .created_ns = entry.at(4),
+          .created_ns = nanoseconds(entry.at(4)),
           .is_over = entry.at(5)};
 }
 
@@ -49,15 +63,15 @@ json rank_json(const RankSample& rank, std::int64_t taken_ns, Share share) {
 }
 
 RankSample parse_rank(const json& told) {
-  RankSample rank{.rank = told.at("rank"),
-                  .local_rank = told.at("local"),
-                  .pid = told.at("pid"),
+  RankSample rank{.rank = small(told.at("rank")),
+                  .local_rank = small(told.at("local")),
+                  .pid = small(told.at("pid")),
                   .state = printable(told.value("state", "")),
                   .cpu_s = told.value("cpu", 0.0),
                   .memory = told.value("memory", std::uint64_t{0})};
   if (told.contains("next")) {
     rank.recorder.is_there = true;
-    rank.recorder.next = told.at("next");
+    rank.recorder.next = static_cast<decltype(rank.recorder.next)>(whole(told.at("next")));
     for (const json& entry : told.at("entries")) rank.recorder.entries.push_back(parse_entry(entry));
   }
   if (told.contains("output_s")) {
@@ -98,7 +112,7 @@ std::optional<JobSample> parse_sample(std::string_view text) {
     sample.host = printable(told.at("host").get<std::string>());
     sample.state.phase = printable(told.at("phase").get<std::string>());
     sample.at_s = told.at("at_s");
-    sample.left_out = told.value("left_out", 0);
+    sample.left_out = told.contains("left_out") ? small(told.at("left_out")) : 0;
     for (const json& rank : told.at("ranks")) sample.ranks.push_back(parse_rank(rank));
     return sample;
   } catch (const json::exception&) {

@@ -42,6 +42,8 @@ std::vector<Row> rows_of(const WatchedJob& job) {
   const auto add = [&](const JobSample& now, const std::optional<JobSample>& before) {
     std::vector<RankNumbers> numbers = numbers_of(now, before ? &*before : nullptr);
     for (std::size_t i = 0; i < now.ranks.size(); ++i) {
+      const bool is_of_the_job = now.ranks[i].rank >= 0 && now.ranks[i].rank < job.now.state.world_size;
+      if (&now != &job.now && !is_of_the_job) continue;
       if (known.insert(now.ranks[i].rank).second)
         rows.push_back({.rank = &now.ranks[i],
                         .numbers = std::move(numbers[i]),

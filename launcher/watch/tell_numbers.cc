@@ -7,24 +7,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace ddprun::launcher::watch {
-namespace {
-
-/// Whether the ranks of the state are this node's: of one that waits for its seat they are nobody's, or another's.
-bool has_ranks(const JobState& state) {
-  constexpr std::array<std::string_view, 3> kPhases{"running", "stopping", "waiting"};
-  return state.world_size > 0 && std::find(kPhases.begin(), kPhases.end(), state.phase) != kPhases.end();
-}
-
-}  // namespace
-
 void tell_numbers(pid_t launcher, int line) {
   constexpr int kIdleMs = 10'000;
   JobSampler sampler(launcher, {});
@@ -35,7 +22,7 @@ void tell_numbers(pid_t launcher, int line) {
     if (::recv(line, &most_bytes, sizeof most_bytes, MSG_WAITALL) != sizeof most_bytes) return;
     std::optional<JobSample> sample = sampler.sample();
     if (!sample) return;
-    if (!has_ranks(sample->state)) sample->ranks.clear();
+    if (!has_seat(sample->state)) sample->ranks.clear();
     const std::string text = to_text(*sample, most_bytes);
     if (text.empty() || !print_all(line, text)) return;
   }

@@ -63,7 +63,6 @@ void hear_others(WatchedJob& page, pid_t launcher, Watched& job, steady_clock::t
 }
 
 std::vector<WatchedJob> sample_all(std::map<pid_t, Watched>& jobs) {
-  const auto until = steady_clock::now() + kPatience;
   std::vector<WatchedJob> pages;
   for (auto job = jobs.begin(); job != jobs.end();) {
     std::optional<JobSample> now = job->second.sampler.sample();
@@ -71,10 +70,13 @@ std::vector<WatchedJob> sample_all(std::map<pid_t, Watched>& jobs) {
       job = jobs.erase(job);
       continue;
     }
+    const bool has_others = now->state.world_size > now->state.local_world_size;
+    if (has_others && !has_seat(now->state)) now->ranks.clear();
     ask_others(*now, job->first, job->second);
     pages.push_back({.now = *now, .before = std::exchange(job->second.last, now)});
     ++job;
   }
+  const auto until = steady_clock::now() + kPatience;
   auto page = pages.begin();
   for (auto& [launcher, job] : jobs) hear_others(*page++, launcher, job, until);
   return pages;

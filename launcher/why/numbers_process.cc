@@ -4,6 +4,7 @@
 #include "launcher/why/beside.h"
 
 #include <boost/asio/buffer.hpp>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,9 +17,15 @@ namespace ddprun::launcher::why {
 namespace {
 
 constexpr auto kAnswerTime = std::chrono::seconds(10);
+constexpr std::size_t kMostWaiting = 16;
 constexpr std::size_t kTellBytes = 16 * 1024;
 // The last parts may cost the coordinator more than they have (membership::Looks::kLeastCost).
 constexpr std::size_t kReserve = 128;
+
+bool has_ended(const UniqueFd& pidfd) {
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  return !pidfd || ::poll(&ended, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -32,6 +39,7 @@ void NumbersProcess::close() {
 }
 
 void NumbersProcess::wanted(std::uint64_t number, std::size_t most_bytes) {
+  if (waiting_.size() >= kMostWaiting) return tell_(number, {}, true);
   waiting_.push_back(number);
   if (waiting_.size() > 1) return;
   if (!pidfd_ && !start()) return stop();
@@ -44,7 +52,8 @@ void NumbersProcess::wanted(std::uint64_t number, std::size_t most_bytes) {
 
 bool NumbersProcess::start() {
   std::array<int, 2> ends{-1, -1};
-  if (work_ == nullptr || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+  if (work_ == nullptr || !has_ended(killed_) ||
+      ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return false;
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
@@ -87,8 +96,10 @@ void NumbersProcess::answer_all(std::string_view text) {
 
 void NumbersProcess::stop() {
   deadline_.cancel();
-  if (pidfd_) signal_pidfd(pidfd_, SIGKILL);
-  pidfd_.reset();
+  if (pidfd_) {
+    signal_pidfd(pidfd_, SIGKILL);
+    killed_ = std::exchange(pidfd_, UniqueFd());
+  }
   boost::system::error_code ignored;
   line_.close(ignored);
   text_.clear();

@@ -25,8 +25,9 @@ using NumbersWork = void (*)(pid_t launcher, int line);
 /// A process beside the launcher that says numbers of its ranks as often as other nodes ask: what it has found of them
 /// it keeps from one question to the next.
 ///
-/// Bounded  one process, from the first question until nobody has asked for a while. Who asks while it reads gets the
-///          same answer; one that takes ten seconds is killed, and nothing is told.
+/// Bounded  one process, from the first question until nobody has asked for a while. Up to sixteen that ask while it
+///          reads get the same answer, more get none; one that takes ten seconds is killed, and nothing is told until
+///          the kernel has ended it: who waits for a dead FUSE mount is not ended by SIGKILL.
 class NumbersProcess {
  public:
   /// A part of the answer to question `number`.
@@ -50,7 +51,8 @@ class NumbersProcess {
   boost::asio::io_context& io_;
   NumbersWork work_;
   Tell tell_;
-  UniqueFd pidfd_;  ///< none: there is no process
+  UniqueFd pidfd_;   ///< none: there is no process
+  UniqueFd killed_;  ///< the one before, which may not have ended yet
   boost::asio::posix::stream_descriptor line_;
   std::uint64_t started_ = 0;  ///< how many processes there have been
   std::vector<std::uint64_t> waiting_;

@@ -28,6 +28,7 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kAnswerTime = std::chrono::milliseconds(2500);
 constexpr std::size_t kLinesWindow = 128 * 1024;
+constexpr std::size_t kMostLookBytes = 4 * 1024 * 1024;
 constexpr auto kPatienceForLines = std::chrono::seconds(10);
 constexpr Duration kSaySomethingAfter = std::chrono::milliseconds(1200);
 
@@ -108,6 +109,12 @@ class Member::Impl {
   }
   void answer_look(LookAnswer answer) {
     if (!is_joined_) return;
+    // Over a slow line questions come faster than answers go: the next ones say nothing.
+    if (look_bytes_ > kMostLookBytes) {
+      if (!answer.is_last) return;
+      answer.text.clear();
+    }
+    look_bytes_ += answer.text.size();
     look_answers_.push_back(std::move(answer));
     pump_lines(kLinesWindow);
   }
@@ -123,6 +130,7 @@ class Member::Impl {
   void pump_lines(std::size_t window) {
     while (!look_answers_.empty() && channel_ && channel_->can_send() && channel_->backlog_bytes() < window) {
       channel_->send(look_answers_.front());
+      look_bytes_ -= look_answers_.front().text.size();
       look_answers_.pop_front();
     }
     while (is_joined_ && channel_ && channel_->can_send() && channel_->backlog_bytes() < window) {
@@ -347,6 +355,7 @@ class Member::Impl {
   std::shared_ptr<Channel> forget_channel() {
     is_joined_ = false;
     look_answers_.clear();
+    look_bytes_ = 0;
     node_.id = MemberId();
     return std::exchange(channel_, nullptr);
   }
@@ -412,6 +421,7 @@ class Member::Impl {
   std::optional<AgentHandshake> handshake_;  ///< of channel_
   LogFunnel funnel_;
   std::deque<LookAnswer> look_answers_;  ///< that wait for the coordinator's kernel
+  std::size_t look_bytes_ = 0;           ///< of them
   bool has_sent_lines_ = false;
   bool is_joined_ = false;
   bool has_sent_status_ = false;  ///< over channel_

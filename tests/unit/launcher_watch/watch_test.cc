@@ -249,6 +249,23 @@ TEST_CASE("what is told of ranks fits, and shows the same there but for what is 
   CHECK_FALSE(parse_sample("").has_value());
 }
 
+TEST_CASE("numbers of another node that cannot be are not used") {
+  const auto told = [](const std::string& rank, const std::string& created) {
+    return parse_sample(R"({"host":"b","phase":"running","at_s":1,"left_out":0,"ranks":[{"rank":)" + rank +
+                        R"(,"local":0,"pid":7,"next":2,"entries":[["g",1,"x",false,)" + created +
+                        ",false]]}]}");
+  };
+  CHECK(told("1", "-5").has_value());
+  CHECK_FALSE(told("1e300", "-5").has_value());
+  CHECK_FALSE(told("1.5", "-5").has_value());
+  const std::optional<JobSample> old = told("99", "-9223372036854775808");
+  REQUIRE(old.has_value());
+  CHECK(old->ranks[0].recorder.entries[0].created_ns > -40'000'000'000'000'000);
+  WatchedJob page{.now = sample_at(100), .before = {}};
+  page.others.push_back({.now = *old, .before = {}});
+  CHECK(render_screen({page}, {}).find("\n  99 ") == std::string::npos);
+}
+
 TEST_CASE("a rank that is alone on its node is not said to be in time") {
   JobSample alone = sample_at(100);
   alone.ranks.pop_back();
