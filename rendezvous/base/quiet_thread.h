@@ -1,6 +1,7 @@
 #pragma once
 
-#include <csignal>
+#include "rendezvous/base/blocked_signals.h"
+
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -11,18 +12,13 @@ namespace ddprun {
 /// it. Returns 0, or the errno of the limit that allows no further thread.
 template <class Work>
 [[nodiscard]] int start_quietly(std::thread& thread, Work work) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = 0;
+  const auto inherited = BlockedSignals::all();
   try {
     thread = std::thread(std::move(work));
   } catch (const std::system_error& limit) {
-    error = limit.code().value();
+    return limit.code().value();
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return error;
+  return 0;
 }
 
 }  // namespace ddprun

@@ -1,35 +1,16 @@
 #include "worker/runtime/checkpoint/work_queue.h"
 
+#include "rendezvous/base/quiet_thread.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <iterator>
 #include <system_error>
 #include <utility>
 
 namespace ddprun::runtime {
-namespace {
-
-/// Signals are for the threads of the program.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-}  // namespace
 
 WorkQueue::~WorkQueue() {
   {
@@ -47,16 +28,13 @@ void WorkQueue::wait_for_room() {
 
 void WorkQueue::start() {
   if (thread_.joinable()) return;
-  const BlockedSignals inherited;
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    throw Exception(
-        ErrorCode::kOs,
-        fmt::format("cannot start a thread: {}; is there a limit on threads or memory (ulimit -u, "
-                    "ulimit -v, a container's)?",
-                    error.code().message()));
-  }
+  const int error = start_quietly(thread_, [this] { run(); });
+  if (error == 0) return;
+  throw Exception(
+      ErrorCode::kOs,
+      fmt::format("cannot start a thread: {}; is there a limit on threads or memory (ulimit -u, ulimit -v, a "
+                  "container's)?",
+                  std::generic_category().message(error)));
 }
 
 void WorkQueue::add(std::function<void()> work, bool may_be_dropped) {

@@ -1,3 +1,4 @@
+#include "rendezvous/base/blocked_signals.h"
 #include "worker/runtime/rpc/agent.h"
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/join.h"
@@ -9,12 +10,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 #include <torch/csrc/distributed/autograd/context/container.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <csignal>
 #include <memory>
 #include <utility>
 
@@ -68,26 +69,10 @@ std::shared_ptr<runtime::RpcAgent> make_agent(const RpcSession& session,
   return agent;
 }
 
-/// TensorPipe writes to sockets whose other end may be gone, without MSG_NOSIGNAL. Threads inherit what is blocked.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigset_t sigpipe;
-    ::sigemptyset(&sigpipe);
-    ::sigaddset(&sigpipe, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &sigpipe, &before_);
-  }
-  ~WithoutSigpipe() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  WithoutSigpipe(const WithoutSigpipe&) = delete;
-  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& seat,
           const c10::intrusive_ptr<c10d::Store>& known_store) {
-  const WithoutSigpipe in_threads_of_the_agent;
+  // TensorPipe writes to sockets whose other end may be gone, without MSG_NOSIGNAL.
+  const BlockedSignals in_threads_of_the_agent({SIGPIPE});
   RpcSession& session = *joining;
   const auto timeout =
       session.options.timeout.count() == 0 ? std::chrono::hours(24 * 365) : session.options.timeout;
