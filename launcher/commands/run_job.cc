@@ -190,14 +190,23 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
     metrics.emplace(std::move(*server));
     output.write_launcher_line(fmt::format("ddprun: metrics at {}\n", metrics->address()));
   }
+  std::optional<EventLog> events;
   why::HangWatch hangs({.io = io,
                         .plan = plan,
                         .print = [&](std::string_view page) { output.write_launcher_line(page); },
                         .note_end = [&](int rank, const std::string& reason,
-                                        const std::string& page) { reporter.note_hang(rank, reason, page); }},
+                                        const std::string& page) { reporter.note_hang(rank, reason, page); },
+                        .tell_hang =
+                            [&](const Hang& hang) {
+                              if (events) events->hang_found(hang);
+                            },
+                        .tell_straggler =
+                            [&](const Straggler& straggler) {
+                              reporter.note_straggler(straggler);
+                              if (events) events->straggler_found(straggler);
+                            }},
                        hang_limits);
   watchers.push_back(&hangs);
-  std::optional<EventLog> events;
   if (events_file) {
     Outlet& outlet = output.add_outlet(*events_file, plan.options.events_file);
     events_file.reset();

@@ -59,8 +59,6 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
                           .world_size = state->world_size,
                           .taken_ns = 0,
                           .ranks = {}};
-  // Beside the look at the ranks here; what they take at most, and a second for the way.
-  constexpr std::chrono::milliseconds kPatience{6000};
   const auto began = std::chrono::steady_clock::now();
   std::optional<why::Question> question;
   const bool has_others = state->world_size > state->local_world_size;
@@ -69,7 +67,7 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);
-  if (question) question->answer(began + kPatience).add_to(picture, kPatience);
+  if (question) question->answer(began + why::kWhyAnswerTime).add_to(picture, why::kWhyAnswerTime);
   if (has_others && is_in_container) {
     picture.asks_others = true;
     picture.unseen.emplace_back(why::kLauncherInContainer);

@@ -108,6 +108,16 @@ void EventLog::restarting(const membership::Restart& restart) {
   write("restarting", {{"restart_count", restart.restart_count}, {"delay_ns", restart.delay.count()}});
 }
 
+void EventLog::hang_found(const Hang& hang) {
+  write("hang", {{"guilty", hang.guilty}, {"ends", hang.ends}, {"reason", hang.reason}, {"page", hang.page}});
+}
+
+void EventLog::straggler_found(const Straggler& straggler) {
+  write("straggler", {{"rank", straggler.rank},
+                      {"late_ns", static_cast<std::int64_t>(straggler.late_s * 1e9)},
+                      {"share", straggler.share}});
+}
+
 void EventLog::job_ended(const JobOutcome& outcome, const std::string& report_file) {
   write("job_ended", {{"exit_code", outcome.exit_code},
                       {"reason", to_string(outcome.reason)},

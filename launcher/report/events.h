@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/plan/plan.h"
+#include "launcher/report/findings.h"
 #include "launcher/report/observer.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
@@ -33,6 +34,8 @@ class EventLog final : public Observer {
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(const membership::Restart& restart) override;
   /// `report_file` is empty when there is none.
+  void hang_found(const Hang& hang);
+  void straggler_found(const Straggler& straggler);
   void job_ended(const JobOutcome& outcome, const std::string& report_file);
 
  private:

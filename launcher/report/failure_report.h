@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/report/error_file.h"
+#include "launcher/report/findings.h"
 #include "launcher/report/outcome.h"
 #include "launcher/report/symptom.h"
 
@@ -19,6 +20,7 @@ struct ReportContext {
   std::string log_root;     ///< empty: no files
   std::string report_file;  ///< where the JSON form lies; empty: nowhere
   int max_restarts = 0;
+  std::optional<Straggler> straggler{};  ///< the last that was told
   std::string hang_page{};  ///< what was said of the last hang that was ended; empty: there was none
   std::optional<Duration> restart_window{};  ///< --max-restarts-window
 };

@@ -79,6 +79,10 @@ Json root_json(const RootCause& root, const ReportContext& context) {
   return json;
 }
 
+Json straggler_json(const Straggler& straggler) {
+  return {{"rank", straggler.rank}, {"late_s", straggler.late_s}, {"share", straggler.share}};
+}
+
 }  // namespace
 
 std::string report_json(const JobOutcome& outcome, const std::optional<RootCause>& root,
@@ -97,6 +101,7 @@ std::string report_json(const JobOutcome& outcome, const std::optional<RootCause
                       {"error", outcome.error ? Json(outcome.error->message()) : Json()},
                       {"restarts", {{"used", outcome.restarts_used}, {"allowed", context.max_restarts}}},
                       {"hang", context.hang_page.empty() ? Json() : Json(context.hang_page)},
+                      {"straggler", context.straggler ? straggler_json(*context.straggler) : Json()},
                       {"root_cause", root ? root_json(*root, context) : Json()},
                       {"lost_output", lost_output_json(outcome.lost_output)},
                       {"generations", std::move(generations)}};

@@ -42,6 +42,11 @@ const std::vector<RankMetric>& rank_metrics() {
        [](const RankSample& rank, const RankNumbers&) -> std::optional<double> {
          return rank.pid == 0 ? std::nullopt : std::optional(static_cast<double>(rank.memory));
        }},
+      {"ddprun_rank_steps_total", "counter", "Training steps that the rank has done, where it tells.",
+       [](const RankSample& rank, const RankNumbers&) -> std::optional<double> {
+         return rank.progress.step < 0 ? std::nullopt
+                                       : std::optional(static_cast<double>(rank.progress.step));
+       }},
       {"ddprun_rank_collectives_total", "counter", "Collectives that the rank has begun.",
        [](const RankSample&, const RankNumbers& numbers) -> std::optional<double> {
          return numbers.collectives ? std::optional(static_cast<double>(*numbers.collectives)) : std::nullopt;

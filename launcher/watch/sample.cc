@@ -40,6 +40,8 @@ void compare(RankNumbers& numbers, const RankSample& now, const RankSample& befo
   numbers.cpu_share = std::max(0.0, now.cpu_s - before.cpu_s) / seconds;
   if (now.recorder.is_there && before.recorder.is_there && now.recorder.next >= before.recorder.next)
     numbers.collectives_per_s = static_cast<double>(now.recorder.next - before.recorder.next) / seconds;
+  if (before.progress.step >= 0 && now.progress.step >= before.progress.step)
+    numbers.steps_per_s = static_cast<double>(now.progress.step - before.progress.step) / seconds;
 }
 
 std::string doing_words(const RankNumbers& numbers, const RankSample& rank,
@@ -50,6 +52,7 @@ std::string doing_words(const RankNumbers& numbers, const RankSample& rank,
   if (!open.empty())
     return fmt::format("{} {}", open.front().operation,
                        format_duration(std::chrono::duration<double>(numbers.in_collective_s)));
+  if (!rank.progress.phase.empty()) return rank.progress.phase;
   if (numbers.cpu_share.value_or(0) > kComputes) return "computes";
   return std::string(state_words(rank.state));
 }

@@ -21,6 +21,7 @@ struct RankSample {
   double cpu_s = 0;
   std::uint64_t memory = 0;  ///< resident bytes
   why::Recorder recorder;    ///< the newest entries
+  why::RankProgress progress{};
   std::optional<double> last_output_s;
   std::string last_line;  ///< of its logs, printable; empty: it has none
 };
@@ -43,9 +44,11 @@ struct NodeSamples {
 
 /// What is shown of a rank.
 struct RankNumbers {
-  std::string doing;                         ///< "in all_reduce for 0.3 s", "computes", "sleeps", "stopped"
+  /// "in all_reduce for 0.3 s", "evaluates", "computes", "sleeps", "stopped"
+  std::string doing;
   std::optional<std::uint64_t> collectives;  ///< that it has begun; none without a flight recorder
   std::optional<double> collectives_per_s;   ///< since the sample before
+  std::optional<double> steps_per_s;         ///< the same
   std::optional<double> cpu_share;           ///< of one CPU, since the sample before
   double in_collective_s = 0;                ///< for how long it has been in the oldest that has not ended
   double late_s = 0;                         ///< behind the first rank at collectives, on average

@@ -14,6 +14,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t kLongestPhase = 32;
+
 /// How much is told of a rank.
 struct Share {
   std::size_t entries;
@@ -57,6 +59,8 @@ json rank_json(const RankSample& rank, std::int64_t taken_ns, Share share) {
       entries.push_back(entry_json(all[i], taken_ns));
     told.update({{"next", rank.recorder.next}, {"entries", entries}});
   }
+  if (rank.progress.step >= 0) told["step"] = rank.progress.step;
+  if (!rank.progress.phase.empty()) told["phase"] = rank.progress.phase;
   if (rank.last_output_s)
     told.update({{"output_s", *rank.last_output_s}, {"line", shorten(rank.last_line, share.line_bytes)}});
   return told;
@@ -74,6 +78,8 @@ RankSample parse_rank(const json& told) {
     rank.recorder.next = static_cast<decltype(rank.recorder.next)>(whole(told.at("next")));
     for (const json& entry : told.at("entries")) rank.recorder.entries.push_back(parse_entry(entry));
   }
+  if (told.contains("step")) rank.progress.step = std::max<std::int64_t>(whole(told.at("step")), 0);
+  rank.progress.phase = shorten(printable(told.value("phase", "")), kLongestPhase);
   if (told.contains("output_s")) {
     rank.last_output_s = told.at("output_s").get<double>();
     rank.last_line = printable(told.at("line").get<std::string>());

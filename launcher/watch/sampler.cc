@@ -3,7 +3,6 @@
 #include "launcher/process/process_table.h"
 #include "launcher/report/running_jobs.h"
 #include "launcher/text/text.h"
-#include "launcher/why/flight_recorder.h"
 #include "launcher/why/proc_look.h"
 #include "launcher/why/work_process.h"
 #include "rendezvous/base/host_name.h"
@@ -63,18 +62,19 @@ void read_output(RankSample& sample, const std::string& log_dir) {
 }  // namespace
 
 void RankSampler::find_work() {
-  // What has a recorder is what was looked for; a script may go on to its next program.
+  // What records is what was looked for; a script may go on to its next program.
   constexpr int kSeldom = 5;
   const bool is_there = work_ != 0 && why::start_of(work_) == started_;
-  if (is_there && (!recorders_.empty() || until_next_search_-- > 0)) return;
+  if (is_there && until_next_search_-- > 0) return;
   until_next_search_ = kSeldom;
+  if (is_there && record_->is_found()) return record_->search();
   const pid_t work = why::find_work_process(worker_, read_processes());
   if (!is_there || work != work_) {
     work_ = work;
     started_ = why::start_of(work);
-    memory_.emplace(work);
+    record_.emplace(work);
   }
-  recorders_ = why::find_recorders(work_);
+  record_->search();
 }
 
 RankSample RankSampler::sample(const std::string& log_dir) {
@@ -90,11 +90,10 @@ RankSample RankSampler::sample(const std::string& log_dir) {
   const std::uint64_t ticks = stat_number(stat, kUser) + stat_number(stat, kSystem);
   sample.cpu_s = static_cast<double>(ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
   sample.memory = stat_number(stat, kResident) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  for (const std::uint64_t place : recorders_) {
-    constexpr std::size_t kFew = 16;
-    why::Recorder recorder = why::read_recorder(memory_->reader(), place, kFew);
-    if (recorder.next > 0) sample.recorder = std::move(recorder);
-  }
+  constexpr std::size_t kFew = 16;
+  if (why::Recorder recorder = record_->read(kFew); recorder.next > 0) sample.recorder = std::move(recorder);
+  sample.progress = record_->progress();
+  sample.progress.phase = printable(sample.progress.phase);
   return sample;
 }
 

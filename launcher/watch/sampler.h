@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/watch/sample.h"
-#include "launcher/why/process_memory.h"
+#include "launcher/why/rank_record.h"
 
 #include <sys/types.h>
 
@@ -13,7 +13,7 @@
 
 namespace ddprun::launcher::watch {
 
-/// Reads a rank again and again: some ten files of /proc and the end of its flight recorder, about a quarter of a
+/// Reads a rank again and again: some ten files of /proc and the end of what it has recorded, about a quarter of a
 /// millisecond. It stops nothing, and keeps what it has found of the process.
 class RankSampler {
  public:
@@ -29,8 +29,7 @@ class RankSampler {
   pid_t work_ = 0;  ///< the process that does the work
   std::uint64_t started_ = 0;
   int until_next_search_ = 0;
-  std::optional<why::ProcessMemory> memory_;
-  std::vector<std::uint64_t> recorders_;
+  std::optional<why::RankRecord> record_;
 };
 
 /// Reads a job of this host by what its launcher publishes.

@@ -74,7 +74,34 @@ std::string host_cell(const std::string& host, std::size_t columns) {
   return shorten(host, columns - 1 - kMark) + " ";
 }
 
-std::string rank_line(const Row& row, std::size_t host_columns) {
+/// The columns whose width depends on the job; 0: it has none of them.
+struct Columns {
+  std::size_t host = 0;
+  std::size_t step = 0;
+};
+
+Columns columns_of(const WatchedJob& job, const std::vector<Row>& rows) {
+  constexpr std::size_t kStep = 16;
+  const bool tells_steps =
+      std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.rank->progress.step >= 0; });
+  return {.host = host_columns(job, rows), .step = tells_steps ? kStep : 0};
+}
+
+std::string state_cell(const std::string& doing) {
+  constexpr std::size_t kState = 20;
+  return fmt::format("{:<{}}", doing.size() <= kState ? doing : shorten(doing, kState - 1), kState);
+}
+
+/// "1294 (8.3/s)"
+std::string step_cell(const Row& row, std::size_t columns) {
+  if (columns == 0) return {};
+  const std::int64_t step = row.rank->progress.step;
+  const std::string pace =
+      row.numbers.steps_per_s ? fmt::format(" ({:.1f}/s)", *row.numbers.steps_per_s) : std::string();
+  return fmt::format("{:<{}}", step < 0 ? std::string("-") : fmt::format("{}{}", step, pace), columns);
+}
+
+std::string rank_line(const Row& row, Columns columns) {
   const RankSample& rank = *row.rank;
   const RankNumbers& numbers = row.numbers;
   const std::string count = numbers.collectives ? fmt::format("{}", *numbers.collectives) : "-";
@@ -82,14 +109,14 @@ std::string rank_line(const Row& row, std::size_t host_columns) {
       numbers.collectives_per_s ? fmt::format("{:.1f}/s", *numbers.collectives_per_s) : "-";
   const std::string cpu = numbers.cpu_share ? fmt::format("{:.0f} %", *numbers.cpu_share * 100) : "-";
   const std::string late = numbers.collectives && !row.is_alone ? shown(numbers.late_s) : "-";
-  return fmt::format("  {:<5} {}{:<9} {:<20} {:<11} {:<9} {:<8} {:<6} {:<9} {}", rank.rank,
-                     host_cell(*row.host, host_columns),
-                     rank.pid == 0 ? std::string("-") : fmt::format("{}", rank.pid), numbers.doing, count,
-                     pace, late, cpu, rank.pid == 0 ? std::string("-") : format_bytes(rank.memory),
-                     output_words(rank));
+  return fmt::format("  {:<5} {}{:<9} {} {}{:<11} {:<9} {:<8} {:<6} {:<9} {}", rank.rank,
+                     host_cell(*row.host, columns.host),
+                     rank.pid == 0 ? std::string("-") : fmt::format("{}", rank.pid),
+                     state_cell(numbers.doing), step_cell(row, columns.step), count, pace, late, cpu,
+                     rank.pid == 0 ? std::string("-") : format_bytes(rank.memory), output_words(rank));
 }
 
-why::Straggler straggler_of(const JobSample& sample) {
+Straggler straggler_of(const JobSample& sample) {
   why::JobPicture picture;
   for (const RankSample& rank : sample.ranks) {
     why::RankFacts& facts = picture.ranks.emplace_back();
@@ -101,10 +128,10 @@ why::Straggler straggler_of(const JobSample& sample) {
 
 /// "rank 1 is the slowest: it comes 303 ms after the first"
 std::string straggler_line(const WatchedJob& job) {
-  why::Straggler slowest = straggler_of(job.now);
+  Straggler slowest = straggler_of(job.now);
   std::string host = job.now.host;
   for (const NodeSamples& other : job.others) {
-    const why::Straggler there = straggler_of(other.now);
+    const Straggler there = straggler_of(other.now);
     if (there.rank < 0 || (slowest.rank >= 0 && there.late_s <= slowest.late_s)) continue;
     slowest = there;
     host = other.now.host;
@@ -168,13 +195,14 @@ std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size) 
                             state.restarts_used, state.max_restarts, printable(job.now.command)),
                 columns);
     const std::vector<Row> rows = rows_of(job);
-    const std::size_t hosts = host_columns(job, rows);
-    text += cut(fmt::format("  {:<5} {}{:<9} {:<20} {:<11} {:<9} {:<8} {:<6} {:<9} {}", "RANK",
-                            host_cell("HOST", hosts), "PID", "STATE", "COLLECTIVES", "PACE", "LATE", "CPU",
-                            "MEMORY", "LAST OUTPUT"),
+    const Columns wide = columns_of(job, rows);
+    text += cut(fmt::format("  {:<5} {}{:<9} {:<20} {}{:<11} {:<9} {:<8} {:<6} {:<9} {}", "RANK",
+                            host_cell("HOST", wide.host), "PID", "STATE",
+                            wide.step == 0 ? std::string() : fmt::format("{:<{}}", "STEP", wide.step),
+                            "COLLECTIVES", "PACE", "LATE", "CPU", "MEMORY", "LAST OUTPUT"),
                 columns);
     const std::size_t shown_ranks = std::min(rows.size(), most);
-    for (std::size_t i = 0; i < shown_ranks; ++i) text += cut(rank_line(rows[i], hosts), columns);
+    for (std::size_t i = 0; i < shown_ranks; ++i) text += cut(rank_line(rows[i], wide), columns);
     if (shown_ranks < rows.size()) text += cut(more_line(rows.size() - shown_ranks), columns);
     if (const std::string slowest = straggler_line(job); !slowest.empty()) text += cut(slowest, columns);
     text += unseen_lines(job.unseen, size);

@@ -1,6 +1,7 @@
 #include "launcher/why/doing.h"
 
 #include "launcher/text/text.h"
+#include "launcher/why/collective_text.h"
 #include "launcher/why/system_calls.h"
 #include "launcher/why/thread_state.h"
 
@@ -362,6 +363,13 @@ Activity blocked_activity(const RankFacts& facts) {
   return activity;
 }
 
+/// The peer is its rank in the group, and of other groups the members are not known.
+std::string message_words(const Collective& message) {
+  const bool is_known = message.peer >= 0 && is_world(message.group);
+  return fmt::format("waits in {} for {}", message.operation,
+                     is_known ? fmt::format("rank {}", message.peer) : std::string("another rank"));
+}
+
 }  // namespace
 
 std::string_view to_string(Doing doing) {
@@ -441,11 +449,8 @@ Activity activity_of(const RankFacts& facts) {
   } else if (auto busy = busy_activity(facts)) {
     activity = std::move(*busy);
   } else if (const std::vector<Collective> open = pending(facts.recorder); !open.empty()) {
-    activity = open.front().is_peer
-                   ? Activity{Doing::kWaitsForPeer,
-                              fmt::format("waits in {} for another rank", open.front().operation),
-                              {}}
-                   : Activity{Doing::kWaits, {}, {}};
+    activity = open.front().is_peer ? Activity{Doing::kWaitsForPeer, message_words(open.front()), {}}
+                                    : Activity{Doing::kWaits, {}, {}};
   } else if (auto waiting = waiting_activity(facts)) {
     activity = std::move(*waiting);
   } else if (auto moving = moving_activity(facts)) {

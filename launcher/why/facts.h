@@ -56,6 +56,7 @@ struct Collective {
   std::uint64_t id = 0;             ///< in that process, all groups together
   std::string operation;            ///< "all_reduce"
   bool is_peer = false;             ///< a send or receive: `sequence` is then that of the last collective
+  int peer = -1;                    ///< its other rank in the group; -1: any, or not known
   std::vector<std::int64_t> sizes;  ///< of all tensors, one after the other
   std::vector<int> types;           ///< c10::ScalarType of each input
   std::int64_t created_ns = 0;      ///< CLOCK_REALTIME
@@ -69,6 +70,13 @@ struct Recorder {
       problem;  ///< why it is not, in a sentence; empty with is_there, and where no libtorch is loaded
   std::uint64_t next = 0;
   std::vector<Collective> entries;  ///< the oldest first
+};
+
+/// What a rank with libddprun tells of itself beside its collectives.
+struct RankProgress {
+  std::int64_t step = -1;   ///< -1: not told
+  std::string phase{};      ///< "evaluates"; empty: not told
+  std::uint64_t beats = 0;  ///< grows with every step, phase and sign of progress
 };
 
 struct Frame {
@@ -127,6 +135,8 @@ struct RankFacts {
   Object object;
   Recorder recorder_first;
   Recorder recorder;
+  RankProgress progress_first;
+  RankProgress progress;
   std::vector<PythonThread> python;
   std::string python_problem;
   std::vector<NativeThread> native;

@@ -12,9 +12,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadLook, tid, name, state, wa
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLook, at_s, started, threads, tracer, tracer_name,
                                                 is_frozen, read_bytes, written_bytes, throttled_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, other_end)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, group, sequence, id, operation, is_peer, sizes,
-                                                types, created_ns, is_over)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, group, sequence, id, operation, is_peer, peer,
+                                                sizes, types, created_ns, is_over)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Recorder, is_there, problem, next, entries)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankProgress, step, phase, beats)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Frame, function, file, line, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PythonThread, tid, name, owns_gil, frames)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NativeThread, tid, name, functions)
@@ -23,8 +24,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Child, pid, name, state, call, o
                                                 python)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid, ended_with_0, host, program,
                                                 problem, first, second, object, recorder_first, recorder,
-                                                python, python_problem, native, native_problem, stopped_s,
-                                                connections, children)
+                                                progress_first, progress, python, python_problem, native,
+                                                native_problem, stopped_s, connections, children)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase,
                                                 world_size, taken_ns, ranks, asks_others, unseen)
 

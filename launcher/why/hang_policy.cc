@@ -6,7 +6,7 @@
 namespace ddprun::launcher::why {
 namespace {
 
-bool has_moved(const std::vector<Pulse>& before, const std::vector<Pulse>& now) {
+bool is_progress(const std::vector<Pulse>& before, const std::vector<Pulse>& now) {
   const bool is_recorded =
       std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.records; });
   if (!is_recorded) {
@@ -14,10 +14,11 @@ bool has_moved(const std::vector<Pulse>& before, const std::vector<Pulse>& now) 
            !std::equal(before.begin(), before.end(), now.begin(), now.end(),
                        [](const Pulse& a, const Pulse& b) { return a.pid == b.pid; });
   }
-  return !std::equal(
-      before.begin(), before.end(), now.begin(), now.end(), [](const Pulse& a, const Pulse& b) {
-        return a.pid == b.pid && a.records == b.records && a.next == b.next && a.pending == b.pending;
-      });
+  return !std::equal(before.begin(), before.end(), now.begin(), now.end(),
+                     [](const Pulse& a, const Pulse& b) {
+                       return a.pid == b.pid && a.records == b.records && a.next == b.next &&
+                              a.pending == b.pending && a.beats == b.beats;
+                     });
 }
 
 bool is_accused(const Verdict& verdict, int rank) {
@@ -62,9 +63,9 @@ double HangLimits::first_s() const {
 }
 
 bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
-  const bool moved = has_moved(last_, pulses);
+  has_moved_ = is_progress(last_, pulses);
   last_ = std::move(pulses);
-  if (moved) {
+  if (has_moved_) {
     progress_at_ = now;
     look_again_at_ = 0;
     is_reported_ = false;
@@ -79,7 +80,7 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
   return may_report || may_end;
 }
 
-HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
+HangPolicy::Say HangPolicy::decide(const Verdict& verdict, bool sees_all, double now) {
   const double quiet = quiet_s(now);
   // The longer it has been quiet, the less often is looked; but what begins to hang meanwhile is told in time.
   look_again_at_ = now + std::min(quiet, limits_.first_s()) / 4;
@@ -88,9 +89,10 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, double now) {
   const bool is_stuck = verdict.health == Health::kStuck;
   if (!is_stuck && verdict.health != Health::kLate) return Say::kNothing;
   if (!is_somebody_waiting(verdict) || is_debugged(verdict)) return Say::kNothing;
-  const bool may_end = limits_.is_timeout_asked || is_beyond_doubt(verdict);
+  const bool may_end =
+      (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && (sees_all || is_known_here(verdict));
   if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s && may_end) return Say::kEnd;
-  if (!limits_.sees_all && !limits_.is_asked && !is_known_here(verdict)) return Say::kNothing;
+  if (!sees_all && !limits_.is_asked && !is_known_here(verdict)) return Say::kNothing;
   if (!is_stuck || is_reported_ || limits_.report_s <= 0 || quiet < limits_.report_s) return Say::kNothing;
   is_reported_ = true;
   return Say::kReport;

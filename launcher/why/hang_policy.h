@@ -18,7 +18,7 @@ struct HangLimits {
   /// The user gave the time-out. Where nobody did, it ends only what cannot get on.
   bool is_timeout_asked = true;
   std::string_view timeout_name = "--hang-timeout";
-  bool sees_all = true;  ///< all ranks of the job are on this host
+  bool is_alone = true;  ///< all ranks of the job are on this node
 
   [[nodiscard]] bool is_off() const { return report_s <= 0 && timeout_s <= 0; }
   /// The one that is reached first.
@@ -28,8 +28,9 @@ struct HangLimits {
 /// What little of a rank is looked at again and again.
 struct Pulse {
   int pid = 0;
-  bool records = false;     ///< it has a flight recorder with entries
+  bool records = false;     ///< it has a flight recorder with entries, or tells of itself
   std::uint64_t next = 0;   ///< of the recorder
+  std::uint64_t beats = 0;  ///< of what it tells
   std::size_t pending = 0;  ///< collectives that have not ended
   bool is_busy = false;     ///< it computes, reads or writes
   bool has_torch = false;   ///< it has loaded libtorch
@@ -38,11 +39,11 @@ struct Pulse {
 /// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
 /// back. Pure.
 ///
-/// Progress is a collective that is begun or ends on any rank; where none is recorded, any rank that computes, reads or
+/// Progress is a collective that is begun or ends on any rank, or what a rank with libddprun tells; where none is recorded, any rank that computes, reads or
 /// writes. Without progress for the limit the verdict decides: a rank that still does something is left in peace by the
 /// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
-/// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but where
-/// some ranks are on other hosts, one of those may compute: without a flag only a rank that waits for nobody is told.
+/// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but of
+/// ranks that were not seen one may compute: then only a rank that waits for nobody is ended, and without a flag told.
 /// A time-out that nobody has asked for ends a job only where the guilty ranks are stopped by a signal or have ended.
 class HangPolicy {
  public:
@@ -52,8 +53,11 @@ class HangPolicy {
   bool note(std::vector<Pulse> pulses, double now);
 
   enum class Say { kNothing, kReport, kEnd };
-  Say decide(const Verdict& verdict, double now);
+  /// `sees_all`: the verdict is of all ranks of the job.
+  Say decide(const Verdict& verdict, bool sees_all, double now);
 
+  /// Whether the last pulses were progress.
+  [[nodiscard]] bool has_moved() const { return has_moved_; }
   /// Since the last progress.
   [[nodiscard]] double quiet_s(double now) const { return now - progress_at_; }
 
@@ -62,6 +66,7 @@ class HangPolicy {
   double progress_at_;
   double look_again_at_ = 0;
   bool is_reported_ = false;
+  bool has_moved_ = false;
   std::vector<Pulse> last_;
 };
 

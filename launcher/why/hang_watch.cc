@@ -72,23 +72,10 @@ void HangWatch::stop() {
   text_.clear();
 }
 
-// A rank of this node that waits for one of another looks guilty from here.
-HangLimits HangWatch::limits_here() const {
-  HangLimits limits = limits_;
-  limits.sees_all = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
-  if (limits.sees_all || limits.timeout_s <= 0) return limits;
-  limits.timeout_s = 0;
-  if (!limits.is_timeout_asked) return limits;
-  parts_.print(
-      fmt::format("ddprun: {} ends nothing in a job of several nodes, of which each sees its own ranks; "
-                  "what it would have ended is reported\n",
-                  limits.timeout_name));
-  limits.report_s = limits_.first_s();
-  return limits;
-}
-
 void HangWatch::begin() {
-  Result<HangWatcher> watcher = HangWatcher::start(picture_, targets_, limits_here());
+  HangLimits limits = limits_;
+  limits.is_alone = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
+  Result<HangWatcher> watcher = HangWatcher::start(picture_, targets_, limits);
   if (!watcher)
     return parts_.print(fmt::format("ddprun: {}; hangs are not told\n", watcher.error().message()));
   watcher_.emplace(std::move(*watcher));
@@ -112,16 +99,19 @@ void HangWatch::read() {
 }
 
 void HangWatch::take(std::string_view line) {
-  const std::optional<HangNews> news = parse_news(line);
+  const std::optional<News> news = parse_news(line);
   if (!news) return;
-  parts_.print(news->page);
-  if (news->ends) end_workers(*news);
+  if (const auto* const straggler = std::get_if<Straggler>(&*news)) return parts_.tell_straggler(*straggler);
+  const Hang& hang = std::get<Hang>(*news);
+  parts_.print(hang.page);
+  parts_.tell_hang(hang);
+  if (hang.ends) end_workers(hang);
 }
 
-void HangWatch::end_workers(const HangNews& news) {
+void HangWatch::end_workers(const Hang& hang) {
   const std::string limit = format_duration(std::chrono::duration<double>(limits_.timeout_s));
   const auto is_guilty = [&](int rank) {
-    return std::find(news.guilty.begin(), news.guilty.end(), rank) != news.guilty.end();
+    return std::find(hang.guilty.begin(), hang.guilty.end(), rank) != hang.guilty.end();
   };
   // Who has ended cannot be killed: then those end who wait for it.
   const bool any_lives = std::any_of(targets_.begin(), targets_.end(), [&](const RankTarget& target) {
@@ -133,8 +123,8 @@ void HangWatch::end_workers(const HangNews& news) {
     if (target.pid <= 0 || (!all && !is_guilty(target.rank))) continue;
     parts_.note_end(target.rank,
                     fmt::format("no progress for {} ({}), so ddprun ended it: {}", limit,
-                                limits_.timeout_name, news.reason),
-                    news.page);
+                                limits_.timeout_name, hang.reason),
+                    hang.page);
     ::kill(-target.pid, SIGKILL);  // its OS process group: it has a session of its own
   }
 }

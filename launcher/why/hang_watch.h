@@ -40,6 +40,9 @@ class HangWatch final : public Observer {
     std::function<void(std::string_view page)> print;
     /// `rank` is about to be killed, for `reason`.
     std::function<void(int rank, const std::string& reason, const std::string& page)> note_end;
+    /// What was found, before anybody is killed for it.
+    std::function<void(const Hang&)> tell_hang;
+    std::function<void(const Straggler&)> tell_straggler;
   };
   HangWatch(Parts parts, HangLimits limits)
       : parts_(std::move(parts)), limits_(limits), begin_(parts_.io), descriptor_(parts_.io) {}
@@ -52,11 +55,10 @@ class HangWatch final : public Observer {
 
  private:
   void stop();
-  [[nodiscard]] HangLimits limits_here() const;
   void begin();
   void read();
   void take(std::string_view line);
-  void end_workers(const HangNews& news);
+  void end_workers(const Hang& hang);
 
   Parts parts_;
   HangLimits limits_;

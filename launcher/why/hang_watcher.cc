@@ -3,11 +3,13 @@
 #include "launcher/process/pidfd.h"
 #include "launcher/why/beside.h"
 #include "launcher/why/doing.h"
-#include "launcher/why/flight_recorder.h"
+#include "launcher/why/other_nodes.h"
 #include "launcher/why/page.h"
 #include "launcher/why/proc_look.h"
-#include "launcher/why/process_memory.h"
+#include "launcher/why/rank_record.h"
 #include "launcher/why/settle.h"
+#include "launcher/why/straggler.h"
+#include "launcher/why/straggler_watch.h"
 #include "launcher/why/thread_state.h"
 #include "launcher/why/work_process.h"
 #include "rendezvous/base/print.h"
@@ -31,7 +33,7 @@ namespace {
 class Patient {
  public:
   explicit Patient(const RankTarget& target)
-      : worker_(target.pid), started_(target.started), pid_(target.pid), memory_(target.pid) {}
+      : worker_(target.pid), started_(target.started), pid_(target.pid), record_(target.pid) {}
 
   Pulse feel(const std::vector<ProcessEntry>& processes) {
     if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {};
@@ -41,59 +43,102 @@ class Patient {
     Pulse pulse{.pid = pid_, .has_torch = has_torch(pid_)};
     if (!last_.threads.empty()) pulse.is_busy = gets_on(last_, look);
     last_ = look;
-    if (places_.empty()) places_ = find_recorders(pid_);
-    for (const std::uint64_t place : places_) {
-      constexpr std::size_t kFew = 16;
-      const Recorder recorder = read_recorder(memory_.reader(), place, kFew);
-      if (recorder.next == 0) continue;
-      pulse.records = true;
-      pulse.next += recorder.next;
-      pulse.pending += pending(recorder).size();
-    }
+    constexpr std::size_t kFew = 16;
+    record_.search();
+    recorder_ = record_.read(kFew);
+    pulse.beats = record_.progress().beats;
+    pulse.records = recorder_.next > 0 || pulse.beats > 0;
+    pulse.next = recorder_.next;
+    pulse.pending = pending(recorder_).size();
     return pulse;
   }
+
+  /// Of the last pulse.
+  [[nodiscard]] const Recorder& recorder() const { return recorder_; }
 
  private:
   void turn_to(pid_t work) {
     pid_ = work;
-    memory_ = ProcessMemory(work);
-    places_.clear();
+    record_ = RankRecord(work);
     last_ = {};
   }
 
   pid_t worker_;
   std::uint64_t started_;
   pid_t pid_;  ///< of the process that does the work
-  ProcessMemory memory_;
-  std::vector<std::uint64_t> places_;
+  RankRecord record_;
+  Recorder recorder_;
   ProcessLook last_;
 };
 
-void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
+Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vector<Patient>& patients) {
+  JobPicture picture;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    RankFacts& facts = picture.ranks.emplace_back();
+    facts.rank = targets[i].rank;
+    facts.recorder = patients[i].recorder();
+  }
+  return find_straggler(picture);
+}
+
+/// Of several nodes each looks at its own ranks. Those ask the others that have a rank which waits for nobody, and rank
+/// 0's: where all wait everywhere, somebody has to find it out, and all at once would be in each other's way.
+bool asks_others(const JobPicture& picture) {
+  const Verdict here = judge(picture);
+  return std::any_of(here.ranks.begin(), here.ranks.end(),
+                     [](const RankVerdict& rank) { return rank.rank == 0 || !waits(rank.activity.doing); });
+}
+
+JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targets,
+                        const HangLimits& limits) {
+  picture.ranks = look_at_ranks(targets, {});
+  picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  settle(picture);
+  if (limits.is_alone || !asks_others(picture)) return picture;
+  Question question(picture.launcher, LookKind::kWhy);
+  question.answer(std::chrono::steady_clock::now() + kWhyAnswerTime).add_to(picture, kWhyAnswerTime);
+  return picture;
+}
+
+/// Where ranks here are guilty; where nobody is, the node of rank 0 ends the job for all.
+bool is_ended_here(const Verdict& verdict, const std::vector<RankTarget>& targets) {
+  return std::any_of(targets.begin(), targets.end(), [&](const RankTarget& target) {
+    return verdict.guilty.empty()
+               ? target.rank == 0
+               : std::find(verdict.guilty.begin(), verdict.guilty.end(), target.rank) != verdict.guilty.end();
+  });
+}
+
+void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
   std::vector<Patient> patients(targets.begin(), targets.end());
   const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
   double last = boot_time();
   HangPolicy policy(limits, last);
+  StragglerWatch stragglers;
   for (;;) {
     // While the launcher is stopped (Ctrl-Z) its workers are as well; and where this very process came back late, the
     // machine was suspended, or its container.
     const double now = boot_time();
-    if (now - last > 4 * period + 1 || is_stopped(look_at_process(picture.launcher)))
+    if (now - last > 4 * period + 1 || is_stopped(look_at_process(known.launcher)))
       policy = HangPolicy(limits, now);
     std::vector<Pulse> pulses;
     const std::vector<ProcessEntry> processes = read_processes();
     for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
-    if (policy.note(std::move(pulses), boot_time())) {
-      picture.ranks = look_at_ranks(targets, {});
-      picture.taken_ns =
-          std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-      settle(picture);
+    const bool is_due = policy.note(std::move(pulses), boot_time());
+    if (policy.has_moved()) {
+      const auto straggler = stragglers.note(straggler_among(targets, patients));
+      if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
+    }
+    if (is_due) {
+      const JobPicture picture = take_picture(known, targets, limits);
       const Verdict verdict = judge(picture);
-      const HangPolicy::Say say = policy.decide(verdict, boot_time());
-      const HangNews news{.ends = say == HangPolicy::Say::kEnd,
-                          .guilty = verdict.guilty,
-                          .reason = verdict.reason,
-                          .page = render(picture, verdict)};
+      const bool sees_all = limits.is_alone || (picture.asks_others && picture.unseen.empty());
+      HangPolicy::Say say = policy.decide(verdict, sees_all, boot_time());
+      if (say == HangPolicy::Say::kEnd && !is_ended_here(verdict, targets)) say = HangPolicy::Say::kNothing;
+      const Hang news{.ends = say == HangPolicy::Say::kEnd,
+                      .guilty = verdict.guilty,
+                      .reason = verdict.reason,
+                      .page = render(picture, verdict)};
       if (say != HangPolicy::Say::kNothing && !print_all(out, to_text(news) + "\n")) return;
     }
     last = boot_time();
@@ -103,21 +148,28 @@ void watch(JobPicture picture, const std::vector<RankTarget>& targets, HangLimit
   }
 }
 
-}  // namespace
-
-std::string to_text(const HangNews& news) {
-  const nlohmann::json line{
-      {"ends", news.ends}, {"guilty", news.guilty}, {"reason", news.reason}, {"page", news.page}};
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+nlohmann::json to_json(const News& news) {
+  if (const auto* const straggler = std::get_if<Straggler>(&news))
+    return {{"rank", straggler->rank}, {"late_s", straggler->late_s}, {"share", straggler->share}};
+  const Hang& hang = std::get<Hang>(news);
+  return {{"ends", hang.ends}, {"guilty", hang.guilty}, {"reason", hang.reason}, {"page", hang.page}};
 }
 
-std::optional<HangNews> parse_news(std::string_view line) {
+}  // namespace
+
+std::string to_text(const News& news) {
+  return to_json(news).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<News> parse_news(std::string_view line) {
   const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
   try {
-    return HangNews{.ends = parsed.at("ends"),
-                    .guilty = parsed.at("guilty"),
-                    .reason = parsed.at("reason"),
-                    .page = parsed.at("page")};
+    if (parsed.contains("late_s"))
+      return Straggler{.rank = parsed.at("rank"), .late_s = parsed.at("late_s"), .share = parsed.at("share")};
+    return Hang{.ends = parsed.at("ends"),
+                .guilty = parsed.at("guilty"),
+                .reason = parsed.at("reason"),
+                .page = parsed.at("page")};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }

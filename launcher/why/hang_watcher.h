@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/report/findings.h"
 #include "launcher/why/facts.h"
 #include "launcher/why/hang_policy.h"
 #include "launcher/why/look.h"
@@ -11,19 +12,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace ddprun::launcher::why {
 
-/// What the watching process says to the launcher.
-struct HangNews {
-  bool ends = false;  ///< --hang-timeout is over
-  std::vector<int> guilty;
-  std::string reason;
-  std::string page;
-};
-std::string to_text(const HangNews& news);
-std::optional<HangNews> parse_news(std::string_view line);
+/// What the watching process says to the launcher, one in a line.
+using News = std::variant<Hang, Straggler>;
+std::string to_text(const News& news);
+std::optional<News> parse_news(std::string_view line);
 
 /// A process beside the launcher that looks at the ranks of one generation, four times in each limit, and says news,
 /// one in a line, into `news`. What it reads can hang, and so can what it looks with: the launcher never waits for it.

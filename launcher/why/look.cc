@@ -2,11 +2,11 @@
 
 #include "launcher/process/process_table.h"
 #include "launcher/why/facts_json.h"
-#include "launcher/why/flight_recorder.h"
 #include "launcher/why/native_stack.h"
 #include "launcher/why/proc_look.h"
 #include "launcher/why/process_memory.h"
 #include "launcher/why/python_stack.h"
+#include "launcher/why/rank_record.h"
 #include "launcher/why/system_calls.h"
 #include "launcher/why/thread_state.h"
 #include "launcher/why/work_process.h"
@@ -44,21 +44,6 @@ std::string command_of(pid_t pid) {
   return text.substr(0, 200);
 }
 
-/// The newest entries of whichever recorder has any; gloo's first.
-Recorder read_any_recorder(const ProcessMemory& memory, const std::vector<std::uint64_t>& places) {
-  Recorder empty;
-  if (!memory.problem().empty()) {
-    empty.problem = memory.problem();
-    return empty;
-  }
-  for (const std::uint64_t place : places) {
-    Recorder recorder = read_recorder(memory.reader(), place, kEntriesOfARank);
-    if (recorder.next > 0 || !recorder.problem.empty()) return recorder;
-    empty = std::move(recorder);
-  }
-  return empty;
-}
-
 Object object_of_main_call(pid_t pid, const ProcessMemory& memory, const SystemCall& call) {
   const int argument = path_argument(call.number);
   const std::string path = argument < 0 || !memory.problem().empty()
@@ -76,7 +61,7 @@ void sleep_for(std::chrono::milliseconds time) {
 class Looker {
  public:
   Looker(const RankTarget& target, int out)
-      : target_(target), pid_(find_work_process(target.pid, read_processes())), out_(out), memory_(pid_) {
+      : target_(target), pid_(find_work_process(target.pid, read_processes())), out_(out), record_(pid_) {
     facts_.rank = target.rank;
     facts_.local_rank = target.local_rank;
     facts_.pid = pid_;
@@ -90,18 +75,22 @@ class Looker {
     const std::vector<pid_t> children = descendants(pid_, read_processes());
     for (std::size_t i = 0; i < std::min(children.size(), kMostChildren); ++i)
       child_looks_.push_back({children[i], look_at_process(children[i])});
-    facts_.problem = memory_.problem();
+    facts_.problem = record_.memory().problem();
     say();
-    recorders_ = find_recorders(pid_);
-    facts_.recorder_first = read_any_recorder(memory_, recorders_);
+    record_.search();
+    facts_.recorder_first = record_.read(kEntriesOfARank);
+    facts_.progress_first = record_.progress();
     sleep_for(between);
     facts_.second = look_at_process(pid_);
     if (facts_.second.started != facts_.first.started) return say_end();
-    facts_.recorder = read_any_recorder(memory_, recorders_);
+    record_.search();
+    facts_.recorder = record_.read(kEntriesOfARank);
+    facts_.progress = record_.progress();
     facts_.connections = tcp_connections(pid_);
     say();
     const SystemCall& call = facts_.second.threads.front().call;
-    if (call == facts_.first.threads.front().call) facts_.object = object_of_main_call(pid_, memory_, call);
+    if (call == facts_.first.threads.front().call)
+      facts_.object = object_of_main_call(pid_, record_.memory(), call);
     look_at_children();
     say();
     const std::string py_spy = runs_python(pid_) ? find_py_spy(pid_) : std::string();
@@ -207,8 +196,7 @@ class Looker {
   RankTarget target_;
   pid_t pid_;  ///< of the process that does the work
   int out_;
-  ProcessMemory memory_;
-  std::vector<std::uint64_t> recorders_;
+  RankRecord record_;
   std::vector<ChildLook> child_looks_;
   RankFacts facts_;
 };

@@ -18,7 +18,7 @@ struct RankTarget {
 
 struct LookLimits {
   std::chrono::milliseconds between{1000};  ///< from the first look to the second
-  std::chrono::milliseconds whole{4300};    ///< then what is there is taken
+  std::chrono::milliseconds whole{3800};    ///< then what is there is taken
 };
 
 /// Looks at ranks of this machine twice, and at their stacks: of a worker that is a script, at the program that this

@@ -15,6 +15,9 @@
 
 namespace ddprun::launcher::why {
 
+/// How long their answers to a LookKind::kWhy are waited for: what a look takes at most, and the way.
+inline constexpr std::chrono::milliseconds kWhyAnswerTime{4700};
+
 /// What the other nodes of a job have answered, put together. Pure.
 class OtherNodes {
  public:
@@ -45,7 +48,7 @@ class OtherNodes {
   bool are_all_named_ = false;
 };
 
-/// "the launcher here (pid 7) has not answered within 6.0 s: …", and of a node.
+/// "the launcher here (pid 7) has not answered within 4.7 s: …", and of a node.
 std::string silent_launcher_words(pid_t launcher, std::chrono::milliseconds waited);
 std::string silent_node_words(const std::string& name, std::chrono::milliseconds waited);
 

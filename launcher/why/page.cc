@@ -81,7 +81,21 @@ bool is_on_several_hosts(const Verdict& verdict) {
                      [&](const RankVerdict& rank) { return rank.host != verdict.ranks.front().host; });
 }
 
-std::string guilty_part(const Verdict& verdict) {
+/// " has done 120 steps and evaluates"; empty: it tells nothing of that.
+std::string progress_words(const JobPicture& picture, int rank) {
+  const auto facts = std::find_if(picture.ranks.begin(), picture.ranks.end(),
+                                  [&](const RankFacts& one) { return one.rank == rank; });
+  if (facts == picture.ranks.end()) return {};
+  const RankProgress& progress = facts->progress;
+  std::string text;
+  if (progress.step >= 0)
+    text = fmt::format(" has done {} step{}", progress.step, progress.step == 1 ? "" : "s");
+  if (!progress.phase.empty())
+    text += fmt::format("{} {}", text.empty() ? "" : " and", printable(progress.phase));
+  return text;
+}
+
+std::string guilty_part(const JobPicture& picture, const Verdict& verdict) {
   std::string text;
   for (const int guilty : verdict.guilty) {
     const RankVerdict* const rank = find_rank(verdict, guilty);
@@ -93,6 +107,8 @@ std::string guilty_part(const Verdict& verdict) {
       text += fmt::format("    {} {}\n", who, rank->activity.words);
     else if (verdict.guilty.size() > 1 && !rank->activity.frames.empty())
       text += fmt::format("    rank {}:\n", guilty);
+    if (const std::string words = progress_words(picture, guilty); !words.empty())
+      text += fmt::format("    {}{}\n", who, words);
     for (const Frame& frame : rank->activity.frames) text += frame_line(frame);
   }
   return text;
@@ -135,7 +151,7 @@ std::string_view remark(const Verdict& verdict) {
 std::string render(const JobPicture& picture, const Verdict& verdict) {
   std::string text = head(picture, verdict);
   if (!verdict.reason.empty()) text += fmt::format("  {}\n", verdict.reason);
-  if (verdict.health != Health::kSlow) text += guilty_part(verdict);
+  if (verdict.health != Health::kSlow) text += guilty_part(picture, verdict);
   text += remark(verdict);
   text += others_part(verdict);
   for (const std::string& note : verdict.notes) text += fmt::format("  ({})\n", printable(note));

@@ -82,6 +82,7 @@ Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
 
 bool Scene::has_progress() const {
   return std::any_of(picture_.ranks.begin(), picture_.ranks.end(), [](const RankFacts& facts) {
+    if (facts.progress.beats != facts.progress_first.beats) return true;
     if (!facts.recorder.is_there || !facts.recorder_first.is_there) return false;
     return facts.recorder.next != facts.recorder_first.next ||
            pending(facts.recorder).size() != pending(facts.recorder_first).size();

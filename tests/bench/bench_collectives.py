@@ -81,5 +81,14 @@ def rows():
             rounds=ROUNDS,
         )
     )
+    result.append(
+        Limit(
+            name="a rank tells `ddprun why` that a collective begins, or ends",
+            measure=lambda: float(subprocess.run([BUILD / "tests" / "bench_progress"], capture_output=True, text=True, check=True).stdout),
+            unit="ns",
+            at_most=20,
+            rounds=ROUNDS,
+        )
+    )
     result += [row for nice in NEIGHBOURS for size in BESIDE_NEIGHBOURS for row in against_gloo(size, nice)]
     return result

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/clock.h"
+#include <ddprun/progress.h>
 
 #include <array>
 #include <cstddef>
@@ -15,6 +16,10 @@ enum class Activity { kLoader, kForward, kBackward, kCommunication, kOptimizer, 
 
 inline constexpr std::array<const char*, 7> kActivityNames{
     "loader", "forward", "backward", "exposed communication", "optimizer", "evaluation", "checkpoint"};
+/// The same as `ddprun why` and `ddprun ps --watch` say it of a rank.
+inline constexpr std::array<const char*, kActivityNames.size()> kActivityWords{
+    "waits for a batch", "is in forward", "is in backward", "waits for gradients",
+    "updates weights",   "evaluates",     "saves"};
 
 /// Is told what begins and ends, as it happens. What ends is what has begun last.
 class ActivityWatcher {
@@ -37,10 +42,12 @@ class TimeSpent {
    public:
     Span(TimeSpent& spent, Activity activity)
         : spent_(spent), watcher_(spent.watcher_), activity_(activity), start_(spent.clock_.now()) {
+      note_phase(kActivityWords[static_cast<std::size_t>(activity)]);
       if (watcher_ != nullptr) watcher_->begins(kActivityNames[static_cast<std::size_t>(activity)]);
     }
     ~Span() {
       if (watcher_ != nullptr) watcher_->ends();
+      note_phase({});
       spent_.seconds_[static_cast<std::size_t>(activity_)] += to_seconds(spent_.clock_.now() - start_);
     }
     Span(const Span&) = delete;

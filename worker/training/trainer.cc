@@ -9,6 +9,7 @@
 #include "worker/training/rng.h"
 #include "worker/training/training_batches.h"
 #include <ddprun/collectives.h>
+#include <ddprun/progress.h>
 #include <ddprun/sharded_evaluation.h>
 
 #include <fmt/format.h>
@@ -307,6 +308,7 @@ bool Trainer::step(const MicroBatches& micro_batches, const Samples& samples) {
                                 list_of(samples[outcome.turn]), kHowToGoOn));
   }
   ++position_.step;
+  note_step(position_.step);
   if (learner_.is_recorded() && !was_recorded)
     tell<RecordingEvent>(&Observer::on_recording, {.step = position_.step});
   position_.world = world_;
@@ -464,7 +466,11 @@ Evaluation Trainer::evaluate_on(const DataSource& source, const std::string& nam
                                          {.device = device_,
                                           .loader = loader_options(options_.eval_batch_size),
                                           .autocast = autocast_dtype(learner_.step_options().precision),
-                                          .after_batch = [this] { parts_.drain.progress(); },
+                                          .after_batch =
+                                              [this] {
+                                                parts_.drain.progress();
+                                                note_progress();
+                                              },
                                           .block = block_,
                                           .turn_to = [this](std::size_t turn) { learner_.turn_to(turn); }});
   tell<EvaluationEvent>(&Observer::on_evaluation, {.position = position_,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Hangs one rank of real torch.distributed jobs (gloo, CPU) and asks `ddprun why`.
+"""Hangs one rank of real torch.distributed jobs (gloo, CPU), or with --cpp of one of libddprun, and asks `ddprun why`.
 
-why_test.py DDPRUN PYTHON [--only WORD] [--few] [--table] [--pictures FOLDER]
+why_test.py DDPRUN PYTHON [--cpp PROGRAM --backend shm|gloo] [--only WORD] [--few] [--table] [--pictures FOLDER]
 
 Each page has to name the right rank, with a true reason, within 5 s. --table prints what was said as Markdown. --pictures
 writes the facts, without names of this machine, as tests/unit/launcher_why has them.
@@ -40,6 +40,7 @@ class Hang:
     culprit: int = 1
     ranks: int = 3
     guilty: list | None = None  # by default the culprit alone
+    backend: str | None = None  # the only one on which it hangs
 
     def expected(self):
         return [self.culprit] if self.guilty is None else self.guilty
@@ -80,6 +81,32 @@ HANGS = [
     Hang("fine", r": fine\n", health="fine", guilty=[]),
 ]
 FEW = ("different_collectives", "reads_a_fifo", "stopped", "loops_in_python", "waits_for_a_key", "slow", "fine")
+
+
+IN_ALL_REDUCE_6 = r"all_reduce #6 \(float32, 1000\)"
+
+# Of hang_program.cc. Where ranks do other collectives, shm does not hang: it says so and ends them.
+CPP_HANGS = [
+    Hang("skips_one", r"rank 1 is in barrier", backend="gloo"),
+    Hang("uneven_inputs", r"rank 1 is in barrier(.*\n)+?.*has done 3 steps", backend="gloo"),
+    Hang("reads_a_fifo", IN_ALL_REDUCE_6 + r"(.*\n)+?.*is in read\(\) of .*/fifo"),
+    Hang("stopped", r"stopped by a signal \(SIGSTOP\)"),
+    Hang("debugged", r"held by a debugger: pid \d+"),
+    Hang("loops_in_cpp", IN_ALL_REDUCE_6 + r"(.*\n)+?.*(computes \(|gets )\d+ % of a CPU(.*\n)+?.*loops_in_cpp", health="late"),
+    Hang("two_locks", r"waits for a lock(.*\n)+?.*two_locks"),
+    Hang("thread_died", r"waits for a lock or for another thread(.*\n)+?.*thread_died"),
+    Hang("fills_a_pipe", r"blocked in write\(\) to a pipe that is full, which pid \d+ \(sleep\) does not read"),
+    Hang("runs_a_program", r"waits for a child process to end: pid \d+ \(sleep\)"),
+    Hang("waits_for_a_key", r"waits for a key in the store that nobody has set"),
+    Hang("receives_from_nobody", r"waits in recv for (rank 0|another rank)"),
+    Hang("peer_exited", r"rank 1 has ended by itself with exit code 0"),
+    Hang("evaluates_alone", r"it has done 1200 steps and evaluates", health="late"),
+    Hang("saves_to_a_stuck_disk", r"is in write\(\) of .*/fifo(.*\n)+?.*it saves"),
+    Hang("other_group", r"rank 1 is late: it has not entered all_reduce #6", ranks=4),
+    Hang("slow", r"rank 1 is the slowest", health="slow"),
+    Hang("fine", r": fine\n", health="fine", guilty=[]),
+]
+CPP_FEW = ("reads_a_fifo", "loops_in_cpp", "receives_from_nobody", "evaluates_alone", "slow", "fine")
 
 
 class Skipped(Exception):
@@ -194,8 +221,9 @@ def judge(options, hang):
         environment = os.environ | {"WHY_READY": str(folder / "ready"), "WHY_FOLDER": name, "TMPDIR": name, "OMP_NUM_THREADS": "1",
                                     "PYTHON_EXEC": options.python, "PYTHONDONTWRITEBYTECODE": "1"}
         around = silent_file_server(folder) if hang.name == "file_server_silent" else contextlib.nullcontext()
+        program = options.cpp or str(HERE / "hangs.py")
         command = [options.ddprun, "--nproc-per-node", str(hang.ranks), "--shutdown-timeout", "1s", *options.flags,
-                   str(HERE / "hangs.py"), hang.name, str(hang.culprit)]
+                   program, hang.name, str(hang.culprit)]
         with around, open(folder / "out", "w") as out, \
                 subprocess.Popen(command, env=environment, stdout=out, stderr=out) as job:
             try:
@@ -243,16 +271,20 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ddprun")
     parser.add_argument("python")
+    parser.add_argument("--cpp")
+    parser.add_argument("--backend", default="shm")
     parser.add_argument("--only", default="")
     parser.add_argument("--few", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--pictures", type=pathlib.Path)
     options = parser.parse_args()
-    options.flags = []
-    if subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+    options.flags = ["--backend", options.backend] if options.cpp else []
+    if not options.cpp and subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         print("SKIPPED: needs a Python with torch (./scripts/setup.sh --with-tests)", file=sys.stderr)
         return 77
-    hangs = [hang for hang in HANGS if options.only in hang.name and (not options.few or hang.name in FEW)]
+    all_hangs, few = (CPP_HANGS, CPP_FEW) if options.cpp else (HANGS, FEW)
+    hangs = [hang for hang in all_hangs if options.only in hang.name and (not options.few or hang.name in few) and
+             hang.backend in (None, options.backend)]
     right = counted = 0
     if options.table:
         print("| hang | said | after | answer took |\n|---|---|---|---|")

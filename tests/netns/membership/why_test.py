@@ -35,14 +35,14 @@ while True:
 
 
 class Why(unittest.TestCase):
-    def start(self, lab, guilty, size=1000):
+    def start(self, lab, guilty, size=1000, flags=("--hang-report", "0")):
         """A rank on each host; that one waits for the writer of a FIFO."""
         self.fifo = pathlib.Path(lab.folder, "fifo")
         os.mkfifo(self.fifo)
         script = pathlib.Path(lab.folder, "train.py")
         script.write_text(JOB)
         jobs = [host.run(DDPRUN, "--nnodes", len(lab.hosts), "--rdzv-endpoint", f"a:{PORT}", "--rdzv-id", "job", "--rdzv-conf",
-                         CONF, "--hang-report", "0", script, guilty, self.fifo, size, PYTHON_EXEC=PYTHON, OMP_NUM_THREADS="1",
+                         CONF, *flags, script, guilty, self.fifo, size, PYTHON_EXEC=PYTHON, OMP_NUM_THREADS="1",
                          GLOO_SOCKET_IFNAME="e0")
                 for host in lab.hosts.values()]
         for job in jobs:
@@ -83,14 +83,29 @@ class Why(unittest.TestCase):
                 self.assertNotIn("ranks were seen", page)
                 print(f"asked on {host.name}, {took:.1f} s:\n{page}", flush=True)
 
+    def test_a_time_out_ends_the_guilty_rank_on_whatever_node_it_is(self):
+        with Lab(["a", "b", "c"]) as lab:
+            jobs = self.start(lab, guilty=1, flags=("--hang-timeout", "3s", "--hang-report", "0"))
+            said = "no progress for 3.0 s (--hang-timeout), so ddprun ended it: rank 1 is late"
+            for job in jobs:
+                job.expect(said, within=60)
+                self.assertEqual(job.wait(30), 137)
+
+    def test_the_report_names_a_rank_of_another_node(self):
+        with Lab(["a", "b", "c"]) as lab:
+            jobs = self.start(lab, guilty=2, flags=("--hang-report", "3s"))
+            for job in (jobs[2], jobs[0]):
+                job.expect("rank 2 is late: it has not entered all_reduce #6", within=60)
+                job.expect("it is on host c (pid", within=60)
+
     def test_a_node_that_does_not_answer_is_named(self):
         with Lab(["a", "b", "c"]) as lab:
             self.start(lab, guilty=1)
             launcher = self.launcher_on(lab["b"])
             os.kill(launcher, signal.SIGSTOP)
-            page, took = self.expect(lab["c"], "2 of 3 ranks were seen: node b (10.213.0.2) has not answered within 6.0 s",
+            page, took = self.expect(lab["c"], "2 of 3 ranks were seen: node b (10.213.0.2) has not answered within 4.7 s",
                                      "who is late was not seen")
-            self.assertLess(took, patient(9))
+            self.assertLess(took, patient(6))
             os.kill(launcher, signal.SIGCONT)
             self.expect(lab["c"], "rank 1 is late", "it is on host b (pid")
             print(page, flush=True)

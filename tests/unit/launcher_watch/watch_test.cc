@@ -89,6 +89,27 @@ TEST_CASE("the screen shows of each rank what it does, its pace, how late it is,
         "  rank 1 is the slowest: at collectives it comes 300 ms after the first, 30 % of the time\n");
 }
 
+TEST_CASE("of a rank that tells its steps and what it does, these are shown") {
+  JobSample before = sample_at(98);
+  JobSample now = sample_at(100);
+  before.ranks[0].progress = {.step = 1200, .phase = "evaluates"};
+  now.ranks[0].progress = {.step = 1217, .phase = "evaluates with a long text"};
+  CHECK(render_screen({{.now = now, .before = before}}, {.columns = 70}) ==
+        "job ddprun-a (pid 4711): running, 2 of 2 ranks here, 0 of 3 restart…\n"
+        "  RANK  PID       STATE                STEP            COLLECTIVES …\n"
+        "  0     100       evaluates with a lo… 1217 (8.5/s)    1000      …\n"
+        "  1     101       computes             -               1000        …\n"
+        "  rank 1 is the slowest: at collectives it comes 300 ms after the f…\n");
+  CHECK(metrics_text(now).find("rank=\"0\"} 1217\n") != std::string::npos);
+  CHECK(metrics_text(before).find("ddprun_rank_steps_total{") != std::string::npos);
+  CHECK(metrics_text(sample_at(98)).find("ddprun_rank_steps_total") == std::string::npos);
+  const std::optional<JobSample> told = parse_sample(to_text(now, kPlenty));
+  REQUIRE(told.has_value());
+  CHECK(told->ranks[0].progress.step == 1217);
+  CHECK(told->ranks[0].progress.phase == "evaluates with a long text");
+  CHECK(told->ranks[1].progress.step == -1);
+}
+
 TEST_CASE("lines of the screen are cut to the terminal's width") {
   JobSample now = sample_at(100);
   now.ranks[1].last_output_s = 2;

@@ -58,6 +58,19 @@ TEST_CASE("where nothing is recorded, a rank that computes is progress") {
   CHECK(policy.note({{.pid = 1}, {.pid = 2}}, 40));
 }
 
+TEST_CASE("what a rank with libddprun tells is progress, and nothing else of a rank that tells") {
+  HangPolicy policy(kLimits, 0);
+  const auto told = [](std::uint64_t beats) {
+    return std::vector<Pulse>{{.pid = 1, .records = true, .beats = beats, .is_busy = true}, {.pid = 2}};
+  };
+  policy.note(told(1), 0);
+  CHECK_FALSE(policy.note(told(2), 9));
+  CHECK(policy.has_moved());
+  CHECK_FALSE(policy.note(told(2), 18));
+  CHECK_FALSE(policy.has_moved());
+  CHECK(policy.note(told(2), 19));
+}
+
 TEST_CASE("a script that goes on to its next program gets on") {
   HangPolicy policy(kLimits, 0);
   policy.note({{.pid = 1}, {.pid = 2}}, 0);
@@ -68,12 +81,12 @@ TEST_CASE("what begins to hang while a long step is watched is told within a qua
   HangPolicy policy = quiet_since_0();
   for (double now = 10; now < 40; now += 0.5) {
     if (policy.note(waiting(), now))
-      CHECK(policy.decide(verdict(Health::kLate, Doing::kComputes), now) == HangPolicy::Say::kNothing);
+      CHECK(policy.decide(verdict(Health::kLate, Doing::kComputes), true, now) == HangPolicy::Say::kNothing);
   }
   double told_at = 0;
   for (double now = 40; told_at == 0 && now < 60; now += 0.5) {
     if (policy.note(waiting(), now) &&
-        policy.decide(verdict(Health::kStuck), now) == HangPolicy::Say::kReport)
+        policy.decide(verdict(Health::kStuck), true, now) == HangPolicy::Say::kReport)
       told_at = now;
   }
   CHECK(told_at > 0);
@@ -83,27 +96,27 @@ TEST_CASE("what begins to hang while a long step is watched is told within a qua
 TEST_CASE("a hang is reported once, and again after there was progress") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(verdict(Health::kStuck), 10) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(verdict(Health::kStuck), true, 10) == HangPolicy::Say::kReport);
   CHECK_FALSE(policy.note(waiting(), 30));
   policy.note(waiting(8), 31);
   REQUIRE(policy.note(waiting(8), 41));
-  CHECK(policy.decide(verdict(Health::kStuck), 41) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(verdict(Health::kStuck), true, 41) == HangPolicy::Say::kReport);
 }
 
 TEST_CASE("a rank that still does something is not reported, but ended when the time is over") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(verdict(Health::kLate), 10) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(verdict(Health::kLate), true, 10) == HangPolicy::Say::kNothing);
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kLate), 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(verdict(Health::kLate), true, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a job that is fine, or in a debugger's hands, is left in peace by both limits") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kFine), 60) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(verdict(Health::kFine), true, 60) == HangPolicy::Say::kNothing);
   REQUIRE(policy.note(waiting(), 120));
-  CHECK(policy.decide(verdict(Health::kStuck, Doing::kTraced), 120) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(verdict(Health::kStuck, Doing::kTraced), true, 120) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE("a rank that is held while nobody waits for it is left in peace by both limits") {
@@ -111,7 +124,7 @@ TEST_CASE("a rank that is held while nobody waits for it is left in peace by bot
   Verdict held = verdict(Health::kStuck);
   held.waiting.clear();
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(held, 60) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(held, true, 60) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE(
@@ -123,9 +136,9 @@ TEST_CASE(
   split.confidence = Confidence::kGuess;
   split.ranks[0].activity.doing = Doing::kWaits;
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(split, 10) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(split, true, 10) == HangPolicy::Say::kReport);
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(split, 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(split, true, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a job in which all wait and nobody is guilty is ended") {
@@ -134,16 +147,31 @@ TEST_CASE("a job in which all wait and nobody is guilty is ended") {
   all.guilty.clear();
   all.waiting = {0, 1};
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(all, 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(all, true, 60) == HangPolicy::Say::kEnd);
+}
+
+TEST_CASE("where not all ranks were seen, a time-out ends only who waits for nobody") {
+  const auto ends = [](Verdict verdict) {
+    HangPolicy policy = quiet_since_0();
+    REQUIRE(policy.note(waiting(), 60));
+    return policy.decide(verdict, false, 60) == HangPolicy::Say::kEnd;
+  };
+  Verdict all = verdict(Health::kStuck);
+  all.guilty.clear();
+  all.waiting = {0, 1};
+  CHECK_FALSE(ends(all));
+  CHECK_FALSE(ends(verdict(Health::kStuck, Doing::kWaits)));
+  CHECK(ends(verdict(Health::kStuck, Doing::kBlocked)));
+  CHECK(ends(verdict(Health::kLate, Doing::kComputes)));
 }
 
 TEST_CASE("the second limit is kept to the moment, whatever was said at the first") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 50));
-  CHECK(policy.decide(verdict(Health::kStuck), 50) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(verdict(Health::kStuck), true, 50) == HangPolicy::Say::kReport);
   CHECK_FALSE(policy.note(waiting(), 59));
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kStuck), 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(verdict(Health::kStuck), true, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("where nobody asked, only programs with libtorch are looked at") {
@@ -156,9 +184,9 @@ TEST_CASE("where nobody asked and a rank on another host may compute, a wait of 
   Verdict all_wait = verdict(Health::kStuck);
   all_wait.guilty.clear();
   const auto said = [&](bool is_asked, bool sees_all) {
-    HangPolicy policy({.report_s = 10, .is_asked = is_asked, .sees_all = sees_all}, 0);
+    HangPolicy policy({.report_s = 10, .is_asked = is_asked}, 0);
     policy.note(waiting(), 0);
-    return policy.decide(all_wait, 20) == HangPolicy::Say::kReport;
+    return policy.decide(all_wait, sees_all, 20) == HangPolicy::Say::kReport;
   };
   CHECK_FALSE(said(false, false));
   CHECK(said(true, false));
@@ -177,7 +205,7 @@ TEST_CASE("a time-out that nobody has asked for ends what is certainly stuck, an
   const auto said = [&](const Verdict& verdict) {
     HangPolicy policy(kUnasked, 0);
     policy.note(waiting(), 0);
-    return policy.decide(verdict, 60) == HangPolicy::Say::kEnd;
+    return policy.decide(verdict, true, 60) == HangPolicy::Say::kEnd;
   };
   CHECK(said(verdict(Health::kStuck, Doing::kStopped)));
   CHECK(said(verdict(Health::kStuck, Doing::kEnded)));

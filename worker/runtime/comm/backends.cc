@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <utility>
+
 namespace ddprun::runtime {
 namespace {
 
@@ -37,12 +39,14 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const BackendRequest& request, Ba
   return make_shm_backend({.store = request.store,
                            .rank = request.rank,
                            .world_size = request.world_size,
-                           .timeout = request.timeout});
+                           .timeout = request.timeout,
+                           .name = request.name});
 }
 
-/// Keys of one of two backends.
-BackendRequest under(const BackendRequest& request, const char* prefix) {
+/// Keys of one of two backends, and its name: each counts its collectives from 1. A GPU's has the group's.
+BackendRequest under(const BackendRequest& request, const char* prefix, std::string name) {
   BackendRequest narrowed = request;
+  narrowed.name = std::move(name);
   narrowed.store = c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
   return narrowed;
 }
@@ -78,14 +82,16 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const BackendRequest& request,
   }
   const bool are_two = backends.cpu && backends.gpu && backends.cpu != backends.gpu;
   if (backends.gpu) {
-    const auto backend = make_backend(are_two ? under(request, "cuda") : request, *backends.gpu, gpu);
+    const auto backend =
+        make_backend(are_two ? under(request, "cuda", request.name) : request, *backends.gpu, gpu);
     group->setBackend(c10::DeviceType::CUDA, type_of(*backends.gpu), backend);
     if (backends.cpu == backends.gpu)
       group->setBackend(c10::DeviceType::CPU, type_of(*backends.gpu), backend);
   }
   if (backends.cpu && backends.cpu != backends.gpu) {
-    group->setBackend(c10::DeviceType::CPU, type_of(*backends.cpu),
-                      make_backend(are_two ? under(request, "cpu") : request, *backends.cpu, gpu));
+    group->setBackend(
+        c10::DeviceType::CPU, type_of(*backends.cpu),
+        make_backend(are_two ? under(request, "cpu", request.name + "/cpu") : request, *backends.cpu, gpu));
   }
   group->setDefaultBackend(type_of(backends.gpu ? *backends.gpu : *backends.cpu));
   group->setGroupName(request.name);

@@ -1,4 +1,5 @@
 #include "worker/runtime/comm/backend/bucket_memory.h"
+#include "worker/runtime/comm/backend/progress.h"
 #include "worker/runtime/ddp/broadcast_bytes.h"
 #include "worker/runtime/ddp/make_reducer.h"
 #include "worker/runtime/ddp/optimizer_in_backward.h"
@@ -303,6 +304,7 @@ void ReplicaSync::before_forward() {
   if (with_gradients && state.gradient_sync) {
     state.logger->set_runtime_stats_and_log();
     state.reducer->prepare_for_forward();
+    Progress::instance().count_step();
   }
   if (auto work = notify_join()) {
     state.reducer->set_forward_pass_work_handle(std::move(work),

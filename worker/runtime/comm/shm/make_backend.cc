@@ -91,7 +91,8 @@ c10::intrusive_ptr<c10d::Backend> make_shm_backend(const ShmOptions& options) {
   }
   auto group = shm::Group::join(*segment, options.rank, options.timeout);
   if (!group) throw Exception(group.error().code(), group.error().message());
-  return c10::make_intrusive<shm::ShmBackend>(std::move(*segment), std::move(*group), options.timeout);
+  return c10::make_intrusive<shm::ShmBackend>(std::move(*segment), std::move(*group), options.timeout,
+                                              options.name);
 }
 
 }  // namespace ddprun::runtime

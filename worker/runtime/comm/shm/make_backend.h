@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
+#include <string>
 
 namespace ddprun::runtime {
 
@@ -13,6 +14,7 @@ struct ShmOptions {
   int world_size = 1;
   std::chrono::milliseconds timeout{
       std::chrono::minutes(30)};  ///< of one collective; may be changed per call
+  std::string name = "world";     ///< of the group
 };
 
 /// A c10d backend over shared memory, for CPU tensors of ranks on one host.

@@ -1,5 +1,6 @@
 #include "worker/runtime/comm/shm/shm_backend.h"
 
+#include "worker/runtime/comm/backend/progress.h"
 #include "worker/runtime/comm/shm/all_reduce.h"
 #include "worker/runtime/comm/shm/all_to_all.h"
 #include "worker/runtime/comm/shm/broadcast.h"
@@ -86,15 +87,74 @@ Description describe_all_to_all(const at::Tensor& tensor) {
   return {.kind = Kind::kAllToAll, .dtype = to_dtype(tensor.scalar_type())};
 }
 
+/// In the words of c10d.
+std::string_view operation_of(Kind kind) {
+  switch (kind) {
+    case Kind::kBarrier:
+      return "barrier";
+    case Kind::kAllReduce:
+    case Kind::kSparseAllReduce:
+      return "all_reduce";
+    case Kind::kReduce:
+      return "reduce";
+    case Kind::kBroadcast:
+      return "broadcast";
+    case Kind::kAllGather:
+      return "all_gather";
+    case Kind::kGather:
+      return "gather";
+    case Kind::kScatter:
+      return "scatter";
+    case Kind::kReduceScatter:
+      return "reduce_scatter";
+    case Kind::kAllToAll:
+      return "all_to_all";
+    case Kind::kSend:
+      return "send";
+    case Kind::kReceive:
+      return "recv";
+  }
+  return "";
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return at::kFloat;
+    case DType::kFloat64:
+      return at::kDouble;
+    case DType::kFloat16:
+      return at::kHalf;
+    case DType::kBFloat16:
+      return at::kBFloat16;
+    case DType::kInt8:
+      return at::kChar;
+    case DType::kUint8:
+      return at::kByte;
+    case DType::kInt16:
+      return at::kShort;
+    case DType::kInt32:
+      return at::kInt;
+    case DType::kInt64:
+      return at::kLong;
+    case DType::kBool:
+      return at::kBool;
+    case DType::kOther:
+      break;
+  }
+  return at::ScalarType::Undefined;
+}
+
 }  // namespace
 
 ShmBackend::ShmBackend(std::shared_ptr<Segment> segment, std::unique_ptr<Group> group,
-                       std::chrono::milliseconds timeout)
+                       std::chrono::milliseconds timeout, std::string_view name)
     : Backend(group->rank(), group->size()),
       arena_(std::make_shared<Arena>(segment, group->rank())),
       mailbox_(std::move(segment), group->rank()),
       engine_(std::move(group)),
-      timeout_(timeout) {}
+      timeout_(timeout),
+      progress_group_(Progress::instance().add_group(name)) {}
 
 Ref<c10d::Backend::Options> ShmBackend::getBackendOptions() {
   return c10::make_intrusive<Options>("shm", timeout_.load());
@@ -119,6 +179,13 @@ Ref<ShmWork> ShmBackend::run(const Call& call, std::unique_ptr<Collective> colle
   const auto timeout = call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout;
   auto work =
       c10::make_intrusive<ShmWork>(rank_, call.type, ++sequence_, std::move(outputs), std::move(inputs));
+  const Description what = collective->describe();
+  work->set_progress_id(
+      Progress::instance().enter({.operation = operation_of(what.kind),
+                                  .sequence = ++collectives_,
+                                  .elements = static_cast<std::int64_t>(what.count),
+                                  .dtype = static_cast<std::int16_t>(scalar_type_of(what.dtype)),
+                                  .group = progress_group_}));
   const auto patience = call.is_async ? Patience::kShort : Patience::kBlocking;
   const auto outcome = engine_.submit(std::move(collective), timeout, patience, [&work]() -> Engine::Done {
     return [work](const Result<void>& result) { work->complete(result); };
@@ -403,12 +470,26 @@ Mailbox::Letter ShmBackend::letter(Kind kind, const at::Tensor& tensor, int peer
           .timeout = timeout_.load()};
 }
 
+Ref<ShmWork> ShmBackend::begin_message(c10d::OpType type, std::string_view operation,
+                                       const at::Tensor& tensor, int peer) {
+  auto work =
+      c10::make_intrusive<ShmWork>(rank_, type, ++sequence_, std::vector{tensor}, std::vector{tensor});
+  work->set_progress_id(
+      Progress::instance().enter({.operation = operation,
+                                  .sequence = ++messages_,
+                                  .elements = tensor.numel(),
+                                  .dtype = static_cast<std::int16_t>(tensor.scalar_type()),
+                                  .group = progress_group_,
+                                  .peer = peer == kAnybody ? ProgressPage::kAnyPeer : peer}));
+  return work;
+}
+
 Ref<c10d::Work> ShmBackend::send(std::vector<at::Tensor>& tensors, int to, int tag) {
   const at::Tensor& tensor = only(Kind::kSend, tensors);
   check_peer(Kind::kSend, to, tag);
-  auto work = c10::make_intrusive<ShmWork>(rank_, c10d::OpType::SEND, ++sequence_, tensors, tensors);
-  mailbox_.send(letter(Kind::kSend, tensor, to, tag),
-                [work](const Result<void>& result, int) { work->complete(result); });
+  const Mailbox::Letter mail = letter(Kind::kSend, tensor, to, tag);
+  auto work = begin_message(c10d::OpType::SEND, operation_of(Kind::kSend), tensor, to);
+  mailbox_.send(mail, [work](const Result<void>& result, int) { work->complete(result); });
   return work;
 }
 
@@ -419,9 +500,9 @@ Ref<c10d::Work> ShmBackend::recv(std::vector<at::Tensor>& tensors, int from, int
 
 Ref<c10d::Work> ShmBackend::receive(std::vector<at::Tensor>& tensors, int from, int tag) {
   const at::Tensor& tensor = only(Kind::kReceive, tensors);
-  auto work = c10::make_intrusive<ShmWork>(rank_, c10d::OpType::RECV, ++sequence_, tensors, tensors);
-  mailbox_.receive(letter(Kind::kReceive, tensor, from, tag),
-                   [work](const Result<void>& result, int source) { work->complete(result, source); });
+  const Mailbox::Letter mail = letter(Kind::kReceive, tensor, from, tag);
+  auto work = begin_message(c10d::OpType::RECV, operation_of(Kind::kReceive), tensor, from);
+  mailbox_.receive(mail, [work](const Result<void>& result, int source) { work->complete(result, source); });
   return work;
 }
 

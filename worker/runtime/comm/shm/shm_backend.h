@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::runtime::shm {
@@ -28,8 +30,9 @@ using Ref = c10::intrusive_ptr<T>;
 ///           collective at once, when all ranks come within 0.1 ms, or leave it to a background thread.
 class ShmBackend final : public c10d::Backend, public BucketMemory {
  public:
+  /// `name` is what `ddprun why` calls the group.
   ShmBackend(std::shared_ptr<Segment> segment, std::unique_ptr<Group> group,
-             std::chrono::milliseconds timeout);
+             std::chrono::milliseconds timeout, std::string_view name);
 
   void use_on_this_thread() override { ArenaAllocator::instance().use_on_this_thread(arena_); }
   void leave_on_this_thread() override { ArenaAllocator::instance().use_on_this_thread(nullptr); }
@@ -106,6 +109,8 @@ class ShmBackend final : public c10d::Backend, public BucketMemory {
                                   const std::vector<at::Tensor>& inputs, ReduceOp op, bool is_one_tensor);
 
   Ref<c10d::Work> receive(std::vector<at::Tensor>& tensors, int from, int tag);
+  Ref<ShmWork> begin_message(c10d::OpType type, std::string_view operation, const at::Tensor& tensor,
+                             int peer);
   Mailbox::Letter letter(Kind kind, const at::Tensor& tensor, int peer, int tag) const;
   void check_peer(Kind kind, int peer, int tag) const;
   /// `rank` as the root of a collective.
@@ -116,6 +121,9 @@ class ShmBackend final : public c10d::Backend, public BucketMemory {
   Engine engine_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};
+  std::uint16_t progress_group_;
+  std::atomic<std::int64_t> collectives_{0};  ///< equal on all ranks that are in the same one
+  std::atomic<std::int64_t> messages_{0};
 };
 
 }  // namespace ddprun::runtime::shm

@@ -1,5 +1,6 @@
 #include "worker/runtime/comm/shm/shm_work.h"
 
+#include "worker/runtime/comm/backend/progress.h"
 #include <ddprun/exception.h>
 
 namespace ddprun::runtime::shm {
@@ -15,6 +16,7 @@ void ShmWork::set_outputs(std::vector<at::Tensor> outputs) {
 
 void ShmWork::complete(const Result<void>& outcome, int source_rank) {
   source_rank_ = source_rank;
+  if (progress_id_ != 0) Progress::instance().leave(progress_id_);
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(future_mutex_);

@@ -20,6 +20,9 @@ class ShmWork final : public c10d::Work {
   /// Makes this the last of several works that are one for the caller; before the caller has it.
   void set_outputs(std::vector<at::Tensor> outputs);
 
+  /// What Progress knows it by.
+  void set_progress_id(std::uint64_t id) { progress_id_ = id; }
+
   /// Ends it, once. Any thread.
   void complete(const Result<void>& outcome, int source_rank = -1);
 
@@ -34,6 +37,7 @@ class ShmWork final : public c10d::Work {
   std::vector<at::Tensor> outputs_;
   std::vector<at::Tensor> inputs_;
   std::uint64_t sequence_;
+  std::uint64_t progress_id_ = 0;
   int source_rank_ = -1;
   std::mutex future_mutex_;
   bool is_over_ = false;

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+
+/// Ranks of this node that do not get on.
+struct Hang {
+  bool ends = false;  ///< --hang-timeout is over, and the guilty are killed
+  std::vector<int> guilty;
+  std::string reason;
+  std::string page;  ///< what `ddprun why` says
+};
+
+/// A rank of this node that is last at collectives most of the time.
+struct Straggler {
+  int rank = -1;      ///< -1: none
+  double late_s = 0;  ///< behind the first, on average
+  double share = 0;   ///< of the time from one collective to the next
+};
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,162 @@
+#include "worker/runtime/comm/backend/progress.h"
+
+#include "launcher/why/progress_look.h"
+#include "launcher/why/rank_record.h"
+#include "tests/support/catch.h"
+#include <ddprun/progress.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ddprun {
+namespace {
+
+using launcher::why::Collective;
+using launcher::why::ProgressLook;
+using launcher::why::RankProgress;
+using launcher::why::Recorder;
+using runtime::Progress;
+
+constexpr std::int16_t kFloat = 6;
+
+ProgressLook look_at_this_process() {
+  Progress::instance();
+  auto look = ProgressLook::find(::getpid());
+  REQUIRE(look);
+  return std::move(*look);
+}
+
+TEST_CASE("what a rank tells of itself is read from outside") {
+  const ProgressLook look = look_at_this_process();
+  note_phase("evaluates");
+  note_step(1200);
+  const RankProgress first = look.progress();
+  CHECK(first.step == 1200);
+  CHECK(first.phase == "evaluates");
+  note_progress();
+  CHECK(look.progress().beats == first.beats + 1);
+  note_phase({});
+  CHECK(look.progress().phase.empty());
+  note_phase(std::string(100, 'x'));
+  CHECK(look.progress().phase == std::string(31, 'x'));
+}
+
+TEST_CASE("who has noted a step counts none") {
+  const ProgressLook look = look_at_this_process();
+  note_step(7);
+  Progress::instance().count_step();
+  CHECK(look.progress().step == 7);
+}
+
+TEST_CASE("a collective is pending from its beginning to its end") {
+  const ProgressLook look = look_at_this_process();
+  Progress& progress = Progress::instance();
+  const std::uint16_t group = progress.add_group("pairs");
+  const std::uint64_t id = progress.enter(
+      {.operation = "all_reduce", .sequence = 12, .elements = 1000, .dtype = kFloat, .group = group});
+  Recorder recorder = look.recorder(4);
+  REQUIRE(!recorder.entries.empty());
+  Collective entry = recorder.entries.back();
+  CHECK(entry.group == "pairs");
+  CHECK(entry.sequence == 12);
+  CHECK(entry.operation == "all_reduce");
+  CHECK(entry.sizes == std::vector<std::int64_t>{1000});
+  CHECK(entry.types == std::vector<int>{kFloat});
+  CHECK_FALSE(entry.is_peer);
+  CHECK_FALSE(entry.is_over);
+  CHECK(entry.created_ns > std::int64_t{1'700'000'000} * 1'000'000'000);
+  progress.leave(id);
+  CHECK(look.recorder(4).entries.back().is_over);
+}
+
+TEST_CASE("a message names its peer, and one from anybody none") {
+  const ProgressLook look = look_at_this_process();
+  Progress& progress = Progress::instance();
+  progress.leave(progress.enter({.operation = "recv", .peer = 3}));
+  CHECK(look.recorder(1).entries.back().is_peer);
+  CHECK(look.recorder(1).entries.back().peer == 3);
+  progress.leave(progress.enter({.operation = "recv", .peer = ProgressPage::kAnyPeer}));
+  CHECK(look.recorder(1).entries.back().is_peer);
+  CHECK(look.recorder(1).entries.back().peer == -1);
+}
+
+TEST_CASE("the newest collectives are kept, and all are counted") {
+  const ProgressLook look = look_at_this_process();
+  Progress& progress = Progress::instance();
+  const std::uint64_t before = look.recorder(1).next;
+  std::uint64_t first = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::uint64_t id = progress.enter({.operation = "barrier", .sequence = i});
+    if (i == 0) first = id;
+    if (i > 0) progress.leave(id);
+  }
+  progress.leave(first);  // whose line is another's by now
+  const Recorder recorder = look.recorder(1000);
+  CHECK(recorder.next == before + 200);
+  REQUIRE(recorder.entries.size() == ProgressPage::kLines);
+  CHECK(recorder.entries.back().sequence == 199);
+  CHECK(look.recorder(3).entries.front().sequence == 197);
+}
+
+TEST_CASE("no line is read while it is written") {
+  const ProgressLook look = look_at_this_process();
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> writers;
+  for (const int writer : {1, 2}) {
+    writers.emplace_back([writer, &is_over] {
+      for (std::int64_t n = 1; !is_over; ++n) {
+        const std::int64_t sequence = n * 2 + writer;
+        Progress::instance().leave(
+            Progress::instance().enter({.operation = writer == 1 ? "all_gather" : "broadcast",
+                                        .sequence = sequence,
+                                        .elements = sequence}));
+      }
+    });
+  }
+  int seen = 0;
+  while (seen < 100'000) {
+    for (const Collective& entry : look.recorder(64).entries) {
+      if (entry.operation != "all_gather" && entry.operation != "broadcast") continue;
+      ++seen;
+      if (entry.sizes != std::vector{entry.sequence}) {
+        CHECK(entry.sizes == std::vector{entry.sequence});
+        seen = 100'000;
+      }
+    }
+  }
+  is_over = true;
+  for (std::thread& writer : writers) writer.join();
+}
+
+TEST_CASE("a child of fork writes on no page that anybody reads") {
+  const ProgressLook look = look_at_this_process();
+  note_step(5);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    note_step(6);
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  CHECK(look.progress().step == 5);
+}
+
+TEST_CASE("a record of a process is that of its page where its libtorch has recorded nothing") {
+  look_at_this_process();
+  Progress& progress = Progress::instance();
+  launcher::why::RankRecord record(::getpid());
+  record.search();
+  CHECK(record.is_found());
+  const std::uint64_t id = progress.enter({.operation = "reduce", .sequence = 3, .elements = 2});
+  CHECK(record.read(8).entries.back().operation == "reduce");
+  CHECK_FALSE(record.read(8).entries.back().is_over);
+  progress.leave(id);
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,128 @@
+#include "worker/runtime/comm/backend/progress.h"
+
+#include "rendezvous/base/unique_fd.h"
+#include <ddprun/progress.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace ddprun::runtime {
+namespace {
+
+void* g_shared = nullptr;  // what a child of fork has to give up
+
+void leave_page_in_child() {
+  ::mmap(g_shared, sizeof(ProgressPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+         0);
+}
+
+/// Null where the kernel gives none.
+void* map_shared() {
+  UniqueFd file(::memfd_create(ProgressPage::kName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Who maps it as well must not be killed by its shrinking.
+  if (!file || ::ftruncate(file.get(), sizeof(ProgressPage)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return nullptr;
+  void* const mapped =
+      ::mmap(nullptr, sizeof(ProgressPage), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  (void)file.release();  // by which it is found, as long as the process lives
+  g_shared = mapped;
+  ::pthread_atfork(nullptr, nullptr, leave_page_in_child);
+  return mapped;
+}
+
+ProgressPage& make_page() {
+  void* const shared = map_shared();
+  auto* const page = shared != nullptr ? new (shared) ProgressPage() : new ProgressPage();
+  page->step.store(ProgressPage::kNoStep, std::memory_order_relaxed);
+  page->magic.store(ProgressPage::kMagic, std::memory_order_release);
+  return *page;
+}
+
+template <std::size_t Words>
+void write_text(SharedText<Words>& text, std::string_view bytes) {
+  std::array<std::uint64_t, Words> words{};
+  std::memcpy(words.data(), bytes.data(), std::min(bytes.size(), sizeof words));
+  for (std::size_t i = 0; i < Words; ++i) text[i].store(words[i], std::memory_order_relaxed);
+}
+
+std::int64_t about_now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);  // a third of the cost of the exact one
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+}  // namespace
+
+Progress& Progress::instance() {
+  static Progress& only = *new Progress();
+  return only;
+}
+
+Progress::Progress() : page_(make_page()) {}
+
+std::uint16_t Progress::add_group(std::string_view name) {
+  const std::uint32_t number =
+      std::min<std::uint32_t>(groups_.fetch_add(1), static_cast<std::uint32_t>(ProgressPage::kGroups) - 1);
+  write_text(page_.groups[number], name);
+  return static_cast<std::uint16_t>(number);
+}
+
+std::uint64_t Progress::enter(const Call& call) {
+  const std::uint64_t id = page_.begun.fetch_add(1, std::memory_order_relaxed) + 1;
+  CollectiveLine& line = page_.lines[id % ProgressPage::kLines];
+  line.id.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(
+      std::memory_order_release);  // before what follows: a reader finds 0, or another id
+  line.sequence.store(call.sequence, std::memory_order_relaxed);
+  line.entered_ns.store(about_now_ns(), std::memory_order_relaxed);
+  line.elements.store(call.elements, std::memory_order_relaxed);
+  write_text(line.operation, call.operation);
+  line.dtype.store(call.dtype, std::memory_order_relaxed);
+  line.group.store(call.group, std::memory_order_relaxed);
+  line.peer.store(call.peer, std::memory_order_relaxed);
+  line.has_left.store(0, std::memory_order_relaxed);
+  line.id.store(id, std::memory_order_release);
+  return id;
+}
+
+void Progress::leave(std::uint64_t id) {
+  CollectiveLine& line = page_.lines[id % ProgressPage::kLines];
+  if (line.id.load(std::memory_order_relaxed) == id) line.has_left.store(1, std::memory_order_relaxed);
+}
+
+void Progress::note_step(std::int64_t step) {
+  is_step_noted_.store(true, std::memory_order_relaxed);
+  page_.step.store(step, std::memory_order_relaxed);
+  note_progress();
+}
+
+void Progress::count_step() {
+  if (is_step_noted_.load(std::memory_order_relaxed)) return;
+  const std::int64_t before = page_.step.load(std::memory_order_relaxed);
+  page_.step.store(before == ProgressPage::kNoStep ? 1 : before + 1, std::memory_order_relaxed);
+  note_progress();
+}
+
+void Progress::note_phase(std::string_view words) {
+  write_text(page_.phase, words.substr(0, sizeof page_.phase - 1));
+  note_progress();
+}
+
+}  // namespace ddprun::runtime
+
+namespace ddprun {
+
+void note_step(std::int64_t step) { runtime::Progress::instance().note_step(step); }
+void note_phase(std::string_view words) { runtime::Progress::instance().note_phase(words); }
+void note_progress() { runtime::Progress::instance().note_progress(); }
+
+}  // namespace ddprun

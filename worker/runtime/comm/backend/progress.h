@@ -1,0 +1,46 @@
+#pragma once
+
+#include "rendezvous/base/progress_page.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace ddprun::runtime {
+
+/// Writes this process's ProgressPage. Threads: any. A child of fork writes where nobody looks.
+class Progress {
+ public:
+  /// Made when first asked for, and never destroyed: threads of a backend may outlive main.
+  static Progress& instance();
+
+  /// A collective or message that begins.
+  struct Call {
+    std::string_view operation;  ///< up to 16 bytes
+    std::int64_t sequence = 0;
+    std::int64_t elements = 0;
+    std::int16_t dtype = 0;  ///< of c10::ScalarType
+    std::uint16_t group = 0;
+    std::int32_t peer = ProgressPage::kNoPeer;
+  };
+
+  /// The number by which calls name the group.
+  std::uint16_t add_group(std::string_view name);
+  /// Its id, for leave().
+  std::uint64_t enter(const Call& call);
+  void leave(std::uint64_t id);
+
+  void note_step(std::int64_t step);
+  /// Of a program that notes no steps itself.
+  void count_step();
+  void note_phase(std::string_view words);
+  void note_progress() { page_.beats.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  Progress();
+
+  ProgressPage& page_;
+  std::atomic<std::uint32_t> groups_{0};
+  std::atomic<bool> is_step_noted_{false};
+};
+
+}  // namespace ddprun::runtime
