@@ -8,6 +8,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <vector>
 
 namespace ddprun::launcher {
 namespace {
@@ -39,8 +40,11 @@ std::string find_cgroup_file(pid_t pid, std::string_view controller, const std::
   const std::string version_2 = cgroup_of(pid, "");
   const std::string version_1 = controller.empty() ? std::string() : cgroup_of(pid, controller);
   const std::string mount_1 = fmt::format("/sys/fs/cgroup/{}", controller);
-  for (const std::string& folder : {"/sys/fs/cgroup" + version_2, "/sys/fs/cgroup/unified" + version_2,
-                                    std::string("/sys/fs/cgroup"), mount_1 + version_1, mount_1}) {
+  std::vector<std::string> folders{"/sys/fs/cgroup" + version_2, "/sys/fs/cgroup/unified" + version_2,
+                                   "/sys/fs/cgroup"};
+  // A controller that a hierarchy of version 1 has is not in that of version 2, whose root has files of its name.
+  folders.insert(version_1.empty() ? folders.end() : folders.begin(), {mount_1 + version_1, mount_1});
+  for (const std::string& folder : folders) {
     std::string path = folder + "/" + file;
     if (::access(path.c_str(), R_OK) == 0) return path;
   }

@@ -5,9 +5,9 @@
 
 namespace ddprun::launcher {
 
-/// Ranks of this node that do not get on.
+/// Ranks that do not get on, as this node's watch judges.
 struct Hang {
-  bool ends = false;  ///< --hang-timeout is over, and the guilty are killed
+  bool ends = false;  ///< --hang-timeout is over, and those of the guilty that are here are killed
   std::vector<int> guilty;
   std::string reason;
   std::string page;  ///< what `ddprun why` says

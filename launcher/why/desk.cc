@@ -6,6 +6,7 @@
 #include "launcher/why/facts_json.h"
 #include "launcher/why/fit.h"
 #include "launcher/why/look.h"
+#include "launcher/why/other_nodes.h"
 #include "launcher/why/proc_look.h"
 #include "launcher/why/settle.h"
 #include "rendezvous/base/print.h"
@@ -145,8 +146,9 @@ void Desk::wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) {
 void Desk::look(std::uint64_t number, std::size_t most_bytes) {
   std::array<int, 2> ends{-1, -1};
   looks_.erase(number);  // a coordinator that is new counts from one
-  if (looks_.size() >= kMostLooks || ::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return line_->answer({.number = number, .is_last = true});
+  if (looks_.size() >= kMostLooks)
+    return line_->answer({.number = number, .text = std::string(kBusyAnswer), .is_last = true});
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return line_->answer({.number = number, .is_last = true});
   UniqueFd from(ends[0]);
   const UniqueFd to(ends[1]);
   ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
@@ -186,14 +188,31 @@ void Desk::asked_by(pid_t process, int descriptor, LookKind kind) {
   UniqueFd pipe = open_pipe_of(process, descriptor);
   if (!pipe || line_ == nullptr) return;
   if (kind == LookKind::kNumbers) return numbers_asked_by(process, descriptor, std::move(pipe));
+  if (why_asker_->pipe.is_open() && why_question_.is_under_way(kWhyAnswerTime)) return;
   forget(*why_asker_);
   why_asker_->pipe.assign(pipe.release());
+  why_question_ = {.number = question_ + 1, .began = BootClock::now(), .is_over = false};
   ask(why_asker_, kind);
 }
 
+void Desk::HostQuestion::take(const LookPart& part) {
+  if (part.from == 0) {
+    are_all_named = true;
+  } else if (part.is_last) {
+    silent.erase(part.from);
+  } else {
+    silent.insert(part.from);
+  }
+  is_over = is_over || (are_all_named && silent.empty());
+}
+
+bool Desk::HostQuestion::is_under_way(Duration most) const {
+  return !is_over && BootClock::now() - began < most;
+}
+
 void Desk::numbers_asked_by(pid_t process, int descriptor, UniqueFd pipe) {
-  NumbersQuestion& question = numbers_question_;
-  const bool joins = !question.is_over && BootClock::now() - question.began < kNumbersTime;
+  HostQuestion& question = numbers_question_;
+  const bool joins = question.is_under_way(kNumbersTime);
   const auto hears_already = [&](const AskerPtr& asker) {
     return asker->process == process && asker->descriptor == descriptor &&
            asker->question == question.number && asker->pipe.is_open();
@@ -213,14 +232,10 @@ void Desk::numbers_asked_by(pid_t process, int descriptor, UniqueFd pipe) {
   asker->pipe.assign(pipe.release());
   if (joins) {
     asker->question = question.number;
-    return say(asker, question.said);
+    return say(asker, numbers_said_);
   }
-  question = {.number = question_ + 1,
-              .began = BootClock::now(),
-              .said = {},
-              .silent = {},
-              .are_all_named = false,
-              .is_over = false};
+  numbers_said_.clear();
+  question = {.number = question_ + 1, .began = BootClock::now(), .is_over = false};
   ask(asker, LookKind::kNumbers);
 }
 
@@ -239,22 +254,21 @@ void Desk::ask(const AskerPtr& asker, LookKind kind) {
 
 void Desk::answered(const LookPart& part) {
   if (part.number == numbers_question_.number) return numbers_answered(part);
-  if (part.number == why_asker_->question) say(why_asker_, to_text(part) + "\n");
+  if (part.number != why_asker_->question) return;
+  why_question_.take(part);
+  say(why_asker_, to_text(part) + "\n");
 }
 
 void Desk::numbers_answered(const LookPart& part) {
-  NumbersQuestion& question = numbers_question_;
+  HostQuestion& question = numbers_question_;
   const std::string text = to_text(part) + "\n";
-  if (part.from != 0 && !part.is_last) question.silent.insert(part.from);
-  if (part.from != 0 && part.is_last) question.silent.erase(part.from);
-  question.said += text;
-  question.are_all_named = question.are_all_named || part.from == 0;
-  question.is_over =
-      question.said.size() > kMostWaiting || (question.are_all_named && question.silent.empty());
+  question.take(part);
+  numbers_said_ += text;
+  question.is_over = question.is_over || numbers_said_.size() > kMostWaiting;
   for (const AskerPtr& asker : numbers_askers_) {
     if (asker->question == question.number) say(asker, text);
   }
-  if (question.is_over) question.said.clear();
+  if (question.is_over) numbers_said_.clear();
 }
 
 void Desk::say(const AskerPtr& asker, const std::string& text) {

@@ -31,8 +31,8 @@ std::optional<LookPart> parse_look_part(std::string_view line);
 /// to the other nodes, and their answers back; for a question of another node it has a process look at the ranks here,
 /// as long as that may take.
 ///
-/// Bounded  one question of each kind of this host, the newest; who asks for numbers while one is under way hears what
-///          is answered to it, eight at most. One `ddprun why` of others at a time, for ten seconds and as many bytes
+/// Bounded  one question of each kind of this host: who asks for numbers while one is under way hears what is answered to
+///          it, eight at most; another `ddprun why` waits until the first is answered, and asks again. One `ddprun why` of others at a time, for ten seconds and as many bytes
 ///          as it allows: who asks meanwhile is told of no rank. What nobody reads waits up to eight mebibytes, and is
 ///          then given up with its question.
 /// Threads  none: the io_context's one thread, which waits for nothing.
@@ -79,14 +79,17 @@ class Desk final : public LookDesk {
   };
   using AskerPtr = std::shared_ptr<Asker>;
 
-  /// A question for numbers that is under way.
-  struct NumbersQuestion {
+  /// A question of this host, and what has come of it.
+  struct HostQuestion {
     std::uint64_t number = 0;
     TimePoint began;
-    std::string said;                ///< of its answers
-    std::set<std::uint64_t> silent;  ///< nodes that have not said the last word
+    std::set<std::uint64_t> silent{};  ///< nodes that have not said the last word
     bool are_all_named = false;
     bool is_over = true;
+
+    void take(const LookPart& part);
+    /// Its answers still come, and it is not older than that.
+    [[nodiscard]] bool is_under_way(Duration most) const;
   };
 
   void look(std::uint64_t number, std::size_t most_bytes);
@@ -105,7 +108,9 @@ class Desk final : public LookDesk {
   NumbersProcess numbers_;
   AskerPtr why_asker_;
   std::vector<AskerPtr> numbers_askers_;
-  NumbersQuestion numbers_question_;
+  HostQuestion why_question_;
+  HostQuestion numbers_question_;
+  std::string numbers_said_;    ///< of the answers to that
   std::uint64_t question_ = 0;  ///< the newest of this host
   Gate gate_;
 };

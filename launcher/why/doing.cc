@@ -47,10 +47,23 @@ std::vector<Frame> shown_frames(const std::vector<Frame>& frames) {
 
 /// Frames of the C library and the interpreter tell nothing.
 bool tells_nothing(const std::string& function) {
-  static constexpr std::array<std::string_view, 10> kDull{
-      "?",       "syscall", "__futex", "pthread_",        "__pthread",
-      "_PyEval", "__libc",  "_start",  "clock_nanosleep", "__nanosleep"};
-  return std::any_of(kDull.begin(), kDull.end(),
+  static constexpr std::array<std::string_view, 12> kDull{"?",
+                                                          "syscall",
+                                                          "__futex",
+                                                          "pthread_",
+                                                          "__pthread",
+                                                          "_PyEval",
+                                                          "__libc",
+                                                          "_start",
+                                                          "clock_nanosleep",
+                                                          "__nanosleep",
+                                                          "std::condition_variable",
+                                                          "std::__condvar"};
+  // The call itself is told.
+  static constexpr std::array<std::string_view, 8> kCalls{"read",  "write",   "__read", "__write",
+                                                          "wait4", "__wait4", "poll",   "__poll"};
+  return std::find(kCalls.begin(), kCalls.end(), function) != kCalls.end() ||
+         std::any_of(kDull.begin(), kDull.end(),
                      [&](std::string_view dull) { return function.starts_with(dull); });
 }
 

@@ -80,20 +80,35 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
   return may_report || may_end;
 }
 
-HangPolicy::Say HangPolicy::decide(const Verdict& verdict, bool sees_all, double now) {
+double HangPolicy::lasted_s(const Verdict& verdict, double now) {
+  const double quiet = quiet_s(now);
+  if (limits_.is_alone) return quiet;
+  if (accused_at_ < 0 || verdict.guilty != accused_) accused_at_ = now;
+  accused_ = verdict.guilty;
+  return std::min(quiet, verdict.waited_s >= 0 ? verdict.waited_s : now - accused_at_);
+}
+
+HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, double now) {
   const double quiet = quiet_s(now);
   // The longer it has been quiet, the less often is looked; but what begins to hang meanwhile is told in time.
   look_again_at_ = now + std::min(quiet, limits_.first_s()) / 4;
   const double end_at = progress_at_ + limits_.timeout_s;
   if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
   const bool is_stuck = verdict.health == Health::kStuck;
-  if (!is_stuck && verdict.health != Health::kLate) return Say::kNothing;
-  if (!is_somebody_waiting(verdict) || is_debugged(verdict)) return Say::kNothing;
-  const bool may_end =
-      (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && (sees_all || is_known_here(verdict));
-  if (limits_.timeout_s > 0 && quiet >= limits_.timeout_s && may_end) return Say::kEnd;
-  if (!sees_all && !limits_.is_asked && !is_known_here(verdict)) return Say::kNothing;
-  if (!is_stuck || is_reported_ || limits_.report_s <= 0 || quiet < limits_.report_s) return Say::kNothing;
+  if ((!is_stuck && verdict.health != Health::kLate) || !is_somebody_waiting(verdict) ||
+      is_debugged(verdict)) {
+    accused_at_ = -1;
+    return Say::kNothing;
+  }
+  const double lasted = lasted_s(verdict, now);
+  const bool is_known = sight.sees_all || is_known_here(verdict);
+  const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known;
+  const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
+  const bool is_ours = verdict.guilty.empty() ? sight.has_rank_0 : sight.has_guilty;
+  if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
+  if (!limits_.is_asked && !is_known) return Say::kNothing;
+  const bool may_report = is_stuck && limits_.report_s > 0 && lasted >= limits_.report_s;
+  if (is_reported_ || !(may_report || is_over)) return Say::kNothing;
   is_reported_ = true;
   return Say::kReport;
 }

@@ -45,6 +45,10 @@ struct Pulse {
 /// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but of
 /// ranks that were not seen one may compute: then only a rank that waits for nobody is ended, and without a flag told.
 /// A time-out that nobody has asked for ends a job only where the guilty ranks are stopped by a signal or have ended.
+///
+/// Of several nodes each feels its own ranks, and others may have got on meanwhile: there, those who wait have to have
+/// waited as long. The node that has the guilty rank ends it; rank 0's does where nobody is guilty, and where the other
+/// has not done it in twice the time: its launcher may take a rank that has recorded nothing for one that computes.
 class HangPolicy {
  public:
   HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}
@@ -53,8 +57,13 @@ class HangPolicy {
   bool note(std::vector<Pulse> pulses, double now);
 
   enum class Say { kNothing, kReport, kEnd };
-  /// `sees_all`: the verdict is of all ranks of the job.
-  Say decide(const Verdict& verdict, bool sees_all, double now);
+  /// What the verdict is of.
+  struct Sight {
+    bool sees_all = true;    ///< all ranks of the job
+    bool has_guilty = true;  ///< somebody guilty is on this node
+    bool has_rank_0 = true;  ///< rank 0 is
+  };
+  Say decide(const Verdict& verdict, const Sight& sight, double now);
 
   /// Whether the last pulses were progress.
   [[nodiscard]] bool has_moved() const { return has_moved_; }
@@ -62,10 +71,14 @@ class HangPolicy {
   [[nodiscard]] double quiet_s(double now) const { return now - progress_at_; }
 
  private:
+  double lasted_s(const Verdict& verdict, double now);
+
   HangLimits limits_;
   double progress_at_;
   double look_again_at_ = 0;
   bool is_reported_ = false;
+  std::vector<int> accused_;
+  double accused_at_ = -1;  ///< since when these are; -1: nobody is
   bool has_moved_ = false;
   std::vector<Pulse> last_;
 };

@@ -36,6 +36,7 @@ class Patient {
       : worker_(target.pid), started_(target.started), pid_(target.pid), record_(target.pid) {}
 
   Pulse feel(const std::vector<ProcessEntry>& processes) {
+    recorder_ = {};
     if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {};
     if (const pid_t work = find_work_process(worker_, processes); work != pid_) turn_to(work);
     const ProcessLook look = look_at_process(pid_);
@@ -81,32 +82,57 @@ Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vec
   return find_straggler(picture);
 }
 
-/// Of several nodes each looks at its own ranks. Those ask the others that have a rank which waits for nobody, and rank
-/// 0's: where all wait everywhere, somebody has to find it out, and all at once would be in each other's way.
-bool asks_others(const JobPicture& picture) {
+/// Of several nodes each looks at its own ranks. Those ask the others that have a rank which neither waits nor gets on;
+/// rank 0's where all wait here, for somebody has to find out if they do everywhere; and when the time is over, those
+/// where a rank waits for nobody. All at once would be in each other's way.
+bool asks_others(const JobPicture& picture, bool is_time_over) {
   const Verdict here = judge(picture);
-  return std::any_of(here.ranks.begin(), here.ranks.end(),
-                     [](const RankVerdict& rank) { return rank.rank == 0 || !waits(rank.activity.doing); });
+  const auto any = [&](auto is_it) {
+    return std::any_of(here.ranks.begin(), here.ranks.end(),
+                       [&](const RankVerdict& rank) { return is_it(rank.activity.doing); });
+  };
+  const bool all_wait = !any([](Doing doing) { return !waits(doing); });
+  if (all_wait) return !here.ranks.empty() && here.ranks.front().rank == 0;
+  return is_time_over || any([](Doing doing) { return !waits(doing) && !gets_on(doing); });
 }
 
-JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targets,
-                        const HangLimits& limits) {
+JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targets, const HangLimits& limits,
+                        bool is_time_over) {
   picture.ranks = look_at_ranks(targets, {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   settle(picture);
-  if (limits.is_alone || !asks_others(picture)) return picture;
+  if (limits.is_alone || !asks_others(picture, is_time_over)) return picture;
   Question question(picture.launcher, LookKind::kWhy);
   question.answer(std::chrono::steady_clock::now() + kWhyAnswerTime).add_to(picture, kWhyAnswerTime);
   return picture;
 }
 
-/// Where ranks here are guilty; where nobody is, the node of rank 0 ends the job for all.
-bool is_ended_here(const Verdict& verdict, const std::vector<RankTarget>& targets) {
-  return std::any_of(targets.begin(), targets.end(), [&](const RankTarget& target) {
-    return verdict.guilty.empty()
-               ? target.rank == 0
-               : std::find(verdict.guilty.begin(), verdict.guilty.end(), target.rank) != verdict.guilty.end();
-  });
+HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
+                           const std::vector<RankTarget>& targets) {
+  const auto any = [&](auto is_it) {
+    return std::any_of(targets.begin(), targets.end(),
+                       [&](const RankTarget& target) { return is_it(target.rank); });
+  };
+  return {.sees_all =
+              picture.unseen.empty() && picture.ranks.size() == static_cast<std::size_t>(picture.world_size),
+          .has_guilty = any([&](int rank) {
+            return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
+          }),
+          .has_rank_0 = any([](int rank) { return rank == 0; })};
+}
+
+std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
+  std::vector<Pulse> pulses;
+  const std::vector<ProcessEntry> processes = read_processes();
+  for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
+  return pulses;
+}
+
+/// Collectives; of the rank that has begun the fewest.
+std::uint64_t begun_by_all(const std::vector<Patient>& patients) {
+  std::uint64_t fewest = patients.empty() ? 0 : patients.front().recorder().next;
+  for (const Patient& patient : patients) fewest = std::min(fewest, patient.recorder().next);
+  return fewest;
 }
 
 void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
@@ -121,20 +147,19 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
     const double now = boot_time();
     if (now - last > 4 * period + 1 || is_stopped(look_at_process(known.launcher)))
       policy = HangPolicy(limits, now);
-    std::vector<Pulse> pulses;
-    const std::vector<ProcessEntry> processes = read_processes();
-    for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
-    const bool is_due = policy.note(std::move(pulses), boot_time());
-    if (policy.has_moved()) {
-      const auto straggler = stragglers.note(straggler_among(targets, patients));
-      if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
-    }
+    const bool is_due = policy.note(feel_all(patients), boot_time());
+    const auto straggler = stragglers.note(begun_by_all(patients), straggler_among(targets, patients));
+    if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
     if (is_due) {
-      const JobPicture picture = take_picture(known, targets, limits);
+      const bool is_time_over = limits.timeout_s > 0 && policy.quiet_s(boot_time()) >= limits.timeout_s;
+      const JobPicture picture = take_picture(known, targets, limits, is_time_over);
       const Verdict verdict = judge(picture);
-      const bool sees_all = limits.is_alone || (picture.asks_others && picture.unseen.empty());
-      HangPolicy::Say say = policy.decide(verdict, sees_all, boot_time());
-      if (say == HangPolicy::Say::kEnd && !is_ended_here(verdict, targets)) say = HangPolicy::Say::kNothing;
+      HangPolicy::Say say = policy.decide(verdict, sight_of(picture, verdict, targets), boot_time());
+      // The others have taken their time to answer.
+      if (say == HangPolicy::Say::kEnd && !limits.is_alone) {
+        policy.note(feel_all(patients), boot_time());
+        if (policy.has_moved()) say = HangPolicy::Say::kNothing;
+      }
       const Hang news{.ends = say == HangPolicy::Say::kEnd,
                       .guilty = verdict.guilty,
                       .reason = verdict.reason,

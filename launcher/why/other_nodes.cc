@@ -56,10 +56,13 @@ void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
       picture.ranks.push_back(std::move(*facts));
       ++count;
     }
-    if (count > 0) continue;
-    picture.unseen.push_back(node.is_over
-                                 ? fmt::format("{} has told of no rank that runs", printable(node.name))
-                                 : silent_node_words(node.name, waited));
+    if (node.text == kBusyAnswer)
+      picture.unseen.push_back(
+          fmt::format("{} was being looked at for another `ddprun why`: ask again", printable(node.name)));
+    else if (!node.is_over)
+      picture.unseen.push_back(silent_node_words(node.name, waited));
+    else if (count == 0)
+      picture.unseen.push_back(fmt::format("{} has told of no rank that runs", printable(node.name)));
   }
   std::stable_sort(picture.ranks.begin(), picture.ranks.end(),
                    [](const RankFacts& a, const RankFacts& b) { return a.rank < b.rank; });

@@ -18,6 +18,9 @@ namespace ddprun::launcher::why {
 /// How long their answers to a LookKind::kWhy are waited for: what a look takes at most, and the way.
 inline constexpr std::chrono::milliseconds kWhyAnswerTime{4700};
 
+/// An answer in place of the ranks: somebody else's look at them has not ended.
+inline constexpr std::string_view kBusyAnswer = "busy\n";
+
 /// What the other nodes of a job have answered, put together. Pure.
 class OtherNodes {
  public:

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -76,9 +77,13 @@ bool is_guilty(const Verdict& verdict, int rank) {
   return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
 }
 
+/// Of a rank that has ended no host is known.
 bool is_on_several_hosts(const Verdict& verdict) {
-  return std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
-                     [&](const RankVerdict& rank) { return rank.host != verdict.ranks.front().host; });
+  std::set<std::string> hosts;
+  for (const RankVerdict& rank : verdict.ranks) {
+    if (!rank.host.empty()) hosts.insert(rank.host);
+  }
+  return hosts.size() > 1;
 }
 
 /// " has done 120 steps and evaluates"; empty: it tells nothing of that.
@@ -101,7 +106,7 @@ std::string guilty_part(const JobPicture& picture, const Verdict& verdict) {
     const RankVerdict* const rank = find_rank(verdict, guilty);
     if (rank == nullptr) continue;
     const std::string who = verdict.guilty.size() == 1 ? std::string("it") : fmt::format("rank {}", guilty);
-    if (is_on_several_hosts(verdict))
+    if (is_on_several_hosts(verdict) && !rank->host.empty())
       text += fmt::format("    {} is on host {} (pid {})\n", who, printable(rank->host), rank->pid);
     if (!rank->activity.words.empty() && verdict.reason.find(rank->activity.words) == std::string::npos)
       text += fmt::format("    {} {}\n", who, rank->activity.words);

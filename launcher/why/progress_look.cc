@@ -41,6 +41,7 @@ std::optional<Collective> read_line(const ProgressPage& page, std::uint64_t id) 
       std::min<std::size_t>(line.group.load(std::memory_order_relaxed), ProgressPage::kGroups - 1);
   const std::int64_t elements = line.elements.load(std::memory_order_relaxed);
   const int dtype = line.dtype.load(std::memory_order_relaxed);
+  constexpr std::int64_t kMost = std::int64_t{1} << 56;  // of which sums and products are still numbers
   Collective entry{.group = read_words(page.groups[group]),
                    .sequence = line.sequence.load(std::memory_order_relaxed),
                    .id = id,
@@ -51,7 +52,8 @@ std::optional<Collective> read_line(const ProgressPage& page, std::uint64_t id) 
                    .types = {},
                    .created_ns = line.entered_ns.load(std::memory_order_relaxed),
                    .is_over = line.has_left.load(std::memory_order_relaxed) != 0};
-  if (elements > 0) {
+  if (entry.sequence < 0 || entry.created_ns < 0) return std::nullopt;
+  if (elements > 0 && elements < kMost) {
     entry.sizes = {elements};
     entry.types = {dtype};
   }
@@ -60,8 +62,13 @@ std::optional<Collective> read_line(const ProgressPage& page, std::uint64_t id) 
   return entry;
 }
 
+struct OpenPage {
+  UniqueFd file;
+  std::string path;
+};
+
 /// The descriptor of a process that is its page; invalid: it has none.
-UniqueFd open_page(pid_t pid) {
+OpenPage open_page(pid_t pid) {
   // Most processes have none, and their maps say so faster than their descriptors.
   const std::string name = fmt::format("/memfd:{} (deleted)", ProgressPage::kName);
   if (read_text(fmt::format("/proc/{}/maps", pid)).find(name) == std::string::npos) return {};
@@ -73,7 +80,7 @@ UniqueFd open_page(pid_t pid) {
     const std::string path = fmt::format("{}/{}", folder, entry->d_name);
     const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());
     if (size > 0 && std::string_view(target.data(), static_cast<std::size_t>(size)) == name)
-      return UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      return {UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), path};
   }
   return {};
 }
@@ -81,7 +88,7 @@ UniqueFd open_page(pid_t pid) {
 }  // namespace
 
 std::optional<ProgressLook> ProgressLook::find(pid_t pid) {
-  const UniqueFd file = open_page(pid);
+  const auto [file, path] = open_page(pid);
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || status.st_size < static_cast<off_t>(sizeof(ProgressPage)))
     return std::nullopt;
@@ -90,16 +97,24 @@ std::optional<ProgressLook> ProgressLook::find(pid_t pid) {
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return std::nullopt;
   void* const mapped = ::mmap(nullptr, sizeof(ProgressPage), PROT_READ, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return std::nullopt;
-  ProgressLook look(static_cast<const ProgressPage*>(mapped));
+  ProgressLook look(static_cast<const ProgressPage*>(mapped), path, status.st_ino);
   if (look.page_->magic.load(std::memory_order_acquire) != ProgressPage::kMagic) return std::nullopt;
   return look;
 }
 
-ProgressLook::ProgressLook(ProgressLook&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+ProgressLook::ProgressLook(ProgressLook&& other) noexcept
+    : page_(std::exchange(other.page_, nullptr)), path_(std::move(other.path_)), inode_(other.inode_) {}
 
 ProgressLook& ProgressLook::operator=(ProgressLook&& other) noexcept {
   std::swap(page_, other.page_);
+  std::swap(path_, other.path_);
+  std::swap(inode_, other.inode_);
   return *this;
+}
+
+bool ProgressLook::is_current() const {
+  struct stat status {};
+  return ::stat(path_.c_str(), &status) == 0 && status.st_ino == inode_;
 }
 
 ProgressLook::~ProgressLook() {
@@ -110,8 +125,8 @@ Recorder ProgressLook::recorder(std::size_t most) const {
   const std::uint64_t begun = page_->begun.load(std::memory_order_acquire);
   Recorder recorder{.is_there = true, .problem = {}, .next = begun, .entries = {}};
   const std::uint64_t wanted = std::min({begun, std::uint64_t{ProgressPage::kLines}, std::uint64_t{most}});
-  for (std::uint64_t id = begun - wanted + 1; id <= begun; ++id) {
-    if (auto entry = read_line(*page_, id)) recorder.entries.push_back(std::move(*entry));
+  for (std::uint64_t back = wanted; back > 0; --back) {
+    if (auto entry = read_line(*page_, begun - back + 1)) recorder.entries.push_back(std::move(*entry));
   }
   return recorder;
 }

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace ddprun::launcher::why {
 
@@ -21,14 +23,20 @@ class ProgressLook {
   ProgressLook& operator=(ProgressLook&& other) noexcept;
   ~ProgressLook();
 
+  /// False: the process has gone on to another program.
+  [[nodiscard]] bool is_current() const;
+
   /// The newest collectives, the oldest of them first; `next` counts them all.
   [[nodiscard]] Recorder recorder(std::size_t most) const;
   [[nodiscard]] RankProgress progress() const;
 
  private:
-  explicit ProgressLook(const ProgressPage* page) : page_(page) {}
+  ProgressLook(const ProgressPage* page, std::string path, ino_t inode)
+      : page_(page), path_(std::move(path)), inode_(inode) {}
 
   const ProgressPage* page_;
+  std::string path_;  ///< of the process's descriptor
+  ino_t inode_;
 };
 
 }  // namespace ddprun::launcher::why

@@ -9,6 +9,10 @@
 namespace ddprun::launcher::why {
 
 void RankRecord::search() {
+  if (page_ && !page_->is_current()) {
+    page_.reset();
+    recorders_.clear();
+  }
   if (recorders_.empty()) recorders_ = find_recorders(pid_);
   if (!page_) page_ = ProgressLook::find(pid_);
 }
@@ -31,7 +35,10 @@ Recorder RankRecord::read(std::size_t most) const {
   Recorder whole = read_recorders(most);
   if (!page_) return whole;
   Recorder page = page_->recorder(most);
-  if (whole.next == 0) return page;
+  if (whole.next == 0) {
+    page.problem = std::move(whole.problem);
+    return page;
+  }
   whole.next += page.next;
   std::move(page.entries.begin(), page.entries.end(), std::back_inserter(whole.entries));
   std::stable_sort(whole.entries.begin(), whole.entries.end(),

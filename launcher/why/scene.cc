@@ -117,8 +117,7 @@ std::map<int, Ranks> Scene::waits_for() const {
     const std::int64_t highest = group.awaited();
     if (highest == 0) continue;
     for (const int late : group.members) {
-      // What is not in a recorder that cannot be read may have happened all the same.
-      if (group.last_entered(late) >= highest || !facts(late).recorder.is_there) continue;
+      if (group.last_entered(late) >= highest || !knows(late, group)) continue;
       // Who is in an earlier one of the group itself, in which nobody is missing, will come when that gets on.
       if (group.is_waiting(late)) continue;
       for (const int waiting : group.members) {
@@ -129,6 +128,11 @@ std::map<int, Ranks> Scene::waits_for() const {
     }
   }
   return edges;
+}
+
+bool Scene::knows(int rank, const Group& group) const {
+  const Recorder& recorder = facts(rank).recorder;
+  return recorder.problem.empty() ? recorder.is_there : group.entries.contains(rank);
 }
 
 Ranks Scene::unseen() const {

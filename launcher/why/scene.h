@@ -55,6 +55,9 @@ class Scene {
   /// By rank, for whom it waits: who has not entered the collective of a group in which it is.
   [[nodiscard]] std::map<int, Ranks> waits_for() const;
 
+  /// Whether what is not among the rank's entries of the group has not happened: what could not be read of it may have.
+  [[nodiscard]] bool knows(int rank, const Group& group) const;
+
   /// Ranks of the job that are not in the picture; the first of many.
   [[nodiscard]] Ranks unseen() const;
 

@@ -33,7 +33,8 @@ std::string missing_words(const Scene& scene, int late) {
   for (const auto& [name, group] : scene.groups()) {
     const std::int64_t highest = group.awaited();
     const std::int64_t last = group.last_entered(late);
-    if (highest == 0 || last >= highest || !group.members.contains(late)) continue;
+    if (highest == 0 || last >= highest || !group.members.contains(late) || !scene.knows(late, group))
+      continue;
     const Collective* missing = nullptr;
     Ranks waiting;
     for (const auto& [rank, entries] : group.entries) {

@@ -36,7 +36,7 @@ struct ProgressPage {
   static constexpr std::int64_t kNoStep = -1;
   static constexpr std::int32_t kNoPeer = -1;
   static constexpr std::int32_t kAnyPeer = -2;
-  static constexpr std::size_t kGroups = 32;  ///< later ones share the last
+  static constexpr std::size_t kGroups = 32;  ///< at a time; of more nothing is told
   static constexpr std::size_t kLines = 64;   ///< the line of id n is n % kLines
 
   std::atomic<std::uint64_t> magic;  ///< stored last

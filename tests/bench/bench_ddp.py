@@ -1,9 +1,11 @@
 """A training step with DistributedDataParallel on two ranks: against Python's, against one rank alone, and against
 c10d::Reducer without a wrapper. All programs start once and take turns at a few steps of each workload."""
 
+import atexit
 import functools
+import subprocess
 
-from harness import BUILD, PEERS, PYTHON, Limit, Ranks, Versus, busy_neighbour
+from harness import BUILD, DDPRUN, PEERS, PYTHON, Limit, Ranks, Versus, busy_neighbour
 
 TITLE = "DDP step, 2 ranks"
 
@@ -100,6 +102,26 @@ def divergence_check_share():
     return 100 * ours().milliseconds_per_step("mlp", 64, 20, "check") / (100 * step)
 
 
+@functools.cache
+def watched():
+    """With all that looks at a job: the watch for hangs four times a second, --metrics, and an open ps --watch."""
+    ranks = Trainers("--hang-report", "1s", "--metrics", "0", BUILD / "tests" / "ddp_bench", ranks=2)
+    watch = subprocess.Popen([DDPRUN, "ps", "--watch"], stdout=subprocess.DEVNULL)
+    atexit.register(lambda: (watch.kill(), watch.wait()))
+    return ranks
+
+
+@functools.cache
+def unwatched():
+    return Trainers("--hang-report", "0", BUILD / "tests" / "ddp_bench", ranks=2)
+
+
+def under_watch(label, workload, batch, steps, rounds):
+    return Versus(f"{label}: with the watch for hangs each 250 ms, --metrics and an open ps --watch, against with none",
+                  lambda: watched().milliseconds_per_step(workload, batch, steps),
+                  lambda: unwatched().milliseconds_per_step(workload, batch, steps), "ms", 0.98, rounds=rounds)
+
+
 def rows():
     return [
         versus("MLP 784-256-128-10, batch 64 a rank", "mlp", 64, 4),
@@ -116,6 +138,8 @@ def rows():
         Limit("MLP, batch 64: wrapper over a bare Reducer", wrapper_overhead, "%", at_most=2, rounds=31),
         with_divergence_check(),
         Limit("the same: the check alone, of the time of 100 steps", divergence_check_share, "%", at_most=1, rounds=31),
+        under_watch("MLP, batch 64", "mlp", 64, 500, 31),
+        under_watch("mnist_cnn, batch 64", "mnist_cnn", 64, 10, 15),
         both("MLP: clip_grad_norm_ alone, nothing to clip", "clip_nothing", "mlp", 64, 500),
         both("MLP: clip_grad_norm_ alone, every gradient is scaled", "clip", "mlp", 64, 500),
         both("ResNet-18: clip_grad_norm_ alone, nothing to clip", "clip_nothing", "resnet18", 64, 10),

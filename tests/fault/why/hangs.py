@@ -238,8 +238,33 @@ def saves_to_a_stuck_disk():
 
 
 def uneven_inputs():
-    ready()
-    dist.barrier()  # it has one batch less
+    """It has a batch less: DistributedDataParallel without join."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10))
+    for step in range(3 if GUILTY else 4):
+        if GUILTY and step == 2:
+            ready()
+        model(torch.ones(4, 10)).sum().backward()
+    dist.barrier()
+
+
+def unused_parameters():
+    """One rank's loss leaves out a layer, whose gradients the others wait for; it is at the end of the program."""
+    layers = torch.nn.ModuleList([torch.nn.Linear(10, 10), torch.nn.Linear(10, 10)])
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = layers
+
+        def forward(self, x):
+            y = self.layers[0](x)
+            return y if GUILTY else self.layers[1](y)
+
+    model = torch.nn.parallel.DistributedDataParallel(Net(), bucket_cap_mb=0.0001)
+    if GUILTY:
+        ready()
+    model(torch.ones(4, 10)).sum().backward()
+    dist.barrier()
 
 
 def other_group():
@@ -295,7 +320,7 @@ if HANG == "rendezvous_incomplete" and GUILTY:
     rendezvous_incomplete()
 dist.init_process_group("gloo")
 GROUP = dist.new_group([0, 1]) if HANG == "other_group" else None
-if HANG in ("slow", "slow_by_seconds", "fine"):
+if HANG in ("slow", "slow_by_seconds", "fine", "uneven_inputs", "unused_parameters"):
     globals()[HANG]()
 steps()
 if HANG == "peer_exited" and not GUILTY:

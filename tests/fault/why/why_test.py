@@ -73,6 +73,7 @@ HANGS = [
     Hang("waits_for_a_file_lock", r"waits for a lock of the file .*/lock.*\n.*in waits_for_a_file_lock"),
     Hang("saves_to_a_stuck_disk", r"is in write\(\) of .*/fifo.*\n.*in saves_to_a_stuck_disk"),
     Hang("uneven_inputs", r"rank 1 is in barrier", ranks=4),
+    Hang("unused_parameters", r"rank 1 is in barrier", ranks=4),
     Hang("other_group", r"rank 1 is late: it has not entered all_reduce #6(.*\n)+?.*group \"1\"(.*\n)+?.*in other_group", ranks=4),
     Hang("rendezvous_incomplete", r"rank 1 is late.*\n.*sleeps.*\n.*in rendezvous_incomplete"),
     Hang("peer_exited", r"rank 1 has ended by itself with exit code 0"),
@@ -80,7 +81,7 @@ HANGS = [
     Hang("slow_by_seconds", r"rank 1 is the slowest", health="slow"),
     Hang("fine", r": fine\n", health="fine", guilty=[]),
 ]
-FEW = ("different_collectives", "reads_a_fifo", "stopped", "loops_in_python", "waits_for_a_key", "slow", "fine")
+FEW = ("different_collectives", "reads_a_fifo", "stopped", "loops_in_python", "quota", "waits_for_a_key", "slow", "fine")
 
 
 IN_ALL_REDUCE_6 = r"all_reduce #6 \(float32, 1000\)"
@@ -99,7 +100,7 @@ CPP_HANGS = [
     Hang("runs_a_program", r"waits for a child process to end: pid \d+ \(sleep\)"),
     Hang("waits_for_a_key", r"waits for a key in the store that nobody has set"),
     Hang("receives_from_nobody", r"waits in recv for (rank 0|another rank)"),
-    Hang("peer_exited", r"rank 1 has ended by itself with exit code 0"),
+    Hang("peer_exited", r"rank 1 has ended by itself with exit code 0(?!(.*\n)+.*on host)"),
     Hang("evaluates_alone", r"it has done 1200 steps and evaluates", health="late"),
     Hang("saves_to_a_stuck_disk", r"is in write\(\) of .*/fifo(.*\n)+?.*it saves"),
     Hang("other_group", r"rank 1 is late: it has not entered all_reduce #6", ranks=4),

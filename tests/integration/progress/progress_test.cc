@@ -32,6 +32,15 @@ ProgressLook look_at_this_process() {
   return std::move(*look);
 }
 
+TEST_CASE("a step counts when the next one begins") {
+  const ProgressLook look = look_at_this_process();
+  REQUIRE(look.progress().step == -1);  // the first case: none has noted a step
+  Progress::instance().count_step();
+  CHECK(look.progress().step == 0);
+  Progress::instance().count_step();
+  CHECK(look.progress().step == 1);
+}
+
 TEST_CASE("what a rank tells of itself is read from outside") {
   const ProgressLook look = look_at_this_process();
   note_phase("evaluates");
@@ -102,6 +111,31 @@ TEST_CASE("the newest collectives are kept, and all are counted") {
   REQUIRE(recorder.entries.size() == ProgressPage::kLines);
   CHECK(recorder.entries.back().sequence == 199);
   CHECK(look.recorder(3).entries.front().sequence == 197);
+}
+
+TEST_CASE("of more groups at a time than there is room for nothing is told, and of those that are gone") {
+  const ProgressLook look = look_at_this_process();
+  Progress& progress = Progress::instance();
+  std::vector<std::uint16_t> groups;
+  for (int i = 0; i < 40; ++i) groups.push_back(progress.add_group("group " + std::to_string(i)));
+  CHECK(groups.back() == Progress::kNoGroup);
+  CHECK(progress.enter({.operation = "barrier", .group = groups.back()}) == 0);
+  progress.leave(0);
+  const std::uint16_t first = groups.front();
+  for (int i = 1; i <= 3; ++i)
+    progress.leave(progress.enter({.operation = "barrier", .sequence = i, .group = first}));
+  progress.remove_group(first);
+  CHECK(progress.add_group("another") == first);
+  progress.leave(progress.enter({.operation = "barrier", .sequence = 1, .group = first}));
+  int seen = 0;
+  for (const Collective& entry : look.recorder(64).entries) {
+    if (entry.group != "another") continue;
+    ++seen;
+    CHECK(entry.sequence == 1);
+  }
+  CHECK(seen == 1);
+  progress.remove_group(first);
+  for (const std::uint16_t group : groups) progress.remove_group(group);
 }
 
 TEST_CASE("no line is read while it is written") {

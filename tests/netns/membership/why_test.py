@@ -32,15 +32,38 @@ if dist.get_rank() == int(sys.argv[1]):
 while True:
     dist.all_reduce(torch.ones(int(sys.argv[3])))
 """
+# Rank 0 gets on by itself and then waits; rank 1 computes all the time.
+UNEVEN = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+alone = [dist.new_group([rank]) for rank in (0, 1)]
+for _ in range(5):
+    dist.all_reduce(torch.ones(1000))
+print("rank", dist.get_rank(), "is there", flush=True)
+begin = time.monotonic()
+while time.monotonic() < begin + (11 if dist.get_rank() == 0 else 16):
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(10), group=alone[0])
+        time.sleep(1)
+dist.all_reduce(torch.ones(1000))
+"""
+SPINS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+print("rank", dist.get_rank(), "is there", flush=True)
+while dist.get_rank() == 1:
+    pass
+dist.all_reduce(torch.ones(1000))
+"""
 
 
 class Why(unittest.TestCase):
-    def start(self, lab, guilty, size=1000, flags=("--hang-report", "0")):
+    def start(self, lab, guilty, size=1000, flags=("--hang-report", "0"), job=JOB):
         """A rank on each host; that one waits for the writer of a FIFO."""
         self.fifo = pathlib.Path(lab.folder, "fifo")
         os.mkfifo(self.fifo)
         script = pathlib.Path(lab.folder, "train.py")
-        script.write_text(JOB)
+        script.write_text(job)
         jobs = [host.run(DDPRUN, "--nnodes", len(lab.hosts), "--rdzv-endpoint", f"a:{PORT}", "--rdzv-id", "job", "--rdzv-conf",
                          CONF, *flags, script, guilty, self.fifo, size, PYTHON_EXEC=PYTHON, OMP_NUM_THREADS="1",
                          GLOO_SOCKET_IFNAME="e0")
@@ -90,6 +113,22 @@ class Why(unittest.TestCase):
             for job in jobs:
                 job.expect(said, within=60)
                 self.assertEqual(job.wait(30), 137)
+
+    def test_a_rank_that_others_have_waited_for_for_less_than_the_time_out_is_left_in_peace(self):
+        """It is silent for longer than that, and so is nobody else for as long."""
+        with Lab(["a", "b"]) as lab:
+            jobs = self.start(lab, guilty=-1, flags=("--hang-timeout", "8s", "--hang-report", "0"), job=UNEVEN)
+            for job in jobs:
+                self.assertEqual(job.wait(90), 0, job.text)
+                self.assertNotIn("no progress", job.text)
+
+    def test_a_rank_that_computes_before_its_first_collective_is_told_and_the_job_ended(self):
+        with Lab(["a", "b"]) as lab:
+            jobs = self.start(lab, guilty=-1, flags=("--hang-timeout", "3s", "--hang-report", "0"), job=SPINS)
+            jobs[0].expect("rank 1 is late", within=60)
+            for job in jobs:
+                self.assertNotEqual(job.wait(60), 0, job.text)
+            self.assertIn("no progress for 3.0 s (--hang-timeout), so ddprun ended it: rank 1 is late", jobs[0].text)
 
     def test_the_report_names_a_rank_of_another_node(self):
         with Lab(["a", "b", "c"]) as lab:

@@ -12,6 +12,7 @@ using namespace ddprun::launcher::why;
 namespace {
 
 constexpr HangLimits kLimits{.report_s = 10, .timeout_s = 60};
+constexpr HangPolicy::Sight kAll{};
 
 /// Rank 0 waits in its seventh collective, for rank 1.
 std::vector<Pulse> waiting(std::uint64_t next = 7) {
@@ -81,12 +82,12 @@ TEST_CASE("what begins to hang while a long step is watched is told within a qua
   HangPolicy policy = quiet_since_0();
   for (double now = 10; now < 40; now += 0.5) {
     if (policy.note(waiting(), now))
-      CHECK(policy.decide(verdict(Health::kLate, Doing::kComputes), true, now) == HangPolicy::Say::kNothing);
+      CHECK(policy.decide(verdict(Health::kLate, Doing::kComputes), kAll, now) == HangPolicy::Say::kNothing);
   }
   double told_at = 0;
   for (double now = 40; told_at == 0 && now < 60; now += 0.5) {
     if (policy.note(waiting(), now) &&
-        policy.decide(verdict(Health::kStuck), true, now) == HangPolicy::Say::kReport)
+        policy.decide(verdict(Health::kStuck), kAll, now) == HangPolicy::Say::kReport)
       told_at = now;
   }
   CHECK(told_at > 0);
@@ -96,27 +97,27 @@ TEST_CASE("what begins to hang while a long step is watched is told within a qua
 TEST_CASE("a hang is reported once, and again after there was progress") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(verdict(Health::kStuck), true, 10) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(verdict(Health::kStuck), kAll, 10) == HangPolicy::Say::kReport);
   CHECK_FALSE(policy.note(waiting(), 30));
   policy.note(waiting(8), 31);
   REQUIRE(policy.note(waiting(8), 41));
-  CHECK(policy.decide(verdict(Health::kStuck), true, 41) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(verdict(Health::kStuck), kAll, 41) == HangPolicy::Say::kReport);
 }
 
 TEST_CASE("a rank that still does something is not reported, but ended when the time is over") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(verdict(Health::kLate), true, 10) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(verdict(Health::kLate), kAll, 10) == HangPolicy::Say::kNothing);
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kLate), true, 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(verdict(Health::kLate), kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a job that is fine, or in a debugger's hands, is left in peace by both limits") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kFine), true, 60) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(verdict(Health::kFine), kAll, 60) == HangPolicy::Say::kNothing);
   REQUIRE(policy.note(waiting(), 120));
-  CHECK(policy.decide(verdict(Health::kStuck, Doing::kTraced), true, 120) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(verdict(Health::kStuck, Doing::kTraced), kAll, 120) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE("a rank that is held while nobody waits for it is left in peace by both limits") {
@@ -124,7 +125,7 @@ TEST_CASE("a rank that is held while nobody waits for it is left in peace by bot
   Verdict held = verdict(Health::kStuck);
   held.waiting.clear();
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(held, true, 60) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(held, kAll, 60) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE(
@@ -136,9 +137,9 @@ TEST_CASE(
   split.confidence = Confidence::kGuess;
   split.ranks[0].activity.doing = Doing::kWaits;
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(split, true, 10) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(split, kAll, 10) == HangPolicy::Say::kReport);
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(split, true, 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(split, kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a job in which all wait and nobody is guilty is ended") {
@@ -147,14 +148,14 @@ TEST_CASE("a job in which all wait and nobody is guilty is ended") {
   all.guilty.clear();
   all.waiting = {0, 1};
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(all, true, 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(all, kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("where not all ranks were seen, a time-out ends only who waits for nobody") {
   const auto ends = [](Verdict verdict) {
     HangPolicy policy = quiet_since_0();
     REQUIRE(policy.note(waiting(), 60));
-    return policy.decide(verdict, false, 60) == HangPolicy::Say::kEnd;
+    return policy.decide(verdict, {.sees_all = false}, 60) == HangPolicy::Say::kEnd;
   };
   Verdict all = verdict(Health::kStuck);
   all.guilty.clear();
@@ -165,13 +166,57 @@ TEST_CASE("where not all ranks were seen, a time-out ends only who waits for nob
   CHECK(ends(verdict(Health::kLate, Doing::kComputes)));
 }
 
+TEST_CASE("of several nodes, whose ranks may have got on, those who wait have to have waited as long") {
+  const auto said = [](double waited_s, double now) {
+    HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_alone = false}, 0);
+    policy.note(waiting(), 0);
+    Verdict late = verdict(Health::kStuck, Doing::kBlocked);
+    late.waited_s = waited_s;
+    return policy.decide(late, kAll, now);
+  };
+  CHECK(said(5, 600) == HangPolicy::Say::kNothing);
+  CHECK(said(59, 600) == HangPolicy::Say::kReport);
+  CHECK(said(60, 600) == HangPolicy::Say::kEnd);
+  CHECK(said(600, 59) == HangPolicy::Say::kReport);
+}
+
+TEST_CASE("of several nodes, where it is not known how long they waited, they wait from the first look on") {
+  HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_alone = false}, 0);
+  policy.note(waiting(), 0);
+  const Verdict late = verdict(Health::kStuck, Doing::kBlocked);
+  CHECK(policy.decide(late, kAll, 60) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(late, kAll, 75) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(verdict(Health::kFine), kAll, 90) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(late, kAll, 105) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(late, kAll, 164) == HangPolicy::Say::kNothing);
+  CHECK(policy.decide(late, kAll, 165) == HangPolicy::Say::kEnd);
+}
+
+TEST_CASE(
+    "who is guilty elsewhere is told, and ended by rank 0's node where nobody does it in twice the time") {
+  const auto policy_of = [] {
+    HangPolicy policy({.timeout_s = 60, .is_alone = false}, 0);
+    policy.note(waiting(), 0);
+    return policy;
+  };
+  Verdict late = verdict(Health::kLate, Doing::kComputes);
+  late.waited_s = 1000;
+  HangPolicy first = policy_of();
+  CHECK(first.decide(late, {.has_guilty = false}, 60) == HangPolicy::Say::kReport);
+  CHECK(first.decide(late, {.has_guilty = false}, 119) == HangPolicy::Say::kNothing);
+  CHECK(first.decide(late, {.has_guilty = false}, 120) == HangPolicy::Say::kEnd);
+  HangPolicy other = policy_of();
+  CHECK(other.decide(late, {.has_guilty = false, .has_rank_0 = false}, 500) == HangPolicy::Say::kReport);
+  CHECK(other.decide(late, {.has_guilty = false, .has_rank_0 = false}, 600) == HangPolicy::Say::kNothing);
+}
+
 TEST_CASE("the second limit is kept to the moment, whatever was said at the first") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 50));
-  CHECK(policy.decide(verdict(Health::kStuck), true, 50) == HangPolicy::Say::kReport);
+  CHECK(policy.decide(verdict(Health::kStuck), kAll, 50) == HangPolicy::Say::kReport);
   CHECK_FALSE(policy.note(waiting(), 59));
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kStuck), true, 60) == HangPolicy::Say::kEnd);
+  CHECK(policy.decide(verdict(Health::kStuck), kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("where nobody asked, only programs with libtorch are looked at") {
@@ -186,7 +231,7 @@ TEST_CASE("where nobody asked and a rank on another host may compute, a wait of 
   const auto said = [&](bool is_asked, bool sees_all) {
     HangPolicy policy({.report_s = 10, .is_asked = is_asked}, 0);
     policy.note(waiting(), 0);
-    return policy.decide(all_wait, sees_all, 20) == HangPolicy::Say::kReport;
+    return policy.decide(all_wait, {.sees_all = sees_all}, 20) == HangPolicy::Say::kReport;
   };
   CHECK_FALSE(said(false, false));
   CHECK(said(true, false));
@@ -205,7 +250,7 @@ TEST_CASE("a time-out that nobody has asked for ends what is certainly stuck, an
   const auto said = [&](const Verdict& verdict) {
     HangPolicy policy(kUnasked, 0);
     policy.note(waiting(), 0);
-    return policy.decide(verdict, true, 60) == HangPolicy::Say::kEnd;
+    return policy.decide(verdict, kAll, 60) == HangPolicy::Say::kEnd;
   };
   CHECK(said(verdict(Health::kStuck, Doing::kStopped)));
   CHECK(said(verdict(Health::kStuck, Doing::kEnded)));

@@ -89,6 +89,22 @@ TEST_CASE("a node that does not answer is named, and so is a launcher that does 
         "the launcher here (pid 7) has not answered within 6.0 s: it stands still, or is of an older ddprun");
 }
 
+TEST_CASE("a node that has told of some of its ranks, and one that is looked at by another, are named") {
+  OtherNodes nodes;
+  nodes.take(asked(2, "node b (10.0.0.2)"));
+  nodes.take(asked(3, "node c (10.0.0.3)"));
+  nodes.take(all_asked());
+  nodes.take(
+      {.from = 2, .node = "node b (10.0.0.2)", .text = to_text(RankFacts{.rank = 1, .pid = 7}) + "\n"});
+  nodes.take({.from = 3, .node = "node c (10.0.0.3)", .text = std::string(kBusyAnswer), .is_last = true});
+  JobPicture picture{.world_size = 4};
+  nodes.add_to(picture, kWaited);
+  CHECK(picture.ranks.size() == 1);
+  CHECK(picture.unseen == std::vector<std::string>{
+                              "node b (10.0.0.2) has not answered within 6.0 s",
+                              "node c (10.0.0.3) was being looked at for another `ddprun why`: ask again"});
+}
+
 TEST_CASE("a part arrives at ddprun why as the launcher had it") {
   const auto part =
       parse_look_part(to_text(LookPart{.from = 4, .node = "b", .text = "{\"rank\"", .is_last = true}));

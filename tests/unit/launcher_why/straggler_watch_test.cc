@@ -3,6 +3,8 @@
 #include "launcher/why/hang_watcher.h"
 #include "tests/support/catch.h"
 
+#include <cstdint>
+#include <optional>
 #include <variant>
 
 using namespace ddprun::launcher::why;
@@ -15,10 +17,20 @@ const Straggler kSlow{.rank = 1, .late_s = 0.3, .share = 0.5};
 const Straggler kOther{.rank = 2, .late_s = 0.1, .share = 0.25};
 const Straggler kNone{};
 
+/// Looks between which the ranks get on.
+class Looks {
+ public:
+  std::optional<Straggler> note(const Straggler& found) { return watch_.note(begun_ += 10, found); }
+
+ private:
+  StragglerWatch watch_;
+  std::uint64_t begun_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("a rank that is late in three looks in turn is told, and once") {
-  StragglerWatch watch;
+  Looks watch;
   CHECK_FALSE(watch.note(kSlow));
   CHECK_FALSE(watch.note(kSlow));
   const auto told = watch.note(kSlow);
@@ -29,7 +41,7 @@ TEST_CASE("a rank that is late in three looks in turn is told, and once") {
 }
 
 TEST_CASE("a rank that was late now and then is not told") {
-  StragglerWatch watch;
+  Looks watch;
   for (int i = 0; i < 5; ++i) {
     CHECK_FALSE(watch.note(kSlow));
     CHECK_FALSE(watch.note(kSlow));
@@ -38,7 +50,7 @@ TEST_CASE("a rank that was late now and then is not told") {
 }
 
 TEST_CASE("a rank that is late again after it was not, and another one, are told anew") {
-  StragglerWatch watch;
+  Looks watch;
   const auto told = [&](const Straggler& straggler) {
     std::optional<Straggler> last;
     for (int i = 0; i < StragglerWatch::kLooks; ++i) last = watch.note(straggler);
@@ -48,6 +60,15 @@ TEST_CASE("a rank that is late again after it was not, and another one, are told
   CHECK(told(kOther) == 2);
   CHECK(told(kNone) == -1);
   CHECK(told(kOther) == 2);
+}
+
+TEST_CASE("looks at the same collectives are one") {
+  StragglerWatch watch;
+  CHECK_FALSE(watch.note(10, kSlow));
+  for (int i = 0; i < 10; ++i) CHECK_FALSE(watch.note(11, kSlow));
+  CHECK_FALSE(watch.note(14, kSlow));
+  CHECK(watch.note(20, kSlow));
+  CHECK_FALSE(watch.note(3, kNone));  // another generation counts anew
 }
 
 TEST_CASE("what the watching process says arrives as it was said") {

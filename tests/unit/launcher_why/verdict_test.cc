@@ -5,6 +5,7 @@
 
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,22 @@ JobPicture picture_of(std::vector<RankFacts> ranks) {
 }
 
 }  // namespace
+
+TEST_CASE("a rank of which not all could be read is late only in groups of which it has told") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  enter(a, "all_reduce", 38, false);
+  for (Recorder* recorder : {&b.recorder_first, &b.recorder})
+    recorder->problem = "the flight recorder of this torch is laid out differently";
+  const Verdict other = judge(picture_of({a, b}));
+  CHECK(other.guilty.empty());
+  CHECK(std::find(other.notes.begin(), other.notes.end(), b.recorder.problem) != other.notes.end());
+  enter(a, "all_reduce", 37, false, "pairs");
+  enter(a, "all_reduce", 36, false, "pairs");
+  enter(b, "all_reduce", 37, true, "pairs");
+  const Verdict own = judge(picture_of({a, b}));
+  CHECK(own.guilty == std::vector<int>{1});
+  CHECK(own.reason.find("all_reduce #2 of group \"pairs\"") != std::string::npos);
+}
 
 TEST_CASE("the rank that has not entered where the others wait is guilty") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read), c = rank_in(2, SYS_futex);

@@ -1,5 +1,7 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
 
+#include <ddprun/progress.h>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -22,6 +24,7 @@ constexpr std::string_view kMark = ".ddprun-";
 constexpr std::size_t kDigits = 8;
 constexpr std::string_view kSuffix = ".tmp";
 constexpr int kMostNames = 100;
+constexpr std::size_t kPiece = std::size_t{8} << 20U;
 
 struct Place {
   std::string folder;
@@ -120,7 +123,9 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
+    // In pieces, each of which shows who looks at this rank that the disk takes them.
+    const ssize_t written = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), kPiece));
+    note_progress();
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return os_error(fmt::format("cannot write {} after {} bytes", path_, size_), errno);
     size_ += static_cast<std::uint64_t>(written);

@@ -70,13 +70,27 @@ Progress& Progress::instance() {
 Progress::Progress() : page_(make_page()) {}
 
 std::uint16_t Progress::add_group(std::string_view name) {
-  const std::uint32_t number =
-      std::min<std::uint32_t>(groups_.fetch_add(1), static_cast<std::uint32_t>(ProgressPage::kGroups) - 1);
+  const std::lock_guard lock(groups_mutex_);
+  const auto number =
+      static_cast<std::size_t>(std::find(is_taken_.begin(), is_taken_.end(), false) - is_taken_.begin());
+  if (number == kNoGroup) return kNoGroup;
+  is_taken_[number] = true;
   write_text(page_.groups[number], name);
   return static_cast<std::uint16_t>(number);
 }
 
+// The next group of that number counts from 1 again, and is not to be taken for this one.
+void Progress::remove_group(std::uint16_t group) {
+  if (group >= kNoGroup) return;
+  for (CollectiveLine& line : page_.lines) {
+    if (line.group.load(std::memory_order_relaxed) == group) line.id.store(0, std::memory_order_relaxed);
+  }
+  const std::lock_guard lock(groups_mutex_);
+  is_taken_[group] = false;
+}
+
 std::uint64_t Progress::enter(const Call& call) {
+  if (call.group == kNoGroup) return 0;
   const std::uint64_t id = page_.begun.fetch_add(1, std::memory_order_relaxed) + 1;
   CollectiveLine& line = page_.lines[id % ProgressPage::kLines];
   line.id.store(0, std::memory_order_relaxed);
@@ -95,6 +109,7 @@ std::uint64_t Progress::enter(const Call& call) {
 }
 
 void Progress::leave(std::uint64_t id) {
+  if (id == 0) return;
   CollectiveLine& line = page_.lines[id % ProgressPage::kLines];
   if (line.id.load(std::memory_order_relaxed) == id) line.has_left.store(1, std::memory_order_relaxed);
 }
@@ -107,8 +122,7 @@ void Progress::note_step(std::int64_t step) {
 
 void Progress::count_step() {
   if (is_step_noted_.load(std::memory_order_relaxed)) return;
-  const std::int64_t before = page_.step.load(std::memory_order_relaxed);
-  page_.step.store(before == ProgressPage::kNoStep ? 1 : before + 1, std::memory_order_relaxed);
+  page_.step.store(page_.step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   note_progress();
 }
 

@@ -2,7 +2,10 @@
 
 #include "rendezvous/base/progress_page.h"
 
+#include <array>
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string_view>
 
 namespace ddprun::runtime {
@@ -23,14 +26,16 @@ class Progress {
     std::int32_t peer = ProgressPage::kNoPeer;
   };
 
-  /// The number by which calls name the group.
+  /// The number by which calls name the group, until it is removed. kNoGroup: there are too many at a time.
   std::uint16_t add_group(std::string_view name);
-  /// Its id, for leave().
+  void remove_group(std::uint16_t group);
+  static constexpr std::uint16_t kNoGroup = ProgressPage::kGroups;
+  /// Its id, for leave(); 0 where it is not told.
   std::uint64_t enter(const Call& call);
   void leave(std::uint64_t id);
 
   void note_step(std::int64_t step);
-  /// Of a program that notes no steps itself.
+  /// A step begins, of a program that notes none itself.
   void count_step();
   void note_phase(std::string_view words);
   void note_progress() { page_.beats.fetch_add(1, std::memory_order_relaxed); }
@@ -39,7 +44,8 @@ class Progress {
   Progress();
 
   ProgressPage& page_;
-  std::atomic<std::uint32_t> groups_{0};
+  std::mutex groups_mutex_;
+  std::array<bool, ProgressPage::kGroups> is_taken_{};
   std::atomic<bool> is_step_noted_{false};
 };
 

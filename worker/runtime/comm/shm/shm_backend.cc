@@ -156,6 +156,8 @@ ShmBackend::ShmBackend(std::shared_ptr<Segment> segment, std::unique_ptr<Group> 
       timeout_(timeout),
       progress_group_(Progress::instance().add_group(name)) {}
 
+ShmBackend::~ShmBackend() { Progress::instance().remove_group(progress_group_); }
+
 Ref<c10d::Backend::Options> ShmBackend::getBackendOptions() {
   return c10::make_intrusive<Options>("shm", timeout_.load());
 }

@@ -33,6 +33,7 @@ class ShmBackend final : public c10d::Backend, public BucketMemory {
   /// `name` is what `ddprun why` calls the group.
   ShmBackend(std::shared_ptr<Segment> segment, std::unique_ptr<Group> group,
              std::chrono::milliseconds timeout, std::string_view name);
+  ~ShmBackend() override;
 
   void use_on_this_thread() override { ArenaAllocator::instance().use_on_this_thread(arena_); }
   void leave_on_this_thread() override { ArenaAllocator::instance().use_on_this_thread(nullptr); }

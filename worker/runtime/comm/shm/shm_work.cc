@@ -16,7 +16,7 @@ void ShmWork::set_outputs(std::vector<at::Tensor> outputs) {
 
 void ShmWork::complete(const Result<void>& outcome, int source_rank) {
   source_rank_ = source_rank;
-  if (progress_id_ != 0) Progress::instance().leave(progress_id_);
+  Progress::instance().leave(progress_id_);
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(future_mutex_);
