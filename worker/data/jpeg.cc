@@ -1,5 +1,7 @@
 #include "worker/data/jpeg.h"
 
+#include "worker/data/bounded_size.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,12 +27,14 @@ using transforms::Window;
 /// on both sides and dropped.
 constexpr std::int64_t kMargin = 16;
 
+/// That libjpeg may take: a progressive file's image is held whole, two bytes a coefficient.
+constexpr long kMostBytes = 1L << 30;
+
 /// libjpeg's end of a failed call: it jumps, so nothing with a destructor may live between `setjmp` and its calls.
 struct Failure {
   jpeg_error_mgr manager{};  // first: libjpeg knows only its address
   std::jmp_buf back{};
   std::array<char, JMSG_LENGTH_MAX> words{};
-  bool is_damaged = false;
 };
 
 Failure& failure_of(j_common_ptr info) { return *reinterpret_cast<Failure*>(info->err); }
@@ -41,14 +45,11 @@ Failure& failure_of(j_common_ptr info) { return *reinterpret_cast<Failure*>(info
   std::longjmp(failure.back, 1);
 }
 
-/// libjpeg goes on with grey where data is missing; that is no image.
-void note_warning(j_common_ptr info, int level) {
+/// libjpeg goes on with grey where data is missing, for as many rows as the header says; that is no image.
+void heed_warning(j_common_ptr info, int level) {
   if (level >= 0) return;
-  Failure& failure = failure_of(info);
-  const int code = failure.manager.msg_code;
-  if (code != JWRN_JPEG_EOF && code != JWRN_HIT_MARKER && code != JWRN_HUFF_BAD_CODE) return;
-  if (!failure.is_damaged) failure.manager.format_message(info, failure.words.data());
-  failure.is_damaged = true;
+  const int code = failure_of(info).manager.msg_code;
+  if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE) leave(info);
 }
 
 /// One decompression, ended with the scope.
@@ -56,7 +57,7 @@ struct Decompression {
   Decompression() {
     info.err = jpeg_std_error(&failure.manager);
     failure.manager.error_exit = leave;
-    failure.manager.emit_message = note_warning;
+    failure.manager.emit_message = heed_warning;
   }
   ~Decompression() { jpeg_destroy_decompress(&info); }
   Decompression(const Decompression&) = delete;
@@ -68,6 +69,7 @@ struct Decompression {
 bool read_header(Decompression& it, std::span<const std::uint8_t> bytes) {
   if (setjmp(it.failure.back) != 0) return false;
   jpeg_create_decompress(&it.info);
+  it.info.mem->max_memory_to_use = kMostBytes;
   jpeg_mem_src(&it.info, bytes.data(), bytes.size());
   jpeg_read_header(&it.info, TRUE);
   return true;
@@ -98,6 +100,14 @@ bool read_rows(Decompression& it, const Window& window, std::uint8_t* row, std::
 }
 
 Error damaged(const Failure& failure, const std::string& name) {
+  // Beyond max_memory_to_use it asks for a file to put the rest in.
+  if (failure.manager.msg_code == JERR_NO_BACKING_STORE) {
+    return {ErrorCode::kCorrupt,
+            fmt::format(
+                "{} is a progressive JPEG image that takes more than {} bytes to decode; save it anew, as a "
+                "baseline JPEG or smaller",
+                name, kMostBytes)};
+  }
   return {ErrorCode::kCorrupt, fmt::format("{} is no whole JPEG image: {}", name, failure.words.data())};
 }
 
@@ -122,18 +132,20 @@ void to_rgb(const std::uint8_t* cmyk, std::size_t pixels, std::uint8_t* rgb) {
 Result<Size> read_jpeg_size(std::span<const std::uint8_t> bytes, const std::string& name) {
   Decompression it;
   if (!read_header(it, bytes)) return damaged(it.failure, name);
-  return Size{it.info.image_height, it.info.image_width};
+  return bounded_size({it.info.image_height, it.info.image_width}, name);
 }
 
 Result<Image> decode_jpeg(std::span<const std::uint8_t> bytes, const Window& window,
                           const std::string& name) {
   Decompression it;
   if (!read_header(it, bytes)) return damaged(it.failure, name);
+  const Result<Size> size = bounded_size({it.info.image_height, it.info.image_width}, name);
+  if (!size) return size.error();
   const auto pixels = static_cast<std::size_t>(window.height * window.width);
   const std::size_t channels = it.info.num_components == 4 ? 4 : 3;
   const std::unique_ptr<std::uint8_t[]> row(new std::uint8_t[std::size_t{it.info.image_width} * channels]);
   std::shared_ptr<std::uint8_t[]> out(new std::uint8_t[pixels * channels]);
-  if (!read_rows(it, window, row.get(), out.get()) || it.failure.is_damaged) return damaged(it.failure, name);
+  if (!read_rows(it, window, row.get(), out.get())) return damaged(it.failure, name);
   if (channels == 4) {
     std::shared_ptr<std::uint8_t[]> rgb(new std::uint8_t[pixels * 3]);
     to_rgb(out.get(), pixels, rgb.get());

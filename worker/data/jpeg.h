@@ -12,7 +12,8 @@ namespace ddprun::data {
 /// JPEG files by libjpeg-turbo: red, green, blue as Pillow gives them by `convert("RGB")`, where grey becomes
 /// three equal channels and CMYK is taken for Adobe's, inverted. What EXIF says of turning is ignored.
 ///
-/// Errors  kCorrupt, naming `name`: libjpeg's own words.
+/// Errors  kCorrupt, naming `name`: libjpeg's own words; more pixels than are read (bounded_size.h); a progressive
+///         file that takes more than a gigabyte to decode.
 
 /// From the header alone.
 Result<transforms::Size> read_jpeg_size(std::span<const std::uint8_t> bytes, const std::string& name);

@@ -1,5 +1,7 @@
 #include "worker/data/png.h"
 
+#include "worker/data/bounded_size.h"
+
 #include <fmt/format.h>
 #include <png.h>
 
@@ -14,8 +16,6 @@ namespace {
 
 using transforms::Image;
 using transforms::Size;
-
-constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 28;
 
 /// What libpng reads from, and what it said at the end.
 struct Source {
@@ -85,11 +85,7 @@ Error damaged(const Reading& it, const std::string& name) {
 
 Result<Size> size_of(const Reading& it, const std::string& name) {
   const Size size{png_get_image_height(it.png, it.info), png_get_image_width(it.png, it.info)};
-  if (static_cast<std::uint64_t>(size.height) * static_cast<std::uint64_t>(size.width) <= kMostPixels)
-    return size;
-  return Error(ErrorCode::kCorrupt,
-               fmt::format("{} says that it has {} × {} pixels, more than the {} that are read", name,
-                           size.height, size.width, kMostPixels));
+  return bounded_size(size, name);
 }
 
 }  // namespace

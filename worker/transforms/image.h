@@ -15,6 +15,12 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
+/// Of one image, decoded or resized: what a header or a ratio of sides asks for beyond it is refused.
+constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;
+[[nodiscard]] constexpr bool has_too_many_pixels(Size size) {
+  return size.width > 0 && size.height > kMostPixels / size.width;
+}
+
 /// A part of an image; what lies outside of the image counts as black.
 struct Window {
   std::int64_t top = 0;

@@ -9,12 +9,12 @@
 namespace ddprun::transforms {
 namespace {
 
-constexpr std::int64_t kMostPixels = 16384;
+constexpr std::int64_t kLongestSide = 16384;
 
 std::int64_t read_side(const Options& options, const std::string& key) {
   const std::int64_t side = options.integer(key);
-  if (side < 1 || side > kMostPixels)
-    refuse(options, key, fmt::format("expected pixels in 1 … {}, got {}", kMostPixels, side));
+  if (side < 1 || side > kLongestSide)
+    refuse(options, key, fmt::format("expected pixels in 1 … {}, got {}", kLongestSide, side));
   return side;
 }
 

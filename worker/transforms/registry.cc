@@ -15,7 +15,8 @@ namespace {
 
 class Resize : public Transform {
  public:
-  explicit Resize(const Options& options) : wanted_(read_size(options)), keeps_ratio_(options.has("size")) {}
+  explicit Resize(const Options& options)
+      : wanted_(read_size(options)), keeps_ratio_(options.has("size")), pointer_(options.pointer()) {}
 
   std::optional<Size> output_size(std::optional<Size> input) const override {
     if (keeps_ratio_ && !input) return std::nullopt;
@@ -25,10 +26,19 @@ class Resize : public Transform {
 
  private:
   Size size_for(Size input) const {
-    return keeps_ratio_ ? resized_to_short_side(input, wanted_.height) : wanted_;
+    if (!keeps_ratio_) return wanted_;
+    const Size size = resized_to_short_side(input, wanted_.height);
+    if (!has_too_many_pixels(size)) return size;
+    throw Exception(
+        ErrorCode::kCorrupt,
+        fmt::format("{}: an image of {} × {} pixels would have {} × {} with a short side of {}, more "
+                    "than the {} that an image can have; leave it out, or give height and width",
+                    pointer_, input.height, input.width, size.height, size.width, wanted_.height,
+                    kMostPixels));
   }
   Size wanted_;
   bool keeps_ratio_;
+  std::string pointer_;
 };
 
 class CenterCrop : public Transform {

@@ -39,6 +39,16 @@ const Image kWhiteImage = planar_view(kWhite.data(), 3, {32, 32});
 
 }  // namespace
 
+TEST_CASE("a resize that would make more pixels than any image has is refused with both sizes") {
+  const Chain chain = make_chain(R"([{"type": "resize", "size": 232}, {"type": "center_crop", "size": 224}])",
+                                 {.size = std::nullopt});
+  const std::vector<std::uint8_t> line(3 * 65500);
+  CHECK_THROWS_WITH(
+      written(chain, planar_view(line.data(), 3, {1, 65500})),
+      "/data/transforms/0: an image of 1 × 65500 pixels would have 232 × 15196000 with a short side of "
+      "232, more than the 268435456 that an image can have; leave it out, or give height and width");
+}
+
 TEST_CASE("an empty chain converts and normalises with the data's values") {
   const Chain chain =
       make_chain("[]", {.size = Size{32, 32}, .normalization = {.mean = {0.5F}, .deviation = {0.25F}}});
