@@ -116,11 +116,24 @@ void check_last_batch(const Options& job, const JobParts& parts, const DataShape
           size.world.ranks, size.length.epoch_samples, job.object("train").integer("batch_size"), trouble));
 }
 
+std::int64_t steps_left(const Position& position, const JobSize& size) {
+  const JobLength& length = size.length;
+  std::int64_t steps = 0;
+  if (position.epoch < length.epochs) {
+    // An epoch ends with a step of its own, however few samples are left for it.
+    const std::int64_t rest = std::max<std::int64_t>(0, length.epoch_samples - position.samples_seen);
+    steps = divided_up(rest, size.world.global_batch) +
+            (length.epochs - position.epoch - 1) * size.steps_per_epoch;
+  }
+  if (length.max_steps > 0) steps = std::min(steps, length.max_steps - position.step);
+  return std::max<std::int64_t>(0, steps);
+}
+
 // A warm-up that is longer than the job leaves it without its learning rate.
 void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size) {
   if (position.step >= warmup_steps) return;
-  const std::int64_t left = samples_left(position, size.length);
-  const std::int64_t steps = position.step + divided_up(left, size.world.global_batch);
+  const std::int64_t left = steps_left(position, size);
+  const std::int64_t steps = position.step + left;
   if (warmup_steps < steps || left == 0) return;
   throw Exception(ErrorCode::kConfig,
                   fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "

@@ -46,6 +46,9 @@ JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int 
 /// was yet. Pure. In a world that has changed it is about that step.
 std::int64_t last_due_checkpoint(const LoopOptions& options, const Position& position, const JobSize& size);
 
+/// Optimizer steps until a job that is at `position` is complete, without early stopping. Pure.
+std::int64_t steps_left(const Position& position, const JobSize& size);
+
 /// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over.
 void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
 

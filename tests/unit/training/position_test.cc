@@ -103,3 +103,25 @@ TEST_CASE("data that does not give each rank a sample is refused with the number
       "the training data has 1 samples, and 2 ranks with /train/drop_last need one each; use fewer "
       "ranks, or more data");
 }
+
+TEST_CASE(
+    "a warm-up is refused when it is not over at the end of the job, whose epochs each end with a step") {
+  LoopOptions options;
+  options.epochs = 20;
+  options.batch_size = 8;
+  const auto check = [&](std::int64_t warmup_steps, const Position& position) {
+    check_warmup(warmup_steps, position, size_of_job(options, 10, 1));
+  };
+  // Two steps an epoch, of 8 samples and of 2.
+  CHECK_NOTHROW(check(39, {}));
+  CHECK_THROWS_WITH(
+      check(40, {}),
+      "/schedule/warmup_steps: the warm-up of 40 steps is not over when the job ends after 40 (20 epochs "
+      "in this world of 1 ranks); shorten it, or train longer");
+  CHECK_NOTHROW(check(39, {.epoch = 18, .step = 37, .samples_seen = 8}));
+  CHECK_THROWS(check(40, {.epoch = 18, .step = 37, .samples_seen = 8}));
+  CHECK_NOTHROW(check(50, {.epoch = 20, .step = 40}));
+  options.max_steps = 25;
+  CHECK_NOTHROW(check(24, {}));
+  CHECK_THROWS_WITH(check(25, {}), Catch::Matchers::Contains("the job ends after 25 "));
+}
