@@ -48,12 +48,12 @@ Result<Header> parse_header(std::span<const std::uint8_t> bytes, int dimensions,
 
 }  // namespace
 
-Result<std::size_t> announced_idx_size(std::span<const std::uint8_t> bytes, int dimensions, std::size_t limit,
-                                       const std::string& name) {
-  const Result<Header> header = parse_header(bytes, dimensions, name);
+Result<IdxHeader> parse_idx_header(std::span<const std::uint8_t> bytes, int dimensions, std::size_t limit,
+                                   const std::string& name) {
+  Result<Header> header = parse_header(bytes, dimensions, name);
   if (!header) return header.error();
   const std::uint64_t size = idx_header_size(dimensions) + header->count;
-  if (size <= limit) return size;
+  if (size <= limit) return IdxHeader{std::move(header->sizes), size};
   return Error(
       ErrorCode::kCorrupt,
       fmt::format("{} is damaged: its header announces {} elements, more than the {} bytes such a file can "

@@ -20,11 +20,17 @@ struct IdxArray {
 /// Bytes of the header of an IDX file.
 constexpr std::size_t idx_header_size(int dimensions) { return 4 + 4 * static_cast<std::size_t>(dimensions); }
 
-/// How many bytes an IDX file has in all, by its header, with which `bytes` begin.
+/// What the header of an IDX file announces.
+struct IdxHeader {
+  std::vector<std::int64_t> sizes;
+  std::size_t bytes = 0;  ///< of the file in all
+};
+
+/// Reads the header that `bytes` begin with.
 ///
 /// Errors  kCorrupt: as parse_idx, and more than `limit` bytes.
-Result<std::size_t> announced_idx_size(std::span<const std::uint8_t> bytes, int dimensions, std::size_t limit,
-                                       const std::string& name);
+Result<IdxHeader> parse_idx_header(std::span<const std::uint8_t> bytes, int dimensions, std::size_t limit,
+                                   const std::string& name);
 
 /// Reads the bytes of an IDX file with `dimensions` dimensions of unsigned bytes: the header (00 00 08
 /// dimensions, then one big-endian 32-bit size each) and exactly as many bytes as it announces.

@@ -16,7 +16,8 @@
 namespace ddprun::data {
 namespace {
 
-constexpr std::size_t kFileLimit = std::size_t{4} << 30;
+constexpr std::size_t kImagesLimit = std::size_t{4} << 30;
+constexpr std::size_t kLabelsLimit = idx_header_size(1) + (std::size_t{1} << 27);
 constexpr float kMean = 0.1307F;
 constexpr float kDeviation = 0.3081F;
 
@@ -45,10 +46,15 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-Result<IdxArray> load_idx(const std::string& folder, const std::string& name, int dimensions) {
-  const std::string plain = folder + "/" + name;
-  const std::string packed = plain + ".gz";
-  const std::string& path = exists(plain) ? plain : packed;
+/// A file of the set, of which no more than the header has been read.
+struct IdxFile {
+  std::string path;
+  int dimensions = 0;
+  IdxHeader header;
+};
+
+Result<IdxFile> open_idx(const std::string& plain, int dimensions, std::size_t limit) {
+  const std::string path = exists(plain) ? plain : plain + ".gz";
   if (!exists(path)) {
     return Error(
         ErrorCode::kNotFound,
@@ -57,19 +63,51 @@ Result<IdxArray> load_idx(const std::string& folder, const std::string& name, in
             "holds the four files of MNIST, or /data/download to true",
             plain));
   }
-  // The header says how much follows: a packed file that holds more is not inflated beyond the first such byte.
-  const Result<std::vector<std::uint8_t>> header = read_start_of_file(path, idx_header_size(dimensions));
+  const Result<std::vector<std::uint8_t>> start = read_start_of_file(path, idx_header_size(dimensions));
+  if (!start) return start.error();
+  Result<IdxHeader> header = parse_idx_header(*start, dimensions, limit, path);
   if (!header) return header.error();
-  const Result<std::size_t> size = announced_idx_size(*header, dimensions, kFileLimit, path);
-  if (!size) return size.error();
-  Result<std::vector<std::uint8_t>> bytes = read_start_of_file(path, *size + 1);
-  if (!bytes) return bytes.error();
-  return parse_idx(std::move(*bytes), dimensions, path);
+  return IdxFile{path, dimensions, std::move(*header)};
 }
 
+/// A packed file that holds more than its header announces is not inflated beyond the first such byte.
+Result<IdxArray> load_idx(const IdxFile& file) {
+  Result<std::vector<std::uint8_t>> bytes = read_start_of_file(file.path, file.header.bytes + 1);
+  if (!bytes) return bytes.error();
+  return parse_idx(std::move(*bytes), file.dimensions, file.path);
+}
+
+Result<void> check_fit(const IdxHeader& labels, const IdxHeader& images, const std::string& folder,
+                       const std::string& stem) {
+  const std::vector<std::int64_t>& sizes = images.sizes;
+  if (sizes[1] != kMnistSide || sizes[2] != kMnistSide) {
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{}/{}-images-idx3-ubyte holds images of {} × {} pixels, expected 28 × 28",
+                             folder, stem, sizes[1], sizes[2]));
+  }
+  if (sizes[0] != labels.sizes[0]) {
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{0}/{1}-images-idx3-ubyte has {2} images, but {1}-labels-idx1-ubyte has {3} "
+                             "labels; they are not of one set",
+                             folder, stem, sizes[0], labels.sizes[0]));
+  }
+  if (sizes[0] == 0) {
+    return Error(ErrorCode::kCorrupt, fmt::format("{}/{}-images-idx3-ubyte holds no image", folder, stem));
+  }
+  return ok();
+}
+
+/// What the headers announce has to fit before anything after them is inflated: a small packed file may hold gigabytes.
 Result<Images> load_split(Mnist which, const std::string& folder, const std::string& stem,
                           std::int64_t limit) {
-  Result<IdxArray> labels = load_idx(folder, stem + "-labels-idx1-ubyte", 1);
+  const std::string start = folder + "/" + stem;
+  const Result<IdxFile> labels_file = open_idx(start + "-labels-idx1-ubyte", 1, kLabelsLimit);
+  if (!labels_file) return labels_file.error();
+  const Result<IdxFile> images_file = open_idx(start + "-images-idx3-ubyte", 3, kImagesLimit);
+  if (!images_file) return images_file.error();
+  if (Result<void> fit = check_fit(labels_file->header, images_file->header, folder, stem); !fit)
+    return fit.error();
+  Result<IdxArray> labels = load_idx(*labels_file);
   if (!labels) return labels.error();
   const Official& other = which == Mnist::kDigits ? kFashion : kDigits;
   if (are_of(other, stem == "train", labels->elements)) {
@@ -80,23 +118,6 @@ Result<Images> load_split(Mnist which, const std::string& folder, const std::str
                     folder, other.name, stem, (which == Mnist::kDigits ? kDigits : kFashion).type,
                     other.type));
   }
-  Result<IdxArray> images = load_idx(folder, stem + "-images-idx3-ubyte", 3);
-  if (!images) return images.error();
-  const std::vector<std::int64_t>& sizes = images->sizes;
-  if (sizes[1] != kMnistSide || sizes[2] != kMnistSide) {
-    return Error(ErrorCode::kCorrupt,
-                 fmt::format("{}/{}-images-idx3-ubyte holds images of {} × {} pixels, expected 28 × 28",
-                             folder, stem, sizes[1], sizes[2]));
-  }
-  if (sizes[0] != labels->sizes[0]) {
-    return Error(ErrorCode::kCorrupt,
-                 fmt::format("{0}/{1}-images-idx3-ubyte has {2} images, but {1}-labels-idx1-ubyte has {3} "
-                             "labels; they are not of one set",
-                             folder, stem, sizes[0], labels->sizes[0]));
-  }
-  if (sizes[0] == 0) {
-    return Error(ErrorCode::kCorrupt, fmt::format("{}/{}-images-idx3-ubyte holds no image", folder, stem));
-  }
   const auto bad = std::find_if(labels->elements.begin(), labels->elements.end(),
                                 [](std::uint8_t label) { return label >= kMnistClasses; });
   if (bad != labels->elements.end()) {
@@ -104,8 +125,11 @@ Result<Images> load_split(Mnist which, const std::string& folder, const std::str
                  fmt::format("{}/{}-labels-idx1-ubyte is damaged: label {} is {}, expected 0 to 9", folder,
                              stem, bad - labels->elements.begin(), *bad));
   }
+  Result<IdxArray> images = load_idx(*images_file);
+  if (!images) return images.error();
   Images set;
-  set.count = limit > 0 ? std::min(limit, sizes[0]) : sizes[0];
+  const std::int64_t count = images->sizes[0];
+  set.count = limit > 0 ? std::min(limit, count) : count;
   set.height = kMnistSide;
   set.width = kMnistSide;
   set.classes = kMnistClasses;

@@ -36,8 +36,11 @@ TEST_CASE("an IDX file with fewer or more elements than announced is refused wit
 
 TEST_CASE("the header of an IDX file says how long the file is") {
   const Bytes header{0, 0, 8, 2, 0, 0, 1, 0, 0, 0, 0, 3};
-  CHECK(data::announced_idx_size(header, 2, 1000, "x").value() == 12 + 768);
-  CHECK(data::announced_idx_size(header, 2, 100, "x").error().message() ==
+  const auto announced = data::parse_idx_header(header, 2, 1000, "x");
+  REQUIRE(announced.has_value());
+  CHECK(announced->bytes == 12 + 768);
+  CHECK(announced->sizes == std::vector<std::int64_t>{256, 3});
+  CHECK(data::parse_idx_header(header, 2, 100, "x").error().message() ==
         "x is damaged: its header announces 256 × 3 elements, more than the 100 bytes such a file can have; "
         "fetch it again");
 }

@@ -71,6 +71,8 @@ TEST_CASE("the official files of Fashion-MNIST are not taken for MNIST, nor the 
     write_file(folder.file("t10k-labels-idx1-ubyte"),
                std::string({0, 0, 8, 1, 0, 0, 0x27, 0x10}) + first + std::string(10000 - first.size(), '\0'));
   };
+  // Its header alone: the labels are looked at before images are read.
+  write_file(folder.file("t10k-images-idx3-ubyte"), {0, 0, 8, 3, 0, 0, 0x27, 0x10, 0, 0, 0, 28, 0, 0, 0, 28});
   write_labels({9, 2, 1, 1, 6, 1, 4, 6, 5, 7});
   CHECK(refusal(folder) ==
         folder.path() +
@@ -81,7 +83,7 @@ TEST_CASE("the official files of Fashion-MNIST are not taken for MNIST, nor the 
         folder.path() +
             " holds MNIST, as the first labels of t10k-labels-idx1-ubyte say, and /data/type is "
             "fashion_mnist; set /data/type to mnist, or /data/path to another folder");
-  CHECK_THAT(refusal(folder), Catch::Matchers::Contains("t10k-images-idx3-ubyte is not there"));
+  CHECK_THAT(refusal(folder), Catch::Matchers::Contains("t10k-images-idx3-ubyte is truncated"));
 }
 
 TEST_CASE("a missing MNIST file is named") {
@@ -118,6 +120,30 @@ TEST_CASE("images of another size are refused") {
   write_file(folder.file("t10k-images-idx3-ubyte"), images_header(2, 2) + std::string(8, '\0'));
   CHECK(refusal(folder) ==
         folder.path() + "/t10k-images-idx3-ubyte holds images of 2 × 2 pixels, expected 28 × 28");
+}
+
+TEST_CASE("files whose headers announce another set are refused before anything after the headers is read") {
+  const TemporaryFolder folder;
+  write_set(folder, 2);
+  write_file(folder.file("t10k-images-idx3-ubyte"), images_header(2, 100));
+  CHECK(refusal(folder) ==
+        folder.path() + "/t10k-images-idx3-ubyte holds images of 100 × 100 pixels, expected 28 × 28");
+  write_file(folder.file("t10k-images-idx3-ubyte"), images_header(3, 28));
+  CHECK(refusal(folder) ==
+        folder.path() +
+            "/t10k-images-idx3-ubyte has 3 images, but t10k-labels-idx1-ubyte has 2 labels; "
+            "they are not of one set");
+}
+
+TEST_CASE("labels that a header announces by the hundred million are refused") {
+  const TemporaryFolder folder;
+  write_set(folder, 2);
+  const std::string path = folder.file("t10k-labels-idx1-ubyte");
+  write_file(path, std::string({0, 0, 8, 1, 0x08, 0, 0, 1, 3}));
+  CHECK(refusal(folder) ==
+        path +
+            " is damaged: its header announces 134217729 elements, more than the 134217736 bytes "
+            "such a file can have; fetch it again");
 }
 
 TEST_CASE("a packed file that holds more than its header says is refused, and not inflated") {
