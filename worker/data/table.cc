@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -265,6 +266,12 @@ Result<Table> parse_csv(const std::string& text, const std::string& target, cons
                      fmt::format("{}, line {}, column {}: expected a number, got \"{}\"", name, line->number,
                                  shown_cell(names[i]), shown_cell(cell)));
       }
+      // Here: a mean would carry it into every row.
+      if (!std::isfinite(value)) {
+        return Error(ErrorCode::kCorrupt,
+                     fmt::format("{}, line {}, column {}: expected a finite number, got \"{}\"", name,
+                                 line->number, shown_cell(names[i]), shown_cell(cell)));
+      }
       (i == *wanted ? table.targets : table.features).values.push_back(value);
     }
     ++table.features.rows;
@@ -312,17 +319,31 @@ Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::str
   return numbers;
 }
 
+namespace {
+
+/// The place of the first value that float32, which models are fed with, does not have as a finite number.
+std::optional<std::size_t> find_infinite(const std::vector<double>& values) {
+  const auto bad = std::find_if_not(values.begin(), values.end(),
+                                    [](double value) { return std::isfinite(static_cast<float>(value)); });
+  if (bad == values.end()) return std::nullopt;
+  return static_cast<std::size_t>(bad - values.begin());
+}
+
+std::string no_finite_number(double value) {
+  return fmt::format("{}, which is no finite number{}", value, std::isfinite(value) ? " in float32" : "");
+}
+
+}  // namespace
+
 TableSource::TableSource(Table table, std::int64_t classes, const std::string& name)
     : table_(std::move(table)) {
   const auto refuse = [&](const std::string& why) { throw Exception(ErrorCode::kCorrupt, name + why); };
   if (table_.features.rows == 0) refuse(": there is no sample");
   if (table_.features.sizes.empty()) table_.features.sizes = {1};
   if (table_.features.row_size() == 0) refuse(": its samples hold no number");
-  const auto bad = std::find_if_not(table_.features.values.begin(), table_.features.values.end(),
-                                    [](double value) { return std::isfinite(static_cast<float>(value)); });
-  if (bad != table_.features.values.end()) {
-    refuse(fmt::format(": sample {} holds {}, which is no finite number",
-                       (bad - table_.features.values.begin()) / table_.features.row_size(), *bad));
+  if (const auto bad = find_infinite(table_.features.values)) {
+    refuse(fmt::format(": sample {} holds {}", *bad / static_cast<std::size_t>(table_.features.row_size()),
+                       no_finite_number(table_.features.values[*bad])));
   }
   if (table_.features.rows != table_.targets.rows)
     refuse(fmt::format(": there are {} samples and {} targets", table_.features.rows, table_.targets.rows));
@@ -330,6 +351,11 @@ TableSource::TableSource(Table table, std::int64_t classes, const std::string& n
   shape_.classes = classes;
   if (classes == 0) {
     if (table_.targets.sizes.empty()) table_.targets.sizes = {1};
+    if (const auto bad = find_infinite(table_.targets.values)) {
+      refuse(fmt::format(": the target of sample {} is {}",
+                         *bad / static_cast<std::size_t>(table_.targets.row_size()),
+                         no_finite_number(table_.targets.values[*bad])));
+    }
     shape_.tensors.push_back({"target", table_.targets.sizes, at::kFloat});
     return;
   }

@@ -27,7 +27,7 @@ struct Table {
 };
 
 /// Reads a CSV text: a line of names, then lines of as many numbers, separated by commas. `target` names the
-/// column to be learned; empty: the last one.
+/// column to be learned; empty: the last one. All numbers are finite.
 ///
 /// Errors  kCorrupt, kConfig: one sentence with the name, the line and the column.
 Result<Table> parse_csv(const std::string& text, const std::string& target, const std::string& name);
@@ -42,7 +42,7 @@ Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::str
 class TableSource final : public DataSource {
  public:
   /// classes   0: targets are numbers
-  /// Errors    Exception kCorrupt: targets that are no classes, or not as many as features.
+  /// Errors    Exception kCorrupt: targets that are no classes, or not as many as features; numbers that are not finite.
   TableSource(Table table, std::int64_t classes, const std::string& name);
 
   [[nodiscard]] std::int64_t size() const override { return table_.features.rows; }

@@ -68,6 +68,11 @@ TEST_CASE("a CSV file that is wrong is refused with line and column") {
   CHECK(csv_refusal("a,b\n1,2\n", "c") == "/data/target: x.csv has no column c; there are a, b");
 }
 
+TEST_CASE("a cell of a CSV file that is no finite number is refused with line and column, also a target") {
+  CHECK(csv_refusal("a,b\n1,2\nnan,4\n") == "x.csv, line 3, column a: expected a finite number, got \"nan\"");
+  CHECK(csv_refusal("a,b\n1,-inf\n") == "x.csv, line 2, column b: expected a finite number, got \"-inf\"");
+}
+
 TEST_CASE("columns of one name, and files whose columns are in another order, are refused") {
   CHECK(csv_refusal("a,a,y\n1,2,3\n") == "x.csv has two columns \"a\"");
   const TemporaryFolder folder;
@@ -166,6 +171,10 @@ TEST_CASE("targets that are no classes, or too few, are refused") {
   CHECK_THROWS_WITH(data::TableSource(two_rows({0, 0.5}), 3, "x"),
                     "x: the target of sample 1 is 0.5, expected a class of 0 to 2");
   CHECK_THROWS_WITH(data::TableSource(two_rows({0}), 3, "x"), "x: there are 2 samples and 1 targets");
+  CHECK_THROWS_WITH(data::TableSource(two_rows({0, NAN}), 0, "x"),
+                    "x: the target of sample 1 is nan, which is no finite number");
+  CHECK_THROWS_WITH(data::TableSource(two_rows({1e39, 0}), 0, "x"),
+                    "x: the target of sample 0 is 1e+39, which is no finite number in float32");
 }
 
 TEST_CASE("CSV columns are standardised with the training data's mean and deviation") {
