@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -38,11 +39,18 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-/// As the text of a script: nothing in it may look like the script's end.
-std::string for_script(std::string json) {
-  for (std::size_t at = json.find("</"); at != std::string::npos; at = json.find("</", at + 3))
-    json.replace(at, 2, "<\\/");
-  return json;
+/// As the text of a script: without a "<", which JSON has in strings alone, nothing in it looks like the script's end,
+/// or hides it as "<!--<script>" does.
+std::string for_script(std::string_view json) {
+  std::string text;
+  for (const char c : json) {
+    if (c == '<') {
+      text += "\\u003c";
+    } else {
+      text += c;
+    }
+  }
+  return text;
 }
 
 using nlohmann::ordered_json;

@@ -430,6 +430,12 @@ class Steps(JobTest):
                                       r"training samples (\d+, ){7}\d+ and 8 more")
         self.assertEqual(self.processes(), [])
 
+    def test_a_report_of_a_job_of_any_name_is_a_page(self):
+        self.run_job(self.job_file({"name": "<!--<script>", "train": {"epochs": 1}}))
+        page = (self.folder / "out/report.html").read_text(encoding="utf-8")
+        self.assertEqual(page.count("<!--"), 0)
+        self.assertIn(r'"name":"\u003c!--\u003cscript>"', page)
+
 
 class Ends(JobTest):
     LONG_JOB = {"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}}

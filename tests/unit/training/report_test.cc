@@ -94,6 +94,11 @@ TEST_CASE("a report shows no step that a rollback has undone") {
 
 TEST_CASE("nothing in a job file ends the script of a report") {
   const std::string evil = R"({"name":"</script><script>alert(1)</script>@@DATA@@"})";
+  // After it a browser takes no </script> for the end, and the page stays blank.
+  const std::string open = make_report({.name = "<!--<script>"}, {R"({"event":"<!--<script>"})"}, evil);
+  CHECK(open.find("<!--") == std::string::npos);
+  CHECK(data_of(open)["facts"]["name"] == "<!--<script>");
+  CHECK(data_of(open)["records"][0]["event"] == "<!--<script>");
   const auto data = data_of(make_report({.name = "</script>"}, {evil}, evil));
   CHECK(data["job"]["name"] == "</script><script>alert(1)</script>@@DATA@@");
   CHECK(data["records"][0]["name"] == data["job"]["name"]);
