@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -130,7 +131,20 @@ std::int64_t ImageFolderSource::write_sample(const BatchRequest& request, std::i
   const ImageListing::File& file = listing_.files[static_cast<std::size_t>(index)];
   const std::vector<std::uint8_t> bytes = value_or_throw(read_file(file.path, kImageFileLimit));
   const transforms::Random random({.seed = request.seed, .epoch = request.epoch, .index = index});
-  chain_.write(open_image(bytes, file.path), random, out);
+  const Undecoded image = open_image(bytes, file.path);
+  try {
+    chain_.write(image, random, out);
+  } catch (const Exception& error) {
+    // A transform knows its place in the job file, and not which image it has before it.
+    const std::string message = error.what();
+    if (message.starts_with(file.path)) throw;
+    throw Exception(error.code(), fmt::format("{}: {}", file.path, message));
+  } catch (const std::bad_alloc&) {
+    raise({ErrorCode::kOs,
+           fmt::format("no memory for image {} of {} × {} pixels; lower /data/loader_threads, or "
+                       "make the image smaller",
+                       file.path, image.size.height, image.size.width)});
+  }
   return file.label;
 }
 

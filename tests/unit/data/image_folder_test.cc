@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/transforms/registry.h"
 #include <ddprun/exception.h>
 
 #include <png.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <new>
 
 using namespace ddprun;
 using ddprun::testing::TemporaryFolder;
@@ -126,6 +128,41 @@ TEST_CASE("an image that is gone, or a folder by now, is none that is damaged") 
   std::filesystem::create_directory(folder.file("train/cat/b.png"));
   CHECK_THROWS_WITH(whole(*splits.train), Catch::Matchers::Contains("train/cat/b.png"));
   CHECK(dynamic_cast<const data::LeavesOutDamaged&>(*splits.train).left_out() == 0);
+}
+
+TEST_CASE("an image that a transform refuses is named") {
+  const TemporaryFolder folder;
+  write_two_splits(folder);
+  const DataSplits splits = data::open_image_folder(Options(
+      R"({"path": ")" + folder.path() +
+          R"(", "held_out_share": 0.25, "damaged": "skip", "train_samples": 0, "test_samples": 0, "transforms": )"
+          R"([{"type": "random_crop", "size": 4}], "test_transforms": [{"type": "center_crop", "size": 4}]})",
+      "/data"));
+  CHECK_THROWS_WITH(
+      whole(*splits.train),
+      folder.file("train/Dog/c.png") +
+          ": /data/transforms/0: a crop of 4 × 4 does not fit into an image of 2 × 2 with a padding of "
+          "0; crop less, pad more, or resize before");
+}
+
+TEST_CASE("an image for which there is no memory is named with its size") {
+  struct Greedy : transforms::Transform {
+    transforms::Image apply(const transforms::Image&, transforms::Random&) const override {
+      throw std::bad_alloc();
+    }
+  };
+  const TemporaryFolder folder;
+  write_image(folder.file("a.png"), 1);
+  transforms::TransformRegistry registry("transform");
+  registry.add("greedy", "wants all memory", [](const Options&) { return std::make_unique<Greedy>(); });
+  const Options list(R"({"transforms": [{"type": "greedy"}]})", "/data");
+  transforms::Chain chain(list.objects("transforms"), "/data/transforms", registry,
+                          {.channels = 3, .size = transforms::Size{2, 2}, .normalization = {}});
+  const data::ImageFolderSource source({{"a"}, {{folder.file("a.png"), 0}}}, std::move(chain),
+                                       data::OnDamage::kSkip);
+  CHECK_THROWS_WITH(whole(source),
+                    "no memory for image " + folder.file("a.png") +
+                        " of 2 × 2 pixels; lower /data/loader_threads, or make the image smaller");
 }
 
 TEST_CASE("a class without images, and images that only Python reads, are refused") {
