@@ -31,7 +31,7 @@ constexpr std::size_t kMostCharacters = 65536;
 constexpr std::size_t kCodes = 0x110000;
 constexpr std::size_t kTextLimit = std::size_t{1} << 32;
 constexpr std::size_t kHeaderLimit = std::size_t{4} << 20;
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 1: with \r as a token of its own
 
 /// What a text is known again by.
 struct TextStamp {
@@ -114,6 +114,12 @@ bool may_be_replaced(const std::string& path) {
          beginning == kBeginning;
 }
 
+/// As first_character, but an end of a line is one \n, however the file has it: so Python's open() reads texts.
+std::optional<Utf8Character> next_character(std::string_view text) {
+  if (text.front() == '\r') return Utf8Character{'\n', text.starts_with("\r\n") ? 2U : 1U};
+  return first_character(text);
+}
+
 Result<TextTokens> tokenize_file(const std::string& path) {
   const Result<std::vector<std::uint8_t>> bytes = read_file(path, kTextLimit);
   if (!bytes) return bytes.error();
@@ -127,7 +133,7 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
   std::vector<std::uint16_t> numbers(kCodes);
   std::size_t characters = 0;
   for (std::size_t place = 0; place < text.size();) {
-    const std::optional<Utf8Character> character = first_character(text.substr(place));
+    const std::optional<Utf8Character> character = next_character(text.substr(place));
     if (!character)
       return Error(ErrorCode::kCorrupt,
                    fmt::format("{} is no UTF-8 text: byte {} begins no character", name, place));
@@ -149,9 +155,10 @@ Result<TextTokens> tokenize_characters(std::string_view text, const std::string&
   const auto values = std::make_shared<std::vector<std::uint16_t>>();
   values->reserve(characters);
   for (std::size_t place = 0; place < text.size();) {
-    const auto [code, bytes] = *first_character(text.substr(place));
+    const auto [code, bytes] = *next_character(text.substr(place));
     const std::uint16_t number = numbers[code];
-    if (result.characters[number].empty()) result.characters[number] = text.substr(place, bytes);
+    if (result.characters[number].empty())
+      result.characters[number] = code == '\n' ? "\n" : text.substr(place, bytes);
     values->push_back(number);
     place += bytes;
   }

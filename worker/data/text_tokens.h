@@ -10,7 +10,8 @@
 
 namespace ddprun::data {
 
-/// The characters of a UTF-8 text as tokens: the place of each in the sorted list of those that occur.
+/// The characters of a UTF-8 text as tokens: the place of each in the sorted list of those that occur. As in Python,
+/// whose open() translates them, "\r\n" and "\r" are "\n".
 struct TextTokens {
   std::vector<std::string> characters;  ///< by token
   Tokens tokens;

@@ -141,6 +141,13 @@ class Configs(TwinCase):
                                                     "/train/batch_size": 12, "/schedule/warmup_steps": 5})
         self.assertTrue((self.folder / "text.txt.tokens").exists())
 
+    def test_char_gpt_reads_ends_of_lines_as_python_does(self):
+        write_text(self.folder)
+        text = (self.folder / "text.txt").read_bytes()
+        (self.folder / "text.txt").write_bytes(text[:9000].replace(b"\n", b"\r\n") + text[9000:15000].replace(b"\n", b"\r") + text[15000:])
+        self.assert_config_equals_twin("char_gpt", {"/data/path": str(self.folder / "text.txt"), "/data/block": 16,
+                                                    "/train/batch_size": 12, "/schedule/warmup_steps": 5}, ranks=(1,))
+
     @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_image_folder(self):
         write_images(self.folder)

@@ -72,6 +72,29 @@ TEST_CASE("a text becomes the places of its characters in the sorted list of the
   CHECK_FALSE(data::tokenize_characters("\xed\xa0\x80", "surrogate").has_value());
 }
 
+// open() without newline= reads texts so, and nanoGPT's prepare.py reads by it.
+TEST_CASE("a line of a text ends in one token, however it ends in the file, as Python reads it") {
+  const auto text = data::tokenize_characters("a\r\nb\rc\n\r\n\n\r", "x.txt");
+  REQUIRE(text.has_value());
+  CHECK(text->characters == std::vector<std::string>{"\n", "a", "b", "c"});
+  CHECK(std::vector<std::uint16_t>(text->tokens.values.begin(), text->tokens.values.end()) ==
+        std::vector<std::uint16_t>{1, 0, 2, 0, 3, 0, 0, 0, 0});
+}
+
+TEST_CASE("tokens that an older ddprun has kept, with other ends of lines, are made anew") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.txt");
+  std::ofstream(path) << "a\r\nb";
+  data::keep_text_tokens(path, {});
+  std::fstream kept(data::kept_tokens_path(path), std::ios::in | std::ios::out);
+  kept.seekp(std::string(R"({"ddprun_tokens":)").size());
+  kept << '1';
+  kept.close();
+  CHECK(data::load_text(path)->tokens.values.size() == 3);
+  data::keep_text_tokens(path, {});
+  CHECK(data::load_text(path)->tokens.values.size() == 3);
+}
+
 namespace {
 
 std::vector<std::uint16_t> values_of(const Result<data::TextTokens>& text) {
