@@ -127,7 +127,9 @@ class Job {
       return run_in(context, data, backend_line);
     } catch (...) {
       // The group is open until this has returned: who sees it close can already read why.
-      return fail(context, describe_exception(std::current_exception()));
+      Outcome outcome = fail(context, describe_exception(std::current_exception()));
+      tell_observers(outcome.error);
+      return outcome;
     }
   }
 
@@ -187,6 +189,16 @@ class Job {
       // The store is gone with its launcher: nobody is left to tell.
     }
     return {.exit_code = exit_code_of(error.code()), .error = error.message(), .is_filed = is_filed};
+  }
+
+  /// Of a training that an error has ended. After that was said to all who wait for it: a page takes its time.
+  void tell_observers(const std::string& what) {
+    if (!failed_at_) return;
+    try {
+      for (const auto& observer : observers_) observer->on_failure({.position = *failed_at_, .what = what});
+    } catch (const std::exception& exception) {
+      console_->warning(fmt::format("the failure is not in metrics and report: {}", exception.what()));
+    }
   }
 
   /// What rank 0 does for the whole job before it starts.
@@ -357,12 +369,21 @@ class Job {
       console_->line(models::summary(trainer->model(), data.splits.train->shape()));
     trainer->start(is_resumed ? std::optional(resumed_from) : std::nullopt);
     if (trainer->is_complete()) return {};
-    const Ending ending = trainer->run();
+    const Ending ending = run(*trainer);
     if (ending == Ending::kComplete) {
       say_sample(context, *trainer, data.splits.train->shape());
       return {};
     }
     return {.exit_code = exit_code::kSignalBase + drain_.signal()};
+  }
+
+  Ending run(Trainer& trainer) {
+    try {
+      return trainer.run();
+    } catch (...) {
+      failed_at_ = trainer.position();
+      throw;
+    }
   }
 
   /// What the finished model makes up, as far as the job file wants some. Collective.
@@ -441,6 +462,7 @@ class Job {
   Observers observers_;
   std::optional<StepTrace> trace_;
   std::unique_ptr<MemoryCheckpoints> memory_;
+  std::optional<Position> failed_at_;  ///< where an error has ended the training
 };
 
 }  // namespace

@@ -75,4 +75,8 @@ void MetricsObserver::on_end(const EndEvent& event) {
   log_.write("end", record);
 }
 
+void MetricsObserver::on_failure(const FailureEvent& event) {
+  log_.write("end", {{"ending", "failed"}, {"step", event.position.step}, {"what", event.what}});
+}
+
 }  // namespace ddprun::training

@@ -8,7 +8,8 @@
 
 namespace ddprun::training {
 
-/// A training as JSON lines: "start", "step", "checkpoint", "rollback", "epoch", "end".
+/// A training as JSON lines: "start", "step", "checkpoint", "rollback", "epoch", "end". Of one that an error ended the
+/// last is an "end", too, whose "ending" is "failed".
 class MetricsObserver final : public Observer {
  public:
   struct Facts {
@@ -24,6 +25,7 @@ class MetricsObserver final : public Observer {
   void on_rollback(const RollbackEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
   void on_end(const EndEvent& event) override;
+  void on_failure(const FailureEvent& event) override;
 
  private:
   MetricsLog& log_;

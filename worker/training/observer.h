@@ -117,11 +117,18 @@ struct EndEvent {
   int signal = 0;               ///< that stopped it
 };
 
+/// An error has ended the training; the process follows.
+struct FailureEvent {
+  const Position& position;  ///< after the last step that was made
+  const std::string& what;   ///< in a sentence
+};
+
 /// Watches a training on rank 0. What one does is not collective, changes nothing, and does not last: a step
 /// waits for it.
 ///
 /// Order  on_start; for each step on_step; at the end of an epoch on_evaluation and on_checkpoint, if they are
-///        due, then on_epoch; on_checkpoint, on_rollback and on_recording also between steps; on_end, but not after an error.
+///        due, then on_epoch; on_checkpoint, on_rollback and on_recording also between steps; on_end, or on_failure
+///        from wherever an error came.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -138,6 +145,7 @@ class Observer {
   virtual void on_recording(const RecordingEvent& /*event*/) {}
   virtual void on_epoch(const EpochEvent& /*event*/) {}
   virtual void on_end(const EndEvent& /*event*/) {}
+  virtual void on_failure(const FailureEvent& /*event*/) {}
 };
 
 /// Empty on every rank but 0.

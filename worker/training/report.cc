@@ -147,6 +147,8 @@ void ReportObserver::on_epoch(const EpochEvent& /*event*/) {
 
 void ReportObserver::on_end(const EndEvent& /*event*/) { write(); }
 
+void ReportObserver::on_failure(const FailureEvent& /*event*/) { write(); }
+
 void ReportObserver::write() {
   const std::string fresh = files_.report + ".new";
   std::ofstream file(fresh);

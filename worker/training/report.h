@@ -31,7 +31,7 @@ std::string make_report(const ReportFacts& facts, const std::vector<std::string>
 std::string_view report_page();
 
 /// Keeps report.html beside the metrics file: after epochs, though not more often than every ten seconds, and at
-/// the end.
+/// the end, which may be a failure.
 class ReportObserver final : public Observer {
  public:
   struct Files {
@@ -45,6 +45,7 @@ class ReportObserver final : public Observer {
   void on_start(const StartEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
   void on_end(const EndEvent& event) override;
+  void on_failure(const FailureEvent& event) override;
 
  private:
   void write();

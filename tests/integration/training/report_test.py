@@ -45,6 +45,10 @@ class Report(JobTest):
         accuracy = self.metrics("epoch")[-1]["accuracy"]
         self.assertIn(f"{100 * accuracy:.2f} %", body)
 
+    def test_the_page_of_a_job_that_failed_begins_with_why(self):
+        self.run_job(self.job_file({"name": "<!--<script>", "optimizer": {"type": "sgd", "learning_rate": 1000, "momentum": 0.99}}), expect=78)
+        self.assertRegex(self.dom(), r'<div class="failure" role="alert"><b>failed after step \d+</b><div>the loss is not a finite number ')
+
     def test_a_job_without_a_report_writes_none(self):
         self.run_job(self.job_file({"log": {"report": False}, "train": {"epochs": 1}}))
         self.assertFalse((self.folder / "out/report.html").exists())

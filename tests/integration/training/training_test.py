@@ -430,6 +430,18 @@ class Steps(JobTest):
                                       r"training samples (\d+, ){7}\d+ and 8 more")
         self.assertEqual(self.processes(), [])
 
+    def test_metrics_and_report_of_a_job_that_failed_say_so_with_the_cause(self):
+        job = self.job_file({"optimizer": {"type": "sgd", "learning_rate": 1000, "momentum": 0.99}})
+        self.run_job(job, expect=78)
+        end, = self.metrics("end")
+        self.assertEqual(end["ending"], "failed")
+        self.assertGreater(end["step"], 0)
+        self.assertRegex(end["what"], r"^the loss is not a finite number at step \d+ of epoch \d+, on rank \d ")
+        self.assertIn('"ending":"failed"', (self.folder / "out/report.html").read_text(encoding="utf-8"))
+        self.run_job(job, "/optimizer/learning_rate=0.01", "/resume=never")
+        self.assertEqual([record["ending"] for record in self.metrics("end")], ["failed", "complete"])
+        self.assertNotIn('"ending":"failed"', (self.folder / "out/report.html").read_text(encoding="utf-8"))
+
     def test_a_report_of_a_job_of_any_name_is_a_page(self):
         self.run_job(self.job_file({"name": "<!--<script>", "train": {"epochs": 1}}))
         page = (self.folder / "out/report.html").read_text(encoding="utf-8")
