@@ -4,6 +4,7 @@
 #include "rendezvous/config/job_config.h"
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "worker/commands/smoke_data.h"
 #include "worker/training/training_batches.h"
 
 #include <nlohmann/json.hpp>
@@ -145,6 +146,20 @@ TEST_CASE("each data source reads the keys that the schema gives it, and no othe
     CHECK(unread(options, {"download", "download_from", "download_timeout_s", "keep_tokens", "loader_threads",
                            "prefetch_batches"}) == Names{});
     CHECK(splits.train->size() > splits.held_out->size());
+  }
+}
+
+TEST_CASE("smoke can make up data for each source that reads files, and the source reads it") {
+  const JobParts parts = built_in_parts();
+  for (const std::string& type : parts.data.names()) {
+    if (!needs_path(type)) continue;
+    CAPTURE(type);
+    const testing::TemporaryFolder folder;
+    nlohmann::json data = nlohmann::json::parse(options_of("data", type).to_json());
+    const auto place = commands::make_up_data(data, "mlp", {}, folder.path());
+    REQUIRE(place.has_value());
+    data["path"] = *place;
+    CHECK_NOTHROW(parts.data.at(type).make(Options(data.dump(), "/data"), 0));
   }
 }
 
