@@ -213,6 +213,16 @@ void check_milestones(const json& schema, const json& values, std::vector<Proble
   }
 }
 
+void check_step_epochs(const json& schema, const json& values, std::vector<Problem>& problems) {
+  const json::json_pointer place("/schedule/step_epochs");
+  const json epochs = given_or_default(schema, values, "/train/epochs");
+  if (!values.contains(place) || !values[place].is_number() || !epochs.is_number()) return;
+  if (values[place].get<double>() < epochs.get<double>()) return;
+  problems.push_back({place.to_string(), fmt::format("is never reached: the rate is first reduced {} epochs "
+                                                     "in, and the job ends after {} (/train/epochs)",
+                                                     values[place].dump(), epochs.dump())});
+}
+
 /// What a job file says stands in the merged job file, in each checkpoint and in the report, which people pass on.
 void check_urls(const json& schema, const json& value, const std::string& pointer,
                 std::vector<Problem>& problems) {
@@ -278,6 +288,7 @@ std::vector<Problem> check_rules(const json& schema, const json& values) {
   check_virtual_ranks(schema, values, problems);
   check_backend(schema, values, problems);
   check_milestones(schema, values, problems);
+  check_step_epochs(schema, values, problems);
   check_evaluations(schema, values, problems);
   check_names(values, problems);
   check_urls(schema, values, "", problems);

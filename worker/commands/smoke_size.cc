@@ -72,6 +72,7 @@ SmallJob make_small(const json& job, int processes) {
   small.set("/checkpoint/every_steps", kStepsPerEpoch);
   small.set("/checkpoint/keep", kSteps);
   if (job.at("schedule").at("type") == "multi_step") small.add("/schedule/milestones=[1]");
+  if (job.at("schedule").at("type") == "step") small.add("/schedule/step_epochs=1");
   if (small.value("/early_stopping/patience") > 0) small.set("/early_stopping/patience", 1'000'000);
   if (small.value("/divergence_check") > 0) small.set("/divergence_check", 2);
   small.set_at_most("/log/every_steps", 1);
