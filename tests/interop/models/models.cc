@@ -3,6 +3,7 @@
 //   and "weights": FILE.pt with a state dict, maybe for other classes     the same of what becomes of them
 //   and "inputs": FILE.pt with "input", "target" and maybe "weights"       digests of all tensors of one step that
 //                                                                          updates nothing
+//   {"names": true}                                                        of all models
 #include "worker/models/registry.h"
 #include "worker/models/weights.h"
 #include <ddprun/checkpoint.h>
@@ -91,6 +92,7 @@ json step(Model& model, const PtDict& inputs) {
 }
 
 json answer(const json& question) {
+  if (question.contains("names")) return all_models().names();
   DataShape data;
   data.tensors = {{.name = "input", .sizes = question.at("sizes").get<std::vector<std::int64_t>>()}};
   data.classes = question.at("classes");

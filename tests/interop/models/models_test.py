@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """models_test.py PROGRAM: the models of ddprun are Python's, to the last bit: first weights of a seed, logits, gradients.
 
-Python's side is torchvision, and twins.py for the models that it has not."""
+Python's side is torchvision, and twins.py for the models that it has not. DDPRUN_LARGE_MODELS=1 takes
+the models of torchvision of more than 80 M parameters instead of its others (interop_models_long)."""
 
 import dataclasses
 import hashlib
@@ -68,6 +69,8 @@ class Case:
 
 def cases_of_torchvision():
     yield Case("resnet18", lambda: vision.resnet18(num_classes=10))
+    yield Case("resnet34", lambda: vision.resnet34(num_classes=10))
+    yield Case("resnet101", lambda: vision.resnet101(num_classes=10), sizes=(3, 40, 33))
     yield Case("resnet50", lambda: vision.resnet50(num_classes=10), sizes=(3, 64, 48))
     yield Case("vgg11_bn", lambda: vision.vgg11_bn(num_classes=10), options={"dropout": 0.5}, other_weights=False)
     yield Case("mobilenet_v3_small", lambda: vision.mobilenet_v3_small(num_classes=7, dropout=0.3), sizes=(3, 40, 56), classes=7,
@@ -76,6 +79,23 @@ def cases_of_torchvision():
     yield Case("vit_tiny", lambda: vision.VisionTransformer(32, 8, 12, 3, 192, 768, num_classes=10), options={"patch_size": 8, "dropout": 0}, batch=3)
     yield Case("vit_tiny", lambda: vision.VisionTransformer(16, 16, 12, 3, 192, 768, dropout=0.1, num_classes=10), sizes=(3, 16, 16),
                options={"patch_size": 16, "dropout": 0.1})
+    yield Case("vit_small", lambda: vision.VisionTransformer(32, 16, 12, 6, 384, 1536, num_classes=10), options={"patch_size": 16, "dropout": 0})
+
+
+def cases_of_large_models():
+    for layers in (11, 13, 16, 19):
+        for norms in ("", "_bn"):
+            name = f"vgg{layers}{norms}"
+            if name != "vgg11_bn":
+                yield Case(name, lambda name=name: getattr(vision, name)(num_classes=10), options={"dropout": 0.5}, other_weights=False)
+    yield Case("vit_base", lambda: vision.VisionTransformer(32, 16, 12, 12, 768, 3072, dropout=0.1, num_classes=10),
+               options={"patch_size": 16, "dropout": 0.1})
+
+
+# Models without a case, and why.
+COMPARED_ELSEWHERE = {
+    "mlp": "a job of interop_training", "mnist_cnn": "a job of interop_training", "two_conv": "a job of interop_training",
+    "torchscript": "it is Python's own: a job of interop_training"}
 
 
 def cases_of_twins():
@@ -196,10 +216,18 @@ class ModelsTest(unittest.TestCase):
 
     @unittest.skipUnless(HAS_TORCHVISION, NO_TORCHVISION)
     def test_weights_logits_and_gradients_are_those_of_torchvision(self):
-        self.check_all(cases_of_torchvision())
+        self.check_all(cases_of_large_models() if "DDPRUN_LARGE_MODELS" in os.environ else cases_of_torchvision())
 
     def test_weights_logits_and_gradients_are_those_of_the_twins(self):
         self.check_all(cases_of_twins())
+
+    @unittest.skipUnless(HAS_TORCHVISION, NO_TORCHVISION)
+    def test_every_model_has_a_case_or_is_compared_elsewhere(self):
+        cases = [*cases_of_torchvision(), *cases_of_large_models(), *cases_of_twins()]
+        self.program.process.stdin.write('{"names": true}\n')
+        self.program.process.stdin.flush()
+        names = json.loads(self.program.process.stdout.readline())
+        self.assertEqual(sorted({case.model for case in cases} | set(COMPARED_ELSEWHERE)), sorted(names))
 
     @unittest.skipUnless(HAS_TORCHVISION, NO_TORCHVISION)
     def test_a_model_with_weights_of_other_classes_gets_the_new_head_that_python_draws(self):
