@@ -64,7 +64,7 @@ bool is_wanted(const Wanted& wanted, const Timeline& line) {
     case Wanted::Kind::kAny:
       return true;
     case Wanted::Kind::kOfJob:
-      return is_of_job(line, {.name = wanted.job});
+      return is_of_job(line, wanted.job);
     case Wanted::Kind::kOfLine:
       return line.id == wanted.line;
     case Wanted::Kind::kBegunAt:

@@ -29,7 +29,6 @@ std::string launcher() {
 JobMarks marks_of(const Context& context) {
   return {.slurm_job = given("SLURM_JOB_ID"),
           .slurm_restarts = given("SLURM_RESTART_COUNT"),
-          .run_id = context.run_id(),
           .launchers = all_gather_bytes(context, launcher()),
           .restarts = context.restart_count()};
 }

@@ -119,7 +119,7 @@ void ResumeSearch::look() {
   } else if (options_.choice == "auto") {
     wanted_.kind = Wanted::Kind::kAny;
   } else if (options_.choice == "never") {
-    if (options_.job.is_restart) wanted_ = {.kind = Wanted::Kind::kOfJob, .job = options_.job.name};
+    if (options_.job.is_restart) wanted_ = {.kind = Wanted::Kind::kOfJob, .job = options_.job.earlier};
   } else {
     std::error_code error;
     // A job that keeps few checkpoints may have removed the one that it began from.

@@ -45,26 +45,20 @@ std::string text_at(const PtDict& dict, const char* key) {
 
 }  // namespace
 
-namespace {
-
-std::string name_of_job(const JobMarks& marks) {
-  if (!marks.slurm_job.empty()) return "slurm-" + marks.slurm_job;
-  if (marks.run_id != "none") return marks.run_id;
-  const std::set<std::string> launchers(marks.launchers.begin(), marks.launchers.end());
-  return joined(launchers);  // another start has other ones
-}
-
-}  // namespace
-
 JobIdentity identify(const JobMarks& marks) {
-  const bool is_slurm_restart =
-      !marks.slurm_job.empty() && !marks.slurm_restarts.empty() && marks.slurm_restarts != "0";
-  // A checkpoint keeps it, whose texts are UTF-8, as names of jobs and hosts need not be.
-  return {.name = printable(name_of_job(marks), std::string::npos),
-          .is_restart = marks.restarts > 0 || is_slurm_restart};
+  // A checkpoint keeps it, whose texts are UTF-8, as names of hosts need not be.
+  const auto kept = [](const std::string& text) { return printable(text, std::string::npos); };
+  const std::string launchers = kept(joined({marks.launchers.begin(), marks.launchers.end()}));
+  const std::string slurm = marks.slurm_job.empty() ? "" : kept("slurm-" + marks.slurm_job);
+  const bool is_queued_again = !slurm.empty() && !marks.slurm_restarts.empty() && marks.slurm_restarts != "0";
+  JobIdentity job{.name = name_of_both(launchers, slurm)};
+  job.is_restart = marks.restarts > 0 || is_queued_again;
+  if (job.is_restart) job.earlier = is_queued_again ? job.name : launchers;
+  return job;
 }
-bool is_of_job(const Timeline& line, const JobIdentity& job) {
-  const std::set<std::string> ours = parts_of(job.name);
+
+bool is_of_job(const Timeline& line, const std::string& name) {
+  const std::set<std::string> ours = parts_of(name);
   const std::set<std::string> theirs = parts_of(line.job);
   return std::any_of(theirs.begin(), theirs.end(), [&](const auto& one) { return ours.contains(one); });
 }

@@ -22,25 +22,26 @@ struct Timeline {
 
 /// Who a job is, from one start of its workers to the next.
 struct JobIdentity {
-  /// The same for each restart, and when Slurm has queued the job again; empty: not known. Of a job of several nodes
-  /// without an id, names of all their launchers, with "+" between them.
+  /// What its checkpoints say, parts with "+" between them: Slurm's number, and what has started the ranks of each
+  /// node. The id of the rendezvous is none: who starts the job by hand gives the same one again. Empty: not known.
   std::string name;
-  bool is_restart = false;  ///< this is such a start
+  /// Of these, those that an earlier start of it had as well, if it is a restart: all when Slurm has queued it again,
+  /// else its launchers, since an allocation may run several jobs.
+  std::string earlier{};
+  bool is_restart = false;  ///< the launcher has started the workers before, or Slurm the job
 };
 
-/// From the variables SLURM_JOB_ID and SLURM_RESTART_COUNT ("" where not set), the launcher's job id ("none": it has
-/// none), what tells the launcher of each rank from others, and how often the launcher has restarted the workers. Pure.
+/// From the variables SLURM_JOB_ID and SLURM_RESTART_COUNT ("" where not set), what tells the launcher of each rank
+/// from others, and how often the launcher has restarted the workers. Pure.
 struct JobMarks {
   std::string slurm_job{}, slurm_restarts{};
-  std::string run_id = "none";
-  std::vector<std::string> launchers{};  ///< by rank; "": not known
+  std::vector<std::string> launchers{};  ///< by rank, another one with each start by hand; "": not known
   int restarts = 0;
 };
 JobIdentity identify(const JobMarks& marks);
 
-/// Whether the line is of the job, which is at a restart: a launcher of either is one of both. What one of them does not
-/// say counts as no.
-[[nodiscard]] bool is_of_job(const Timeline& line, const JobIdentity& job);
+/// Whether the line is of a job of that name: they have a part in common. What one of them does not say counts as no.
+[[nodiscard]] bool is_of_job(const Timeline& line, const std::string& name);
 
 /// Of a job of which the names are parts: nodes come and go.
 [[nodiscard]] std::string name_of_both(const std::string& one, const std::string& other);

@@ -82,6 +82,19 @@ class Lines(JobTest):
         done = self.run_job(job, "/resume=never", f"/train/max_steps={step + 3}")
         self.assertIn(f"resumed from out/checkpoints/step-{step:08}.pt", done.stdout)
 
+    def test_a_run_that_begins_anew_takes_nothing_of_an_earlier_one_of_its_id_when_a_rank_dies_at_its_start(self):
+        job = self.job_file()
+        flags = ("--rdzv-id", "cifar-17", "--max-restarts", "1")
+        self.run_job(job, "/train/max_steps=5", flags=flags)
+        process = self.start(job, "/resume=never", flags=flags)
+        while 0 not in self.workers():
+            self.assertIsNone(process.poll(), self.errors())
+        os.kill(self.workers()[0], signal.SIGKILL)  # before it has met the other rank, let alone looked at the folder
+        output = self.finish(process, expect=0)
+        self.assertIn("restart 1 of 1", self.errors())
+        self.assertNotIn("resumed", output)
+        self.assertIn("earlier checkpoints were moved", output)
+
 
 class Volumes(JobTest):
     """The folder of the checkpoints is a mount point."""

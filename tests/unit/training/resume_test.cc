@@ -90,7 +90,7 @@ class Folder {
 
 using Steps = std::set<std::int64_t>;
 const Timeline kOther{.id = "other", .job = "another job"};
-const JobIdentity kRestart{.name = "job", .is_restart = true};
+const JobIdentity kRestart{.name = "job", .earlier = "job", .is_restart = true};
 
 }  // namespace
 
@@ -360,7 +360,7 @@ TEST_CASE("a job whose name and first checkpoint are no UTF-8 writes checkpoints
   Folder folder;
   const Folder other("M\xfcnchen");
   const std::string began = CheckpointDirectory(other.path(), 3).save(5, PtDict{});
-  const JobIdentity job = identify({.run_id = "M\xfcnchen"});
+  const JobIdentity job = identify({.launchers = {"M\xfcnchen"}});
   const auto point = folder.start(began, job);
   REQUIRE(point);
   CHECK(point->timeline.job == "M?nchen");

@@ -40,32 +40,42 @@ TEST_CASE("what goes on from a checkpoint that says nothing of its line begins o
 }
 
 TEST_CASE("a job is the same one after a restart, and when Slurm has queued it again") {
-  CHECK_FALSE(identify({.run_id = "mine"}).is_restart);
-  CHECK(identify({.run_id = "mine", .restarts = 1}).is_restart);
-  CHECK(identify({.run_id = "mine"}).name == "mine");
   CHECK(identify({.launchers = {"a", "a"}}).name == "a");
   CHECK(identify({.launchers = {"b", "b", "a"}}).name == "a+b");
   CHECK(identify({.launchers = {"", "a"}}).name == "a");
-  const JobIdentity first = identify({.slurm_job = "71", .slurm_restarts = "0", .run_id = "slurm-71.0"});
-  const JobIdentity second = identify({.slurm_job = "71", .slurm_restarts = "1", .run_id = "slurm-71.1"});
-  CHECK(first.name == second.name);
+  CHECK_FALSE(identify({.launchers = {"a"}}).is_restart);
+  CHECK(identify({.launchers = {"a"}}).earlier.empty());
+  CHECK(identify({.launchers = {"a"}, .restarts = 1}).is_restart);
+  CHECK(identify({.launchers = {"a"}, .restarts = 1}).earlier == "a");
+  const JobIdentity first = identify({.slurm_job = "71", .slurm_restarts = "0", .launchers = {"a"}});
+  const JobIdentity second = identify({.slurm_job = "71", .slurm_restarts = "1", .launchers = {"b"}});
   CHECK_FALSE(first.is_restart);
   CHECK(second.is_restart);
+  CHECK(is_of_job({.job = first.name}, second.earlier));
+}
+
+TEST_CASE("a restart is of no job that ran before it in the same allocation of Slurm") {
+  const JobIdentity before = identify({.slurm_job = "71", .slurm_restarts = "0", .launchers = {"a"}});
+  const JobIdentity restart =
+      identify({.slurm_job = "71", .slurm_restarts = "0", .launchers = {"b"}, .restarts = 1});
+  CHECK(restart.is_restart);
+  CHECK_FALSE(is_of_job({.job = before.name}, restart.earlier));
+  CHECK(is_of_job({.job = restart.name}, restart.earlier));
 }
 
 TEST_CASE("a line is of the job that began it, and of nobody's where one of them does not say") {
-  CHECK(is_of_job({.job = "one"}, {.name = "one"}));
-  CHECK_FALSE(is_of_job({.job = "one"}, {.name = "other"}));
-  CHECK_FALSE(is_of_job({.job = ""}, {.name = "other"}));
-  CHECK_FALSE(is_of_job({.job = "one"}, {.name = ""}));
-  CHECK_FALSE(is_of_job({.job = ""}, {.name = ""}));
+  CHECK(is_of_job({.job = "one"}, "one"));
+  CHECK_FALSE(is_of_job({.job = "one"}, "other"));
+  CHECK_FALSE(is_of_job({.job = ""}, "other"));
+  CHECK_FALSE(is_of_job({.job = "one"}, ""));
+  CHECK_FALSE(is_of_job({.job = ""}, ""));
 }
 
 TEST_CASE(
     "a job without an id is known by any launcher of its nodes, of which some may be others after a "
     "restart") {
-  CHECK(is_of_job({.job = "a+b"}, {.name = "b+c"}));
-  CHECK_FALSE(is_of_job({.job = "a+b"}, {.name = "c+d"}));
+  CHECK(is_of_job({.job = "a+b"}, "b+c"));
+  CHECK_FALSE(is_of_job({.job = "a+b"}, "c+d"));
   CHECK(name_of_both("a+b", "b+c") == "a+b+c");
   CHECK(name_of_both("", "one") == "one");
 }
