@@ -160,6 +160,10 @@ Found look_for(const Wanted& wanted, const std::string& folder, Console& console
         return point;
       }
       if (use == Use::kOfAnother) ++passed.of_another;
+      if (wanted.kind == Wanted::Kind::kOfJob && !found.any) {
+        found.any = std::move(point);
+        found.step_of_any = entry.step;
+      }
     } catch (const Exception& exception) {
       if (exception.code() != ErrorCode::kCorrupt) throw;
       if (!origin || entry.step >= *origin) ++passed.damaged;
@@ -312,8 +316,9 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
       const std::string& here = by_rank.front().host;
       console.line(
           own < 0
-              ? fmt::format("rank 0 on {} has no checkpoint in {}; the one of rank {} on {} is taken", here,
-                            folder, source, theirs.host)
+              ? fmt::format("rank 0 on {} has no checkpoint{} in {}; the one of rank {} on {} is taken", here,
+                            wanted.kind == Wanted::Kind::kAny ? "" : " of this job", folder, source,
+                            theirs.host)
               : fmt::format("rank 0 on {} has the checkpoint of step {} in {}; the one of step {} of rank {} "
                             "on {} is newer, and is taken",
                             here, own_step, folder, theirs.step, source, theirs.host));
@@ -322,6 +327,7 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
     PassedOver& counted = found.by_rank[source];
     if (verdict.what == What::kDamaged) {
       ++counted.damaged;
+      found.passed.push_back(verdict.identity);
       warn_of_damage(console, theirs.step, verdict.words);
     } else if (verdict.what == What::kOfAnother) {
       ++counted.of_another;

@@ -77,6 +77,9 @@ struct Found {
   std::string line{};               ///< the id of its line
   std::vector<std::string> passed;  ///< the files (identity_of) that are damaged or not wanted
   std::map<int, PassedOver> by_rank{};
+  /// Where those of a job are wanted, and there is none: the newest whole one, and its step.
+  std::optional<ResumePoint> any{};
+  std::int64_t step_of_any = -1;
 };
 
 /// How many damaged ones may be the job's own: of those beside whole ones of another job none is, because a job sets these
@@ -102,8 +105,8 @@ struct Sight {
 
 /// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
 /// it is in that one's `found` afterwards, and `found.step` and `found.line` are its step and line on every rank. `console`
-/// tells why it is taken, and which are passed over, which rank 0's `found` counts; of those of another line it tells only where
-/// any would do. One that is removed meanwhile is none, and that rank lists its folder again. Where any would do, and rank 0
+/// tells why it is taken, and which are passed over, which rank 0's `found` counts; damaged ones are in `found.passed`
+/// then, and of those of another line it tells only where any would do. One that is removed meanwhile is none, and that rank lists its folder again. Where any would do, and rank 0
 /// has one, only those of its line are newer.
 /// Where the folder of another rank is a link to nothing, that rank has none: it may never write there. Collective.
 /// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's folder or file cannot be

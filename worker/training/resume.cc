@@ -111,16 +111,17 @@ Wanted line_begun_at(const std::string& path, const std::optional<ResumePoint>& 
 }  // namespace
 
 void ResumeSearch::look() {
+  const bool is_path = options_.choice != "auto" && options_.choice != "never";
   if (!options_.own.id.empty()) {
     wanted_ = {.kind = Wanted::Kind::kOfLine,
                .line = options_.own.id,
                .began_from = options_.own.began_from,
                .began_path = options_.own.began_path};
+  } else if (!is_path && !options_.job.earlier.empty()) {
+    wanted_ = {.kind = Wanted::Kind::kOfJob, .job = options_.job.earlier};
   } else if (options_.choice == "auto") {
     wanted_.kind = Wanted::Kind::kAny;
-  } else if (options_.choice == "never") {
-    if (options_.job.is_restart) wanted_ = {.kind = Wanted::Kind::kOfJob, .job = options_.job.earlier};
-  } else {
+  } else if (is_path) {
     std::error_code error;
     // A job that keeps few checkpoints may have removed the one that it began from.
     try {
@@ -134,8 +135,28 @@ void ResumeSearch::look() {
 }
 
 std::optional<SharedError> ResumeSearch::settle() {
-  source_ = seek_newer(context_, wanted_, options_.folder, found_, trouble_, console_);
+  seek();
+  auto shared = agree_on_error(context_, trouble_);
+  if (shared || source_ >= 0) return shared;
+  // Rank 0 speaks for all.
+  const bool may_be_any = options_.choice == "auto" && wanted_.kind == Wanted::Kind::kOfJob;
+  if (broadcast_bytes(context_, may_be_any ? "yes" : "").empty()) return shared;
+  seek_any();
   return agree_on_error(context_, trouble_);
+}
+
+void ResumeSearch::seek() {
+  source_ = seek_newer(context_, wanted_, options_.folder, found_, trouble_, console_);
+}
+
+void ResumeSearch::seek_any() {
+  wanted_ = {.kind = Wanted::Kind::kAny};
+  if (found_.any) {
+    found_.point = std::move(found_.any);
+    found_.step = found_.step_of_any;
+    found_.line = timeline_of(found_.point->content).id;
+  }
+  seek();
 }
 
 std::optional<SharedError> ResumeSearch::conclude() {
@@ -175,7 +196,11 @@ void ResumeSearch::begin_or_go_on() {
                                 is_auto ? "start anew with --set /resume=never" : "start the job anew"));
   }
   warn_of_links();
-  if (is_auto) return;
+  if (is_auto) {
+    const bool is_own = wanted_.kind == Wanted::Kind::kOfJob;
+    if (is_own && (source_ > 0 || found_.by_rank[0].of_another > 0)) move_what_is_left();
+    return;
+  }
   if (options_.choice == "never") return move_what_is_left();
   if (is_found) {
     console_.line(
@@ -252,9 +277,10 @@ std::int64_t ResumeSearch::step() const {
   return std::stoll(broadcast_bytes(context_, std::to_string(source_ < 0 ? -1 : found_.step)));
 }
 
-// Those that come are of this job as well.
+// Those that come are this job's. Who started the one before it does not come back.
 Timeline ResumeSearch::of_this_job(Timeline line) const {
-  if (wanted_.kind == Wanted::Kind::kOfJob) line.job = name_of_both(line.job, options_.job.name);
+  const JobIdentity& job = options_.job;
+  line.job = job.is_same_start ? name_of_both(line.job, job.name) : job.name;
   return line;
 }
 

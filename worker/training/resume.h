@@ -23,15 +23,16 @@ struct ResumeOptions {
 /// A damaged newest checkpoint is passed over with a warning. Whatever else lies in the folder, a job stays on its own
 /// line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
 /// began there, the next time that it is started like that; one that shall begin anew goes on from its own at a
-/// restart. Where ranks have disks of their own, the newest of the line counts, whichever of them has it; it is the line
-/// of rank 0's newest where /resume=auto and rank 0 has one. Where the folder of another rank is a link to nothing, nothing of
+/// restart, and so does one with /resume=auto, which else takes the newest, whatever its line. Where ranks have disks of
+/// their own, the newest of the line counts, whichever of them has it; where any would do, it is the line of rank 0's
+/// newest, if rank 0 has one. Where the folder of another rank is a link to nothing, nothing of
 /// the job is there, and each start says so.
 ///
 /// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
 /// where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on with
 /// one of another rank's disk, all that are of another line: what a job keeps is counted in `folder`. Where nothing can be
 /// moved to <folder>.old-N, as from a mount point, checkpoints are moved to <folder>/old-N, which no listing enters. With
-/// /resume=auto what lies there is the job's, whatever its line. Nothing is deleted.
+/// /resume=auto nothing is moved but by a restart that leaves what is not the job's. Nothing is deleted.
 class ResumeSearch {
  public:
   /// Both outlive it.
@@ -59,6 +60,9 @@ class ResumeSearch {
   [[nodiscard]] Timeline of_this_job(Timeline line) const;
 
  private:
+  void seek();
+  /// A restart has found nothing of its job, and takes what a start would.
+  void seek_any();
   void begin_or_go_on();
   void check_way_back() const;
   void warn_of_links() const;

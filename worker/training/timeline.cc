@@ -51,8 +51,8 @@ JobIdentity identify(const JobMarks& marks) {
   const std::string launchers = kept(joined({marks.launchers.begin(), marks.launchers.end()}));
   const std::string slurm = marks.slurm_job.empty() ? "" : kept("slurm-" + marks.slurm_job);
   const bool is_queued_again = !slurm.empty() && !marks.slurm_restarts.empty() && marks.slurm_restarts != "0";
-  JobIdentity job{.name = name_of_both(launchers, slurm)};
-  job.is_restart = marks.restarts > 0 || is_queued_again;
+  JobIdentity job{.name = name_of_both(launchers, slurm), .is_same_start = marks.restarts > 0};
+  job.is_restart = job.is_same_start || is_queued_again;
   if (job.is_restart) job.earlier = is_queued_again ? job.name : launchers;
   return job;
 }

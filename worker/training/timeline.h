@@ -28,7 +28,8 @@ struct JobIdentity {
   /// Of these, those that an earlier start of it had as well, if it is a restart: all when Slurm has queued it again,
   /// else its launchers, since an allocation may run several jobs.
   std::string earlier{};
-  bool is_restart = false;  ///< the launcher has started the workers before, or Slurm the job
+  bool is_restart = false;     ///< the launcher has started the workers before, or Slurm the job
+  bool is_same_start = false;  ///< the launcher has
 };
 
 /// From the variables SLURM_JOB_ID and SLURM_RESTART_COUNT ("" where not set), what tells the launcher of each rank

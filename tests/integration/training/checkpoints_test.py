@@ -219,6 +219,23 @@ class OtherDisks(JobTest):
                 self.assertEqual([tensors(path) for path in sorted((self.folder / other / "checkpoints.old-1").iterdir())], left)
                 self.assertEqual([path.stem for path in self.checkpoints(other)], ["step-00000020", "step-00000024"])
 
+    def test_a_restart_goes_on_with_its_own_job_and_not_with_an_older_one_that_lies_where_rank_zero_comes_to(self):
+        plain = self.environment
+        for older in (8, 20):
+            with self.subTest(older=older):
+                out, other = f"a{older}", f"b{older}"
+                job = self.job_file()
+                self.environment = plain
+                self.run_job(job, f"/output_dir={other}", f"/train/max_steps={older}")
+                self.environment = lambda: {**plain(), "SLURM_JOB_ID": "71", "SLURM_RESTART_COUNT": tries}
+                tries = "0"
+                self.run_on_two(job, out, "unused", "/train/max_steps=12")
+                tries = "1"
+                output = self.run_on_two(job, other, out, "/train/max_steps=16")
+                self.assertIn(f"resumed from {out}/checkpoints/step-00000012.pt", output)
+                self.assertRegex(output, rf"checkpoints that are not of this job's line were moved to \S*{other}/checkpoints.old-1")
+                self.assertEqual([path.stem for path in self.checkpoints(other)], ["step-00000016"])
+
     def test_a_link_to_nothing_on_another_host_is_no_checkpoint_there_and_said(self):
         os.symlink("/nowhere/scratch", self.folder / "runs")
         plain = self.environment

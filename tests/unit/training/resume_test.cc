@@ -103,6 +103,24 @@ TEST_CASE("auto goes on from the newest, whatever line it is of") {
   CHECK(folder.start("auto")->timeline.continues == "mine/20");
 }
 
+TEST_CASE("a restart under auto goes on with its own job, and with any other only where that has none") {
+  Folder folder;
+  folder.add(100, begin_timeline({.name = "job"}));
+  folder.add(900, kOther);
+  CHECK(folder.step_of_start("auto", kRestart) == 100);
+  CHECK(folder.steps() == Steps{100});
+  CHECK(folder.step_of_start("auto", {.name = "third", .earlier = "third", .is_restart = true}) == 100);
+  CHECK(folder.steps() == Steps{100});
+}
+
+TEST_CASE("a job that goes on with the line of an earlier one makes it its own") {
+  Folder folder;
+  folder.add(100, kOther);
+  folder.add(200, folder.start("auto")->timeline);
+  folder.add(900, kOther);
+  CHECK(folder.step_of_start("auto", kRestart) == 200);
+}
+
 TEST_CASE(
     "a job that was told to begin from a checkpoint goes on the next time that it is started like that") {
   Folder base("base");
