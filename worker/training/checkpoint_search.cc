@@ -69,10 +69,16 @@ bool is_wanted(const Wanted& wanted, const Timeline& line) {
       return line.id == wanted.line;
     case Wanted::Kind::kBegunAt:
       if (!wanted.line.empty() && line.id == wanted.line) return true;
+      if (is_of_job(line, wanted.job) && line.began_path == wanted.began_path) return true;
       return wanted.began_from.empty() ? line.began_path == wanted.began_path
                                        : line.began_from == wanted.began_from;
   }
   return false;
+}
+
+bool is_begun_otherwise(const Wanted& wanted, const Timeline& line) {
+  return wanted.kind == Wanted::Kind::kBegunAt && line.began_path == wanted.began_path &&
+         !is_wanted(wanted, line);
 }
 
 bool is_origin(const Wanted& wanted, const ResumePoint& checkpoint) {
@@ -125,6 +131,13 @@ void warn_of_damage(Console& console, std::int64_t step, const std::string& why)
 /// What a checkpoint is to those who look for one.
 enum class Use { kWanted, kOfThisJob, kOfAnother };
 
+/// What is wrong with one that is_begun_otherwise().
+std::string tell_other_origin(const Wanted& wanted, const ResumePoint& point) {
+  const std::string name = timeline_of(point.content).began_from;
+  return fmt::format("{} is of a job that began from {} when {} was there, and now {} is", point.path,
+                     wanted.began_path, name.empty() ? "one without a name" : name, wanted.began_from);
+}
+
 /// Of the one of `folder` where the wanted line began.
 std::optional<std::int64_t> step_of_origin(const Wanted& wanted, const std::string& folder) {
   return wanted.kind == Wanted::Kind::kBegunAt ? step_in(folder, wanted.began_path) : std::nullopt;
@@ -160,6 +173,8 @@ Found look_for(const Wanted& wanted, const std::string& folder, Console& console
         return point;
       }
       if (use == Use::kOfAnother) ++passed.of_another;
+      if (is_begun_otherwise(wanted, timeline_of(point.content)) && passed.begun_otherwise.empty())
+        passed.begun_otherwise = tell_other_origin(wanted, point);
       if (wanted.kind == Wanted::Kind::kOfJob && !found.any) {
         found.any = std::move(point);
         found.step_of_any = entry.step;
@@ -207,14 +222,17 @@ struct Verdict {
   std::string words{};  ///< its path; of one that cannot be read, why
   std::string identity{};
   std::string line{};
+  std::string begun_otherwise{};
 };
 
 std::vector<std::string> to_words(const Verdict& verdict) {
-  return {std::to_string(static_cast<int>(verdict.what)), verdict.words, verdict.identity, verdict.line};
+  return {std::to_string(static_cast<int>(verdict.what)), verdict.words, verdict.identity, verdict.line,
+          verdict.begun_otherwise};
 }
 
 Verdict read_verdict(const std::vector<std::string>& words) {
-  return {static_cast<Verdict::What>(std::stoi(words.at(0))), words.at(1), words.at(2), words.at(3)};
+  return {static_cast<Verdict::What>(std::stoi(words.at(0))), words.at(1), words.at(2), words.at(3),
+          words.at(4)};
 }
 
 /// The checkpoints of this host that are newer than rank 0's, newest first, without those that it has passed over.
@@ -256,9 +274,10 @@ Verdict judge(const Wanted& wanted, const std::string& folder, const CheckpointD
   try {
     ResumePoint point = read_point(newest.path);
     const Use use = use_of(wanted, point, newest.step, step_of_origin(wanted, folder));
-    const std::string line = timeline_of(point.content).id;
+    const Timeline line = timeline_of(point.content);
+    const std::string other = is_begun_otherwise(wanted, line) ? tell_other_origin(wanted, point) : "";
     if (use == Use::kWanted) found.point = std::move(point);
-    return {to_verdict(use), newest.path, identity, line};
+    return {to_verdict(use), newest.path, identity, line.id, other};
   } catch (const Exception& exception) {
     if (exception.code() == ErrorCode::kCorrupt) return {What::kDamaged, exception.what(), identity};
     if (exception.code() == ErrorCode::kNotFound) return {What::kGone, exception.what(), identity};
@@ -325,6 +344,7 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
       return source;
     }
     PassedOver& counted = found.by_rank[source];
+    if (counted.begun_otherwise.empty()) counted.begun_otherwise = verdict.begun_otherwise;
     if (verdict.what == What::kDamaged) {
       ++counted.damaged;
       found.passed.push_back(verdict.identity);

@@ -40,7 +40,9 @@ struct Wanted {
     kAny,
     kOfJob,   ///< those whose line is of `job`
     kOfLine,  ///< those whose line's id is `line`, and the one that it began from
-    kBegunAt,  ///< those whose line began from `began_from` ("": from `began_path`), or is `line`, if that is not ""
+    /// Those whose line began from `began_from` ("": from `began_path`), or is `line`, if that is not "", or is of
+    /// `job` and began from `began_path`, whatever was there.
+    kBegunAt,
   };
   Kind kind = Kind::kNone;
   std::string job{}, line{}, began_from{}, began_path{};
@@ -48,6 +50,8 @@ struct Wanted {
   bool operator==(const Wanted&) const = default;
 };
 [[nodiscard]] bool is_wanted(const Wanted& wanted, const Timeline& line);
+/// Whether the line began where a wanted one would, when another checkpoint was there.
+[[nodiscard]] bool is_begun_otherwise(const Wanted& wanted, const Timeline& line);
 /// Whether a line that is wanted began from `checkpoint`: its name is `began_from`, or it says nothing of its line and
 /// lies at `began_path`, whatever links lead there.
 [[nodiscard]] bool is_origin(const Wanted& wanted, const ResumePoint& checkpoint);
@@ -63,6 +67,8 @@ std::string kept_path(const std::string& path);
 struct PassedOver {
   /// The link to nothing that stands in the place of the folder there, and the host, in words; empty: none does.
   std::string link{};
+  /// The newest one that is_begun_otherwise(), in words; empty: there is none.
+  std::string begun_otherwise{};
   /// On rank 0's host without those before the one of the folder where the wanted line began: its own come after it.
   int damaged = 0;
   /// Whole, and of a line that is neither wanted nor the one that a wanted one began from; without those of the folder up
@@ -106,8 +112,8 @@ struct Sight {
 /// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
 /// it is in that one's `found` afterwards, and `found.step` and `found.line` are its step and line on every rank. `console`
 /// tells why it is taken, and which are passed over, which rank 0's `found` counts; damaged ones are in `found.passed`
-/// then, and of those of another line it tells only where any would do. One that is removed meanwhile is none, and that rank lists its folder again. Where any would do, and rank 0
-/// has one, only those of its line are newer.
+/// then, and of those of another line it tells only where any would do. One that is removed meanwhile is none, and that
+/// rank lists its folder again. Where any would do, and rank 0 has one, only those of its line are newer.
 /// Where the folder of another rank is a link to nothing, that rank has none: it may never write there. Collective.
 /// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's folder or file cannot be
 /// read.

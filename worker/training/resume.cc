@@ -98,8 +98,9 @@ void set_aside_newer(std::int64_t step, const std::string& folder, Console& cons
   set_some_aside(newer, folder, "later checkpoints", console);
 }
 
-Wanted line_begun_at(const std::string& path, const std::optional<ResumePoint>& named) {
-  Wanted wanted{.kind = Wanted::Kind::kBegunAt, .began_path = kept_path(path)};
+Wanted line_begun_at(const std::string& path, const std::optional<ResumePoint>& named,
+                     const JobIdentity& job) {
+  Wanted wanted{.kind = Wanted::Kind::kBegunAt, .job = job.earlier, .began_path = kept_path(path)};
   if (!named) return wanted;
   wanted.began_from = name_of(named->content);
   // A job that begins within its own folder may save over what it began from: then that one is of its line.
@@ -129,7 +130,7 @@ void ResumeSearch::look() {
     } catch (const Exception&) {
       // It is read again where the job has nothing of its own; until then a damaged one is no end.
     }
-    wanted_ = line_begun_at(options_.choice, named_);
+    wanted_ = line_begun_at(options_.choice, named_, options_.job);
   }
   found_ = look_for(wanted_, options_.folder, console_);
 }
@@ -209,13 +210,25 @@ void ResumeSearch::begin_or_go_on() {
                     options_.choice));
     return move_what_is_left();
   }
+  refuse_other_origin();
   if (!named_) {
     named_ = read_point(options_.choice);
-    wanted_ = line_begun_at(options_.choice, named_);
+    wanted_ = line_begun_at(options_.choice, named_, options_.job);
   }
   move_what_is_left();
   found_.point = std::move(named_);
   found_.point->timeline = begin_timeline(options_.job, wanted_.began_from, wanted_.began_path);
+}
+
+/// Whoever lost sight of what began there once may not mean to begin once more.
+void ResumeSearch::refuse_other_origin() const {
+  for (const auto& [rank, passed] : found_.by_rank) {
+    if (passed.begun_otherwise.empty()) continue;
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("{}; go on with --set /resume=auto, or set /output_dir to another place to "
+                                "begin from it",
+                                passed.begun_otherwise));
+  }
 }
 
 void ResumeSearch::warn_of_links() const {
@@ -233,20 +246,19 @@ void ResumeSearch::move_what_is_left() {
   if (source_ == 0) return set_aside_newer(found_.step, folder, console_);
   if (source_ > 0) {
     std::vector<CheckpointDirectory::Entry> others = checkpoints_in(folder);
-    std::erase_if(others, [&](const auto& entry) { return has_part(entry); });
+    const std::int64_t begin = named_ ? step_in(folder, options_.choice).value_or(-1) : -1;
+    std::erase_if(others, [&](const auto& entry) { return has_part(entry, begin); });
     return set_some_aside(others, folder, "checkpoints that are not of this job's line", console_);
   }
   if (!named_ || !is_in(options_.choice, folder)) return set_aside(folder, console_);
   if (const auto step = step_in(folder, options_.choice)) set_aside_newer(*step, folder, console_);
 }
 
-/// Whether it is of the line on which the job goes on, or before the one of `folder` where this began.
-bool ResumeSearch::has_part(const CheckpointDirectory::Entry& entry) const {
+/// Whether it is of the line on which the job goes on, or not after `begin`, the step of the one where this began.
+bool ResumeSearch::has_part(const CheckpointDirectory::Entry& entry, std::int64_t begin) const {
   try {
     const std::string line = timeline_of(read_point(entry.path).content).id;
-    if (line == found_.line) return true;
-    const auto begin = named_ ? step_in(options_.folder, options_.choice) : std::nullopt;
-    return begin && entry.step <= *begin;
+    return line == found_.line || entry.step <= begin;
   } catch (const Exception& exception) {
     if (exception.code() == ErrorCode::kNotFound) return true;  // removed meanwhile
     if (exception.code() != ErrorCode::kCorrupt) throw;

@@ -22,11 +22,11 @@ struct ResumeOptions {
 ///
 /// A damaged newest checkpoint is passed over with a warning. Whatever else lies in the folder, a job stays on its own
 /// line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
-/// began there, the next time that it is started like that; one that shall begin anew goes on from its own at a
-/// restart, and so does one with /resume=auto, which else takes the newest, whatever its line. Where ranks have disks of
-/// their own, the newest of the line counts, whichever of them has it; where any would do, it is the line of rank 0's
-/// newest, if rank 0 has one. Where the folder of another rank is a link to nothing, nothing of
-/// the job is there, and each start says so.
+/// began there, the next time that it is started like that, and at a restart also where another one is at that path
+/// now; one that shall begin anew goes on from its own at a restart, and so does one with /resume=auto, which else takes
+/// the newest, whatever its line. Where ranks have disks of their own, the newest of the line counts, whichever of them
+/// has it; where any would do, it is the line of rank 0's newest, if rank 0 has one. Where the folder of another rank is
+/// a link to nothing, nothing of the job is there, and each start says so.
 ///
 /// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
 /// where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on with
@@ -46,8 +46,9 @@ class ResumeSearch {
   /// trouble() is this rank's own: one that is newer elsewhere cannot be opened. Collective.
   std::optional<SharedError> settle();
   /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged, as
-  /// far as one that is damaged can be its own (possible_own_damaged; where a job goes back, any can); what it leaves can
-  /// be moved neither beside the folder nor in it. Collective.
+  /// far as one that is damaged can be its own (possible_own_damaged; where a job goes back, any can); it has none of its
+  /// own, and one is there that began at the same path from another checkpoint; what it leaves can be moved neither beside
+  /// the folder nor in it. Collective.
   std::optional<SharedError> conclude();
   [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
 
@@ -67,7 +68,8 @@ class ResumeSearch {
   void check_way_back() const;
   void warn_of_links() const;
   void move_what_is_left();
-  [[nodiscard]] bool has_part(const CheckpointDirectory::Entry& entry) const;
+  [[nodiscard]] bool has_part(const CheckpointDirectory::Entry& entry, std::int64_t begin) const;
+  void refuse_other_origin() const;
 
   const Context& context_;
   const ResumeOptions options_;

@@ -135,6 +135,24 @@ TEST_CASE(
   CHECK(folder.step_of_start(begin, kRestart) == 120);
 }
 
+TEST_CASE(
+    "where another checkpoint is at the path that a job began from, a restart goes on, and a start is "
+    "refused") {
+  Folder base("base"), folder;
+  base.add(100, {.id = "base"});
+  const std::string latest = base.file("latest.pt");
+  fs::create_symlink(base.path() + "/step-00000100.pt", latest);
+  folder.add(120, folder.start(latest)->timeline);
+  fs::remove(latest);
+  fs::create_symlink(base.add(200, {.id = "base"}), latest);
+  CHECK(folder.step_of_start(latest, kRestart) == 120);
+  CHECK_THROWS_WITH(folder.start(latest),
+                    folder.path() + "/step-00000120.pt is of a job that began from " + latest +
+                        " when base/100 was there, and now base/200 is; go on with --set "
+                        "/resume=auto, or set /output_dir to another place to begin from it");
+  CHECK(folder.steps() == Steps{120});
+}
+
 TEST_CASE("a job goes on also where the checkpoint that it began from is gone") {
   Folder folder;
   const std::string begin = folder.add(100, {.id = "mine"});
@@ -393,6 +411,9 @@ TEST_CASE("what rank 0 looks for is what it tells the others") {
   CHECK(is_wanted(wanted, {.began_from = "other/7"}));
   CHECK(is_wanted(wanted, {.id = "id"}));
   CHECK_FALSE(is_wanted(wanted, {.began_path = "/a b"}));
+  CHECK(is_begun_otherwise(wanted, {.began_path = "/a b"}));
+  CHECK_FALSE(is_begun_otherwise(wanted, {.began_from = "other/7", .began_path = "/a b"}));
+  CHECK_FALSE(is_begun_otherwise(wanted, {.began_path = "/c"}));
   CHECK(is_wanted({.kind = Wanted::Kind::kBegunAt, .began_path = "/a b"}, {.began_path = "/a b"}));
   CHECK_FALSE(is_wanted({.kind = Wanted::Kind::kOfLine, .line = "id"}, {.id = "other"}));
   CHECK_FALSE(is_wanted({}, {}));
