@@ -168,6 +168,16 @@ void Trainer::start(const std::optional<std::string>& resumed_from) {
 }
 
 Ending Trainer::run() {
+  try {
+    return run_to_end();
+  } catch (const Exception& exception) {
+    // What is kept may hold what is not finite, as nothing that comes to the disk does.
+    if (exception.code() == ErrorCode::kConfig) forget_memory();
+    throw;
+  }
+}
+
+Ending Trainer::run_to_end() {
   const TimePoint start = parts_.clock.now();
   // The process that was writing the last one may have been killed.
   if (parts_.newest_on_disk &&

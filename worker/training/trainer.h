@@ -75,8 +75,8 @@ class Trainer {
   void start(const std::optional<std::string>& resumed_from);
 
   /// Trains until all epochs (or max_steps) are done, or the job is asked to stop, and tells the observers.
-  /// Errors  Exception kConfig: a loss or a weight is not a finite number; c10::Error and others of the process
-  ///         group.
+  /// Errors  Exception kConfig: a loss or a weight is not a finite number; what is kept in memory is of no use any more
+  ///         then. c10::Error and others of the process group.
   Ending run();
 
   [[nodiscard]] bool is_complete() const { return training::is_complete(position_, length_); }
@@ -88,6 +88,7 @@ class Trainer {
  private:
   /// Everything saved, as far as it is of this job. Returns the keys that the checkpoint lacks.
   std::vector<std::string> take_over(const PtDict& checkpoint);
+  Ending run_to_end();
   Ending train();
   /// Of each rank: seconds by activity, then those of everything else. Collective.
   [[nodiscard]] std::vector<std::vector<double>> times_of_ranks(double seconds) const;

@@ -12,6 +12,7 @@ import struct
 import sys
 import unittest
 
+import rollback_test
 from jobs import JobTest
 
 ENDLESS = {"backend": "gloo", "train": {"epochs": 10**6}, "checkpoint": {"memory_every_steps": 1, "every_epochs": 0}}
@@ -82,6 +83,17 @@ class Memory(JobTest):
         self.assertIn("memory is passed over: what is kept is of another job file or number of ranks; checkpoints on the disk count",
                       self.errors())
         self.end(process)
+
+    def test_a_job_that_ends_because_numbers_are_not_finite_goes_on_from_the_disk(self):
+        changes = {"train": {"epochs": 30, "batch_size": 4}, "checkpoint": ENDLESS["checkpoint"]}
+        job = rollback_test.Rollback.job(self, changes, broken=())
+        self.run_job(job, "/train/max_steps=5")
+        # Each step makes the weights larger, and is kept, until a loss is not finite.
+        broken = self.run_job(job, "/optimizer/learning_rate=1000", "/train/max_steps=100", flags=("--max-restarts", "1", "--no-restart-exit-codes", "93"), expect=78)
+        self.assertRegex(broken.stderr, "the loss is not a finite number at step")
+        self.assertIn("restart 1 of 1", broken.stderr)
+        self.assertNotIn("resumed from memory", broken.stdout)
+        self.assertEqual(broken.stdout.count("resumed from out/checkpoints/step-00000005.pt"), 2, broken.stdout)
 
     def test_after_a_resume_from_memory_no_file_of_the_disk_is_held(self):
         process = self.start_in_memory(every_steps=20)
