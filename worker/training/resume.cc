@@ -1,5 +1,6 @@
 #include "worker/training/resume.h"
 
+#include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/share_pt.h"
 #include <ddprun/collectives.h>
 
@@ -56,6 +57,13 @@ std::error_code move_to(const std::string& aside, const std::vector<CheckpointDi
   return error;
 }
 
+/// What was moved from one to the other, and the names of both, outlast a loss of power: else what comes later might be
+/// found among what was moved. As far as the file system can.
+void sync_move(const std::string& folder, const std::string& aside) {
+  const fs::path above = fs::path(folder).parent_path();
+  for (const std::string& one : {aside, folder, above.string()}) static_cast<void>(runtime::sync_folder(one));
+}
+
 /// Beside the folder, or else in it: a mount point is another file system than what is beside it, and that may be
 /// nobody's to write. `which` is what they are called.
 void set_some_aside(const std::vector<CheckpointDirectory::Entry>& checkpoints, const std::string& folder,
@@ -75,6 +83,7 @@ void set_some_aside(const std::vector<CheckpointDirectory::Entry>& checkpoints, 
         fmt::format("cannot move {} of {} to {}: {}; move them away by hand, and start the job again", which,
                     folder, aside, error.message()));
   }
+  sync_move(real, aside);
   console.line(fmt::format("{} were moved to {}", which, aside));
 }
 
@@ -88,6 +97,7 @@ void set_aside(const std::string& folder, Console& console) {
   fs::rename(real, aside, error);
   if (error) return set_some_aside(checkpoints, folder, kWhich, console);
   fs::create_directories(real, error);  // a link to it leads there
+  sync_move(real, aside);
   console.line(fmt::format("{} were moved to {}", kWhich, aside));
 }
 

@@ -176,6 +176,39 @@ class OtherDisks(JobTest):
         self.assertIn("resumed from b/checkpoints/step-00000004.pt", output)
 
 
+class Power(JobTest):
+    """The power fails before the third checkpoint has its name; the first two were on the disk."""
+
+    def run_until_power_fails(self, *settings, unsynced=""):
+        fault = {"LD_PRELOAD": str(INJECTOR), "FAULT_RANK": "0", "FAULT_AT": "rename", "FAULT": "power", "FAULT_COUNT": "3",
+                 "FAULT_PATH": "/checkpoints/step", "FAULT_UNSYNCED": str(unsynced)}
+        plain = self.environment
+        self.environment = lambda: {**plain(), **fault}
+        job = self.job_file({"backend": "gloo", "checkpoint": {"every_steps": 1}})
+        self.run_job(job, *settings, ranks=1, expect=128 + signal.SIGKILL)
+        self.environment = plain
+        return job
+
+    def test_a_job_that_begins_anew_keeps_what_it_has_written_and_what_it_has_moved(self):
+        self.run_job(self.job_file({"backend": "gloo"}), "/train/max_steps=5", ranks=1)
+        self.run_until_power_fails("/resume=never")
+        self.assertEqual([path.name for path in self.checkpoints()], ["step-00000001.pt", "step-00000002.pt"])
+        self.assertEqual([path.name for path in (self.folder / "out/checkpoints.old-1").glob("*.pt")], ["step-00000005.pt"])
+
+    def test_a_job_that_has_made_the_folders_above_its_own_keeps_what_it_has_written(self):
+        job = self.run_until_power_fails("/output_dir=runs/mine")
+        self.assertEqual([path.name for path in self.checkpoints("runs/mine")], ["step-00000001.pt", "step-00000002.pt"])
+        self.assertIn("step-00000002.pt", self.run_job(job, "/output_dir=runs/mine", ranks=1).stdout)
+
+
+    def test_a_job_keeps_what_it_has_written_in_folders_whose_maker_died_before_it_had_synced_them(self):
+        (self.folder / "runs/mine/checkpoints").mkdir(parents=True)
+        for unsynced in ("runs/mine/checkpoints", "runs"):
+            with self.subTest(unsynced=unsynced):
+                self.run_until_power_fails("/output_dir=runs/mine", "/resume=never", unsynced=self.folder / unsynced)
+                self.assertEqual([path.name for path in self.checkpoints("runs/mine")], ["step-00000001.pt", "step-00000002.pt"])
+
+
 class Stops(JobTest):
     """SIGTERM while a checkpoint is being written."""
 

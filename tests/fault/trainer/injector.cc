@@ -5,7 +5,9 @@
 //   FAULT_AT     start, connect, step, compute, shutdown (FAULT is then an act: acts.h); or a call of libc on a path
 //                that has FAULT_PATH in it: open, read, write, fsync, rename, mkdir
 //   FAULT        an act, or errno's number for a call to fail with; for read: "garbage"; "power": the process is killed,
-//                and what it had not synced below a folder named checkpoints is lost, as if the power had failed
+//                and what it had not synced is lost, as if the power had failed: files below a folder of checkpoints,
+//                folders that it made or renamed, with all in them
+//   FAULT_UNSYNCED  a folder that somebody else has made and not synced, for "power"
 //   FAULT_COUNT  at which of these it happens, the first is 1; for compute: how many times memory is allocated on the
 //                main thread after the third step
 #include "tests/fault/trainer/acts.h"
@@ -23,6 +25,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <new>
@@ -102,11 +105,19 @@ Function* real(const char* name) {
 /// What a disk may forget: bytes that were not synced, and names whose folder was not.
 class Disk {
  public:
+  Disk() {
+    if (const std::string folder = variable("FAULT_UNSYNCED"); !folder.empty()) created_folder(folder);
+  }
   void wrote(int fd) {
     if (watches()) note(path_of(fd), [this](const std::string& path) { unsynced_bytes_.insert(path); });
   }
   void created(const std::string& path) {
     note(path, [this](const std::string& one) { unsynced_names_.emplace_back("", one); });
+  }
+  void created_folder(const std::string& path) {
+    if (!watches()) return;
+    const std::lock_guard lock(mutex_);
+    unsynced_names_.emplace_back("", path);
   }
   void renamed(const std::string& from, const std::string& to) {
     note(to, [&](const std::string& one) {
@@ -115,11 +126,11 @@ class Disk {
     });
   }
   void synced(int fd) {
-    if (watches())
-      note(path_of(fd), [this](const std::string& path) {
-        unsynced_bytes_.erase(path);
-        std::erase_if(unsynced_names_, [&](const auto& name) { return folder_of(name.second) == path; });
-      });
+    if (!watches()) return;
+    const std::string path = path_of(fd);
+    const std::lock_guard lock(mutex_);
+    unsynced_bytes_.erase(path);
+    std::erase_if(unsynced_names_, [&](const auto& name) { return folder_of(name.second) == path; });
   }
   void lose_power() {
     const std::lock_guard lock(mutex_);
@@ -127,7 +138,8 @@ class Disk {
     for (auto name = unsynced_names_.rbegin(); name != unsynced_names_.rend(); ++name) {
       const auto& [from, to] = *name;
       if (from.empty()) {
-        ::unlink(to.c_str());
+        std::error_code error;
+        std::filesystem::remove_all(to, error);
       } else {
         real<int(const char*, const char*)>("rename")(to.c_str(), from.c_str());
       }
@@ -255,7 +267,9 @@ int rename(const char* from, const char* to) {
 
 int mkdir(const char* path, mode_t mode) {
   if (fails("mkdir", path)) return fail();
-  return real<int(const char*, mode_t)>("mkdir")(path, mode);
+  const int done = real<int(const char*, mode_t)>("mkdir")(path, mode);
+  if (done == 0) disk().created_folder(path);
+  return done;
 }
 
 }  // extern "C"

@@ -72,7 +72,8 @@ class CheckpointDirectory {
   };
 
   /// Writes step-<step>.pt (see save_pt), then removes the oldest beyond `keep`, and leftovers of crashed
-  /// writers, as far as the disk lets it; what somebody is writing there stays. Returns the path. Errors: Exception kOs.
+  /// writers, as far as the disk lets it; what somebody is writing there stays. The first time it syncs the
+  /// folders that lead there. Returns the path. Errors: Exception kOs.
   std::string save(std::int64_t step, const PtValue& value);
 
   /// The checkpoints that are there, newest first; none where there is no such folder. Files alone: a FIFO,
@@ -95,6 +96,7 @@ class CheckpointDirectory {
 
   std::string folder_;
   int keep_;
+  bool is_way_synced_ = false;  ///< the folder's name, and those above it, by whoever made them
 };
 
 }  // namespace ddprun

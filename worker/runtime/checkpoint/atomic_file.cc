@@ -156,6 +156,15 @@ Result<void> create_folders(const std::string& folder) {
   return sync_folder(place.folder);
 }
 
+void sync_way_to(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(folder, error);
+  while (!error && path.has_relative_path()) {
+    path = path.parent_path();
+    static_cast<void>(sync_folder(path.string()));
+  }
+}
+
 Result<void> sync_folder(const std::string& folder) {
   const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return os_error("cannot open folder " + folder, errno);

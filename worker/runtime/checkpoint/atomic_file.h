@@ -41,6 +41,10 @@ class AtomicFile {
 /// Makes `folder` and those above it that are not there, each of which outlasts a loss of power.
 Result<void> create_folders(const std::string& folder);
 
+/// The name of `folder`, and of those that lead to it, outlast a loss of power, whoever has made them, as far as what
+/// they are in can be opened.
+void sync_way_to(const std::string& folder);
+
 /// Names in `folder` outlast a loss of power.
 Result<void> sync_folder(const std::string& folder);
 

@@ -152,6 +152,8 @@ std::optional<std::string> BestCheckpoints::save(std::int64_t step, double value
       throw Exception(made.error().code(),
                       fmt::format("cannot create checkpoint folder {}: {}", folder_, made.error().message()));
     }
+    if (!is_way_synced_) sync_way_to(folder_);
+    is_way_synced_ = true;
     save_pt(path, checkpoint);
   }
   remove_what_it_replaces(step, path);

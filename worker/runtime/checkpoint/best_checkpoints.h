@@ -52,6 +52,7 @@ class BestCheckpoints {
   std::string folder_;
   std::int64_t keep_;
   Metric metric_;
+  bool is_way_synced_ = false;  ///< as CheckpointDirectory's
 };
 
 /// The step of a file of that form, whatever its metric.

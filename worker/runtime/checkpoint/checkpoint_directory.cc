@@ -53,6 +53,8 @@ std::string CheckpointDirectory::save(std::int64_t step, const PtValue& value) {
     throw Exception(made.error().code(),
                     fmt::format("cannot create checkpoint folder {}: {}", folder_, made.error().message()));
   }
+  if (!is_way_synced_) runtime::sync_way_to(folder_);
+  is_way_synced_ = true;
   runtime::remove_leftovers_in(folder_);
   std::string path = fmt::format("{}/step-{:08}.pt", folder_, step);
   save_pt(path, value);
