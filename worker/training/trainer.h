@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/clock.h"
 #include "worker/data/loader.h"
+#include "worker/training/being_saved.h"
 #include "worker/training/copy_lane.h"
 #include "worker/training/fresh_losses.h"
 #include "worker/training/job_data.h"
@@ -23,7 +24,6 @@
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -159,7 +159,7 @@ class Trainer {
   Metric best_by_;
   Checkpointer checkpointer_;
   std::optional<std::string> last_trouble_;  ///< why the last one that failed did, if none was saved since
-  std::deque<Position> being_saved_;         ///< of rank 0, by what it has given to `checkpointer_`
+  BeingSaved being_saved_;                   ///< of rank 0: what it has given to `checkpointer_`
   EarlyStopping early_stopping_;
   std::optional<DivergenceCheck> divergence_check_;  ///< if the job wants one
   JobSize size_;

@@ -134,7 +134,7 @@ void Trainer::save_checkpoint(const SaveAs& as) {
                                 name, position_.step));
   }
   const PtDict checkpoint = make_checkpoint(about_, saved_);
-  if (parts_.context.rank() == 0) being_saved_.push_back(position_);
+  if (parts_.context.rank() == 0) being_saved_.add(position_);
   checkpointer_.save(position_.step, checkpoint, as);
   parts_.drain.progress();
 }
@@ -181,18 +181,17 @@ void Trainer::flush_checkpoints(bool are_last) {
   parts_.drain.progress();
 }
 
-/// Those before it are on the disk, or have failed.
 void Trainer::tell_saved(const SavedCheckpoint& saved) {
-  while (being_saved_.size() > 1 && being_saved_.front().step != saved.step) being_saved_.pop_front();
+  const Position& position = being_saved_.saved(saved.step);
   if (!saved.is_best) checkpoint_path_ = saved.path;
   last_trouble_.reset();
-  tell<CheckpointEvent>(&Observer::on_checkpoint, {.position = being_saved_.front(),
-                                                   .path = saved.path,
-                                                   .seconds = saved.seconds,
-                                                   .is_best = saved.is_best});
+  tell<CheckpointEvent>(
+      &Observer::on_checkpoint,
+      {.position = position, .path = saved.path, .seconds = saved.seconds, .is_best = saved.is_best});
 }
 
 void Trainer::tell_not_saved(std::int64_t step, const Exception& why) {
+  being_saved_.failed(step);
   const std::string words = why.what();
   last_trouble_ = words;
   tell<CheckpointFailureEvent>(&Observer::on_checkpoint_failure, {.step = step, .why = words});

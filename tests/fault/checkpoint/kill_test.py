@@ -209,6 +209,31 @@ class Power(JobTest):
                 self.assertEqual([path.name for path in self.checkpoints("runs/mine")], ["step-00000001.pt", "step-00000002.pt"])
 
 
+class FullDisk(JobTest):
+    """/checkpoint/on_write_error=go_on, on a disk that is full while the checkpoints of some steps are written."""
+
+    def run_full(self, steps, expect):
+        fault = {"LD_PRELOAD": str(INJECTOR), "FAULT_RANK": "0", "FAULT_AT": "write", "FAULT": str(ENOSPC), "FAULT_PATH": f"/.step-{steps}"}
+        plain = self.environment
+        self.environment = lambda: {**plain(), **fault}
+        job = self.job_file({"backend": "gloo", "checkpoint": {"every_steps": 1, "every_epochs": 0, "keep": 30, "on_write_error": "go_on"}})
+        done = self.run_job(job, expect=expect)
+        self.environment = plain
+        return job, done
+
+    def test_a_job_goes_on_while_the_disk_is_full_says_each_that_is_not_written_and_is_resumed_from_later_ones(self):
+        job, done = self.run_full("0000000", expect=0)
+        self.assertEqual(re.findall(r"(?m)no checkpoint of step (\d+): .*No space left on device", done.stderr), [str(step) for step in range(1, 10)])
+        self.assertEqual([path.stem for path in self.checkpoints()], [f"step-{step:08}" for step in range(10, 31)])
+        self.assertEqual(list((self.folder / "out/checkpoints").glob(".*.tmp")), [])
+        self.assertIn("resumed from out/checkpoints/step-00000030.pt", self.run_job(job, "/train/epochs=4").stdout)
+
+    def test_a_job_whose_last_checkpoint_is_not_written_does_not_end_well_though_it_was_to_go_on(self):
+        _, done = self.run_full("00000030", expect=71)
+        self.assertIn("No space left on device", done.stderr)
+        self.assertEqual(self.checkpoints()[-1].stem, "step-00000029")
+
+
 class Stops(JobTest):
     """SIGTERM while a checkpoint is being written."""
 
