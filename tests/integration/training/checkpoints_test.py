@@ -96,6 +96,26 @@ class Lines(JobTest):
         self.assertIn("earlier checkpoints were moved", output)
 
 
+class Finite(JobTest):
+    def write_data(self, scale):
+        """Images of two classes; in each the first norm of a model meets numbers as large as `scale`."""
+        for split, count in (("train", 16), ("test", 8)):
+            rollback_test.write_npy(self.folder / f"{split}_x.npy", (count, 1, 8, 8), [scale * ((i * 37) % 101 - 50) for i in range(64 * count)])
+            rollback_test.write_npy(self.folder / f"{split}_y.npy", (count,), [i % 2 for i in range(count)])
+
+    def test_what_is_not_finite_comes_to_no_disk_and_takes_no_good_checkpoint_s_place(self):
+        job = self.job_file({"model": {"type": "resnet20"}, "data": {"type": "npy", "path": ".", "classes": 2},
+                             "train": {"epochs": 9, "batch_size": 4}, "checkpoint": {"every_steps": 1, "keep": 2}})
+        self.write_data(1)
+        self.run_job(job, "/train/max_steps=3")
+        before = {path.name: path.read_bytes() for path in self.checkpoints()}
+        self.write_data(1e30)  # the loss stays finite, and the running variance does not
+        done = self.run_job(job, expect=78)
+        self.assertIn("bn1.running_var holds something else than finite numbers after step 4, so no checkpoint is written", done.stderr)
+        self.assertEqual({path.name: path.read_bytes() for path in self.checkpoints()}, before)
+        self.assertEqual(list(before), ["step-00000002.pt", "step-00000003.pt"])
+
+
 class Volumes(JobTest):
     """The folder of the checkpoints is a mount point."""
 
