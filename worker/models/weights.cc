@@ -219,12 +219,29 @@ std::vector<std::string> load_weights(torch::nn::Module& model, const PtDict& st
   return WeightsPlan(state_dict(model), state, may_differ).carry_out();
 }
 
+std::string foreign_prefix(const PtDict& state, const PtDict& mine) {
+  if (state.entries.empty()) return {};
+  const std::string& first = state.entries.front().first.as_string();
+  const std::string prefix = first.substr(0, first.find('.') + 1);
+  if (prefix.empty()) return {};
+  bool is_fitting = false;
+  for (const auto& [key, value] : state.entries) {
+    const std::string& name = key.as_string();
+    if (!name.starts_with(prefix) || mine.find(name) != nullptr) return {};
+    is_fitting = is_fitting || mine.find(name.substr(prefix.size())) != nullptr;
+  }
+  return is_fitting ? prefix : std::string();
+}
+
 std::shared_ptr<Model> make_with_weights(const ModelFactory& make, const Options& options,
-                                         const DataShape& data, const PtDict& state,
-                                         const std::vector<std::string>& may_differ) {
+                                         const DataShape& data, const PtDict& given,
+                                         const std::vector<std::string>& may_differ, std::string* prefix) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor before = generator.get_state();
   std::shared_ptr<Model> model = make(options, data);
+  const std::string foreign = foreign_prefix(given, state_dict(*model));
+  if (prefix != nullptr) *prefix = foreign;
+  const PtDict state = without_prefix(given, foreign);
   const std::int64_t theirs = classes_in(state, model->head());
   const bool has_other_classes = theirs > 0 && data.classes > 0 && theirs != data.classes &&
                                  !matches_any(may_differ, model->head() + ".weight");

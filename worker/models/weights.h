@@ -42,14 +42,22 @@ ChosenWeights choose_weights(const PtValue& value, const std::string& file, Weig
 std::vector<std::string> load_weights(torch::nn::Module& model, const PtDict& state,
                                       const std::vector<std::string>& may_differ);
 
+/// What stands before the names of `state` and not before a model's, `mine`, with its dot, as a LightningModule
+/// writes them ("model."): all of them begin with it, none of them is the model's as it stands, and some are
+/// without it. Empty: there is no such thing. Pure.
+std::string foreign_prefix(const PtDict& state, const PtDict& mine);
+
 /// A model that begins with the weights of `state`. Where these are for another number of classes, this does as
 /// one does in Python: it makes the model for those, loads them, and gives it a new head for the data's, drawn
 /// like a new linear layer after all draws of the model.
 ///
+/// A foreign_prefix of the names is left out; `prefix`, where it is not null, gets it.
+///
 /// Errors  as load_weights; Exception kConfig: the head is no linear layer (a GPT's is its embedding, too)
 std::shared_ptr<Model> make_with_weights(const ModelFactory& make, const Options& options,
                                          const DataShape& data, const PtDict& state,
-                                         const std::vector<std::string>& may_differ = {});
+                                         const std::vector<std::string>& may_differ = {},
+                                         std::string* prefix = nullptr);
 
 /// From now on nothing that matches one of `patterns` learns: it requires no gradient. Running statistics of a
 /// norm go on in training mode, as they do in Python.

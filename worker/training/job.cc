@@ -317,6 +317,7 @@ class Job {
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     const std::string warning = draft->warning;
     const bool begins_with_average = draft->begins_with_average;
+    const std::string foreign_prefix = draft->foreign_prefix;
     std::optional<Trainer> trainer;
     Timeline timeline = memory ? memory->timeline : resume ? resume->timeline : begin_timeline(identity_);
     timeline.id = broadcast_bytes(context, timeline.id);  // each rank has drawn one
@@ -361,6 +362,11 @@ class Job {
     if (!warning.empty()) console_->warning(warning);
     const std::string slow = warning_of_slow_bf16(job_.object("train"), context.device(), is_slow_in_bf16());
     if (!slow.empty()) console_->warning(slow);
+    if (!foreign_prefix.empty()) {
+      console_->line(
+          fmt::format("the names in {} begin with \"{}\", which this model's do not; it is left out",
+                      shown_path(job_.object("model").text("weights"), working_directory_), foreign_prefix));
+    }
     if (begins_with_average) {
       console_->line("the model begins with the average of the weights in " +
                      shown_path(job_.object("model").text("weights"), working_directory_));

@@ -40,7 +40,7 @@ std::shared_ptr<Model> make_model(const Options& options, const JobParts& parts,
 
 /// The weights of a file, also one of a model with other classes.
 std::shared_ptr<Model> make_model_with_weights(const Options& options, const JobParts& parts,
-                                               const DataShape& data, bool& is_average) {
+                                               const DataShape& data, Draft& draft) {
   const std::string path = options.text("weights");
   try {
     const ModelFactory make = [&](const Options& own, const DataShape& shape) {
@@ -49,15 +49,16 @@ std::shared_ptr<Model> make_model_with_weights(const Options& options, const Job
     const models::ChosenWeights weights =
         models::choose_weights(runtime::load_pt_or_safetensors(path), path,
                                models::to_weights_of(options.text("weights_of")).value());
-    is_average = weights.is_average;
-    return models::make_with_weights(make, options, data, weights.state, options.texts("weights_may_differ"));
+    draft.begins_with_average = weights.is_average;
+    return models::make_with_weights(make, options, data, weights.state, options.texts("weights_may_differ"),
+                                     &draft.foreign_prefix);
   } catch (const Exception& exception) {
     throw Exception(exception.code(), "/model/weights: " + path + ": " + exception.what());
   }
 }
 
 /// A head that was made anew and does not learn guesses for ever.
-std::string warning_of_frozen_head(const Model& model, const Options& options,
+std::string warning_of_frozen_head(const Model& model, const std::string& prefix, const Options& options,
                                    const std::vector<std::string>& frozen) {
   const std::string weight = model.head() + ".weight";
   if (model.head().empty() || std::find(frozen.begin(), frozen.end(), weight) == frozen.end()) return {};
@@ -65,7 +66,7 @@ std::string warning_of_frozen_head(const Model& model, const Options& options,
   const PtDict given = models::find_state_dict(runtime::load_pt_or_safetensors(path), path);
   const auto parameters = model.named_parameters();
   const at::Tensor* const mine = parameters.find(weight);
-  const PtValue* const theirs = given.find(weight);
+  const PtValue* const theirs = given.find(prefix + weight);
   if (mine == nullptr ||
       (theirs != nullptr && theirs->is_tensor() && theirs->as_tensor().sizes() == mine->sizes()))
     return {};
@@ -248,11 +249,12 @@ Draft make_draft(const Context& context, const Options& job, const JobParts& par
   seed_generators(context.device(), static_cast<std::uint64_t>(job.integer("seed")));
   Draft draft;
   const bool wants_weights = options.has("weights") && !is_resumed && context.rank() == 0;
-  draft.model = wants_weights ? make_model_with_weights(options, parts, data, draft.begins_with_average)
-                              : make_model(options, parts, data);
+  draft.model =
+      wants_weights ? make_model_with_weights(options, parts, data, draft) : make_model(options, parts, data);
   if (!frozen.empty()) {
     const std::vector<std::string> names = models::freeze(*draft.model, frozen);
-    if (wants_weights) draft.warning = warning_of_frozen_head(*draft.model, options, names);
+    if (wants_weights)
+      draft.warning = warning_of_frozen_head(*draft.model, draft.foreign_prefix, options, names);
     if (!options.has("weights") && !is_resumed && !is_foreign(options))
       draft.warning = warning_of_random_frozen(names);
   }

@@ -19,7 +19,8 @@ namespace ddprun::training {
 struct Draft {
   std::shared_ptr<Model> model;
   std::unique_ptr<Task> task;
-  std::string warning;               ///< what a person may not have meant; empty: nothing
+  std::string warning;         ///< what a person may not have meant; empty: nothing
+  std::string foreign_prefix;  ///< of the names in the file that /model/weights names, left out; empty: none
   bool begins_with_average = false;  ///< of the weights in the file that /model/weights names
 };
 

@@ -88,6 +88,22 @@ TEST_CASE("a head for other classes is drawn after all of the model") {
   CHECK(model->forward(at::zeros({3, 1, 28, 28})).sizes() == at::IntArrayRef{3, 10});
 }
 
+TEST_CASE("a part that stands before all names of a file, and before none of the model's, is left out") {
+  const PtDict weights = copy_of(*make_lenet(12));
+  PtDict given;
+  for (const auto& [name, value] : weights.entries) given.set("model." + name.as_string(), value);
+  std::string prefix;
+  const auto model = make_with_weights(lenet(), Options("{}"), digits(10), given, {}, &prefix);
+  CHECK(prefix == "model.");
+  CHECK(is_same(weights, state_dict(*model), "fc2.bias"));
+  CHECK(foreign_prefix(weights, state_dict(*model)).empty());
+  given.set("loss.weight", at::ones({2}));
+  CHECK(foreign_prefix(given, state_dict(*model)).empty());
+  PtDict other;
+  other.set("model.stem.weight", at::ones({2}));
+  CHECK(foreign_prefix(other, state_dict(*model)).empty());
+}
+
 TEST_CASE("counters of batches that an old file has not stay as they are") {
   ModelRegistry registry("model");
   register_models(registry);
