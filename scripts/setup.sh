@@ -32,7 +32,7 @@ missing_packages() {
 }
 
 install_packages() {
-  command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, then set DDPRUN_TORCH and build with cmake --preset release"
+  command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, then set DDPRUN_TORCH and build with cmake --preset release -DDDPRUN_BUILD_TESTS=OFF"
   local missing as_root=()
   mapfile -t missing < <(missing_packages "$@")
   if [ ${#missing[@]} -eq 0 ]; then say "Debian packages: all ${#} are installed"; return; fi

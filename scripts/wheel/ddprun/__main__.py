@@ -21,7 +21,7 @@ def main():
     if sys.argv[1:] == ["--cmake-dir"]:
         if worker is None:
             sys.exit("ddprun: this package has the launcher alone; install ddprun[worker], or build and install the C++ library from "
-                     "a clone of ddprun: ./scripts/setup.sh, cmake --preset release, cmake --build --preset release, "
+                     "a clone of ddprun: ./scripts/setup.sh, cmake --preset release -DDDPRUN_BUILD_TESTS=OFF, cmake --build --preset release, "
                      "cmake --install build/release")
         print(worker.cmake_dir())
         return
