@@ -16,13 +16,22 @@ case "${1:-}" in
   *) fail "unknown argument $1; there is only --with-tests" ;;
 esac
 
-# Debian 12's names. Boost is named with its version: Debian 12 has two of them. make is for programs that use the
-# library: it is what cmake's default generator runs.
+# The names of Debian 12 and 13; Boost's goes by the release (boost_package). make is for programs that use the library: it is
+# what cmake's default generator runs.
 packages=(ca-certificates git cmake ninja-build make g++ ccache mold python3 python3-venv
-  libboost1.81-dev libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev
+  libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev
   libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev libdw-dev)
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
 test_packages=(catch2 iproute2 procps shellcheck nftables python3-yaml tcsh zsh)
+
+# Debian 11: gcc 10 and Boost 1.74, and of torch for its Python 3.9 there is nothing after 2.8.
+too_old() {
+  local system
+  system=$(. /etc/os-release && echo "$PRETTY_NAME")
+  echo "$system has no Boost 1.81 or newer, and ddprun is built with gcc 12 or newer: Debian 12 and 13 have both. The launcher needs" \
+    "neither, nor anything but a C library of 2.28 or newer: pip install ddprun-$(project_version)-py3-none-manylinux_2_28_x86_64.whl" \
+    "puts it beside the torch that is here (scripts/make_wheel.sh makes it, on a newer system)"
+}
 
 missing_packages() {
   local package
@@ -31,17 +40,33 @@ missing_packages() {
   done
 }
 
+# The oldest Boost among libboost1.*-dev that is new enough for CMakeLists.txt: 1.81 of Debian 12, whose own default is 1.74, 1.83
+# of Debian 13. What is installed is taken before what could be.
+boost_package() {
+  local wanted
+  wanted=$(sed -n 's/^find_package(Boost 1\.\([0-9]*\) REQUIRED)$/\1/p' CMakeLists.txt)
+  {
+    dpkg-query -W -f '${Status} ${Package}\n' 'libboost1.*-dev' 2>/dev/null | sed -n 's/^install ok installed //p' | sort -V
+    apt-cache pkgnames libboost1. | sort -V
+  } | awk -v "wanted=$wanted" '{ if (match($0, /^libboost1\.[0-9]+-dev$/) && substr($0, 11) + 0 >= wanted) { print; exit } }'
+}
+
 install_packages() {
-  command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, then set DDPRUN_TORCH and build with cmake --preset release -DDDPRUN_BUILD_TESTS=OFF"
-  local missing as_root=()
-  mapfile -t missing < <(missing_packages "$@")
-  if [ ${#missing[@]} -eq 0 ]; then say "Debian packages: all ${#} are installed"; return; fi
+  command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, and Boost's headers, then set DDPRUN_TORCH and build with cmake --preset release -DDDPRUN_BUILD_TESTS=OFF"
+  local missing boost as_root=()
+  boost=$(boost_package)
+  mapfile -t missing < <(missing_packages "$@" ${boost:+"$boost"})
+  if [ ${#missing[@]} -eq 0 ] && [ -n "$boost" ]; then say "Debian packages: all $((${#} + 1)) are installed"; return; fi
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || fail "neither root nor sudo; as root, run: apt-get install ${missing[*]}"
+    command -v sudo >/dev/null || fail "neither root nor sudo; as root, run: apt-get install ${missing[*]} ${boost:-libboost1.81-dev}"
     as_root=(sudo)
   fi
-  say "Debian packages: installing ${missing[*]}"
+  say "Debian packages: asking the mirror"
   "${as_root[@]}" apt-get update -qq || fail "apt-get update failed; is a package mirror reachable?"
+  boost=$(boost_package)
+  [ -n "$boost" ] || fail "$(too_old)"
+  mapfile -t missing < <(missing_packages "$@" "$boost")
+  say "Debian packages: installing ${missing[*]}"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     fail "apt-get could not install: ${missing[*]}"
 }
