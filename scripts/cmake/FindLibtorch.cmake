@@ -57,13 +57,30 @@ if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
 
   get_filename_component(_site ${DDPRUN_TORCH} DIRECTORY)
   file(GLOB _nccl_library ${_site}/nvidia/nccl/lib/libnccl.so.2)
+  # What was found beside another torch is not to stay.
+  if(NOT DDPRUN_CUDA_FOUND_FOR STREQUAL DDPRUN_TORCH)
+    unset(DDPRUN_CUDA_CRT CACHE)
+    unset(DDPRUN_CUDA_CCCL CACHE)
+    set(DDPRUN_CUDA_FOUND_FOR "${DDPRUN_TORCH}" CACHE INTERNAL "The torch beside which the next two were looked for")
+  endif()
   # CUDA's headers include crt/… and nv/…, which the wheels nvidia-cuda-crt and nvidia-cuda-cccl or a CUDA toolkit bring.
   find_path(DDPRUN_CUDA_CRT crt/host_defines.h HINTS ${_site}/nvidia/cu13/include PATHS /usr/local/cuda/include)
   find_path(DDPRUN_CUDA_CCCL nv/target HINTS ${_site}/nvidia/cu13/include
             PATHS /usr/local/cuda/include /usr/local/cuda/include/cccl)
   mark_as_advanced(DDPRUN_CUDA_CRT DDPRUN_CUDA_CCCL)
-  if(DDPRUN_CUDA_CRT AND DDPRUN_CUDA_CCCL AND EXISTS ${_site}/nvidia/cu13/include/cuda_runtime_api.h AND EXISTS ${_site}/nvidia/nccl/include/nccl.h
-     AND EXISTS ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so AND _nccl_library)
+  set(_lacking "")
+  foreach(_part "crt/host_defines.h (of nvidia-cuda-crt)=${DDPRUN_CUDA_CRT}/crt/host_defines.h"
+                "nv/target (of nvidia-cuda-cccl)=${DDPRUN_CUDA_CCCL}/nv/target"
+                "cuda_runtime_api.h (of nvidia-cuda-runtime)=${_site}/nvidia/cu13/include/cuda_runtime_api.h"
+                "nccl.h (of nvidia-nccl-cu13)=${_site}/nvidia/nccl/include/nccl.h"
+                "libnccl.so.2 (of nvidia-nccl-cu13)=${_nccl_library}"
+                "libtorch_cuda.so=${Libtorch_LIBRARY_DIR}/libtorch_cuda.so")
+    string(REGEX MATCH "^([^=]*)=(.*)$" _ "${_part}")
+    if(NOT CMAKE_MATCH_2 OR NOT EXISTS "${CMAKE_MATCH_2}")
+      list(APPEND _lacking "${CMAKE_MATCH_1}")
+    endif()
+  endforeach()
+  if(NOT _lacking)
     add_library(Libtorch::nccl INTERFACE IMPORTED)
     target_include_directories(Libtorch::nccl SYSTEM INTERFACE
       ${_site}/nvidia/cu13/include ${_site}/nvidia/nccl/include ${DDPRUN_CUDA_CRT} ${DDPRUN_CUDA_CCCL})
@@ -72,7 +89,17 @@ if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
       ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so ${Libtorch_LIBRARY_DIR}/libc10_cuda.so ${_nccl_library})
     message(STATUS "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, with NCCL headers: GPU support is built")
   else()
-    message(STATUS "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, without the wheels' CUDA and NCCL headers: "
-                   "GPU support (backend nccl) is LEFT OUT; scripts/setup.sh --with-tests brings them")
+    # Who has NCCL beside torch has installed it whole, for GPUs; without it, as scripts/setup.sh installs it, it is for CPUs.
+    set(_loudness STATUS)
+    set(_remedy "scripts/setup.sh --with-tests brings them")
+    if(_nccl_library AND EXISTS ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so)
+      set(_loudness WARNING)
+      file(GLOB _runtime ${_site}/nvidia_cuda_runtime-*.dist-info)
+      string(REGEX MATCH "nvidia_cuda_runtime-([0-9]+\\.[0-9]+)" _ "${_runtime}")
+      set(_remedy "pip install 'nvidia-cuda-crt==${CMAKE_MATCH_1}.*' 'nvidia-cuda-cccl==${CMAKE_MATCH_1}.*' brings them, into the environment of this torch")
+    endif()
+    list(JOIN _lacking ", " _lacking)
+    message(${_loudness} "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, without ${_lacking}: "
+                         "GPU support (backend nccl) is LEFT OUT; ${_remedy}")
   endif()
 endif()
