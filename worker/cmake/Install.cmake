@@ -25,3 +25,11 @@ foreach(_program ddprun ddprun-worker)
     set_target_properties(${_program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   endif()
 endforeach()
+
+# Man pages say what the programs say of themselves.
+find_program(DDPRUN_PYTHON3 python3 REQUIRED)
+set(_man ${PROJECT_BINARY_DIR}/man)
+install(CODE "execute_process(COMMAND \"${DDPRUN_PYTHON3}\" -B \"${PROJECT_SOURCE_DIR}/scripts/make_man.py\" \"$<TARGET_FILE:ddprun>\" \"${_man}\"
+                              COMMAND_ERROR_IS_FATAL ANY)")
+install(FILES ${_man}/ddprun.1 ${_man}/ddprun-worker.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${_man}/ddprun-job.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)

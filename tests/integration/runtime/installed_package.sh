@@ -8,6 +8,9 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/ddprun-package-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+for page in man1/ddprun.1 man1/ddprun-worker.1 man5/ddprun-job.5; do
+  [ -s "$work/prefix/share/man/$page" ] || { echo "cmake --install installed no $page"; exit 1; }
+done
 cmake -G Ninja -S "$source/worker/examples" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
   -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 >"$work/configure.log" 2>&1 ||
   { cat "$work/configure.log"; exit 1; }
