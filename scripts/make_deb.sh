@@ -24,17 +24,28 @@ export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
 put() { install -D -m "${3:-644}" "$1" "$ROOT/$2"; }
 put_text() { mkdir -p "$(dirname "$ROOT/$1")"; cat >"$ROOT/$1"; chmod 644 "$ROOT/$1"; }
 
-write_documents() {
-  local doc=usr/share/doc/ddprun page
-  put_text $doc/copyright <<TEXT
+copyright() {
+  cat <<TEXT
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: ddprun
+Comment: Parts of other packages and of a C++ library are in the program, as
+ headers and archives that it was built from. The folder inside beside this file
+ has what each of them says of its copyright.
 
 Files: *
 Copyright: $(sed -n 's/^Copyright (c) //p' LICENSE)
 License: Expat
 $(sed '1,/^Permission/{/^Permission/!d}; s/^$/./; s/^/ /' LICENSE)
 TEXT
+}
+
+write_documents() {
+  local doc=usr/share/doc/ddprun page
+  copyright | put_text $doc/copyright
+  for page in build/wheel/licences/*; do
+    case "$page" in */common-licence-*) continue ;; esac  # Debian has them
+    gzip -9nc "$page" | put_text "$doc/inside/$(basename "$page").gz"
+  done
   printf 'ddprun (%s) unstable; urgency=medium\n\n  * CHANGELOG.md of the repository says what is new.\n\n -- %s  %s\n' \
     "$version" "$maintainer" "$(LC_ALL=C date -Ru -d "@$SOURCE_DATE_EPOCH")" | gzip -9n | put_text $doc/changelog.gz
   python3 scripts/make_man.py $PROGRAM $OUT/man

@@ -23,12 +23,12 @@ def run(*words):
     return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
 
 
-def headers(build):
-    """The real paths of all files outside the tree that the launcher's objects were compiled from."""
+def headers(build, parts=OURS):
+    """The real paths of all files outside the tree that the objects of these folders, the launcher's, were compiled from."""
     found, is_ours = set(), False
     for line in run("ninja", "-C", build, "-t", "deps").splitlines():
         if line and not line.startswith(" "):
-            is_ours = line.startswith(OURS)
+            is_ours = line.startswith(parts)
         elif is_ours and line:
             found.add(os.path.realpath(build / line.strip()))
     return sorted(path for path in found if path.startswith("/usr/"))

@@ -31,7 +31,7 @@ get_tools() {
 
 pack() {
   mkdir -p "$1"
-  "$TOOLS/bin/python" scripts/wheel/pack.py $BUILD/bin/ddprun "$version" $GLIBC "$1"
+  "$TOOLS/bin/python" scripts/wheel/pack.py $BUILD/bin/ddprun "$version" $GLIBC "$1" $BUILD/licences
 }
 
 # What the program needs may be older than the wheel's name promises, never newer.
@@ -49,6 +49,8 @@ say "building $BUILD/bin/ddprun for glibc $GLIBC"
 cmake --preset core -B $BUILD --toolchain "$PWD/scripts/wheel/zig.cmake" -DDDPRUN_ZIG="$zig" -DDDPRUN_GLIBC=$GLIBC -DDDPRUN_BUILD_TESTS=OFF \
   -DDDPRUN_WERROR=OFF -DDDPRUN_UNITY_BUILD=ON >/dev/null
 cmake --build $BUILD --parallel "$(build_jobs)" --target ddprun
+rm -f $BUILD/ddprun-*.whl
+python3 scripts/wheel/licences.py $BUILD $BUILD/licences launcher/ rendezvous/ configs/
 wheel=$(pack $BUILD)
 again=$(pack $BUILD/again)
 cmp "$wheel" "$again" || fail "two packings of the same program differ"

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Packs the program ddprun and scripts/wheel/ddprun into a wheel. The same inputs give the same bytes.
 
-    scripts/wheel/pack.py PROGRAM VERSION GLIBC FOLDER     prints the path of the wheel in FOLDER
+    scripts/wheel/pack.py PROGRAM VERSION GLIBC FOLDER [LICENCES]     prints the path of the wheel in FOLDER
+
+LICENCES is what scripts/wheel/licences.py has written.
 """
 
 import base64
 import hashlib
 import pathlib
+import subprocess
 import sys
+import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -42,7 +46,7 @@ Wheel-Version: 1.0
 Generator: scripts/wheel/pack.py
 Root-Is-Purelib: false
 Tag: {tag}
-"""
+{build}"""
 
 
 def add(archive, records, name, data, mode):
@@ -54,15 +58,29 @@ def add(archive, records, name, data, mode):
     records.append(f"{name},sha256={digest},{len(data)}\n")
 
 
-def describe(archive, records, info, metadata, tag):
-    """What every wheel says of itself; the last of its files."""
+def man_pages(program):
+    """{place below the environment: text} of the pages of the launcher, which is asked for what they say."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-B", ROOT / "scripts/make_man.py", program, folder], check=True)
+        return {f"share/man/man{name[-1]}/{name}": (pathlib.Path(folder) / name).read_bytes() for name in ("ddprun-job.5", "ddprun.1")}
+
+
+def read_licences(folder):
+    """{package: what it says} of a folder of scripts/wheel/licences.py."""
+    return {file.name: file.read_bytes() for file in pathlib.Path(folder).iterdir()}
+
+
+def describe(archive, records, info, metadata, tag, licences, build=""):
+    """What every wheel says of itself, and of what is inside; the last of its files."""
     add(archive, records, f"{info}/METADATA", metadata.encode(), 0o644)
-    add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644)
+    add(archive, records, f"{info}/WHEEL", WHEEL.format(tag=tag, build=f"Build: {build}\n" if build else "").encode(), 0o644)
     add(archive, records, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644)
+    for name, text in sorted(licences.items()):
+        add(archive, records, f"{info}/licenses/{name}", text, 0o644)
     add(archive, [], f"{info}/RECORD", "".join([*records, f"{info}/RECORD,,\n"]).encode(), 0o644)
 
 
-def main(program, version, glibc, folder):
+def main(program, version, glibc, folder, licences=None):
     tag = f"py3-none-manylinux_{glibc.replace('.', '_')}_x86_64"
     wheel = pathlib.Path(folder) / f"ddprun-{version}-{tag}.whl"
     data, info = f"ddprun-{version}.data", f"ddprun-{version}.dist-info"
@@ -71,7 +89,9 @@ def main(program, version, glibc, folder):
         for module in sorted((ROOT / "scripts/wheel/ddprun").glob("*.py")):
             add(archive, records, f"ddprun/{module.name}", module.read_bytes(), 0o644)
         add(archive, records, f"{data}/scripts/ddprun", pathlib.Path(program).read_bytes(), 0o755)
-        describe(archive, records, info, METADATA.format(version=version), tag)
+        for place, text in man_pages(program).items():
+            add(archive, records, f"{data}/data/{place}", text, 0o644)
+        describe(archive, records, info, METADATA.format(version=version), tag, read_licences(licences) if licences else {})
     print(wheel)
 
 

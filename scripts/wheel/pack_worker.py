@@ -2,7 +2,10 @@
 """Packs an installed tree of ddprun (cmake --install) into the wheel ddprun-worker: the trainer, the C++ library, its headers and its
 CMake package, with the libraries that not every Linux has. torch is found beside it. The same inputs give the same bytes.
 
-    scripts/wheel/pack_worker.py PREFIX VERSION TORCH PATCHELF FOLDER     prints the path of the wheel in FOLDER
+    scripts/wheel/pack_worker.py PREFIX VERSION TORCH PATCHELF FOLDER [LICENCES]     prints the path of the wheel in FOLDER
+
+The wheel's name says for which torch it is, as its build. LICENCES is what scripts/wheel/licences.py has written; those of the
+libraries of this machine that are packed are read here.
 """
 
 import json
@@ -14,7 +17,8 @@ import sys
 import tempfile
 import zipfile
 
-from pack import ROOT, add, describe
+from licences import of_library, with_common
+from pack import ROOT, add, describe, read_licences
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -79,7 +83,8 @@ def needed_glibc(file):
 
 
 def gather(prefix, patchelf, stage):
-    """The folder ddprun_worker as it is to lie in site-packages. Returns the glibc that it needs, 35 for 2.35."""
+    """The folder ddprun_worker as it is to lie in site-packages. Returns the glibc that it needs, 35 for 2.35, and the licences of
+    what was borrowed."""
     for folder in ("include", "lib"):
         shutil.copytree(prefix / folder, stage / folder, symlinks=True)
     (stage / "bin").mkdir()
@@ -93,7 +98,9 @@ def gather(prefix, patchelf, stage):
         targets = stage / "lib/cmake/ddprun/ddprunTargets-release.cmake"
         targets.write_text(targets.read_text().replace(library.name, soname))
     binaries = [stage / "bin/ddprun-worker", *sorted((stage / "lib").glob("*.so*"))]
+    licences = {}
     for name, path in borrowed([prefix / "bin/ddprun-worker", *sorted((prefix / "lib").glob("*.so*"))]).items():
+        licences.update([of_library(path)])
         shutil.copy(path, stage / "lib" / name)
         binaries.append(stage / "lib" / name)
     for binary in binaries:
@@ -110,23 +117,28 @@ def gather(prefix, patchelf, stage):
     for key in ("$schema", "output_dir"):
         del job[key]
     (example / "digits.json").write_text(json.dumps(job | {"name": "digits"}, indent=2) + "\n")
-    return max(map(needed_glibc, binaries))
+    return max(map(needed_glibc, binaries)), licences
 
 
-def main(prefix, version, torch, patchelf, folder):
+def main(prefix, version, torch, patchelf, folder, licences=None):
+    build = f"1torch{torch}"
     info = f"ddprun_worker-{version}.dist-info"
     records = []
     with tempfile.TemporaryDirectory() as temporary:
         stage = pathlib.Path(temporary) / "ddprun_worker"
-        tag = f"py3-none-manylinux_2_{gather(pathlib.Path(prefix), patchelf, stage)}_x86_64"
-        wheel = pathlib.Path(folder) / f"ddprun_worker-{version}-{tag}.whl"
+        glibc, inside = gather(pathlib.Path(prefix), patchelf, stage)
+        tag = f"py3-none-manylinux_2_{glibc}_x86_64"
+        wheel = pathlib.Path(folder) / f"ddprun_worker-{version}-{build}-{tag}.whl"
         with zipfile.ZipFile(wheel, "w") as archive:
             for file in sorted(path for path in stage.rglob("*") if path.is_file()):
                 mode = 0o755 if file.parent.name == "bin" else 0o644
                 add(archive, records, str(file.relative_to(temporary)), file.read_bytes(), mode)
             starter = (ROOT / "scripts/wheel/ddprun-worker").read_bytes()
             add(archive, records, f"ddprun_worker-{version}.data/scripts/ddprun-worker", starter, 0o755)
-            describe(archive, records, info, METADATA.format(version=version, torch=torch), tag)
+            for page in sorted((pathlib.Path(prefix) / "share/man/man1").glob("ddprun-worker.1")):
+                add(archive, records, f"ddprun_worker-{version}.data/data/share/man/man1/{page.name}", page.read_bytes(), 0o644)
+            inside = with_common(inside | (read_licences(licences) if licences else {}))
+            describe(archive, records, info, METADATA.format(version=version, torch=torch), tag, inside, build)
     print(wheel)
 
 
