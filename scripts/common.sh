@@ -38,3 +38,8 @@ torch_folder() {
     if [ -e "$candidate/lib/libtorch_cpu.so" ]; then echo "$PWD/$candidate"; fi
   done | tail -n 1
 }
+
+torch_version() { sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$1/version.py" 2>/dev/null || true; }
+
+# Another compiler than CI's may warn of more, which is not for those to mend who only want ddprun.
+werror() { if [ "$(c++ -dumpversion)" = 12 ]; then echo ON; else echo OFF; fi; }

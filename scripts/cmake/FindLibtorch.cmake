@@ -88,7 +88,7 @@ if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
     target_link_libraries(Libtorch::nccl INTERFACE Libtorch::torch
       ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so ${Libtorch_LIBRARY_DIR}/libc10_cuda.so ${_nccl_library})
     message(STATUS "libtorch ${Libtorch_VERSION} at ${DDPRUN_TORCH}, with NCCL headers: GPU support is built")
-  else()
+  elseif(PROJECT_NAME STREQUAL "ddprun")  # a program that uses the installed library needs none of them
     # Who has NCCL beside torch has installed it whole, for GPUs; without it, as scripts/setup.sh installs it, it is for CPUs.
     set(_loudness STATUS)
     set(_remedy "scripts/setup.sh --with-tests brings them")

