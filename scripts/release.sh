@@ -6,8 +6,8 @@
 #   scripts/release.sh              CHANGELOG.md has to begin with "## VERSION - YYYY-MM-DD"; all is committed
 #   scripts/release.sh --dry-run    says what would be made and what stands in the way; builds and changes nothing
 #
-# Of one commit two launchers, their wheels and packages have equal bytes; the worker is what
-# build/release has. `ctest -L long -R reproducible` builds in two places and compares.
+# Of one commit two launchers, their wheels and packages have equal bytes: `ctest -L long -R reproducible` builds in two places and
+# compares. Both wheels are installed together beside the torch that they were built with, and train, before the tag is made.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 dry_run=no
@@ -53,9 +53,16 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 rm -rf $OUT
 mkdir -p $OUT
-package=$(scripts/make_deb.sh | tee /dev/stderr | tail -n 1)  # makes the wheel as well
-worker=$(scripts/make_worker_wheel.sh | tee /dev/stderr | tail -n 1)
-cp "$package" "$worker" build/wheel/ddprun-"$version"-*.whl $OUT
+# ccache hands paths to the compiler in its own way, and a release comes from no cache.
+export CCACHE_DISABLE=1
+# Not to /dev/stderr by name: that would write into a file from its beginning.
+package=$(scripts/make_deb.sh | tee >(cat >&2) | tail -n 1)  # makes the wheel as well
+worker=$(scripts/make_worker_wheel.sh | tee >(cat >&2) | tail -n 1)
+wheel=$(echo build/wheel/ddprun-"$version"-*.whl)
+cp "$package" "$worker" "$wheel" $OUT
+say "installing both wheels together"
+DDPRUN_WHEEL=$PWD/$wheel DDPRUN_WORKER_WHEEL=$PWD/$worker \
+  python3 tests/integration/wheel/worker_test.py build/worker "$(torch_folder)/../../../../bin/python" >&2
 python3 scripts/make_sbom.py build/wheel "$version" >"$OUT/ddprun-$version.cdx.json"
 notes >$OUT/NOTES.md
 (cd $OUT && LC_ALL=C sha256sum -- ddprun* >SHA256SUMS)

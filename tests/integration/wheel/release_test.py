@@ -29,6 +29,11 @@ mkdir -p build/worker-wheel
 echo worker >build/worker-wheel/ddprun_worker-1.2.3-py3-none-any.whl
 echo build/worker-wheel/ddprun_worker-1.2.3-py3-none-any.whl
 """
+# Leaves what it was to install.
+INSTALL = """import os, pathlib
+installed = [pathlib.Path(os.environ[name]).read_text() for name in ("DDPRUN_WHEEL", "DDPRUN_WORKER_WHEEL")]
+pathlib.Path("build/installed").write_text("".join(installed))
+"""
 MAKE_SBOM = "#!/usr/bin/env python3\nprint('{}')\n"
 
 
@@ -47,6 +52,8 @@ class Release(unittest.TestCase):
         self.write("scripts/make_deb.sh", MAKE_PACKAGES, 0o755)
         self.write("scripts/make_worker_wheel.sh", MAKE_WORKER_WHEEL, 0o755)
         self.write("scripts/make_sbom.py", MAKE_SBOM)
+        (self.tree / "tests/integration/wheel").mkdir(parents=True)
+        self.write("tests/integration/wheel/worker_test.py", INSTALL)
         self.write(".gitignore", "/build/\n")
         self.git("init", "--quiet")
         self.commit()
@@ -65,10 +72,10 @@ class Release(unittest.TestCase):
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", "all")
 
-    def release(self, *words, **variables):
+    def release(self, *words, stderr=subprocess.PIPE, **variables):
         who = variables | {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@b.example"}
-        done = subprocess.run(["bash", "scripts/release.sh", *words], cwd=self.tree, env=os.environ | who, capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(["bash", "scripts/release.sh", *words], cwd=self.tree, env=os.environ | who, stdout=subprocess.PIPE, stderr=stderr,
+                              text=True, check=False)
         self.files = sorted(path.name for path in (self.tree / "build/release-files").glob("*"))
         return done
 
@@ -88,6 +95,24 @@ class Release(unittest.TestCase):
         sums = dict(reversed(line.split("  ")) for line in (out / "SHA256SUMS").read_text().splitlines())
         self.assertEqual(sums, {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in self.files if "ddprun" in name})
         self.assertEqual(self.git("rev-parse", "v1.2.3^{commit}"), self.git("rev-parse", "HEAD"))
+
+    def test_both_wheels_are_installed_together_before_the_tag_is_made(self):
+        self.assertEqual(self.release().returncode, 0)
+        self.assertEqual((self.tree / "build/installed").read_text(), "wheel\nworker\n")
+        self.git("tag", "--delete", "v1.2.3")
+        self.write("tests/integration/wheel/worker_test.py", "raise SystemExit(1)\n")
+        self.commit()
+        self.assertEqual((self.release().returncode, self.git("tag")), (1, ""))
+
+    def test_a_log_of_stderr_keeps_what_was_in_it(self):
+        log = self.tree / "build/log"
+        log.parent.mkdir()
+        log.write_text("before\n")
+        with log.open("r+b") as file:
+            file.seek(0, os.SEEK_END)
+            done = self.release(stderr=file)
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(log.read_text(), r"^before\n(.*\n)*progress\n")
 
     def test_a_tag_that_HEAD_has_is_kept(self):
         self.git("tag", "v1.2.3")
