@@ -1,0 +1,88 @@
+"""What a build costs: of what scripts/quickstart.sh builds, from nothing and after a change of one line, in a copy of the tree and
+without ccache. There is no peer. It takes as long as a build from nothing, and runs only where it is asked for."""
+
+import functools
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import ROOT, Broken, LeftOut, Limit, peer_environment
+
+TITLE = "Build"
+TARGETS = ("ddprun", "ddprun-worker")
+# What is changed, in a unity with others, and the program that has to be made anew.
+CHANGED = {"launcher": ("launcher/agent/supervisor.cc", "ddprun"), "worker/training": ("worker/training/step.cc", "ddprun-worker")}
+
+
+def minutes_of(*words):
+    """(wall, processors) of a command that must succeed, in minutes."""
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([str(word) for word in words], env=peer_environment() | {"CCACHE_DISABLE": "1"}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode != 0:
+        sys.exit(f"{words} exited with {done.returncode}:\n{done.stdout[-2000:]}")
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (time.perf_counter() - begin) / 60, used / 60
+
+
+class Copy:
+    """The tree in a folder of its own, with a build folder that is configured as scripts/quickstart.sh does it."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="ddprun-bench-build-")
+        self.root = pathlib.Path(self.folder.name)
+        listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, check=True,
+                                capture_output=True, text=True).stdout
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).exists():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, self.root / name)
+        self.configure = ["cmake", "--preset", "release", "-S", self.root, "-B", self.root / "build/release", "-DDDPRUN_BUILD_TESTS=OFF",
+                          "-DDDPRUN_WERROR=OFF", f"-DDDPRUN_TORCH={torch_folder()}"]
+
+    def build(self):
+        return minutes_of("cmake", "--build", self.root / "build/release", "--parallel", len(os.sched_getaffinity(0)), "--target", *TARGETS)
+
+    @functools.cached_property
+    def from_nothing(self):
+        configured, built = minutes_of(*self.configure), self.build()
+        return configured[0] + built[0], configured[1] + built[1]
+
+    def after_a_change(self, name, program):
+        """Seconds until the programs are there again."""
+        self.from_nothing
+        program = self.root / "build/release/bin" / program
+        before = program.stat().st_mtime_ns
+        with (self.root / name).open("a") as file:
+            file.write(f"// {time.time()}\n")
+        seconds = 60 * self.build()[0]
+        if program.stat().st_mtime_ns == before:
+            raise Broken(f"a change of {name} did not lead to another {program}")
+        return seconds
+
+
+def torch_folder():
+    own = os.environ.get("DDPRUN_TORCH")
+    found = [pathlib.Path(own)] if own else sorted(ROOT.glob(".venv/lib/python3*/site-packages/torch"))
+    if not found:
+        raise LeftOut("there is no libtorch: scripts/setup.sh brings it")
+    return found[-1]
+
+
+def rows():
+    missing = [name for name in ("cmake", "ninja", "c++", "git") if shutil.which(name) is None]
+    if missing:
+        raise LeftOut(f"a build needs {' and '.join(missing)}")
+    copy = Copy()
+    return [
+        Limit("ddprun and ddprun-worker from nothing, without ccache", lambda: copy.from_nothing[0], "min", at_most=5, rounds=1),
+        Limit("the same, time of processors", lambda: copy.from_nothing[1], "min", at_most=10, rounds=1),
+        *(Limit(f"one line changed in {part}, until both are there", lambda names=names: copy.after_a_change(*names), "s", at_most=seconds, rounds=3)
+          for (part, names), seconds in zip(CHANGED.items(), (8, 15))),
+    ]
