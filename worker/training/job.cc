@@ -43,13 +43,15 @@
 #include <future>
 #include <memory>
 #include <stop_token>
+#include <utility>
 
 namespace ddprun::training {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// How long a rank that lost another one waits for that one's last words.
+/// How long a rank that lost another one looks for that one's last words, and then waits for them.
+constexpr std::chrono::milliseconds kGlance{10};
 constexpr std::chrono::milliseconds kPatienceForTheCause{1000};
 
 TraceOptions read_trace_options(const Options& job) {
@@ -127,9 +129,9 @@ class Job {
       return run_in(context, data, backend_line);
     } catch (...) {
       // The group is open until this has returned: who sees it close can already read why.
-      Outcome outcome = fail(context, describe_exception(std::current_exception()));
-      tell_observers(outcome.error);
-      return outcome;
+      // The SIGTERM of a launcher that has seen another rank go ends whoever makes no step: not before this is written.
+      drain_.take_time();
+      return fail(context, describe_exception(std::current_exception()));
     }
   }
 
@@ -173,29 +175,40 @@ class Job {
 
   /// Says what ended this rank, before anything is closed: in its error file, and to the other ranks. A rank
   /// that only lost another one names that.
-  static Outcome fail(const Context& context, Error error) {
+  Outcome fail(const Context& context, Error error) {
     const bool may_be_consequence =
         error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
+    const auto is_heard = [&](std::chrono::milliseconds patience) {
+      const auto first = hear_failure(*context.store(), patience);
+      if (first) error = to_error(consequence_of({.rank = first->rank, .message = first->message}));
+      return first.has_value();
+    };
     bool is_filed = false;
     try {
       if (!may_be_consequence) {
         write_error_file(error.message());
         is_filed = true;
         tell_failure(*context.store(), context.rank(), error.message());
-      } else if (const auto first = hear_failure(*context.store(), kPatienceForTheCause)) {
-        error = to_error(consequence_of({.rank = first->rank, .message = first->message}));
+      } else if (!is_heard(kGlance)) {
+        // A rank that was killed has no last words, and while they are waited for this one may be ended.
+        tell_observers(error.message());
+        drain_.progress();
+        is_heard(kPatienceForTheCause);
       }
     } catch (const std::exception&) {
       // The store is gone with its launcher: nobody is left to tell.
     }
+    tell_observers(error.message());
+    drain_.progress();
     return {.exit_code = exit_code_of(error.code()), .error = error.message(), .is_filed = is_filed};
   }
 
-  /// Of a training that an error has ended. After that was said to all who wait for it: a page takes its time.
+  /// Of a training that an error has ended, once. After that was said to all who wait for it: a page takes its time.
   void tell_observers(const std::string& what) {
-    if (!failed_at_) return;
+    const std::optional<Position> position = std::exchange(failed_at_, std::nullopt);
+    if (!position) return;
     try {
-      for (const auto& observer : observers_) observer->on_failure({.position = *failed_at_, .what = what});
+      for (const auto& observer : observers_) observer->on_failure({.position = *position, .what = what});
     } catch (const std::exception& exception) {
       console_->warning(fmt::format("the failure is not in metrics and report: {}", exception.what()));
     }

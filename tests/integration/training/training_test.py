@@ -442,6 +442,16 @@ class Steps(JobTest):
         self.assertEqual([record["ending"] for record in self.metrics("end")], ["failed", "complete"])
         self.assertNotIn('"ending":"failed"', (self.folder / "out/report.html").read_text(encoding="utf-8"))
 
+    def test_a_job_whose_worker_is_killed_has_an_end_in_metrics_and_report(self):
+        process = self.start(self.job_file({"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}}))
+        self.wait_for_line(process, "epoch")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.finish(process, expect=137)
+        end, = self.metrics("end")
+        self.assertEqual(end["ending"], "failed")
+        self.assertIn("the ranks lost each other", end["what"])
+        self.assertIn('"ending":"failed"', (self.folder / "out/report.html").read_text(encoding="utf-8"))
+
     def test_a_report_of_a_job_of_any_name_is_a_page(self):
         self.run_job(self.job_file({"name": "<!--<script>", "train": {"epochs": 1}}))
         page = (self.folder / "out/report.html").read_text(encoding="utf-8")
