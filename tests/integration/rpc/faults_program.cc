@@ -6,6 +6,7 @@
 #include <ddprun/rpc.h>
 
 #include <sys/wait.h>
+#include <torch/csrc/distributed/rpc/rpc_agent.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -240,6 +241,28 @@ void is_busy(const ddprun::Context& context) {
   release();
 }
 
+/// The owner of an argument answers only after libtorch has told it of the reference six times, in 14 seconds.
+void owner_is_busy(const ddprun::Context& context) {
+  if (context.rank() == 1)
+    torch::distributed::rpc::RpcAgent::getCurrentRpcAgent()->setRpcTimeout(50ms);  // as by Options::timeout
+  if (context.rank() == 2) {
+    wait_until_blocked();
+    context.store()->set("gamma is busy", std::vector<std::uint8_t>{1});
+    context.store()->wait({"beta is called"});
+    std::this_thread::sleep_for(15s);
+    release();
+  }
+  if (context.rank() != 0) return;
+  const auto value = rpc::remote("gamma", kZeros, 3);
+  std::ignore = value.to_here();
+  const auto blocked = rpc::rpc_async("gamma", kBlock);
+  context.store()->wait({"gamma is busy"});
+  const auto copied = rpc::rpc_async("beta", kCopy, value);
+  context.store()->set("beta is called", std::vector<std::uint8_t>{1});
+  tell([&] { copied.wait(); });
+  blocked.wait();
+}
+
 /// The first one's own call is open while the third one dies.
 void dies_during_a_long_call(const ddprun::Context& context) {
   if (context.rank() == 2) {
@@ -312,6 +335,7 @@ int run(const std::string& how) {
   if (how == "no limit") options.timeout = 0s;
   if (how == "long call at shutdown") options.timeout = 3s;
   if (how == "given up" && context.rank() == 2) options.threads = 1;
+  if (how == "owner is busy" && context.rank() == 2) options.threads = 1;
   if (how != "restart") outlive_the_others();
   rpc::init_rpc(names[static_cast<std::size_t>(context.rank())], context, options);
   const std::map<std::string, std::function<void()>> ways{
@@ -338,6 +362,7 @@ int run(const std::string& how) {
   if (how == "dies during a long call") dies_during_a_long_call(context);
   if (how == "dies while it waits") dies_while_it_waits(context);
   if (how == "given up" && context.rank() == 2) is_busy(context);
+  if (how == "owner is busy") owner_is_busy(context);
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
   if (how == "open at shutdown" && context.rank() == 1) context.store()->wait({"alpha has left"});

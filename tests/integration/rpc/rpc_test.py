@@ -193,6 +193,9 @@ class Faults(unittest.TestCase):
     def test_who_leaves_waits_for_a_call_as_long_as_it_may_take(self):
         self.assertEqual(self.told("long call at shutdown"), ["nothing was thrown"] * 3)
 
+    def test_a_call_waits_for_the_busy_owner_of_its_argument_as_long_as_it_may_take(self):
+        self.assertEqual(self.told("owner is busy", ranks=3), ["nothing was thrown"])
+
     def test_a_child_of_fork_has_not_joined(self):
         self.assertEqual(self.told("child of fork"), [
             "rpc: a call needs a worker that has joined; call init_rpc first, and nothing after shutdown", "the child has ended"])

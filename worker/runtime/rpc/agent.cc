@@ -12,6 +12,8 @@ namespace {
 namespace trpc = torch::distributed::rpc;
 using Answer = c10::intrusive_ptr<trpc::JitFuture>;
 
+constexpr float kNoLimit = 0;
+
 bool is_of_references(trpc::MessageType type) {
   return type == trpc::MessageType::RREF_FORK_REQUEST || type == trpc::MessageType::RREF_CHILD_ACCEPT ||
          type == trpc::MessageType::RREF_USER_DELETE;
@@ -31,9 +33,9 @@ void acknowledge_if_lost(trpc::JitFuture& done, trpc::JitFuture& answer) {
 
 Answer RpcAgent::send(const trpc::WorkerInfo& to, c10::intrusive_ptr<trpc::Message> message,
                       float timeout_seconds, const trpc::DeviceMap& devices) {
-  const bool is_only_told = is_of_references(message->type());
-  Answer sent = TensorPipeAgent::send(to, std::move(message), timeout_seconds, devices);
-  if (!is_only_told) return sent;
+  if (!is_of_references(message->type()))
+    return TensorPipeAgent::send(to, std::move(message), timeout_seconds, devices);
+  const Answer sent = TensorPipeAgent::send(to, std::move(message), kNoLimit, devices);
   auto answer = c10::make_intrusive<trpc::JitFuture>(sent->elementType());
   sent->addCallback([answer](trpc::JitFuture& done) { acknowledge_if_lost(done, *answer); });
   return answer;
