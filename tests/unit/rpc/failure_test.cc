@@ -61,5 +61,11 @@ TEST_CASE("what nobody knows keeps its words") {
         "rpc: demo::add on worker 'ps': a riddle");
 }
 
+TEST_CASE("a rank that the store waits for in vain is late") {
+  CHECK(is_late_rank("wait timeout after 3000ms, keys: rpc_prefix_0/0/1"));
+  CHECK(is_late_rank("[../gloo/transport/tcp/pair.cc] Timed out waiting 3000ms for recv"));
+  CHECK_FALSE(is_late_rank("Connection reset by peer"));
+}
+
 }  // namespace
 }  // namespace ddprun::runtime

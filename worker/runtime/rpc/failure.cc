@@ -44,6 +44,10 @@ bool is_lost_connection(std::string_view raw) {
 
 bool is_timeout(std::string_view raw) { return contains(raw, "RPC ran for more than set timeout"); }
 
+bool is_late_rank(std::string_view raw) { return contains(raw, "imeout") || contains(raw, "imed out"); }
+
+bool is_shared_name(std::string_view raw) { return contains(raw, " is not unique"); }
+
 std::exception_ptr exception_for(const FailedCall& call, std::string_view raw) {
   const auto failed = [&](ErrorCode code, const std::string& why) {
     return std::make_exception_ptr(

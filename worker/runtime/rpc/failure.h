@@ -23,4 +23,10 @@ bool is_lost_connection(std::string_view raw);
 /// True for what libtorch's agent says of a call that took too long.
 bool is_timeout(std::string_view raw);
 
+/// True for what the store and gloo say of ranks that did not come in time.
+bool is_late_rank(std::string_view raw);
+
+/// True for what libtorch says of two workers with one name.
+bool is_shared_name(std::string_view raw);
+
 }  // namespace ddprun::runtime

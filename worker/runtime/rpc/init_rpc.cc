@@ -1,5 +1,6 @@
 #include "rendezvous/base/blocked_signals.h"
 #include "worker/runtime/rpc/agent.h"
+#include "worker/runtime/rpc/failure.h"
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/join.h"
 #include "worker/runtime/rpc/leave.h"
@@ -94,10 +95,8 @@ Exception join_failure(const runtime::RpcSeat& seat, const std::string& name, co
                        const std::string& why) {
   const std::string who = fmt::format("init_rpc: worker '{}', rank {} of {}, cannot join", name,
                                       seat.env.rank, seat.env.world_size);
-  if (why.find(" is not unique") != std::string::npos)
-    return {ErrorCode::kConfig, fmt::format("{}: {}", who, why)};
-  if (why.find("imeout") == std::string::npos && why.find("imed out") == std::string::npos)
-    return {ErrorCode::kUnavailable, fmt::format("{}: {}", who, why)};
+  if (runtime::is_shared_name(why)) return {ErrorCode::kConfig, fmt::format("{}: {}", who, why)};
+  if (!runtime::is_late_rank(why)) return {ErrorCode::kUnavailable, fmt::format("{}: {}", who, why)};
   return {ErrorCode::kTimeout,
           fmt::format(
               "{}{}; every rank of the job has to call init_rpc: {}", who,
