@@ -1,4 +1,5 @@
 // Two or three ranks, and one way to go wrong, which rank 0 ("alpha") tells in sentences.
+#include "tests/integration/rpc/agents_join.h"
 #include "tests/integration/rpc/rpc_functions.h"
 #include <ddprun/dist_autograd.h>
 #include <ddprun/init.h>
@@ -18,6 +19,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -263,6 +265,31 @@ void owner_is_busy(const ddprun::Context& context) {
   blocked.wait();
 }
 
+/// Later than Options::timeout, where the others wait in the store.
+void late_to_leave(int rank) {
+  if (rank == 1) before_the_agents_join([] { std::this_thread::sleep_for(4s); });
+  tell([] { rpc::shutdown(); });
+}
+
+[[noreturn]] void wait_in_vain() { throw std::runtime_error("wait timeout after 100000ms, keys: 0"); }
+
+void waits_in_vain_to_leave() {
+  before_the_agents_join(wait_in_vain);
+  tell([] { rpc::shutdown(); });
+}
+
+void dies_while_it_leaves(int rank) {
+  before_the_agents_join([rank] {
+    if (rank == 1) std::raise(SIGKILL);
+    try {
+      while (true) rpc::rpc_sync("beta", kNothing);
+    } catch (const std::exception&) {
+      wait_in_vain();
+    }
+  });
+  tell([] { rpc::shutdown(); });
+}
+
 /// The first one's own call is open while the third one dies.
 void dies_during_a_long_call(const ddprun::Context& context) {
   if (context.rank() == 2) {
@@ -334,6 +361,7 @@ int run(const std::string& how) {
   }
   if (how == "no limit") options.timeout = 0s;
   if (how == "long call at shutdown") options.timeout = 3s;
+  if (how == "late to leave") options.timeout = 3s;
   if (how == "given up" && context.rank() == 2) options.threads = 1;
   if (how == "owner is busy" && context.rank() == 2) options.threads = 1;
   if (how != "restart") outlive_the_others();
@@ -363,6 +391,9 @@ int run(const std::string& how) {
   if (how == "dies while it waits") dies_while_it_waits(context);
   if (how == "given up" && context.rank() == 2) is_busy(context);
   if (how == "owner is busy") owner_is_busy(context);
+  if (how == "late to leave") late_to_leave(context.rank());
+  if (how == "waits in vain to leave") waits_in_vain_to_leave();
+  if (how == "dies while it leaves") dies_while_it_leaves(context.rank());
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();
   if (how == "open at shutdown" && context.rank() == 1) context.store()->wait({"alpha has left"});

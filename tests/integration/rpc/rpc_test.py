@@ -196,6 +196,17 @@ class Faults(unittest.TestCase):
     def test_a_call_waits_for_the_busy_owner_of_its_argument_as_long_as_it_may_take(self):
         self.assertEqual(self.told("owner is busy", ranks=3), ["nothing was thrown"])
 
+    def test_who_leaves_waits_for_one_who_is_later_than_a_call_may_take(self):
+        self.assertEqual(self.told("late to leave"), ["nothing was thrown"] * 2)
+
+    def test_who_waits_in_the_store_in_vain_says_for_what(self):
+        self.assertEqual(sorted(self.told("waits in vain to leave")), [
+            f"rpc: worker '{name}' waits in the store for all workers to leave: wait timeout after 100000ms, keys: 0"
+            for name in ("alpha", "beta")])
+
+    def test_who_waits_in_the_store_for_one_who_is_gone_names_it(self):
+        self.assertEqual(self.told("dies while it leaves", expect=137), [f"rpc: meeting all workers on worker 'beta': {GONE}"])
+
     def test_a_child_of_fork_has_not_joined(self):
         self.assertEqual(self.told("child of fork"), [
             "rpc: a call needs a worker that has joined; call init_rpc first, and nothing after shutdown", "the child has ended"])

@@ -79,8 +79,9 @@ void init_rpc(const std::string& name, const Options& options = {});
 /// sentence that says so, there as calls to a worker that is gone. Without init_rpc, or after shutdown, it does nothing.
 /// A process that ends without it closes as well, and waits two seconds for such functions.
 /// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost, naming
-///          the worker: one is gone that the others wait for; kUnavailable: another thread has shut down meanwhile.
-///          But for the first, rpc is closed then.
+///          the worker: one is gone that the others wait for; kTimeout: one that has come here is not done within 100 s;
+///          kUnavailable: another thread has shut down meanwhile, or the store is gone. But for the first, rpc is closed
+///          then.
 void shutdown(bool graceful = true);
 
 [[nodiscard]] Worker self();

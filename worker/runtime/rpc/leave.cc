@@ -1,9 +1,12 @@
 #include "worker/runtime/rpc/leave.h"
 
+#include "worker/runtime/rpc/failure.h"
 #include "worker/runtime/rpc/join.h"
 #include "worker/runtime/rpc/request_callback.h"
+#include "worker/runtime/rpc/thrown.h"
 #include <ddprun/rpc.h>
 
+#include <fmt/format.h>
 #include <torch/csrc/distributed/rpc/rref_context.h>
 #include <unistd.h>
 
@@ -28,6 +31,7 @@ namespace trpc = torch::distributed::rpc;
 using std::chrono::milliseconds;
 
 constexpr auto kForReferences = milliseconds(std::chrono::seconds(100));  // as Python
+constexpr auto kInStore = milliseconds(std::chrono::seconds(100));        // where all have met before
 constexpr auto kForEver = milliseconds(std::chrono::hours(24 * 365));
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr auto kToLeave = std::chrono::seconds(2);
@@ -103,6 +107,17 @@ void wait_for_calls(RpcSession& session) {
   }
 }
 
+void leave_in_store(RpcSession& session) {
+  try {
+    session.agent->join(true, 0);
+  } catch (const std::exception& error) {
+    ask_for_life(session);
+    throw Exception(is_late_rank(error.what()) ? ErrorCode::kTimeout : ErrorCode::kUnavailable,
+                    fmt::format("rpc: worker '{}' waits in the store for all workers to leave: {}",
+                                session.name, without_stack(error.what())));
+  }
+}
+
 /// The agents' own meeting is in the store, which tells nobody who is late or gone. So ranks in C++ meet before, when
 /// nothing is left to wait for. Ranks in Python meet in the store alone.
 void leave(RpcSession& session) {
@@ -114,9 +129,9 @@ void leave(RpcSession& session) {
   } else {
     wait_for_calls(session);
     gather_all(session, milliseconds(0));
-    session.store->setTimeout(time_for_references(session));
+    session.store->setTimeout(kInStore);
   }
-  session.agent->join(true, 0);
+  leave_in_store(session);
 }
 
 }  // namespace
