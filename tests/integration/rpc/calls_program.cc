@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -86,6 +87,8 @@ void use_references() {
       "a reference whose type the caller does not name, as an argument of its owner");
   require(rpc::rpc_sync("alpha", kSecond, rpc::remote("beta", kPair, value, 7)) == 7,
           "a reference to a tuple");
+  require(rpc::rpc_sync("beta", kSumOfTerms, {{made, 1}, {std::nullopt, 2}}) == 15,
+          "references within optionals, tuples and lists");
   const auto anything = rpc::remote("beta", kAnything);
   require(anything.to_here().isTensor() && anything.rpc_sync(kSizeOfAnything) == 3,
           "a reference to what its function does not name");

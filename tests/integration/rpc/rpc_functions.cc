@@ -79,6 +79,13 @@ std::int64_t relay(const std::string& to, std::int64_t value) {
   return rpc::rpc_sync<std::int64_t>(to, "aten::neg", value);
 }
 
+float sum_of_terms(const Terms& terms) {
+  float sum = 0;
+  for (const auto& [reference, number] : terms)
+    sum += static_cast<float>(number) + (reference ? reference->to_here().sum().item<float>() : 0);
+  return sum;
+}
+
 void add_picks(torch::Library& library) {
   library.def("pick.int(int value) -> int", [](std::int64_t value) { return value; });
   library.def("pick.str(str value) -> str", [](std::string value) { return value; });
@@ -151,6 +158,7 @@ const rpc::Function<std::string(rpc::RRef<std::string>)> kText("test::text",
                                                                [](const rpc::RRef<std::string>& text) {
                                                                  return text.local_value();
                                                                });
+const rpc::Function<float(Terms)> kSumOfTerms("test::sum_of_terms", sum_of_terms);
 const rpc::Function<void()> kLeave("test::leave", [] { rpc::shutdown(); });
 const rpc::Function<void()> kDie("test::die", [] { std::raise(SIGKILL); });
 const rpc::Function<void(std::int64_t)> kUseStatic("test::use_static", use_static);

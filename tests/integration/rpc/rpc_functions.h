@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -49,6 +50,9 @@ using Pair = std::tuple<at::Tensor, std::int64_t>;
 extern const ddprun::rpc::Function<Pair(at::Tensor, std::int64_t)> kPair;
 extern const ddprun::rpc::Function<std::int64_t(ddprun::rpc::RRef<Pair>)> kSecond;
 extern const ddprun::rpc::Function<std::string(ddprun::rpc::RRef<std::string>)> kText;
+/// The sum of those that are there, and of the numbers.
+using Terms = std::vector<std::tuple<std::optional<ddprun::rpc::RRef<at::Tensor>>, int>>;
+extern const ddprun::rpc::Function<float(Terms)> kSumOfTerms;
 extern const ddprun::rpc::Function<void()> kLeave;  ///< shuts down where it is called
 extern const ddprun::rpc::Function<void()> kDie;
 /// Uses a static for so many milliseconds, and says what became of it.

@@ -7,7 +7,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -21,14 +23,20 @@ class RRef;
 
 namespace untyped {
 [[noreturn]] void refuse_number(std::int64_t number, std::size_t bits, bool has_sign);
-}
+c10::TypePtr type_of_optional(const c10::TypePtr& type);
+/// Anything for types that name a reference: libtorch reads no list of them.
+c10::TypePtr type_in_list(const c10::TypePtr& type);
+/// Throws Exception kConfig where it is no tuple of so many.
+std::vector<c10::IValue> parts_of_tuple(const c10::IValue& tuple, std::size_t count);
+}  // namespace untyped
 
 /// How a C++ type travels: what rpc.h takes as arguments and gives as results.
 ///
-/// Any type that an IValue holds: tensors, whole numbers, floating-point numbers, bool, std::string, std::vector,
-/// std::optional, std::tuple and c10::Dict of them, c10::IValue itself (anything), and RRef<T>, whose value may be a
-/// c10::intrusive_ptr<T> of a class that torch::class_<T> has registered: it stays with its owner. libtorch's calls do
-/// not take such a value itself, nor a tensor that is not defined.
+/// Any type that an IValue holds: tensors, whole numbers, floating-point numbers, bool, std::string, c10::IValue itself
+/// (anything), RRef<T>, and std::vector, std::optional and std::tuple of all these; c10::Dict of what libtorch itself
+/// names (std::int64_t, double). The value of an RRef may be a c10::intrusive_ptr<T> of a class that torch::class_<T> has
+/// registered: it stays with its owner. libtorch's calls do not take such a value itself, nor a tensor that is not
+/// defined.
 ///
 /// Whole numbers travel with 64 bits; those of a std::uint64_t mean what they are taken as.
 /// Errors  Exception kConfig: a number that has come does not fit into the type that it is taken as.
@@ -86,17 +94,54 @@ struct Wire<RRef<T>> {
 };
 
 template <class T>
-struct Wire<std::vector<RRef<T>>> {
-  static c10::TypePtr type() { return c10::ListType::create(c10::AnyType::get()); }
-  static c10::IValue pack(const std::vector<RRef<T>>& rrefs) {
-    c10::impl::GenericList list(c10::AnyType::get());  // libtorch reads no list of a type that names RRef
-    for (const RRef<T>& rref : rrefs) list.push_back(Wire<RRef<T>>::pack(rref));
+struct Wire<std::optional<T>> {
+  static c10::TypePtr type() { return untyped::type_of_optional(Wire<T>::type()); }
+  static c10::IValue pack(std::optional<T> value) {
+    return value ? Wire<T>::pack(std::move(*value)) : c10::IValue();
+  }
+  static std::optional<T> unpack(c10::IValue value) {
+    if (value.isNone()) return {};
+    return Wire<T>::unpack(std::move(value));
+  }
+};
+
+template <class T>
+struct Wire<std::vector<T>> {
+  static c10::TypePtr type() { return c10::ListType::create(untyped::type_in_list(Wire<T>::type())); }
+  static c10::IValue pack(std::vector<T> values) {
+    c10::impl::GenericList list(untyped::type_in_list(Wire<T>::type()));
+    list.reserve(values.size());
+    for (auto&& value : values) list.push_back(Wire<T>::pack(std::move(value)));
     return list;
   }
-  static std::vector<RRef<T>> unpack(const c10::IValue& value) {
-    std::vector<RRef<T>> rrefs;
-    for (const c10::IValue& rref : value.toListRef()) rrefs.push_back(Wire<RRef<T>>::unpack(rref));
-    return rrefs;
+  static std::vector<T> unpack(const c10::IValue& list) {
+    std::vector<T> values;
+    for (const c10::IValue& value : list.toListRef()) values.push_back(Wire<T>::unpack(value));
+    return values;
+  }
+};
+
+template <class... T>
+struct Wire<std::tuple<T...>> {
+  static c10::TypePtr type() { return c10::TupleType::create({Wire<T>::type()...}); }
+  static c10::IValue pack(std::tuple<T...> values) {
+    return std::apply(
+        [](auto&... value) {
+          return c10::IValue(
+              c10::ivalue::Tuple::create(std::vector<c10::IValue>{Wire<T>::pack(std::move(value))...}));
+        },
+        values);
+  }
+  static std::tuple<T...> unpack(const c10::IValue& tuple) {
+    const std::vector<c10::IValue> parts = untyped::parts_of_tuple(tuple, sizeof...(T));
+    return unpack_parts(parts, std::index_sequence_for<T...>());
+  }
+
+ private:
+  template <std::size_t... I>
+  static std::tuple<T...> unpack_parts([[maybe_unused]] const std::vector<c10::IValue>& parts,
+                                       std::index_sequence<I...>) {
+    return {Wire<T>::unpack(parts[I])...};
   }
 };
 

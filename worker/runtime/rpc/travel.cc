@@ -7,6 +7,8 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 namespace ddprun::runtime {
 namespace {
 
@@ -34,6 +36,12 @@ std::size_t bytes_of(const std::vector<at::Tensor>& tensors) {
   std::size_t size = 0;
   for (const at::Tensor& tensor : tensors) size += bytes_of(tensor);
   return size;
+}
+
+bool names_reference(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::RRefType ||
+         std::ranges::any_of(type.containedTypes(),
+                             [](const c10::TypePtr& part) { return names_reference(*part); });
 }
 
 bool is_reference_or_holds_one(const c10::IValue& value) { return !references_in({value}).empty(); }
@@ -92,6 +100,22 @@ void untyped::refuse_number(std::int64_t number, std::size_t bits, bool has_sign
       ErrorCode::kConfig,
       fmt::format("rpc: the number {} does not fit into {} bits {} a sign; take it as a std::int64_t", number,
                   bits, has_sign ? "with" : "without"));
+}
+
+c10::TypePtr untyped::type_of_optional(const c10::TypePtr& type) {
+  // libtorch has no name for an optional anything, which holds none as it is.
+  return type->kind() == c10::TypeKind::AnyType ? type : c10::OptionalType::create(type);
+}
+
+c10::TypePtr untyped::type_in_list(const c10::TypePtr& type) {
+  return runtime::names_reference(*type) ? c10::AnyType::get() : type;
+}
+
+std::vector<c10::IValue> untyped::parts_of_tuple(const c10::IValue& tuple, std::size_t count) {
+  if (!tuple.isTuple() || tuple.toTupleRef().elements().size() != count)
+    throw Exception(ErrorCode::kConfig, fmt::format("rpc: a tuple of {} was to come, not one of type {}",
+                                                    count, tuple.type()->str()));
+  return tuple.toTupleRef().elements().vec();
 }
 
 }  // namespace ddprun::rpc
