@@ -16,7 +16,7 @@ namespace {
 
 template <class T>
 bool takes(const c10::IValue& argument) {
-  return fits(argument, *rpc::untyped::type_of_argument<T>());
+  return fits(argument, *rpc::untyped::type_named<T>());
 }
 
 template <class T>

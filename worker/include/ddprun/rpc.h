@@ -120,11 +120,11 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 using RRefPtr = c10::intrusive_ptr<c10::RRefInterface>;
 using Body = std::function<c10::IValue(std::vector<c10::IValue> arguments)>;
 
-/// Asked for when the function is called: a class may be registered after a function that takes it.
+/// Asked for when the function is called: a class may be registered after a function that takes or gives it.
 using ArgumentTypes = const std::vector<c10::TypePtr>& (*)();
+using ResultType = c10::TypePtr (*)();
 
-void register_function(const std::string& name, ArgumentTypes arguments, const c10::TypePtr& result,
-                       Body body);
+void register_function(const std::string& name, ArgumentTypes arguments, ResultType result, Body body);
 FuturePtr call(const To& to, const std::string& name, std::vector<c10::IValue> arguments);
 RRefPtr remote(const To& to, const std::string& name, std::vector<c10::IValue> arguments,
                const c10::TypePtr& type);
@@ -135,10 +135,10 @@ std::string owner_name(const RRefPtr& rref);
 void backward(const RRefPtr& rref, std::int64_t context_id, bool retain_graph);
 
 /// Anything for what libtorch has no name for.
-template <class A>
-c10::TypePtr type_of_argument() {
+template <class T>
+c10::TypePtr type_named() {
   try {
-    if constexpr (requires { Wire<A>::type(); }) return Wire<A>::type();
+    if constexpr (requires { Wire<T>::type(); }) return Wire<T>::type();
   } catch (const c10::Error&) {
   }
   return c10::AnyType::get();
@@ -146,7 +146,7 @@ c10::TypePtr type_of_argument() {
 /// They last as long as the process.
 template <class... A>
 const std::vector<c10::TypePtr>& types_of_arguments() {
-  static const auto* const all = new std::vector<c10::TypePtr>{type_of_argument<A>()...};
+  static const auto* const all = new std::vector<c10::TypePtr>{type_named<A>()...};
   return *all;
 }
 
@@ -259,7 +259,7 @@ class Function<R(A...)> {
   template <class F>
   Function(std::string name, F body) : name_(std::move(name)) {
     untyped::register_function(name_, untyped::types_of_arguments<std::remove_cvref_t<A>...>,
-                               Wire<std::remove_cvref_t<R>>::type(),
+                               untyped::type_named<std::remove_cvref_t<R>>,
                                [body = std::move(body)](std::vector<c10::IValue> arguments) mutable {
                                  return call(body, std::move(arguments), std::index_sequence_for<A...>());
                                });

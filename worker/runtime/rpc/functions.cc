@@ -19,7 +19,7 @@ namespace ddprun::runtime {
 struct RegisteredFunction {
   std::string name;
   rpc::untyped::ArgumentTypes arguments;
-  c10::TypePtr result;
+  rpc::untyped::ResultType result;
   rpc::untyped::Body body;
   mutable std::once_flag has_run{};
 };
@@ -169,7 +169,7 @@ Operator find_operator(const std::string& name, std::vector<c10::IValue>& argume
 
 Callable find_callable(const c10::QualifiedName& name, std::vector<c10::IValue>& arguments) {
   const std::string function_name = name_on(name);
-  if (auto function = registered(function_name)) return {function->result, std::move(function)};
+  if (auto function = registered(function_name)) return {function->result(), std::move(function)};
   if (torch::jit::Function* const script = script_named(name))
     return {declared_result(script->getSchema()), script};
   const auto overloads = overloads_of(function_name);
@@ -200,7 +200,7 @@ c10::StrongTypePtr resolve_type(const c10::QualifiedName& name) {
 
 namespace ddprun::rpc {
 
-void untyped::register_function(const std::string& name, ArgumentTypes arguments, const c10::TypePtr& result,
+void untyped::register_function(const std::string& name, ArgumentTypes arguments, ResultType result,
                                 Body body) {
   if (!runtime::is_function_name(name) || runtime::is_aten(name))
     throw Exception(
