@@ -290,6 +290,13 @@ void dies_while_it_leaves(int rank) {
   tell([] { rpc::shutdown(); });
 }
 
+void backward_from_what_failed() {
+  const auto failed = rpc::remote("beta", kZeros, -1);
+  tell([&] { std::ignore = failed.to_here(); });
+  const ddprun::dist_autograd::Context pass;
+  tell([&] { failed.backward(pass.id()); });
+}
+
 /// The first one's own call is open while the third one dies.
 void dies_during_a_long_call(const ddprun::Context& context) {
   if (context.rank() == 2) {
@@ -379,6 +386,7 @@ int run(const std::string& how) {
       {"given up", [&] { given_up(context); }},
       {"misuse", misuse},
       {"passes a lost reference", passes_a_lost_reference},
+      {"backward from what failed", backward_from_what_failed},
       {"child of fork", child_of_fork},
       {"open at shutdown", [&] { open_at_shutdown(context); }},
       {"no limit", [] { tell([] { rpc::rpc_sync("beta", kNothing); }); }},

@@ -158,6 +158,11 @@ class Faults(unittest.TestCase):
                                    "longer time in To")
         self.assertEqual(leaves, "leaves at once")
 
+    def test_a_backward_from_what_failed_fails_as_it_did(self):
+        told = self.told("backward from what failed")
+        self.assertRegex(told[0], r"^worker 'beta': zeros: Dimension size must be non-negative")
+        self.assertEqual(told[1:], told[:1])
+
     def test_a_value_that_nobody_waits_for_any_more_is_dropped_by_its_owner(self):
         self.assertEqual(self.told("given up", ranks=3), ["too late", "ended", "dropped"] * 2)
 

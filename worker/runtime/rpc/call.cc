@@ -15,7 +15,11 @@
 #include <torch/csrc/distributed/rpc/script_remote_call.h>
 #include <torch/csrc/distributed/rpc/utils.h>
 
+#include <memory>
+#include <optional>
+#include <shared_mutex>
 #include <utility>
+#include <vector>
 
 namespace ddprun::rpc {
 namespace {
@@ -73,12 +77,41 @@ std::exception_ptr failure_of(const runtime::RRefPtr& reference, const RpcSessio
   return made && made->completed() && made->hasError() ? reason_of(*made, session, call) : nullptr;
 }
 
-/// Throws what a call with these references has to be refused for.
-void check_references(const RpcSession& session, const FailedCall& call,
-                      const std::vector<runtime::RRefPtr>& references) {
+/// What every call begins with.
+struct Begun {
+  std::shared_ptr<RpcSession> session;
+  std::shared_lock<std::shared_mutex> in_use;
+  const trpc::WorkerInfo& to;
+  FailedCall call;
+  std::exception_ptr refusal{};  ///< a failed reference's own failure
+};
+
+/// `what` needs a worker that has joined; `find` gives whom it calls.
+template <class Find>
+Begun begin_call(const char* what, const std::string& name, const std::vector<runtime::RRefPtr>& references,
+                 std::optional<std::chrono::milliseconds> timeout, Find find) {
+  auto session = runtime::rpc_session_for(what);
+  auto in_use = session->use();
+  const trpc::WorkerInfo& to = find(*session);
+  const FailedCall call{name, to.name_, time_for(*session, timeout)};
+  Begun begun{std::move(session), std::move(in_use), to, call};
   for (const auto& reference : references) {
-    if (const auto failure = failure_of(reference, session, call)) std::rethrow_exception(failure);
+    if (!begun.refusal) begun.refusal = failure_of(reference, *begun.session, call);
   }
+  return begun;
+}
+Begun begin_call(const char* what, const std::string& name, const std::vector<runtime::RRefPtr>& references,
+                 const To& to) {
+  return begin_call(
+      what, name, references,
+      to.timeout, [&to](const RpcSession& session) -> const auto& { return worker_named(session, to.name); });
+}
+Begun begin_at_owner(const char* what, const RRefPtr& rref,
+                     std::optional<std::chrono::milliseconds> timeout) {
+  return begin_call(
+      what, what, {rref}, timeout, [&rref](const RpcSession& session) -> const auto& {
+        return session.agent->getWorkerInfo(rref->owner());
+      });
 }
 
 FuturePtr failed(std::exception_ptr error) {
@@ -113,6 +146,16 @@ FuturePtr send(const std::shared_ptr<RpcSession>& session, const trpc::WorkerInf
     }
   });
   return result;
+}
+
+const trpc::RRefId& id_of(const RRefPtr& rref) { return static_cast<const trpc::RRef&>(*rref).rrefId(); }
+
+FuturePtr send_backward(const RRefPtr& rref, std::int64_t context_id, bool retain_graph) {
+  const Begun begun = begin_at_owner("backward", rref, {});
+  if (begun.refusal) return failed(begun.refusal);
+  auto message = tautograd::RRefBackwardReq(id_of(rref), context_id, retain_graph).toMessage();
+  return send(begun.session, begun.to, std::move(message), begun.call, false,
+              [](const trpc::Message&) { return c10::IValue(); });
 }
 
 c10::IValue read_reference(const trpc::Message& message) {
@@ -177,13 +220,10 @@ void finish_own(c10::ivalue::Future& answer, const c10::intrusive_ptr<trpc::Owne
 }  // namespace
 
 FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::IValue> arguments) {
-  const auto session = runtime::rpc_session_for("a call");
-  const auto in_use = session->use();
-  const trpc::WorkerInfo& worker = worker_named(*session, to.name);
-  const FailedCall call{name, to.name, time_for(*session, to.timeout)};
-  const Operator found = operator_of(name, arguments);
   const auto references = runtime::references_in(arguments);
-  check_references(*session, call, references);
+  const auto [session, in_use, worker, call, refusal] = begin_call("a call", name, references, to);
+  if (refusal) std::rethrow_exception(refusal);
+  const Operator found = operator_of(name, arguments);
   if (!references.empty()) refuse_large_call(*session, call, runtime::size_without_references(arguments));
   auto message = make_call(name, found, std::move(arguments));
   if (references.empty()) refuse_large_call(*session, call, runtime::size_of(*message));
@@ -193,12 +233,12 @@ FuturePtr untyped::call(const To& to, const std::string& name, std::vector<c10::
 
 RRefPtr untyped::remote(const To& to, const std::string& name, std::vector<c10::IValue> arguments,
                         const c10::TypePtr& type) {
-  const auto session = runtime::rpc_session_for("remote");
-  const auto in_use = session->use();
-  const trpc::WorkerInfo& worker = worker_named(*session, to.name);
-  const FailedCall call{name, to.name, time_for(*session, to.timeout)};
+  const Begun begun = begin_call("remote", name, runtime::references_in(arguments), to);
+  if (begun.refusal) std::rethrow_exception(begun.refusal);
+  const auto& session = begun.session;
+  const FailedCall& call = begun.call;
+  const trpc::WorkerInfo& worker = begun.to;
   const Operator found = operator_of(name, arguments);
-  check_references(*session, call, runtime::references_in(arguments));
   refuse_large_call(*session, call, runtime::size_without_references(arguments));
   const c10::TypePtr referenced = type_of_reference(name, found, arguments, type);
   auto& references = trpc::RRefContext::getInstance();
@@ -244,23 +284,19 @@ RRefPtr untyped::own(c10::IValue value, const c10::TypePtr& type) {
 }
 
 FuturePtr untyped::fetch(const RRefPtr& rref, std::optional<std::chrono::milliseconds> timeout) {
-  const auto session = runtime::rpc_session_for("to_here");
-  const auto in_use = session->use();
-  const FailedCall call{"to_here", owner_name(rref), time_for(*session, timeout)};
-  const auto reference = c10::static_intrusive_pointer_cast<trpc::RRef>(rref);
-  if (auto failure = failure_of(rref, *session, call)) return failed(std::move(failure));
+  const Begun begun = begin_at_owner("to_here", rref, timeout);
+  if (begun.refusal) return failed(begun.refusal);
   if (rref->isOwner()) {
     return c10::static_intrusive_pointer_cast<trpc::OwnerRRef>(rref)->getFuture()->then(
-        [session, call](c10::ivalue::Future& done) -> c10::IValue {
+        [session = begun.session, call = begun.call](c10::ivalue::Future& done) -> c10::IValue {
           if (done.hasError()) std::rethrow_exception(reason_of(done, *session, call));
           return done.constValue();
         },
         c10::AnyType::get());
   }
-  auto message =
-      trpc::ScriptRRefFetchCall(session->agent->getWorkerInfo().id_, reference->rrefId()).toMessage();
-  return send(session, session->agent->getWorkerInfo(rref->owner()), std::move(message), call, true,
-              read_reference);
+  const auto own_id = begun.session->agent->getWorkerInfo().id_;
+  return send(begun.session, begun.to, trpc::ScriptRRefFetchCall(own_id, id_of(rref)).toMessage(), begun.call,
+              true, read_reference);
 }
 
 c10::IValue untyped::local_value(const RRefPtr& rref) {
@@ -282,13 +318,7 @@ void untyped::backward(const RRefPtr& rref, std::int64_t context_id, bool retain
     runtime::run_backward(context_id, {local_value(rref).toTensor()}, retain_graph);
     return;
   }
-  const auto session = runtime::rpc_session_for("backward");
-  const auto reference = c10::static_intrusive_pointer_cast<trpc::RRef>(rref);
-  auto message = tautograd::RRefBackwardReq(reference->rrefId(), context_id, retain_graph).toMessage();
-  const FailedCall call{"backward", owner_name(rref), session->options.timeout};
-  send(session, session->agent->getWorkerInfo(rref->owner()), std::move(message), call, false,
-       [](const trpc::Message&) { return c10::IValue(); })
-      ->waitAndThrow();
+  send_backward(rref, context_id, retain_graph)->waitAndThrow();
 }
 
 Worker self() {

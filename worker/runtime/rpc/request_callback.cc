@@ -191,8 +191,9 @@ RpcRequests::Future RpcRequests::processRRefBackward(Command& rpc) const {
       ->then(
           [self = self_, context, keep = request.retainGraph()](c10::ivalue::Future& value) -> c10::IValue {
             const OnAgentThread here;
+            const c10::IValue root = value.value();  // what made it fail is written already
             try {
-              run_backward(context, {value.value().toTensor()}, keep);
+              run_backward(context, {root.toTensor()}, keep);
               return tautograd::RRefBackwardResp().toMessage();
             } catch (...) {
               throw std::runtime_error(write_thrown(describe_thrown(self, std::current_exception())));
