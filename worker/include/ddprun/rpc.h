@@ -286,7 +286,9 @@ class Function<R(A...)> {
 template <class R, class... A>
 Function(const char*, R (*)(A...)) -> Function<R(A...)>;
 
-/// Lets others call the TorchScript functions of `unit`: "module::name" is what a Python module has as name.
+/// Lets others call the TorchScript functions of `unit`: "module::name" is what a Python module has as name. One that was
+/// compiled without a module is called by its name in any namespace that has no function or operator of that name.
+/// Errors  Exception kConfig: one of them has the name of a Function, an operator, or a function of another unit.
 void serve_script(std::shared_ptr<torch::jit::CompilationUnit> unit);
 
 /// A reference to a value that one worker, the owner, holds. Copies, and what is sent to other workers, are references

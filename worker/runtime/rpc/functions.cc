@@ -68,9 +68,7 @@ std::shared_ptr<const RegisteredFunction> registered(const std::string& name) {
 torch::jit::Function* script_named(const c10::QualifiedName& name) {
   const std::lock_guard lock(registry().mutex);
   for (const auto& unit : registry().scripts) {
-    for (const auto& candidate : {name, c10::QualifiedName(name.name())}) {
-      if (torch::jit::Function* const function = unit->find_function(candidate)) return function;
-    }
+    if (torch::jit::Function* const function = unit->find_function(name)) return function;
   }
   return nullptr;
 }
@@ -123,6 +121,14 @@ Callable operator_among(const std::string& name, const std::vector<Operator>& ov
   }
 }
 
+void refuse_taken(const c10::QualifiedName& name) {
+  const std::string function_name = name_on(name);
+  if (registered(function_name) || script_named(name) != nullptr || !overloads_of(function_name).empty())
+    refuse_function(
+        ErrorCode::kConfig,
+        fmt::format("there is a function '{}' already; give this one another name", function_name));
+}
+
 void run_body(const std::exception_ptr& missing, std::vector<c10::IValue>&) {
   std::rethrow_exception(missing);
 }
@@ -172,9 +178,11 @@ Callable find_callable(const c10::QualifiedName& name, std::vector<c10::IValue>&
   if (auto function = registered(function_name)) return {function->result(), std::move(function)};
   if (torch::jit::Function* const script = script_named(name))
     return {declared_result(script->getSchema()), script};
-  const auto overloads = overloads_of(function_name);
-  return overloads.empty() ? missing_function(function_name)
-                           : operator_among(function_name, overloads, arguments);
+  if (const auto overloads = overloads_of(function_name); !overloads.empty())
+    return operator_among(function_name, overloads, arguments);
+  if (torch::jit::Function* const without_module = script_named(c10::QualifiedName(name.name())))
+    return {declared_result(without_module->getSchema()), without_module};
+  return missing_function(function_name);
 }
 
 void run_callable(const Callable& callable, std::vector<c10::IValue>& stack) {
@@ -216,6 +224,8 @@ void untyped::register_function(const std::string& name, ArgumentTypes arguments
 }
 
 void serve_script(std::shared_ptr<torch::jit::CompilationUnit> unit) {
+  for (const torch::jit::Function* const function : unit->get_functions())
+    runtime::refuse_taken(function->qualname());
   const std::lock_guard lock(runtime::registry().mutex);
   runtime::registry().scripts.push_back(std::move(unit));
 }
