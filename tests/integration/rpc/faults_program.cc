@@ -297,6 +297,21 @@ void backward_from_what_failed() {
   tell([&] { failed.backward(pass.id()); });
 }
 
+/// Each is refused, and the last one joins all the same.
+void joins_after_refusals(const ddprun::Context& context) {
+  tell([&] { rpc::init_rpc("not a name", context); });
+  tell([&] { rpc::init_rpc("alpha", context, {.timeout = -5ms}); });
+  const std::string world_size = std::getenv("WORLD_SIZE");
+  ::setenv("WORLD_SIZE", "many", 1);
+  tell([&] { rpc::init_rpc("alpha"); });
+  ::setenv("WORLD_SIZE", world_size.c_str(), 1);
+  tell([&] {
+    rpc::init_rpc("alpha", context);
+    rpc::rpc_sync("alpha", kNothing);
+    rpc::shutdown();
+  });
+}
+
 /// The first one's own call is open while the third one dies.
 void dies_during_a_long_call(const ddprun::Context& context) {
   if (context.rank() == 2) {
@@ -343,8 +358,8 @@ void joins_twice(const ddprun::Context& context) {
 
 int run(const std::string& how) {
   ddprun::Context context = ddprun::init();
-  if (how == "bad name") {
-    tell([&] { rpc::init_rpc("not a name", context); });
+  if (how == "joins after refusals") {
+    joins_after_refusals(context);
     return 0;
   }
   rpc::Options options;

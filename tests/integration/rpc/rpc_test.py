@@ -220,9 +220,13 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.told("joins twice"), [
             "init_rpc: this process has joined before; a worker joins once, and a restarted job begins with new processes"])
 
-    def test_a_name_that_cannot_be_one_is_refused(self):
-        self.assertEqual(self.told("bad name", ranks=1), [
-            "init_rpc: 'not a name' cannot be a worker's name; take letters, digits, '_', ':' and '-', fewer than 128"])
+    def test_who_is_refused_may_join_after_that(self):
+        self.assertEqual(self.told("joins after refusals", ranks=1), [
+            "init_rpc: 'not a name' cannot be a worker's name; take letters, digits, '_', ':' and '-', fewer than 128",
+            "init_rpc: Options::timeout is -5 ms; zero is for ever",
+            'environment variable WORLD_SIZE="many": expected an integer in [1, 16777216]; start this program with '
+            "`ddprun --nproc-per-node N ./program`",
+            "nothing was thrown"])
 
     def test_a_rank_that_does_not_join_is_waited_for_no_longer_than_was_said(self):
         self.assertEqual(self.told("absent"), [

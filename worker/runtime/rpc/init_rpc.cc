@@ -114,11 +114,14 @@ void join_as(const std::string& name, const Options& options, const c10::intrusi
     throw Exception(
         ErrorCode::kConfig,
         fmt::format("init_rpc: Options::threads is {}; it has to be at least 1", options.threads));
+  if (options.timeout.count() < 0)
+    throw Exception(ErrorCode::kConfig, fmt::format("init_rpc: Options::timeout is {} ms; zero is for ever",
+                                                    options.timeout.count()));
+  const runtime::RpcSeat seat = runtime::rpc_seat();
   if (g_rpc_was_used.exchange(true))
     throw Exception(ErrorCode::kConfig,
                     "init_rpc: this process has joined before; a worker joins once, and a restarted job "
                     "begins with new processes");
-  const runtime::RpcSeat seat = runtime::rpc_seat();
   auto session = std::make_shared<RpcSession>();
   session->name = name;
   session->options = options;
