@@ -8,6 +8,7 @@
 
 #include <sys/wait.h>
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
+#include <torch/custom_class.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -297,6 +298,14 @@ void backward_from_what_failed() {
   tell([&] { failed.backward(pass.id()); });
 }
 
+struct OfOneRank : torch::CustomClassHolder {};
+
+void passes_an_unknown_class() {
+  static const auto known_here = torch::class_<OfOneRank>("test", "OfOneRank");
+  const auto own = rpc::RRef<c10::intrusive_ptr<OfOneRank>>::of(c10::make_intrusive<OfOneRank>());
+  tell([&] { rpc::rpc_sync("beta", "test::nothing", own); });
+}
+
 /// Each is refused, and the last one joins all the same.
 void joins_after_refusals(const ddprun::Context& context) {
   tell([&] { rpc::init_rpc("not a name", context); });
@@ -384,6 +393,7 @@ int run(const std::string& how) {
   if (how == "no limit") options.timeout = 0s;
   if (how == "long call at shutdown") options.timeout = 3s;
   if (how == "late to leave") options.timeout = 3s;
+  if (how == "passes an unknown class") options.timeout = 3s;
   if (how == "given up" && context.rank() == 2) options.threads = 1;
   if (how == "owner is busy" && context.rank() == 2) options.threads = 1;
   if (how != "restart") outlive_the_others();
@@ -401,6 +411,7 @@ int run(const std::string& how) {
       {"given up", [&] { given_up(context); }},
       {"misuse", misuse},
       {"passes a lost reference", passes_a_lost_reference},
+      {"passes an unknown class", passes_an_unknown_class},
       {"backward from what failed", backward_from_what_failed},
       {"child of fork", child_of_fork},
       {"open at shutdown", [&] { open_at_shutdown(context); }},

@@ -56,6 +56,13 @@ TEST_CASE("a worker that lost another one is not the one that is gone") {
         "launcher's report, say which and why");
 }
 
+TEST_CASE("what the other side's agent throws of ours arrives as what it was") {
+  const auto refused =
+      exception_for(kCall, "Error on Node 1: worker 'ps': ddprun::Exception/config: there is no such class");
+  CHECK(code_of(refused) == ErrorCode::kConfig);
+  CHECK(what_of<Exception>(refused) == "worker 'ps': there is no such class");
+}
+
 TEST_CASE("what nobody knows keeps its words") {
   CHECK(what_of<rpc::RemoteError>(exception_for(kCall, "a riddle")) ==
         "rpc: demo::add on worker 'ps': a riddle");

@@ -53,7 +53,7 @@ std::exception_ptr exception_for(const FailedCall& call, std::string_view raw) {
     return std::make_exception_ptr(
         Exception(code, fmt::format("rpc: {} on worker '{}': {}", call.what, call.to, why)));
   };
-  if (const auto thrown = read_thrown(raw)) return exception_of(*thrown);
+  if (const auto thrown = read_thrown(without_node(std::string(raw)))) return exception_of(*thrown);
   const std::string text = without_stack(raw);
   if (is_timeout(text))
     return failed(ErrorCode::kTimeout,

@@ -200,8 +200,14 @@ c10::TypePtr type_in_reference(const c10::TypePtr& type) {
 
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name) {
   const std::string& text = name.qualifiedName();
-  if (text.starts_with(kScriptPrefix)) return {nullptr, torch::getCustomClass(text)};
-  return {nullptr, torch::jit::ScriptTypeParser().parseType(text)};
+  if (!text.starts_with(kScriptPrefix)) return {nullptr, torch::jit::ScriptTypeParser().parseType(text)};
+  auto known = torch::getCustomClass(text);
+  if (!known)
+    refuse_function(ErrorCode::kConfig,
+                    fmt::format("a reference names the class '{}', which is not registered here; register it "
+                                "with torch::class_ on every rank",
+                                text));
+  return {nullptr, std::move(known)};
 }
 
 }  // namespace ddprun::runtime

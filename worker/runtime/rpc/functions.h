@@ -49,7 +49,7 @@ c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue
 /// not, and takes anything for it here.
 c10::TypePtr type_in_reference(const c10::TypePtr& type);
 
-/// The type of an RRef that arrives, by its name.
+/// The type of an RRef that arrives, by its name. Throws Exception kConfig for a class that is not registered here.
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name);
 
 }  // namespace ddprun::runtime
