@@ -46,10 +46,19 @@ c10::TypePtr declared_type(const Callable& callable) {
   return callable.result ? callable.result : c10::AnyType::get();
 }
 
-/// Null where it is not made yet, or not any more.
+/// Null where it is not made yet. libtorch enters it then as one that others wait for, until it is made.
 RRefPtr owned_here(const trpc::RRefId& id) {
   const auto owner = trpc::RRefContext::getInstance().getOwnerRRef(id);
   return owner->completed() && !owner->hasError() ? owner->constValue().toRRef() : nullptr;
+}
+
+/// Null where the caller, this worker, has given it up, and nobody will make it.
+RRefPtr own_of_caller(const trpc::RRefId& id) {
+  try {
+    return trpc::RRefContext::getInstance().getOwnerRRef(id, true)->constValue().toRRef();
+  } catch (const c10::Error&) {
+    return nullptr;
+  }
 }
 
 /// What it leaves on the stack.
@@ -133,9 +142,10 @@ RpcRequests::Future RpcRequests::processScriptRemoteCall(Command& rpc,
   auto& call = static_cast<trpc::ScriptRemoteCall&>(rpc);
   const trpc::ForkId& fork = call.retForkId();
   const Callable callable = callable_of(call);
-  const RRefPtr owner = owned_here(call.retRRefId());
+  const bool is_own = call.retRRefId() == fork;
+  const RRefPtr owner = is_own ? own_of_caller(fork) : owned_here(call.retRRefId());
   // A call to oneself that took too long: nobody waits for it any more.
-  if (!owner && call.retRRefId() == fork) {
+  if (!owner && is_own) {
     std::ignore = run(callable, call.stackRef());
     return asFuture(std::make_exception_ptr(std::runtime_error("rpc: its caller has given it up")));
   }
