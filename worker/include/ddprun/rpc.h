@@ -250,7 +250,8 @@ class Function;
 ///
 /// A function that returns Future<T> answers when that is done, and keeps no thread until then.
 ///
-/// Threads  it is called on a thread of the agent, several at a time.
+/// Threads  it is called on a thread of the agent, several at a time. SIGPIPE is blocked there, and in what it starts
+///          (std::system, popen) unless that unblocks it.
 /// Errors   Exception kConfig: the name has another form, or is taken.
 template <class R, class... A>
 class Function<R(A...)> {
