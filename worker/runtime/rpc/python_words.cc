@@ -1,5 +1,7 @@
 #include "worker/runtime/rpc/python_words.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -40,65 +42,29 @@ enum class Follows {
   kUnknown
 };
 
+struct Form {
+  std::string_view opcodes;
+  Follows follows;
+};
+
 /// Opcodes of protocols 2 to 5 that a call with texts, sets, dictionaries and tuples is made of. Source: CPython,
 /// Lib/pickle.py.
+constexpr std::array kForms{
+    Form{"()01NRabestu}]\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x93\x94", Follows::kNothing},
+    Form{"Khq\x80", Follows::kByte},
+    Form{"M", Follows::kTwo},
+    Form{"Jjr", Follows::kFour},
+    Form{"G\x95", Follows::kEight},
+    Form{"\x8c", Follows::kSmallText},
+    Form{"X", Follows::kText},
+    Form{"\x8d", Follows::kLongText},
+    Form{"CU\x8a", Follows::kSmallBytes},
+    Form{"c", Follows::kTwoLines}};
+
 Follows follows(char opcode) {
-  switch (opcode) {
-    case '(':
-    case '0':
-    case '1':
-    case 'N':
-    case 'R':
-    case 'a':
-    case 'b':
-    case 'e':
-    case 's':
-    case 't':
-    case 'u':
-    case '}':
-    case ']':
-    case ')':
-    case '\x81':
-    case '\x85':
-    case '\x86':
-    case '\x87':
-    case '\x88':
-    case '\x89':
-    case '\x8f':
-    case '\x90':
-    case '\x91':
-    case '\x93':
-    case '\x94':
-      return Follows::kNothing;
-    case '\x80':
-    case 'K':
-    case 'h':
-    case 'q':
-      return Follows::kByte;
-    case 'M':
-      return Follows::kTwo;
-    case 'J':
-    case 'j':
-    case 'r':
-      return Follows::kFour;
-    case 'G':
-    case '\x95':
-      return Follows::kEight;
-    case '\x8c':
-      return Follows::kSmallText;
-    case 'X':
-      return Follows::kText;
-    case '\x8d':
-      return Follows::kLongText;
-    case '\x8a':
-    case 'C':
-    case 'U':
-      return Follows::kSmallBytes;
-    case 'c':
-      return Follows::kTwoLines;
-    default:
-      return Follows::kUnknown;
-  }
+  const auto* const form = std::ranges::find_if(
+      kForms, [opcode](const Form& each) { return each.opcodes.find(opcode) != std::string_view::npos; });
+  return form == kForms.end() ? Follows::kUnknown : form->follows;
 }
 
 std::uint64_t number(std::string_view bytes) {
