@@ -4,6 +4,7 @@
 #include "worker/runtime/rpc/functions.h"
 #include "worker/runtime/rpc/join.h"
 #include "worker/runtime/rpc/leave.h"
+#include "worker/runtime/rpc/meeting.h"
 #include "worker/runtime/rpc/request_callback.h"
 #include "worker/runtime/rpc/session.h"
 #include "worker/runtime/rpc/thrown.h"

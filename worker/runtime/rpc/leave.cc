@@ -1,7 +1,7 @@
 #include "worker/runtime/rpc/leave.h"
 
 #include "worker/runtime/rpc/failure.h"
-#include "worker/runtime/rpc/join.h"
+#include "worker/runtime/rpc/meeting.h"
 #include "worker/runtime/rpc/request_callback.h"
 #include "worker/runtime/rpc/thrown.h"
 #include <ddprun/rpc.h>
