@@ -8,7 +8,7 @@
 namespace ddprun::launcher::watch {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string value = "\"";
   for (const char c : text) {
     if (c == '\\' || c == '"') value += '\\';
@@ -70,9 +70,9 @@ const std::vector<RankMetric>& rank_metrics() {
 
 std::string metrics_text(const JobSample& now) {
   const JobState& state = now.state;
-  const std::string job = fmt::format("job={},run_id={}", quoted(state.tag), quoted(state.run_id));
+  const std::string job = fmt::format("job={},run_id={}", in_quotes(state.tag), in_quotes(state.run_id));
   std::string text = head("ddprun_job_info", "gauge", "The job of this launcher.");
-  text += fmt::format("ddprun_job_info{{{},phase={}}} 1\n", job, quoted(state.phase));
+  text += fmt::format("ddprun_job_info{{{},phase={}}} 1\n", job, in_quotes(state.phase));
   text += head("ddprun_job_world_size", "gauge", "Ranks of the job on all nodes.");
   text += fmt::format("ddprun_job_world_size{{{}}} {}\n", job, state.world_size);
   text += head("ddprun_job_restarts_total", "counter", "Restarts of the job so far.");
