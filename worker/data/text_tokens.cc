@@ -31,7 +31,7 @@ constexpr std::size_t kMostCharacters = 65536;
 constexpr std::size_t kCodes = 0x110000;
 constexpr std::size_t kTextLimit = std::size_t{1} << 32;
 constexpr std::size_t kHeaderLimit = std::size_t{4} << 20;
-constexpr int kVersion = 2;  // 1: with \r as a token of its own
+constexpr int kVersion = 2;  // 1: with \r as a token of its own; the same where a text has none
 
 /// What a text is known again by.
 struct TextStamp {
@@ -75,11 +75,14 @@ std::optional<TextTokens> kept_tokens(const std::string& path) {
     const TextStamp stamp{.bytes = json.at("text_bytes").get<std::int64_t>(),
                           .changed_ns = json.at("text_changed_ns").get<std::int64_t>()};
     const std::size_t count = (file->bytes().size() - header) / 2;
-    if (json.at("ddprun_tokens") != kVersion || stamp != stamp_of(path) ||
-        json.at("tokens").get<std::size_t>() != count || (count > 0 && json.at("characters").empty()))
+    auto characters = json.at("characters").get<std::vector<std::string>>();
+    const bool has_returns = std::find(characters.begin(), characters.end(), "\r") != characters.end();
+    const int version = json.at("ddprun_tokens").get<int>();
+    if ((version != kVersion && (version != 1 || has_returns)) || stamp != stamp_of(path) ||
+        json.at("tokens").get<std::size_t>() != count || (count > 0 && characters.empty()))
       return std::nullopt;
     return TextTokens{
-        .characters = json.at("characters").get<std::vector<std::string>>(),
+        .characters = std::move(characters),
         .tokens = {.values = {reinterpret_cast<const std::uint16_t*>(start + header), count},
                    .owner = file,
                    .name = path,

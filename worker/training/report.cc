@@ -137,6 +137,8 @@ void ReportObserver::on_start(const StartEvent& event) {
   facts_.metrics.insert(facts_.metrics.end(), event.more_metrics.begin(), event.more_metrics.end());
   facts_.steps_per_epoch = event.steps_per_epoch;
   next_ = clock_.now() + kBetweenWrites;
+  // A page that is there may say that the job has failed.
+  if (::access(files_.report.c_str(), F_OK) == 0) write();
 }
 
 void ReportObserver::on_epoch(const EpochEvent& /*event*/) {

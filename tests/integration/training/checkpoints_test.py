@@ -239,6 +239,21 @@ class OtherDisks(JobTest):
                 self.assertEqual([tensors(path) for path in sorted((self.folder / other / "checkpoints.old-1").iterdir())], left)
                 self.assertEqual([path.stem for path in self.checkpoints(other)], ["step-00000020", "step-00000024"])
 
+    def test_what_a_line_had_beyond_where_a_restart_goes_on_is_moved(self):
+        plain = self.environment
+        job = self.job_file({"checkpoint": {"every_steps": 4, "every_epochs": 0, "keep": 9}})
+        self.run_job(job, "/output_dir=a", "/train/max_steps=12")
+        (self.folder / "b/checkpoints").mkdir(parents=True)
+        shutil.copy(self.folder / "a/checkpoints/step-00000008.pt", self.folder / "b/checkpoints")
+        self.environment = lambda: {**plain(), "SLURM_JOB_ID": "71", "SLURM_RESTART_COUNT": tries}
+        tries = "0"
+        self.run_on_two(job, "b", "c", "/train/max_steps=10")
+        tries = "1"
+        output = self.run_on_two(job, "a", "b", "/train/max_steps=11")
+        self.assertIn("b/checkpoints/step-00000010.pt: 1 of 3 epochs done, step 10", output)
+        self.assertEqual([path.stem for path in self.checkpoints("a")], ["step-00000004", "step-00000008", "step-00000011"])
+        self.assertEqual([path.stem for path in (self.folder / "a/checkpoints.old-1").iterdir()], ["step-00000012"])
+
     def test_a_restart_goes_on_with_its_own_job_and_not_with_an_older_one_that_lies_where_rank_zero_comes_to(self):
         plain = self.environment
         for older in (8, 20):

@@ -443,7 +443,8 @@ class Steps(JobTest):
         self.assertNotIn('"ending":"failed"', (self.folder / "out/report.html").read_text(encoding="utf-8"))
 
     def test_a_job_whose_worker_is_killed_has_an_end_in_metrics_and_report(self):
-        process = self.start(self.job_file({"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}}))
+        job = self.job_file({"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}})
+        process = self.start(job)
         self.wait_for_line(process, "epoch")
         os.kill(self.workers()[1], signal.SIGKILL)
         self.finish(process, expect=137)
@@ -451,6 +452,11 @@ class Steps(JobTest):
         self.assertEqual(end["ending"], "failed")
         self.assertIn("the ranks lost each other", end["what"])
         self.assertIn('"ending":"failed"', (self.folder / "out/report.html").read_text(encoding="utf-8"))
+        again = self.start(job)
+        self.wait_for_line(again, "epoch")
+        self.assertNotIn('"ending":"failed"', (self.folder / "out/report.html").read_text(encoding="utf-8"))
+        again.terminate()
+        again.communicate(timeout=BOUND_S)
 
     def test_a_report_of_a_job_of_any_name_is_a_page(self):
         self.run_job(self.job_file({"name": "<!--<script>", "train": {"epochs": 1}}))

@@ -7,6 +7,7 @@
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <torch/torch.h>
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <fstream>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 using namespace ddprun;
 using ddprun::testing::TemporaryFolder;
@@ -81,18 +83,30 @@ TEST_CASE("a line of a text ends in one token, however it ends in the file, as P
         std::vector<std::uint16_t>{1, 0, 2, 0, 3, 0, 0, 0, 0});
 }
 
-TEST_CASE("tokens that an older ddprun has kept, with other ends of lines, are made anew") {
+TEST_CASE("tokens that an older ddprun has kept are made anew where they have other ends of lines") {
   const TemporaryFolder folder;
   const std::string path = folder.file("x.txt");
   std::ofstream(path) << "a\r\nb";
   data::keep_text_tokens(path, {});
-  std::fstream kept(data::kept_tokens_path(path), std::ios::in | std::ios::out);
-  kept.seekp(std::string(R"({"ddprun_tokens":)").size());
-  kept << '1';
-  kept.close();
+  // As version 1 kept them.
+  const auto keep_old = [&](const std::vector<std::string>& characters, std::vector<std::uint16_t> tokens) {
+    std::string header;
+    std::ifstream kept(data::kept_tokens_path(path));
+    std::getline(kept, header);
+    auto json = nlohmann::ordered_json::parse(header);
+    json["ddprun_tokens"] = 1;
+    json["characters"] = characters;
+    json["tokens"] = tokens.size();
+    header = json.dump();
+    header += header.size() % 2 == 0 ? " \n" : "\n";
+    std::ofstream(data::kept_tokens_path(path))
+        << header
+        << std::string_view(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]);
+  };
+  keep_old({"\n", "\r", "a", "b"}, {2, 1, 0, 3});
   CHECK(data::load_text(path)->tokens.values.size() == 3);
-  data::keep_text_tokens(path, {});
-  CHECK(data::load_text(path)->tokens.values.size() == 3);
+  keep_old({"\n", "a", "b"}, {1, 0, 2, 2});
+  CHECK(data::load_text(path)->tokens.values.size() == 4);
 }
 
 namespace {
