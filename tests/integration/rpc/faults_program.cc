@@ -274,9 +274,15 @@ void late_to_leave(int rank) {
 
 [[noreturn]] void wait_in_vain() { throw std::runtime_error("wait timeout after 100000ms, keys: 0"); }
 
-void waits_in_vain_to_leave() {
-  before_the_agents_join(wait_in_vain);
+/// The leader when the other one has closed.
+void waits_in_vain_to_leave(const ddprun::Context& context) {
+  const bool leads = context.rank() == 0;
+  before_the_agents_join([&] {
+    if (leads) context.store()->wait({"beta has left"});
+    wait_in_vain();
+  });
   tell([] { rpc::shutdown(); });
+  if (!leads) context.store()->set("beta has left", std::vector<std::uint8_t>{1});
 }
 
 void dies_while_it_leaves(int rank) {
@@ -426,7 +432,7 @@ int run(const std::string& how) {
   if (how == "given up" && context.rank() == 2) is_busy(context);
   if (how == "owner is busy") owner_is_busy(context);
   if (how == "late to leave") late_to_leave(context.rank());
-  if (how == "waits in vain to leave") waits_in_vain_to_leave();
+  if (how == "waits in vain to leave") waits_in_vain_to_leave(context);
   if (how == "dies while it leaves") dies_while_it_leaves(context.rank());
   if (how == "waits for who is gone") waits_for_who_is_gone(context.rank());
   if (context.rank() == 0 && ways.contains(how)) ways.at(how)();

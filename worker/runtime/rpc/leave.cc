@@ -111,8 +111,10 @@ void leave_in_store(RpcSession& session) {
   try {
     session.agent->join(true, 0);
   } catch (const std::exception& error) {
+    const bool is_late = is_late_rank(error.what());
+    if (is_late) say_given_up(session);
     ask_for_life(session);
-    throw Exception(is_late_rank(error.what()) ? ErrorCode::kTimeout : ErrorCode::kUnavailable,
+    throw Exception(is_late ? ErrorCode::kTimeout : ErrorCode::kUnavailable,
                     fmt::format("rpc: worker '{}' waits in the store for all workers to leave: {}",
                                 session.name, without_stack(error.what())));
   }

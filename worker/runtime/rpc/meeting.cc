@@ -10,8 +10,11 @@
 #include <torch/csrc/distributed/rpc/python_resp.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::runtime {
 namespace {
@@ -107,13 +110,31 @@ void follow(RpcSession& session, const std::string& sequence, Clock::time_point 
   throw_if_lost(session);
 }
 
+std::string given_up_key(const std::string& name) { return "gave_up/" + name; }
+
+bool has_given_up(RpcSession& session, const std::string& name) {
+  try {
+    return session.store->check({given_up_key(name)});
+  } catch (const std::exception&) {
+    return false;  // the store is gone with its launcher
+  }
+}
+
 }  // namespace
+
+void say_given_up(RpcSession& session) {
+  try {
+    session.store->set(given_up_key(session.name), std::vector<std::uint8_t>{1});
+  } catch (const std::exception&) {  // the store is gone, and nobody can read it there
+  }
+}
 
 void ask_for_life(RpcSession& session) {
   throw_if_lost(session);
   const std::string leader = *session.names.begin();
   const bool leads = session.name == leader;
-  const auto lost = lost_connections(session, leads ? session.names : std::set{leader});
+  auto lost = lost_connections(session, leads ? session.names : std::set{leader});
+  std::erase_if(lost, [&](const auto& one) { return has_given_up(session, one.first); });
   if (lost.empty()) return;
   const auto& [name, error] = *lost.begin();
   if (leads) tell_loss(session, name);
