@@ -87,64 +87,6 @@ Description describe_all_to_all(const at::Tensor& tensor) {
   return {.kind = Kind::kAllToAll, .dtype = to_dtype(tensor.scalar_type())};
 }
 
-/// In the words of c10d.
-std::string_view operation_of(Kind kind) {
-  switch (kind) {
-    case Kind::kBarrier:
-      return "barrier";
-    case Kind::kAllReduce:
-    case Kind::kSparseAllReduce:
-      return "all_reduce";
-    case Kind::kReduce:
-      return "reduce";
-    case Kind::kBroadcast:
-      return "broadcast";
-    case Kind::kAllGather:
-      return "all_gather";
-    case Kind::kGather:
-      return "gather";
-    case Kind::kScatter:
-      return "scatter";
-    case Kind::kReduceScatter:
-      return "reduce_scatter";
-    case Kind::kAllToAll:
-      return "all_to_all";
-    case Kind::kSend:
-      return "send";
-    case Kind::kReceive:
-      return "recv";
-  }
-  return "";
-}
-
-at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return at::kFloat;
-    case DType::kFloat64:
-      return at::kDouble;
-    case DType::kFloat16:
-      return at::kHalf;
-    case DType::kBFloat16:
-      return at::kBFloat16;
-    case DType::kInt8:
-      return at::kChar;
-    case DType::kUint8:
-      return at::kByte;
-    case DType::kInt16:
-      return at::kShort;
-    case DType::kInt32:
-      return at::kInt;
-    case DType::kInt64:
-      return at::kLong;
-    case DType::kBool:
-      return at::kBool;
-    case DType::kOther:
-      break;
-  }
-  return at::ScalarType::Undefined;
-}
-
 }  // namespace
 
 ShmBackend::ShmBackend(std::shared_ptr<Segment> segment, std::unique_ptr<Group> group,
@@ -186,7 +128,7 @@ Ref<ShmWork> ShmBackend::run(const Call& call, std::unique_ptr<Collective> colle
       Progress::instance().enter({.operation = operation_of(what.kind),
                                   .sequence = ++collectives_,
                                   .elements = static_cast<std::int64_t>(what.count),
-                                  .dtype = static_cast<std::int16_t>(scalar_type_of(what.dtype)),
+                                  .dtype = static_cast<std::int16_t>(to_scalar_type(what.dtype)),
                                   .group = progress_group_}));
   const auto patience = call.is_async ? Patience::kShort : Patience::kBlocking;
   const auto outcome = engine_.submit(std::move(collective), timeout, patience, [&work]() -> Engine::Done {

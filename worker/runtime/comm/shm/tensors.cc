@@ -5,8 +5,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 namespace ddprun::runtime::shm {
 namespace {
+
+constexpr std::array kTypes{
+    std::pair{at::kFloat, DType::kFloat32}, std::pair{at::kDouble, DType::kFloat64},
+    std::pair{at::kHalf, DType::kFloat16},  std::pair{at::kBFloat16, DType::kBFloat16},
+    std::pair{at::kChar, DType::kInt8},     std::pair{at::kByte, DType::kUint8},
+    std::pair{at::kShort, DType::kInt16},   std::pair{at::kInt, DType::kInt32},
+    std::pair{at::kLong, DType::kInt64},    std::pair{at::kBool, DType::kBool}};
 
 std::string name(const at::Tensor& tensor) {
   return fmt::format("{}[{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
@@ -19,17 +30,44 @@ void refuse(Kind kind, const std::string& why) {
 }
 
 DType to_dtype(at::ScalarType type) {
-  if (type == at::kFloat) return DType::kFloat32;
-  if (type == at::kDouble) return DType::kFloat64;
-  if (type == at::kHalf) return DType::kFloat16;
-  if (type == at::kBFloat16) return DType::kBFloat16;
-  if (type == at::kChar) return DType::kInt8;
-  if (type == at::kByte) return DType::kUint8;
-  if (type == at::kShort) return DType::kInt16;
-  if (type == at::kInt) return DType::kInt32;
-  if (type == at::kLong) return DType::kInt64;
-  if (type == at::kBool) return DType::kBool;
-  return DType::kOther;
+  const auto found =
+      std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& row) { return row.first == type; });
+  return found == kTypes.end() ? DType::kOther : found->second;
+}
+
+at::ScalarType to_scalar_type(DType dtype) {
+  const auto found =
+      std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& row) { return row.second == dtype; });
+  return found == kTypes.end() ? at::ScalarType::Undefined : found->first;
+}
+
+std::string_view operation_of(Kind kind) {
+  switch (kind) {
+    case Kind::kBarrier:
+      return "barrier";
+    case Kind::kAllReduce:
+    case Kind::kSparseAllReduce:
+      return "all_reduce";
+    case Kind::kReduce:
+      return "reduce";
+    case Kind::kBroadcast:
+      return "broadcast";
+    case Kind::kAllGather:
+      return "all_gather";
+    case Kind::kGather:
+      return "gather";
+    case Kind::kScatter:
+      return "scatter";
+    case Kind::kReduceScatter:
+      return "reduce_scatter";
+    case Kind::kAllToAll:
+      return "all_to_all";
+    case Kind::kSend:
+      return "send";
+    case Kind::kReceive:
+      return "recv";
+  }
+  return "";
 }
 
 ReduceOp to_reduce_op(const c10d::ReduceOp& op) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::runtime::shm {
@@ -19,6 +20,11 @@ struct Bytes {
 
 /// kOther for types that can only be moved.
 DType to_dtype(at::ScalarType type);
+/// Undefined for kOther.
+at::ScalarType to_scalar_type(DType dtype);
+
+/// In the words of c10d, "all_reduce".
+std::string_view operation_of(Kind kind);
 
 /// The reduction, or kConfig for those that c10d has and this backend has not.
 ReduceOp to_reduce_op(const c10d::ReduceOp& op);
