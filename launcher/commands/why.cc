@@ -67,7 +67,7 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);
-  if (question) question->answer(began + why::kWhyAnswerTime).add_to(picture, why::kWhyAnswerTime);
+  if (question) why::hear_others(*question, began + why::kWhyAnswerTime, picture);
   if (has_others && is_in_container) {
     picture.asks_others = true;
     picture.unseen.emplace_back(why::kLauncherInContainer);

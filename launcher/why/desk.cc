@@ -69,6 +69,7 @@ void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
                      .taken_ns = 0,
                      .ranks = look_at_ranks(targets, {})};
   settle(picture);
+  see_launcher_connections(picture);
   if (picture.phase != "running") return;
   const std::int64_t now = now_ns();
   // Every host has a clock of its own: what is told to another counts from now.

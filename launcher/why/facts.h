@@ -108,6 +108,7 @@ struct Connection {
   std::uint64_t unsent = 0;  ///< bytes sent that nobody has acknowledged, or not sent yet
   std::uint64_t unread = 0;  ///< bytes received that the process has not read
   int retransmits = 0;       ///< of what it sends now, without an answer
+  [[nodiscard]] bool is_unanswered() const { return retransmits > 0 && unsent > 0; }
 };
 
 /// A process that a rank has started, such as a DataLoader worker.
@@ -144,6 +145,8 @@ struct RankFacts {
   std::string native_problem;
   double stopped_s = 0;  ///< for how long its threads were stopped for their native stacks
   std::vector<Connection> connections;
+  /// Those of its node's launcher that get no answer. Told with one rank of the node.
+  std::vector<Connection> launcher_connections{};
   std::vector<Child> children;
 };
 

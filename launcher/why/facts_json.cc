@@ -25,7 +25,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Child, pid, name, state, call, o
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid, ended_with_0, host, program,
                                                 problem, first, second, object, recorder_first, recorder,
                                                 progress_first, progress, python, python_problem, native,
-                                                native_problem, stopped_s, connections, children)
+                                                native_problem, stopped_s, connections, launcher_connections,
+                                                children)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase,
                                                 world_size, taken_ns, ranks, asks_others, unseen)
 

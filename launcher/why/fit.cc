@@ -34,6 +34,7 @@ void keep_threads(RankFacts& facts, std::size_t most) {
 /// Each leaves out more than the one before.
 constexpr std::array<void (*)(RankFacts&), 6> kSteps{[](RankFacts& facts) {
                                                        keep_first(facts.connections, 64);
+                                                       keep_first(facts.launcher_connections, 8);
                                                        keep_first(facts.children, 16);
                                                      },
                                                      [](RankFacts& facts) {
@@ -57,6 +58,7 @@ constexpr std::array<void (*)(RankFacts&), 6> kSteps{[](RankFacts& facts) {
                                                        keep_threads(facts, 4);
                                                        leave_out_sources(facts);
                                                        facts.connections.clear();
+                                                       facts.launcher_connections.clear();
                                                        facts.children.clear();
                                                      },
                                                      [](RankFacts& facts) {

@@ -103,7 +103,7 @@ JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targe
   settle(picture);
   if (limits.is_alone || !asks_others(picture, is_time_over)) return picture;
   Question question(picture.launcher, LookKind::kWhy);
-  question.answer(std::chrono::steady_clock::now() + kWhyAnswerTime).add_to(picture, kWhyAnswerTime);
+  hear_others(question, std::chrono::steady_clock::now() + kWhyAnswerTime, picture);
   return picture;
 }
 

@@ -4,6 +4,7 @@
 #include "launcher/text/text.h"
 #include "launcher/why/desk.h"
 #include "launcher/why/facts_json.h"
+#include "launcher/why/settle.h"
 #include "rendezvous/base/format_duration.h"
 
 #include <fcntl.h>
@@ -132,6 +133,12 @@ OtherNodes Question::answer(steady_clock::time_point until) {
     }
   }
   return nodes;
+}
+
+void hear_others(Question& question, steady_clock::time_point until, JobPicture& picture) {
+  const OtherNodes others = question.answer(until);
+  see_launcher_connections(picture);
+  others.add_to(picture, kWhyAnswerTime);
 }
 
 }  // namespace ddprun::launcher::why

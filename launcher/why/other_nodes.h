@@ -77,4 +77,7 @@ class Question {
   UniqueFd to_;  ///< which the launcher opens anew
 };
 
+/// Reads the answers to a LookKind::kWhy until then, and puts them into the picture, in which the ranks here are.
+void hear_others(Question& question, std::chrono::steady_clock::time_point until, JobPicture& picture);
+
 }  // namespace ddprun::launcher::why

@@ -1,5 +1,10 @@
 #include "launcher/why/settle.h"
 
+#include "launcher/why/proc_look.h"
+
+#include <utility>
+#include <vector>
+
 namespace ddprun::launcher::why {
 
 void settle(JobPicture& picture, const std::optional<JobState>& now) {
@@ -13,5 +18,12 @@ void settle(JobPicture& picture, const std::optional<JobState>& now) {
 }
 
 void settle(JobPicture& picture) { settle(picture, parse_job_state(read_job_state(picture.launcher))); }
+
+void see_launcher_connections(JobPicture& picture) {
+  if (picture.ranks.empty()) return;
+  std::vector<Connection> connections = tcp_connections(picture.launcher);
+  std::erase_if(connections, [](const Connection& connection) { return !connection.is_unanswered(); });
+  picture.ranks.front().launcher_connections = std::move(connections);
+}
 
 }  // namespace ddprun::launcher::why

@@ -14,4 +14,8 @@ void settle(JobPicture& picture, const std::optional<JobState>& now);
 /// The same by what the picture's launcher publishes now.
 void settle(JobPicture& picture);
 
+/// The connections of the picture's launcher that get no answer, into its first rank. Ranks of one node alone are in it
+/// yet. What ranks have sent may all be acknowledged where a host is cut off: the launcher has just asked that host.
+void see_launcher_connections(JobPicture& picture);
+
 }  // namespace ddprun::launcher::why

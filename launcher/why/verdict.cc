@@ -196,24 +196,27 @@ class Court {
   bool judge_network(const Ranks& waiting, double waited) {
     std::map<int, int> bad_connections;  // by rank
     int most = 0;
-    int from = 0;
-    const Connection* worst = nullptr;
+    LostPackets worst;
     std::set<std::string> unseen_hosts;
+    const auto blame = [&](int rank, const Connection& connection, bool is_launchers) {
+      most = std::max(most, ++bad_connections[rank]);
+      const int peer = scene_.rank_at(connection.remote);
+      if (peer >= 0) most = std::max(most, ++bad_connections[peer]);
+      if (peer < 0) unseen_hosts.insert(host_of(connection.remote));
+      if (worst.on == nullptr || !is_launchers) worst = {rank, is_launchers, &connection};
+    };
+    const Ranks unseen = scene_.unseen();
     for (const RankFacts& facts : picture_.ranks) {
       for (const Connection& connection : facts.connections) {
-        if (connection.retransmits == 0 || connection.unsent == 0) continue;
-        most = std::max(most, ++bad_connections[facts.rank]);
-        const int peer = scene_.rank_at(connection.remote);
-        if (peer >= 0) most = std::max(most, ++bad_connections[peer]);
-        if (peer < 0) unseen_hosts.insert(host_of(connection.remote));
-        worst = &connection;
-        from = facts.rank;
+        if (connection.is_unanswered()) blame(facts.rank, connection, false);
+      }
+      for (const Connection& connection : facts.launcher_connections) {
+        if (!unseen.empty()) blame(facts.rank, connection, true);
       }
     }
-    if (worst == nullptr) return false;
-    const Ranks unseen = scene_.unseen();
+    if (worst.on == nullptr) return false;
     if (unseen_hosts.size() == 1 && !unseen.empty()) {
-      accuse(Health::kStuck, Confidence::kLikely, unseen, waiting, cut_off_words(unseen, from, *worst));
+      accuse(Health::kStuck, Confidence::kLikely, unseen, waiting, cut_off_words(unseen, worst));
       return true;
     }
     Ranks guilty;
@@ -221,7 +224,7 @@ class Court {
       if (count == most) guilty.insert(rank);
     }
     accuse(Health::kStuck, Confidence::kLikely, guilty, without(waiting, guilty),
-           network_words(scene_, guilty, from, *worst));
+           network_words(scene_, guilty, worst));
     if (verdict_.waited_s < 0) verdict_.waited_s = waited;
     return true;
   }

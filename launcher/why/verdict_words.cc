@@ -52,6 +52,12 @@ std::string missing_words(const Scene& scene, int late) {
   return {};
 }
 
+std::string lost_words(const LostPackets& lost, const std::string& peer) {
+  return fmt::format("{} of {}rank {} to {}{}: {} not acknowledged after {} attempts", lost.on->local,
+                     lost.is_launchers ? "the launcher of " : "", lost.rank, lost.on->remote, peer,
+                     format_bytes(lost.on->unsent), lost.on->retransmits);
+}
+
 }  // namespace
 
 std::string ended_words(const Ranks& ended, bool with_0, const Ranks& waiting) {
@@ -113,22 +119,15 @@ std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks&
 
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
-std::string cut_off_words(const Ranks& unseen, int from, const Connection& worst) {
-  return fmt::format(
-      "the network to {}, where {} must be, does not get packets through: {} of rank {} to {}: {} not "
-      "acknowledged after {} attempts",
-      host_of(worst.remote), named(unseen), worst.local, from, worst.remote, format_bytes(worst.unsent),
-      worst.retransmits);
+std::string cut_off_words(const Ranks& unseen, const LostPackets& lost) {
+  return fmt::format("the network to {}, where {} must be, does not get packets through: {}",
+                     host_of(lost.on->remote), named(unseen), lost_words(lost, {}));
 }
 
-std::string network_words(const Scene& scene, const Ranks& guilty, int from, const Connection& worst) {
-  const int peer = scene.rank_at(worst.remote);
-  return fmt::format(
-      "the network of {} does not get packets through: {} of rank {} to {}{}: {} not acknowledged after {} "
-      "attempts",
-      named(guilty), worst.local, from, worst.remote,
-      peer < 0 ? std::string() : fmt::format(" (rank {})", peer), format_bytes(worst.unsent),
-      worst.retransmits);
+std::string network_words(const Scene& scene, const Ranks& guilty, const LostPackets& lost) {
+  const int peer = scene.rank_at(lost.on->remote);
+  return fmt::format("the network of {} does not get packets through: {}", named(guilty),
+                     lost_words(lost, peer < 0 ? std::string() : fmt::format(" (rank {})", peer)));
 }
 
 std::string all_wait_words(const Scene& scene, const Ranks& waiting) {

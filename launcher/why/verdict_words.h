@@ -14,6 +14,13 @@ namespace ddprun::launcher::why {
 /// Ranks that do the same, and one of the collectives they are in.
 using Camp = std::pair<const Collective*, Ranks>;
 
+/// A connection on which nothing is acknowledged: that rank's, or its launcher's.
+struct LostPackets {
+  int rank = 0;
+  bool is_launchers = false;
+  const Connection* on = nullptr;
+};
+
 // The sentences of a verdict: one for each rule of verdict.cc, with the guilty ranks in it. Pure.
 
 std::string ended_words(const Ranks& ended, bool with_0, const Ranks& waiting);
@@ -23,8 +30,8 @@ std::string late_words(const Scene& scene, const Ranks& late);
 std::string usual_words(const Ranks& late, double waited_s);
 std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps);
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting);
-std::string network_words(const Scene& scene, const Ranks& guilty, int from, const Connection& worst);
-std::string cut_off_words(const Ranks& unseen, int from, const Connection& worst);
+std::string network_words(const Scene& scene, const Ranks& guilty, const LostPackets& lost);
+std::string cut_off_words(const Ranks& unseen, const LostPackets& lost);
 /// "10.0.0.3" of "10.0.0.3:5000".
 std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);

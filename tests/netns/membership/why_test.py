@@ -197,6 +197,18 @@ class Why(unittest.TestCase):
             print(f"{took:.1f} s\n{page}", flush=True)
             lab["c"].replug()
 
+    def test_a_node_that_is_cut_off_while_nothing_is_on_its_way_between_the_ranks(self):
+        """Rank 2 owes the others everything, they owe it nothing: no packet of theirs is lost, only the launcher's."""
+        with Lab(["a", "b", "c"]) as lab:
+            self.start(lab, guilty=2)
+            self.expect(lab["a"], "rank 2 is late")
+            lab["c"].pull_plug()
+            for host in (lab["a"], lab["b"]):
+                page, took = self.expect(host, "the network to 10.213.0.3, where rank 2 must be, does not get packets through",
+                                         "node c (10.213.0.3) has not answered")
+                print(f"asked on {host.name}, {took:.1f} s:\n{page}", flush=True)
+            lab["c"].replug()
+
     def test_packets_that_are_lost_in_one_direction_are_the_networks_fault(self):
         with Lab(["a", "b", "c"]) as lab:
             self.start(lab, guilty=-1, size=300_000)

@@ -275,6 +275,26 @@ TEST_CASE("a node that was not seen, and to which no packet gets through, is wha
   CHECK(verdict.notes.back() == "2 of 3 ranks were seen: node c (10.0.0.3) has not answered within 6.0 s");
 }
 
+TEST_CASE("a node that was not seen is cut off as well where the launcher's words alone get no answer") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 40, false);
+  a.connections.push_back({.local = "10.0.0.1:4000", .remote = "10.0.0.3:5000"});
+  JobPicture picture = picture_of({a, b});
+  picture.world_size = 3;
+  picture.asks_others = true;
+  picture.unseen = {"node c (10.0.0.3) has not answered within 4.7 s"};
+  CHECK(judge(picture).guilty.empty());
+  picture.ranks.front().launcher_connections.push_back(
+      {.local = "10.0.0.1:29400", .remote = "10.0.0.3:5001", .unsent = 90, .retransmits = 3});
+  const Verdict verdict = judge(picture);
+  CHECK(verdict.guilty == std::vector<int>{2});
+  CHECK(verdict.reason ==
+        "the network to 10.0.0.3, where rank 2 must be, does not get packets through: 10.0.0.1:29400 of the "
+        "launcher of rank 0 to 10.0.0.3:5001: 90 B not acknowledged after 3 attempts");
+  picture.world_size = 2;
+  CHECK(judge(picture).guilty.empty());
+}
+
 TEST_CASE("who is looked at by another ddprun why is not held by a debugger") {
   RankFacts late = rank_in(1, SYS_read);
   enter(late, "all_reduce", 40, true);
