@@ -42,6 +42,15 @@ const std::vector<RankMetric>& rank_metrics() {
        [](const RankSample& rank, const RankNumbers&) -> std::optional<double> {
          return rank.pid == 0 ? std::nullopt : std::optional(static_cast<double>(rank.memory));
        }},
+      {"ddprun_rank_gpu_utilization_ratio", "gauge",
+       "Share of the time in which anything ran on the rank's GPU.",
+       [](const RankSample& rank, const RankNumbers&) {
+         return rank.gpu ? rank.gpu->utilization : std::nullopt;
+       }},
+      {"ddprun_rank_gpu_memory_bytes", "gauge", "Memory in use on the rank's GPU, by anybody.",
+       [](const RankSample& rank, const RankNumbers&) {
+         return rank.gpu ? std::optional(static_cast<double>(rank.gpu->memory)) : std::nullopt;
+       }},
       {"ddprun_rank_steps_total", "counter", "Training steps that the rank has done, where it tells.",
        [](const RankSample& rank, const RankNumbers&) -> std::optional<double> {
          return rank.progress.step < 0 ? std::nullopt

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/report/job_state.h"
+#include "launcher/watch/gpu_use.h"
 #include "launcher/why/facts.h"
 
 #include <sys/types.h>
@@ -20,7 +21,8 @@ struct RankSample {
   std::string state;  ///< R, S, D, T, t, Z of its main thread
   double cpu_s = 0;
   std::uint64_t memory = 0;  ///< resident bytes
-  why::Recorder recorder;    ///< the newest entries
+  std::optional<GpuUse> gpu{};
+  why::Recorder recorder;  ///< the newest entries
   why::RankProgress progress{};
   std::optional<double> last_output_s;
   std::string last_line;  ///< of its logs, printable; empty: it has none

@@ -51,6 +51,8 @@ why::Collective parse_entry(const json& entry) {
 json rank_json(const RankSample& rank, std::int64_t taken_ns, Share share) {
   json told{{"rank", rank.rank}, {"local", rank.local_rank}, {"pid", rank.pid}};
   if (rank.pid != 0) told.update({{"state", rank.state}, {"cpu", rank.cpu_s}, {"memory", rank.memory}});
+  if (rank.gpu) told["gpu_memory"] = rank.gpu->memory;
+  if (rank.gpu && rank.gpu->utilization) told["gpu"] = *rank.gpu->utilization;
   if (rank.recorder.is_there) {
     json entries = json::array();
     const std::vector<why::Collective>& all = rank.recorder.entries;
@@ -73,6 +75,9 @@ RankSample parse_rank(const json& told) {
                   .state = printable(told.value("state", "")),
                   .cpu_s = told.value("cpu", 0.0),
                   .memory = told.value("memory", std::uint64_t{0})};
+  if (told.contains("gpu_memory")) rank.gpu = GpuUse{.memory = told.at("gpu_memory")};
+  if (rank.gpu && told.contains("gpu"))
+    rank.gpu->utilization = std::clamp(told.at("gpu").get<double>(), 0.0, 1.0);
   if (told.contains("next")) {
     rank.recorder.is_there = true;
     rank.recorder.next = static_cast<decltype(rank.recorder.next)>(whole(told.at("next")));

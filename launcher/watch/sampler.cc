@@ -116,6 +116,7 @@ std::optional<JobSample> JobSampler::sample() {
   sample.host = host_name();
   sample.state = *state;
   sample.at_s = seconds_of(CLOCK_BOOTTIME);
+  const std::vector<GpuReading> gpus = nvml_.read();
   std::map<pid_t, RankSampler> known;
   for (int local = 0; local < state->local_world_size; ++local) {
     const auto index = static_cast<std::size_t>(local);
@@ -130,6 +131,7 @@ std::optional<JobSample> JobSampler::sample() {
     }
     rank.rank = state->base_rank + local;
     rank.local_rank = local;
+    if (!gpus.empty() && rank.pid != 0) rank.gpu = gpu_use(gpus, gpu_hints(rank.pid, local));
     sample.ranks.push_back(std::move(rank));
   }
   ranks_ = std::move(known);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/watch/nvml.h"
 #include "launcher/watch/sample.h"
 #include "launcher/why/rank_record.h"
 
@@ -45,6 +46,7 @@ class JobSampler {
   pid_t launcher_;
   std::string command_;
   std::map<pid_t, RankSampler> ranks_;  ///< by the worker's pid
+  Nvml nvml_;
 };
 
 }  // namespace ddprun::launcher::watch

@@ -78,13 +78,17 @@ std::string host_cell(const std::string& host, std::size_t columns) {
 struct Columns {
   std::size_t host = 0;
   std::size_t step = 0;
+  std::size_t gpu = 0;
 };
 
 Columns columns_of(const WatchedJob& job, const std::vector<Row>& rows) {
-  constexpr std::size_t kStep = 16;
-  const bool tells_steps =
-      std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.rank->progress.step >= 0; });
-  return {.host = host_columns(job, rows), .step = tells_steps ? kStep : 0};
+  constexpr std::size_t kStep = 16, kGpu = 16;
+  const auto any = [&](auto is_it) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return is_it(*row.rank); });
+  };
+  return {.host = host_columns(job, rows),
+          .step = any([](const RankSample& rank) { return rank.progress.step >= 0; }) ? kStep : 0,
+          .gpu = any([](const RankSample& rank) { return rank.gpu.has_value(); }) ? kGpu : 0};
 }
 
 std::string state_cell(const std::string& doing) {
@@ -101,6 +105,15 @@ std::string step_cell(const Row& row, std::size_t columns) {
   return fmt::format("{:<{}}", step < 0 ? std::string("-") : fmt::format("{}{}", step, pace), columns);
 }
 
+/// "97 % 61.2 GiB"
+std::string gpu_cell(const RankSample& rank, std::size_t columns) {
+  if (columns == 0) return {};
+  if (!rank.gpu) return fmt::format("{:<{}}", "-", columns);
+  const std::string share =
+      rank.gpu->utilization ? fmt::format("{:.0f} %", *rank.gpu->utilization * 100) : "-";
+  return fmt::format("{:<{}}", fmt::format("{} {}", share, format_bytes(rank.gpu->memory)), columns);
+}
+
 std::string rank_line(const Row& row, Columns columns) {
   const RankSample& rank = *row.rank;
   const RankNumbers& numbers = row.numbers;
@@ -109,11 +122,12 @@ std::string rank_line(const Row& row, Columns columns) {
       numbers.collectives_per_s ? fmt::format("{:.1f}/s", *numbers.collectives_per_s) : "-";
   const std::string cpu = numbers.cpu_share ? fmt::format("{:.0f} %", *numbers.cpu_share * 100) : "-";
   const std::string late = numbers.collectives && !row.is_alone ? shown(numbers.late_s) : "-";
-  return fmt::format("  {:<5} {}{:<9} {} {}{:<11} {:<9} {:<8} {:<6} {:<9} {}", rank.rank,
+  return fmt::format("  {:<5} {}{:<9} {} {}{:<11} {:<9} {:<8} {:<6} {:<9} {}{}", rank.rank,
                      host_cell(*row.host, columns.host),
                      rank.pid == 0 ? std::string("-") : fmt::format("{}", rank.pid),
                      state_cell(numbers.doing), step_cell(row, columns.step), count, pace, late, cpu,
-                     rank.pid == 0 ? std::string("-") : format_bytes(rank.memory), output_words(rank));
+                     rank.pid == 0 ? std::string("-") : format_bytes(rank.memory),
+                     gpu_cell(rank, columns.gpu), output_words(rank));
 }
 
 Straggler straggler_of(const JobSample& sample) {
@@ -196,11 +210,13 @@ std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size) 
                 columns);
     const std::vector<Row> rows = rows_of(job);
     const Columns wide = columns_of(job, rows);
-    text += cut(fmt::format("  {:<5} {}{:<9} {:<20} {}{:<11} {:<9} {:<8} {:<6} {:<9} {}", "RANK",
-                            host_cell("HOST", wide.host), "PID", "STATE",
-                            wide.step == 0 ? std::string() : fmt::format("{:<{}}", "STEP", wide.step),
-                            "COLLECTIVES", "PACE", "LATE", "CPU", "MEMORY", "LAST OUTPUT"),
-                columns);
+    text += cut(
+        fmt::format("  {:<5} {}{:<9} {:<20} {}{:<11} {:<9} {:<8} {:<6} {:<9} {}{}", "RANK",
+                    host_cell("HOST", wide.host), "PID", "STATE",
+                    wide.step == 0 ? std::string() : fmt::format("{:<{}}", "STEP", wide.step), "COLLECTIVES",
+                    "PACE", "LATE", "CPU", "MEMORY",
+                    wide.gpu == 0 ? std::string() : fmt::format("{:<{}}", "GPU", wide.gpu), "LAST OUTPUT"),
+        columns);
     const std::size_t shown_ranks = std::min(rows.size(), most);
     for (std::size_t i = 0; i < shown_ranks; ++i) text += cut(rank_line(rows[i], wide), columns);
     if (shown_ranks < rows.size()) text += cut(more_line(rows.size() - shown_ranks), columns);

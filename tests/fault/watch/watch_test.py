@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`ddprun ps --watch` and --metrics, of a real job in which rank 1 is late at every collective.
 
-watch_test.py DDPRUN PYTHON
+watch_test.py DDPRUN PYTHON FOLDER_OF_FAKE_NVML
 """
 
 import json
@@ -60,12 +60,12 @@ print(json.dumps([[family.name, family.type, [[s.name, s.labels, s.value] for s 
 
 
 class Watches(unittest.TestCase):
-    def start(self, *flags):
+    def start(self, *flags, environment=os.environ):
         folder = tempfile.TemporaryDirectory(prefix="ddprun-watch-")
         self.addCleanup(folder.cleanup)
         pathlib.Path(folder.name, "train.py").write_text(JOB)
         job = subprocess.Popen([DDPRUN, "--nproc-per-node", "2", "--shutdown-timeout", "1s", "--log-dir", "logs", "-t", "3", *flags,
-                                "train.py"], cwd=folder.name, env=os.environ | {"PYTHON_EXEC": PYTHON, "OMP_NUM_THREADS": "1"},
+                                "train.py"], cwd=folder.name, env=environment | {"PYTHON_EXEC": PYTHON, "OMP_NUM_THREADS": "1"},
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(lambda: (job.terminate() if job.poll() is None else None, job.communicate(timeout=BOUND_S)))
         return job
@@ -101,6 +101,34 @@ class Watches(unittest.TestCase):
         os.kill(job.pid, signal.SIGTERM)
         rest = watching.communicate(timeout=BOUND_S)[0] if self.is_alone(job) else ""
         self.assertTrue(not rest or rest.endswith("no job of yours runs on this host\n"), rest)
+
+    def test_the_gpus_of_the_ranks_are_told_where_there_are_any(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddprun-nvml-")
+        self.addCleanup(folder.cleanup)
+        gpus = pathlib.Path(folder.name, "gpus")
+        gpus.touch()
+        environment = os.environ | {"LD_LIBRARY_PATH": FAKE_NVML, "FAKE_NVML": str(gpus)}
+        job = self.start("--metrics", "127.0.0.1:0", environment=environment)
+        address = self.until(job, "metrics at ").split()[-1]
+        self.until(job, "step 10 of rank 1")
+        self.drained(job)
+        listed = subprocess.run([DDPRUN, "ps"], capture_output=True, text=True, check=True).stdout
+        here = listed[re.search(rf"^\S+ +{job.pid} ", listed, re.MULTILINE).start():]
+        pids = re.findall(r"^ +rank ([01]) +(\d+) ", here, re.MULTILINE)[:2]
+        self.assertEqual([rank for rank, _ in pids], ["0", "1"], listed)
+        gpus.write_text(f"{pids[1][1]} 97 {61 << 30}\n{pids[0][1]} -1 {5 << 30}\n")
+        watching = subprocess.Popen([DDPRUN, "ps", "--watch"], stdout=subprocess.PIPE, text=True, env=environment)
+        self.addCleanup(lambda: (watching.kill(), watching.communicate()))
+        page = ""
+        while not re.search(rf"\(pid {job.pid}\).*\n +RANK .* MEMORY +GPU +LAST OUTPUT\n.* [GM]iB +- 5 GiB .*\n.* [GM]iB +97 % 61 GiB ",
+                            page):
+            self.assertTrue(line := watching.stdout.readline(), page)
+            page += line
+        with urllib.request.urlopen(address, timeout=BOUND_S) as answer:
+            text = answer.read().decode()
+        self.assertRegex(text, r'\nddprun_rank_gpu_utilization_ratio\{[^}]*rank="1"\} 0\.97\n')
+        self.assertNotRegex(text, r'ddprun_rank_gpu_utilization_ratio\{[^}]*rank="0"')
+        self.assertRegex(text, rf'\nddprun_rank_gpu_memory_bytes\{{[^}}]*rank="0"\}} {5 << 30}\n')
 
     def is_alone(self, job):
         """Whether no other job of this user runs here."""
@@ -169,10 +197,10 @@ class Watches(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
-    DDPRUN, PYTHON = sys.argv[1:3]
+    DDPRUN, PYTHON, FAKE_NVML = sys.argv[1:4]
     if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         print("SKIPPED: needs a Python with torch (./scripts/setup.sh --with-tests)", file=sys.stderr)
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])

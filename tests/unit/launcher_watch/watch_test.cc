@@ -110,6 +110,52 @@ TEST_CASE("of a rank that tells its steps and what it does, these are shown") {
   CHECK(told->ranks[1].progress.step == -1);
 }
 
+TEST_CASE(
+    "where a rank has a GPU, there is a column for it, and it is told to other nodes and to Prometheus") {
+  JobSample now = sample_at(100);
+  now.ranks[1].gpu = GpuUse{.utilization = 0.97, .memory = 61ULL << 30};
+  CHECK(render_screen({{.now = now, .before = {}}}, {}) ==
+        "job ddprun-a (pid 4711): running, 2 of 2 ranks here, 0 of 3 restarts, ddprun train.py\n"
+        "  RANK  PID       STATE                COLLECTIVES PACE      LATE     CPU    MEMORY    GPU          "
+        "   "
+        "LAST OUTPUT\n"
+        "  0     100       sleeps               1000        -         0.0 s    -      64 MiB    -\n"
+        "  1     101       sleeps               1000        -         300 ms   -      64 MiB    97 % 61 GiB\n"
+        "  rank 1 is the slowest: at collectives it comes 300 ms after the first, 30 % of the time\n");
+  const std::string metrics = metrics_text(now);
+  CHECK(metrics.find(
+            "ddprun_rank_gpu_utilization_ratio{job=\"ddprun-a\",run_id=\"the \\\"first\\\"\\n\",rank=\"1\"} "
+            "0.97\n") != std::string::npos);
+  CHECK(metrics.find("ddprun_rank_gpu_memory_bytes") != std::string::npos);
+  CHECK(metrics_text(sample_at(100)).find("gpu") == std::string::npos);
+  now.ranks[0].gpu = GpuUse{.memory = 5};
+  const std::optional<JobSample> told = parse_sample(to_text(now, kPlenty));
+  REQUIRE(told.has_value());
+  CHECK_FALSE(told->ranks[0].gpu->utilization);
+  CHECK(told->ranks[0].gpu->memory == 5);
+  CHECK(told->ranks[1].gpu->utilization == 0.97);
+  CHECK(told->ranks[1].gpu->memory == 61ULL << 30);
+}
+
+TEST_CASE("the GPUs of a rank are those on which its process computes, or what its environment says") {
+  std::vector<GpuReading> gpus{
+      {.minor = 3, .uuid = "GPU-aa11", .utilization = 0.25, .memory = 10, .processes = {7, 8}},
+      {.minor = 4, .uuid = "GPU-bb22", .utilization = 0.75, .memory = 20, .processes = {8}}};
+  CHECK(gpu_use(gpus, {.pid = 7})->memory == 10);
+  CHECK(gpu_use(gpus, {.pid = 8})->memory == 30);
+  CHECK(gpu_use(gpus, {.pid = 8})->utilization == 0.5);
+  gpus[0].utilization.reset();
+  CHECK_FALSE(gpu_use(gpus, {.pid = 8})->utilization);
+  // In a container nobody is known by its number.
+  CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 0}));
+  CHECK(gpu_use(gpus, {.pid = 9, .local_rank = 1, .opened = {3, 4}})->memory == 20);
+  CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 2, .opened = {3, 4}}));
+  CHECK(gpu_use(gpus, {.pid = 9, .local_rank = 0, .opened = {4}, .visible = "1,0"})->memory == 20);
+  CHECK(gpu_use(gpus, {.pid = 9, .local_rank = 5, .opened = {4}, .visible = "GPU-bb"})->memory == 20);
+  for (const char* visible : {"", "-1", "7", "GPU-cc", ",", "1,,"})
+    CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 1, .opened = {3}, .visible = visible}));
+}
+
 TEST_CASE("lines of the screen are cut to the terminal's width") {
   JobSample now = sample_at(100);
   now.ranks[1].last_output_s = 2;

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher::watch {
+
+/// A GPU at one moment.
+struct GpuReading {
+  int minor = -1;  ///< of /dev/nvidia<minor>
+  std::string uuid;
+  std::optional<double> utilization{};  ///< share of the last second or less in which anything ran on it
+  std::uint64_t memory = 0;             ///< bytes in use, by anybody
+  std::vector<pid_t> processes{};       ///< that compute on it, as the host numbers them
+};
+
+/// NVIDIA's management library. It comes with the driver and is looked for when this is made; without it, or without a GPU,
+/// there is nothing to read. A call may take seconds where a GPU is ill: not for the launcher's own thread.
+class Nvml {
+ public:
+  Nvml();
+  ~Nvml();
+  Nvml(Nvml&&) noexcept;
+  Nvml& operator=(Nvml&&) noexcept;
+
+  /// By their indices.
+  [[nodiscard]] std::vector<GpuReading> read() const;
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;  ///< null: there is none
+};
+
+}  // namespace ddprun::launcher::watch
