@@ -129,6 +129,8 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
   environment.remove(kRestartCauseName);
   if (!round.restart_cause.empty())
     environment.set(kRestartCauseName, ddprun::printable(round.restart_cause, kLongestRestartCause));
+  environment.remove(env_name::kCoordinator);
+  if (!round.seat.coordinator.empty()) environment.set(env_name::kCoordinator, round.seat.coordinator);
   environment.remove(env_name::kKeptMemory);
   if (!plan.kept_memory.empty()) {
     const auto index = static_cast<std::size_t>(worker.local_rank.value());

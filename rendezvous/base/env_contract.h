@@ -42,6 +42,9 @@ inline constexpr std::string_view kJobTag = "DDPRUN_JOB_TAG";
 /// The nodes' job secret: for agents only, workers do not get it.
 inline constexpr std::string_view kSecret = "DDPRUN_SECRET";
 inline constexpr std::string_view kBackend = "DDPRUN_BACKEND";
+/// Ours, in jobs of several nodes: the number that the coordinator drew when it started. It stays while the job lives,
+/// though all launchers may have been replaced.
+inline constexpr std::string_view kCoordinator = "DDPRUN_COORDINATOR";
 /// Ours: the job's log directory of this generation; workers put metrics beside the logs.
 inline constexpr std::string_view kLogDir = "DDPRUN_LOG_DIR";
 /// Ours: kKeptFiles files of memory, "PATH PATH", which the launcher keeps for this local rank from one generation to

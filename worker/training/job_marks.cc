@@ -29,6 +29,7 @@ std::string launcher() {
 JobMarks marks_of(const Context& context) {
   return {.slurm_job = given("SLURM_JOB_ID"),
           .slurm_restarts = given("SLURM_RESTART_COUNT"),
+          .coordinator = given(env_name::kCoordinator),
           .launchers = all_gather_bytes(context, launcher()),
           .restarts = context.restart_count()};
 }

@@ -48,12 +48,14 @@ std::string text_at(const PtDict& dict, const char* key) {
 JobIdentity identify(const JobMarks& marks) {
   // A checkpoint keeps it, whose texts are UTF-8, as names of hosts need not be.
   const auto kept = [](const std::string& text) { return printable(text, std::string::npos); };
-  const std::string launchers = kept(joined({marks.launchers.begin(), marks.launchers.end()}));
+  std::set<std::string> starters(marks.launchers.begin(), marks.launchers.end());
+  if (!marks.coordinator.empty()) starters.insert("coordinator-" + marks.coordinator);
+  const std::string start = kept(joined(starters));
   const std::string slurm = marks.slurm_job.empty() ? "" : kept("slurm-" + marks.slurm_job);
   const bool is_queued_again = !slurm.empty() && !marks.slurm_restarts.empty() && marks.slurm_restarts != "0";
-  JobIdentity job{.name = name_of_both(launchers, slurm), .is_same_start = marks.restarts > 0};
+  JobIdentity job{.name = name_of_both(start, slurm), .is_same_start = marks.restarts > 0};
   job.is_restart = job.is_same_start || is_queued_again;
-  if (job.is_restart) job.earlier = is_queued_again ? job.name : launchers;
+  if (job.is_restart) job.earlier = is_queued_again ? job.name : start;
   return job;
 }
 

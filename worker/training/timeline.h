@@ -22,11 +22,12 @@ struct Timeline {
 
 /// Who a job is, from one start of its workers to the next.
 struct JobIdentity {
-  /// What its checkpoints say, parts with "+" between them: Slurm's number, and what has started the ranks of each
-  /// node. The id of the rendezvous is none: who starts the job by hand gives the same one again. Empty: not known.
+  /// What its checkpoints say, parts with "+" between them: Slurm's number, the coordinator, and what has started
+  /// the ranks of each node. The id of the rendezvous is none: who starts the job by hand gives the same one again.
+  /// Empty: not known.
   std::string name;
   /// Of these, those that an earlier start of it had as well, if it is a restart: all when Slurm has queued it again,
-  /// else its launchers, since an allocation may run several jobs.
+  /// else its coordinator and launchers, since an allocation may run several jobs.
   std::string earlier{};
   bool is_restart = false;     ///< the launcher has started the workers before, or Slurm the job
   bool is_same_start = false;  ///< the launcher has
@@ -36,6 +37,7 @@ struct JobIdentity {
 /// from others, and how often the launcher has restarted the workers. Pure.
 struct JobMarks {
   std::string slurm_job{}, slurm_restarts{};
+  std::string coordinator{};  ///< that its nodes have met at; "": it has one node, or another launcher
   std::vector<std::string> launchers{};  ///< by rank, another one with each start by hand; "": not known
   int restarts = 0;
 };

@@ -82,6 +82,29 @@ class Lines(JobTest):
         done = self.run_job(job, "/resume=never", f"/train/max_steps={step + 3}")
         self.assertIn(f"resumed from out/checkpoints/step-{step:08}.pt", done.stdout)
 
+    def test_a_restart_goes_on_though_no_launcher_of_before_is_there_any_more_where_the_coordinator_is_the_same(self):
+        meeting = subprocess.Popen([str(self.binaries / "ddprun"), "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "2", "--max-restarts", "9"],
+                                   env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(self.end_what_runs, meeting)
+        port = int(meeting.stdout.readline())
+        job = self.job_file({"train": {"epochs": 100000}, "checkpoint": {"every_steps": 5, "every_epochs": 0, "keep": 2}})
+        pod = ("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}")
+
+        def start(*settings):
+            return [self.start(job, "/resume=never", *settings, ranks=1, flags=pod) for _ in range(2)]
+
+        first = start()
+        while not self.checkpoints():
+            self.assertIsNone(first[0].poll(), self.errors())
+        for launcher in first:  # as a pod ends, with all that is in it
+            launcher.kill()
+            launcher.wait()
+        while self.workers():
+            pass
+        step = int(self.checkpoints()[-1].stem.split("-")[1])
+        outputs = [self.finish(launcher, expect=0) for launcher in start(f"/train/max_steps={step + 3}")]
+        self.assertIn(f"resumed from out/checkpoints/step-{step:08}.pt", "".join(outputs))
+
     def test_a_run_that_begins_anew_takes_nothing_of_an_earlier_one_of_its_id_when_a_rank_dies_at_its_start(self):
         job = self.job_file()
         flags = ("--rdzv-id", "cifar-17", "--max-restarts", "1")

@@ -24,7 +24,7 @@ DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
 
 # What ddprun's workers are told beyond torchrun's variables.
-ONLY_DDPRUN = {"DDPRUN_JOB_TAG", "DDPRUN_LOG_DIR", "DDPRUN_BACKEND", "DDPRUN_RESTART_CAUSE"}
+ONLY_DDPRUN = {"DDPRUN_JOB_TAG", "DDPRUN_LOG_DIR", "DDPRUN_BACKEND", "DDPRUN_COORDINATOR", "DDPRUN_RESTART_CAUSE"}
 # What differs where torchrun takes one node without an address for --standalone.
 OF_LONE_NODES = ("MASTER_ADDR", "TORCHELASTIC_RUN_ID")
 IGNORED = {"PWD", "OLDPWD", "_", "SHLVL", "PROBE_DIR"}

@@ -47,6 +47,11 @@ TEST_CASE("a job is the same one after a restart, and when Slurm has queued it a
   CHECK(identify({.launchers = {"a"}}).earlier.empty());
   CHECK(identify({.launchers = {"a"}, .restarts = 1}).is_restart);
   CHECK(identify({.launchers = {"a"}, .restarts = 1}).earlier == "a");
+  // Pods may all have been replaced: who restarts them is the same.
+  const JobIdentity pod = identify({.coordinator = "77", .launchers = {"c"}, .restarts = 1});
+  CHECK(pod.earlier == "c+coordinator-77");
+  CHECK(is_of_job({.job = identify({.coordinator = "77", .launchers = {"a", "b"}}).name}, pod.earlier));
+  CHECK_FALSE(is_of_job({.job = identify({.coordinator = "78", .launchers = {"a"}}).name}, pod.earlier));
   const JobIdentity first = identify({.slurm_job = "71", .slurm_restarts = "0", .launchers = {"a"}});
   const JobIdentity second = identify({.slurm_job = "71", .slurm_restarts = "1", .launchers = {"b"}});
   CHECK_FALSE(first.is_restart);
