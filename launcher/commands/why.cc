@@ -26,7 +26,8 @@ namespace {
 /// All local ranks of the generation; one that is no more has no pid.
 std::vector<why::RankTarget> targets_of(const JobState& state, const JobFacts& job) {
   std::vector<why::RankTarget> targets;
-  for (int local = 0; local < state.local_world_size; ++local) {
+  const bool has_ranks = state.world_size > 0;
+  for (int local = 0; has_ranks && local < state.local_world_size; ++local) {
     why::RankTarget target{.rank = state.base_rank + local, .local_rank = local, .pid = 0};
     for (const WorkerFacts& worker : job.workers) {
       if (worker.local_rank == local) target.pid = worker.pid;

@@ -41,6 +41,7 @@ std::string to_text(const JobState& state) {
                   {"job", state.tag},
                   {"run_id", state.run_id},
                   {"phase", state.phase},
+                  {"awaits", state.awaits},
                   {"local_world_size", state.local_world_size},
                   {"world_size", state.world_size},
                   {"restart_count", state.restart_count},
@@ -60,6 +61,7 @@ std::optional<JobState> parse_job_state(std::string_view text) {
                     .tag = json.at("job"),
                     .run_id = json.at("run_id"),
                     .phase = json.at("phase"),
+                    .awaits = json.value("awaits", ""),
                     .local_world_size = json.at("local_world_size"),
                     .world_size = json.at("world_size"),
                     .restart_count = json.at("restart_count"),
@@ -84,7 +86,13 @@ JobStatePublisher::JobStatePublisher(const Plan& plan)
   publish("starting");
 }
 
+void JobStatePublisher::waiting(const std::string& text) {
+  state_.awaits = text;
+  publish(state_.phase);
+}
+
 void JobStatePublisher::generation_started(const membership::Round& round) {
+  state_.awaits.clear();
   state_.world_size = round.seat.world_size.value();
   state_.restart_count = round.seat.restart_count;
   state_.restarts_used = round.seat.restarts_used;

@@ -21,6 +21,7 @@ struct JobState {
   std::string run_id;
   /// "starting", "running", "stopping", "restarting", "ending"; "waiting": for the other nodes
   std::string phase;
+  std::string awaits{};  ///< before a round: "1 of 2 nodes are here: …"; empty: nobody
   int local_world_size = 0;
   int world_size = 0;  ///< 0 before the first round
   int restart_count = 0;
@@ -43,6 +44,7 @@ class JobStatePublisher final : public Observer {
  public:
   explicit JobStatePublisher(const Plan& plan);
 
+  void waiting(const std::string& text) override;
   void generation_started(const membership::Round& round) override;
   void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override;
   void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;

@@ -4,6 +4,8 @@
 #include "launcher/report/outcome.h"
 #include "rendezvous/membership/types.h"
 
+#include <string>
+
 namespace ddprun::launcher {
 
 /// Told what happens to a job, as it happens, on the agent's thread: --events, `ddprun ps` and the reports
@@ -12,6 +14,8 @@ class Observer {
  public:
   virtual ~Observer() = default;
 
+  /// No round yet: who is there and who is waited for, for people.
+  virtual void waiting(const std::string& text) { static_cast<void>(text); }
   /// The store is open and the workers of `round` are about to be started.
   virtual void generation_started(const membership::Round& round) { static_cast<void>(round); }
   virtual void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) {

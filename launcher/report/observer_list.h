@@ -2,6 +2,7 @@
 
 #include "launcher/report/observer.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,9 @@ class ObserverList final : public Observer {
  public:
   explicit ObserverList(std::vector<Observer*> observers) : observers_(std::move(observers)) {}
 
+  void waiting(const std::string& text) override {
+    for (Observer* observer : observers_) observer->waiting(text);
+  }
   void generation_started(const membership::Round& round) override {
     for (Observer* observer : observers_) observer->generation_started(round);
   }

@@ -164,6 +164,7 @@ struct JobPicture {
   std::string command;
   int generation = 1;  ///< restarts + 1
   std::string phase;   ///< of JobState
+  std::string awaits{};  ///< the same
   int world_size = 0;
   std::int64_t taken_ns = 0;          ///< CLOCK_REALTIME of the second look
   std::vector<RankFacts> ranks;       ///< by rank; those of other nodes may be missing

@@ -27,7 +27,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid
                                                 progress_first, progress, python, python_problem, native,
                                                 native_problem, stopped_s, connections, launcher_connections,
                                                 children)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase, awaits,
                                                 world_size, taken_ns, ranks, asks_others, unseen)
 
 namespace {

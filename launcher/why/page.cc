@@ -47,9 +47,11 @@ std::string short_command(const std::string& command) {
 }
 
 std::string head(const JobPicture& picture, const Verdict& verdict) {
-  const std::string job = fmt::format(
-      "job {} (pid {}), {} rank{}, generation {}", shorten(printable(short_command(picture.command)), 80),
-      picture.launcher, picture.world_size, picture.world_size == 1 ? "" : "s", picture.generation);
+  std::string job = fmt::format("job {} (pid {})", shorten(printable(short_command(picture.command)), 80),
+                                picture.launcher);
+  if (verdict.health == Health::kAwaits) return job + ": waiting for nodes\n";
+  job += fmt::format(", {} rank{}, generation {}", picture.world_size, picture.world_size == 1 ? "" : "s",
+                     picture.generation);
   const std::string since =
       verdict.waited_s < 0 ? std::string() : fmt::format(" for {}", duration_text(verdict.waited_s));
   switch (verdict.health) {
@@ -61,6 +63,7 @@ std::string head(const JobPicture& picture, const Verdict& verdict) {
       return fmt::format("{}: waiting{} for {}\n", job, since, rank_phrase(verdict.guilty));
     case Health::kStuck:
       return fmt::format("{}: stuck{}\n", job, since);
+    case Health::kAwaits:
     case Health::kEnding:
       return fmt::format("{}: {}\n", job, picture.phase);
   }

@@ -9,6 +9,7 @@ namespace ddprun::launcher::why {
 
 void settle(JobPicture& picture, const std::optional<JobState>& now) {
   picture.phase = now ? now->phase : "ending";
+  picture.awaits = now ? now->awaits : std::string();
   if (now && now->restart_count + 1 != picture.generation) picture.phase = "restarting";
   for (RankFacts& rank : picture.ranks) {
     const auto index = static_cast<std::size_t>(rank.local_rank);

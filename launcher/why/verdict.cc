@@ -27,7 +27,10 @@ class Court {
   }
 
   Verdict judge() {
-    if (picture_.phase != "running" && !picture_.phase.empty()) {
+    if (picture_.ranks.empty() && !picture_.awaits.empty()) {
+      verdict_.health = Health::kAwaits;
+      verdict_.reason = picture_.awaits;
+    } else if (picture_.phase != "running" && !picture_.phase.empty()) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
                !judge_without_recorder() && !judge_all_wait()) {
@@ -268,6 +271,8 @@ std::string_view to_string(Health health) {
       return "late";
     case Health::kStuck:
       return "stuck";
+    case Health::kAwaits:
+      return "awaits";
     case Health::kEnding:
       return "ending";
   }

@@ -14,7 +14,8 @@ enum class Health {
   kSlow,    ///< it gets on, and one rank is late every time
   kLate,    ///< ranks wait for one that still does something: work that takes long, or a loop without an end
   kStuck,   ///< ranks wait for one that does nothing
-  kEnding,  ///< the launcher is stopping or restarting it
+  kAwaits,  ///< it has no ranks yet: nodes are missing
+  kEnding,  ///< the launcher is starting, stopping or restarting it
 };
 
 enum class Confidence {

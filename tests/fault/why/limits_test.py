@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 from tests.support.patience import patient  # noqa: E402
+from tests.support.ports import free_port  # noqa: E402
 
 JOB = """
 import os, sys, torch, torch.distributed as dist
@@ -130,6 +131,15 @@ class Limits(unittest.TestCase):
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             said = job.communicate(timeout=patient(60))[0]
             self.assertEqual(job.returncode, 0, said)
+
+    def test_a_job_to_which_a_node_does_not_come_says_so(self):
+        job = subprocess.Popen([DDPRUN, "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--no-python", "true"], text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(lambda: (job.kill(), job.communicate()))
+        while "1 of 2 nodes are here" not in (line := job.stdout.readline()):
+            self.assertTrue(line)
+        asked = subprocess.run([DDPRUN, "why", str(job.pid)], text=True, capture_output=True, check=True).stdout
+        self.assertRegex(asked, rf"^job ddprun .* \(pid {job.pid}\): waiting for nodes\n  1 of 2 nodes are here: node \S+ \(127.0.0.1\)\n$")
 
     def test_a_job_that_gets_on_is_left_in_peace(self):
         pathlib.Path(self.folder.name, "train.py").write_text(JOB.replace(
