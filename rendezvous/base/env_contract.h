@@ -36,11 +36,11 @@ inline constexpr std::string_view kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr std::string_view kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr std::string_view kOmpNumThreads = "OMP_NUM_THREADS";
 inline constexpr std::string_view kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
-/// Ours: a value unique to the job, by which its processes are found again (process/sweep.h).
+/// Ours: a value unique to the job, by which its processes are found again (launcher/process/process_table.h).
 inline constexpr std::string_view kJobTag = "DDPRUN_JOB_TAG";
-/// Ours: the backend asked for on the command line ("auto", "nccl", "gloo", "shm"); read by ddprun::init().
-/// The nodes' job secret: for agents only, workers do not get it.
+/// The nodes' job secret, from whoever starts ddprun: for agents only, workers do not get it.
 inline constexpr std::string_view kSecret = "DDPRUN_SECRET";
+/// Ours: the backend asked for on the command line ("auto", "nccl", "gloo", "shm"); read by ddprun::init().
 inline constexpr std::string_view kBackend = "DDPRUN_BACKEND";
 /// Ours, in jobs of several nodes: the number that the coordinator drew when it started. It stays while the job lives,
 /// though all launchers may have been replaced.
