@@ -8,6 +8,7 @@
 * every link to a page leads to one, and to a heading of it
 * .github/workflows call scripts and presets that are there
 * no table in a comment is broken: what a row says goes on below its beginning
+* the head of a part of a file is `// ---- words`, in one line that no formatter tears, with no dashes behind
 """
 
 import json
@@ -129,10 +130,17 @@ def comments_of(text):
 
 
 def check_comments():
-    for path in listed_files("launcher/*.h", "launcher/*.cc", "rendezvous/*.h", "rendezvous/*.cc", "worker/*.h", "worker/*.cc", "worker/*.cu"):
+    for path in listed_files("launcher/*.h", "launcher/*.cc", "rendezvous/*.h", "rendezvous/*.cc", "worker/*.h", "worker/*.cc", "worker/*.cu",
+                             "tests/*.h", "tests/*.cc"):
         if not (ROOT / path).exists():
             continue
-        for comment in comments_of((ROOT / path).read_text()):
+        text = (ROOT / path).read_text()
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.match(r"\s*// ?-{3,}", line) and not re.match(r"\s*// ---- .*[^-\s]$", line):
+                problems.append(f"{path}:{number}: the head of a part is `// ---- words` in one line, with no dashes behind")
+        if path.startswith("tests/"):
+            continue
+        for comment in comments_of(text):
             for number in broken_rows(comment):
                 problems.append(f"{path}:{number}: a table in the comment is broken; begin below the row's text")
 

@@ -136,7 +136,6 @@ void Desk::close() {
 }
 
 // ---- other nodes ask
-// ------------------------------------------------------------------------------------------------
 
 void Desk::wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) {
   if (line_ == nullptr) return;
@@ -183,7 +182,6 @@ void Desk::end_look(std::uint64_t number) {
 }
 
 // ---- this host asks
-// -------------------------------------------------------------------------------------------------
 
 void Desk::asked_by(pid_t process, int descriptor, LookKind kind) {
   UniqueFd pipe = open_pipe_of(process, descriptor);

@@ -118,7 +118,6 @@ class Coordinator::Impl {
   static TimePoint now() { return BootClock::now(); }
 
   // ---- connections
-  // ----------------------------------------------------------------------------------------------------
 
   void greet(tcp::socket socket, std::string bytes_after) {
     if (!gate_.is_open()) return;
@@ -242,7 +241,6 @@ class Coordinator::Impl {
   }
 
   // ---- looks of `ddprun why` and `ddprun ps --watch`
-  // --------------------------------------------------------------------------------------------
 
   void handle_look(ConnectionId asker, Peer& peer, const LookRequest& look) {
     const auto [older, is_first] = peer.looks.try_emplace(look.kind, look.number);
@@ -342,7 +340,6 @@ class Coordinator::Impl {
   }
 
   // ---- the job's actions
-  // ------------------------------------------------------------------------------------------------
 
   void perform(const JobActions& actions) {
     for (const JobAction& action : actions) {
@@ -367,7 +364,6 @@ class Coordinator::Impl {
   }
 
   // ---- time
-  // ---------------------------------------------------------------------------------------------------------------
 
   void schedule_tick() {
     timer_.set_at(job_.next_wake(now()), [this] {

@@ -55,7 +55,6 @@ Job::Job(JobSpec spec, Timing timing, TimePoint now, std::string coordinator)
       restarts_({.max_restarts = spec_.max_restarts, .window = spec_.max_restarts_window}) {}
 
 // ---- events
-// ---------------------------------------------------------------------------------------------------------
 
 JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& first) {
   absorb_pause(now);
@@ -259,7 +258,6 @@ bool Job::may_hear_of_others(TimePoint now) const {
 }
 
 // ---- what events do
-// -------------------------------------------------------------------------------------------------
 
 // The shell ticks four times in a heartbeat. A longer gap means that this process stood still, which is no
 // evidence against any node.

@@ -171,7 +171,6 @@ void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
 }
 
 // ---- questions
-// ------------------------------------------------------------------------------------------------------
 
 bool Job::is_idle(const Node& node) const {
   return node.last.phase == Phase::kIdle && node.last.generation == generation_;

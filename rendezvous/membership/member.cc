@@ -124,7 +124,6 @@ class Member::Impl {
   [[nodiscard]] std::string endpoint() const { return endpoint_text(options_.host, options_.port); }
 
   // ---- lines for its console
-  // ------------------------------------------------------------------------------------------------
 
   // Little at a time, so that a status never waits behind much output.
   void pump_lines(std::size_t window) {
@@ -151,7 +150,6 @@ class Member::Impl {
   }
 
   // ---- finding the coordinator
-  // --------------------------------------------------------------------------------------------
 
   void seek(Deadline deadline) {
     deadline_ = deadline;
@@ -295,7 +293,6 @@ class Member::Impl {
   }
 
   // ---- what the core decides
-  // ----------------------------------------------------------------------------------------------
 
   void perform(const MemberActions& actions) {
     tell_lease();
@@ -379,7 +376,6 @@ class Member::Impl {
   }
 
   // ---- telling
-  // ------------------------------------------------------------------------------------------------------------
 
   void tell(std::function<void(Listener&)> what) {
     boost::asio::post(io_, gate_.pass([this, what = std::move(what)] { what(*listener_); }));

@@ -20,7 +20,6 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypes{
     "log",   "look",      "seen",  "doctor",  "status",  "order"};
 
 // ---- out
-// --------------------------------------------------------------------------------------------------------------
 
 template <class Id>
 Json to_json(const std::optional<Id>& id) {
@@ -171,7 +170,6 @@ Json body(const Order& order) {
 }
 
 // ---- in
-// ---------------------------------------------------------------------------------------------------------------
 
 /// Reads fields one by one and remembers the first that is wrong.
 class Fields {

@@ -180,7 +180,7 @@ int fail() {
 
 }  // namespace
 
-// --- libddprun, by the names that the linker knows
+// ---- libddprun, by the names that the linker knows
 
 int recorded(const std::function<int()>& main) __asm__("_ZN6ddprun6recordERKSt8functionIFivEE");
 int recorded(const std::function<int()>& main) {
@@ -217,7 +217,7 @@ void* operator new(std::size_t size) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-// --- libc
+// ---- libc
 
 extern "C" {
 

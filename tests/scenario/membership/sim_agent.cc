@@ -48,7 +48,6 @@ SimAgent::SimAgent(std::string host, Surroundings& surroundings, WorkerHabits ha
       supervisor_(supervisor_options(habits)) {}
 
 // ---- its loop: what launcher/agent/agent.cc does
-// ------------------------------------------------------------------------------------
 
 void SimAgent::start() {
   is_alive_ = true;
@@ -128,7 +127,6 @@ void SimAgent::finish(int exit_code) {
 }
 
 // ---- what happens to it
-// -------------------------------------------------------------------------------------------------
 
 void SimAgent::die() {
   is_alive_ = false;
@@ -151,7 +149,6 @@ void SimAgent::take_signal(int signal) {
 }
 
 // ---- its workers
-// --------------------------------------------------------------------------------------------------------
 
 void SimAgent::spawn_all() {
   if (running_) {
@@ -256,7 +253,6 @@ void SimAgent::guards_end_processes_with_the_lease() {
 }
 
 // ---- its member: what rendezvous/membership/member.cc does around the core
-// -----------------------------------------------------------
 
 void SimAgent::workers_failed(const NodeFailure& failure) {
   NodeFailure told = failure;

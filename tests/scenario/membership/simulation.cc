@@ -159,7 +159,6 @@ class Schedule {
   [[nodiscard]] bool has(Defect defect) const { return defect_ == defect; }
 
   // ---- hosts
-  // --------------------------------------------------------------------------------------------------------
 
   void boot(int i) {
     Host& host = hosts_[index(i)];
@@ -221,7 +220,6 @@ class Schedule {
   }
 
   // ---- agents
-  // -------------------------------------------------------------------------------------------------------
 
   void hang_up(int i) {
     Host& host = hosts_[index(i)];
@@ -240,7 +238,6 @@ class Schedule {
   }
 
   // ---- coordinator
-  // --------------------------------------------------------------------------------------------------
 
   void tick_job() {
     in(timing_.heartbeat / 4, [this] { tick_job(); });
@@ -300,7 +297,6 @@ class Schedule {
   }
 
   // ---- network
-  // ------------------------------------------------------------------------------------------------------
 
   enum class Delivery { kAnyhow, kInOrder };
 
@@ -344,7 +340,6 @@ class Schedule {
   bool is_lost() { return dice_.chance(drop_percent_); }
 
   // ---- faults
-  // -------------------------------------------------------------------------------------------------------
 
   void strike() {
     const int i = dice_.below(static_cast<int>(hosts_.size()));
@@ -459,7 +454,6 @@ class Schedule {
   }
 
   // ---- promises
-  // -----------------------------------------------------------------------------------------------------
 
   void check_progress() {
     if (job_->state() == JobState::kEnded) return check_end();

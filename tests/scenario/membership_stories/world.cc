@@ -11,7 +11,6 @@ World::World(JobSpec spec, Timing timing)
     : spec_(std::move(spec)), timing_(timing), job_(spec_, timing_, now_, "story") {}
 
 // ---- what a story tells
-// ----------------------------------------------------------------------------------------------
 
 void World::join(const std::string& node, LocalWorldSize workers, std::optional<NodeRank> pinned) {
   const auto address = fmt::format("10.0.0.{}", agents_.size() + 1);
@@ -88,7 +87,6 @@ void World::stand_still(Duration time) {
 std::string World::take_lines() { return std::exchange(lines_, {}); }
 
 // ---- time
-// --------------------------------------------------------------------------------------------------------------
 
 void World::step(Duration time, bool coordinator_runs) {
   coordinator_runs_ = coordinator_runs;
@@ -106,7 +104,6 @@ void World::step(Duration time, bool coordinator_runs) {
 }
 
 // ---- agents
-// ------------------------------------------------------------------------------------------------------------
 
 void World::connect(Agent& agent) {
   if (agent.is_cut || !coordinator_runs_) return;
@@ -183,7 +180,6 @@ void World::act(Agent& agent, const JobEnded& leave) {
 }
 
 // ---- coordinator
-// -------------------------------------------------------------------------------------------------------
 
 void World::perform(const JobActions& actions) {
   for (const JobAction& action : actions) {

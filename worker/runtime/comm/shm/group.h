@@ -31,7 +31,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // --- for those who run collectives ---
+  // ---- for those who run collectives
 
   /// Runs one from beginning to end.
   Result<void> run(Collective& collective, Duration timeout);
@@ -49,7 +49,7 @@ class Group {
   /// Ends the group for every rank with `error`, unless it has ended already.
   void fail(const Error& error);
 
-  // --- for collectives ---
+  // ---- for collectives
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }

@@ -14,8 +14,7 @@ To bits_as(From from) {
   return __builtin_bit_cast(To, from);
 }
 
-// --- storage types: how an element is read, computed with and written
-// ------------------------------------------
+// ---- storage types: how an element is read, computed with and written
 
 template <class T>
 struct Plain {
@@ -72,8 +71,7 @@ struct Bool {
   static Stored store(Value value) { return value ? 1 : 0; }
 };
 
-// --- operations
-// -------------------------------------------------------------------------------------------------
+// ---- operations
 
 // Unsigned and at least 32 bits wide, so that neither promotion nor overflow is undefined.
 template <class T>
@@ -156,8 +154,7 @@ typename Type::Stored combined(typename Type::Stored x, typename Type::Stored y)
     return Op::takes_second(b, a) ? x : y;
 }
 
-// --- loops
-// ------------------------------------------------------------------------------------------------------
+// ---- loops
 
 // "omp simd": an output that is an input is no dependence between iterations, which the compiler cannot know.
 template <class Type, class Op>
