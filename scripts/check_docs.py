@@ -9,6 +9,7 @@
 * .github/workflows call scripts and presets that are there
 * no table in a comment is broken: what a row says goes on below its beginning
 * the head of a part of a file is `// ---- words`, in one line that no formatter tears, with no dashes behind
+* no line of a comment is longer than 120 columns, as an edit leaves it that wraps nothing anew
 """
 
 import json
@@ -138,6 +139,8 @@ def check_comments():
         for number, line in enumerate(text.splitlines(), 1):
             if re.match(r"\s*// ?-{3,}", line) and not re.match(r"\s*// ---- .*[^-\s]$", line):
                 problems.append(f"{path}:{number}: the head of a part is `// ---- words` in one line, with no dashes behind")
+            if len(line) > 120 and re.match(r"\s*//", line):
+                problems.append(f"{path}:{number}: the comment's line is longer than 120 columns; wrap its paragraph")
         if path.startswith("tests/"):
             continue
         for comment in comments_of(text):

@@ -48,8 +48,8 @@ bool kill_found(const ProcessEntry& found, const JobMarks& marks);
 
 /// SIGKILL to the job's processes but this one, again and again until none is found, or none but resource trackers
 /// (resource_tracker.h), which are spared until `spare_until`; then removes what PyTorch left in /dev/shm, for nobody
-/// else may know all of them. Before each round, with all of them found, it asks whether they `may_go`; it ends when they may
-/// not.
+/// else may know all of them. Before each round, with all of them found, it asks whether they `may_go`; it ends when
+/// they may not.
 void kill_job(JobMarks marks, TimePoint spare_until, const std::function<bool()>& may_go);
 
 /// Whether one of the job's resource trackers is at work in its control group.

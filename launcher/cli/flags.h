@@ -15,8 +15,8 @@ enum class FlagGroup { kWorkers, kNodes, kProgram, kFailures, kOutput, kSee, kNo
 
 std::string_view to_string(FlagGroup group);
 
-/// When the value of a flag counts. torchrun reads some where nodes meet, and no sooner: of several uses the last, whatever
-/// the others say.
+/// When the value of a flag counts. torchrun reads some where nodes meet, and no sooner: of several uses the last,
+/// whatever the others say.
 enum class FlagReading { kAtOnce, kLast, kLastUnlessStandalone };
 
 /// A flag of `ddprun` that starts a job: the one source of parsing, PET_ variables, --help and completions.

@@ -34,7 +34,8 @@ Result<std::vector<int>> parse_exit_codes(std::string_view text);
 /// "apple,orange"; ",," is a comma inside a word.
 std::vector<std::string> parse_words(std::string_view text);
 
-/// --rdzv-conf: "key=value,key=value"; quotes around a value are taken off. Errors also those of membership::parse_rdzv_conf.
+/// --rdzv-conf: "key=value,key=value"; quotes around a value are taken off. Errors also those of
+/// membership::parse_rdzv_conf.
 Result<membership::RdzvConf> parse_rdzv_conf(std::string_view text);
 
 /// A number of workers, or auto, cpu, gpu or xpu.

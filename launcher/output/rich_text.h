@@ -20,9 +20,9 @@ bool opens_member(std::string_view line);
 /// Whether `line` may be the first of an exception: a type, and a colon and its text where it has one.
 bool is_exception_line(std::string_view line);
 
-/// Finds where Rich has broken the lines of a text. It does so at the width that its box has as well, between
-/// words, whose blank it leaves if there is room, and within those that fill a line. Pure. Where the terminal is wider than the
-/// box, breaks within words are not found; where Rich counts two columns for a character, nor are others.
+/// Finds where Rich has broken the lines of a text. It does so at the width that its box has as well, between words,
+/// whose blank it leaves if there is room, and within those that fill a line. Pure. Where the terminal is wider than
+/// the box, breaks within words are not found; where Rich counts two columns for a character, nor are others.
 class RichWrap {
  public:
   /// `header` is that of a traceback, whoever printed it.

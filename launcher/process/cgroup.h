@@ -17,8 +17,8 @@ std::string cgroup_of(pid_t pid, std::string_view controller);
 /// container the group's path is often the host's while the group is mounted at the root, where it is looked for next.
 std::string find_cgroup_file(pid_t pid, std::string_view controller, const std::string& file);
 
-/// What `file` of our own group of version 2 holds, or of one above it: whichever begins with the smallest number. None:
-/// none of them has a limit.
+/// What `file` of our own group of version 2 holds, or of one above it: whichever begins with the smallest number.
+/// None: none of them has a limit.
 std::optional<std::string> tightest_cgroup_line(const std::string& file);
 
 /// The bytes that our group may use, in either version; none: as many as there are.

@@ -9,8 +9,8 @@
 
 namespace ddprun::launcher {
 
-/// Memory of workers that outlives them: for each local rank kKeptFiles anonymous files (memfd), in which a worker of one
-/// generation leaves what one of the next goes on from. They have no name anywhere, are opened through
+/// Memory of workers that outlives them: for each local rank kKeptFiles anonymous files (memfd), in which a worker of
+/// one generation leaves what one of the next goes on from. They have no name anywhere, are opened through
 /// /proc/<launcher>/fd by processes of the same user, cost nothing until somebody writes, and are gone with this
 /// process, however that ends.
 class KeptMemory {

@@ -14,8 +14,8 @@ struct ProgramOutput {
   std::string err;
 };
 
-/// Runs a program to its end, or kills it at the limit; it ends with the caller. Blocks: for processes that have nothing
-/// else to do.
+/// Runs a program to its end, or kills it at the limit; it ends with the caller. Blocks: for processes that have
+/// nothing else to do.
 ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit);
 
 }  // namespace ddprun::launcher

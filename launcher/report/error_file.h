@@ -15,8 +15,7 @@ struct ErrorFile {
   std::string timestamp;  ///< seconds since 1970 as written; may be empty
 };
 
-/// Understands both forms torch writes: {"message": {"message", "extraInfo": {"py_callstack", "timestamp"}}},
-/// and
+/// Understands both forms torch writes: {"message": {"message", "extraInfo": {"py_callstack", "timestamp"}}}, and
 /// {"message": "text", "timestamp"}. Nullopt when it is neither.
 std::optional<ErrorFile> parse_error_file(std::string_view text);
 

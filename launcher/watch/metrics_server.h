@@ -9,8 +9,8 @@
 
 namespace ddprun::launcher::watch {
 
-/// --metrics: answers GET /metrics with what it reads at that moment of the ranks of this launcher; nobody asks, nothing
-/// is read. One request at a time, of whom a client has five seconds.
+/// --metrics: answers GET /metrics with what it reads at that moment of the ranks of this launcher; nobody asks,
+/// nothing is read. One request at a time, of whom a client has five seconds.
 ///
 /// Process  a fork of the launcher, called "metrics" (why/beside.h). Destroyed: killed.
 class MetricsServer {

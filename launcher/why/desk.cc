@@ -39,8 +39,8 @@ std::int64_t now_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The launcher has a lease to keep, and the ranks have work. A session of its own has a share of the CPU of its own where the
-/// kernel groups by session (sched_autogroup), whatever its nice value.
+/// The launcher has a lease to keep, and the ranks have work. A session of its own has a share of the CPU of its own
+/// where the kernel groups by session (sched_autogroup), whatever its nice value.
 void step_back() {
   ::setpriority(PRIO_PROCESS, 0, 19);
   const UniqueFd group(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));

@@ -31,10 +31,11 @@ std::optional<LookPart> parse_look_part(std::string_view line);
 /// to the other nodes, and their answers back; for a question of another node it has a process look at the ranks here,
 /// as long as that may take.
 ///
-/// Bounded  one question of each kind of this host: who asks for numbers while one is under way hears what is answered to
-///          it, eight at most; another `ddprun why` waits until the first is answered, and asks again. One `ddprun why` of others at a time, for ten seconds and as many bytes
-///          as it allows: who asks meanwhile is told of no rank. What nobody reads waits up to eight mebibytes, and is
-///          then given up with its question.
+/// Bounded  one question of each kind of this host: who asks for numbers while one is under way hears what is
+///          answered to it, eight at most; another `ddprun why` waits until the first is answered, and asks again.
+///          One `ddprun why` of others at a time, for ten seconds and as many bytes as it allows: who asks meanwhile
+///          is told of no rank. What nobody reads waits up to eight mebibytes, and is then given up with its
+///          question.
 /// Threads  none: the io_context's one thread, which waits for nothing.
 class Desk final : public LookDesk {
  public:

@@ -66,8 +66,8 @@ struct Collective {
 /// PyTorch's flight recorder as it lies in the memory of a rank.
 struct Recorder {
   bool is_there = false;
-  /// Why it is not, or what of it could not be read, in a sentence; empty where no libtorch is loaded. Of a group in which
-  /// there are entries all is known.
+  /// Why it is not, or what of it could not be read, in a sentence; empty where no libtorch is loaded. Of a group in
+  /// which there are entries all is known.
   std::string problem;
   std::uint64_t next = 0;
   std::vector<Collective> entries;  ///< the oldest first

@@ -39,12 +39,13 @@ struct Pulse {
 /// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
 /// back. Pure.
 ///
-/// Progress is a collective that is begun or ends on any rank, or what a rank with libddprun tells; where none is recorded, any rank that computes, reads or
-/// writes. Without progress for the limit the verdict decides: a rank that still does something is left in peace by the
-/// report, for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody
-/// waits for anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but of
-/// ranks that were not seen one may compute: then only a rank that waits for nobody is ended, and without a flag told.
-/// A time-out that nobody has asked for ends a job only where the guilty ranks are stopped by a signal or have ended.
+/// Progress is a collective that is begun or ends on any rank, or what a rank with libddprun tells; where none is
+/// recorded, any rank that computes, reads or writes. Without progress for the limit the verdict decides: a rank that
+/// still does something is left in peace by the report, for it may evaluate or save, but not by the time-out; a job
+/// in a debugger's hands, and one in which nobody waits for anybody, are left in peace by both. Where all wait and
+/// nobody is guilty, the time-out ends all; but of ranks that were not seen one may compute: then only a rank that
+/// waits for nobody is ended, and without a flag told. A time-out that nobody has asked for ends a job only where the
+/// guilty ranks are stopped by a signal or have ended.
 ///
 /// Of several nodes each feels its own ranks, and others may have got on meanwhile: there, those who wait have to have
 /// waited as long. The node that has the guilty rank ends it; rank 0's does where nobody is guilty, and where the other

@@ -32,7 +32,8 @@ std::string first_line(const std::string& text) {
                      text.find('\n') == std::string::npos ? std::string::npos : text.find('\n') - begin);
 }
 
-/// Where the interpreter's environment has its programs: argv[0]'s folder, which a venv's python has, and the real one's.
+/// Where the interpreter's environment has its programs: argv[0]'s folder, which a venv's python has, and the real
+/// one's.
 std::vector<std::string> folders_of_interpreter(pid_t pid) {
   std::vector<std::string> folders;
   const std::string command_line = read_text(fmt::format("/proc/{}/cmdline", pid));

@@ -25,8 +25,8 @@ struct alignas(64) CollectiveLine {
 };
 static_assert(sizeof(CollectiveLine) == 64);
 
-/// What a rank tells of itself while it runs: the page of memory that it shares with whoever looks at it, its launcher's
-/// `ddprun why` and `ddprun ps --watch` first. Writing needs no system call and no lock.
+/// What a rank tells of itself while it runs: the page of memory that it shares with whoever looks at it, its
+/// launcher's `ddprun why` and `ddprun ps --watch` first. Writing needs no system call and no lock.
 ///
 /// It is a memfd of this size that cannot shrink, which the rank has mapped and keeps open: found by its name among the
 /// rank's descriptors, for which no debugger's rights are needed.

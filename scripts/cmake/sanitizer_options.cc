@@ -1,6 +1,6 @@
 // How the sanitizers run in everything we compile. Built in rather than given in the environment, which many tests
-// clear. What they find goes to a file beside the build, because a guard process has no stderr and a test may expect the
-// launcher to fail: scripts/check_sanitizer_reports.sh looks there when ctest ends.
+// clear. What they find goes to a file beside the build, because a guard process has no stderr and a test may expect
+// the launcher to fail: scripts/check_sanitizer_reports.sh looks there when ctest ends.
 
 #define REPORTS "exitcode=99:log_exe_name=1:log_path=" DDPRUN_SANITIZER_REPORTS
 

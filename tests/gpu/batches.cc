@@ -1,5 +1,5 @@
-// Batches of images arrive on the GPU with the bits that the CPU's have, also when their memory is wanted again while the
-// GPU is still busy with what came before. Exits 77 where there is none.
+// Batches of images arrive on the GPU with the bits that the CPU's have, also when their memory is wanted again while
+// the GPU is still busy with what came before. Exits 77 where there is none.
 #include "worker/data/image_source.h"
 #include "worker/data/synthetic.h"
 #include "worker/runtime/comm/gpu/plugin.h"

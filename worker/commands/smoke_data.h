@@ -14,8 +14,8 @@ struct SmokeSamples {
   std::int64_t held_out = 8;
 };
 
-/// Whether what a job's /data names is on this machine; of what can be downloaded, all its files. What a plug-in reads is
-/// its own: true.
+/// Whether what a job's /data names is on this machine; of what can be downloaded, all its files. What a plug-in
+/// reads is its own: true.
 bool is_data_there(const nlohmann::json& data);
 
 /// Writes made-up data for /data below `folder`, in the layout of its type, so that the job's own reader and

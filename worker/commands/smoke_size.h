@@ -15,12 +15,12 @@ struct SmallJob {
   SmokeSamples samples;               ///< how many samples it reads
 };
 
-/// Of a checked job file, on so many processes. Nothing grows but virtual ranks to two on each, and nothing that the job
-/// does is left out. Pure.
+/// Of a checked job file, on so many processes. Nothing grows but virtual ranks to two on each, and nothing that the
+/// job does is left out. Pure.
 SmallJob make_small(const nlohmann::json& job, int processes);
 
-/// The settings for one of its data objects, at `pointer`: a trial asks nothing of the network, and leaves nothing beside
-/// data. Pure.
+/// The settings for one of its data objects, at `pointer`: a trial asks nothing of the network, and leaves nothing
+/// beside data. Pure.
 std::vector<std::string> offline_settings(const std::string& pointer, const nlohmann::json& data);
 
 }  // namespace ddprun::commands

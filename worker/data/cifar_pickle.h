@@ -14,8 +14,8 @@ struct LabelledRows {
   std::vector<std::uint8_t> pixels;  ///< a row an image
 };
 
-/// Reads the labels under `label_key` and the rows under "data" of a pickled dict, as the authors of CIFAR wrote it. Nothing
-/// in it is executed (runtime/checkpoint/unpickle.h).
+/// Reads the labels under `label_key` and the rows under "data" of a pickled dict, as the authors of CIFAR wrote it.
+/// Nothing in it is executed (runtime/checkpoint/unpickle.h).
 ///
 /// Errors  kCorrupt, naming `path`: damaged, or another thing than that.
 Result<LabelledRows> read_pickled_rows(const std::vector<std::uint8_t>& bytes, const std::string& label_key,

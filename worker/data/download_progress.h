@@ -10,8 +10,8 @@
 
 namespace ddprun::data {
 
-/// What a download says: lines, and how far a file is. On a terminal that is a line that is drawn over; elsewhere a line
-/// every ten seconds.
+/// What a download says: lines, and how far a file is. On a terminal that is a line that is drawn over; elsewhere a
+/// line every ten seconds.
 class DownloadProgress {
  public:
   enum class Kind { kTerminal, kLog };

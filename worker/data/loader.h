@@ -26,8 +26,8 @@ struct LoaderOptions {
 /// The samples of each of some batches, in order.
 using BatchList = std::vector<std::vector<std::int64_t>>;
 
-/// The batches of shards of one length in turns: the first `per_turn` of each shard, then the next ones. The last batch of a
-/// shard may be smaller. Pure.
+/// The batches of shards of one length in turns: the first `per_turn` of each shard, then the next ones. The last
+/// batch of a shard may be smaller. Pure.
 BatchList batches_in_turns(const std::vector<std::vector<std::int64_t>>& shards, std::int64_t batch_size,
                            std::int64_t per_turn);
 

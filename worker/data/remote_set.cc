@@ -31,8 +31,8 @@ RemoteSet fashion_mnist_set() {
            {"t10k-labels-idx1-ubyte.gz", 5148, "bb300cfdad3c16e7a12a480ee83cd310", {}, {}}}};
 }
 
-// A job reads data_batch_1.bin and the batches that follow it, and test_batch.bin: whoever ends in the middle leaves a set
-// that is not there, and not one that is smaller.
+// A job reads data_batch_1.bin and the batches that follow it, and test_batch.bin: whoever ends in the middle leaves
+// a set that is not there, and not one that is smaller.
 RemoteSet cifar10_set() {
   return {"CIFAR-10",
           {kCifarPlace},

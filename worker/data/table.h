@@ -42,7 +42,8 @@ Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::str
 class TableSource final : public DataSource {
  public:
   /// classes   0: targets are numbers
-  /// Errors    Exception kCorrupt: targets that are no classes, or not as many as features; numbers that are not finite.
+  /// Errors    Exception kCorrupt: targets that are no classes, or not as many as features; numbers that are not
+  ///           finite.
   TableSource(Table table, std::int64_t classes, const std::string& name);
 
   [[nodiscard]] std::int64_t size() const override { return table_.features.rows; }

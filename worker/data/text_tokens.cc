@@ -92,8 +92,9 @@ std::optional<TextTokens> kept_tokens(const std::string& path) {
   }
 }
 
-/// So that one process of a host makes the tokens. It is a lock of the text alone: what is downloaded into its folder has
-/// another. False: somebody who has it keeps it, and may stand still; the tokens are then made without being kept.
+/// So that one process of a host makes the tokens. It is a lock of the text alone: what is downloaded into its folder
+/// has another. False: somebody who has it keeps it, and may stand still; the tokens are then made without being
+/// kept.
 bool may_make_tokens(const UniqueFd& text, const std::stop_token& stop) {
   using namespace std::chrono_literals;
   const auto until = std::chrono::steady_clock::now() + 60s;

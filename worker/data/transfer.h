@@ -28,7 +28,8 @@ struct TransferRequest {
   std::string url;
   std::int64_t offset = 0;  ///< bytes that are here already: only the rest is asked for
   std::chrono::seconds patience{30};
-  /// Send the name and password that ~/.netrc has for the host, unasked, as curl does: never to whom the user did not name.
+  /// Send the name and password that ~/.netrc has for the host, unasked, as curl does: never to whom the user did not
+  /// name.
   bool signs_in = false;
   /// What came, in order; false: no more.
   std::function<bool(std::span<const std::uint8_t>)> take;

@@ -1,7 +1,7 @@
 // ddprun --nproc-per-node 3 rpc_pipeline
 //
-// A model in two stages on two ranks. Rank 0 sends two micro-batches at once, so that the second stage works on one while
-// the first stage works on the other; the backward goes back the same way. Gradients are those of one process.
+// A model in two stages on two ranks. Rank 0 sends two micro-batches at once, so that the second stage works on one
+// while the first stage works on the other; the backward goes back the same way. Gradients are those of one process.
 #include <ddprun/dist_autograd.h>
 #include <ddprun/distributed_optimizer.h>
 #include <ddprun/init.h>

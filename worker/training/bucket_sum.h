@@ -25,8 +25,8 @@ class BucketSum {
   /// Keeps the gradients in the parameters as those of the rank whose turn it is; of one that is undefined, zeros.
   void keep(std::size_t turn);
 
-  /// The gradients in the parameters become the means of what all processes have kept: views, good until the next keep().
-  /// Collective.
+  /// The gradients in the parameters become the means of what all processes have kept: views, good until the next
+  /// keep(). Collective.
   void sum();
 
  private:

@@ -265,8 +265,8 @@ Verdict::What to_verdict(Use use) {
   return use == Use::kOfThisJob ? Verdict::What::kOfThisJob : Verdict::What::kOfAnother;
 }
 
-/// Reads `newest` of `folder`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from being
-/// read.
+/// Reads `newest` of `folder`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from
+/// being read.
 Verdict judge(const Wanted& wanted, const std::string& folder, const CheckpointDirectory::Entry& newest,
               Found& found, std::optional<Exception>& trouble) {
   using What = Verdict::What;

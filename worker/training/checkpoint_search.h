@@ -71,8 +71,8 @@ struct PassedOver {
   std::string begun_otherwise{};
   /// On rank 0's host without those before the one of the folder where the wanted line began: its own come after it.
   int damaged = 0;
-  /// Whole, and of a line that is neither wanted nor the one that a wanted one began from; without those of the folder up
-  /// to the one where it began, which stay beside it.
+  /// Whole, and of a line that is neither wanted nor the one that a wanted one began from; without those of the
+  /// folder up to the one where it began, which stay beside it.
   int of_another = 0;
 };
 
@@ -88,8 +88,8 @@ struct Found {
   std::int64_t step_of_any = -1;
 };
 
-/// How many damaged ones may be the job's own: of those beside whole ones of another job none is, because a job sets these
-/// aside before it writes. Pure.
+/// How many damaged ones may be the job's own: of those beside whole ones of another job none is, because a job sets
+/// these aside before it writes. Pure.
 [[nodiscard]] int possible_own_damaged(const Found& found);
 
 /// A file, wherever it is seen from: on a disk that several hosts share it is the same one.
@@ -109,14 +109,14 @@ struct Sight {
 /// The lowest rank with the newest checkpoint; -1: nobody has one. Pure.
 [[nodiscard]] int choose_source(const std::vector<Sight>& by_rank);
 
-/// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a newer one,
-/// it is in that one's `found` afterwards, and `found.step` and `found.line` are its step and line on every rank. `console`
-/// tells why it is taken, and which are passed over, which rank 0's `found` counts; damaged ones are in `found.passed`
-/// then, and of those of another line it tells only where any would do. One that is removed meanwhile is none, and that
-/// rank lists its folder again. Where any would do, and rank 0 has one, only those of its line are newer.
-/// Where the folder of another rank is a link to nothing, that rank has none: it may never write there. Collective.
-/// Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's folder or file cannot be
-/// read.
+/// The rank whose host has the newest wanted checkpoint. `found` is rank 0's, on rank 0; where another rank has a
+/// newer one, it is in that one's `found` afterwards, and `found.step` and `found.line` are its step and line on
+/// every rank. `console` tells why it is taken, and which are passed over, which rank 0's `found` counts; damaged
+/// ones are in `found.passed` then, and of those of another line it tells only where any would do. One that is
+/// removed meanwhile is none, and that rank lists its folder again. Where any would do, and rank 0 has one, only
+/// those of its line are newer. Where the folder of another rank is a link to nothing, that rank has none: it may
+/// never write there. Collective. Returns -1: nobody has one. Errors: the communication's; and `trouble`: this rank's
+/// folder or file cannot be read.
 int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,
                std::optional<Exception>& trouble, Console& console);
 

@@ -6,7 +6,8 @@
 
 namespace ddprun::training {
 
-/// What /train/cuda_graph wants of the device and of the backend that a rank has got; the job file has been asked before.
+/// What /train/cuda_graph wants of the device and of the backend that a rank has got; the job file has been asked
+/// before.
 /// Errors  Exception kConfig: forward and backward cannot be recorded there.
 void check_cuda_graph(const c10::Device& device, const std::string& backend);
 

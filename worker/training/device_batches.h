@@ -10,9 +10,9 @@
 
 namespace ddprun::training {
 
-/// Batches of a source on a device, in their order: loaded by threads, copied while the device
-/// computes, and, where that saves time, as bytes of which the device makes the numbers, the same to the last bit. On the
-/// CPU they are the loader's own.
+/// Batches of a source on a device, in their order: loaded by threads, copied while the device computes, and, where
+/// that saves time, as bytes of which the device makes the numbers, the same to the last bit. On the CPU they are the
+/// loader's own.
 ///
 /// Lifetime  source and lane outlive it.
 class DeviceBatches {

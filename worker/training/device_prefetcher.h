@@ -8,8 +8,8 @@
 
 namespace ddprun::training {
 
-/// Batches in the order in which they are taken from somewhere, each on its way to the device while the one before it is
-/// computed on.
+/// Batches in the order in which they are taken from somewhere, each on its way to the device while the one before it
+/// is computed on.
 ///
 /// Threads  called by one.
 class DevicePrefetcher {

@@ -58,8 +58,8 @@ std::vector<double> sums_of(Model& model, const Task& task, const DataSource& so
   return found;
 }
 
-/// The buffers of a model that several ranks judge in turns, for those that change them: each rank begins with the same, and
-/// the first one's remain.
+/// The buffers of a model that several ranks judge in turns, for those that change them: each rank begins with the
+/// same, and the first one's remain.
 class BuffersInTurns {
  public:
   explicit BuffersInTurns(const Model& model) {

@@ -28,10 +28,9 @@ struct EvaluateOptions {
   std::function<void(std::size_t turn)> turn_to;
 };
 
-/// The metrics of `task` for `model` over `source`, each rank its shard, summed over all: the same on every
-/// rank, and the same for every number of ranks up to rounding; for virtual ranks, however many processes they live on, to
-/// the last bit. Collective. Leaves the model in evaluation
-/// mode.
+/// The metrics of `task` for `model` over `source`, each rank its shard, summed over all: the same on every rank, and
+/// the same for every number of ranks up to rounding; for virtual ranks, however many processes they live on, to the
+/// last bit. Collective. Leaves the model in evaluation mode.
 Evaluation evaluate(Model& model, const Task& task, const DataSource& source, const Group& group,
                     const EvaluateOptions& options);
 

@@ -10,8 +10,8 @@
 
 namespace ddprun::training {
 
-/// The random generators of each rank that a process trains as. libtorch has one set of them: that of the rank whose turn it
-/// is; the states of the others are kept here. Between two steps it is that of turn 0.
+/// The random generators of each rank that a process trains as. libtorch has one set of them: that of the rank whose
+/// turn it is; the states of the others are kept here. Between two steps it is that of turn 0.
 class Generators {
  public:
   /// Those of turn 0 are as they are; seed() gives all of them their own.

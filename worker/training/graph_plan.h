@@ -9,8 +9,8 @@
 
 namespace ddprun::training {
 
-/// Steps of a form before it is recorded. PyTorch's rule: DDP looks at the times of its first ten backwards, with events
-/// that no graph can hold.
+/// Steps of a form before it is recorded. PyTorch's rule: DDP looks at the times of its first ten backwards, with
+/// events that no graph can hold.
 inline constexpr std::int64_t kStepsBeforeGraph = 11;
 
 /// Sizes and type of each tensor of a batch: a graph is of one form.

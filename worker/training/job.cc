@@ -294,7 +294,8 @@ class Job {
     }
   }
 
-  /// The last step in memory, where it comes after what the disk has; else what is there is of no use any more. Collective.
+  /// The last step in memory, where it comes after what the disk has; else what is there is of no use any more.
+  /// Collective.
   std::optional<MemoryPoint> find_in_memory(const ResumeSearch& disk) {
     const std::int64_t newest_on_disk = disk.step();
     MemoryCheckpoints::Found found = memory_->find_after(newest_on_disk);

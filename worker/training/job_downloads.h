@@ -24,12 +24,12 @@ struct PendingDownload {
 /// What /data and the entries of /evaluate whose `download` is true lack. Only looks at folders.
 std::vector<PendingDownload> pending_downloads(const Options& job);
 
-/// Downloads all of that, and says on stderr how far it is. Not collective: each process calls it, and one of them does it
-/// (data/download.h).
+/// Downloads all of that, and says on stderr how far it is. Not collective: each process calls it, and one of them
+/// does it (data/download.h).
 Result<void> download_data(const Options& job, const std::stop_token& stop = {});
 
-/// Leaves the tokens of the texts of /data and /evaluate beside them (data/text_tokens.h), for the ranks of this host to
-/// map, as far as `keep_tokens` says so. Not collective: each process calls it, and one of them does it.
+/// Leaves the tokens of the texts of /data and /evaluate beside them (data/text_tokens.h), for the ranks of this host
+/// to map, as far as `keep_tokens` says so. Not collective: each process calls it, and one of them does it.
 void keep_text_tokens(const Options& job, const std::stop_token& stop);
 
 }  // namespace ddprun::training

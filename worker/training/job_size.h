@@ -42,8 +42,8 @@ struct JobSize {
 /// Errors  Exception kConfig: not every rank gets a sample.
 JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
 
-/// The step after which the last checkpoint was due in a job that is at `position`, between two steps of an epoch; 0: none
-/// was yet. Pure. In a world that has changed it is about that step.
+/// The step after which the last checkpoint was due in a job that is at `position`, between two steps of an epoch; 0:
+/// none was yet. Pure. In a world that has changed it is about that step.
 std::int64_t last_due_checkpoint(const LoopOptions& options, const Position& position, const JobSize& size);
 
 /// Optimizer steps until a job that is at `position` is complete, without early stopping. Pure.

@@ -13,8 +13,8 @@ namespace ddprun::training {
 /// the whole process, and without an effect on what has been computed.
 void choose_kernels(const Options& train);
 
-/// With /train/virtual_ranks, kernels compute on one thread unless OMP_NUM_THREADS says otherwise: on several they sum in
-/// another order, and a process that is alone on its host would take all processors. For the whole process.
+/// With /train/virtual_ranks, kernels compute on one thread unless OMP_NUM_THREADS says otherwise: on several they
+/// sum in another order, and a process that is alone on its host would take all processors. For the whole process.
 void choose_threads(const Options& train);
 
 /// Whether this is an x86 CPU without AVX-512, where libtorch multiplies matrices of bf16 without vectors.

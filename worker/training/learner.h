@@ -32,7 +32,8 @@ struct Draft {
 Draft make_draft(const Context& context, const Options& job, const JobParts& parts, const DataShape& data,
                  bool is_resumed);
 
-/// What learns on one process, as one rank or several: model, strategy, task, optimizer, schedule, step and average, as the job file describes them.
+/// What learns on one process, as one rank or several: model, strategy, task, optimizer, schedule, step and average,
+/// as the job file describes them.
 ///
 /// Collective: the ranks of a world make theirs together, from the same job file.
 class Learner {

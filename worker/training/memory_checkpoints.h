@@ -34,13 +34,14 @@ struct MemoryMark {
 [[nodiscard]] std::optional<MemoryMark> newest_of_all(const std::vector<std::vector<MemoryMark>>& by_rank);
 
 /// The states of this rank after its last steps, in memory that the launcher keeps when the rank's process ends: what
-/// the ranks that it starts again go on from. Of what all ranks have in common each one keeps a share, and all that is its own.
+/// the ranks that it starts again go on from. Of what all ranks have in common each one keeps a share, and all that
+/// is its own.
 ///
 /// It outlives the workers, not the launcher and not the host: checkpoints on the disk are for these. Of another world
 /// than the one that left it, or another job file, nothing is taken.
 ///
-/// A rank that is killed may leave one state half written, when others have that one already: of two, at least one is whole
-/// on all ranks.
+/// A rank that is killed may leave one state half written, when others have that one already: of two, at least one is
+/// whole on all ranks.
 class MemoryCheckpoints {
  public:
   /// names    what DDPRUN_KEPT_MEMORY says

@@ -9,7 +9,8 @@
 
 namespace ddprun::training {
 
-/// What each rank of a job has, as a list of rows of bytes by rank, wherever the ranks live; `mine` is by turn. Collective.
+/// What each rank of a job has, as a list of rows of bytes by rank, wherever the ranks live; `mine` is by turn.
+/// Collective.
 PtList bytes_of_ranks(const Context& context, const RankBlock& block, const std::vector<std::string>& mine);
 
 /// Of that list, what the ranks of `block` have, by turn; nullopt: it is of a job of more or fewer ranks.

@@ -30,8 +30,8 @@ std::string make_report(const ReportFacts& facts, const std::vector<std::string>
 /// The page, with @@DATA@@ where the numbers go.
 std::string_view report_page();
 
-/// Keeps report.html beside the metrics file: at a start where one is there, after epochs, though not more often than every
-/// ten seconds, and at the end, which may be a failure.
+/// Keeps report.html beside the metrics file: at a start where one is there, after epochs, though not more often than
+/// every ten seconds, and at the end, which may be a failure.
 class ReportObserver final : public Observer {
  public:
   struct Files {

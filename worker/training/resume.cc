@@ -264,8 +264,8 @@ void ResumeSearch::move_what_is_left() {
   if (const auto step = step_in(folder, options_.choice)) set_aside_newer(*step, folder, console_);
 }
 
-/// Whether it is of the line on which the job goes on, and not beyond where it does, or not after `begin`, the step of the
-/// one where this began.
+/// Whether it is of the line on which the job goes on, and not beyond where it does, or not after `begin`, the step
+/// of the one where this began.
 bool ResumeSearch::has_part(const CheckpointDirectory::Entry& entry, std::int64_t begin) const {
   try {
     const std::string line = timeline_of(read_point(entry.path).content).id;

@@ -12,27 +12,28 @@ struct ResumeOptions {
   std::string folder;  ///< of the job's checkpoints
   std::string choice;  ///< the job file's "resume": "auto", "never" or a path
   JobIdentity job{};
-  /// Of a job that is under way, and goes back: the only line that counts, with what it began from. Nothing is moved then,
-  /// and `choice` says nothing. Without an id: the job starts.
+  /// Of a job that is under way, and goes back: the only line that counts, with what it began from. Nothing is moved
+  /// then, and `choice` says nothing. Without an id: the job starts.
   Timeline own{};
 };
 
-/// What a job goes on from. In this order: look() on rank 0 alone, settle(), conclude() and share() on every rank; a job that goes on
-/// from something newer leaves out the last two.
+/// What a job goes on from. In this order: look() on rank 0 alone, settle(), conclude() and share() on every rank; a
+/// job that goes on from something newer leaves out the last two.
 ///
-/// A damaged newest checkpoint is passed over with a warning. Whatever else lies in the folder, a job stays on its own
-/// line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
+/// A damaged newest checkpoint is passed over with a warning. Whatever else lies in the folder, a job stays on its
+/// own line of checkpoints: one that /resume told to begin from a checkpoint goes on from the newest of the line that
 /// began there, the next time that it is started like that, and at a restart also where another one is at that path
-/// now; one that shall begin anew goes on from its own at a restart, and so does one with /resume=auto, which else takes
-/// the newest, whatever its line. Where ranks have disks of their own, the newest of the line counts, whichever of them
-/// has it; where any would do, it is the line of rank 0's newest, if rank 0 has one. Where the folder of another rank is
-/// a link to nothing, nothing of the job is there, and each start says so.
+/// now; one that shall begin anew goes on from its own at a restart, and so does one with /resume=auto, which else
+/// takes the newest, whatever its line. Where ranks have disks of their own, the newest of the line counts, whichever
+/// of them has it; where any would do, it is the line of rank 0's newest, if rank 0 has one. Where the folder of
+/// another rank is a link to nothing, nothing of the job is there, and each start says so.
 ///
-/// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N first;
-/// where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on with
-/// one of another rank's disk, all that are of another line: what a job keeps is counted in `folder`. Where nothing can be
-/// moved to <folder>.old-N, as from a mount point, checkpoints are moved to <folder>/old-N, which no listing enters. With
-/// /resume=auto nothing is moved but by a restart that leaves what is not the job's. Nothing is deleted.
+/// When a line begins although checkpoints lie in `folder` on rank 0's host, `folder` is renamed to <folder>.old-N
+/// first; where the job goes on with one that is not the newest there, the later ones are moved, and where it goes on
+/// with one of another rank's disk, all that are of another line: what a job keeps is counted in `folder`. Where
+/// nothing can be moved to <folder>.old-N, as from a mount point, checkpoints are moved to <folder>/old-N, which no
+/// listing enters. With /resume=auto nothing is moved but by a restart that leaves what is not the job's. Nothing is
+/// deleted.
 class ResumeSearch {
  public:
   /// Both outlive it.
@@ -45,10 +46,10 @@ class ResumeSearch {
   /// Agrees with the other ranks on the job's own newest one. What keeps the job from going on, if something does; then
   /// trouble() is this rank's own: one that is newer elsewhere cannot be opened. Collective.
   std::optional<SharedError> settle();
-  /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged, as
-  /// far as one that is damaged can be its own (possible_own_damaged; where a job goes back, any can); it has none of its
-  /// own, and one is there that began at the same path from another checkpoint; what it leaves can be moved neither beside
-  /// the folder nor in it. Collective.
+  /// Moves away what the job leaves. The same: the named checkpoint cannot be read; all of the job's own are damaged,
+  /// as far as one that is damaged can be its own (possible_own_damaged; where a job goes back, any can); it has none
+  /// of its own, and one is there that began at the same path from another checkpoint; what it leaves can be moved
+  /// neither beside the folder nor in it. Collective.
   std::optional<SharedError> conclude();
   [[nodiscard]] const std::optional<Exception>& trouble() const { return trouble_; }
 

@@ -47,7 +47,8 @@ struct MicroBatches {
 
 /// One optimizer step: forward and backward of its micro batches, clipping, update, average.
 ///
-/// Collective: the gradients are averaged over all ranks in the backward of the last micro batch, or after the last turn.
+/// Collective: the gradients are averaged over all ranks in the backward of the last micro batch, or after the last
+/// turn.
 class Step {
  public:
   /// What it works on; all outlive it. `average` and `graph` may be null.
@@ -63,8 +64,8 @@ class Step {
   };
   Step(const Parts& parts, const StepOptions& options);
 
-  /// What the micro batches had together, doubles on the device, a row for each rank of this process: the loss summed over
-  /// that rank's items, and how many they were. What NonFinite::kSkip leaves out counts as no item.
+  /// What the micro batches had together, doubles on the device, a row for each rank of this process: the loss summed
+  /// over that rank's items, and how many they were. What NonFinite::kSkip leaves out counts as no item.
   struct Outcome {
     at::Tensor loss_and_items;
     /// False: this rank's loss is not finite, and NonFinite::kStop left everything as it was. Only the CPU

@@ -20,8 +20,8 @@ namespace ddprun::training {
 
 /// How the work on a batch is shared: among the ranks of a job, or by devices within one process.
 ///
-/// A process that trains as several ranks does so in turns: in each step begin_turn, forward and backward of that rank's
-/// batches, and end_turn for one after the other, then sum_gradients.
+/// A process that trains as several ranks does so in turns: in each step begin_turn, forward and backward of that
+/// rank's batches, and end_turn for one after the other, then sum_gradients.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -66,8 +66,8 @@ class Strategy {
 /// The options of DistributedDataParallel in /ddp.
 DistributedDataParallelOptions ddp_options(const Options& ddp);
 
-/// Errors  Exception kConfig: /strategy of `job` works in one process, and there are several ranks; or its virtual ranks
-///         cannot be dealt out to so many processes
+/// Errors  Exception kConfig: /strategy of `job` works in one process, and there are several ranks; or its virtual
+///         ranks cannot be dealt out to so many processes
 void check_strategy(const Options& job, int processes);
 
 /// The one that /strategy of `job` names, for `model`, which is on the context's device. Collective.

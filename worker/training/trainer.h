@@ -52,8 +52,8 @@ struct TrainerParts {
   std::optional<std::int64_t> newest_on_disk{};
 };
 
-/// One process's training, as one rank or several: the loop over epochs and steps, with evaluations and checkpoints where
-/// they are due.
+/// One process's training, as one rank or several: the loop over epochs and steps, with evaluations and checkpoints
+/// where they are due.
 ///
 /// Collective throughout: every process makes one and calls the same functions in the same order.
 class Trainer {

@@ -15,8 +15,8 @@ namespace ddprun::training {
 /// Errors  Exception kConfig, with the shapes and what libtorch says of them
 void try_out(Model& model, const Task& task, const DataShape& data);
 
-/// What is wrong where `model` learns from one sample of zeros; empty: nothing. `model` is not to be used afterwards; the
-/// generators are drawn from.
+/// What is wrong where `model` learns from one sample of zeros; empty: nothing. `model` is not to be used afterwards;
+/// the generators are drawn from.
 std::string trouble_with_one_sample(Model& model, const DataShape& data);
 
 }  // namespace ddprun::training

@@ -70,8 +70,8 @@ std::vector<at::Tensor> tensors_of(const std::vector<ModuleView::Parameter>& par
   return tensors;
 }
 
-/// The running statistics of all ranks, where each has its own ("rank_buffers"). In a job of more or fewer ranks all begin
-/// with rank 0's, which are the model's.
+/// The running statistics of all ranks, where each has its own ("rank_buffers"). In a job of more or fewer ranks all
+/// begin with rank 0's, which are the model's.
 class BuffersPart final : public SavedPart {
  public:
   BuffersPart(const Context& context, const RankBlock& block, VirtualReplicas& replicas)

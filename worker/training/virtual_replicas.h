@@ -13,10 +13,10 @@
 
 namespace ddprun::training {
 
-/// A replica of each of the ranks that this process trains as (/train/virtual_ranks), in one model: they share the weights,
-/// which are the same after each step, and have generators and running statistics of their own, which lie aside while it is
-/// another one's turn. What is trained has the bits of DistributedDataParallel with gloo or shm in a world of as many ranks,
-/// on any number of processes.
+/// A replica of each of the ranks that this process trains as (/train/virtual_ranks), in one model: they share the
+/// weights, which are the same after each step, and have generators and running statistics of their own, which lie
+/// aside while it is another one's turn. What is trained has the bits of DistributedDataParallel with gloo or shm in
+/// a world of as many ranks, on any number of processes.
 class VirtualReplicas final : public Strategy {
  public:
   /// Rank 0's weights and buffers become everyone's. Collective.

@@ -1,6 +1,6 @@
 // What watching costs: the console with its live line, the metrics file, TensorBoard and the report are told of a
-// training as a trainer tells them. Each line "MILLISECONDS STEPS" of the file COMMANDS is answered with microseconds per
-// step, for steps that take so long by the observers' clock: a live line and a report come by time, not by steps.
+// training as a trainer tells them. Each line "MILLISECONDS STEPS" of the file COMMANDS is answered with microseconds
+// per step, for steps that take so long by the observers' clock: a live line and a report come by time, not by steps.
 
 #include "tests/support/fake_clock.h"
 #include "worker/training/console_observer.h"

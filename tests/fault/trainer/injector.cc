@@ -4,9 +4,9 @@
 //   FAULT_RANK   the guilty one
 //   FAULT_AT     start, connect, step, compute, shutdown (FAULT is then an act: acts.h); or a call of libc on a path
 //                that has FAULT_PATH in it: open, read, write, fsync, rename, mkdir
-//   FAULT        an act, or errno's number for a call to fail with; for read: "garbage"; "power": the process is killed,
-//                and what it had not synced is lost, as if the power had failed: files below a folder of checkpoints,
-//                folders that it made or renamed, with all in them
+//   FAULT        an act, or errno's number for a call to fail with; for read: "garbage"; "power": the process is
+//                killed, and what it had not synced is lost, as if the power had failed: files below a folder of
+//                checkpoints, folders that it made or renamed, with all in them
 //   FAULT_UNSYNCED  a folder that somebody else has made and not synced, for "power"
 //   FAULT_COUNT  at which of these it happens, the first is 1; for compute: how many times memory is allocated on the
 //                main thread after the third step

@@ -1,11 +1,11 @@
 // A training loop in C++ in which one rank comes to grief.
 //
-// program BACKEND AROUND WHAT AT CULPRIT [DEVICE]: rank CULPRIT does WHAT (acts.h, and what only libtorch and libddprun throw)
-// AT start, made (the group is there), together (in what all do or none), wrapped (the model is there, too), before (a
-// step), forward, backward, after (the backward), stepped, thread (of its own, beside the step), shutdown, destroyed
-// (the group is closed). AROUND is what main does about it: recorded, plain (nothing), caught (prints it and returns
-// 5), recorded_caught (the same within record), threads and recorded_threads (as these, where an exception in the
-// backward finds a thread that nobody has joined).
+// program BACKEND AROUND WHAT AT CULPRIT [DEVICE]: rank CULPRIT does WHAT (acts.h, and what only libtorch and
+// libddprun throw) AT start, made (the group is there), together (in what all do or none), wrapped (the model is
+// there, too), before (a step), forward, backward, after (the backward), stepped, thread (of its own, beside the
+// step), shutdown, destroyed (the group is closed). AROUND is what main does about it: recorded, plain (nothing),
+// caught (prints it and returns 5), recorded_caught (the same within record), threads and recorded_threads (as these,
+// where an exception in the backward finds a thread that nobody has joined).
 #include "tests/fault/trainer/acts.h"
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/fail_together.h>

@@ -1,6 +1,6 @@
-// Waits in a call for longer than a hang is waited for, and fails where that ends with an error because it was stopped: by
-// default in epoll_wait(2), as a program does that serves a socket; with an argument in read(2) of a socket with a time-out.
-// A stop by ptrace ends both with EINTR.
+// Waits in a call for longer than a hang is waited for, and fails where that ends with an error because it was
+// stopped: by default in epoll_wait(2), as a program does that serves a socket; with an argument in read(2) of a
+// socket with a time-out. A stop by ptrace ends both with EINTR.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>

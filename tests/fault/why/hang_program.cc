@@ -1,7 +1,7 @@
 // A job of libddprun of which one rank hangs: hang_program HANG CULPRIT, as hangs.py is one of Python.
 //
-// The culprit writes a line with its pid into the FIFO WHY_READY when nothing but the hang is left to do. WHY_FOLDER is a
-// folder for whatever it needs.
+// The culprit writes a line with its pid into the FIFO WHY_READY when nothing but the hang is left to do. WHY_FOLDER
+// is a folder for whatever it needs.
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/group.h>
 #include <ddprun/init.h>

@@ -45,8 +45,8 @@ void tell(const std::function<void()>& body) {
   }
 }
 
-/// A rank that the launcher would end with the one that died goes on to say what it saw. Before all have met: a rank may
-/// die right after that.
+/// A rank that the launcher would end with the one that died goes on to say what it saw. Before all have met: a rank
+/// may die right after that.
 void outlive_the_others() { std::signal(SIGTERM, SIG_IGN); }
 
 void peer_dies() {

@@ -28,8 +28,9 @@ inline std::mutex assertion_mutex;
     CHECK(holds_);                                                   \
   } while (false)
 
-/// libtorch's flight recorder is one for the process, and its table of groups has no lock (2.11): groups in several threads
-/// would break it. It reads this with the first collective of the program, which may be one of a test without threads.
+/// libtorch's flight recorder is one for the process, and its table of groups has no lock (2.11): groups in several
+/// threads would break it. It reads this with the first collective of the program, which may be one of a test without
+/// threads.
 inline const int recorder_is_off = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
 /// Runs `body` as every rank of a world, each on a thread of its own and joined over gloo. An exception of a

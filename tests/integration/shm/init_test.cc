@@ -148,8 +148,8 @@ TEST_CASE("a second Drain of a process agrees on a step of its own") {
   }));
 }
 
-// All groups of a rank share one client of the store. With waits that keep it for themselves, one rank's first thread and
-// the other's second soon each wait for what the other rank's client would have to bring.
+// All groups of a rank share one client of the store. With waits that keep it for themselves, one rank's first thread
+// and the other's second soon each wait for what the other rank's client would have to bring.
 TEST_CASE("groups that wait through the store at the same time do not wait for each other") {
   const auto server = serve();
   CHECK(testing::in_processes(2, [&](int rank, const c10::intrusive_ptr<c10d::Store>&) {

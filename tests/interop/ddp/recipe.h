@@ -40,7 +40,8 @@ void load_tensors(torch::nn::Module& module, const std::string& path);
 void save_tensors(const torch::nn::Module& module, const std::string& path,
                   const std::vector<torch::Tensor>& more = {});
 
-/// The case's inputs and targets, on the context's device: sample i of forward f of rank r is entry f*world*batch + r*batch + i.
+/// The case's inputs and targets, on the context's device: sample i of forward f of rank r is entry f*world*batch +
+/// r*batch + i.
 class Batches {
  public:
   Batches(const std::string& folder, const Recipe& recipe, const Context& context);

@@ -167,7 +167,8 @@ TEST_CASE("a dict of 200,000 keys is read in time that grows with them alone") {
   CHECK(value->as_dict().entries.size() == 200'000);
 }
 
-// {(…(('x' * (1 << 20),),)…): None} with one key, a hundred tuples deep, a hundred times: each time it is compared whole.
+// {(…(('x' * (1 << 20),),)…): None} with one key, a hundred tuples deep, a hundred times: each time it is compared
+// whole.
 TEST_CASE("a dict whose few bytes stand for large keys is refused before these are compared for long") {
   std::string program("\x80\x02X\0\0\x10\0"sv);
   program += std::string(std::size_t{1} << 20, 'x') + std::string(100, '\x85');

@@ -324,8 +324,8 @@ void check_equal(const at::Tensor& of_complex, const at::Tensor& of_pairs) {
   CHECK(at::view_as_real(of_complex.detach()).equal(of_pairs.detach()));
 }
 
-/// Three steps, with the gradients 0.5-i and 2+0.75i, twice and three times these, end where those of the pairs do, with
-/// the same state, and near what Python has then.
+/// Three steps, with the gradients 0.5-i and 2+0.75i, twice and three times these, end where those of the pairs do,
+/// with the same state, and near what Python has then.
 template <class Optimizer, class Options>
 void check_pairs(const Options& options, const std::vector<float>& python) {
   at::Tensor complex = a_complex_parameter();

@@ -426,8 +426,8 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The newest of a folder whose second checkpoint has that content. 0: the first is taken, because the second is damaged;
-/// 1: the second, as it was; 2: anything else.
+/// The newest of a folder whose second checkpoint has that content. 0: the first is taken, because the second is
+/// damaged; 1: the second, as it was; 2: anything else.
 int outcome_with(const std::string& folder, const std::string& content, const at::Tensor& weights) {
   std::ofstream(folder + "/step-00000020.pt", std::ios::binary) << content;
   FakeClock clock;

@@ -41,8 +41,8 @@ struct SaveAs {
   /// Its value, where it is to be one of the best: written, when its turn comes, if it is among them, and told of
   /// then. NaN and infinities never are.
   std::optional<double> best{};
-  /// Nothing comes after it, and there is no time: earlier ones that wait for the disk, and are none of the best, are not
-  /// written any more.
+  /// Nothing comes after it, and there is no time: earlier ones that wait for the disk, and are none of the best, are
+  /// not written any more.
   bool is_last = false;
 };
 
@@ -70,15 +70,15 @@ struct SaveAs {
 /// Memory   two copies of the state on rank 0's host, made by the first two calls of save() and used from
 ///          then on.
 /// Threads  one of its own on rank 0, from the first save() on. Members are called from one thread.
-/// Ends     where the process ends and nothing is destroyed, after std::terminate under record() or because ddprun's Drain
-///          has no peer left, it waits for the disk for 20 s at most.
+/// Ends     where the process ends and nothing is destroyed, after std::terminate under record() or because ddprun's
+///          Drain has no peer left, it waits for the disk for 20 s at most.
 class Checkpointer {
  public:
   /// Not collective.
   /// Errors  Exception kConfig: `keep` below 1, `keep_best` below 0, or above it without a `best_by`.
   Checkpointer(Group group, CheckpointerOptions options);
-  /// What save() was given is written, as far as the disk takes it; what could not be, and nobody was told of, is said on
-  /// stderr. Blocks for as long as that takes.
+  /// What save() was given is written, as far as the disk takes it; what could not be, and nobody was told of, is
+  /// said on stderr. Blocks for as long as that takes.
   ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) = delete;

@@ -10,8 +10,8 @@
 /// recorded on every worker, and the backward goes back over the same calls.
 namespace ddprun::dist_autograd {
 
-/// Records the calls that this thread makes while it lives, and holds the gradients that its backward computes, on every
-/// worker those of its own tensors; nothing is added to `grad()`.
+/// Records the calls that this thread makes while it lives, and holds the gradients that its backward computes, on
+/// every worker those of its own tensors; nothing is added to `grad()`.
 ///
 ///     ddprun::dist_autograd::Context pass;
 ///     const auto hidden = ddprun::rpc::rpc_sync<at::Tensor>("server", "demo::embed", input);

@@ -297,17 +297,16 @@ class DistributedDataParallel {
   /// is was settled when this was made; requires_grad that is changed later changes nothing here, as in Python.
   [[nodiscard]] std::vector<at::Tensor> parameters() const { return sync_->parameters(); }
 
-  /// The buckets of the next step. They are made anew after the first one (with static_graph, the second), in the order in which gradients
-  /// became ready, and which bucket a gradient is in decides, from three ranks on, in which order it is
-  /// summed over the ranks: a program that goes on from a checkpoint ends with the same bits as one that was
-  /// never interrupted if it keeps them there. Collective after the first step. After update_process_group
-  /// these are this rank's until the next forward, and rank 0's count. Empty when every reduction is delayed.
+  /// The buckets of the next step. They are made anew after the first one (with static_graph, the second), in the
+  /// order in which gradients became ready, and which bucket a gradient is in decides, from three ranks on, in which
+  /// order it is summed over the ranks: a program that goes on from a checkpoint ends with the same bits as one that
+  /// was never interrupted if it keeps them there. Collective after the first step. After update_process_group these
+  /// are this rank's until the next forward, and rank 0's count. Empty when every reduction is delayed.
   [[nodiscard]] BucketOrder bucket_order() { return sync_->bucket_order(); }
 
   /// Goes on with the buckets that bucket_order() gave for the same model, and makes none anew after the next
-  /// backward; where it has just these, nothing changes, but
-  /// after update_process_group, which would make them anew. Between two steps, the same on all ranks.
-  /// Collective after the first step.
+  /// backward; where it has just these, nothing changes, but after update_process_group, which would make them anew.
+  /// Between two steps, the same on all ranks. Collective after the first step.
   /// Errors  Exception kConfig: they do not hold each parameter once, a bucket is empty, has parameters of
   ///         several dtypes or devices, or one with sparse gradients beside others; nothing has changed then.
   void set_bucket_order(const BucketOrder& order) { sync_->set_bucket_order(order); }

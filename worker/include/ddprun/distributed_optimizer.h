@@ -22,9 +22,9 @@ namespace ddprun {
 ///     pass.backward({loss_of(input)});
 ///     updates.step(pass);
 ///
-/// Every owner has one optimizer for its parameters here, which lives as long as this does. Steps of several trainers on
-/// the same parameters go one after another on each owner; a trainer may read parameters of which others have stepped on
-/// some owners and not yet on all.
+/// Every owner has one optimizer for its parameters here, which lives as long as this does. Steps of several trainers
+/// on the same parameters go one after another on each owner; a trainer may read parameters of which others have
+/// stepped on some owners and not yet on all.
 ///
 /// Errors   what the optimizer refuses, and what remote calls throw.
 class DistributedOptimizer {

@@ -248,8 +248,8 @@ struct FusedAdagradOptions {
   bool maximize = false;
 };
 
-/// torch.optim.Adagrad: on the CPU ATen's fused kernel, so fused=True; on other devices, and for complex parameters, for
-/// which there is none, ATen's list operations, so foreach=True. State: "step" and "sum", from the start.
+/// torch.optim.Adagrad: on the CPU ATen's fused kernel, so fused=True; on other devices, and for complex parameters,
+/// for which there is none, ATen's list operations, so foreach=True. State: "step" and "sum", from the start.
 /// Errors  c10::Error for sparse gradients, as in Python with fused=True.
 /// Source  Duchi et al., "Adaptive Subgradient Methods", JMLR 2011.
 class FusedAdagrad final : public GroupedOptimizer<FusedAdagradOptions> {

@@ -5,8 +5,9 @@
 
 namespace ddprun {
 
-/// What `ddprun why`, `ddprun ps --watch` and --metrics show of this rank beside its collectives, and what --hang-timeout
-/// takes for progress. A DistributedDataParallel counts its steps by itself, and ddprun-worker tells all of it.
+/// What `ddprun why`, `ddprun ps --watch` and --metrics show of this rank beside its collectives, and what
+/// --hang-timeout takes for progress. A DistributedDataParallel counts its steps by itself, and ddprun-worker tells
+/// all of it.
 ///
 /// Cost     a few stores into memory, no system call and no lock.
 /// Threads  any. None is collective.
@@ -14,8 +15,8 @@ namespace ddprun {
 /// So many steps are done; from then on nothing else counts them.
 void note_step(std::int64_t step);
 
-/// What the rank does now, as a verb with what belongs to it, "evaluates", "reads data"; up to 31 bytes, what is longer is
-/// cut. Empty: nothing that has a name.
+/// What the rank does now, as a verb with what belongs to it, "evaluates", "reads data"; up to 31 bytes, what is
+/// longer is cut. Empty: nothing that has a name.
 void note_phase(std::string_view words);
 
 /// It gets on within a step or phase that takes long.

@@ -74,15 +74,15 @@ void init_rpc(const std::string& name, const Context& context, const Options& op
 void init_rpc(const std::string& name, const Options& options = {});
 
 /// Leaves. Graceful: waits for this worker's calls, as long as they may take, until every rank has come here, and for
-/// references that others hold, twice `Options::timeout` at most (100 s where that is zero or longer): those that stay are
-/// told on stderr. Then closes; collective.
-/// Otherwise closes at once, but for functions that run here, which it waits for: calls that are open fail, here with a
-/// sentence that says so, there as calls to a worker that is gone. Without init_rpc, or after shutdown, it does nothing.
-/// A process that ends without it closes as well, and waits two seconds for such functions.
-/// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost, naming
-///          the worker: one is gone that the others wait for; kTimeout: one that has come here is not done within 100 s;
-///          kUnavailable: another thread has shut down meanwhile, or the store is gone. But for the first, rpc is closed
-///          then.
+/// references that others hold, twice `Options::timeout` at most (100 s where that is zero or longer): those that
+/// stay are told on stderr. Then closes; collective. Otherwise closes at once, but for functions that run here, which
+/// it waits for: calls that are open fail, here with a sentence that says so, there as calls to a worker that is
+/// gone. Without init_rpc, or after shutdown, it does nothing. A process that ends without it closes as well, and
+/// waits two seconds for such functions.
+/// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost,
+///          naming the worker: one is gone that the others wait for; kTimeout: one that has come here is not done
+///          within 100 s; kUnavailable: another thread has shut down meanwhile, or the store is gone. But for the
+///          first, rpc is closed then.
 void shutdown(bool graceful = true);
 
 [[nodiscard]] Worker self();
@@ -200,8 +200,9 @@ class Future {
   }
   [[nodiscard]] bool done() const { return future_->completed(); }
 
-  /// Calls `next` with the value when it is there, on the thread that brings it, one of the agent's; on this one where it
-  /// is there already. What it returns, or throws, is the new future's. A failure goes through to that, past `next`.
+  /// Calls `next` with the value when it is there, on the thread that brings it, one of the agent's; on this one
+  /// where it is there already. What it returns, or throws, is the new future's. A failure goes through to that, past
+  /// `next`.
   template <class Next>
   auto then(Next next) const {
     using Result = std::remove_cvref_t<decltype(call(next, std::declval<c10::ivalue::Future&>()))>;
@@ -288,8 +289,9 @@ class Function<R(A...)> {
 template <class R, class... A>
 Function(const char*, R (*)(A...)) -> Function<R(A...)>;
 
-/// Lets others call the TorchScript functions of `unit`: "module::name" is what a Python module has as name. One that was
-/// compiled without a module is called by its name in any namespace that has no function or operator of that name.
+/// Lets others call the TorchScript functions of `unit`: "module::name" is what a Python module has as name. One that
+/// was compiled without a module is called by its name in any namespace that has no function or operator of that
+/// name.
 /// Errors  Exception kConfig: one of them has the name of a Function, an operator, or a function of another unit.
 void serve_script(std::shared_ptr<torch::jit::CompilationUnit> unit);
 

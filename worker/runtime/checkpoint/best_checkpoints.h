@@ -32,8 +32,8 @@ class BestCheckpoints {
   [[nodiscard]] std::vector<Entry> list() const;
 
   /// What a person should know of best checkpoints that lie there from before and are not counted or removed any
-  /// more: those of another metric, and all where none are kept. Empty: there are none. Where the folder cannot be read, that
-  /// and why: a remark ends no job.
+  /// more: those of another metric, and all where none are kept. Empty: there are none. Where the folder cannot be
+  /// read, that and why: a remark ends no job.
   [[nodiscard]] std::string others_in_words() const;
 
   /// Whether what an evaluation after `step` found belongs here. What is no finite number never does.

@@ -16,10 +16,10 @@ std::uint32_t plain(std::uint32_t before, std::span<const std::byte> data) {
 
 #if defined(__x86_64__)
 
-// A checksum is the remainder of a polynomial, and 16 bytes that stand n bits before others leave the same remainder as
-// their two halves times x^(n+32) and x^(n-32), each modulo the checksum's own polynomial, added to those others (Gopal
-// et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). Four times 16 bytes are
-// carried along at once. What is left, 16 bytes and the rest, is zlib's.
+// A checksum is the remainder of a polynomial, and 16 bytes that stand n bits before others leave the same remainder
+// as their two halves times x^(n+32) and x^(n-32), each modulo the checksum's own polynomial, added to those others
+// (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). Four times
+// 16 bytes are carried along at once. What is left, 16 bytes and the rest, is zlib's.
 constexpr std::size_t kAtOnce = 64;
 
 [[gnu::target("pclmul,sse2")]] __m128i load(const std::byte* bytes) {

@@ -24,8 +24,8 @@
 namespace ddprun::runtime {
 namespace {
 
-// The file: a Header, the label, the bytes of the pickle, the sizes of its storages as std::uint64_t, and their bytes; each at a multiple
-// of kKeptAlignment.
+// The file: a Header, the label, the bytes of the pickle, the sizes of its storages as std::uint64_t, and their
+// bytes; each at a multiple of kKeptAlignment.
 struct Header {
   std::atomic<std::uint64_t> size;  ///< of all that is used of the file; 0: there is no whole value
   std::uint64_t label_size;

@@ -11,8 +11,8 @@
 
 namespace ddprun::runtime {
 
-/// A file of memory that somebody else keeps (the launcher's, KeptMemory), and in which one value after the other takes the
-/// place of the one before. It outlives the process that writes, not the host.
+/// A file of memory that somebody else keeps (the launcher's, KeptMemory), and in which one value after the other
+/// takes the place of the one before. It outlives the process that writes, not the host.
 ///
 /// Whoever reads it after its writer was killed, in whatever moment, finds a whole value or none.
 class KeptFile {
@@ -23,8 +23,8 @@ class KeptFile {
   KeptFile& operator=(KeptFile&&) = delete;
   ~KeptFile();
 
-  /// A value in place of the one before, as fast as its tensors can be copied, with a text that tells what it is. It is there
-  /// from confirm() on.
+  /// A value in place of the one before, as fast as its tensors can be copied, with a text that tells what it is. It
+  /// is there from confirm() on.
   /// Errors  kConfig: a tensor that cannot be stored; kOs: there is no memory, and now no value.
   Result<void> write(const std::string& label, const PtValue& value);
   void confirm();

@@ -16,9 +16,9 @@ namespace ddprun::runtime {
 /// So often somebody else may remove what was just listed.
 inline constexpr int kMostListings = 100;
 
-/// What `read(entry)`, an optional, gives of the first entry of `list()` of which it gives something. Another process may
-/// write and remove checkpoints meanwhile: where `read` throws kNotFound it lists again, and that there is nothing it
-/// says only after two equal listings. An entry of which `read` gives nothing it is not asked for again.
+/// What `read(entry)`, an optional, gives of the first entry of `list()` of which it gives something. Another process
+/// may write and remove checkpoints meanwhile: where `read` throws kNotFound it lists again, and that there is
+/// nothing it says only after two equal listings. An entry of which `read` gives nothing it is not asked for again.
 /// Errors  what `list` and `read` throw; kNotFound: the folder did not come to rest in kMostListings listings.
 template <class List, class Read>
 auto first_of_live_folder(List&& list, Read&& read) {

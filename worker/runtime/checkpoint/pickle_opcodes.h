@@ -2,9 +2,8 @@
 
 namespace ddprun::runtime {
 
-/// The opcodes of pickle protocols 0 to 2 that torch.save and torch.load (weights_only) use, and numpy's
-/// arrays of Python 2. Source: CPython,
-/// Lib/pickle.py.
+/// The opcodes of pickle protocols 0 to 2 that torch.save and torch.load (weights_only) use, and numpy's arrays of
+/// Python 2. Source: CPython, Lib/pickle.py.
 enum class Op : unsigned char {
   kMark = '(',
   kStop = '.',

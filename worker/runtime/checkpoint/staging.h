@@ -12,8 +12,8 @@ namespace ddprun::runtime {
 
 /// Host memory for copies of values, kept from one to the next: the second copy of a model's state allocates nothing.
 ///
-/// Memory  in slabs, each a power of two, because pinned memory comes in such sizes: tensors share them, and of all slabs
-///         together at most about a quarter is not used.
+/// Memory  in slabs, each a power of two, because pinned memory comes in such sizes: tensors share them, and of all
+///         slabs together at most about a quarter is not used.
 class Staging {
  public:
   /// `value` as it is now, whatever its tensors become: contiguous, on the CPU; from a GPU through pinned memory. One

@@ -21,7 +21,8 @@ class WorkQueue {
 
   /// Blocks until there is room for another piece.
   void wait_for_room();
-  /// As wait_for_room(); `work` does not throw. From one thread. One that `may_be_dropped` is done unless drop_waiting() comes first.
+  /// As wait_for_room(); `work` does not throw. From one thread. One that `may_be_dropped` is done unless
+  /// drop_waiting() comes first.
   /// Errors  Exception kOs: the thread cannot be started; then `work` is not done.
   void add(std::function<void()> work, bool may_be_dropped = false);
   /// Of those that wait behind the one that is being done. Returns how many.

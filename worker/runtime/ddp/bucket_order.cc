@@ -68,8 +68,8 @@ void check_buckets(const BucketOrder& order, const std::vector<ModuleView::Param
   }
 }
 
-// Those that a program has frozen since are reduced nevertheless; and a forward under no_sync, which this rank alone may
-// have made, leaves them in a smaller dtype.
+// Those that a program has frozen since are reduced nevertheless; and a forward under no_sync, which this rank alone
+// may have made, leaves them in a smaller dtype.
 std::vector<ModuleView::Parameter> as_reduced(std::vector<ModuleView::Parameter> parameters,
                                               const LowPrecision* low) {
   for (ModuleView::Parameter& parameter : parameters) {

@@ -19,9 +19,9 @@ std::vector<std::string> describe(const std::vector<ModuleView::Parameter>& para
 std::string first_difference(const std::vector<std::string>& rank0, const std::vector<std::string>& mine,
                              int rank);
 
-/// Throws the same Exception kConfig on every rank unless all have parameters and buffers of the same number, dtypes and
-/// shapes in the same order, the same of them trained, and those with the same strides. Collective. One all-gather of 8
-/// bytes where they agree.
+/// Throws the same Exception kConfig on every rank unless all have parameters and buffers of the same number, dtypes
+/// and shapes in the same order, the same of them trained, and those with the same strides. Collective. One
+/// all-gather of 8 bytes where they agree.
 void verify_replicas(const Group& group, const std::vector<ModuleView::Parameter>& parameters,
                      const std::vector<std::string>& ignored, const std::vector<NamedTensor>& buffers);
 

@@ -46,8 +46,9 @@ struct ReplicaSync::State {
   void claim_hook(const std::string& name);
   /// And sets up what option mixed_precision asks for.
   void make_logged_reducer();
-  /// Before every forward that computes gradients, as Python does: throws if the last reduction is unfinished, since this rank's gradients would be its own from
-  /// here on; rebuilds the buckets when that is due. Collective in that one step.
+  /// Before every forward that computes gradients, as Python does: throws if the last reduction is unfinished, since
+  /// this rank's gradients would be its own from here on; rebuilds the buckets when that is due. Collective in that
+  /// one step.
   void rebuild_buckets();
   /// Runs something of the reducer and names the parameters in its complaint about missing gradients.
   template <class Function>

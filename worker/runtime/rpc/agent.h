@@ -7,10 +7,10 @@
 
 namespace ddprun::runtime {
 
-/// libtorch's agent, for which a worker that is gone has heard what it is told of references, and one that is busy may take
-/// any time to. libtorch waits for the owner's word before it runs a call with a reference to a value of it, tells it six
-/// times, and throws then where nobody catches: the call never runs, and its own counts as open for ever. A function that
-/// is called with a lost reference runs, and hears who is gone when it asks for the value.
+/// libtorch's agent, for which a worker that is gone has heard what it is told of references, and one that is busy
+/// may take any time to. libtorch waits for the owner's word before it runs a call with a reference to a value of it,
+/// tells it six times, and throws then where nobody catches: the call never runs, and its own counts as open for
+/// ever. A function that is called with a lost reference runs, and hears who is gone when it asks for the value.
 class RpcAgent final : public torch::distributed::rpc::TensorPipeAgent {
  public:
   using TensorPipeAgent::TensorPipeAgent;

@@ -8,8 +8,8 @@
 
 namespace ddprun::runtime {
 
-/// Whether a Function can take `argument` as one of type `expected`: whatever Wire unpacks, so a whole number for one with
-/// a fraction. True for types that are not looked into here: unpacking them says what is wrong.
+/// Whether a Function can take `argument` as one of type `expected`: whatever Wire unpacks, so a whole number for one
+/// with a fraction. True for types that are not looked into here: unpacking them says what is wrong.
 bool fits(const c10::IValue& argument, const c10::Type& expected);
 bool fit(const std::vector<c10::IValue>& arguments, const std::vector<c10::TypePtr>& expected);
 

@@ -195,8 +195,8 @@ c10::TypePtr type_of_reference(const std::string& name, const Operator& found,
   return runtime::type_in_reference(declared ? declared : type);
 }
 
-/// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end. One that took
-/// too long is given back then.
+/// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end. One that
+/// took too long is given back then.
 void confirm_or_drop(c10::ivalue::Future& answer, RpcSession& session, const RpcSession::Late& user) {
   if (!answer.hasError()) {
     trpc::callback::confirmPendingUser(answer, user.fork);

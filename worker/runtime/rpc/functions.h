@@ -11,10 +11,10 @@
 
 namespace ddprun::runtime {
 
-/// libtorch's wire knows two kinds of functions: operators of ATen, by their schema, and TorchScript functions, by their
-/// qualified names. All others, ours too, go as the latter: "demo::add" is "__torch__.demo.add" there, which is the name
-/// of a TorchScript function add of a Python module demo.
-/// wire_name throws Exception kConfig for what cannot be one.
+/// libtorch's wire knows two kinds of functions: operators of ATen, by their schema, and TorchScript functions, by
+/// their qualified names. All others, ours too, go as the latter: "demo::add" is "__torch__.demo.add" there, which is
+/// the name of a TorchScript function add of a Python module demo. wire_name throws Exception kConfig for what cannot
+/// be one.
 bool is_aten(const std::string& name);
 c10::QualifiedName wire_name(const std::string& name);
 

@@ -9,8 +9,8 @@
 
 namespace ddprun::runtime {
 
-/// The references to values of this worker that were given back last, for libtorch ignores what comes before the call that
-/// makes the reference: a caller gave it up while the call waited for its turn.
+/// The references to values of this worker that were given back last, for libtorch ignores what comes before the call
+/// that makes the reference: a caller gave it up while the call waited for its turn.
 ///
 /// Threads  any.
 class GivenBack {

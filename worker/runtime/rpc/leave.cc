@@ -57,8 +57,8 @@ void flush_all() {
   std::fflush(nullptr);
 }
 
-/// The agent's threads would go on while what they use is destroyed. A child of fork has none, and a thread of the agent
-/// that ends the process cannot wait for itself. Nor does the process wait for a function that does not return.
+/// The agent's threads would go on while what they use is destroyed. A child of fork has none, and a thread of the
+/// agent that ends the process cannot wait for itself. Nor does the process wait for a function that does not return.
 void leave_at_exit(int status, void*) {
   const auto session = current_rpc_session();
   if (!session || is_on_agent_thread()) return;
@@ -92,8 +92,8 @@ void wait_for_references(RpcSession& session) {
   give_back_late(session);
 }
 
-/// This worker's calls, as long as they may take, its functions' and libtorch's own included. The agent tells nobody when
-/// the last one ends.
+/// This worker's calls, as long as they may take, its functions' and libtorch's own included. The agent tells nobody
+/// when the last one ends.
 void wait_for_calls(RpcSession& session) {
   auto pause = milliseconds(1);
   auto asked = std::chrono::steady_clock::now();

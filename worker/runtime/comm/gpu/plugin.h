@@ -30,8 +30,8 @@ std::string gpu_id(int gpu);
 /// libtorch's nccl backend on GPU `gpu`. The plug-in must be open.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request, int gpu);
 
-/// A Recorder for the current GPU: as a CUDA graph, whose memory is the graph's own. The current stream is none of CUDA's
-/// default, and what `work` goes on from was begun on it. The plug-in must be open.
+/// A Recorder for the current GPU: as a CUDA graph, whose memory is the graph's own. The current stream is none of
+/// CUDA's default, and what `work` goes on from was begun on it. The plug-in must be open.
 std::unique_ptr<Recording> record_graph(const std::function<void()>& work);
 
 }  // namespace ddprun::runtime

@@ -10,11 +10,11 @@ namespace ddprun::runtime::shm {
 /// In which order the contributions to an element are reduced: gloo's, so that results are equal to the last
 /// bit.
 ///
-/// gloo's ring all-reduce cuts the tensor into one block per rank, of equal size but for rounding. The sum of
-/// block b starts with rank b - 1, which hands it down to b - 2, and so on around the ring until it ends at
-/// rank b. Min and max compute "its own op what it was handed", and of 0 and -0, and beside a NaN, take the
-/// first; sums and products of two NaNs keep the one that was handed. Source: observed, and held against libtorch's gloo by tests/integration/shm and
-/// tests/interop/collectives.
+/// gloo's ring all-reduce cuts the tensor into one block per rank, of equal size but for rounding. The sum of block b
+/// starts with rank b - 1, which hands it down to b - 2, and so on around the ring until it ends at rank b. Min and
+/// max compute "its own op what it was handed", and of 0 and -0, and beside a NaN, take the first; sums and products
+/// of two NaNs keep the one that was handed. Source: observed, and held against libtorch's gloo by
+/// tests/integration/shm and tests/interop/collectives.
 class RingOrder {
  public:
   RingOrder(std::size_t total_bytes, std::size_t item_bytes, int ranks);
