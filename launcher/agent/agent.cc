@@ -97,8 +97,8 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
     if (deps_.looks != nullptr) return deps_.looks->wanted(number, most_bytes, kind);
     answer({.number = number, .is_last = true});
   }
-  void look_answered(const LookPart& part) override {
-    if (deps_.looks != nullptr) deps_.looks->answered(part);
+  void look_answered(const LookAnswer& answer) override {
+    if (deps_.looks != nullptr) deps_.looks->answered(answer);
   }
   [[nodiscard]] std::size_t reserved_descriptors() const override {
     return launcher::reserved_descriptors(plan_, workers_ ? workers_->alive() : 0);
@@ -112,7 +112,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
 
   // What the desk of `ddprun why` wants.
   Asked ask(std::uint64_t number, LookKind kind) override { return rounds_->ask_to_look(number, kind); }
-  void answer(LookPart part) override { rounds_->answer_look(std::move(part)); }
+  void answer(LookAnswer answer) override { rounds_->answer_look(std::move(answer)); }
 
   // What the workers do.
   [[nodiscard]] bool goes_on_spawning() const override {

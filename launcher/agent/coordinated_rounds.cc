@@ -129,20 +129,6 @@ bool CoordinatedRounds::send_lines(bool is_stderr, std::string_view block) {
   return true;
 }
 
-void CoordinatedRounds::answer_look(LookPart part) {
-  rendezvous_->member().answer_look(
-      {.number = part.number, .text = std::move(part.text), .is_last = part.is_last});
-}
-
-void CoordinatedRounds::on_look_answer(const membership::LookAnswer& answer) {
-  listener_.look_answered({.number = answer.number,
-                           .from = answer.from,
-                           .node = answer.node,
-                           .text = answer.text,
-                           .is_last = answer.is_last,
-                           .is_older = answer.is_older});
-}
-
 std::optional<LostOutput> CoordinatedRounds::lost_output() const {
   const std::size_t bytes = rendezvous_->member().untaken_bytes();
   if (bytes == 0 || !plan_.options.log_funnel) return std::nullopt;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -31,7 +32,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   Asked ask_to_look(std::uint64_t number, LookKind kind) override {
     return rendezvous_->member().ask_to_look(number, kind);
   }
-  void answer_look(LookPart part) override;
+  void answer_look(LookAnswer answer) override { rendezvous_->member().answer_look(std::move(answer)); }
   bool send_lines(bool is_stderr, std::string_view block) override;
   /// Where the coordinator runs here, it stays until the other nodes have left, but not for ever.
   void close(const Finish& finish, std::function<void()> on_closed) override;
@@ -50,7 +51,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void on_look_wanted(const membership::LookRequest& request) override {
     listener_.look_wanted(request.number, request.most_bytes, request.kind);
   }
-  void on_look_answer(const membership::LookAnswer& answer) override;
+  void on_look_answer(const LookAnswer& answer) override { listener_.look_answered(answer); }
   void on_lines_back(const membership::LogLines& lines) override;
   void on_job_ended(const membership::JobEnd& end) override;
   void on_rendezvous_lost(const Error& error) override;

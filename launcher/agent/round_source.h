@@ -69,7 +69,7 @@ class RoundSource {
       static_cast<void>(number), static_cast<void>(most_bytes), static_cast<void>(kind);
     }
     /// What another node sees, after `ask_to_look`.
-    virtual void look_answered(const LookPart& part) { static_cast<void>(part); }
+    virtual void look_answered(const LookAnswer& answer) { static_cast<void>(answer); }
     /// What this process may still have to open: who connects to our port does not get these.
     [[nodiscard]] virtual std::size_t reserved_descriptors() const { return 0; }
     /// The job is over everywhere, well (0) or not, because of `cause`, where that is a worker.
@@ -86,7 +86,7 @@ class RoundSource {
   virtual Asked ask_to_look(std::uint64_t number, LookKind kind) {
     return static_cast<void>(number), static_cast<void>(kind), Asked::kNobody;
   }
-  virtual void answer_look(LookPart part) { static_cast<void>(part); }
+  virtual void answer_look(LookAnswer answer) { static_cast<void>(answer); }
   /// Takes whole lines for the console of the coordinator. False: that is here.
   virtual bool send_lines(bool is_stderr, std::string_view block) {
     return static_cast<void>(is_stderr), static_cast<void>(block), false;

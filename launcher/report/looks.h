@@ -1,17 +1,17 @@
 #pragma once
 
-#include "rendezvous/membership/types.h"
+#include "rendezvous/membership/messages.h"
 
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace ddprun::launcher {
 
 using membership::Asked;
+using membership::LookAnswer;
 using membership::LookKind;
 
 /// `ddprun why` and `ddprun ps --watch` ask a launcher by SIGURG, which one that does not know it ignores, with one of
@@ -30,16 +30,6 @@ inline std::optional<LookKind> kind_of_question(int value) {
   return std::nullopt;
 }
 
-/// Some of what another node sees of its ranks.
-struct LookPart {
-  std::uint64_t number = 0;  ///< of the question
-  std::uint64_t from = 0;    ///< of the node; 0: those that were asked have all been named
-  std::string node{};        ///< its name, for people
-  std::string text{};        ///< empty, and not the last: it was asked
-  bool is_last = false;
-  bool is_older = false;  ///< that node does not know the question
-};
-
 /// Carries questions and answers between the nodes of a job.
 class LookLine {
  public:
@@ -47,7 +37,7 @@ class LookLine {
   /// Asks all other nodes.
   virtual Asked ask(std::uint64_t number, LookKind kind) = 0;
   /// Of this node, to whom has asked; never blocks.
-  virtual void answer(LookPart part) = 0;
+  virtual void answer(LookAnswer answer) = 0;
 };
 
 /// Where `ddprun why` and `ddprun ps --watch` of this node and of the others is served. Called on the io_context's
@@ -63,7 +53,7 @@ class LookDesk {
   virtual void asked_by(pid_t process, int descriptor, LookKind kind) = 0;
   /// Another node asks.
   virtual void wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) = 0;
-  virtual void answered(const LookPart& part) = 0;
+  virtual void answered(const LookAnswer& answer) = 0;
 };
 
 }  // namespace ddprun::launcher

@@ -91,21 +91,21 @@ UniqueFd open_pipe_of(pid_t process, int descriptor) {
 
 }  // namespace
 
-std::string to_text(const LookPart& part) {
+std::string to_text(const LookAnswer& part) {
   nlohmann::json line{{"from", part.from}, {"node", part.node}, {"text", part.text}, {"last", part.is_last}};
   if (part.is_older) line["older"] = true;
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::optional<LookPart> parse_look_part(std::string_view line) {
+std::optional<LookAnswer> parse_look_answer(std::string_view line) {
   const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
   try {
-    return LookPart{.number = 0,
-                    .from = parsed.at("from"),
-                    .node = parsed.at("node"),
-                    .text = parsed.at("text"),
-                    .is_last = parsed.at("last"),
-                    .is_older = parsed.value("older", false)};
+    return LookAnswer{.number = 0,
+                      .from = parsed.at("from"),
+                      .node = parsed.at("node"),
+                      .text = parsed.at("text"),
+                      .is_last = parsed.at("last"),
+                      .is_older = parsed.value("older", false)};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
@@ -194,7 +194,7 @@ void Desk::asked_by(pid_t process, int descriptor, LookKind kind) {
   ask(why_asker_, kind);
 }
 
-void Desk::HostQuestion::take(const LookPart& part) {
+void Desk::HostQuestion::take(const LookAnswer& part) {
   if (part.from == 0) {
     are_all_named = true;
   } else if (part.is_last) {
@@ -251,14 +251,14 @@ void Desk::ask(const AskerPtr& asker, LookKind kind) {
        .is_last = true});
 }
 
-void Desk::answered(const LookPart& part) {
+void Desk::answered(const LookAnswer& part) {
   if (part.number == numbers_question_.number) return numbers_answered(part);
   if (part.number != why_asker_->question) return;
   why_question_.take(part);
   say(why_asker_, to_text(part) + "\n");
 }
 
-void Desk::numbers_answered(const LookPart& part) {
+void Desk::numbers_answered(const LookAnswer& part) {
   HostQuestion& question = numbers_question_;
   const std::string text = to_text(part) + "\n";
   question.take(part);

@@ -24,8 +24,8 @@
 namespace ddprun::launcher::why {
 
 /// How an answer reaches `ddprun why` and `ddprun ps --watch`, one in a line; nullopt: it is something else.
-std::string to_text(const LookPart& part);
-std::optional<LookPart> parse_look_part(std::string_view line);
+std::string to_text(const LookAnswer& part);
+std::optional<LookAnswer> parse_look_answer(std::string_view line);
 
 /// The launcher's part of a `ddprun why` or `ddprun ps --watch` over several nodes: passes a question of this host on
 /// to the other nodes, and their answers back; for a question of another node it has a process look at the ranks here,
@@ -49,7 +49,7 @@ class Desk final : public LookDesk {
   void close() override;
   void asked_by(pid_t process, int descriptor, LookKind kind) override;
   void wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) override;
-  void answered(const LookPart& part) override;
+  void answered(const LookAnswer& part) override;
 
  private:
   /// A process that looks at the ranks of this node; destroyed: killed.
@@ -88,7 +88,7 @@ class Desk final : public LookDesk {
     bool are_all_named = false;
     bool is_over = true;
 
-    void take(const LookPart& part);
+    void take(const LookAnswer& part);
     /// Its answers still come, and it is not older than that.
     [[nodiscard]] bool is_under_way(Duration most) const;
   };
@@ -97,7 +97,7 @@ class Desk final : public LookDesk {
   void read(std::uint64_t number);
   void end_look(std::uint64_t number);
   void numbers_asked_by(pid_t process, int descriptor, UniqueFd pipe);
-  void numbers_answered(const LookPart& part);
+  void numbers_answered(const LookAnswer& part);
   void ask(const AskerPtr& asker, LookKind kind);
   void say(const AskerPtr& asker, const std::string& text);
   void write(const AskerPtr& asker);

@@ -22,7 +22,7 @@ namespace ddprun::launcher::why {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-void OtherNodes::take(LookPart part) {
+void OtherNodes::take(LookAnswer part) {
   has_heard_ = true;
   if (part.from == 0) {
     are_all_named_ = true;
@@ -127,7 +127,7 @@ OtherNodes Question::answer(steady_clock::time_point until) {
     if (count <= 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(count));
     for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
-      if (std::optional<LookPart> part = parse_look_part(std::string_view(text).substr(0, end)))
+      if (std::optional<LookAnswer> part = parse_look_answer(std::string_view(text).substr(0, end)))
         nodes.take(std::move(*part));
       text.erase(0, end + 1);
     }

@@ -31,7 +31,7 @@ class OtherNodes {
     bool is_older = false;  ///< it does not know the question
   };
 
-  void take(LookPart part);
+  void take(LookAnswer part);
   /// Nothing more comes.
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool has_heard() const { return has_heard_; }

@@ -21,8 +21,8 @@ class Looks {
   static constexpr std::size_t kAllBytes = 4 * 1024 * 1024;
   static constexpr std::size_t kMostBytes = 1024 * 1024;
   static constexpr std::size_t kLeastBytes = 16 * 1024;
-  static constexpr std::size_t kLeastCost =
-      64;  ///< of a part, however little it says: it takes memory as well
+  /// Of a part, however little it says: it takes memory as well.
+  static constexpr std::size_t kLeastCost = 64;
 
   struct Forward {
     ConnectionId to;

@@ -94,9 +94,9 @@ struct LookRequest {
 /// Some of what a node sees of its ranks, in whatever form; the parts in their order.
 struct LookAnswer {
   std::uint64_t number = 0;  ///< of the request
-  std::uint64_t from =
-      0;  ///< from the coordinator: a number of the node; 0 in the answer that ends the asked ones
-  std::string node{};  ///< from the coordinator: its name
+  /// From the coordinator: a number of the node; 0: those that were asked have all been named.
+  std::uint64_t from = 0;
+  std::string node{};  ///< from the coordinator: its name, for people; of 0, why nobody was asked
   std::string text{};  ///< up to kMaxLookBytes; from the coordinator empty: that node was asked, or is gone
   bool is_last = false;
   bool is_older = false;  ///< from the coordinator: that node does not know the question, and was not asked

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <string>
 
-using ddprun::launcher::LookPart;
+using ddprun::launcher::LookAnswer;
 using namespace ddprun::launcher::why;
 using std::chrono::milliseconds;
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr milliseconds kWaited{6000};
 
-LookPart asked(std::uint64_t from, const std::string& name) { return {.from = from, .node = name}; }
-LookPart all_asked() { return {.is_last = true}; }
+LookAnswer asked(std::uint64_t from, const std::string& name) { return {.from = from, .node = name}; }
+LookAnswer all_asked() { return {.is_last = true}; }
 
 RankFacts facts_of(int rank) {
   RankFacts facts{.rank = rank, .pid = 100 + rank, .host = "b"};
@@ -107,13 +107,13 @@ TEST_CASE("a node that has told of some of its ranks, and one that is looked at 
 
 TEST_CASE("a part arrives at ddprun why as the launcher had it") {
   const auto part =
-      parse_look_part(to_text(LookPart{.from = 4, .node = "b", .text = "{\"rank\"", .is_last = true}));
+      parse_look_answer(to_text(LookAnswer{.from = 4, .node = "b", .text = "{\"rank\"", .is_last = true}));
   REQUIRE(part.has_value());
   CHECK(part->from == 4);
   CHECK(part->node == "b");
   CHECK(part->text == "{\"rank\"");
   CHECK(part->is_last);
-  CHECK_FALSE(parse_look_part("{}").has_value());
+  CHECK_FALSE(parse_look_answer("{}").has_value());
 }
 
 TEST_CASE("facts that do not fit lose what tells least, and keep their newest collectives") {
