@@ -289,11 +289,13 @@ Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
 }
 
 void Agent::act(const PublishFailure& action) {
-  LocalFailure failure = failure_of(action, supervisor_);
+  membership::NodeFailure failure = failure_of(action, supervisor_);
+  failure.host = plan_.host.hostname;
   if (!action.workers.empty()) {
-    failure.worker = look_at(action.workers.front());
-    if (action.workers.size() > 1) failure.victim = look_at(action.workers.back());
-    failure.account = deps_.account_of(failure.speaker());
+    // Whose words tell what happened: who left with 0 has none.
+    const WorkerOutcome speaker = look_at(action.workers.back());
+    add_outcome(failure, look_at(action.workers.front()));
+    add_words(failure, speaker, deps_.account_of(speaker));
   }
   rounds_->tell(action, failure);
 }

@@ -103,11 +103,9 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
   return std::unique_ptr<RoundSource>(std::move(rounds));
 }
 
-void CoordinatedRounds::tell(const Action& action, const LocalFailure& failure) {
+void CoordinatedRounds::tell(const Action& action, const membership::NodeFailure& failure) {
   if (const auto* const leaving = std::get_if<PublishLeaving>(&action)) signal_ = leaving->signal;
-  membership::NodeFailure report = to_membership(failure);
-  report.host = plan_.host.hostname;
-  tell_member(rendezvous_->member(), action, report);
+  tell_member(rendezvous_->member(), action, failure);
 }
 
 void CoordinatedRounds::close(const Finish& finish, std::function<void()> on_closed) {

@@ -27,7 +27,7 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
                                                    RoundSource::Listener& listener, Logger& logger);
 
-  void tell(const Action& action, const LocalFailure& failure) override;
+  void tell(const Action& action, const membership::NodeFailure& failure) override;
   bool drain() override { return rendezvous_->member().drain(); }
   Asked ask_to_look(std::uint64_t number, LookKind kind) override {
     return rendezvous_->member().ask_to_look(number, kind);

@@ -42,7 +42,7 @@ LocalRounds::LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener
       policy_(restart_policy_options(plan)),
       back_off_(io) {}
 
-void LocalRounds::tell(const Action& action, const LocalFailure& failure) {
+void LocalRounds::tell(const Action& action, const membership::NodeFailure& failure) {
   if (std::holds_alternative<PublishFailure>(action)) failure_ = failure;
   if (std::holds_alternative<PublishSuccess>(action)) listener_.job_ended({}, std::nullopt);
   if (!std::holds_alternative<JoinRound>(action)) return;
@@ -50,24 +50,24 @@ void LocalRounds::tell(const Action& action, const LocalFailure& failure) {
   follow(*std::exchange(failure_, std::nullopt));
 }
 
-void LocalRounds::follow(const LocalFailure& failure) {
+void LocalRounds::follow(const membership::NodeFailure& failure) {
   RemoteCause cause;
-  cause.worker = *failure.worker;  // a failure of no worker is final, and asks for nothing
+  cause.worker.rank = failure.rank.value();  // a failure of no worker is final, and asks for nothing
   cause.generation = generation_;
   cause.is_here = true;
   // In the words that several nodes are told.
-  const std::string& diagnosis = failure.account.diagnosis;
-  restart_cause_ = diagnosis.empty() ? failure.why : fmt::format("{}: {}", failure.why, diagnosis);
+  const std::string& diagnosis = failure.diagnosis;
+  restart_cause_ = diagnosis.empty() ? failure.what : fmt::format("{}: {}", failure.what, diagnosis);
   const TimePoint now = BootClock::now();
   const membership::RestartDecision decision = policy_.decide(now - began_at_, now);
-  logger_.info("{}: {}", decision.why, failure.why);
+  logger_.info("{}: {}", decision.why, failure.what);
   if (!decision.restart)
     return listener_.job_ended({.exit_code = failure.exit_code, .why = decision.why}, cause);
   listener_.restarting({.restart_count = policy_.restart_count(),
                         .number = decision.number,
                         .allowed = plan_.options.max_restarts,
                         .delay = decision.delay,
-                        .why = failure.why},
+                        .why = failure.what},
                        cause);
   if (decision.delay == Duration::zero()) return begin_round();
   back_off_.set_after(decision.delay, [this] { begin_round(); });

@@ -25,7 +25,7 @@ class LocalRounds final : public RoundSource {
   static Result<std::unique_ptr<RoundSource>> open(boost::asio::io_context& io, const Plan& plan,
                                                    Listener& listener, Logger& logger);
 
-  void tell(const Action& action, const LocalFailure& failure) override;
+  void tell(const Action& action, const membership::NodeFailure& failure) override;
   void close(const Finish&, std::function<void()> on_closed) override {
     back_off_.close();
     store_->close();
@@ -35,7 +35,7 @@ class LocalRounds final : public RoundSource {
  private:
   LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener& listener, Logger& logger,
               std::unique_ptr<store::StoreServer> store);
-  void follow(const LocalFailure& failure);
+  void follow(const membership::NodeFailure& failure);
   void begin_round();
 
   const Plan& plan_;
@@ -43,9 +43,9 @@ class LocalRounds final : public RoundSource {
   Logger& logger_;
   std::unique_ptr<store::StoreServer> store_;
   membership::RestartPolicy policy_;
-  std::optional<LocalFailure> failure_;  ///< of the generation that is over
-  std::string restart_cause_;            ///< of the round that begins next
-  Generation generation_;                ///< the last
+  std::optional<membership::NodeFailure> failure_;  ///< of the generation that is over
+  std::string restart_cause_;                       ///< of the round that begins next
+  Generation generation_;                           ///< the last
   TimePoint began_at_{};
   Alarm back_off_;
 };

@@ -4,24 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <variant>
 
 namespace ddprun::launcher {
-
-LocalFailure failure_of(const PublishFailure& action, const Supervisor& supervisor) {
-  LocalFailure failure;
-  failure.why = action.why;
-  failure.exit_code = action.exit_code;
-  failure.final_because = action.final_because;
-  if (action.workers.empty()) return failure;
-  const SupervisedWorker& guilty =
-      supervisor.workers()[static_cast<std::size_t>(action.workers.front().value())];
-  failure.worker.emplace().rank = guilty.rank;
-  failure.has_left = guilty.status && guilty.status->is_success();
-  failure.weight = failure.has_left ? Weight::kSymptom : guilty.ending.weight;
-  return failure;
-}
-
 namespace {
 
 std::int64_t unix_time(std::chrono::system_clock::time_point at) {
@@ -30,36 +16,41 @@ std::int64_t unix_time(std::chrono::system_clock::time_point at) {
 
 }  // namespace
 
-membership::NodeFailure to_membership(const LocalFailure& failure) {
-  const Account& account = failure.account;
-  if (!failure.worker) {
-    return {.exit_code = std::clamp(failure.exit_code, 1, 255),
-            .what = failure.why,
-            .final_because = failure.final_because};
-  }
-  const std::optional<ExitStatus>& status = failure.worker->status;
-  const bool is_traceback = !account.traceback.empty();
-  return {.rank = failure.worker->rank,
-          .local_rank = failure.worker->local_rank,
-          .pid = failure.worker->pid,
-          .exit_code = std::clamp(failure.exit_code, 1, 255),
-          .code = status && !status->is_killed() ? std::optional(status->code()) : std::nullopt,
-          .signal = status ? status->signal() : 0,
-          .started = unix_time(failure.worker->started_wall),
-          .ended = status ? unix_time(failure.worker->ended_wall) : 0,
-          .what = failure.why,
-          .error_file = failure.worker->error_file,
-          .error_message = account.error_message,
-          .error_stack = account.error_stack,
-          .diagnosis = account.diagnosis,
-          // A traceback says more than its last lines, and there is room for one of them.
-          .stderr_tail = is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n"))
-                                      : failure.speaker().stderr_tail,
-          .is_traceback = is_traceback,
-          .final_because = failure.final_because,
-          .weight = failure.weight,
-          .has_left = failure.has_left,
-          .victim = failure.victim ? std::optional(failure.victim->rank) : std::nullopt};
+membership::NodeFailure failure_of(const PublishFailure& action, const Supervisor& supervisor) {
+  membership::NodeFailure failure{.exit_code = std::clamp(action.exit_code, 1, 255),
+                                  .what = action.why,
+                                  .final_because = action.final_because};
+  if (action.workers.empty()) return failure;
+  const auto worker = [&](LocalRank local_rank) -> const SupervisedWorker& {
+    return supervisor.workers()[static_cast<std::size_t>(local_rank.value())];
+  };
+  const SupervisedWorker& guilty = worker(action.workers.front());
+  failure.rank = guilty.rank;
+  failure.has_left = guilty.status && guilty.status->is_success();
+  failure.weight = failure.has_left ? Weight::kSymptom : guilty.ending.weight;
+  if (action.workers.size() > 1) failure.victim = worker(action.workers.back()).rank;
+  return failure;
+}
+
+void add_outcome(membership::NodeFailure& failure, const WorkerOutcome& guilty) {
+  failure.local_rank = guilty.local_rank;
+  failure.pid = guilty.pid;
+  failure.started = unix_time(guilty.started_wall);
+  failure.error_file = guilty.error_file;
+  if (!guilty.status) return;
+  if (!guilty.status->is_killed()) failure.code = guilty.status->code();
+  failure.signal = guilty.status->signal();
+  failure.ended = unix_time(guilty.ended_wall);
+}
+
+void add_words(membership::NodeFailure& failure, const WorkerOutcome& speaker, const Account& account) {
+  failure.diagnosis = account.diagnosis;
+  failure.error_message = account.error_message;
+  failure.error_stack = account.error_stack;
+  failure.is_traceback = !account.traceback.empty();
+  // A traceback says more than its last lines, and there is room for one of them.
+  failure.stderr_tail =
+      failure.is_traceback ? fmt::format("{}\n", fmt::join(account.traceback, "\n")) : speaker.stderr_tail;
 }
 
 // The first round is joined by connecting. Later, to have no worker left is to ask for the next one.

@@ -10,10 +10,12 @@ namespace ddprun::launcher {
 // and all there is between the two: the agent uses it, and so does the simulation of
 // tests/scenario/membership.
 
-/// The failure that `action` speaks of; `worker` is left to who can look at it.
-LocalFailure failure_of(const PublishFailure& action, const Supervisor& supervisor);
-/// The same for the other nodes.
-membership::NodeFailure to_membership(const LocalFailure& failure);
+/// The failure that `action` speaks of, as far as the supervisor knows it.
+membership::NodeFailure failure_of(const PublishFailure& action, const Supervisor& supervisor);
+/// To that, from who can look at the workers: how the guilty one ended.
+void add_outcome(membership::NodeFailure& failure, const WorkerOutcome& guilty);
+/// To that, the words of the guilty one, or of the victim, where there is one.
+void add_words(membership::NodeFailure& failure, const WorkerOutcome& speaker, const Account& account);
 
 /// Says the supervisor's action to the member, where it concerns it. `failure` belongs to PublishFailure.
 void tell_member(membership::MemberWords& member, const Action& action,

@@ -17,22 +17,6 @@
 
 namespace ddprun::launcher {
 
-/// What stopped this node, for the others.
-struct LocalFailure {
-  std::string why;                      ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  int exit_code = 0;                    ///< what the job would exit with
-  std::string final_because;            ///< why a restart would not help; empty: it may
-  Weight weight = Weight::kCause;       ///< less: another node may know the cause
-  bool has_left = false;                ///< it ended with 0, and may be who was lost
-  std::optional<WorkerOutcome> worker;  ///< the guilty one, as far as it is known at this moment; none: no
-                                        ///< worker is to blame, as for --job-timeout
-  std::optional<WorkerOutcome> victim;  ///< who lost it, where it left with 0
-  Account account;                      ///< of the speaker
-
-  /// Whose words tell what happened: who left with 0 has none. Where there is a guilty one.
-  [[nodiscard]] const WorkerOutcome& speaker() const { return victim ? *victim : *worker; }
-};
-
 /// Where the next round comes from, whether there is one after a failure, and who else must hear of that: the
 /// coordinator, or for one node LocalRounds. Listener calls come from the io_context or from within the calls
 /// below.
@@ -79,7 +63,7 @@ class RoundSource {
   virtual ~RoundSource() = default;
 
   /// Takes the supervisor's JoinRound, PublishFailure (with `failure`), PublishLeaving and PublishSuccess.
-  virtual void tell(const Action& action, const LocalFailure& failure) = 0;
+  virtual void tell(const Action& action, const membership::NodeFailure& failure) = 0;
   /// Asks for the whole job to be drained. False: nobody else is to be asked, this node decides.
   virtual bool drain() { return false; }
   /// Asks the other nodes what they see of their ranks.

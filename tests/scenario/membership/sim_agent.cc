@@ -105,7 +105,7 @@ void SimAgent::carry_out(const Action& action) {
     if (!failed->workers.empty() && !failed_in_.contains(seat_.generation) &&
         !left_in_.contains(seat_.generation))
       world_.promises().broke(fmt::format("{} blames a worker that ended because of another", host_));
-    failure = launcher::to_membership(launcher::failure_of(*failed, supervisor_));
+    failure = launcher::failure_of(*failed, supervisor_);
   }
   failure.host = host_;
   launcher::tell_member(*this, action, failure);
