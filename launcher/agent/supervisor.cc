@@ -151,7 +151,7 @@ struct SupervisorTable {
   }
   // The report that follows begins with this very sentence, unless it has a failure of this node to tell.
   static bool report_says_why(const Supervisor& s, const JobEnded& event) {
-    const bool is_of_others = s.reason_ == StopReason::kSucceeded || s.reason_ == StopReason::kPeerFailed;
+    const bool is_of_others = s.reason_ == StopReason::kSucceeded || s.reason_ == StopReason::kRoundStopped;
     return event.exit_code != 0 && (is_of_others || !s.options_.has_peers);
   }
   static bool report_says_it(const Supervisor& s) { return !s.failed_by_itself(); }
@@ -175,8 +175,8 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {{S::kRendezvous, S::kWaiting}, on<RoundBegins>,    when<T::is_too_late>,           S::kRendezvous, does<&Do::decline_round>,            Volume::kLoud},
     {S::kWaiting,                   on<RoundBegins>,    when<T::time_is_over>,          S::kRendezvous, does<&Do::decline_last_round>,       Volume::kQuiet},
     {{S::kRendezvous, S::kWaiting}, on<RoundBegins>,    kAlways,                        S::kStarting,   does<&Do::begin_generation>,         Volume::kQuiet},
-    {{S::kRendezvous, S::kWaiting}, on<RendezvousLost>, when<T::report_says_it>,        S::kDone,       does<&Do::finish_for_round>,         Volume::kQuiet},
-    {S::kRendezvous,                on<RendezvousLost>, kAlways,                        S::kDone,       does<&Do::finish_for_round>,         Volume::kLoud},
+    {{S::kRendezvous, S::kWaiting}, on<RendezvousLost>, when<T::report_says_it>,        S::kDone,       does<&Do::finish_for_rendezvous>,    Volume::kQuiet},
+    {S::kRendezvous,                on<RendezvousLost>, kAlways,                        S::kDone,       does<&Do::finish_for_rendezvous>,    Volume::kLoud},
     {S::kRendezvous,                on<JobEnded>,       when<T::report_says_why>,       S::kDone,       does<&Do::finish_for_job_end>,       Volume::kQuiet},
     {S::kRendezvous,                on<RestartGranted>, kAlways,                        S::kRendezvous, does<&Do::note_restart>,             Volume::kQuiet},
     {S::kRendezvous,                on<Signalled>,      kAlways,                        S::kDone,       does<&Do::finish_for_signal>,        Volume::kLoud},
@@ -199,10 +199,10 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {{S::kStarting, S::kRunning},   on<Signalled>,      kAlways,                        S::kDraining,   does<&Do::stop_for_signal>,          Volume::kLoud},
     {{S::kStarting, S::kRunning},   on<JobTimeOver>,    when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_job_timeout>,     Volume::kLoud},
     {{S::kStarting, S::kRunning},   on<JobTimeOver>,    kAlways,                        S::kDraining,   does<&Do::stop_for_job_timeout>,     Volume::kLoud},
-    {kUp,                           on<RoundStopped>,   when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_peer>,            Volume::kLoud},
-    {kUp,                           on<RoundStopped>,   kAlways,                        S::kDraining,   does<&Do::stop_for_peer>,            Volume::kLoud},
-    {kUp,                           on<RendezvousLost>, when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_round>,           Volume::kLoud},
-    {kUp,                           on<RendezvousLost>, kAlways,                        S::kDraining,   does<&Do::stop_for_round>,           Volume::kLoud},
+    {kUp,                           on<RoundStopped>,   when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_round>,           Volume::kLoud},
+    {kUp,                           on<RoundStopped>,   kAlways,                        S::kDraining,   does<&Do::stop_for_round>,           Volume::kLoud},
+    {kUp,                           on<RendezvousLost>, when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_rendezvous>,      Volume::kLoud},
+    {kUp,                           on<RendezvousLost>, kAlways,                        S::kDraining,   does<&Do::stop_for_rendezvous>,      Volume::kLoud},
     {kUp,                           on<JobEnded>,       when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_job_end>,         Volume::kLoud},
     {kUp,                           on<JobEnded>,       kAlways,                        S::kDraining,   does<&Do::stop_for_job_end>,         Volume::kLoud},
     {kUp,                           on<LeaseLost>,      when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_lease>,           Volume::kLoud},
@@ -252,7 +252,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kSweeping,                  on<LeaseLost>,      kAlways,                        S::kSweeping,   does<&Do::sweep_at_once>,            Volume::kQuiet},
 
     {S::kWaiting,                   on<JobEnded>,       kAlways,                        S::kDone,       does<&Do::finish_for_job_end>,       Volume::kQuiet},
-    {S::kWaiting,                   on<RendezvousLost>, kAlways,                        S::kDone,       does<&Do::finish_for_round>,         Volume::kLoud},
+    {S::kWaiting,                   on<RendezvousLost>, kAlways,                        S::kDone,       does<&Do::finish_for_rendezvous>,    Volume::kLoud},
     {S::kWaiting,                   on<Signalled>,      kAlways,                        S::kDone,       does<&Do::finish_for_signal>,        Volume::kLoud},
     {S::kWaiting,                   on<JobTimeOver>,    kAlways,                        S::kWaiting,    does<&Do::note_job_timeout>,         Volume::kLoud},
 };

@@ -121,9 +121,9 @@ class Supervisor {
   Actions stop_for_spawn(const SpawnFailed& event, TimePoint now);
   Actions stop_for_signal(const Signalled& event, TimePoint now);
   Actions stop_for_job_timeout(TimePoint now);
-  Actions stop_for_peer(const RoundStopped& event, TimePoint now);
+  Actions stop_for_round(const RoundStopped& event, TimePoint now);
   Actions stop_for_lease(const LeaseLost& event, TimePoint now);
-  Actions stop_for_round(const RendezvousLost& event, TimePoint now);
+  Actions stop_for_rendezvous(const RendezvousLost& event, TimePoint now);
   Actions stop_for_job_end(const JobEnded& event, TimePoint now);
   Actions kill_for_lease(const LeaseLost& event, TimePoint now);
   Actions kill_after_grace(TimePoint now);
@@ -146,7 +146,7 @@ class Supervisor {
   Actions finish_for_signal(const Signalled& event);
   Actions finish_for_noted_signal();
   Actions finish_for_job_timeout();
-  Actions finish_for_round(const RendezvousLost& event);
+  Actions finish_for_rendezvous(const RendezvousLost& event);
   Actions finish_for_job_end(const JobEnded& event);
 
   void record_exit(const WorkerExited& event, TimePoint now);

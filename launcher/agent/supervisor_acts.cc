@@ -131,7 +131,7 @@ void Supervisor::accuse(Blame blame) {
 // The group is being stopped, and one more has ended.
 Supervisor::Actions Supervisor::reconsider(LocalRank ended) {
   const bool is_by_worker = reason_ == StopReason::kWorkerFailed && root_cause_;
-  if (!is_by_worker && reason_ != StopReason::kPeerFailed) return {};
+  if (!is_by_worker && reason_ != StopReason::kRoundStopped) return {};
   std::optional<Blame> better = launcher::reconsider(workers_, root_cause_, ended);
   if (!better) return {};
   accuse(std::move(*better));
@@ -229,7 +229,7 @@ Supervisor::Actions Supervisor::stop_for_job_timeout(TimePoint now) {
   return stop_group(SIGTERM, now);
 }
 
-Supervisor::Actions Supervisor::stop_for_peer(const RoundStopped& event, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_round(const RoundStopped& event, TimePoint now) {
   return stop_for_others(event.why, now);
 }
 
@@ -239,7 +239,7 @@ Supervisor::Actions Supervisor::stop_for_lease(const LeaseLost& event, TimePoint
 
 // The job's code is told with its end; until then nobody needs it.
 Supervisor::Actions Supervisor::stop_for_others(const std::string& why, TimePoint now) {
-  set_reason(StopReason::kPeerFailed, why, exit_code::kTempFail);
+  set_reason(StopReason::kRoundStopped, why, exit_code::kTempFail);
   Actions actions;
   // What has ended here may explain what ended there.
   if (const std::optional<Blame> ours = blame_until_now(workers_)) {
@@ -251,7 +251,7 @@ Supervisor::Actions Supervisor::stop_for_others(const std::string& why, TimePoin
   return actions;
 }
 
-Supervisor::Actions Supervisor::stop_for_round(const RendezvousLost& event, TimePoint now) {
+Supervisor::Actions Supervisor::stop_for_rendezvous(const RendezvousLost& event, TimePoint now) {
   error_ = event.error;
   set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
   forbid_restart("the rendezvous is lost");
@@ -259,7 +259,7 @@ Supervisor::Actions Supervisor::stop_for_round(const RendezvousLost& event, Time
 }
 
 Supervisor::Actions Supervisor::stop_for_job_end(const JobEnded& event, TimePoint now) {
-  set_reason(StopReason::kPeerFailed, event.why, event.exit_code);
+  set_reason(StopReason::kRoundStopped, event.why, event.exit_code);
   note_end(event.why);
   return stop_group(SIGTERM, now);
 }
@@ -270,7 +270,7 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
   Actions actions;
   if (reason_ == StopReason::kSignal) {
     actions.emplace_back(PublishLeaving{stop_signal_});
-  } else if (reason_ != StopReason::kPeerFailed && reason_ != StopReason::kRendezvousFailed) {
+  } else if (reason_ != StopReason::kRoundStopped && reason_ != StopReason::kRendezvousFailed) {
     actions.emplace_back(publish_failure());
   }
   const std::vector<LocalRank> targets = alive();
@@ -296,7 +296,7 @@ Supervisor::Actions Supervisor::note_last_consequence(const WorkerExited& event,
   Actions actions = reconsider(event.local_rank);
   append(actions, sweep());
   // The lease is lost, and they had ended before.
-  if (reason_ == StopReason::kPeerFailed && have_succeeded_unasked(workers_)) {
+  if (reason_ == StopReason::kRoundStopped && have_succeeded_unasked(workers_)) {
     set_reason(StopReason::kSucceeded, {}, exit_code::kOk);
     why_no_restart_.clear();
     story_ = describe_end(worker(event.local_rank)) + "; all workers had succeeded";
@@ -312,7 +312,7 @@ Supervisor::Actions Supervisor::note_signal(const Signalled& event) {
     return {};
   }
   forbid_restart_after(event);
-  if (reason_ == StopReason::kPeerFailed) exit_code_ = code_of_signal(event);
+  if (reason_ == StopReason::kRoundStopped) exit_code_ = code_of_signal(event);
   // To the others it is the reason then, too: what may have been caused elsewhere is less.
   if (options_.has_peers && reason_ == StopReason::kWorkerFailed && blamed_weight() != Weight::kCause) {
     stop_signal_ = event.signal;
@@ -370,7 +370,7 @@ Supervisor::Actions Supervisor::sweep_at_once(const LeaseLost& event) {
 
 Supervisor::Actions Supervisor::note_round_failed(const RendezvousLost& event) {
   error_ = event.error;
-  if (reason_ == StopReason::kSucceeded || reason_ == StopReason::kPeerFailed) {
+  if (reason_ == StopReason::kSucceeded || reason_ == StopReason::kRoundStopped) {
     set_reason(StopReason::kRendezvousFailed, event.error.message(), to_exit_code(event.error.code()));
   }
   forbid_restart("the rendezvous is lost");
@@ -389,7 +389,8 @@ Supervisor::Actions Supervisor::kill_for_signal(const Signalled& event, TimePoin
 }
 
 Supervisor::Actions Supervisor::kill_for_lease(const LeaseLost& event, TimePoint now) {
-  if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.why, exit_code::kTempFail);
+  if (reason_ == StopReason::kSucceeded)
+    set_reason(StopReason::kRoundStopped, event.why, exit_code::kTempFail);
   return kill_group(event.why, now);
 }
 
@@ -534,7 +535,7 @@ bool Supervisor::failed_by_itself() const {
 }
 
 // Whoever is to be asked what follows cannot be found: that is no other end than the one it has come to.
-Supervisor::Actions Supervisor::finish_for_round(const RendezvousLost& event) {
+Supervisor::Actions Supervisor::finish_for_rendezvous(const RendezvousLost& event) {
   error_ = event.error;
   if (failed_by_itself()) {
     story_ = event.error.message();
@@ -553,7 +554,7 @@ Supervisor::Actions Supervisor::finish_for_job_end(const JobEnded& event) {
                exit_code::kOk);  // also when the others succeeded without us at last
     why_no_restart_.clear();
   } else {
-    if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kPeerFailed, event.why, event.exit_code);
+    if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kRoundStopped, event.why, event.exit_code);
     exit_code_ = event.exit_code;
     why_no_restart_ = event.why;
     note_late_end(event.why);

@@ -81,7 +81,7 @@ std::string because(const GenerationOutcome& generation) {
     case StopReason::kSucceeded:
     case StopReason::kSignal:
     case StopReason::kJobTimeout:
-    case StopReason::kPeerFailed:
+    case StopReason::kRoundStopped:
     case StopReason::kRendezvousFailed:
       return {};
   }
@@ -216,7 +216,7 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
       return fmt::format("ddprun: {} was stopped by {}", title, signal_name(outcome.signal));
     case StopReason::kJobTimeout:
       return fmt::format("ddprun: {} was stopped by --job-timeout", title);
-    case StopReason::kPeerFailed:
+    case StopReason::kRoundStopped:
       return fmt::format("ddprun: {} failed: {}", title, outcome.why);
     case StopReason::kSucceeded:
     case StopReason::kWorkerFailed:
@@ -252,7 +252,7 @@ std::vector<std::string> lines_before(const JobOutcome& outcome, const std::opti
   const GenerationOutcome& last = outcome.generations.back();
   // It was a symptom, and this node was told to end before the cause was known.
   if (last.root_cause) return {headline(last.workers[*last.root_cause], context.hostname)};
-  const bool is_told = last.reason == StopReason::kPeerFailed && !last.why.empty();
+  const bool is_told = last.reason == StopReason::kRoundStopped && !last.why.empty();
   return is_told && first.find(last.why) == std::string::npos ? std::vector{last.why}
                                                               : std::vector<std::string>();
 }

@@ -33,8 +33,8 @@ std::string_view to_string(StopReason reason) {
       return "signal";
     case StopReason::kJobTimeout:
       return "job timeout";
-    case StopReason::kPeerFailed:
-      return "peer failed";
+    case StopReason::kRoundStopped:
+      return "round stopped";
     case StopReason::kRendezvousFailed:
       return "rendezvous failed";
   }

@@ -87,7 +87,7 @@ enum class StopReason {
   kSpawnFailed,       ///< a worker could not be started
   kSignal,            ///< the launcher was told to stop
   kJobTimeout,        ///< --job-timeout is over
-  kPeerFailed,        ///< another node stopped the round
+  kRoundStopped,      ///< not by this node: a failure or drain of another, a lost lease, the job's end
   kRendezvousFailed,  ///< the world could not be agreed on
 };
 

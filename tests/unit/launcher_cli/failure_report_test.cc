@@ -363,7 +363,7 @@ TEST_CASE("starts that cost no restart are not counted among those that do") {
 }
 
 TEST_CASE("the line of the restarts tells of restarts only, and why there was none") {
-  JobOutcome outcome{.exit_code = 7, .reason = StopReason::kPeerFailed, .restarts_used = 1};
+  JobOutcome outcome{.exit_code = 7, .reason = StopReason::kRoundStopped, .restarts_used = 1};
   outcome.why = "rank 1 exited with code 7 on node 1 (b); the restart budget is spent: 1 of 1";
   ReportContext where = context();
   where.max_restarts = 1;
