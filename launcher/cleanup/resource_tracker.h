@@ -18,7 +18,7 @@ bool is_resource_tracker(std::string_view command_line);
 /// is_resource_tracker for a process; false when there is no such process.
 bool is_resource_tracker(pid_t pid);
 
-/// How long a cleaner may take once the job's other processes are being killed. A program that only pretends
+/// How long one may take once the job's other processes are being killed. A program that only pretends
 /// to be one lives no longer either.
 inline constexpr std::chrono::milliseconds kResourceTrackerTime(2500);
 

@@ -5,12 +5,12 @@
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/stranger_log.h"
 #include "rendezvous/base/waiting_room.h"
+#include "rendezvous/membership/attendance.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/channel.h"
 #include "rendezvous/membership/handshake.h"
 #include "rendezvous/membership/looks.h"
 #include "rendezvous/membership/own_addresses.h"
-#include "rendezvous/membership/roll_call.h"
 #include "rendezvous/store/server.h"
 
 #include <boost/asio/ip/tcp.hpp>

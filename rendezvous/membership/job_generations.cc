@@ -1,6 +1,6 @@
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/membership/attendance.h"
 #include "rendezvous/membership/job.h"
-#include "rendezvous/membership/roll_call.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/membership/attendance.h"
 #include "rendezvous/membership/job.h"
-#include "rendezvous/membership/roll_call.h"
 
 #include <fmt/format.h>
 
@@ -108,14 +108,14 @@ std::optional<std::string> Job::why_not_drained(std::optional<NodeRank> rank) co
 }
 
 std::string Job::describe(TimePoint now) const {
-  RollCall roll{.min_nodes = spec_.min_nodes, .max_nodes = spec_.max_nodes, .missing = missing()};
-  for (const Node* node : eligible()) roll.here.push_back(name_of(*node));
+  Attendance attendance{.min_nodes = spec_.min_nodes, .max_nodes = spec_.max_nodes, .missing = missing()};
+  for (const Node* node : eligible()) attendance.here.push_back(name_of(*node));
   for (const auto& [id, node] : nodes_) {
     if (state_ == JobState::kStopping && node.seat && !reports_idle(node))
-      roll.stopping.push_back(name_of(node));
+      attendance.stopping.push_back(name_of(node));
   }
-  if (losses_.fenced_until() > now) roll.fence = timing_.liveness();
-  return to_sentence(std::move(roll));
+  if (losses_.fenced_until() > now) attendance.fence = timing_.liveness();
+  return to_sentence(std::move(attendance));
 }
 
 std::vector<std::string> Job::awaited() const {

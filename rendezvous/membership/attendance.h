@@ -8,7 +8,7 @@
 namespace ddprun::membership {
 
 /// Who is here, who is missing and what is waited for, for people.
-struct RollCall {
+struct Attendance {
   int min_nodes = 1;
   int max_nodes = 1;
   std::vector<std::string> here;
@@ -18,7 +18,7 @@ struct RollCall {
 };
 
 /// "2 of 3 nodes are here: node a (10.0.0.1), node b (10.0.0.2); missing: node rank 2"
-std::string to_sentence(RollCall roll);
+std::string to_sentence(Attendance attendance);
 
 /// The first few, as strverscmp orders them: "a, b and 12 more".
 std::string join_names(std::vector<std::string> names);

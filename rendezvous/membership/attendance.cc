@@ -1,4 +1,4 @@
-#include "rendezvous/membership/roll_call.h"
+#include "rendezvous/membership/attendance.h"
 
 #include "rendezvous/base/format_duration.h"
 
@@ -29,20 +29,21 @@ std::string join_names(std::vector<std::string> names) {
   return text;
 }
 
-std::string to_sentence(RollCall roll) {
-  const std::string wanted = roll.min_nodes < roll.max_nodes
-                                 ? fmt::format("{} to {}", roll.min_nodes, roll.max_nodes)
-                                 : fmt::format("{}", roll.max_nodes);
-  const std::size_t count = roll.here.size();
+std::string to_sentence(Attendance attendance) {
+  const std::string wanted = attendance.min_nodes < attendance.max_nodes
+                                 ? fmt::format("{} to {}", attendance.min_nodes, attendance.max_nodes)
+                                 : fmt::format("{}", attendance.max_nodes);
+  const std::size_t count = attendance.here.size();
   std::string text = fmt::format("{} of {} nodes are here", count, wanted);
-  if (count > 0) text += ": " + join_names(std::move(roll.here));
-  if (!roll.missing.empty()) text += fmt::format("; missing: {}", join_names(std::move(roll.missing)));
-  if (!roll.stopping.empty()) {
-    text += fmt::format("; still stopping their workers: {}", join_names(std::move(roll.stopping)));
+  if (count > 0) text += ": " + join_names(std::move(attendance.here));
+  if (!attendance.missing.empty())
+    text += fmt::format("; missing: {}", join_names(std::move(attendance.missing)));
+  if (!attendance.stopping.empty()) {
+    text += fmt::format("; still stopping their workers: {}", join_names(std::move(attendance.stopping)));
   }
-  if (roll.fence > Duration::zero()) {
+  if (attendance.fence > Duration::zero()) {
     text += fmt::format("; within {} the workers of a lost node are certain to be gone",
-                        format_duration(roll.fence));
+                        format_duration(attendance.fence));
   }
   return text;
 }
