@@ -145,9 +145,9 @@ void CoordinatedRounds::on_round_begins(const membership::Round& round) {
   listener_.round_begins(with_cause);
 }
 
-void CoordinatedRounds::on_round_stopped(const std::string& reason) { listener_.heard(RoundStopped{reason}); }
+void CoordinatedRounds::on_round_stopped(const std::string& why) { listener_.heard(RoundStopped{why}); }
 
-void CoordinatedRounds::on_lease_lost(const std::string& reason) { listener_.heard(LeaseLost{reason}); }
+void CoordinatedRounds::on_lease_lost(const std::string& why) { listener_.heard(LeaseLost{why}); }
 
 void CoordinatedRounds::on_restart(const membership::Restart& restart) {
   last_restart_ = restart;

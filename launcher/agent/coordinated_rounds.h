@@ -45,8 +45,8 @@ class CoordinatedRounds final : public RoundSource, private membership::Listener
   void on_restart(const membership::Restart& restart) override;
   void on_waiting(const std::string& text) override { listener_.waiting(text); }
   void on_round_begins(const membership::Round& round) override;
-  void on_round_stopped(const std::string& reason) override;
-  void on_lease_lost(const std::string& reason) override;
+  void on_round_stopped(const std::string& why) override;
+  void on_lease_lost(const std::string& why) override;
   void on_lease(TimePoint until) override { listener_.lease_held(until); }
   void on_look_wanted(const membership::LookRequest& request) override {
     listener_.look_wanted(request.number, request.most_bytes, request.kind);

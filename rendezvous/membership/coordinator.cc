@@ -351,9 +351,9 @@ class Coordinator::Impl {
     const auto found = members_.find(send.to);
     if (found != members_.end()) peers_.at(found->second).channel->send(send.order);
   }
-  void act(const Disconnect& expel) {
-    const auto found = members_.find(expel.who);
-    if (found != members_.end()) refuse(found->second, expel.reason, expel.may_return);
+  void act(const Disconnect& parted) {
+    const auto found = members_.find(parted.who);
+    if (found != members_.end()) refuse(found->second, parted.why, parted.may_return);
   }
   void act(const BeginGeneration&) { store_->begin_generation(); }
   void act(const Note& note) { logger_.info("{}", note.text); }

@@ -25,7 +25,7 @@ struct SendOrder {
 };
 struct Disconnect {  ///< tell it why and close its connection
   MemberId who;
-  std::string reason;
+  std::string why;
   bool may_return = true;  ///< as a new member; not when the same would be refused again
 };
 struct BeginGeneration {  ///< a fresh key space for the store clients that connect from now on
@@ -150,7 +150,7 @@ class Job {
   void finish_if_all_succeeded(TimePoint now, JobActions& out);
   void conclude(TimePoint now, JobActions& out);
   void gather(TimePoint now, JobActions& out);
-  void open_generation(const std::string& reason, TimePoint now, JobActions& out);
+  void open_generation(const std::string& why, TimePoint now, JobActions& out);
   void finish(JobEnd end, TimePoint now, JobActions& out);
   void spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out);
   void restart_for_nothing(const std::string& why);

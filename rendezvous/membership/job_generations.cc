@@ -112,16 +112,16 @@ void Job::gather(TimePoint now, JobActions& out) {
     case RoundVerdict::kWait:
       return;
     case RoundVerdict::kClose:
-      return open_generation(decision.reason, now, out);
+      return open_generation(decision.why, now, out);
     case RoundVerdict::kGiveUp:
       return finish({.exit_code = exit_code::kTempFail,
-                     .why = fmt::format("{}; {}", decision.reason, describe(now)),
+                     .why = fmt::format("{}; {}", decision.why, describe(now)),
                      .restarts_used = restarts_.restart_count()},
                     now, out);
   }
 }
 
-void Job::open_generation(const std::string& reason, TimePoint now, JobActions& out) {
+void Job::open_generation(const std::string& why, TimePoint now, JobActions& out) {
   std::vector<Candidate> candidates;
   for (const Node* node : eligible()) candidates.push_back({node->facts, node->previous, node->arrival});
   for (auto& [id, node] : nodes_) node.previous.reset();
@@ -139,7 +139,7 @@ void Job::open_generation(const std::string& reason, TimePoint now, JobActions& 
   state_ = JobState::kRunning;
   losses_.begin_generation();
   successes_.begin(generation_, static_cast<int>(seats.size()), coordinator_);
-  out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, reason,
+  out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, why,
                                  seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
   out.push_back(BeginGeneration{generation_});
   send_to_all(now, out);

@@ -320,10 +320,10 @@ class Member::Impl {
     tell([round](Listener& listener) { listener.on_round_begins(round); });
   }
   void act(const RoundStopped& stop) {
-    tell([reason = stop.reason](Listener& listener) { listener.on_round_stopped(reason); });
+    tell([why = stop.why](Listener& listener) { listener.on_round_stopped(why); });
   }
   void act(const LeaseLost& kill) {
-    tell([reason = kill.reason](Listener& listener) { listener.on_lease_lost(reason); });
+    tell([why = kill.why](Listener& listener) { listener.on_lease_lost(why); });
   }
   void act(const ShowRestart& show) {
     tell([restart = show.restart](Listener& listener) { listener.on_restart(restart); });
@@ -339,7 +339,7 @@ class Member::Impl {
   void act(const ComeBack& back) {
     close_channel();
     if (leaving_signal_ != 0) return end_for_signal();
-    tell([text = back.reason](Listener& listener) { listener.on_waiting(text); });
+    tell([text = back.why](Listener& listener) { listener.on_waiting(text); });
     seek(Deadline::after(now(), options_.rejoin_timeout));
   }
 

@@ -30,9 +30,9 @@ class Listener {
   /// Start the workers of a new generation; none of an older one is alive.
   virtual void on_round_begins(const Round& round) = 0;
   /// Stop the workers in order, then call `Member::workers_stopped`.
-  virtual void on_round_stopped(const std::string& reason) = 0;
+  virtual void on_round_stopped(const std::string& why) = 0;
   /// Kill the workers at once, then call `Member::workers_stopped`: the others may go on without this node.
-  virtual void on_lease_lost(const std::string& reason) = 0;
+  virtual void on_lease_lost(const std::string& why) = 0;
   /// Until when the workers may live (MemberCore::last_moment); TimePoint::max(): there are none. Whenever it
   /// changes, before `on_round_begins`, and from inside other calls.
   virtual void on_lease(TimePoint until) { static_cast<void>(until); }

@@ -22,10 +22,10 @@ struct RoundBegins {
   TimePoint valid_until;
 };
 struct RoundStopped {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`, or `workers_succeeded`
-  std::string reason;
+  std::string why;
 };
 struct LeaseLost {  ///< at once; then `workers_stopped`, or `workers_succeeded`
-  std::string reason;
+  std::string why;
 };
 struct ShowWaiting {  ///< for people; only when it changed
   std::string text;
@@ -34,7 +34,7 @@ struct ShowRestart {  ///< for people; once for each, where this node was in a g
   Restart restart;
 };
 struct ComeBack {  ///< no worker is alive and the coordinator does not answer: connect anew, as a new member
-  std::string reason;
+  std::string why;
 };
 struct JobEnded {  ///< nothing comes after this
   JobEnd end;

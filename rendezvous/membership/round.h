@@ -20,7 +20,7 @@ enum class RoundVerdict { kWait, kClose, kGiveUp };
 struct RoundDecision {
   RoundVerdict verdict = RoundVerdict::kWait;
   TimePoint decide_again_at = TimePoint::max();  ///< kWait: when time alone would change the answer
-  std::string reason;                            ///< "all 4 nodes are here"
+  std::string why;                               ///< "all 4 nodes are here"
 };
 
 /// Whether a generation can begin at `now`.

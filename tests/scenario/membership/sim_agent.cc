@@ -358,13 +358,13 @@ void SimAgent::act(const RoundBegins& start) {
 }
 
 void SimAgent::act(const RoundStopped& stop) {
-  tell(launcher::RoundStopped{stop.reason});
+  tell(launcher::RoundStopped{stop.why});
   if (habits_.says_idle_too_early) perform(core_->workers_stopped(world_.clock()));
 }
 
 void SimAgent::act(const LeaseLost& kill) {
   ++kills_by_lease_;
-  tell(launcher::LeaseLost{kill.reason});
+  tell(launcher::LeaseLost{kill.why});
 }
 
 // Without dice, so that the schedules of old seeds stay what they were.

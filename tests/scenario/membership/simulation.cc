@@ -289,9 +289,9 @@ class Schedule {
     }
     to_host(send.to, [order = send.order](SimAgent& agent) { agent.order(order); });
   }
-  void act(const Disconnect& expel) {
-    if (!expel.may_return) refused_.emplace(expel.who, expel);
-    to_host(expel.who, [why = expel.reason, may_return = expel.may_return](SimAgent& agent) {
+  void act(const Disconnect& parted) {
+    if (!parted.may_return) refused_.emplace(parted.who, parted);
+    to_host(parted.who, [why = parted.why, may_return = parted.may_return](SimAgent& agent) {
       agent.refused(why, may_return);
     });
   }

@@ -142,12 +142,12 @@ void World::act(Agent& agent, const RoundBegins& start) {
 }
 
 void World::act(Agent& agent, const RoundStopped& stop) {
-  say(fmt::format("{} stops its workers: {}", agent.name, stop.reason));
+  say(fmt::format("{} stops its workers: {}", agent.name, stop.why));
   agent.owes_stop = true;
 }
 
 void World::act(Agent& agent, const LeaseLost& kill) {
-  say(fmt::format("{} kills its workers: {}", agent.name, kill.reason));
+  say(fmt::format("{} kills its workers: {}", agent.name, kill.why));
   agent.is_slow = false;
   agent.owes_stop = true;
 }
@@ -165,7 +165,7 @@ void World::act(Agent& agent, const ShowRestart& show) {
 }
 
 void World::act(Agent& agent, const ComeBack& back) {
-  say(fmt::format("{} comes back as a new member: {}", agent.name, back.reason));
+  say(fmt::format("{} comes back as a new member: {}", agent.name, back.why));
   agent.facts.replaces = std::exchange(agent.facts.id, MemberId(0));
   if (agent.core) agent.facts.cut_off = agent.core->why_cut_off();
   agent.is_connected = false;
@@ -195,14 +195,14 @@ void World::act(const SendOrder& send) {
   hear(*to, send.to, [this, to, order = send.order] { perform(*to, to->core->order(order, now_)); });
 }
 
-void World::act(const Disconnect& expel) {
-  Agent* to = find(expel.who);
-  say(fmt::format("coordinator refuses {}: {}", to == nullptr ? "a former member" : to->name, expel.reason));
+void World::act(const Disconnect& parted) {
+  Agent* to = find(parted.who);
+  say(fmt::format("coordinator refuses {}: {}", to == nullptr ? "a former member" : to->name, parted.why));
   if (to == nullptr) return;
-  hear(*to, expel.who, [this, to, expel] {
+  hear(*to, parted.who, [this, to, parted] {
     to->is_connected = false;
-    if (expel.may_return || (to->core && to->core->has_workers()))
-      return perform(*to, to->core->disconnected("the coordinator says: " + expel.reason, now_));
+    if (parted.may_return || (to->core && to->core->has_workers()))
+      return perform(*to, to->core->disconnected("the coordinator says: " + parted.why, now_));
     to->is_there = false;
     say(to->name + " gives up");
   });

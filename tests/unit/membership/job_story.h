@@ -85,8 +85,8 @@ class Story {
     for (const JobAction& action : actions) {
       if (const auto* send = std::get_if<SendOrder>(&action))
         orders[static_cast<char>(send->to.value())] = send->order;
-      if (const auto* expel = std::get_if<Disconnect>(&action)) {
-        expulsions[static_cast<char>(expel->who.value())] = expel->reason;
+      if (const auto* parted = std::get_if<Disconnect>(&action)) {
+        expulsions[static_cast<char>(parted->who.value())] = parted->why;
       }
     }
   }

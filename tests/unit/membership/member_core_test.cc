@@ -36,7 +36,7 @@ TEST_CASE("a node that is told to stop answers soon, and when its workers are go
 
   const MemberActions obeyed = member.order(kStopOrder, now);
   REQUIRE(obeyed.size() == 1);
-  CHECK(std::get<RoundStopped>(obeyed[0]).reason == "rank 1 failed");
+  CHECK(std::get<RoundStopped>(obeyed[0]).why == "rank 1 failed");
 
   CHECK(member.next_wake() == now + 100ms);
   CHECK(told(member.tick(now + 100ms)) == std::vector{Phase::kStopping});
@@ -63,7 +63,7 @@ TEST_CASE("what a node has reached it tells whomever it finds, until it starts a
     for (TimePoint at = start + 1s; at < start + 5s; at += 1s) CHECK(told(member.tick(at)).size() == 1);
     const MemberActions at_last = member.tick(start + 5s);
     REQUIRE(at_last.size() == 1);
-    CHECK(std::get<ComeBack>(at_last[0]).reason == "the coordinator has not answered for 5.00 s");
+    CHECK(std::get<ComeBack>(at_last[0]).why == "the coordinator has not answered for 5.00 s");
   }
   SECTION("the connection is lost") {
     CHECK(std::holds_alternative<ComeBack>(member.disconnected("lost", later)[0]));
@@ -123,7 +123,7 @@ TEST_CASE("a lease that runs out while the node stands still is told from one th
   MemberCore member = running_member(start);
   SECTION("it stood still") {
     CHECK(
-        std::get<LeaseLost>(member.tick(start + 6s).front()).reason ==
+        std::get<LeaseLost>(member.tick(start + 6s).front()).why ==
         "this node stood still and had no answer for 6.00 s, longer than its lease of 4.00 s; the others may "
         "go on without this node");
     CHECK(member.why_given_up());
@@ -132,7 +132,7 @@ TEST_CASE("a lease that runs out while the node stands still is told from one th
   }
   SECTION("nobody answered") {
     for (const auto after : {1s, 2s, 3s}) member.tick(start + after);
-    CHECK(std::get<LeaseLost>(member.tick(start + 4s).front()).reason ==
+    CHECK(std::get<LeaseLost>(member.tick(start + 4s).front()).why ==
           "the coordinator has not answered for 4.00 s; the others may go on without this node");
     CHECK_FALSE(member.why_given_up());
     CHECK(member.why_cut_off() == "it was not answered for 4.00 s");
@@ -146,7 +146,7 @@ TEST_CASE("a lease that was over is not renewed by an answer read too late") {
   member.tick(start + 1s);
   CHECK(member.order({.kind = OrderKind::kRun, .acknowledged = 3, .generation = Generation(1)}, start + 4s)
             .empty());
-  CHECK(std::get<LeaseLost>(member.tick(start + 4s).front()).reason.find(" 0.00 s") == std::string::npos);
+  CHECK(std::get<LeaseLost>(member.tick(start + 4s).front()).why.find(" 0.00 s") == std::string::npos);
 }
 
 // Its clock may have stood still with it.
@@ -155,8 +155,8 @@ TEST_CASE("a node that is told that it was given up kills its workers, and remem
   MemberCore member = running_member(now);
   const MemberActions obeyed = member.given_up("it was silent for 5.00 s", now + 1s);
   REQUIRE(obeyed.size() == 1);
-  CHECK(std::get<LeaseLost>(obeyed[0]).reason == "it was silent for 5.00 s");
-  CHECK(std::get<ComeBack>(member.workers_stopped(now + 1s)[0]).reason == "it was silent for 5.00 s");
+  CHECK(std::get<LeaseLost>(obeyed[0]).why == "it was silent for 5.00 s");
+  CHECK(std::get<ComeBack>(member.workers_stopped(now + 1s)[0]).why == "it was silent for 5.00 s");
   CHECK(member.why_given_up() == "it was silent for 5.00 s");
   member.connected(now + 2s);
   CHECK_FALSE(member.why_given_up());
