@@ -2,7 +2,7 @@
 
 #include "launcher/output/output.h"
 #include "launcher/plan/plan.h"
-#include "launcher/report/looks.h"
+#include "launcher/report/look_desk.h"
 #include "launcher/report/observer.h"
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/log.h"

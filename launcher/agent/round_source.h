@@ -3,7 +3,7 @@
 #include "launcher/agent/supervisor.h"
 #include "launcher/output/lost_output.h"
 #include "launcher/plan/plan.h"
-#include "launcher/report/looks.h"
+#include "launcher/report/look_desk.h"
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/membership/types.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/report/looks.h"
+#include "launcher/report/look_desk.h"
 #include "launcher/why/numbers_process.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/clock.h"

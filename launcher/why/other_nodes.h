@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/report/looks.h"
+#include "launcher/report/look_desk.h"
 #include "launcher/why/facts.h"
 #include "rendezvous/base/unique_fd.h"
 
