@@ -1,7 +1,7 @@
 #include "launcher/commands/coordinator.h"
 
+#include "launcher/cli/reply.h"
 #include "launcher/commands/funnel_console.h"
-#include "launcher/commands/refuse.h"
 #include "launcher/process/own_descriptors.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"

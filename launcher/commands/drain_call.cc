@@ -1,5 +1,5 @@
+#include "launcher/cli/reply.h"
 #include "launcher/commands/drain.h"
-#include "launcher/commands/refuse.h"
 #include "launcher/process/own_descriptors.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/exit_codes.h"

@@ -2,7 +2,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/job_settings.h"
-#include "launcher/commands/refuse.h"
+#include "launcher/cli/reply.h"
 #include "launcher/output/console_wait.h"
 #include "launcher/output/log_file.h"
 #include "launcher/output/output.h"

@@ -1,6 +1,6 @@
 #include "launcher/commands/store.h"
 
-#include "launcher/commands/refuse.h"
+#include "launcher/cli/reply.h"
 #include "launcher/process/own_descriptors.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/gate.h"

@@ -1,7 +1,7 @@
 #include "launcher/commands/why.h"
 
+#include "launcher/cli/reply.h"
 #include "launcher/commands/drain.h"
-#include "launcher/commands/refuse.h"
 #include "launcher/report/job_state.h"
 #include "launcher/report/running_jobs.h"
 #include "launcher/text/text.h"

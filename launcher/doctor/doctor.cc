@@ -1,6 +1,6 @@
 #include "launcher/doctor/doctor.h"
 
-#include "launcher/commands/refuse.h"
+#include "launcher/cli/reply.h"
 #include "launcher/doctor/hosts_meeting.h"
 #include "launcher/doctor/machine.h"
 #include "launcher/doctor/visit.h"

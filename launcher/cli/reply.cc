@@ -1,4 +1,4 @@
-#include "launcher/commands/refuse.h"
+#include "launcher/cli/reply.h"
 
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
