@@ -10,7 +10,8 @@
 
 namespace ddprun::launcher {
 
-/// mkdir -p; the last one for nobody but us, as torchrun's: what workers print is theirs. kOs when it cannot be made.
+/// mkdir -p, the last one for nobody but us, as torchrun's: what workers print is theirs. Ours, for
+/// std::filesystem::create_directories, which makes those above it, takes no mode. kOs when it cannot be made.
 Result<void> make_directories(const std::string& path);
 
 /// Removes a job's log directory, those of its attempts and those of their workers, as far as nothing is in
