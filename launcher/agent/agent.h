@@ -35,8 +35,8 @@ struct AgentDeps {
   std::function<void(const JobOutcome&)> on_end;
   /// `lost_output` is known as well: the last that is to be said.
   std::function<void(const JobOutcome&)> on_output_done;
-  LookDesk* looks =
-      nullptr;  ///< opened and closed by the agent; null: `ddprun why` and `ps --watch` see this node alone
+  /// Opened and closed by the agent; null: `ddprun why` and `ps --watch` see this node alone.
+  LookDesk* looks = nullptr;
 };
 
 /// Runs the job on this node to its end: opens the store, starts the guard and the workers, passes their

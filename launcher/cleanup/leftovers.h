@@ -23,8 +23,7 @@ struct Leftovers {
 };
 
 enum class SweepMode {
-  kAskFirst,    ///< SIGTERM and a second of time, then SIGKILL: the job succeeded, a helper may be saving its
-                ///< work
+  kAskFirst,    ///< SIGTERM, and SIGKILL a second later: the job succeeded, a helper may be saving its work
   kKillAtOnce,  ///< SIGKILL
 };
 

@@ -35,7 +35,7 @@ class OrphanWatch {
   static Result<std::unique_ptr<OrphanWatch>> start(boost::asio::io_context& io, const Plan& plan,
                                                     JobOutput& output, Logger& logger);
 
-  /// From now on the kernel kills the workers' OS process groups when this process dies (lifeline.h).
+  /// From now on the kernel sends the workers' OS process groups SIGTERM when this process dies (lifeline.h).
   void tie_workers() { lifeline_ = Lifeline::make(); }
 
   /// Adds what a worker and its family will be found by.

@@ -32,9 +32,9 @@ struct OutputOptions {
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
   bool fold_lines = false;
-  bool give_stdin_a_terminal =
-      false;  ///< the worker with stdin gets a pseudo-terminal when ours is a terminal
-  InterruptKey interrupt_key = InterruptKey::kOurs;  ///< there
+  /// The worker with stdin gets a pseudo-terminal when ours is a terminal.
+  bool give_stdin_a_terminal = false;
+  InterruptKey interrupt_key = InterruptKey::kOurs;  ///< on that terminal
 };
 
 /// Takes whole lines of our workers for a console elsewhere; false: they are to be shown here.

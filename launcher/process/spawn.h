@@ -24,9 +24,9 @@ struct SpawnRequest {
   bool stdin_is_terminal = false;        ///< make stdin the controlling terminal of the new session
   std::optional<rlimit> open_files;      ///< RLIMIT_NOFILE to give back to the child
   std::optional<rlimit> lock_limit;      ///< RLIMIT_LOCKS, for limit_tag.h
-  std::atomic<pid_t>* session =
-      nullptr;           ///< of the GuardBoard: the child writes its pid there, before its program runs
-  int lifeline_fd = -1;  ///< of a Lifeline: when we die, the kernel kills its OS process group
+  /// Of the GuardBoard: the child writes its pid there, before its program runs.
+  std::atomic<pid_t>* session = nullptr;
+  int lifeline_fd = -1;  ///< of a Lifeline: when we die, the kernel sends SIGTERM to its OS process group
   int cgroup_fd = -1;    ///< a cgroup v2 directory the child is born in
 };
 

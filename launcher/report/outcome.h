@@ -64,8 +64,8 @@ struct WorkerOutcome {
   std::string error_file;          ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
   bool error_file_is_old = false;  ///< it lay there when the worker was started, and has not changed since
   Ending ending;
-  std::string stderr_tail;  ///< its last bytes on stderr, at most kStderrTailBytes, cut at a line start where
-                            ///< possible
+  std::string
+      stderr_tail;  ///< its last bytes on stderr, kStderrTailBytes at most, from a line's start if there is one
   PrintedTraceback traceback;  ///< the last whole one on stderr; may be none
   /// Written after our signal, which the worker did not ignore: what it came to because of us.
   bool error_file_is_late = false;
@@ -143,9 +143,8 @@ struct GrantedRestart {
 struct JobOutcome {
   int exit_code = 0;
   StopReason reason = StopReason::kSucceeded;
-  int signal = 0;   ///< kSignal: which
-  std::string why;  ///< why no further generation: "restart budget of 3 is spent", "exit code 93 means do not
-                    ///< restart", …
+  int signal = 0;         ///< kSignal: which
+  std::string why;        ///< why no further generation: "restart budget of 3 is spent"
   int restarts_used = 0;  ///< of --max-restarts
   /// None has begun since, and `why` tells what ended the job.
   std::optional<GrantedRestart> granted_restart;

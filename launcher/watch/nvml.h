@@ -19,8 +19,8 @@ struct GpuReading {
   std::vector<pid_t> processes{};       ///< that compute on it, as the host numbers them
 };
 
-/// NVIDIA's management library. It comes with the driver and is looked for when this is made; without it, or without a GPU,
-/// there is nothing to read. A call may take seconds where a GPU is ill: not for the launcher's own thread.
+/// NVIDIA's management library. It comes with the driver and is looked for when this is made; without it, or without
+/// a GPU, there is nothing to read. A call may take seconds where a GPU is ill: not for the launcher's own thread.
 class Nvml {
  public:
   Nvml();

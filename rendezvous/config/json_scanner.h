@@ -37,8 +37,7 @@ class JsonOffsets {
 /// The first thing in a text that is not JSON, or a key that stands twice in its object.
 struct SyntaxProblem {
   std::size_t offset = 0;
-  std::string message;  ///< "expected ',' or '}' after a value, found …", with a hint where the mistake is a
-                        ///< known one
+  std::string message;  ///< "expected ',' or '}' after a value, found …", with a hint for a known mistake
 };
 
 /// Walks a JSON text (RFC 8259) and fills `offsets`; returns the first problem. It makes no values: that is

@@ -11,9 +11,8 @@ namespace ddprun::membership {
 
 /// The durations of membership, with the --rdzv-conf key (in seconds) of each.
 struct Timing {
-  Duration join_timeout = std::chrono::seconds(600);  ///< join_timeout: for the nodes to be there
-  Duration debounce =
-      std::chrono::seconds(2);  ///< last_call_timeout: for more of MIN:MAX after the last came
+  Duration join_timeout = std::chrono::seconds(600);   ///< join_timeout: for the nodes to be there
+  Duration debounce = std::chrono::seconds(2);         ///< last_call_timeout: for more of MIN:MAX after one
   Duration heartbeat = std::chrono::seconds(1);        ///< keep_alive_interval: between two proofs of life
   int missed_heartbeats = 5;                           ///< keep_alive_max_attempt: after which a node is lost
   Duration rejoin_timeout = std::chrono::seconds(10);  ///< rejoin_timeout: to find the coordinator again

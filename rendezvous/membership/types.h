@@ -53,7 +53,7 @@ struct NodeFacts {
   std::optional<Success> succeeded;  ///< in the last generation in which it had workers
 };
 
-/// One node's place in a generation, and where its workers find the store.
+/// One node's place in a generation.
 struct Seat {
   Generation generation{1};  ///< counted from 1; 0 is none
   int restart_count = 0;     ///< restarts of any kind; the same on every node
@@ -110,7 +110,7 @@ struct NodeFailure {
   bool is_traceback = false;  ///< `stderr_tail` is one
   std::string final_because;  ///< why a restart would not help; empty: it may
   Weight weight = Weight::kCause;
-  /// No failure, but who may be behind a symptom: it ended with 0 while others went on. Weighs as much as one.
+  /// No failure, but who may be behind a symptom: it ended with 0 while others went on. It is weighed as a symptom.
   bool has_left = false;
   /// Who lost it. The error's message and stack, the diagnosis and `stderr_tail` are then that rank's.
   std::optional<Rank> victim;
@@ -149,8 +149,7 @@ struct JobEnd {
 enum class Phase {
   kIdle,       ///< no worker of `generation` or before is alive: ready for the next round
   kRunning,    ///< workers run
-  kSucceeded,  ///< all workers of `generation` exited with 0, and none is alive: ready for the next round,
-               ///< too
+  kSucceeded,  ///< all workers of `generation` exited with 0, none is alive: ready as well
   kStopping,   ///< workers are being stopped
 };
 

@@ -49,10 +49,10 @@ struct Position {
   std::optional<Evaluation> evaluation;  ///< the last one
   /// Then by /evaluate's data, under its names.
   std::vector<std::pair<std::string, Evaluation>> more_evaluations{};
-  Plateau plateau;                       ///< of what /early_stopping looks at
-  std::int64_t rollbacks = 0;            ///< times that the job has gone back
-  World world;                           ///< in which the last step was made
-  std::int64_t train_samples = 0;        ///< of the data that it was made with; 0: not known
+  Plateau plateau;                 ///< of what /early_stopping looks at
+  std::int64_t rollbacks = 0;      ///< times that the job has gone back
+  World world;                     ///< in which the last step was made
+  std::int64_t train_samples = 0;  ///< of the data that it was made with; 0: not known
 };
 
 /// How long a job is, in a world that may change.
@@ -60,9 +60,9 @@ struct JobLength {
   std::int64_t epochs = 1;
   std::int64_t max_steps = 0;  ///< 0: no limit
   std::int64_t patience = 0;   ///< evaluations in a row that bring nothing better; 0: no limit
-  std::int64_t epoch_samples =
-      1;  ///< what an epoch has seen when it is over; samples that ranks repeat to have
-          ///< equal shares do not count, since another world repeats others
+  /// What an epoch has seen when it is over; samples that ranks repeat to have equal shares do not count, since
+  /// another world repeats others.
+  std::int64_t epoch_samples = 1;
 };
 
 [[nodiscard]] bool is_complete(const Position& position, const JobLength& length);
