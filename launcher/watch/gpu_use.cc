@@ -1,7 +1,7 @@
 #include "launcher/watch/gpu_use.h"
 
 #include "launcher/text/text.h"
-#include "launcher/why/proc_look.h"
+#include "launcher/why/look/proc_look.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "launcher/process/pidfd.h"
 #include "launcher/watch/metrics_text.h"
 #include "launcher/watch/sampler.h"
-#include "launcher/why/beside.h"
+#include "launcher/why/desk/beside.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>

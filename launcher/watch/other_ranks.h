@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/watch/sample.h"
-#include "launcher/why/other_nodes.h"
+#include "launcher/why/desk/other_nodes.h"
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 #include "launcher/watch/sample.h"
 
-#include "launcher/why/doing.h"
-#include "launcher/why/straggler.h"
+#include "launcher/why/verdict/doing.h"
+#include "launcher/why/verdict/straggler.h"
 #include "rendezvous/base/format_duration.h"
 
 #include <fmt/format.h>

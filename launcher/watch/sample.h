@@ -2,7 +2,7 @@
 
 #include "launcher/report/job_state.h"
 #include "launcher/watch/gpu_use.h"
-#include "launcher/why/facts.h"
+#include "launcher/why/facts/facts.h"
 
 #include <sys/types.h>
 

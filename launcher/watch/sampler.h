@@ -2,7 +2,7 @@
 
 #include "launcher/watch/nvml.h"
 #include "launcher/watch/sample.h"
-#include "launcher/why/rank_record.h"
+#include "launcher/why/look/rank_record.h"
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 #include "worker/runtime/comm/backend/progress.h"
 
-#include "launcher/why/progress_look.h"
-#include "launcher/why/rank_record.h"
+#include "launcher/why/look/progress_look.h"
+#include "launcher/why/look/rank_record.h"
 #include "tests/support/catch.h"
 #include <ddprun/progress.h>
 

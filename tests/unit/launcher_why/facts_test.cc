@@ -1,7 +1,7 @@
-#include "launcher/why/facts_json.h"
-#include "launcher/why/native_stack.h"
-#include "launcher/why/proc_look.h"
-#include "launcher/why/python_stack.h"
+#include "launcher/why/facts/facts_json.h"
+#include "launcher/why/look/native_stack.h"
+#include "launcher/why/look/proc_look.h"
+#include "launcher/why/look/python_stack.h"
 #include "tests/support/catch.h"
 
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#include "launcher/why/flight_recorder.h"
+#include "launcher/why/look/flight_recorder.h"
 
 #include "tests/support/catch.h"
 

@@ -1,6 +1,6 @@
-#include "launcher/why/hang_policy.h"
+#include "launcher/why/hang/hang_policy.h"
 
-#include "launcher/why/hang_watch.h"
+#include "launcher/why/hang/hang_watch.h"
 #include "tests/support/catch.h"
 
 #include <chrono>

@@ -1,9 +1,9 @@
-#include "launcher/why/look.h"
+#include "launcher/why/look/look.h"
 
-#include "launcher/why/native_stack.h"
-#include "launcher/why/proc_look.h"
-#include "launcher/why/settle.h"
-#include "launcher/why/work_process.h"
+#include "launcher/why/look/native_stack.h"
+#include "launcher/why/look/proc_look.h"
+#include "launcher/why/look/settle.h"
+#include "launcher/why/look/work_process.h"
 #include "tests/support/catch.h"
 
 #include <sys/wait.h>

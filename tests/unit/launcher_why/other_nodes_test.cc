@@ -1,8 +1,8 @@
-#include "launcher/why/other_nodes.h"
+#include "launcher/why/desk/other_nodes.h"
 
-#include "launcher/why/desk.h"
-#include "launcher/why/facts_json.h"
-#include "launcher/why/fit.h"
+#include "launcher/why/desk/desk.h"
+#include "launcher/why/facts/facts_json.h"
+#include "launcher/why/facts/fit.h"
 #include "tests/support/catch.h"
 
 #include <chrono>

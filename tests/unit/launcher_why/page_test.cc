@@ -1,7 +1,7 @@
-#include "launcher/why/page.h"
+#include "launcher/why/verdict/page.h"
 
-#include "launcher/why/facts_json.h"
-#include "launcher/why/verdict.h"
+#include "launcher/why/facts/facts_json.h"
+#include "launcher/why/verdict/verdict.h"
 #include "tests/support/catch.h"
 
 #include <algorithm>

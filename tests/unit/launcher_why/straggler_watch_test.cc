@@ -1,6 +1,6 @@
-#include "launcher/why/straggler_watch.h"
+#include "launcher/why/verdict/straggler_watch.h"
 
-#include "launcher/why/hang_watcher.h"
+#include "launcher/why/hang/hang_process.h"
 #include "tests/support/catch.h"
 
 #include <cstdint>

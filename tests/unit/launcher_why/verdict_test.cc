@@ -1,6 +1,6 @@
-#include "launcher/why/verdict.h"
+#include "launcher/why/verdict/verdict.h"
 
-#include "launcher/why/straggler.h"
+#include "launcher/why/verdict/straggler.h"
 #include "tests/support/catch.h"
 
 #include <sys/syscall.h>

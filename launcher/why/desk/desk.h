@@ -1,0 +1,119 @@
+#pragma once
+
+#include "launcher/report/look_desk.h"
+#include "launcher/why/desk/numbers_process.h"
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/clock.h"
+#include "rendezvous/base/gate.h"
+#include "rendezvous/base/unique_fd.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// How an answer reaches `ddprun why` and `ddprun ps --watch`, one in a line; nullopt: it is something else.
+std::string to_text(const LookAnswer& part);
+std::optional<LookAnswer> parse_look_answer(std::string_view line);
+
+/// The launcher's part of a `ddprun why` or `ddprun ps --watch` over several nodes: passes a question of this host on
+/// to the other nodes, and their answers back; for a question of another node it has a process look at the ranks here,
+/// as long as that may take.
+///
+/// Bounded  one question of each kind of this host: who asks for numbers while one is under way hears what is
+///          answered to it, eight at most; another `ddprun why` waits until the first is answered, and asks again.
+///          One `ddprun why` of others at a time, for ten seconds and as many bytes as it allows: who asks meanwhile
+///          is told of no rank. What nobody reads waits up to eight mebibytes, and is then given up with its
+///          question.
+/// Threads  none: the io_context's one thread, which waits for nothing.
+class Desk final : public LookDesk {
+ public:
+  /// `numbers` is what `ddprun ps --watch` of another node is told; null: nothing.
+  Desk(boost::asio::io_context& io, NumbersWork numbers);
+  ~Desk() override { close(); }
+  Desk(const Desk&) = delete;
+  Desk& operator=(const Desk&) = delete;
+
+  void open(LookLine& line) override { line_ = &line; }
+  void close() override;
+  void asked_by(pid_t process, int descriptor, LookKind kind) override;
+  void wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) override;
+  void answered(const LookAnswer& part) override;
+
+ private:
+  /// A process that looks at the ranks of this node; destroyed: killed.
+  struct Look {
+    Look(boost::asio::io_context& io, UniqueFd process, int from, std::size_t most);
+    ~Look();
+    Look(const Look&) = delete;
+    Look& operator=(const Look&) = delete;
+
+    UniqueFd pidfd;
+    boost::asio::posix::stream_descriptor descriptor;
+    std::size_t bytes_left;
+    std::array<char, 16384> buffer{};
+    Alarm deadline;
+  };
+
+  /// Who asks on this host.
+  struct Asker {
+    explicit Asker(boost::asio::io_context& io) : pipe(io) {}
+
+    boost::asio::posix::stream_descriptor pipe;
+    pid_t process = 0;
+    int descriptor = -1;         ///< the process's
+    std::uint64_t question = 0;  ///< its number
+    std::uint64_t turn = 0;      ///< grows with whoever `pipe` leads to
+    std::string to_write;
+    std::string writing;  ///< is with asio
+  };
+  using AskerPtr = std::shared_ptr<Asker>;
+
+  /// A question of this host, and what has come of it.
+  struct HostQuestion {
+    std::uint64_t number = 0;
+    TimePoint began;
+    std::set<std::uint64_t> silent{};  ///< nodes that have not said the last word
+    bool are_all_named = false;
+    bool is_over = true;
+
+    void take(const LookAnswer& part);
+    /// Its answers still come, and it is not older than that.
+    [[nodiscard]] bool is_under_way(Duration most) const;
+  };
+
+  void look(std::uint64_t number, std::size_t most_bytes);
+  void read(std::uint64_t number);
+  void end_look(std::uint64_t number);
+  void numbers_asked_by(pid_t process, int descriptor, UniqueFd pipe);
+  void numbers_answered(const LookAnswer& part);
+  void ask(const AskerPtr& asker, LookKind kind);
+  void say(const AskerPtr& asker, const std::string& text);
+  void write(const AskerPtr& asker);
+  static void forget(Asker& asker);
+
+  boost::asio::io_context& io_;
+  LookLine* line_ = nullptr;  ///< null: closed
+  std::map<std::uint64_t, std::unique_ptr<Look>> looks_;
+  NumbersProcess numbers_;
+  AskerPtr why_asker_;
+  std::vector<AskerPtr> numbers_askers_;
+  HostQuestion why_question_;
+  HostQuestion numbers_question_;
+  std::string numbers_said_;    ///< of the answers to that
+  std::uint64_t question_ = 0;  ///< the newest of this host
+  Gate gate_;
+};
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "launcher/why/verdict/verdict.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+struct HangLimits {
+  double report_s = 0;   ///< --hang-report; 0: never
+  double timeout_s = 0;  ///< --hang-timeout; 0: never
+  /// The user gave one of them. Where nobody asked, only programs with libtorch are looked at.
+  bool is_asked = true;
+  /// The user gave the time-out. Where nobody did, it ends only what cannot get on.
+  bool is_timeout_asked = true;
+  std::string_view timeout_name = "--hang-timeout";
+  bool is_alone = true;  ///< all ranks of the job are on this node
+
+  [[nodiscard]] bool is_off() const { return report_s <= 0 && timeout_s <= 0; }
+  /// The one that is reached first.
+  [[nodiscard]] double first_s() const;
+};
+
+/// What little of a rank is looked at again and again.
+struct Pulse {
+  int pid = 0;
+  bool records = false;     ///< it has a flight recorder with entries, or tells of itself
+  std::uint64_t next = 0;   ///< of the recorder
+  std::uint64_t beats = 0;  ///< of what it tells
+  std::size_t pending = 0;  ///< collectives that have not ended
+  bool is_busy = false;     ///< it computes, reads or writes
+  bool has_torch = false;   ///< it has loaded libtorch
+};
+
+/// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
+/// back. Pure.
+///
+/// Progress is a collective that is begun or ends on any rank, or what a rank with libddprun tells; where none is
+/// recorded, any rank that computes, reads or writes. Without progress for the limit the verdict decides: a rank that
+/// still does something is left in peace by the report, for it may evaluate or save, but not by the time-out; a job
+/// in a debugger's hands, and one in which nobody waits for anybody, are left in peace by both. Where all wait and
+/// nobody is guilty, the time-out ends all; but of ranks that were not seen one may compute: then only a rank that
+/// waits for nobody is ended, and without a flag told. A time-out that nobody has asked for ends a job only where the
+/// guilty ranks are stopped by a signal or have ended.
+///
+/// Of several nodes each feels its own ranks, and others may have got on meanwhile: there, those who wait have to have
+/// waited as long. The node that has the guilty rank ends it; rank 0's does where nobody is guilty, and where the other
+/// has not done it in twice the time: its launcher may take a rank that has recorded nothing for one that computes.
+class HangPolicy {
+ public:
+  HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}
+
+  /// True: take the picture now, and `decide`.
+  bool note(std::vector<Pulse> pulses, double now);
+
+  enum class Say { kNothing, kReport, kEnd };
+  /// What the verdict is of.
+  struct Sight {
+    bool sees_all = true;    ///< all ranks of the job
+    bool has_guilty = true;  ///< somebody guilty is on this node
+    bool has_rank_0 = true;  ///< rank 0 is
+  };
+  Say decide(const Verdict& verdict, const Sight& sight, double now);
+
+  /// Whether the last pulses were progress.
+  [[nodiscard]] bool has_moved() const { return has_moved_; }
+  /// Since the last progress.
+  [[nodiscard]] double quiet_s(double now) const { return now - progress_at_; }
+
+ private:
+  double lasted_s(const Verdict& verdict, double now);
+
+  HangLimits limits_;
+  double progress_at_;
+  double look_again_at_ = 0;
+  bool is_reported_ = false;
+  std::vector<int> accused_;
+  double accused_at_ = -1;  ///< since when these are; -1: nobody is
+  bool has_moved_ = false;
+  std::vector<Pulse> last_;
+};
+
+}  // namespace ddprun::launcher::why

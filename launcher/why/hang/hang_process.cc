@@ -1,0 +1,220 @@
+#include "launcher/why/hang/hang_process.h"
+
+#include "launcher/process/pidfd.h"
+#include "launcher/why/desk/beside.h"
+#include "launcher/why/desk/other_nodes.h"
+#include "launcher/why/look/proc_look.h"
+#include "launcher/why/look/rank_record.h"
+#include "launcher/why/look/settle.h"
+#include "launcher/why/look/thread_state.h"
+#include "launcher/why/look/work_process.h"
+#include "launcher/why/verdict/doing.h"
+#include "launcher/why/verdict/page.h"
+#include "launcher/why/verdict/straggler.h"
+#include "launcher/why/verdict/straggler_watch.h"
+#include "rendezvous/base/print.h"
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+namespace ddprun::launcher::why {
+namespace {
+
+/// What is kept of a rank from one pulse to the next.
+class Patient {
+ public:
+  explicit Patient(const RankTarget& target)
+      : worker_(target.pid), started_(target.started), pid_(target.pid), record_(target.pid) {}
+
+  Pulse feel(const std::vector<ProcessEntry>& processes) {
+    recorder_ = {};
+    if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {};
+    if (const pid_t work = find_work_process(worker_, processes); work != pid_) turn_to(work);
+    const ProcessLook look = look_at_process(pid_);
+    if (look.threads.empty()) return {};
+    Pulse pulse{.pid = pid_, .has_torch = has_torch(pid_)};
+    if (!last_.threads.empty()) pulse.is_busy = gets_on(last_, look);
+    last_ = look;
+    constexpr std::size_t kFew = 16;
+    record_.search();
+    recorder_ = record_.read(kFew);
+    pulse.beats = record_.progress().beats;
+    pulse.records = recorder_.next > 0 || pulse.beats > 0;
+    pulse.next = recorder_.next;
+    pulse.pending = pending(recorder_).size();
+    return pulse;
+  }
+
+  /// Of the last pulse.
+  [[nodiscard]] const Recorder& recorder() const { return recorder_; }
+
+ private:
+  void turn_to(pid_t work) {
+    pid_ = work;
+    record_ = RankRecord(work);
+    last_ = {};
+  }
+
+  pid_t worker_;
+  std::uint64_t started_;
+  pid_t pid_;  ///< of the process that does the work
+  RankRecord record_;
+  Recorder recorder_;
+  ProcessLook last_;
+};
+
+Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vector<Patient>& patients) {
+  JobPicture picture;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    RankFacts& facts = picture.ranks.emplace_back();
+    facts.rank = targets[i].rank;
+    facts.recorder = patients[i].recorder();
+  }
+  return find_straggler(picture);
+}
+
+/// Of several nodes each looks at its own ranks. Those ask the others that have a rank which neither waits nor gets on;
+/// rank 0's where all wait here, for somebody has to find out if they do everywhere; and when the time is over, those
+/// where a rank waits for nobody. All at once would be in each other's way.
+bool asks_others(const JobPicture& picture, bool is_time_over) {
+  const Verdict here = judge(picture);
+  const auto any = [&](auto is_it) {
+    return std::any_of(here.ranks.begin(), here.ranks.end(),
+                       [&](const RankVerdict& rank) { return is_it(rank.activity.doing); });
+  };
+  const bool all_wait = !any([](Doing doing) { return !waits(doing); });
+  if (all_wait) return !here.ranks.empty() && here.ranks.front().rank == 0;
+  return is_time_over || any([](Doing doing) { return !waits(doing) && !gets_on(doing); });
+}
+
+JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targets, const HangLimits& limits,
+                        bool is_time_over) {
+  picture.ranks = look_at_ranks(targets, {});
+  picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  settle(picture);
+  if (limits.is_alone || !asks_others(picture, is_time_over)) return picture;
+  Question question(picture.launcher, LookKind::kWhy);
+  hear_others(question, std::chrono::steady_clock::now() + kWhyAnswerTime, picture);
+  return picture;
+}
+
+HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
+                           const std::vector<RankTarget>& targets) {
+  const auto any = [&](auto is_it) {
+    return std::any_of(targets.begin(), targets.end(),
+                       [&](const RankTarget& target) { return is_it(target.rank); });
+  };
+  return {.sees_all =
+              picture.unseen.empty() && picture.ranks.size() == static_cast<std::size_t>(picture.world_size),
+          .has_guilty = any([&](int rank) {
+            return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
+          }),
+          .has_rank_0 = any([](int rank) { return rank == 0; })};
+}
+
+std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
+  std::vector<Pulse> pulses;
+  const std::vector<ProcessEntry> processes = read_processes();
+  for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
+  return pulses;
+}
+
+/// Collectives; of the rank that has begun the fewest.
+std::uint64_t begun_by_all(const std::vector<Patient>& patients) {
+  std::uint64_t fewest = patients.empty() ? 0 : patients.front().recorder().next;
+  for (const Patient& patient : patients) fewest = std::min(fewest, patient.recorder().next);
+  return fewest;
+}
+
+void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
+  std::vector<Patient> patients(targets.begin(), targets.end());
+  const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
+  double last = boot_time();
+  HangPolicy policy(limits, last);
+  StragglerWatch stragglers;
+  for (;;) {
+    // While the launcher is stopped (Ctrl-Z) its workers are as well; and where this very process came back late, the
+    // machine was suspended, or its container.
+    const double now = boot_time();
+    if (now - last > 4 * period + 1 || is_stopped(look_at_process(known.launcher)))
+      policy = HangPolicy(limits, now);
+    const bool is_due = policy.note(feel_all(patients), boot_time());
+    const auto straggler = stragglers.note(begun_by_all(patients), straggler_among(targets, patients));
+    if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
+    if (is_due) {
+      const bool is_time_over = limits.timeout_s > 0 && policy.quiet_s(boot_time()) >= limits.timeout_s;
+      const JobPicture picture = take_picture(known, targets, limits, is_time_over);
+      const Verdict verdict = judge(picture);
+      HangPolicy::Say say = policy.decide(verdict, sight_of(picture, verdict, targets), boot_time());
+      // The others have taken their time to answer.
+      if (say == HangPolicy::Say::kEnd && !limits.is_alone) {
+        policy.note(feel_all(patients), boot_time());
+        if (policy.has_moved()) say = HangPolicy::Say::kNothing;
+      }
+      const Hang news{.ends = say == HangPolicy::Say::kEnd,
+                      .guilty = verdict.guilty,
+                      .reason = verdict.reason,
+                      .page = render(picture, verdict)};
+      if (say != HangPolicy::Say::kNothing && !print_all(out, to_text(news) + "\n")) return;
+    }
+    last = boot_time();
+    const timespec nap{static_cast<time_t>(period),
+                       static_cast<long>((period - static_cast<double>(static_cast<time_t>(period))) * 1e9)};
+    ::nanosleep(&nap, nullptr);
+  }
+}
+
+nlohmann::json to_json(const News& news) {
+  if (const auto* const straggler = std::get_if<Straggler>(&news))
+    return {{"rank", straggler->rank}, {"late_s", straggler->late_s}, {"share", straggler->share}};
+  const Hang& hang = std::get<Hang>(news);
+  return {{"ends", hang.ends}, {"guilty", hang.guilty}, {"reason", hang.reason}, {"page", hang.page}};
+}
+
+}  // namespace
+
+std::string to_text(const News& news) {
+  return to_json(news).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<News> parse_news(std::string_view line) {
+  const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
+  try {
+    if (parsed.contains("late_s"))
+      return Straggler{.rank = parsed.at("rank"), .late_s = parsed.at("late_s"), .share = parsed.at("share")};
+    return Hang{.ends = parsed.at("ends"),
+                .guilty = parsed.at("guilty"),
+                .reason = parsed.at("reason"),
+                .page = parsed.at("page")};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+Result<HangProcess> HangProcess::start(const JobPicture& picture, const std::vector<RankTarget>& targets,
+                                       HangLimits limits) {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os_error("cannot start the watch for hangs: pipe", errno);
+  UniqueFd news(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  ::fcntl(news.get(), F_SETFL, O_NONBLOCK);
+  Result<UniqueFd> pidfd =
+      start_beside("hang-watch", write_end.get(), [&](int out) { watch(picture, targets, limits, out); });
+  if (!pidfd) return pidfd.error();
+  return HangProcess(std::move(*pidfd), std::move(news));
+}
+
+HangProcess::~HangProcess() {
+  if (pidfd_) signal_pidfd(pidfd_, SIGKILL);
+}
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,240 @@
+#include "launcher/why/look/flight_recorder.h"
+
+#include "rendezvous/base/read_text.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string_view>
+
+namespace ddprun::launcher::why {
+namespace {
+
+// Offsets in c10d's FlightRecorder and its Entry, the same in torch 2.11 and 2.15.
+constexpr std::uint64_t kBegin = 48, kEnd = 56, kNext = 80, kId = 88;
+constexpr std::size_t kEntry = 512;
+constexpr std::size_t kEntryId = 0, kGroupName = 56, kSequence = 88, kOperation = 112, kCreated = 176,
+                      kIsPeer = 192, kDimensions = 240, kInputTypes = 288, kSizes = 384, kRetired = 504;
+constexpr std::uint64_t kMostEntries = 1'000'000;
+
+using EntryBytes = std::array<unsigned char, kEntry>;
+
+template <class T>
+T at(const EntryBytes& entry, std::size_t offset) {
+  T value{};
+  std::memcpy(&value, entry.data() + offset, sizeof value);
+  return value;
+}
+
+/// A std::string of libstdc++; nullopt: it cannot be one.
+std::optional<std::string> read_string(const ReadMemory& memory, const EntryBytes& entry,
+                                       std::size_t offset) {
+  constexpr std::uint64_t kLongest = 200;
+  const auto length = at<std::uint64_t>(entry, offset + 8);
+  if (length > kLongest) return std::nullopt;
+  std::string text(length, '\0');
+  if (length > 0 && !memory(at<std::uint64_t>(entry, offset), text.data(), length)) return std::nullopt;
+  return text;
+}
+
+/// c10::SmallVector<int64_t>.
+std::vector<std::int64_t> read_numbers(const ReadMemory& memory, const EntryBytes& entry,
+                                       std::size_t offset) {
+  constexpr std::uint32_t kMost = 64;
+  std::vector<std::int64_t> numbers(std::min(at<std::uint32_t>(entry, offset + 8), kMost));
+  if (!numbers.empty() &&
+      !memory(at<std::uint64_t>(entry, offset), numbers.data(), numbers.size() * sizeof(std::int64_t)))
+    numbers.clear();
+  return numbers;
+}
+
+/// Of the inputs, one after the other; those of the outputs lie behind them.
+std::vector<std::int64_t> read_sizes(const ReadMemory& memory, const EntryBytes& entry) {
+  std::vector<std::int64_t> sizes = read_numbers(memory, entry, kSizes);
+  std::int64_t wanted = 0;
+  for (const std::int64_t dimensions : read_numbers(memory, entry, kDimensions)) wanted += dimensions;
+  if (wanted > 0 && static_cast<std::size_t>(wanted) < sizes.size())
+    sizes.resize(static_cast<std::size_t>(wanted));
+  return sizes;
+}
+
+/// std::vector<c10::ScalarType>, which are bytes.
+std::vector<int> read_types(const ReadMemory& memory, const EntryBytes& entry) {
+  constexpr std::uint64_t kMost = 64;
+  const auto begin = at<std::uint64_t>(entry, kInputTypes);
+  const auto end = at<std::uint64_t>(entry, kInputTypes + 8);
+  if (end < begin || end - begin > kMost) return {};
+  std::vector<signed char> bytes(end - begin);
+  if (!bytes.empty() && !memory(begin, bytes.data(), bytes.size())) return {};
+  return {bytes.begin(), bytes.end()};
+}
+
+/// "gloo:all_reduce" is "all_reduce".
+std::string operation_name(const std::string& profiling_name) {
+  const std::size_t colon = profiling_name.rfind(':');
+  return colon == std::string::npos ? profiling_name : profiling_name.substr(colon + 1);
+}
+
+std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t address) {
+  EntryBytes entry{};
+  EntryBytes again{};
+  // Twice, because its rank may be writing it.
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    if (!memory(address, entry.data(), kEntry) || !memory(address, again.data(), kEntry)) return std::nullopt;
+    if (entry == again) break;
+  }
+  const std::optional<std::string> group = read_string(memory, entry, kGroupName);
+  const std::optional<std::string> operation = read_string(memory, entry, kOperation);
+  if (!group || !operation || operation->empty()) return std::nullopt;
+  return Collective{.group = *group,
+                    .sequence = at<std::int64_t>(entry, kSequence),
+                    .id = at<std::uint64_t>(entry, kEntryId),
+                    .operation = operation_name(*operation),
+                    .is_peer = at<unsigned char>(entry, kIsPeer) != 0,
+                    .sizes = read_sizes(memory, entry),
+                    .types = read_types(memory, entry),
+                    .created_ns = at<std::int64_t>(entry, kCreated),
+                    .is_over = at<unsigned char>(entry, kRetired) != 0};
+}
+
+Recorder unknown(std::string_view what) {
+  return {.is_there = false,
+          .problem = fmt::format("the flight recorder of this torch is laid out differently ({})", what),
+          .next = 0,
+          .entries = {}};
+}
+
+/// A file mapped for reading.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& file) {
+    const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size <= 0) return;
+    void* const mapped =
+        ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (mapped == MAP_FAILED) return;
+    bytes_ = {static_cast<const char*>(mapped), static_cast<std::size_t>(status.st_size)};
+  }
+  ~Mapping() {
+    if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  [[nodiscard]] std::string_view bytes() const { return bytes_; }
+
+ private:
+  std::string_view bytes_;
+};
+
+template <class T>
+std::optional<T> object_at(std::string_view bytes, std::uint64_t offset) {
+  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
+  T value{};
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+struct LoadedFile {
+  std::uint64_t base = 0;
+  std::string path;
+};
+
+/// Where a library is loaded; empty path: it is not.
+LoadedFile loaded_file(const std::string& maps, std::string_view name) {
+  std::istringstream lines(maps);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string path = line.substr(slash);
+    if (!path.ends_with(name)) continue;
+    // The first mapping of a file is that of its first bytes.
+    return {.base = std::strtoull(line.c_str(), nullptr, 16), .path = path};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> symbol_value(const std::string& file, const std::string& name) {
+  const Mapping mapping(file);
+  const std::string_view bytes = mapping.bytes();
+  const auto header = object_at<Elf64_Ehdr>(bytes, 0);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return std::nullopt;
+  for (int i = 0; i < header->e_shnum; ++i) {
+    const auto section =
+        object_at<Elf64_Shdr>(bytes, header->e_shoff + static_cast<std::uint64_t>(i) * sizeof(Elf64_Shdr));
+    if (!section || section->sh_type != SHT_SYMTAB) continue;
+    const auto names = object_at<Elf64_Shdr>(bytes, header->e_shoff + section->sh_link * sizeof(Elf64_Shdr));
+    if (!names || names->sh_offset > bytes.size() || names->sh_size > bytes.size() - names->sh_offset)
+      continue;
+    const std::string_view texts = bytes.substr(names->sh_offset, names->sh_size);
+    // The one place where the name stands is found first: comparing numbers is faster than 550,000 texts.
+    const std::size_t place = texts.find(std::string(1, '\0') + name + '\0');
+    if (place == std::string_view::npos) continue;
+    for (std::uint64_t at = 0; at < section->sh_size; at += sizeof(Elf64_Sym)) {
+      const auto symbol = object_at<Elf64_Sym>(bytes, section->sh_offset + at);
+      if (!symbol) break;
+      if (symbol->st_name == place + 1) return symbol->st_value;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::uint64_t> find_recorders(pid_t pid) {
+  const std::string maps = read_text(fmt::format("/proc/{}/maps", pid));
+  std::vector<std::uint64_t> found;
+  const auto look_in = [&](std::string_view library, const std::string& symbol) {
+    const LoadedFile loaded = loaded_file(maps, library);
+    if (loaded.path.empty()) return;
+    const auto value = symbol_value(fmt::format("/proc/{}/root{}", pid, loaded.path), symbol);
+    if (value) found.push_back(loaded.base + *value);
+  };
+  look_in("/libtorch_cpu.so", "_ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance");
+  look_in("/libtorch_cuda.so", "_ZZN4c10d14FlightRecorderIN3c104cuda9CUDAEventEE3getEvE8instance");
+  return found;
+}
+
+Recorder read_recorder(const ReadMemory& memory, std::uint64_t instance, std::size_t most) {
+  const auto number_at = [&](std::uint64_t address) -> std::optional<std::uint64_t> {
+    std::uint64_t value = 0;
+    if (!memory(address, &value, sizeof value)) return std::nullopt;
+    return value;
+  };
+  const auto recorder = number_at(instance);
+  if (!recorder) return unknown("no pointer to it");
+  Recorder result{.is_there = true, .problem = {}, .next = 0, .entries = {}};
+  if (*recorder == 0) return result;  // nothing was recorded yet
+  const auto begin = number_at(*recorder + kBegin);
+  const auto end = number_at(*recorder + kEnd);
+  const auto next = number_at(*recorder + kNext);
+  const auto id = number_at(*recorder + kId);
+  if (!begin || !end || !next || !id) return unknown("its head cannot be read");
+  const std::uint64_t count = (*end - *begin) / kEntry;
+  if (*end < *begin || (*end - *begin) % kEntry != 0 || count > kMostEntries || *next > count || *id < count)
+    return unknown("its head makes no sense");
+  result.next = *id;
+  const std::uint64_t wanted = std::min<std::uint64_t>(count, most);
+  for (std::uint64_t back = wanted; back > 0; --back) {
+    // Below the size of the ring, `next` is the end; in a full one, the oldest.
+    const std::uint64_t index = (*next + count - back) % count;
+    std::optional<Collective> entry = read_entry(memory, *begin + index * kEntry);
+    if (!entry) return unknown("an entry cannot be read");
+    result.entries.push_back(std::move(*entry));
+  }
+  std::sort(result.entries.begin(), result.entries.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  return result;
+}
+
+}  // namespace ddprun::launcher::why

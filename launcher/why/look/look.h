@@ -1,0 +1,31 @@
+#pragma once
+
+#include "launcher/why/facts/facts.h"
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// What is known of a rank before it is looked at.
+struct RankTarget {
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+  std::uint64_t started = 0;  ///< in ticks since boot; 0: whoever has that pid is meant
+};
+
+struct LookLimits {
+  std::chrono::milliseconds between{1000};  ///< from the first look to the second
+  std::chrono::milliseconds whole{3800};    ///< then what is there is taken
+};
+
+/// Looks at ranks of this machine twice, and at their stacks: of a worker that is a script, at the program that this
+/// has started (work_process.h). Each rank has a process of its own that looks, so that
+/// one which hangs, because a library lies on a dead NFS, costs only what it had not said yet.
+///
+/// Process  forks: for one without threads. Blocks for the two looks and the stacks, never longer than the limit.
+std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits);
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "launcher/process/process_table.h"
+#include "launcher/why/facts/facts.h"
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// Seconds of the clock that goes on while the machine is suspended.
+double boot_time();
+
+/// What /proc shows of a process now; no threads: it is gone. It reads files of /proc and of the control group only,
+/// and is not seen by the process.
+ProcessLook look_at_process(pid_t pid);
+
+/// When a process was started, in ticks since boot; 0: there is none.
+std::uint64_t start_of(pid_t pid);
+
+/// Parses /proc/<pid>/syscall: "running", "-1 …", or the number and the arguments in hexadecimal. Pure.
+SystemCall parse_system_call(const std::string& text);
+
+/// Descriptor → "socket:[4711]", "/data/x", as /proc/<pid>/fd has it.
+std::map<int, std::string> open_files(pid_t pid);
+
+/// What the call of a process is about: its descriptor's file, or the path that it opens. `path` is the path in its
+/// memory, where it could be read.
+Object object_of(pid_t pid, const SystemCall& call, const std::string& path);
+
+/// TCP connections of a process that are established, in its own network namespace.
+std::vector<Connection> tcp_connections(pid_t pid);
+
+/// Lines of /proc/net/tcp or tcp6 whose inodes are in `files`. Pure.
+std::vector<Connection> parse_tcp_table(const std::string& table, const std::vector<std::string>& inodes);
+
+/// The direct and later children of a process.
+std::vector<pid_t> descendants(pid_t pid, const std::vector<ProcessEntry>& processes);
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "launcher/why/facts/facts.h"
+#include "launcher/why/look/process_memory.h"
+#include "launcher/why/look/progress_look.h"
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+/// What a process has written down of itself: its libtorch in flight recorders, its libddprun in a page.
+class RankRecord {
+ public:
+  explicit RankRecord(pid_t pid) : pid_(pid), memory_(pid) {}
+
+  /// Looks for what was not found yet, which a process that has just begun may have by now. Reads a few files.
+  void search();
+  /// Whether there is anything.
+  [[nodiscard]] bool is_found() const { return page_ || !recorders_.empty(); }
+
+  /// The newest collectives of both, by their time. Of several flight recorders, gloo's and NCCL's, that is the first
+  /// which has any.
+  [[nodiscard]] Recorder read(std::size_t most) const;
+  [[nodiscard]] RankProgress progress() const;
+  [[nodiscard]] const ProcessMemory& memory() const { return memory_; }
+
+ private:
+  [[nodiscard]] Recorder read_recorders(std::size_t most) const;
+
+  pid_t pid_;
+  ProcessMemory memory_;
+  std::vector<std::uint64_t> recorders_;
+  std::optional<ProgressLook> page_;
+};
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,30 @@
+#include "launcher/why/look/settle.h"
+
+#include "launcher/why/look/proc_look.h"
+
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher::why {
+
+void settle(JobPicture& picture, const std::optional<JobState>& now) {
+  picture.phase = now ? now->phase : "ending";
+  picture.awaits = now ? now->awaits : std::string();
+  if (now && now->restart_count + 1 != picture.generation) picture.phase = "restarting";
+  for (RankFacts& rank : picture.ranks) {
+    const auto index = static_cast<std::size_t>(rank.local_rank);
+    const bool is_reaped = now && index < now->workers.size() && now->workers[index] == 0;
+    rank.ended_with_0 = rank.pid == 0 && is_reaped && picture.phase == "running";
+  }
+}
+
+void settle(JobPicture& picture) { settle(picture, parse_job_state(read_job_state(picture.launcher))); }
+
+void see_launcher_connections(JobPicture& picture) {
+  if (picture.ranks.empty()) return;
+  std::vector<Connection> connections = tcp_connections(picture.launcher);
+  std::erase_if(connections, [](const Connection& connection) { return !connection.is_unanswered(); });
+  picture.ranks.front().launcher_connections = std::move(connections);
+}
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "launcher/report/job_state.h"
+#include "launcher/why/facts/facts.h"
+
+#include <optional>
+
+namespace ddprun::launcher::why {
+
+/// What the launcher says after the looks, in which ranks may have ended: whether the job is being stopped or
+/// restarted, and who ended with 0 (with anything else all are stopped). Nullopt: the launcher is gone. Pure.
+void settle(JobPicture& picture, const std::optional<JobState>& now);
+
+/// The same by what the picture's launcher publishes now.
+void settle(JobPicture& picture);
+
+/// The connections of the picture's launcher that get no answer, into its first rank. Ranks of one node alone are in it
+/// yet. What ranks have sent may all be acknowledged where a host is cut off: the launcher has just asked that host.
+void see_launcher_connections(JobPicture& picture);
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,101 @@
+#include "launcher/why/look/thread_state.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace ddprun::launcher::why {
+namespace {
+
+struct Shares {
+  double running = 0;
+  double queued = 0;
+};
+
+/// Of the thread that ran, or wanted to, the longest.
+Shares busiest(const ProcessLook& first, const ProcessLook& second) {
+  Shares most;
+  const double time = second.at_s - first.at_s;
+  if (time <= 0) return most;
+  for (const ThreadLook& now : second.threads) {
+    const auto before = std::find_if(first.threads.begin(), first.threads.end(),
+                                     [&](const auto& t) { return t.tid == now.tid; });
+    if (before == first.threads.end()) continue;
+    const Shares shares{(now.cpu_s - before->cpu_s) / time, (now.queued_s - before->queued_s) / time};
+    if (shares.running + shares.queued > most.running + most.queued) most = shares;
+  }
+  return most;
+}
+
+const ThreadLook* main_thread(const ProcessLook& look) {
+  return look.threads.empty() ? nullptr : &look.threads.front();
+}
+
+}  // namespace
+
+double busy_share(const ProcessLook& first, const ProcessLook& second) {
+  const Shares shares = busiest(first, second);
+  return shares.running + shares.queued;
+}
+
+double running_share(const ProcessLook& first, const ProcessLook& second) {
+  return busiest(first, second).running;
+}
+
+double bytes_per_second(const ProcessLook& first, const ProcessLook& second) {
+  const double time = second.at_s - first.at_s;
+  if (time <= 0) return 0;
+  return static_cast<double>(second.read_bytes - first.read_bytes + second.written_bytes -
+                             first.written_bytes) /
+         time;
+}
+
+double major_faults_per_second(const ProcessLook& first, const ProcessLook& second) {
+  const double time = second.at_s - first.at_s;
+  const ThreadLook* const before = main_thread(first);
+  const ThreadLook* const now = main_thread(second);
+  if (time <= 0 || before == nullptr || now == nullptr) return 0;
+  return static_cast<double>(now->major_faults - before->major_faults) / time;
+}
+
+bool gets_on(const ProcessLook& first, const ProcessLook& second) {
+  constexpr double kSomeBytes = 4096;
+  constexpr std::uint64_t kSomeWaits = 3;
+  const ThreadLook* const before = main_thread(first);
+  const ThreadLook* const now = main_thread(second);
+  if (before == nullptr || now == nullptr) return false;
+  const bool receives = now->wait_channel == "sk_wait_data" && now->switches >= before->switches + kSomeWaits;
+  return receives || busy_share(first, second) > kBusyShare ||
+         bytes_per_second(first, second) >= kSomeBytes ||
+         major_faults_per_second(first, second) > kManyFaults;
+}
+
+bool is_stopped(const ProcessLook& look) {
+  const ThreadLook* const main = main_thread(look);
+  return main != nullptr && main->state == "T";
+}
+
+bool is_looked_at(const ProcessLook& look) {
+  constexpr std::array<std::string_view, 4> kLookers{"ddprun", "why-look", "hang-watch", "py-spy"};
+  return look.tracer != 0 && std::find(kLookers.begin(), kLookers.end(), look.tracer_name) != kLookers.end();
+}
+
+bool is_traced(const ProcessLook& look) {
+  const ThreadLook* const main = main_thread(look);
+  return !is_looked_at(look) && (look.tracer != 0 || (main != nullptr && main->state == "t"));
+}
+
+bool is_in_kernel(const ProcessLook& look) {
+  const ThreadLook* const main = main_thread(look);
+  return main != nullptr &&
+         (main->state == "D" || main->wait_channel.find("request_wait_answer") != std::string::npos);
+}
+
+bool may_be_stopped(const ProcessLook& look) {
+  if (look.is_frozen || is_stopped(look) || is_traced(look) || is_looked_at(look)) return false;
+  return std::none_of(look.threads.begin(), look.threads.end(), [](const ThreadLook& thread) {
+    return thread.state == "D" || thread.wait_channel.find("request_wait_answer") != std::string::npos;
+  });
+}
+
+}  // namespace ddprun::launcher::why

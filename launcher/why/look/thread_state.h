@@ -1,0 +1,37 @@
+#pragma once
+
+#include "launcher/why/facts/facts.h"
+
+namespace ddprun::launcher::why {
+
+/// A thread that ran, or wanted to, for so much of the time between two looks computes. Gloo's threads, which wake a
+/// hundred times a second, stay far below it.
+inline constexpr double kBusyShare = 0.3;
+/// A process that swaps, in major page faults a second.
+inline constexpr double kManyFaults = 100;
+
+/// How much of the time between two looks the busiest thread ran or wanted to run. Pure, like the others.
+double busy_share(const ProcessLook& first, const ProcessLook& second);
+/// How much of it that thread ran.
+double running_share(const ProcessLook& first, const ProcessLook& second);
+
+/// Bytes that it read and wrote, by system calls, in each second between two looks.
+double bytes_per_second(const ProcessLook& first, const ProcessLook& second);
+/// Pages of its main thread that came back from disk in each second.
+double major_faults_per_second(const ProcessLook& first, const ProcessLook& second);
+
+/// Whether a process that others wait for gets on: it runs, or wants to, or reads, writes, swaps, receives.
+bool gets_on(const ProcessLook& first, const ProcessLook& second);
+
+bool is_stopped(const ProcessLook& look);
+/// By a debugger.
+bool is_traced(const ProcessLook& look);
+/// By what takes stacks for `ddprun why`, for a moment.
+bool is_looked_at(const ProcessLook& look);
+/// The main thread waits in the kernel, for a disk or a file server, and nothing reaches it.
+bool is_in_kernel(const ProcessLook& look);
+
+/// Whether a debugger's stop can reach it and leaves nothing behind.
+bool may_be_stopped(const ProcessLook& look);
+
+}  // namespace ddprun::launcher::why

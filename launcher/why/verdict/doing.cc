@@ -1,0 +1,491 @@
+#include "launcher/why/verdict/doing.h"
+
+#include "launcher/text/text.h"
+#include "launcher/why/facts/collective_text.h"
+#include "launcher/why/look/system_calls.h"
+#include "launcher/why/look/thread_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace ddprun::launcher::why {
+namespace {
+
+constexpr std::size_t kMostFrames = 4;
+
+bool is_library(const std::string& file) {
+  return file.find("/site-packages/") != std::string::npos ||
+         file.find("/lib/python3") != std::string::npos || file.starts_with("<frozen") || file.empty();
+}
+
+bool is_torch(const std::string& file) { return file.find("/torch/") != std::string::npos; }
+
+const PythonThread* main_python(const RankFacts& facts) {
+  const auto main = std::find_if(facts.python.begin(), facts.python.end(), [&](const PythonThread& t) {
+    return t.tid == facts.pid && !t.frames.empty();
+  });
+  if (main != facts.python.end()) return &*main;
+  return facts.python.empty() || facts.python.front().frames.empty() ? nullptr : &facts.python.front();
+}
+
+/// The program's own lines; before them the innermost of a library, unless that is torch's.
+std::vector<Frame> shown_frames(const std::vector<Frame>& frames) {
+  std::vector<Frame> shown;
+  for (const Frame& frame : frames) {
+    if (!is_library(frame.file)) shown.push_back(frame);
+  }
+  if (shown.empty())
+    shown = frames;
+  else if (is_library(frames.front().file) && !is_torch(frames.front().file))
+    shown.insert(shown.begin(), frames.front());
+  shown.resize(std::min(shown.size(), kMostFrames));
+  return shown;
+}
+
+/// Frames of the C library and the interpreter tell nothing.
+bool tells_nothing(const std::string& function) {
+  static constexpr std::array<std::string_view, 12> kDull{"?",
+                                                          "syscall",
+                                                          "__futex",
+                                                          "pthread_",
+                                                          "__pthread",
+                                                          "_PyEval",
+                                                          "__libc",
+                                                          "_start",
+                                                          "clock_nanosleep",
+                                                          "__nanosleep",
+                                                          "std::condition_variable",
+                                                          "std::__condvar"};
+  // The call itself is told.
+  static constexpr std::array<std::string_view, 8> kTold{"read",  "write",   "__read", "__write",
+                                                         "wait4", "__wait4", "poll",   "__poll"};
+  return std::find(kTold.begin(), kTold.end(), function) != kTold.end() ||
+         std::any_of(kDull.begin(), kDull.end(),
+                     [&](std::string_view dull) { return function.starts_with(dull); });
+}
+
+std::vector<Frame> native_frames(const RankFacts& facts) {
+  std::vector<Frame> shown;
+  for (const NativeThread& thread : facts.native) {
+    if (thread.tid != facts.pid) continue;
+    for (const std::string& function : thread.functions) {
+      if (!tells_nothing(function) && shown.size() < kMostFrames) shown.push_back({function, {}, 0, {}});
+    }
+  }
+  return shown;
+}
+
+bool has_native(const RankFacts& facts, std::string_view part) {
+  return std::any_of(facts.native.begin(), facts.native.end(), [&](const NativeThread& thread) {
+    return std::any_of(thread.functions.begin(), thread.functions.end(),
+                       [&](const std::string& function) { return function.find(part) != std::string::npos; });
+  });
+}
+
+/// Whether `is_it` says so of a function on the main thread's stack.
+template <class Predicate>
+bool any_on_main(const RankFacts& facts, Predicate is_it) {
+  return std::any_of(facts.native.begin(), facts.native.end(), [&](const NativeThread& thread) {
+    return thread.tid == facts.pid && std::any_of(thread.functions.begin(), thread.functions.end(), is_it);
+  });
+}
+
+bool has_main_native(const RankFacts& facts, std::string_view part) {
+  return any_on_main(facts,
+                     [&](const std::string& function) { return function.find(part) != std::string::npos; });
+}
+
+bool is_main_in(const RankFacts& facts, std::string_view name) {
+  return any_on_main(facts, [&](const std::string& function) { return function == name; });
+}
+
+/// The name of torch's operation that the main thread is in, by its Python frames; empty: in none.
+std::string torch_operation(const RankFacts& facts) {
+  const PythonThread* const main = main_python(facts);
+  if (main == nullptr) return {};
+  for (const Frame& frame : main->frames) {
+    if (!is_torch(frame.file)) break;
+    if (frame.file.ends_with("/distributed_c10d.py")) return frame.function;
+  }
+  return {};
+}
+
+std::string rate(double bytes_per_s) {
+  return fmt::format("{}/s", format_bytes(static_cast<std::uint64_t>(bytes_per_s)));
+}
+
+std::string place(const Object& object) {
+  std::string text = printable(object.path);
+  if (!object.mount.empty()) {
+    text += fmt::format(" ({}{})", object.mount,
+                        object.source.empty() || object.source == object.mount || object.source == "none"
+                            ? std::string()
+                            : ", " + object.source);
+  }
+  return text;
+}
+
+std::string call_words(const ThreadLook& main, const Object& object) {
+  const SystemCall& call = main.call;
+  const std::string name = name_of_call(call.number);
+  const bool is_fifo_open = main.wait_channel.find("wait_for_partner") != std::string::npos;
+  if (is_fifo_open)
+    return fmt::format("waits in open() of {}, a FIFO that nobody has opened for the other direction",
+                       printable(object.path));
+  if (is_sleep(call.number)) return fmt::format("sleeps ({})", name);
+  if (is_futex(call.number)) return "waits for a lock or for another thread of its own (futex)";
+  if (is_wait_for_child(call.number)) return fmt::format("waits for a child process to end ({})", name);
+  if (is_poll(call.number)) return fmt::format("waits in {}()", name);
+  if (is_file_lock(call.number)) return fmt::format("waits for a lock of the file {}", place(object));
+  if (call.number < 0) return {};
+  if (reads(call.number) && call.arguments[0] == 0)
+    return fmt::format("waits for input on its standard input ({})",
+                       object.path.empty() ? "closed" : printable(object.path));
+  if (object.path.starts_with("pipe:")) {
+    const std::string other = object.other_end.empty() ? std::string("nobody else") : object.other_end;
+    return reads(call.number)
+               ? fmt::format("waits in {}() of a pipe into which {} writes nothing", name, other)
+               : fmt::format("is blocked in {}() to a pipe that is full, which {} does not read", name,
+                             other);
+  }
+  if (object.path.starts_with("socket:")) {
+    return fmt::format("waits in {}() of a socket{}", name,
+                       object.other_end.empty() ? std::string() : " to " + object.other_end);
+  }
+  if (!object.path.empty()) return fmt::format("is in {}() of {}", name, place(object));
+  return fmt::format("is in {}()", name);
+}
+
+std::string child_words(const Child& child) {
+  const std::string who = fmt::format("pid {} ({})", child.pid, printable(child.name));
+  if (child.state == "T") return fmt::format("{} is stopped by a signal", who);
+  if (child.state == "t") return fmt::format("{} is stopped by a debugger", who);
+  if (child.state == "Z") return fmt::format("{} has ended", who);
+  if (child.is_busy && child.bytes_per_s > 0)
+    return fmt::format("{} reads or writes ({})", who, rate(child.bytes_per_s));
+  if (child.is_busy) return fmt::format("{} computes", who);
+  const ThreadLook look{.tid = 0, .name = {}, .state = child.state, .wait_channel = {}, .call = child.call};
+  const std::string words = call_words(look, child.object);
+  return words.empty() ? who : fmt::format("{} {}", who, words);
+}
+
+/// What a rank that waits for a process of its own waits for.
+std::string children_words(const RankFacts& facts) {
+  std::vector<std::string> texts;
+  for (const Child& child : facts.children) {
+    if (child.name != "pt_main_thread" || facts.children.size() == 1) texts.push_back(child_words(child));
+  }
+  constexpr std::size_t kMost = 4;
+  texts.resize(std::min(texts.size(), kMost));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::vector<Frame> child_frames(const RankFacts& facts) {
+  for (const Child& child : facts.children) {
+    if (!child.python.empty() && !child.python.front().frames.empty())
+      return shown_frames(child.python.front().frames);
+  }
+  return {};
+}
+
+bool has_frame(const PythonThread* thread, std::string_view function) {
+  return thread != nullptr &&
+         std::any_of(thread->frames.begin(), thread->frames.end(), [&](const Frame& frame) {
+           return frame.function == function || frame.function.ends_with(fmt::format(".{}", function));
+         });
+}
+
+/// Whether it is in Queue.get of Python's library.
+bool waits_for_an_item(const PythonThread* thread) {
+  return thread != nullptr &&
+         std::any_of(thread->frames.begin(), thread->frames.end(), [](const Frame& frame) {
+           return frame.file.ends_with("/queue.py") &&
+                  (frame.function == "get" || frame.function.ends_with(".get"));
+         });
+}
+
+/// A thread that holds Python's lock while the main one waits.
+const PythonThread* holder_of_gil(const RankFacts& facts) {
+  const auto holder = std::find_if(facts.python.begin(), facts.python.end(),
+                                   [&](const PythonThread& t) { return t.owns_gil && t.tid != facts.pid; });
+  return holder == facts.python.end() ? nullptr : &*holder;
+}
+
+std::optional<Activity> held_activity(const RankFacts& facts) {
+  const ProcessLook& now = facts.second;
+  if (now.is_frozen) return Activity{Doing::kFrozen, "is frozen by a control group (freezer)", {}};
+  if (is_traced(now)) {
+    const std::string who =
+        now.tracer == 0 ? std::string("a debugger")
+                        : fmt::format("a debugger: pid {} ({})", now.tracer, printable(now.tracer_name));
+    return Activity{Doing::kTraced, fmt::format("is held by {}", who), {}};
+  }
+  if (is_stopped(now))
+    return Activity{Doing::kStopped,
+                    fmt::format("is stopped by a signal (SIGSTOP); kill -CONT {} lets it go on", facts.pid),
+                    {}};
+  // One that has slept and come back between the looks is in the next wait, as who reads a slow disk is.
+  const bool is_same_wait = !facts.first.threads.empty() &&
+                            facts.first.threads.front().call == now.threads.front().call &&
+                            facts.first.threads.front().switches == now.threads.front().switches;
+  if (is_in_kernel(now) && is_in_kernel(facts.first) && is_same_wait) {
+    const ThreadLook& main = now.threads.front();
+    const std::string call = name_of_call(main.call.number);
+    return Activity{Doing::kInKernel,
+                    fmt::format("is stuck in the kernel{}{} ({}, in {}), which no signal ends",
+                                call.empty() ? std::string() : fmt::format(": {}()", call),
+                                facts.object.path.empty() ? std::string() : " of " + place(facts.object),
+                                main.state == "D" ? "state D" : "it waits for the file system's server",
+                                main.wait_channel),
+                    {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<Activity> busy_activity(const RankFacts& facts) {
+  const double seconds = facts.second.at_s - facts.first.at_s;
+  if (seconds <= 0) return std::nullopt;
+  const double faults = major_faults_per_second(facts.first, facts.second);
+  if (faults > kManyFaults) {
+    return Activity{
+        Doing::kSwaps,
+        fmt::format("waits for memory to come back from disk ({:.0f} major page faults a second)", faults),
+        {}};
+  }
+  const double busy = busy_share(facts.first, facts.second);
+  const double runs = running_share(facts.first, facts.second);
+  const double throttled = (facts.second.throttled_s - facts.first.throttled_s) / seconds;
+  constexpr double kHardlyRuns = 0.25;
+  if (throttled > kBusyShare && runs < kHardlyRuns * 2) {
+    return Activity{
+        Doing::kStarved,
+        fmt::format("gets {:.0f} % of a CPU: the CPU quota of its control group is used up", runs * 100),
+        {}};
+  }
+  if (busy > 2 * kBusyShare && runs < kHardlyRuns) {
+    return Activity{
+        Doing::kStarved, fmt::format("gets {:.0f} % of a CPU, though it wants to run", runs * 100), {}};
+  }
+  if (busy > kBusyShare)
+    return Activity{Doing::kComputes, fmt::format("computes ({:.0f} % of a CPU)", runs * 100), {}};
+  constexpr std::uint64_t kMuch = 256 << 10;
+  const std::uint64_t read = facts.second.read_bytes - facts.first.read_bytes;
+  const std::uint64_t written = facts.second.written_bytes - facts.first.written_bytes;
+  if (std::max(read, written) > kMuch) {
+    return Activity{Doing::kMoves,
+                    read >= written
+                        ? fmt::format("reads ({})", rate(static_cast<double>(read) / seconds))
+                        : fmt::format("writes ({})", rate(static_cast<double>(written) / seconds)),
+                    {}};
+  }
+  return std::nullopt;
+}
+
+/// Whether what it waits for may be a process that it has started, which not every one is.
+bool may_wait_for_child(const RankFacts& facts) {
+  const SystemCall& call = facts.second.threads.front().call;
+  const PythonThread* const main = main_python(facts);
+  return is_wait_for_child(call.number) || is_poll(call.number) ||
+         (reads(call.number) && facts.object.path.starts_with("pipe:")) || has_frame(main, "_try_get_data") ||
+         has_frame(main, "_get_data") || has_frame(main, "_try_wait");
+}
+
+/// What gets on without much CPU of its own: a process that it has started does, or data comes from the network.
+std::optional<Activity> moving_activity(const RankFacts& facts) {
+  const auto busy = std::find_if(facts.children.begin(), facts.children.end(),
+                                 [](const Child& child) { return child.is_busy; });
+  if (busy != facts.children.end() && may_wait_for_child(facts))
+    return Activity{Doing::kMoves, fmt::format("waits for its {}", child_words(*busy)), {}};
+  constexpr std::uint64_t kSome = 3;
+  const ThreadLook& now = facts.second.threads.front();
+  const bool is_network = facts.object.path.starts_with("socket:") || now.wait_channel == "sk_wait_data" ||
+                          is_poll(now.call.number);
+  if (is_network && now.switches >= facts.first.threads.front().switches + kSome)
+    return Activity{Doing::kMoves,
+                    fmt::format("{}, and again and again something comes", call_words(now, facts.object)),
+                    {}};
+  return std::nullopt;
+}
+
+/// By the names of functions, for ranks without a flight recorder, and for what it does not record.
+std::optional<Activity> waiting_activity(const RankFacts& facts) {
+  const std::string operation = torch_operation(facts);
+  static constexpr std::array<std::string_view, 6> kPeer{
+      "recv", "send", "irecv", "isend", "recv_object_list", "send_object_list"};
+  const bool is_peer = std::find(kPeer.begin(), kPeer.end(), operation) != kPeer.end();
+  if (is_peer || has_native(facts, "RecvWork::wait") || has_native(facts, "SendWork::wait")) {
+    const std::string name = !operation.empty()                    ? operation
+                             : has_native(facts, "RecvWork::wait") ? "recv"
+                                                                   : "send";
+    return Activity{Doing::kWaitsForPeer, fmt::format("waits in {} for another rank", name), {}};
+  }
+  // The last one asks and sleeps by turns: worker/runtime/comm/roll_call.
+  if (has_main_native(facts, "TCPStore::") || has_main_native(facts, "PrefixStore::") ||
+      has_main_native(facts, "TCPClient::") || has_main_native(facts, "ddprun::runtime::await_keys")) {
+    std::string what = "waits for a key in the store that nobody has set";
+    if (operation == "init_process_group" || operation == "_new_process_group_helper")
+      what = "waits for the other ranks to meet (init_process_group)";
+    if (is_main_in(facts, "ddprun::init")) what = "waits for the other ranks to meet (ddprun::init)";
+    return Activity{Doing::kWaitsForStore, what, {}};
+  }
+  if (has_native(facts, "shm::Barrier::wait") || has_native(facts, "ShmBackend::"))
+    return Activity{Doing::kWaits, "waits in a collective over shared memory", {}};
+  if (has_main_native(facts, "c10d::Work::wait") || has_main_native(facts, "finalize_backward") ||
+      has_main_native(facts, "ncclGroupEnd") || has_main_native(facts, "WorkNCCL"))
+    return Activity{Doing::kWaits, operation.empty() ? "waits in a collective" : "waits in " + operation, {}};
+  if (!operation.empty() && facts.native.empty()) return Activity{Doing::kWaits, "waits in " + operation, {}};
+  return std::nullopt;
+}
+
+Activity blocked_activity(const RankFacts& facts) {
+  const ThreadLook& now = facts.second.threads.front();
+  const PythonThread* const main = main_python(facts);
+  if (has_frame(main, "_try_get_data") || has_frame(main, "_get_data")) {
+    Activity activity{Doing::kBlocked, "waits for a DataLoader worker", {}};
+    if (const std::string children = children_words(facts); !children.empty())
+      activity.words += ": " + children;
+    return activity;
+  }
+  if (const PythonThread* const holder = holder_of_gil(facts);
+      holder != nullptr && is_futex(now.call.number)) {
+    return {Doing::kBlocked,
+            fmt::format("waits for Python's own lock (GIL), which thread {} holds", printable(holder->name)),
+            shown_frames(holder->frames)};
+  }
+  const bool is_same_call = !facts.first.threads.empty() && facts.first.threads.front().call == now.call;
+  if (!is_same_call || now.call.number < 0)
+    return {Doing::kUnknown, "goes from call to call without much CPU", {}};
+  Activity activity{
+      is_sleep(now.call.number) ? Doing::kSleeps : Doing::kBlocked, call_words(now, facts.object), {}};
+  if (is_futex(now.call.number) && waits_for_an_item(main)) {
+    activity.words = "waits for an item of a queue (Queue.get)";
+    if (facts.python.size() == 1) activity.words += ", and has no other thread that could put one into it";
+  }
+  if (main != nullptr && main->owns_gil && main->tid == facts.pid)
+    activity.words += ", and holds Python's own lock (GIL) meanwhile";
+  if (is_futex(now.call.number) && has_frame(main, "join"))
+    activity.words = "waits for one of its own threads to end (join)";
+  if (is_wait_for_child(now.call.number) || has_frame(main, "_try_wait")) {
+    activity.words = "waits for a child process to end";
+    if (const std::string children = children_words(facts); !children.empty())
+      activity.words += ": " + children;
+  }
+  return activity;
+}
+
+/// The peer is its rank in the group, and of other groups the members are not known.
+std::string message_words(const Collective& message) {
+  const bool is_known = message.peer >= 0 && is_world(message.group);
+  return fmt::format("waits in {} for {}", message.operation,
+                     is_known ? fmt::format("rank {}", message.peer) : std::string("another rank"));
+}
+
+}  // namespace
+
+std::string_view to_string(Doing doing) {
+  switch (doing) {
+    case Doing::kEnded:
+      return "ended";
+    case Doing::kStopped:
+      return "stopped";
+    case Doing::kTraced:
+      return "traced";
+    case Doing::kFrozen:
+      return "frozen";
+    case Doing::kInKernel:
+      return "in_kernel";
+    case Doing::kWaits:
+      return "waits";
+    case Doing::kWaitsForPeer:
+      return "waits_for_peer";
+    case Doing::kWaitsForStore:
+      return "waits_for_store";
+    case Doing::kComputes:
+      return "computes";
+    case Doing::kMoves:
+      return "moves";
+    case Doing::kStarved:
+      return "starved";
+    case Doing::kSwaps:
+      return "swaps";
+    case Doing::kSleeps:
+      return "sleeps";
+    case Doing::kBlocked:
+      return "blocked";
+    case Doing::kUnknown:
+      return "unknown";
+  }
+  return "";
+}
+
+bool waits(Doing doing) {
+  return doing == Doing::kWaits || doing == Doing::kWaitsForPeer || doing == Doing::kWaitsForStore;
+}
+
+bool gets_on(Doing doing) {
+  return doing == Doing::kComputes || doing == Doing::kMoves || doing == Doing::kStarved ||
+         doing == Doing::kSwaps;
+}
+
+bool is_held(Doing doing) {
+  return doing == Doing::kStopped || doing == Doing::kTraced || doing == Doing::kFrozen ||
+         doing == Doing::kInKernel;
+}
+
+std::string plural(const std::string& words) {
+  const std::size_t end = std::min(words.find(' '), words.size());
+  const std::string verb = words.substr(0, end);
+  const std::string rest = words.substr(end);
+  if (verb == "is") return "are" + rest;
+  if (verb == "has") return "have" + rest;
+  if (verb == "goes") return "go" + rest;
+  return verb.ends_with('s') ? verb.substr(0, verb.size() - 1) + rest : words;
+}
+
+std::vector<Collective> pending(const Recorder& recorder) {
+  std::vector<Collective> open;
+  std::copy_if(recorder.entries.begin(), recorder.entries.end(), std::back_inserter(open),
+               [](const Collective& entry) { return !entry.is_over; });
+  return open;
+}
+
+Activity activity_of(const RankFacts& facts) {
+  if (facts.pid == 0) return {Doing::kEnded, "has ended, while others still run", {}};
+  if (facts.second.threads.empty())
+    return {Doing::kUnknown, facts.problem.empty() ? std::string("is not known") : facts.problem, {}};
+  Activity activity;
+  if (auto held = held_activity(facts)) {
+    activity = std::move(*held);
+  } else if (auto busy = busy_activity(facts)) {
+    activity = std::move(*busy);
+  } else if (const std::vector<Collective> open = pending(facts.recorder); !open.empty()) {
+    activity = open.front().is_peer ? Activity{Doing::kWaitsForPeer, message_words(open.front()), {}}
+                                    : Activity{Doing::kWaits, {}, {}};
+  } else if (auto waiting = waiting_activity(facts)) {
+    activity = std::move(*waiting);
+  } else if (auto moving = moving_activity(facts)) {
+    activity = std::move(*moving);
+  } else {
+    activity = blocked_activity(facts);
+  }
+  // Somebody else's `ddprun why` stops it for a moment, so that what it is in cannot be read.
+  if (is_looked_at(facts.second) && !waits(activity.doing) && !gets_on(activity.doing))
+    activity = {
+        Doing::kMoves, fmt::format("is looked at by another ddprun (pid {})", facts.second.tracer), {}};
+  if (activity.frames.empty()) {
+    const PythonThread* const main = main_python(facts);
+    activity.frames = main != nullptr ? shown_frames(main->frames) : native_frames(facts);
+    const bool is_for_children = activity.words.find("DataLoader") != std::string::npos;
+    if (is_for_children) {
+      std::vector<Frame> theirs = child_frames(facts);
+      theirs.resize(std::min<std::size_t>(theirs.size(), 1));
+      activity.frames.insert(activity.frames.begin(), theirs.begin(), theirs.end());
+    }
+  }
+  return activity;
+}
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,156 @@
+#include "launcher/why/verdict/scene.h"
+
+#include "launcher/why/facts/collective_text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace ddprun::launcher::why {
+namespace {
+
+constexpr double kNanosecond = 1e-9;
+
+/// The longest time from one collective to the next that these ranks are used to; 0: not known.
+double usual_distance(const JobPicture& picture) {
+  double longest = 0;
+  for (const RankFacts& facts : picture.ranks) {
+    const std::vector<Collective>& entries = facts.recorder.entries;
+    for (std::size_t i = 1; i < entries.size(); ++i) {
+      longest = std::max(
+          longest, static_cast<double>(entries[i].created_ns - entries[i - 1].created_ns) * kNanosecond);
+    }
+  }
+  return longest;
+}
+
+}  // namespace
+
+std::int64_t Scene::Group::awaited() const {
+  std::int64_t highest = 0;
+  for (const auto& [rank, by_number] : entries) {
+    for (const auto& [sequence, entry] : by_number) {
+      if (!entry->is_over) highest = std::max(highest, sequence);
+    }
+  }
+  return highest;
+}
+
+std::int64_t Scene::Group::last_entered(int rank) const {
+  const auto found = entries.find(rank);
+  return found == entries.end() || found->second.empty() ? 0 : found->second.rbegin()->first;
+}
+
+bool Scene::Group::is_waiting(int rank) const {
+  const auto found = entries.find(rank);
+  return found != entries.end() && std::any_of(found->second.begin(), found->second.end(),
+                                               [](const auto& e) { return !e.second->is_over; });
+}
+
+Scene::Scene(const JobPicture& picture) : picture_(picture) {
+  for (const RankFacts& facts : picture.ranks) {
+    facts_[facts.rank] = &facts;
+    Activity& activity = activities_[facts.rank] = activity_of(facts);
+    if (activity.words.empty() && !waits_in(facts.rank).empty())
+      activity.words = "waits in " + waits_in(facts.rank);
+    for (const Collective& entry : facts.recorder.entries) {
+      if (entry.is_peer) continue;  // it has no place among those of all ranks
+      Group& group = groups_[entry.group];
+      group.entries[facts.rank][entry.sequence] = &entry;
+      group.members.insert(facts.rank);
+    }
+  }
+  for (auto& [name, group] : groups_) {
+    if (!is_world(name)) continue;
+    for (const RankFacts& facts : picture.ranks) group.members.insert(facts.rank);
+  }
+}
+
+std::string Scene::waits_in(int rank) const {
+  const std::vector<Collective> open = pending(facts(rank).recorder);
+  return open.empty() ? std::string() : describe(open.front());
+}
+
+Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
+  Ranks found;
+  for (const auto& [rank, activity] : activities_) {
+    if (condition(activity.doing)) found.insert(rank);
+  }
+  return found;
+}
+
+bool Scene::has_progress() const {
+  return std::any_of(picture_.ranks.begin(), picture_.ranks.end(), [](const RankFacts& facts) {
+    if (facts.progress.beats != facts.progress_first.beats) return true;
+    if (!facts.recorder.is_there || !facts.recorder_first.is_there) return false;
+    return facts.recorder.next != facts.recorder_first.next ||
+           pending(facts.recorder).size() != pending(facts.recorder_first).size();
+  });
+}
+
+bool Scene::is_recorded() const {
+  return std::any_of(picture_.ranks.begin(), picture_.ranks.end(),
+                     [](const RankFacts& facts) { return !pending(facts.recorder).empty(); });
+}
+
+double Scene::waited_by(const Ranks& ranks) const {
+  std::optional<double> shortest;
+  for (const int rank : ranks) {
+    const std::vector<Collective> open = pending(facts(rank).recorder);
+    if (open.empty()) continue;
+    const double waited = static_cast<double>(picture_.taken_ns - open.front().created_ns) * kNanosecond;
+    shortest = std::min(waited, shortest.value_or(waited));
+  }
+  return shortest ? std::max(0.0, *shortest) : -1;
+}
+
+bool Scene::is_usual(double waited_s) const {
+  constexpr double kShort = 1.5;
+  constexpr double kPatience = 2;
+  return waited_s >= 0 && waited_s < std::max(kShort, kPatience * usual_distance(picture_));
+}
+
+std::map<int, Ranks> Scene::waits_for() const {
+  std::map<int, Ranks> edges;
+  for (const auto& [name, group] : groups_) {
+    const std::int64_t highest = group.awaited();
+    if (highest == 0) continue;
+    for (const int late : group.members) {
+      if (group.last_entered(late) >= highest || !knows(late, group)) continue;
+      // Who is in an earlier one of the group itself, in which nobody is missing, will come when that gets on.
+      if (group.is_waiting(late)) continue;
+      for (const int waiting : group.members) {
+        if (waiting != late && group.is_waiting(waiting) &&
+            group.last_entered(waiting) > group.last_entered(late))
+          edges[waiting].insert(late);
+      }
+    }
+  }
+  return edges;
+}
+
+bool Scene::knows(int rank, const Group& group) const {
+  const Recorder& recorder = facts(rank).recorder;
+  return recorder.problem.empty() ? recorder.is_there : group.entries.contains(rank);
+}
+
+Ranks Scene::unseen() const {
+  constexpr std::size_t kMost = 64;
+  Ranks ranks;
+  for (int rank = 0; rank < picture_.world_size && ranks.size() < kMost; ++rank) {
+    if (!facts_.contains(rank)) ranks.insert(rank);
+  }
+  return ranks;
+}
+
+int Scene::rank_at(const std::string& address) const {
+  for (const RankFacts& facts : picture_.ranks) {
+    for (const Connection& connection : facts.connections) {
+      if (connection.local == address) return facts.rank;
+    }
+  }
+  return -1;
+}
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "launcher/why/facts/facts.h"
+#include "launcher/why/verdict/doing.h"
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+namespace ddprun::launcher::why {
+
+using Ranks = std::set<int>;
+
+/// A job's picture by rank and by process group, and what the rules of the verdict ask of it. Pure.
+class Scene {
+ public:
+  /// What the ranks have recorded of one process group: who of its members is where.
+  struct Group {
+    std::map<int, std::map<std::int64_t, const Collective*>> entries;  ///< by rank, by sequence number
+    Ranks members;
+
+    /// The highest number in which somebody waits; 0: nobody does.
+    [[nodiscard]] std::int64_t awaited() const;
+    [[nodiscard]] std::int64_t last_entered(int rank) const;
+    [[nodiscard]] bool is_waiting(int rank) const;
+  };
+
+  /// `picture` has to outlive it.
+  explicit Scene(const JobPicture& picture);
+
+  [[nodiscard]] const JobPicture& picture() const { return picture_; }
+  [[nodiscard]] const std::map<std::string, Group>& groups() const { return groups_; }
+  [[nodiscard]] const RankFacts& facts(int rank) const { return *facts_.at(rank); }
+  [[nodiscard]] const Activity& activity(int rank) const { return activities_.at(rank); }
+
+  /// "all_reduce #1294": the oldest that it has not left; empty: none that was recorded.
+  [[nodiscard]] std::string waits_in(int rank) const;
+
+  /// Those whose activity is one of these.
+  [[nodiscard]] Ranks ranks_that(bool (*condition)(Doing)) const;
+
+  /// Whether anything was begun or completed between the looks.
+  [[nodiscard]] bool has_progress() const;
+
+  /// Whether anybody is in a collective that was recorded.
+  [[nodiscard]] bool is_recorded() const;
+
+  /// For how long those ranks have waited, in seconds: the one that came last counts. -1: not known.
+  [[nodiscard]] double waited_by(const Ranks& ranks) const;
+
+  /// Whether such a wait is no news, by the distances between collectives so far.
+  [[nodiscard]] bool is_usual(double waited_s) const;
+
+  /// By rank, for whom it waits: who has not entered the collective of a group in which it is.
+  [[nodiscard]] std::map<int, Ranks> waits_for() const;
+
+  /// Whether what is not among the rank's entries of the group has not happened: what could not be read of it may have.
+  [[nodiscard]] bool knows(int rank, const Group& group) const;
+
+  /// Ranks of the job that are not in the picture; the first of many.
+  [[nodiscard]] Ranks unseen() const;
+
+  /// The rank whose end of a connection has this address; -1: none.
+  [[nodiscard]] int rank_at(const std::string& address) const;
+
+ private:
+  const JobPicture& picture_;
+  std::map<int, const RankFacts*> facts_;
+  std::map<int, Activity> activities_;
+  std::map<std::string, Group> groups_;
+};
+
+}  // namespace ddprun::launcher::why

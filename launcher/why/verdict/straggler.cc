@@ -1,0 +1,69 @@
+#include "launcher/why/verdict/straggler.h"
+
+#include "launcher/why/facts/collective_text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ddprun::launcher::why {
+namespace {
+
+constexpr double kSecondsInANanosecond = 1e-9;
+
+struct Arrivals {
+  std::map<int, double> lateness;  ///< summed up, in seconds
+  std::map<int, std::size_t> times_last;
+  std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective
+};
+
+/// At the collectives of the world's group that all ranks have recorded.
+Arrivals arrivals_of(const JobPicture& picture) {
+  std::map<std::int64_t, std::map<int, std::int64_t>> arrivals;  // by sequence number and rank
+  for (const RankFacts& facts : picture.ranks) {
+    for (const Collective& entry : facts.recorder.entries) {
+      if (is_world(entry.group) && !entry.is_peer) arrivals[entry.sequence][facts.rank] = entry.created_ns;
+    }
+  }
+  Arrivals found;
+  if (picture.asks_others) return found;  // clocks of several hosts are not compared to a millisecond
+  for (const auto& [sequence, by_rank] : arrivals) {
+    if (by_rank.size() < picture.ranks.size() || by_rank.size() < 2) continue;
+    const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto first = std::min_element(by_rank.begin(), by_rank.end(), earlier);
+    const auto last = std::max_element(by_rank.begin(), by_rank.end(), earlier);
+    for (const auto& [rank, time] : by_rank)
+      found.lateness[rank] += static_cast<double>(time - first->second) * kSecondsInANanosecond;
+    ++found.times_last[last->first];
+    found.lasts.push_back(last->second);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::map<int, double> lateness_of(const JobPicture& picture) {
+  Arrivals found = arrivals_of(picture);
+  for (auto& [rank, late] : found.lateness) late /= static_cast<double>(found.lasts.size());
+  return found.lateness;
+}
+
+Straggler find_straggler(const JobPicture& picture) {
+  constexpr std::size_t kFewest = 4;
+  Arrivals found = arrivals_of(picture);
+  if (found.lasts.size() < kFewest) return {};
+  const auto count = static_cast<double>(found.lasts.size());
+  const double distance =
+      static_cast<double>(found.lasts.back() - found.lasts.front()) * kSecondsInANanosecond / (count - 1);
+  constexpr double kMostTimes = 0.6, kShare = 0.2, kNoticeable = 0.02;
+  for (const auto& [rank, times] : found.times_last) {
+    const double late = found.lateness[rank] / count;
+    if (static_cast<double>(times) / count < kMostTimes || late < kNoticeable || late < kShare * distance)
+      continue;
+    return {.rank = rank, .late_s = late, .share = distance > 0 ? std::min(1.0, late / distance) : 0};
+  }
+  return {};
+}
+
+}  // namespace ddprun::launcher::why

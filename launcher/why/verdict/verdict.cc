@@ -1,0 +1,296 @@
+#include "launcher/why/verdict/verdict.h"
+
+#include "launcher/why/facts/collective_text.h"
+#include "launcher/why/verdict/scene.h"
+#include "launcher/why/verdict/straggler.h"
+#include "launcher/why/verdict/verdict_words.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace ddprun::launcher::why {
+namespace {
+
+/// The rules, in the order in which they are asked. Those that return bool say whether they have judged.
+class Court {
+ public:
+  explicit Court(const JobPicture& picture) : picture_(picture), scene_(picture) {
+    for (const RankFacts& facts : picture.ranks) {
+      verdict_.ranks.push_back({.rank = facts.rank,
+                                .host = facts.host,
+                                .pid = facts.pid,
+                                .activity = scene_.activity(facts.rank),
+                                .waits_in = scene_.waits_in(facts.rank)});
+    }
+  }
+
+  Verdict judge() {
+    if (picture_.ranks.empty() && !picture_.awaits.empty()) {
+      verdict_.health = Health::kAwaits;
+      verdict_.reason = picture_.awaits;
+    } else if (picture_.phase != "running" && !picture_.phase.empty()) {
+      verdict_.health = Health::kEnding;
+    } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
+               !judge_without_recorder() && !judge_all_wait()) {
+      judge_progress();
+    }
+    add_notes();
+    return std::move(verdict_);
+  }
+
+ private:
+  void accuse(Health health, Confidence confidence, const Ranks& guilty, const Ranks& waiting,
+              std::string reason) {
+    verdict_.health = health;
+    verdict_.confidence = confidence;
+    verdict_.guilty.assign(guilty.begin(), guilty.end());
+    verdict_.waiting.assign(waiting.begin(), waiting.end());
+    verdict_.reason = std::move(reason);
+    verdict_.waited_s = scene_.waited_by(waiting);
+  }
+
+  [[nodiscard]] bool any_gets_on(const Ranks& ranks) const {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](int rank) { return gets_on(scene_.activity(rank).doing); });
+  }
+
+  static Ranks without(Ranks ranks, const Ranks& others) {
+    for (const int rank : others) ranks.erase(rank);
+    return ranks;
+  }
+
+  bool judge_ended() {
+    const Ranks ended = scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
+    const Ranks waiting = scene_.ranks_that(waits);
+    if (ended.empty() || waiting.empty() || scene_.has_progress()) return false;
+    const bool with_0 =
+        std::all_of(ended.begin(), ended.end(), [&](int rank) { return scene_.facts(rank).ended_with_0; });
+    accuse(Health::kStuck, with_0 ? Confidence::kSure : Confidence::kLikely, ended, waiting,
+           ended_words(ended, with_0, waiting));
+    return true;
+  }
+
+  bool judge_held() {
+    const Ranks held = scene_.ranks_that(is_held);
+    if (held.empty()) return false;
+    accuse(Health::kStuck, Confidence::kSure, held, without(scene_.ranks_that(waits), held),
+           held_words(scene_, held));
+    return true;
+  }
+
+  /// The first place of a group at which ranks are in different collectives.
+  bool judge_disagreement() {
+    for (const auto& [name, group] : scene_.groups()) {
+      std::set<std::int64_t> sequences;
+      for (const auto& [rank, entries] : group.entries) {
+        for (const auto& [sequence, entry] : entries) sequences.insert(sequence);
+      }
+      for (const std::int64_t sequence : sequences) {
+        if (judge_place(group, sequence)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool judge_place(const Scene::Group& group, std::int64_t sequence) {
+    std::vector<Camp> camps;
+    bool is_pending = false;
+    for (const auto& [rank, entries] : group.entries) {
+      const auto found = entries.find(sequence);
+      if (found == entries.end()) continue;
+      is_pending = is_pending || !found->second->is_over;
+      const auto camp = std::find_if(camps.begin(), camps.end(),
+                                     [&](const Camp& c) { return agree(*c.first, *found->second); });
+      if (camp == camps.end()) {
+        camps.push_back({found->second, {rank}});
+      } else {
+        camp->second.insert(rank);
+      }
+    }
+    if (camps.size() < 2 || !is_pending || scene_.has_progress()) return false;
+    std::stable_sort(camps.begin(), camps.end(),
+                     [](const Camp& a, const Camp& b) { return a.second.size() < b.second.size(); });
+    const bool is_tie = camps.front().second.size() == camps[1].second.size();
+    Ranks guilty;
+    Ranks waiting;
+    for (const auto& [entry, ranks] : camps)
+      (entry == camps.front().first || is_tie ? guilty : waiting).insert(ranks.begin(), ranks.end());
+    accuse(Health::kStuck, is_tie ? Confidence::kGuess : Confidence::kLikely, guilty, waiting,
+           disagreement_words(sequence, camps, is_tie));
+    if (verdict_.waited_s < 0) verdict_.waited_s = scene_.waited_by(guilty);
+    return true;
+  }
+
+  /// Who waits for somebody itself is not guilty, but leads on.
+  bool judge_late() {
+    if (scene_.has_progress()) return false;
+    const std::map<int, Ranks> edges = scene_.waits_for();
+    if (edges.empty()) return false;
+    Ranks waited_for;
+    Ranks waiting;
+    for (const auto& [rank, late] : edges) {
+      waiting.insert(rank);
+      waited_for.insert(late.begin(), late.end());
+    }
+    const Ranks roots = without(waited_for, waiting);
+    if (roots.empty()) return judge_cycle(edges);
+    const double waited = scene_.waited_by(waiting);
+    if (scene_.is_usual(waited)) return judge_usual(roots, waited);
+    const bool is_late = any_gets_on(roots);
+    accuse(is_late ? Health::kLate : Health::kStuck, is_late ? Confidence::kLikely : Confidence::kSure, roots,
+           waiting, late_words(scene_, roots));
+    return true;
+  }
+
+  bool judge_usual(const Ranks& roots, double waited) {
+    judge_progress();
+    if (verdict_.health == Health::kFine) verdict_.notes.push_back(usual_words(roots, waited));
+    return true;
+  }
+
+  /// Groups that ranks use in different orders: each waits for the other.
+  bool judge_cycle(const std::map<int, Ranks>& edges) {
+    std::vector<Ranks> camps;  // by the groups' names
+    for (const auto& [name, group] : scene_.groups()) {
+      Ranks camp;
+      for (const auto& [rank, late] : edges) {
+        if (group.is_waiting(rank)) camp.insert(rank);
+      }
+      if (!camp.empty()) camps.push_back(std::move(camp));
+    }
+    std::size_t fewest = picture_.ranks.size();
+    for (const Ranks& camp : camps) fewest = std::min(fewest, camp.size());
+    Ranks guilty;
+    Ranks waiting;
+    for (const Ranks& camp : camps)
+      (camp.size() == fewest ? guilty : waiting).insert(camp.begin(), camp.end());
+    accuse(Health::kStuck, Confidence::kLikely, guilty, waiting, cycle_words(scene_, camps));
+    return true;
+  }
+
+  /// By what stacks and calls show.
+  bool judge_without_recorder() {
+    if (scene_.has_progress() || scene_.is_recorded()) return false;
+    const Ranks waiting = scene_.ranks_that(waits);
+    const Ranks late =
+        without(scene_.ranks_that([](Doing doing) { return doing != Doing::kUnknown; }), waiting);
+    if (waiting.empty() || late.empty()) return false;
+    accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
+           unrecorded_words(scene_, late, waiting));
+    return true;
+  }
+
+  /// All are where they should be: what is between them does not get on.
+  bool judge_all_wait() {
+    if (scene_.has_progress()) return false;
+    const Ranks waiting = scene_.ranks_that(waits);
+    if (waiting.empty() || waiting.size() < verdict_.ranks.size()) return false;
+    const double waited = scene_.waited_by(waiting);
+    if (scene_.is_usual(waited)) return false;
+    if (!judge_network(waiting, waited))
+      accuse(Health::kStuck, Confidence::kGuess, {}, waiting, all_wait_words(scene_, waiting));
+    return true;
+  }
+
+  /// The ranks at most of the connections on which packets are lost; or those that were not seen, where all of these
+  /// lead to one address at which nobody was.
+  bool judge_network(const Ranks& waiting, double waited) {
+    std::map<int, int> bad_connections;  // by rank
+    int most = 0;
+    LostPackets worst;
+    std::set<std::string> unseen_hosts;
+    const auto blame = [&](int rank, const Connection& connection, bool is_launchers) {
+      most = std::max(most, ++bad_connections[rank]);
+      const int peer = scene_.rank_at(connection.remote);
+      if (peer >= 0) most = std::max(most, ++bad_connections[peer]);
+      if (peer < 0) unseen_hosts.insert(host_of(connection.remote));
+      if (worst.on == nullptr || !is_launchers) worst = {rank, is_launchers, &connection};
+    };
+    const Ranks unseen = scene_.unseen();
+    for (const RankFacts& facts : picture_.ranks) {
+      for (const Connection& connection : facts.connections) {
+        if (connection.is_unanswered()) blame(facts.rank, connection, false);
+      }
+      for (const Connection& connection : facts.launcher_connections) {
+        if (!unseen.empty()) blame(facts.rank, connection, true);
+      }
+    }
+    if (worst.on == nullptr) return false;
+    if (unseen_hosts.size() == 1 && !unseen.empty()) {
+      accuse(Health::kStuck, Confidence::kLikely, unseen, waiting, cut_off_words(unseen, worst));
+      return true;
+    }
+    Ranks guilty;
+    for (const auto& [rank, count] : bad_connections) {
+      if (count == most) guilty.insert(rank);
+    }
+    accuse(Health::kStuck, Confidence::kLikely, guilty, without(waiting, guilty),
+           network_words(scene_, guilty, worst));
+    if (verdict_.waited_s < 0) verdict_.waited_s = waited;
+    return true;
+  }
+
+  void judge_progress() {
+    const Straggler straggler = find_straggler(picture_);
+    if (straggler.rank < 0) return;
+    verdict_.health = Health::kSlow;
+    verdict_.confidence = Confidence::kLikely;
+    verdict_.guilty = {straggler.rank};
+    verdict_.reason = straggler_words(straggler);
+  }
+
+  void add_notes() {
+    std::set<std::string> notes;
+    for (const RankFacts& facts : picture_.ranks) {
+      for (const std::string& problem :
+           {facts.problem, facts.recorder.problem, facts.python_problem, facts.native_problem}) {
+        if (!problem.empty()) notes.insert(problem);
+      }
+    }
+    verdict_.notes.insert(verdict_.notes.end(), notes.begin(), notes.end());
+    if (picture_.world_size > static_cast<int>(picture_.ranks.size()))
+      verdict_.notes.push_back(unseen_words(picture_));
+  }
+
+  const JobPicture& picture_;
+  const Scene scene_;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+std::string_view to_string(Health health) {
+  switch (health) {
+    case Health::kFine:
+      return "fine";
+    case Health::kSlow:
+      return "slow";
+    case Health::kLate:
+      return "late";
+    case Health::kStuck:
+      return "stuck";
+    case Health::kAwaits:
+      return "awaits";
+    case Health::kEnding:
+      return "ending";
+  }
+  return "";
+}
+
+std::string_view to_string(Confidence confidence) {
+  switch (confidence) {
+    case Confidence::kSure:
+      return "sure";
+    case Confidence::kLikely:
+      return "likely";
+    case Confidence::kGuess:
+      return "guess";
+  }
+  return "";
+}
+
+Verdict judge(const JobPicture& picture) { return Court(picture).judge(); }
+
+}  // namespace ddprun::launcher::why

@@ -1,0 +1,164 @@
+#include "launcher/why/verdict/verdict_words.h"
+
+#include "launcher/text/text.h"
+#include "launcher/why/facts/collective_text.h"
+#include "rendezvous/base/format_duration.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <string_view>
+
+namespace ddprun::launcher::why {
+namespace {
+
+std::string named(const Ranks& ranks) { return rank_phrase({ranks.begin(), ranks.end()}); }
+
+std::string_view verb(const Ranks& ranks, std::string_view one, std::string_view many) {
+  return ranks.size() == 1 ? one : many;
+}
+
+std::string shown(double seconds) { return format_duration(std::chrono::duration<double>(seconds)); }
+
+/// " in a collective" of "waits in a collective".
+std::string wait_words(const Scene& scene, int rank) {
+  const std::string& words = scene.activity(rank).words;
+  return words.starts_with("waits") ? words.substr(5) : std::string();
+}
+
+/// "it has not entered all_reduce #5 (float32, 10), where ranks 0, 1 and 3 have waited for 38 s"
+std::string missing_words(const Scene& scene, int late) {
+  for (const auto& [name, group] : scene.groups()) {
+    const std::int64_t highest = group.awaited();
+    const std::int64_t last = group.last_entered(late);
+    if (highest == 0 || last >= highest || !group.members.contains(late) || !scene.knows(late, group))
+      continue;
+    const Collective* missing = nullptr;
+    Ranks waiting;
+    for (const auto& [rank, entries] : group.entries) {
+      const auto found = entries.find(last + 1);
+      if (rank == late || found == entries.end()) continue;
+      if (missing == nullptr) missing = found->second;
+      if (group.is_waiting(rank)) waiting.insert(rank);
+    }
+    if (missing == nullptr || waiting.empty()) continue;
+    const double waited = scene.waited_by(waiting);
+    return fmt::format("it has not entered {}, where {} {} waited{}", describe(*missing), named(waiting),
+                       verb(waiting, "has", "have"),
+                       waited < 0 ? std::string() : fmt::format(" for {}", shown(waited)));
+  }
+  return {};
+}
+
+std::string lost_words(const LostPackets& lost, const std::string& peer) {
+  return fmt::format("{} of {}rank {} to {}{}: {} not acknowledged after {} attempts", lost.on->local,
+                     lost.is_launchers ? "the launcher of " : "", lost.rank, lost.on->remote, peer,
+                     format_bytes(lost.on->unsent), lost.on->retransmits);
+}
+
+}  // namespace
+
+std::string ended_words(const Ranks& ended, bool with_0, const Ranks& waiting) {
+  return fmt::format(
+      "{} {} ended{}, while {} still {} for {}", named(ended), verb(ended, "has", "have"),
+      with_0 ? fmt::format(" by {} with exit code 0", verb(ended, "itself", "themselves")) : std::string(),
+      named(waiting), verb(waiting, "waits", "wait"), verb(ended, "it", "them"));
+}
+
+/// "rank 1 is stopped …; ranks 0, 2 are frozen …".
+std::string held_words(const Scene& scene, const Ranks& held) {
+  std::map<std::string, Ranks> by_words;
+  for (const int rank : held) by_words[scene.activity(rank).words].insert(rank);
+  std::vector<std::string> texts;
+  for (const auto& [words, ranks] : by_words)
+    texts.push_back(fmt::format("{} {}", named(ranks), ranks.size() == 1 ? words : plural(words)));
+  const std::string missing = held.size() == 1 ? missing_words(scene, *held.begin()) : std::string();
+  if (!missing.empty()) texts.push_back(missing);
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::string disagreement_words(std::int64_t sequence, const std::vector<Camp>& camps, bool is_tie) {
+  std::vector<std::string> texts;
+  for (const auto& [entry, ranks] : camps)
+    texts.push_back(fmt::format("{} {} in {}", named(ranks), verb(ranks, "is", "are"), kind_of(*entry)));
+  const std::string& group = camps.front().first->group;
+  return fmt::format("the ranks do different collectives as #{}{}: {}{}", sequence,
+                     is_world(group) ? std::string() : fmt::format(" of group \"{}\"", group),
+                     fmt::join(texts, ", "),
+                     is_tie ? "; which of them is wrong, the program has to say" : "");
+}
+
+std::string late_words(const Scene& scene, const Ranks& late) {
+  return fmt::format("{} {} late: {}", named(late), verb(late, "is", "are"),
+                     missing_words(scene, *late.begin()));
+}
+
+std::string usual_words(const Ranks& late, double waited_s) {
+  return fmt::format("{} {} behind the others by {} at the moment, which is usual here", named(late),
+                     verb(late, "is", "are"), shown(waited_s));
+}
+
+std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps) {
+  std::vector<std::string> texts;
+  for (const Ranks& ranks : camps) {
+    texts.push_back(fmt::format("{} {} in {}", named(ranks), verb(ranks, "waits", "wait"),
+                                scene.waits_in(*ranks.begin())));
+  }
+  return fmt::format(
+      "the ranks wait for each other in different groups, which they use in different orders: {}",
+      fmt::join(texts, ", "));
+}
+
+std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting) {
+  return fmt::format("{} {} late: {} where {} {}{}", named(late), verb(late, "is", "are"),
+                     verb(late, "it is not", "they are not"), named(waiting), verb(waiting, "waits", "wait"),
+                     wait_words(scene, *waiting.begin()));
+}
+
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+std::string cut_off_words(const Ranks& unseen, const LostPackets& lost) {
+  return fmt::format("the network to {}, where {} must be, does not get packets through: {}",
+                     host_of(lost.on->remote), named(unseen), lost_words(lost, {}));
+}
+
+std::string network_words(const Scene& scene, const Ranks& guilty, const LostPackets& lost) {
+  const int peer = scene.rank_at(lost.on->remote);
+  return fmt::format("the network of {} does not get packets through: {}", named(guilty),
+                     lost_words(lost, peer < 0 ? std::string() : fmt::format(" (rank {})", peer)));
+}
+
+std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
+  const std::string how = wait_words(scene, *waiting.begin());
+  if (scene.picture().world_size > static_cast<int>(scene.picture().ranks.size()))
+    return scene.picture().asks_others
+               ? fmt::format("all ranks that were seen wait{}; who is late was not seen", how)
+               : fmt::format("all ranks of this node wait{}; who is late is on another node: ask there", how);
+  std::set<std::string> kinds;
+  std::vector<std::string> texts;
+  for (const int rank : waiting) {
+    const std::string& words = scene.activity(rank).words;
+    kinds.insert(words);
+    texts.push_back(fmt::format("rank {} {}", rank, words));
+  }
+  if (kinds.size() == 1)
+    return fmt::format("all ranks wait{}, and nobody is missing: the transfer itself does not get on", how);
+  return fmt::format("all ranks wait, for different things: {}", fmt::join(texts, "; "));
+}
+
+std::string straggler_words(const Straggler& straggler) {
+  return fmt::format(
+      "rank {} is the slowest: at collectives it comes {} after the first, {:.0f} % of the time from one "
+      "to the next",
+      straggler.rank, shown(straggler.late_s), straggler.share * 100);
+}
+
+std::string unseen_words(const JobPicture& picture) {
+  return fmt::format("{} of {} ranks were seen: {}", picture.ranks.size(), picture.world_size,
+                     picture.unseen.empty() ? std::string("those of other nodes are not")
+                                            : fmt::format("{}", fmt::join(picture.unseen, "; ")));
+}
+
+}  // namespace ddprun::launcher::why
