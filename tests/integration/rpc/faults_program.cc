@@ -306,10 +306,30 @@ void backward_from_what_failed() {
 
 struct OfOneRank : torch::CustomClassHolder {};
 
-void passes_an_unknown_class() {
+/// A reference, whose class is registered where this is called.
+c10::IValue keep_of_one_rank(bool in_list) {
+  using Value = c10::intrusive_ptr<OfOneRank>;
   static const auto known_here = torch::class_<OfOneRank>("test", "OfOneRank");
-  const auto own = rpc::RRef<c10::intrusive_ptr<OfOneRank>>::of(c10::make_intrusive<OfOneRank>());
-  tell([&] { rpc::rpc_sync("beta", "test::nothing", own); });
+  const auto value = c10::make_intrusive<OfOneRank>();
+  return in_list ? rpc::RRef<std::vector<Value>>::of({value}).raw() : rpc::RRef<Value>::of(value).raw();
+}
+const rpc::Function<c10::IValue(bool)> kKeepOfOneRank("test::keep_of_one_rank", keep_of_one_rank);
+const rpc::Function<c10::IValue(c10::IValue)> kGiveBack("test::give_back",
+                                                        [](c10::IValue value) { return value; });
+const rpc::Function<bool(c10::IValue)> kIsOwn("test::is_own", [](const c10::IValue& reference) {
+  return reference.toRRef()->isOwner();
+});
+
+/// From its owner to the first worker, to the third one and back.
+void class_of_one_rank() {
+  for (const bool in_list : {false, true}) {
+    tell([in_list] {
+      const c10::IValue theirs = rpc::rpc_sync("beta", kKeepOfOneRank, in_list);
+      const c10::IValue again = rpc::rpc_sync("gamma", kGiveBack, theirs);
+      say(rpc::rpc_sync("beta", kIsOwn, again) ? "is its owner's own" : "is another's");
+    });
+  }
+  leave_at_once();
 }
 
 /// Each is refused, and the last one joins all the same.
@@ -399,7 +419,6 @@ int run(const std::string& how) {
   if (how == "no limit") options.timeout = 0s;
   if (how == "long call at shutdown") options.timeout = 3s;
   if (how == "late to leave") options.timeout = 3s;
-  if (how == "passes an unknown class") options.timeout = 3s;
   if (how == "given up" && context.rank() == 2) options.threads = 1;
   if (how == "owner is busy" && context.rank() == 2) options.threads = 1;
   if (how != "restart") outlive_the_others();
@@ -417,7 +436,7 @@ int run(const std::string& how) {
       {"given up", [&] { given_up(context); }},
       {"misuse", misuse},
       {"passes a lost reference", passes_a_lost_reference},
-      {"passes an unknown class", passes_an_unknown_class},
+      {"class of one rank", class_of_one_rank},
       {"backward from what failed", backward_from_what_failed},
       {"child of fork", child_of_fork},
       {"open at shutdown", [&] { open_at_shutdown(context); }},

@@ -163,10 +163,8 @@ class Faults(unittest.TestCase):
         self.assertRegex(told[0], r"^worker 'beta': zeros: Dimension size must be non-negative")
         self.assertEqual(told[1:], told[:1])
 
-    def test_a_reference_to_a_class_that_a_worker_does_not_know_is_refused(self):
-        self.assertEqual(self.told("passes an unknown class"), [
-            "worker 'beta': rpc: a reference names the class '__torch__.torch.classes.test.OfOneRank', which is not registered here; "
-            "register it with torch::class_ on every rank"])
+    def test_a_reference_to_a_class_that_its_owner_alone_has_registered_goes_anywhere_and_back(self):
+        self.assertEqual(self.told("class of one rank", ranks=3), ["is its owner's own", "nothing was thrown"] * 2 + ["leaves at once"])
 
     def test_a_value_that_nobody_waits_for_any_more_is_dropped_by_its_owner(self):
         self.assertEqual(self.told("given up", ranks=3), ["too late", "ended", "dropped"] * 2)

@@ -4,12 +4,15 @@
 #include <ddprun/exception.h>
 #include <ddprun/rpc.h>
 
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 #include <torch/script.h>
 #include <torch/torch.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,6 +65,18 @@ TEST_CASE("a script without a module has any namespace in which nothing has its 
 TEST_CASE("a script whose name is taken is refused") {
   serve("twice");
   CHECK(refusal_of_script("twice") == "rpc: there is a function 'twice' already; give this one another name");
+}
+
+std::string resolved(const std::string& name) {
+  return resolve_type(c10::QualifiedName(name)).type_->annotation_str();
+}
+
+TEST_CASE("a class that is not registered here keeps its name, within others as well") {
+  const std::string unknown = "__torch__.torch.classes.unit.Unknown";
+  for (const std::string& name : {unknown, "List[" + unknown + "]", "Dict[str, Optional[" + unknown + "]]"}) {
+    CHECK(resolved(name) == name);
+    CHECK(*resolve_type(c10::QualifiedName(name)).type_ == *resolve_type(c10::QualifiedName(name)).type_);
+  }
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ std::vector<c10::IValue> parts_of_tuple(const c10::IValue& tuple, std::size_t co
 /// Any type that an IValue holds: tensors, whole numbers, floating-point numbers, bool, std::string, c10::IValue
 /// itself (anything), RRef<T>, and std::vector, std::optional and std::tuple of all these; c10::Dict of what libtorch
 /// itself names (std::int64_t, double). The value of an RRef may be a c10::intrusive_ptr<T> of a class that
-/// torch::class_<T> has registered: it stays with its owner. libtorch's calls do not take such a value itself, nor a
-/// tensor that is not defined.
+/// torch::class_<T> has registered: it stays with its owner, and who passes such a reference on need not have
+/// registered the class. libtorch's calls do not take such a value itself, nor a tensor that is not defined.
 ///
 /// Whole numbers travel with 64 bits; those of a std::uint64_t mean what they are taken as.
 /// Errors  Exception kConfig: a number that has come does not fit into the type that it is taken as.

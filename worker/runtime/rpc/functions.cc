@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/frontend/script_type_parser.h>
 #include <torch/custom_class.h>
 
@@ -121,6 +122,14 @@ Callable operator_among(const std::string& name, const std::vector<Operator>& ov
   }
 }
 
+struct ClassesByName final : torch::jit::Resolver {
+  c10::TypePtr resolveType(const std::string& name, const torch::jit::SourceRange&) override {
+    if (!name.starts_with(kScriptPrefix)) return nullptr;
+    if (auto known = torch::getCustomClass(name)) return known;
+    return c10::ClassType::create(c10::QualifiedName(name), {});
+  }
+};
+
 void refuse_taken(const c10::QualifiedName& name) {
   const std::string function_name = name_on(name);
   if (registered(function_name) || script_named(name) != nullptr || !overloads_of(function_name).empty())
@@ -199,15 +208,8 @@ c10::TypePtr type_in_reference(const c10::TypePtr& type) {
 }
 
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name) {
-  const std::string& text = name.qualifiedName();
-  if (!text.starts_with(kScriptPrefix)) return {nullptr, torch::jit::ScriptTypeParser().parseType(text)};
-  auto known = torch::getCustomClass(text);
-  if (!known)
-    refuse_function(ErrorCode::kConfig,
-                    fmt::format("a reference names the class '{}', which is not registered here; register it "
-                                "with torch::class_ on every rank",
-                                text));
-  return {nullptr, std::move(known)};
+  torch::jit::ScriptTypeParser parser(std::make_shared<ClassesByName>());
+  return {nullptr, parser.parseType(name.qualifiedName())};
 }
 
 }  // namespace ddprun::runtime

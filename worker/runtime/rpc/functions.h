@@ -49,7 +49,8 @@ c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue
 /// not, and takes anything for it here.
 c10::TypePtr type_in_reference(const c10::TypePtr& type);
 
-/// The type of an RRef that arrives, by its name. Throws Exception kConfig for a class that is not registered here.
+/// The type of an RRef that arrives, by its name. A class that is not registered here has its name alone: that is all that
+/// a reference needs, and libtorch gives none back that it has refused.
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name);
 
 }  // namespace ddprun::runtime

@@ -20,7 +20,6 @@
 #include <csignal>
 #include <exception>
 #include <memory>
-#include <stdexcept>
 #include <utility>
 
 namespace ddprun::rpc {
@@ -69,15 +68,7 @@ std::shared_ptr<runtime::RpcAgent> make_agent(const RpcSession& session,
       store, session.name, static_cast<trpc::worker_id_t>(seat.env.rank.value()), seat.env.world_size.value(),
       agent_options(session.options), std::unordered_map<std::string, trpc::DeviceMap>{},
       std::vector<c10::Device>{}, std::move(requests));
-  agent->setTypeResolver(
-      std::make_shared<trpc::TypeResolver>([self = session.name](const c10::QualifiedName& name) {
-        try {
-          return runtime::resolve_type(name);
-        } catch (const Exception&) {  // as it travels: libtorch keeps the words alone
-          throw std::runtime_error(
-              runtime::write_thrown(runtime::describe_thrown(self, std::current_exception())));
-        }
-      }));
+  agent->setTypeResolver(std::make_shared<trpc::TypeResolver>(runtime::resolve_type));
   return agent;
 }
 
