@@ -97,6 +97,10 @@ void use_references() {
   require(rpc::rpc_sync<std::string>("beta", "test::text",
                                      rpc::remote("beta", "test_library::pick", "x").raw()) == "x",
           "a reference to the result of an overload whose type the caller does not name");
+  require(rpc::rpc_sync<at::Tensor>("beta", "test::copy",
+                                    rpc::remote<c10::IValue>("beta", "script::scaled", value, 2).raw())
+              .equal(value * 2),
+          "a reference to what a TorchScript function gives, whose type the caller does not name");
   const auto thrown_on = rpc::rpc_async("beta", kZeros, 3).then([](const at::Tensor&) { throw 7; });
   require(thrown_by<std::runtime_error>([&] { thrown_on.wait(); }) ==
               "rpc: what then() called threw an object that is no std::exception",
@@ -129,13 +133,15 @@ void get_exceptions() {
           "an int");
 }
 
-void serve_scripts() {
+void serve_scripts(int rank) {
   rpc::serve_script(torch::jit::compile("def scaled(x, factor: int):\n    return x * factor\n"));
+  // of_one_rank::pick is something else, which the other rank alone has.
+  if (rank == 0) rpc::serve_script(torch::jit::compile("def pick(x: int) -> int:\n    return x\n"));
 }
 
 int run() {
   ddprun::Context context = ddprun::init();
-  serve_scripts();
+  serve_scripts(context.rank());
   if (context.rank() == 1) load_library_of_one_rank();
   rpc::init_rpc(context.rank() == 0 ? "alpha" : "beta", context);
   // They outlive the world that they were made in.

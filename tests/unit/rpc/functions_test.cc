@@ -79,5 +79,16 @@ TEST_CASE("a class that is not registered here keeps its name, within others as 
   }
 }
 
+TEST_CASE(
+    "a script without a module gives a reference its type unless the caller names one that it cannot be") {
+  rpc::serve_script(torch::jit::compile("def counted(x: int) -> int:\n    return x\n"));
+  const auto type_of = [](const c10::TypePtr& named) {
+    return result_type(wire_name("elsewhere::counted"), {c10::IValue(1)}, named)->str();
+  };
+  CHECK(type_of(c10::AnyType::get()) == "int");
+  CHECK(type_of(c10::IntType::get()) == "int");
+  CHECK(type_of(c10::StringType::get()) == "str");
+}
+
 }  // namespace
 }  // namespace ddprun::runtime

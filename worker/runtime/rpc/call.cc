@@ -190,9 +190,8 @@ MessagePtr make_remote_call(const std::string& name, const Operator& found,
 /// Owner and references have to name the same type: the one that the function declares, where that is known here.
 c10::TypePtr type_of_reference(const std::string& name, const Operator& found,
                                const std::vector<c10::IValue>& arguments, const c10::TypePtr& type) {
-  const c10::TypePtr declared = found ? runtime::declared_result(found->schema())
-                                      : runtime::result_type(runtime::wire_name(name), arguments);
-  return runtime::type_in_reference(declared ? declared : type);
+  return runtime::type_in_reference(found ? runtime::declared_result(found->schema())
+                                          : runtime::result_type(runtime::wire_name(name), arguments, type));
 }
 
 /// A reference whose owner never learnt of it counts as confirmed, so that nobody waits for it at the end. One that

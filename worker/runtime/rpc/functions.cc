@@ -198,8 +198,14 @@ void run_callable(const Callable& callable, std::vector<c10::IValue>& stack) {
   std::visit([&stack](const auto& body) { run_body(body, stack); }, callable.body);
 }
 
-c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments) {
-  return find_callable(name, arguments).result;
+c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments,
+                         const c10::TypePtr& named) {
+  const Callable found = find_callable(name, arguments);
+  if (!found.result) return named;
+  const auto* const script = std::get_if<torch::jit::Function*>(&found.body);
+  const bool is_sure = script == nullptr || (*script)->qualname() == name ||
+                       named->kind() == c10::TypeKind::AnyType || named->isSubtypeOf(*found.result);
+  return is_sure ? found.result : named;
 }
 
 c10::TypePtr type_in_reference(const c10::TypePtr& type) {

@@ -40,10 +40,12 @@ Callable find_callable(const c10::QualifiedName& name, std::vector<c10::IValue>&
 /// Runs it with what is on `stack`, and leaves the result there. Throws what the function throws.
 void run_callable(const Callable& callable, std::vector<c10::IValue>& stack);
 
-/// The type that a schema, or what a name and arguments stand for here, declares for its result; null where nothing has
-/// the name.
+/// The type that a schema, or what a name and arguments stand for here, declares for its result. It is `named`, the
+/// caller's, where nothing here has the name, or a script without a module alone, which gives no `named`: the worker that
+/// is called has something else of this name.
 c10::TypePtr declared_result(const c10::FunctionSchema& schema);
-c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments);
+c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments,
+                         const c10::TypePtr& named);
 
 /// The type that references to a value of `type` name: libtorch reads the name of a tuple's, which a tuple of C++ has
 /// not, and takes anything for it here.
