@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::runtime {
@@ -28,13 +29,29 @@ void serve(const std::string& name) {
   rpc::serve_script(torch::jit::compile("def " + name + "(x):\n    return x\n"));
 }
 
-std::string refusal_of_script(const std::string& name) {
+void serve_in(const std::string& module, const std::string& name) {
+  auto unit = std::make_shared<torch::jit::CompilationUnit>();
+  unit->define(c10::QualifiedName("__torch__." + module), "def " + name + "(x):\n    return x\n",
+               torch::jit::nativeResolver(), nullptr);
+  rpc::serve_script(std::move(unit));
+}
+
+void make_function(const std::string& name) {
+  rpc::Function<void()>(name, [] {});
+}
+
+template <class Body>
+std::string refusal_by(Body body) {
   try {
-    serve(name);
+    body();
   } catch (const Exception& error) {
     return error.code() == ErrorCode::kConfig ? error.what() : "another code";
   }
   return "none";
+}
+
+std::string taken(const std::string& name, const std::string& holder) {
+  return "rpc: the name '" + name + "' is " + holder + "'s already; give the function another";
 }
 
 /// What a call of this name with a tensor finds here.
@@ -62,9 +79,28 @@ TEST_CASE("a script without a module has any namespace in which nothing has its 
   CHECK(found_as("anywhere::halve") == "a script");
 }
 
-TEST_CASE("a script whose name is taken is refused") {
+TEST_CASE("a name that is taken is refused, and who has it told, whichever came first") {
+  make_function("unit::made_first");
+  CHECK(refusal_by([] { make_function("unit::made_first"); }) == taken("unit::made_first", "a Function"));
+  CHECK(refusal_by([] { serve_in("unit", "made_first"); }) == taken("unit::made_first", "a Function"));
+  serve_in("unit", "served_first");
+  CHECK(refusal_by([] { make_function("unit::served_first"); }) ==
+        taken("unit::served_first", "a TorchScript function"));
+  CHECK(refusal_by([] { serve_in("unit", "served_first"); }) ==
+        taken("unit::served_first", "a TorchScript function"));
   serve("twice");
-  CHECK(refusal_of_script("twice") == "rpc: there is a function 'twice' already; give this one another name");
+  CHECK(refusal_by([] { serve("twice"); }) == taken("twice", "a TorchScript function"));
+  CHECK(refusal_by([] { make_function("unit_library::halve"); }) ==
+        taken("unit_library::halve", "an operator"));
+  CHECK(refusal_by([] { serve_in("unit_library", "halve"); }) == taken("unit_library::halve", "an operator"));
+}
+
+TEST_CASE("an operator that came after a function of its name is told before this worker joins") {
+  make_function("unit_late::made");
+  CHECK_NOTHROW(refuse_names_of_operators());
+  torch::Library late(torch::Library::DEF, "unit_late", std::nullopt, __FILE__, __LINE__);
+  late.def("made(Tensor input) -> Tensor", [](const at::Tensor& input) { return input; });
+  CHECK(refusal_by(refuse_names_of_operators) == taken("unit_late::made", "an operator"));
 }
 
 std::string resolved(const std::string& name) {

@@ -130,12 +130,16 @@ struct ClassesByName final : torch::jit::Resolver {
   }
 };
 
-void refuse_taken(const c10::QualifiedName& name) {
+[[noreturn]] void refuse_taken(const std::string& name, std::string_view holder) {
+  refuse_function(ErrorCode::kConfig,
+                  fmt::format("the name '{}' is {}'s already; give the function another", name, holder));
+}
+
+void refuse_if_taken(const c10::QualifiedName& name) {
   const std::string function_name = name_on(name);
-  if (registered(function_name) || script_named(name) != nullptr || !overloads_of(function_name).empty())
-    refuse_function(
-        ErrorCode::kConfig,
-        fmt::format("there is a function '{}' already; give this one another name", function_name));
+  if (registered(function_name)) refuse_taken(function_name, "a Function");
+  if (script_named(name) != nullptr) refuse_taken(function_name, "a TorchScript function");
+  if (!overloads_of(function_name).empty()) refuse_taken(function_name, "an operator");
 }
 
 void run_body(const std::exception_ptr& missing, std::vector<c10::IValue>&) {
@@ -180,6 +184,21 @@ Operator find_operator(const std::string& name, std::vector<c10::IValue>& argume
   if (overloads.empty())
     refuse_function(ErrorCode::kNotFound, fmt::format("there is no operator '{}'", name));
   return overload_for(name, overloads, arguments);
+}
+
+void refuse_names_of_operators() {
+  std::vector<std::string> names;
+  {
+    const std::lock_guard lock(registry().mutex);
+    for (const auto& [name, function] : registry().functions) names.push_back(name);
+    for (const auto& unit : registry().scripts) {
+      for (const torch::jit::Function* const function : unit->get_functions())
+        names.push_back(name_on(function->qualname()));
+    }
+  }
+  for (const std::string& name : names) {
+    if (!overloads_of(name).empty()) refuse_taken(name, "an operator");
+  }
 }
 
 Callable find_callable(const c10::QualifiedName& name, std::vector<c10::IValue>& arguments) {
@@ -229,17 +248,17 @@ void untyped::register_function(const std::string& name, ArgumentTypes arguments
         ErrorCode::kConfig,
         fmt::format("rpc: the function '{}' needs a name of the form namespace::name, outside of aten",
                     name));
+  runtime::refuse_if_taken(runtime::wire_name(name));
   auto function =
       std::make_shared<const runtime::RegisteredFunction>(name, arguments, result, std::move(body));
   const std::lock_guard lock(runtime::registry().mutex);
   if (!runtime::registry().functions.emplace(name, std::move(function)).second)
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("rpc: there is a function '{}' already; give this one another name", name));
+    runtime::refuse_taken(name, "a Function");
 }
 
 void serve_script(std::shared_ptr<torch::jit::CompilationUnit> unit) {
   for (const torch::jit::Function* const function : unit->get_functions())
-    runtime::refuse_taken(function->qualname());
+    runtime::refuse_if_taken(function->qualname());
   const std::lock_guard lock(runtime::registry().mutex);
   runtime::registry().scripts.push_back(std::move(unit));
 }

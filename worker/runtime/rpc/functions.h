@@ -22,6 +22,9 @@ c10::QualifiedName wire_name(const std::string& name);
 std::shared_ptr<torch::jit::Operator> find_operator(const std::string& name,
                                                     std::vector<c10::IValue>& arguments);
 
+/// Throws Exception kConfig where an operator that came later has the name of a Function or a TorchScript function.
+void refuse_names_of_operators();
+
 struct RegisteredFunction;
 
 /// What a name and arguments stand for here.

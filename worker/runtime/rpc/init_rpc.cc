@@ -119,6 +119,7 @@ void join_as(const std::string& name, const Options& options, const c10::intrusi
   if (options.timeout.count() < 0)
     throw Exception(ErrorCode::kConfig, fmt::format("init_rpc: Options::timeout is {} ms; zero is for ever",
                                                     options.timeout.count()));
+  runtime::refuse_names_of_operators();
   const runtime::RpcSeat seat = runtime::rpc_seat();
   if (g_rpc_was_used.exchange(true))
     throw Exception(ErrorCode::kConfig,
