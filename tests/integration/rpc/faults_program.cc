@@ -8,6 +8,7 @@
 
 #include <sys/wait.h>
 #include <torch/csrc/distributed/rpc/rpc_agent.h>
+#include <torch/csrc/distributed/rpc/rref_context.h>
 #include <torch/custom_class.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -332,6 +333,37 @@ void class_of_one_rank() {
   leave_at_once();
 }
 
+const rpc::Function<void(rpc::RRef<at::Tensor>)> kSayStarted("test::say_started",
+                                                             [](const rpc::RRef<at::Tensor>&) {
+                                                               say("started");
+                                                             });
+
+/// The second worker, where a call waits until the owner of its argument, which is busy, has heard of it.
+void leaves_under_a_waiting_call(const ddprun::Context& context) {
+  if (context.rank() == 0) {
+    const auto value = rpc::remote("gamma", kZeros, 3);
+    std::ignore = value.to_here();
+    std::ignore = rpc::rpc_async("gamma", kBlock);
+    context.store()->wait({"gamma is busy"});
+    const auto call = rpc::rpc_async("beta", kSayStarted, value);
+    tell([&] { call.wait(); });
+  }
+  if (context.rank() == 1) {
+    auto& references = torch::distributed::rpc::RRefContext::getInstance();
+    say(comes_true([&] { return references.getDebugInfo().at("num_pending_users") == "1"; }) ? "waits"
+                                                                                             : "never came");
+    rpc::shutdown(false);
+    context.store()->set("beta has left", std::vector<std::uint8_t>{1});
+  }
+  if (context.rank() == 2) {
+    wait_until_blocked();
+    context.store()->set("gamma is busy", std::vector<std::uint8_t>{1});
+    context.store()->wait({"beta has left"});
+    release();
+  }
+  rpc::shutdown(false);
+}
+
 /// Each is refused, and the last one joins all the same.
 void joins_after_refusals(const ddprun::Context& context) {
   tell([&] { rpc::init_rpc("not a name", context); });
@@ -421,6 +453,7 @@ int run(const std::string& how) {
   if (how == "late to leave") options.timeout = 3s;
   if (how == "given up" && context.rank() == 2) options.threads = 1;
   if (how == "owner is busy" && context.rank() == 2) options.threads = 1;
+  if (how == "leaves under a waiting call" && context.rank() == 2) options.threads = 1;
   if (how != "restart") outlive_the_others();
   rpc::init_rpc(names[static_cast<std::size_t>(context.rank())], context, options);
   const std::map<std::string, std::function<void()>> ways{
@@ -450,6 +483,7 @@ int run(const std::string& how) {
   if (how == "dies while it waits") dies_while_it_waits(context);
   if (how == "given up" && context.rank() == 2) is_busy(context);
   if (how == "owner is busy") owner_is_busy(context);
+  if (how == "leaves under a waiting call") leaves_under_a_waiting_call(context);
   if (how == "late to leave") late_to_leave(context.rank());
   if (how == "waits in vain to leave") waits_in_vain_to_leave(context);
   if (how == "dies while it leaves") dies_while_it_leaves(context.rank());

@@ -198,6 +198,9 @@ class Faults(unittest.TestCase):
             "rpc: a call needs a worker that has joined; call init_rpc first, and nothing after shutdown",
         ])
 
+    def test_a_call_that_waits_for_the_owner_of_its_argument_is_not_begun_after_shutdown(self):
+        self.assertEqual(self.told("leaves under a waiting call", ranks=3), ["waits", f"rpc: test::say_started on worker 'beta': {GONE}"])
+
     def test_who_leaves_waits_for_a_call_as_long_as_it_may_take(self):
         self.assertEqual(self.told("long call at shutdown"), ["nothing was thrown"] * 3)
 

@@ -76,10 +76,11 @@ void init_rpc(const std::string& name, const Options& options = {});
 
 /// Leaves. Graceful: waits for this worker's calls, as long as they may take, until every rank has come here, and for
 /// references that others hold, twice `Options::timeout` at most (100 s where that is zero or longer): those that
-/// stay are told on stderr. Then closes; collective. Otherwise closes at once, but for functions that run here, which
-/// it waits for: calls that are open fail, here with a sentence that says so, there as calls to a worker that is
-/// gone. Without init_rpc, or after shutdown, it does nothing. A process that ends without it closes as well, and
-/// waits two seconds for such functions.
+/// stay are told on stderr. Then closes; collective.
+/// Otherwise closes at once, but for functions that run here, which it waits for; none begins any more. Calls that
+/// are open fail, here with a sentence that says so, there as calls to a worker that is gone. Without init_rpc, or
+/// after shutdown, it does nothing. A process that ends without it closes as well, and waits two seconds for such
+/// functions.
 /// Errors   Exception kConfig: on a thread of the agent, in a function that was called or in `then`; kPeerLost,
 ///          naming the worker: one is gone that the others wait for; kTimeout: one that has come here is not done
 ///          within 100 s; kUnavailable: another thread has shut down meanwhile, or the store is gone. But for the

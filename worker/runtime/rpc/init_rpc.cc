@@ -59,11 +59,10 @@ trpc::TensorPipeRpcBackendOptions agent_options(const Options& options) {
   return {options.threads, transports, std::nullopt, runtime::agent_seconds(options.timeout), "env://"};
 }
 
-std::shared_ptr<runtime::RpcAgent> make_agent(const RpcSession& session,
+std::shared_ptr<runtime::RpcAgent> make_agent(RpcSession& session,
                                               const c10::intrusive_ptr<c10d::Store>& store,
-                                              const runtime::RpcSeat& seat, runtime::Gathering& gathering) {
-  auto requests =
-      std::make_unique<runtime::RpcRequests>(session.name, gathering, session.options.largest_message);
+                                              const runtime::RpcSeat& seat) {
+  auto requests = std::make_unique<runtime::RpcRequests>(session);
   auto agent = std::make_shared<runtime::RpcAgent>(
       store, session.name, static_cast<trpc::worker_id_t>(seat.env.rank.value()), seat.env.world_size.value(),
       agent_options(session.options), std::unordered_map<std::string, trpc::DeviceMap>{},
@@ -82,7 +81,7 @@ void join(const std::shared_ptr<RpcSession>& joining, const runtime::RpcSeat& se
   const auto store = session.store = runtime::rpc_store(seat, known_store, timeout);
   torch::distributed::autograd::DistAutogradContainer::init(seat.env.rank.value());
   const auto group = runtime::meet_over_gloo(store, seat, session.name, timeout);
-  session.agent = make_agent(session, store, seat, session.gathering);
+  session.agent = make_agent(session, store, seat);
   for (const auto& worker : session.agent->getWorkerInfos()) session.names.insert(worker.name_);
   trpc::RpcAgent::setCurrentRpcAgent(session.agent);
   // A function that others call may call on, before this rank knows that all have come.

@@ -2,7 +2,7 @@
 
 #include "worker/runtime/rpc/backward.h"
 #include "worker/runtime/rpc/functions.h"
-#include "worker/runtime/rpc/gathering.h"
+#include "worker/runtime/rpc/session.h"
 #include "worker/runtime/rpc/thrown.h"
 #include "worker/runtime/rpc/travel.h"
 #include <ddprun/exception.h>
@@ -94,17 +94,20 @@ OnAgentThread::OnAgentThread() { ++on_agent_thread; }
 OnAgentThread::~OnAgentThread() { --on_agent_thread; }
 
 RpcRequests::Future RpcRequests::failed() const {
-  const Thrown thrown = describe_thrown(self_, std::current_exception());
+  const Thrown thrown = describe_thrown(session_.name, std::current_exception());
   return asFuture(std::make_exception_ptr(std::runtime_error(write_thrown(thrown))));
 }
 
 RpcRequests::Future RpcRequests::run(const Callable& callable, torch::jit::Stack& stack) const {
   const OnAgentThread here;
   try {
+    if (session_.is_closing)
+      throw Exception(ErrorCode::kUnavailable,
+                      "rpc: this worker has shut rpc down and begins no function any more");
     c10::IValue result = result_of(callable, stack);
     if (!result.isFuture()) return asFuture(std::move(result), c10::AnyType::get());
     return result.toFuture()->then(
-        [self = self_](c10::ivalue::Future& later) -> c10::IValue {
+        [self = session_.name](c10::ivalue::Future& later) -> c10::IValue {
           try {
             return later.value();
           } catch (...) {
@@ -121,7 +124,8 @@ RpcRequests::Future RpcRequests::processScriptCall(Command& rpc, const std::vect
   auto& call = static_cast<trpc::ScriptCall&>(rpc);
   return run(callable_of(call), call.stackRef())
       ->then(
-          [self = self_, largest = largest_message_](c10::ivalue::Future& done) -> c10::IValue {
+          [self = session_.name,
+           largest = session_.options.largest_message](c10::ivalue::Future& done) -> c10::IValue {
             const c10::IValue value = done.value();
             try {
               const bool has_references = !references_in({value}).empty();
@@ -190,7 +194,7 @@ RpcRequests::Future RpcRequests::processPythonCall(Command& rpc, const std::vect
   const auto& call = static_cast<trpc::PythonCall&>(rpc);
   const auto gather = read_gather_call(call.serializedPyObj().payload_);
   if (!gather) throw std::runtime_error(kNoPython);
-  gathering_.hear(*gather);
+  session_.gathering.hear(*gather);
   return asFuture(trpc::PythonResp(trpc::SerializedPyObj(pickled_none(), {})).toMessage());
 }
 
@@ -199,7 +203,8 @@ RpcRequests::Future RpcRequests::processRRefBackward(Command& rpc) const {
   const std::int64_t context = request.getAutogradContextId();
   return retrieveOwnerRRef(request.getRRefId())
       ->then(
-          [self = self_, context, keep = request.retainGraph()](c10::ivalue::Future& value) -> c10::IValue {
+          [self = session_.name, context,
+           keep = request.retainGraph()](c10::ivalue::Future& value) -> c10::IValue {
             const OnAgentThread here;
             const c10::IValue root = value.value();  // what made it fail is written already
             try {

@@ -6,21 +6,20 @@
 #include <torch/csrc/distributed/rpc/request_callback_no_python.h>
 
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace ddprun::runtime {
 
-class Gathering;
+struct RpcSession;
 
 /// What this worker does at others' requests: libtorch's own without Python, and with it functions that answer later,
 /// TorchScript functions, exceptions that say their class, backward from a reference, and Python's words of joining and
 /// leaving.
 class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPython {
  public:
-  /// `gathering` outlives this. `largest_message`: bytes of an answer.
-  RpcRequests(std::string self, Gathering& gathering, std::size_t largest_message)
-      : self_(std::move(self)), gathering_(gathering), largest_message_(largest_message) {}
+  /// `session` outlives this. Once it closes, no function begins any more: not those either that waited for a thread, or
+  /// for the owner of an argument.
+  explicit RpcRequests(RpcSession& session) : session_(session) {}
 
  protected:
   using Future = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -44,9 +43,7 @@ class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPytho
   [[nodiscard]] Future run(const Callable& callable, std::vector<c10::IValue>& stack) const;
   [[nodiscard]] Future failed() const;
 
-  std::string self_;
-  Gathering& gathering_;
-  std::size_t largest_message_;
+  RpcSession& session_;
   mutable GivenBack given_back_;
 };
 
