@@ -70,6 +70,8 @@ TEST_CASE("numbers within something else travel, or are refused, as they do alon
   CHECK(sent(std::optional<int>(5)) == 5);
   CHECK(sent(std::optional<int>()) == std::nullopt);
   CHECK(sent(std::tuple<int, double>(5, 0.5)) == std::tuple<int, double>(5, 0.5));
+  CHECK(Wire<std::optional<double>>::unpack(5) == 5.0);
+  CHECK(Wire<std::tuple<double>>::unpack(std::tuple<std::int64_t>(5)) == std::tuple(5.0));
   CHECK(refusal_of<std::optional<int>>(kLarge) == kTooLarge);
   CHECK(refusal_of<std::optional<std::int8_t>>(300) ==
         "rpc: the number 300 does not fit into 8 bits with a sign; take it as a std::int64_t");

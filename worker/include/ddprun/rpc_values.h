@@ -38,7 +38,8 @@ std::vector<c10::IValue> parts_of_tuple(const c10::IValue& tuple, std::size_t co
 /// torch::class_<T> has registered: it stays with its owner, and who passes such a reference on need not have
 /// registered the class. libtorch's calls do not take such a value itself, nor a tensor that is not defined.
 ///
-/// Whole numbers travel with 64 bits; those of a std::uint64_t mean what they are taken as.
+/// Whole numbers travel with 64 bits; those of a std::uint64_t mean what they are taken as. One is taken for a
+/// floating-point number as well, also within an optional or a tuple, not within a list.
 /// Errors  Exception kConfig: a number that has come does not fit into the type that it is taken as.
 template <class T>
 struct Wire {

@@ -27,15 +27,10 @@ bool dict_fits(const c10::Dict<c10::IValue, c10::IValue>& dict, const c10::DictT
          (!is_basic(*expected.getValueType()) || dict.valueType()->isSubtypeOf(*expected.getValueType()));
 }
 
-/// Within something else libtorch takes no whole number for one with a fraction.
-bool fits_within(const c10::IValue& argument, const c10::Type& expected) {
-  return expected.kind() == TypeKind::FloatType ? argument.isDouble() : fits(argument, expected);
-}
-
 bool tuple_fits(const c10::ivalue::TupleElements& elements, c10::ArrayRef<c10::TypePtr> expected) {
   if (elements.size() != expected.size()) return false;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (!fits_within(elements[i], *expected[i])) return false;
+    if (!fits(elements[i], *expected[i])) return false;
   }
   return true;
 }
@@ -75,8 +70,7 @@ bool fits(const c10::IValue& argument, const c10::Type& expected) {
     return argument.isTuple() &&
            tuple_fits(argument.toTupleRef().elements(), expected.expectRef<c10::TupleType>().elements());
   if (kind == TypeKind::OptionalType)
-    return argument.isNone() ||
-           fits_within(argument, *expected.expectRef<c10::OptionalType>().getElementType());
+    return argument.isNone() || fits(argument, *expected.expectRef<c10::OptionalType>().getElementType());
   return true;
 }
 
