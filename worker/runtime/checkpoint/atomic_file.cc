@@ -125,9 +125,9 @@ Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     // In pieces, each of which shows who looks at this rank that the disk takes them.
     const ssize_t written = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), kPiece));
-    note_progress();
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return os_error(fmt::format("cannot write {} after {} bytes", path_, size_), errno);
+    note_progress();
     size_ += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }

@@ -83,7 +83,9 @@ std::uint16_t Progress::add_group(std::string_view name) {
 void Progress::remove_group(std::uint16_t group) {
   if (group >= kNoGroup) return;
   for (CollectiveLine& line : page_.lines) {
-    if (line.group.load(std::memory_order_relaxed) == group) line.id.store(0, std::memory_order_relaxed);
+    std::uint64_t id = line.id.load(std::memory_order_acquire);
+    if (line.group.load(std::memory_order_relaxed) == group)
+      line.id.compare_exchange_strong(id, 0, std::memory_order_relaxed);  // unless another has begun there
   }
   const std::lock_guard lock(groups_mutex_);
   is_taken_[group] = false;
