@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 namespace ddprun::launcher::watch {
 namespace {
@@ -49,7 +51,8 @@ std::optional<GpuUse> gpu_use(const std::vector<GpuReading>& gpus, const GpuHint
   }
   if (own.empty()) {
     const GpuReading* const likely = gpu_of_local_rank(gpus, process);
-    if (likely == nullptr || !process.opened.contains(likely->minor)) return std::nullopt;
+    if (!process.is_in_container || likely == nullptr || !process.opened.contains(likely->minor))
+      return std::nullopt;
     own.push_back(likely);
   }
   GpuUse use{.utilization = 0};
@@ -65,7 +68,11 @@ std::optional<GpuUse> gpu_use(const std::vector<GpuReading>& gpus, const GpuHint
 
 GpuHints gpu_hints(pid_t pid, int local_rank) {
   constexpr std::string_view kDevice = "/dev/nvidia", kVisible = "CUDA_VISIBLE_DEVICES=";
-  GpuHints hints{.pid = pid, .local_rank = local_rank};
+  // The number is the kernel's own: PROC_PID_INIT_INO of linux/proc_ns.h.
+  constexpr std::string_view kOfTheHost = "pid:[4026531836]";
+  std::error_code unreadable;
+  const std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", unreadable).string();
+  GpuHints hints{.pid = pid, .local_rank = local_rank, .is_in_container = !unreadable && space != kOfTheHost};
   for (const auto& [descriptor, path] : why::open_files(pid)) {
     if (!path.starts_with(kDevice)) continue;
     if (const auto minor = parse_index(std::string_view(path).substr(kDevice.size())))

@@ -25,6 +25,7 @@ struct GpuHints {
   std::set<int> opened{};  ///< minor numbers of the /dev/nvidia<minor> that it has open
   /// CUDA_VISIBLE_DEVICES of its environment: indices or UUIDs. Nullopt: not set.
   std::optional<std::string> visible{};
+  bool is_in_container = false;  ///< in a pid namespace of its own, like whoever looks
 };
 
 /// The GPUs on which the process is known to compute. In a container the driver numbers processes otherwise: there it

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
+#include <thread>
+#include <utility>
 
 namespace ddprun::launcher::watch {
 namespace {
@@ -12,6 +17,7 @@ namespace {
 // As the NVML API Reference of docs.nvidia.com has them.
 using Device = void*;
 constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlInsufficientSize = 7;
 struct NvmlUtilization {
   unsigned gpu = 0;  // percent
   unsigned memory = 0;
@@ -26,80 +32,141 @@ struct NvmlProcess {  // of the functions without a version in their names, whic
   unsigned long long used = 0;
 };
 
-}  // namespace
-
-struct Nvml::Library {
-  void* handle = nullptr;
-  bool is_ready = false;
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*device)(unsigned, Device*) = nullptr;
-  int (*minor)(Device, unsigned*) = nullptr;
-  int (*uuid)(Device, char*, unsigned) = nullptr;
-  int (*utilization)(Device, NvmlUtilization*) = nullptr;
-  int (*memory)(Device, NvmlMemory*) = nullptr;
-  int (*processes)(Device, unsigned*, NvmlProcess*) = nullptr;
-
-  Library() : handle(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    const bool has_all =
-        handle != nullptr && find("nvmlInit_v2", init) && find("nvmlShutdown", shutdown) &&
-        find("nvmlDeviceGetCount_v2", count) && find("nvmlDeviceGetHandleByIndex_v2", device) &&
-        find("nvmlDeviceGetMinorNumber", minor) && find("nvmlDeviceGetUUID", uuid) &&
-        find("nvmlDeviceGetUtilizationRates", utilization) && find("nvmlDeviceGetMemoryInfo", memory) &&
-        find("nvmlDeviceGetComputeRunningProcesses", processes);
-    is_ready = has_all && init() == kNvmlSuccess;
+/// Used by one thread.
+class NvmlLibrary {
+ public:
+  NvmlLibrary() : handle_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    has_all_ = handle_ != nullptr && find("nvmlInit_v2", init_) && find("nvmlShutdown", shutdown_) &&
+               find("nvmlDeviceGetCount_v2", count_) && find("nvmlDeviceGetHandleByIndex_v2", device_) &&
+               find("nvmlDeviceGetMinorNumber", minor_) && find("nvmlDeviceGetUUID", uuid_) &&
+               find("nvmlDeviceGetUtilizationRates", utilization_) &&
+               find("nvmlDeviceGetMemoryInfo", memory_) &&
+               find("nvmlDeviceGetComputeRunningProcesses", processes_);
   }
-  ~Library() {
-    if (is_ready) shutdown();
-    if (handle != nullptr) ::dlclose(handle);
+  ~NvmlLibrary() {
+    if (is_open_) shutdown_();
+    if (handle_ != nullptr) ::dlclose(handle_);
   }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+  NvmlLibrary(const NvmlLibrary&) = delete;
+  NvmlLibrary& operator=(const NvmlLibrary&) = delete;
 
+  [[nodiscard]] bool has_all() const { return has_all_; }
+
+  std::vector<GpuReading> read() {
+    if (!is_open_) is_open_ = init_() == kNvmlSuccess;
+    std::vector<GpuReading> readings;
+    unsigned all = 0;
+    if (!is_open_ || count_(&all) != kNvmlSuccess) return readings;
+    for (unsigned index = 0; index < all; ++index) {
+      Device gpu = nullptr;
+      readings.push_back(device_(index, &gpu) == kNvmlSuccess ? reading_of(gpu) : GpuReading{});
+    }
+    return readings;
+  }
+
+ private:
   template <class Function>
   bool find(const char* name, Function& function) const {
-    function = reinterpret_cast<Function>(::dlsym(handle, name));
+    function = reinterpret_cast<Function>(::dlsym(handle_, name));
     return function != nullptr;
   }
 
-  [[nodiscard]] GpuReading read(Device gpu) const {
+  [[nodiscard]] GpuReading reading_of(Device gpu) const {
     GpuReading reading;
     unsigned number = 0;
-    if (minor(gpu, &number) == kNvmlSuccess) reading.minor = static_cast<int>(number);
+    if (minor_(gpu, &number) == kNvmlSuccess) reading.minor = static_cast<int>(number);
     std::array<char, 96> text{};
-    if (uuid(gpu, text.data(), text.size() - 1) == kNvmlSuccess) reading.uuid = text.data();
+    if (uuid_(gpu, text.data(), text.size() - 1) == kNvmlSuccess) reading.uuid = text.data();
     NvmlUtilization rates;
-    if (utilization(gpu, &rates) == kNvmlSuccess) reading.utilization = rates.gpu / 100.0;
+    if (utilization_(gpu, &rates) == kNvmlSuccess) reading.utilization = rates.gpu / 100.0;
     NvmlMemory bytes;
-    if (memory(gpu, &bytes) == kNvmlSuccess) reading.memory = bytes.used;
-    std::array<NvmlProcess, 64> found{};
-    unsigned all = found.size();
-    if (processes(gpu, &all, found.data()) == kNvmlSuccess) {
-      for (std::size_t i = 0; i < std::min<std::size_t>(all, found.size()); ++i)
-        reading.processes.push_back(static_cast<pid_t>(found[i].pid));
-    }
+    if (memory_(gpu, &bytes) == kNvmlSuccess) reading.memory = bytes.used;
+    reading.processes = processes_on(gpu);
     return reading;
+  }
+
+  [[nodiscard]] std::vector<pid_t> processes_on(Device gpu) const {
+    unsigned all = 64;
+    std::vector<NvmlProcess> found(all);
+    int result = processes_(gpu, &all, found.data());
+    if (result == kNvmlInsufficientSize) {  // `all` is how many there are
+      found.resize(all);
+      result = processes_(gpu, &all, found.data());
+    }
+    std::vector<pid_t> pids;
+    if (result != kNvmlSuccess) return pids;
+    found.resize(std::min<std::size_t>(found.size(), all));
+    for (const NvmlProcess& process : found) pids.push_back(static_cast<pid_t>(process.pid));
+    return pids;
+  }
+
+  void* handle_;
+  bool has_all_ = false;
+  bool is_open_ = false;
+  int (*init_)() = nullptr;
+  int (*shutdown_)() = nullptr;
+  int (*count_)(unsigned*) = nullptr;
+  int (*device_)(unsigned, Device*) = nullptr;
+  int (*minor_)(Device, unsigned*) = nullptr;
+  int (*uuid_)(Device, char*, unsigned) = nullptr;
+  int (*utilization_)(Device, NvmlUtilization*) = nullptr;
+  int (*memory_)(Device, NvmlMemory*) = nullptr;
+  int (*processes_)(Device, unsigned*, NvmlProcess*) = nullptr;
+};
+
+}  // namespace
+
+/// Outlives the Nvml where its thread is in a call.
+struct Nvml::Shared {
+  NvmlLibrary library{};
+  std::mutex mutex{};
+  std::condition_variable changed{};
+  bool is_begun = false;
+  bool is_over = false;
+  std::uint64_t wanted = 0;
+  std::uint64_t answered = 0;
+  std::vector<GpuReading> readings{};
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return is_over || wanted > answered; });
+      if (is_over) return;
+      const std::uint64_t number = wanted;
+      lock.unlock();
+      std::vector<GpuReading> now = library.read();
+      lock.lock();
+      readings = std::move(now);
+      answered = number;
+      changed.notify_all();
+    }
   }
 };
 
-Nvml::Nvml() : library_(std::make_unique<Library>()) {
-  if (!library_->is_ready) library_.reset();
+Nvml::Nvml() : shared_(std::make_shared<Shared>()) {
+  if (!shared_->library.has_all()) shared_.reset();
 }
 
-Nvml::~Nvml() = default;
+Nvml::~Nvml() {
+  if (!shared_) return;
+  const std::lock_guard lock(shared_->mutex);
+  shared_->is_over = true;
+  shared_->changed.notify_all();
+}
+
 Nvml::Nvml(Nvml&&) noexcept = default;
 Nvml& Nvml::operator=(Nvml&&) noexcept = default;
 
 std::vector<GpuReading> Nvml::read() const {
-  std::vector<GpuReading> readings;
-  unsigned count = 0;
-  if (!library_ || library_->count(&count) != kNvmlSuccess) return readings;
-  for (unsigned index = 0; index < count; ++index) {
-    Device gpu = nullptr;
-    readings.push_back(library_->device(index, &gpu) == kNvmlSuccess ? library_->read(gpu) : GpuReading{});
-  }
-  return readings;
+  constexpr std::chrono::milliseconds kPatience{300};
+  if (!shared_) return {};
+  Shared& shared = *shared_;
+  std::unique_lock lock(shared.mutex);
+  if (!std::exchange(shared.is_begun, true)) std::thread([own = shared_] { own->work(); }).detach();
+  const std::uint64_t number = ++shared.wanted;
+  shared.changed.notify_all();
+  const bool is_there = shared.changed.wait_for(lock, kPatience, [&] { return shared.answered >= number; });
+  return is_there ? shared.readings : std::vector<GpuReading>();
 }
 
 }  // namespace ddprun::launcher::watch

@@ -19,8 +19,11 @@ struct GpuReading {
   std::vector<pid_t> processes{};       ///< that compute on it, as the host numbers them
 };
 
-/// NVIDIA's management library. It comes with the driver and is looked for when this is made; without it, or without
-/// a GPU, there is nothing to read. A call may take seconds where a GPU is ill: not for the launcher's own thread.
+/// NVIDIA's management library. It comes with the driver and is looked for when this is made; without it, or without a
+/// GPU, there is nothing to read.
+///
+/// Threads  one, from the first `read` on: where a GPU is ill a call into the driver takes seconds, or does not return.
+///          It is not waited for when this is destroyed.
 class Nvml {
  public:
   Nvml();
@@ -28,12 +31,12 @@ class Nvml {
   Nvml(Nvml&&) noexcept;
   Nvml& operator=(Nvml&&) noexcept;
 
-  /// By their indices.
+  /// By their indices; none where the driver has not answered within 300 ms.
   [[nodiscard]] std::vector<GpuReading> read() const;
 
  private:
-  struct Library;
-  std::unique_ptr<Library> library_;  ///< null: there is none
+  struct Shared;
+  std::shared_ptr<Shared> shared_;  ///< null: there is none
 };
 
 }  // namespace ddprun::launcher::watch

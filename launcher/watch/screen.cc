@@ -82,7 +82,7 @@ struct Columns {
 };
 
 Columns columns_of(const WatchedJob& job, const std::vector<Row>& rows) {
-  constexpr std::size_t kStep = 16, kGpu = 16;
+  constexpr std::size_t kStep = 16, kGpu = 17;
   const auto any = [&](auto is_it) {
     return std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return is_it(*row.rank); });
   };

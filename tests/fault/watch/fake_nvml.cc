@@ -1,6 +1,8 @@
 // What `ddprun ps --watch` needs of NVIDIA's management library, of a machine with two GPUs that are not there.
 // FAKE_NVML names a file with a line for each: the pid of a process that computes on it, its utilization in percent
-// (-1: as with MIG, not told), and the bytes in use.
+// (-1: as with MIG, not told; -2: it is ill, and does not answer), and the bytes in use.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -59,6 +61,7 @@ int nvmlDeviceGetUUID(const Gpu* gpu, char* text, unsigned size) {
   return kSuccess;
 }
 int nvmlDeviceGetUtilizationRates(const Gpu* gpu, Utilization* rates) {
+  if (gpu->percent == -2) ::pause();
   if (gpu->percent < 0) return kNotSupported;
   *rates = {static_cast<unsigned>(gpu->percent), 0};
   return kSuccess;

@@ -129,6 +129,12 @@ class Watches(unittest.TestCase):
         self.assertRegex(text, r'\nddprun_rank_gpu_utilization_ratio\{[^}]*rank="1"\} 0\.97\n')
         self.assertNotRegex(text, r'ddprun_rank_gpu_utilization_ratio\{[^}]*rank="0"')
         self.assertRegex(text, rf'\nddprun_rank_gpu_memory_bytes\{{[^}}]*rank="0"\}} {5 << 30}\n')
+        gpus.write_text(f"{pids[1][1]} -2 {61 << 30}\n{pids[0][1]} 3 {5 << 30}\n")
+        for _ in range(2):  # a card that does not answer keeps nothing else back
+            with urllib.request.urlopen(address, timeout=BOUND_S) as answer:
+                text = answer.read().decode()
+            self.assertIn("\nddprun_rank_memory_bytes{", text)
+            self.assertNotIn("gpu", text)
 
     def is_alone(self, job):
         """Whether no other job of this user runs here."""

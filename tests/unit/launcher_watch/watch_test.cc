@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
+#include <set>
 #include <string>
 
 using namespace ddprun::launcher::watch;
@@ -147,13 +149,23 @@ TEST_CASE("the GPUs of a rank are those on which its process computes, or what i
   gpus[0].utilization.reset();
   CHECK_FALSE(gpu_use(gpus, {.pid = 8})->utilization);
   // In a container nobody is known by its number.
-  CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 0}));
-  CHECK(gpu_use(gpus, {.pid = 9, .local_rank = 1, .opened = {3, 4}})->memory == 20);
-  CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 2, .opened = {3, 4}}));
-  CHECK(gpu_use(gpus, {.pid = 9, .local_rank = 0, .opened = {4}, .visible = "1,0"})->memory == 20);
-  CHECK(gpu_use(gpus, {.pid = 9, .local_rank = 5, .opened = {4}, .visible = "GPU-bb"})->memory == 20);
+  const auto in_container = [&](int local_rank, std::set<int> opened,
+                                std::optional<std::string> visible = {}) {
+    return gpu_use(gpus, {.pid = 9,
+                          .local_rank = local_rank,
+                          .opened = std::move(opened),
+                          .visible = std::move(visible),
+                          .is_in_container = true});
+  };
+  CHECK_FALSE(in_container(0, {}));
+  CHECK(in_container(1, {3, 4})->memory == 20);
+  CHECK_FALSE(in_container(2, {3, 4}));
+  CHECK(in_container(0, {4}, "1,0")->memory == 20);
+  CHECK(in_container(5, {4}, "GPU-bb")->memory == 20);
   for (const char* visible : {"", "-1", "7", "GPU-cc", ",", "1,,"})
-    CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 1, .opened = {3}, .visible = visible}));
+    CHECK_FALSE(in_container(1, {3}, visible));
+  // Elsewhere it would be known.
+  CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 1, .opened = {3, 4}}));
 }
 
 TEST_CASE("lines of the screen are cut to the terminal's width") {
