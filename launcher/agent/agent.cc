@@ -78,8 +78,8 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
     raise(event);
   }
   void waiting(const std::string& text) override {
-    output_.say(text);
     deps_.observer.waiting(text);
+    output_.say(text);
   }
   void lease_held(TimePoint until) override {
     lease_until_ = until;

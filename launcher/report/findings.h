@@ -7,7 +7,7 @@ namespace ddprun::launcher {
 
 /// Ranks that do not get on, as this node's watch judges.
 struct Hang {
-  bool ends = false;  ///< --hang-timeout is over, and those of the guilty that are here are killed
+  bool ends = false;  ///< --hang-timeout is over, and those of the guilty that are here are killed; all that are, if none
   std::vector<int> guilty;
   std::string reason;
   std::string page;  ///< what `ddprun why` says

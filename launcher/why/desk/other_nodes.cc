@@ -60,9 +60,10 @@ void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
     if (node.text == kBusyAnswer)
       picture.unseen.push_back(
           fmt::format("{} was being looked at for another `ddprun why`: ask again", printable(node.name)));
-    else if (!node.is_over)
+    else if (!node.is_over) {
       picture.unseen.push_back(silent_node_words(node.name, waited));
-    else if (count == 0)
+      picture.silent_nodes.push_back(node.name);
+    } else if (count == 0)
       picture.unseen.push_back(fmt::format("{} has told of no rank that runs", printable(node.name)));
   }
   std::stable_sort(picture.ranks.begin(), picture.ranks.end(),
@@ -107,6 +108,8 @@ OtherNodes Question::answer(steady_clock::time_point until) {
   const milliseconds pause =
       kind_ == LookKind::kWhy ? milliseconds(1000) : milliseconds(100 + ::getpid() % 16 * 20);
   auto ask_again_at = steady_clock::now() + pause;
+  const auto patience = until - steady_clock::now();
+  bool is_put_off = false;
   std::string text;
   while (!nodes.is_over()) {
     const auto now = steady_clock::now();
@@ -127,7 +130,12 @@ OtherNodes Question::answer(steady_clock::time_point until) {
     if (count <= 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(count));
     for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
-      if (std::optional<LookAnswer> part = parse_look_answer(std::string_view(text).substr(0, end)))
+      const std::string_view line = std::string_view(text).substr(0, end + 1);
+      if (!nodes.has_heard() && (line == kAskLater) != is_put_off) {
+        is_put_off = !is_put_off;
+        until = steady_clock::now() + patience;
+      }
+      if (std::optional<LookAnswer> part = parse_look_answer(line.substr(0, end)))
         nodes.take(std::move(*part));
       text.erase(0, end + 1);
     }

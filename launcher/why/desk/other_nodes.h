@@ -18,6 +18,10 @@ namespace ddprun::launcher::why {
 /// How long their answers to a LookKind::kWhy are waited for: what a look takes at most, and the way.
 inline constexpr std::chrono::milliseconds kWhyAnswerTime{4700};
 
+/// Said to a second `ddprun why` of a host in place of an answer: the launcher is there, and is still asking for the
+/// first. It is no LookAnswer, and whoever does not know it passes over it.
+inline constexpr std::string_view kAskLater = "\n";
+
 /// An answer in place of the ranks: somebody else's look at them has not ended.
 inline constexpr std::string_view kBusyAnswer = "busy\n";
 
@@ -65,7 +69,8 @@ class Question {
   /// Asks; the answer is read later.
   Question(pid_t launcher, LookKind kind);
 
-  /// Reads until all have answered, or that moment; after it, what is there.
+  /// Reads until all have answered, or that moment; after it, what is there. Who was told to ask later has as much time
+  /// again, from when its own question is taken.
   OtherNodes answer(std::chrono::steady_clock::time_point until);
 
  private:

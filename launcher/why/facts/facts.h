@@ -162,14 +162,15 @@ struct JobPicture {
   std::string tag;
   int launcher = 0;
   std::string command;
-  int generation = 1;  ///< restarts + 1
-  std::string phase;   ///< of JobState
+  int generation = 1;    ///< restarts + 1
+  std::string phase;     ///< of JobState
   std::string awaits{};  ///< the same
   int world_size = 0;
   std::int64_t taken_ns = 0;          ///< CLOCK_REALTIME of the second look
   std::vector<RankFacts> ranks;       ///< by rank; those of other nodes may be missing
   bool asks_others = false;           ///< the other nodes were asked
   std::vector<std::string> unseen{};  ///< why ranks of other nodes are missing, in a sentence for each node
+  std::vector<std::string> silent_nodes{};  ///< "node c (10.0.0.3)": of these, who has not answered
 };
 
 }  // namespace ddprun::launcher::why

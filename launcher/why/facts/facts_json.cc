@@ -28,7 +28,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid
                                                 native_problem, stopped_s, connections, launcher_connections,
                                                 children)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase, awaits,
-                                                world_size, taken_ns, ranks, asks_others, unseen)
+                                                world_size, taken_ns, ranks, asks_others, unseen,
+                                                silent_nodes)
 
 namespace {
 

@@ -69,6 +69,7 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
     progress_at_ = now;
     look_again_at_ = 0;
     is_reported_ = false;
+    accused_at_ = -1;
     return false;
   }
   const bool may_look = limits_.is_asked || std::any_of(last_.begin(), last_.end(),

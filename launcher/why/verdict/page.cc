@@ -49,7 +49,7 @@ std::string short_command(const std::string& command) {
 std::string head(const JobPicture& picture, const Verdict& verdict) {
   std::string job = fmt::format("job {} (pid {})", shorten(printable(short_command(picture.command)), 80),
                                 picture.launcher);
-  if (verdict.health == Health::kAwaits) return job + ": waiting for nodes\n";
+  if (verdict.health == Health::kAwaits) return job + ": waiting\n";
   job += fmt::format(", {} rank{}, generation {}", picture.world_size, picture.world_size == 1 ? "" : "s",
                      picture.generation);
   const std::string since =

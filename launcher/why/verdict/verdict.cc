@@ -1,5 +1,6 @@
 #include "launcher/why/verdict/verdict.h"
 
+#include "launcher/text/text.h"
 #include "launcher/why/facts/collective_text.h"
 #include "launcher/why/verdict/scene.h"
 #include "launcher/why/verdict/straggler.h"
@@ -27,15 +28,17 @@ class Court {
   }
 
   Verdict judge() {
-    if (picture_.ranks.empty() && !picture_.awaits.empty()) {
+    if (awaits_nodes()) {
       verdict_.health = Health::kAwaits;
       verdict_.reason = picture_.awaits;
+      verdict_.ranks.clear();
     } else if (picture_.phase != "running" && !picture_.phase.empty()) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
                !judge_without_recorder() && !judge_all_wait()) {
       judge_progress();
     }
+    clean();
     add_notes();
     return std::move(verdict_);
   }
@@ -49,6 +52,23 @@ class Court {
     verdict_.waiting.assign(waiting.begin(), waiting.end());
     verdict_.reason = std::move(reason);
     verdict_.waited_s = scene_.waited_by(waiting);
+  }
+
+  /// Before a round, the first or another: the ranks that there were have ended.
+  [[nodiscard]] bool awaits_nodes() const {
+    return !picture_.awaits.empty() && (picture_.phase == "starting" || picture_.phase == "restarting") &&
+           std::all_of(picture_.ranks.begin(), picture_.ranks.end(),
+                       [](const RankFacts& facts) { return facts.pid == 0; });
+  }
+
+  /// What other nodes tell may be anything, and all of this goes to a terminal.
+  void clean() {
+    verdict_.reason = printable(verdict_.reason);
+    for (RankVerdict& rank : verdict_.ranks) {
+      rank.host = printable(rank.host);
+      rank.waits_in = printable(rank.waits_in);
+      rank.activity.words = printable(rank.activity.words);
+    }
   }
 
   [[nodiscard]] bool any_gets_on(const Ranks& ranks) const {
@@ -201,25 +221,21 @@ class Court {
     int most = 0;
     LostPackets worst;
     std::set<std::string> unseen_hosts;
-    const auto blame = [&](int rank, const Connection& connection, bool is_launchers) {
-      most = std::max(most, ++bad_connections[rank]);
-      const int peer = scene_.rank_at(connection.remote);
-      if (peer >= 0) most = std::max(most, ++bad_connections[peer]);
-      if (peer < 0) unseen_hosts.insert(host_of(connection.remote));
-      if (worst.on == nullptr || !is_launchers) worst = {rank, is_launchers, &connection};
-    };
-    const Ranks unseen = scene_.unseen();
     for (const RankFacts& facts : picture_.ranks) {
       for (const Connection& connection : facts.connections) {
-        if (connection.is_unanswered()) blame(facts.rank, connection, false);
-      }
-      for (const Connection& connection : facts.launcher_connections) {
-        if (!unseen.empty()) blame(facts.rank, connection, true);
+        if (!connection.is_unanswered()) continue;
+        most = std::max(most, ++bad_connections[facts.rank]);
+        const int peer = scene_.rank_at(connection.remote);
+        if (peer >= 0) most = std::max(most, ++bad_connections[peer]);
+        if (peer < 0) unseen_hosts.insert(host_of(connection.remote));
+        worst = {.rank = facts.rank, .on = &connection};
       }
     }
-    if (worst.on == nullptr) return false;
+    if (worst.on == nullptr) return judge_launchers_network(waiting);
+    const Ranks unseen = scene_.unseen();
     if (unseen_hosts.size() == 1 && !unseen.empty()) {
-      accuse(Health::kStuck, Confidence::kLikely, unseen, waiting, cut_off_words(unseen, worst));
+      accuse(Health::kStuck, Confidence::kLikely, unseen, waiting,
+             cut_off_words(unseen, unseen_hosts, worst));
       return true;
     }
     Ranks guilty;
@@ -229,6 +245,28 @@ class Court {
     accuse(Health::kStuck, Confidence::kLikely, guilty, without(waiting, guilty),
            network_words(scene_, guilty, worst));
     if (verdict_.waited_s < 0) verdict_.waited_s = waited;
+    return true;
+  }
+
+  /// All that ranks have sent may be acknowledged where a node is cut off; a launcher has just asked that node.
+  bool judge_launchers_network(const Ranks& waiting) {
+    LostPackets worst;
+    std::set<std::string> hosts;
+    for (const RankFacts& facts : picture_.ranks) {
+      for (const Connection& connection : facts.launcher_connections) {
+        const std::string host = host_of(connection.remote);
+        const std::string address = "(" + host + ")";
+        if (std::none_of(picture_.silent_nodes.begin(), picture_.silent_nodes.end(),
+                         [&](const std::string& node) { return node.find(address) != std::string::npos; }))
+          continue;
+        hosts.insert(host);
+        worst = {.rank = facts.rank, .is_launchers = true, .on = &connection};
+      }
+    }
+    const Ranks unseen = scene_.unseen();
+    const bool is_all = hosts.size() == picture_.unseen.size();
+    if (unseen.empty() || hosts.empty() || !is_all) return false;
+    accuse(Health::kStuck, Confidence::kLikely, unseen, waiting, cut_off_words(unseen, hosts, worst));
     return true;
   }
 

@@ -14,7 +14,7 @@ enum class Health {
   kSlow,    ///< it gets on, and one rank is late every time
   kLate,    ///< ranks wait for one that still does something: work that takes long, or a loop without an end
   kStuck,   ///< ranks wait for one that does nothing
-  kAwaits,  ///< it has no ranks yet: nodes are missing
+  kAwaits,  ///< it has no ranks now: it waits for its round
   kEnding,  ///< the launcher is starting, stopping or restarting it
 };
 

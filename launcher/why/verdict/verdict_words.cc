@@ -117,11 +117,14 @@ std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks&
                      wait_words(scene, *waiting.begin()));
 }
 
-std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+std::string host_of(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
 
-std::string cut_off_words(const Ranks& unseen, const LostPackets& lost) {
+std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& hosts, const LostPackets& lost) {
   return fmt::format("the network to {}, where {} must be, does not get packets through: {}",
-                     host_of(lost.on->remote), named(unseen), lost_words(lost, {}));
+                     fmt::join(hosts, " and "), named(unseen), lost_words(lost, {}));
 }
 
 std::string network_words(const Scene& scene, const Ranks& guilty, const LostPackets& lost) {

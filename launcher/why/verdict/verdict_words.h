@@ -5,6 +5,7 @@
 #include "launcher/why/verdict/straggler.h"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +32,8 @@ std::string usual_words(const Ranks& late, double waited_s);
 std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps);
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting);
 std::string network_words(const Scene& scene, const Ranks& guilty, const LostPackets& lost);
-std::string cut_off_words(const Ranks& unseen, const LostPackets& lost);
-/// "10.0.0.3" of "10.0.0.3:5000".
+std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& hosts, const LostPackets& lost);
+/// "10.0.0.3" of "10.0.0.3:5000", and "fe80::1" of "[fe80::1]:5000".
 std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
 std::string straggler_words(const Straggler& straggler);

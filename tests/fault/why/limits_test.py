@@ -139,7 +139,7 @@ class Limits(unittest.TestCase):
         while "1 of 2 nodes are here" not in (line := job.stdout.readline()):
             self.assertTrue(line)
         asked = subprocess.run([DDPRUN, "why", str(job.pid)], text=True, capture_output=True, check=True).stdout
-        self.assertRegex(asked, rf"^job ddprun .* \(pid {job.pid}\): waiting for nodes\n  1 of 2 nodes are here: node \S+ \(127.0.0.1\)\n$")
+        self.assertRegex(asked, rf"^job ddprun .* \(pid {job.pid}\): waiting\n  1 of 2 nodes are here: node \S+ \(127.0.0.1\)\n$")
 
     def test_a_job_that_gets_on_is_left_in_peace(self):
         pathlib.Path(self.folder.name, "train.py").write_text(JOB.replace(

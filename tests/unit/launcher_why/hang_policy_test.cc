@@ -192,6 +192,18 @@ TEST_CASE("of several nodes, where it is not known how long they waited, they wa
   CHECK(policy.decide(late, kAll, 165) == HangPolicy::Say::kEnd);
 }
 
+TEST_CASE("an accusation of before the job got on does not count for the next time it is quiet") {
+  const HangLimits limits{.timeout_s = 60, .is_alone = false};
+  Verdict late = verdict(Health::kLate, Doing::kComputes);
+  late.waited_s = -1;
+  HangPolicy policy(limits, 0);
+  policy.note(waiting(), 0);
+  CHECK(policy.decide(late, kAll, 60) == HangPolicy::Say::kNothing);
+  policy.note(waiting(8), 61);
+  CHECK(policy.note(waiting(8), 121));
+  CHECK(policy.decide(late, kAll, 121) == HangPolicy::Say::kNothing);
+}
+
 TEST_CASE(
     "who is guilty elsewhere is told, and ended by rank 0's node where nobody does it in twice the time") {
   const auto policy_of = [] {

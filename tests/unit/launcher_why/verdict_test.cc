@@ -283,6 +283,7 @@ TEST_CASE("a node that was not seen is cut off as well where the launcher's word
   picture.world_size = 3;
   picture.asks_others = true;
   picture.unseen = {"node c (10.0.0.3) has not answered within 4.7 s"};
+  picture.silent_nodes = {"node c (10.0.0.3)"};
   CHECK(judge(picture).guilty.empty());
   picture.ranks.front().launcher_connections.push_back(
       {.local = "10.0.0.1:29400", .remote = "10.0.0.3:5001", .unsent = 90, .retransmits = 3});
@@ -291,7 +292,23 @@ TEST_CASE("a node that was not seen is cut off as well where the launcher's word
   CHECK(verdict.reason ==
         "the network to 10.0.0.3, where rank 2 must be, does not get packets through: 10.0.0.1:29400 of the "
         "launcher of rank 0 to 10.0.0.3:5001: 90 B not acknowledged after 3 attempts");
-  picture.world_size = 2;
+  // What ranks have lost says more: theirs may be another network.
+  picture.ranks[1].connections.push_back(
+      {.local = "10.1.0.2:1", .remote = "10.1.0.3:2", .unsent = 1, .retransmits = 1});
+  CHECK(judge(picture).reason.starts_with("the network to 10.1.0.3, where rank 2 must be"));
+  picture.ranks[1].connections.clear();
+  // A packet to a node that has answered, and a node that has not, for another reason.
+  picture.ranks.front().launcher_connections.front().remote = "10.0.0.2:5001";
+  CHECK(judge(picture).guilty.empty());
+  picture.world_size = 4;
+  picture.unseen.push_back("node d (fe80::4) has not answered within 4.7 s");
+  picture.silent_nodes.push_back("node d (fe80::4)");
+  picture.ranks.front().launcher_connections = {
+      {.local = "10.0.0.1:29400", .remote = "10.0.0.3:5001", .unsent = 90, .retransmits = 3},
+      {.local = "10.0.0.1:29400", .remote = "[fe80::4]:5001", .unsent = 90, .retransmits = 3}};
+  CHECK(judge(picture).reason.starts_with(
+      "the network to 10.0.0.3 and fe80::4, where ranks 2-3 must be, does not get packets through"));
+  picture.ranks.front().launcher_connections.pop_back();
   CHECK(judge(picture).guilty.empty());
 }
 
