@@ -64,10 +64,10 @@ struct Worker {
 /// Once in a process.
 ///
 /// Order    collective: on every rank of the job, in Python or in C++.
-/// Errors   Exception kConfig: the name cannot be one or is another rank's, an option has no meaning, an operator has the
-///          name of a function that was registered before it, or rpc has been used before in this process; kUnavailable or
-///          kTimeout: the ranks do not find each other within `Options::timeout`; kPeerLost, naming the worker: one is
-///          gone that the others wait for.
+/// Errors   Exception kConfig: the name cannot be one or is another rank's, an option has no meaning, an operator has
+///          the name of a function that was registered before it, or rpc has been used before in this process;
+///          kUnavailable or kTimeout: the ranks do not find each other within `Options::timeout`; kPeerLost, naming
+///          the worker: one is gone that the others wait for.
 void init_rpc(const std::string& name, const Context& context, const Options& options = {});
 /// The same without `init()`, in which every rank would have to be a program in C++: for a world with ranks in Python.
 /// A job under torchrun that restarts its ranks finds the dead ones' keys, as Python's own does: take ddprun there.

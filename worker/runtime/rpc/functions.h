@@ -44,8 +44,8 @@ Callable find_callable(const c10::QualifiedName& name, std::vector<c10::IValue>&
 void run_callable(const Callable& callable, std::vector<c10::IValue>& stack);
 
 /// The type that a schema, or what a name and arguments stand for here, declares for its result. It is `named`, the
-/// caller's, where nothing here has the name, or a script without a module alone, which gives no `named`: the worker that
-/// is called has something else of this name.
+/// caller's, where nothing here has the name, or a script without a module alone, which gives no `named`: the worker
+/// that is called has something else of this name.
 c10::TypePtr declared_result(const c10::FunctionSchema& schema);
 c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments,
                          const c10::TypePtr& named);
@@ -54,8 +54,8 @@ c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue
 /// not, and takes anything for it here.
 c10::TypePtr type_in_reference(const c10::TypePtr& type);
 
-/// The type of an RRef that arrives, by its name. A class that is not registered here has its name alone: that is all that
-/// a reference needs, and libtorch gives none back that it has refused.
+/// The type of an RRef that arrives, by its name. A class that is not registered here has its name alone: that is all
+/// that a reference needs, and libtorch gives none back that it has refused.
 c10::StrongTypePtr resolve_type(const c10::QualifiedName& name);
 
 }  // namespace ddprun::runtime

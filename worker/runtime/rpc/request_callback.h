@@ -17,8 +17,8 @@ struct RpcSession;
 /// leaving.
 class RpcRequests final : public torch::distributed::rpc::RequestCallbackNoPython {
  public:
-  /// `session` outlives this. Once it closes, no function begins any more: not those either that waited for a thread, or
-  /// for the owner of an argument.
+  /// `session` outlives this. Once it closes, no function begins any more: not those either that waited for a thread,
+  /// or for the owner of an argument.
   explicit RpcRequests(RpcSession& session) : session_(session) {}
 
  protected:
