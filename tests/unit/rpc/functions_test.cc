@@ -123,6 +123,9 @@ TEST_CASE(
   };
   CHECK(type_of(c10::AnyType::get()) == "int");
   CHECK(type_of(c10::IntType::get()) == "int");
+  CHECK(type_of(c10::FloatType::get()) == "int");
+  CHECK(type_of(c10::OptionalType::create(c10::IntType::get())) == "int");
+  CHECK(type_of(c10::NoneType::get()) == "int");
   CHECK(type_of(c10::StringType::get()) == "str");
 }
 

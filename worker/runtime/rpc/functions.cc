@@ -217,13 +217,25 @@ void run_callable(const Callable& callable, std::vector<c10::IValue>& stack) {
   std::visit([&stack](const auto& body) { run_body(body, stack); }, callable.body);
 }
 
+namespace {
+
+/// Whether a reference to `named` can be had of what gives `result`: `to_here` converts whole numbers, and a reference
+/// to nothing takes anything.
+bool may_be(const c10::TypePtr& named, const c10::TypePtr& result) {
+  const c10::TypeKind kind = named->kind();
+  return kind == c10::TypeKind::AnyType || kind == c10::TypeKind::NoneType || named->isSubtypeOf(*result) ||
+         result->isSubtypeOf(*named) ||
+         (kind == c10::TypeKind::FloatType && result->kind() == c10::TypeKind::IntType);
+}
+
+}  // namespace
+
 c10::TypePtr result_type(const c10::QualifiedName& name, std::vector<c10::IValue> arguments,
                          const c10::TypePtr& named) {
   const Callable found = find_callable(name, arguments);
   if (!found.result) return named;
   const auto* const script = std::get_if<torch::jit::Function*>(&found.body);
-  const bool is_sure = script == nullptr || (*script)->qualname() == name ||
-                       named->kind() == c10::TypeKind::AnyType || named->isSubtypeOf(*found.result);
+  const bool is_sure = script == nullptr || (*script)->qualname() == name || may_be(named, found.result);
   return is_sure ? found.result : named;
 }
 
