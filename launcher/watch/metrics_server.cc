@@ -4,22 +4,24 @@
 #include "launcher/watch/metrics_text.h"
 #include "launcher/watch/sampler.h"
 #include "launcher/why/desk/beside.h"
+#include "rendezvous/base/alarm.h"
+#include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
-#include <sstream>
+#include <list>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -40,7 +42,7 @@ Response answer_to(const http::request<http::empty_body>& request, JobSampler& s
   if (!is_read) {
     response.result(http::status::method_not_allowed);
     response.set(http::field::allow, "GET, HEAD");
-  } else if (request.target() != "/metrics") {
+  } else if (request.target().substr(0, request.target().find('?')) != "/metrics") {
     response.result(http::status::not_found);
     response.body() = "the numbers are at /metrics\n";
   } else if (const std::optional<JobSample> sample = sampler.sample()) {
@@ -53,50 +55,77 @@ Response answer_to(const http::request<http::empty_body>& request, JobSampler& s
   return response;
 }
 
-using SteadyTime = std::chrono::steady_clock::time_point;
-
-/// Whether the socket is ready before the deadline.
-bool is_ready(int socket, short events, SteadyTime deadline) {
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  pollfd wait{socket, events, 0};
-  return left.count() > 0 && ::poll(&wait, 1, static_cast<int>(left.count())) == 1;
-}
-
-/// The head of a request; empty: none that is whole came in time.
-std::string read_head(int socket, SteadyTime deadline) {
-  constexpr std::size_t kLongest = 8192;
-  std::array<char, 2048> buffer{};
-  std::string text;
-  while (text.size() < kLongest && is_ready(socket, POLLIN, deadline)) {
-    const ssize_t count = ::recv(socket, buffer.data(), buffer.size(), 0);
-    if (count <= 0) return {};
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-    if (text.find("\r\n\r\n") != std::string::npos) return text;
+/// Somebody who asks, and is closed when that or the answer takes too long.
+class Client final : public std::enable_shared_from_this<Client> {
+ public:
+  Client(tcp::socket socket, JobSampler& sampler) : stream_(std::move(socket)), sampler_(sampler) {
+    constexpr std::uint32_t kLongestHead = 8192;
+    parser_.header_limit(kLongestHead);
   }
-  return {};
-}
 
-// Its own time-outs: with SO_RCVTIMEO asio's blocking reads begin again.
-void serve(int socket, JobSampler& sampler) {
-  const SteadyTime deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  const std::string head = read_head(socket, deadline);
-  http::request_parser<http::empty_body> parser;
-  boost::system::error_code error;
-  parser.put(asio::buffer(head), error);
-  if (head.empty() || error || !parser.is_header_done()) return;
-  std::ostringstream text;
-  text << answer_to(parser.get(), sampler);
-  const std::string answer = text.str();
-  for (std::size_t sent = 0; sent < answer.size() && is_ready(socket, POLLOUT, deadline);) {
-    const ssize_t count =
-        ::send(socket, answer.data() + sent, answer.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (count < 0 && errno != EAGAIN) return;
-    sent += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+  void serve() {
+    stream_.expires_after(kPatience);
+    http::async_read_header(stream_, buffer_, parser_,
+                            [self = shared_from_this()](boost::system::error_code error, std::size_t) {
+                              if (!error) self->answer();
+                            });
   }
-}
 
-[[noreturn]] void serve_all(int listener, pid_t launcher, const std::string& command) {
+  void close() { stream_.close(); }
+
+ private:
+  static constexpr std::chrono::seconds kPatience{5};
+
+  void answer() {
+    response_ = answer_to(parser_.get(), sampler_);
+    stream_.expires_after(kPatience);
+    http::async_write(stream_, response_,
+                      [self = shared_from_this()](boost::system::error_code, std::size_t) { self->close(); });
+  }
+
+  boost::beast::tcp_stream stream_;
+  JobSampler& sampler_;
+  boost::beast::flat_buffer buffer_;
+  http::request_parser<http::empty_body> parser_;
+  Response response_;
+};
+
+/// Of those that come when there are many, the oldest gives way: whoever asks is answered at once.
+class Clients {
+ public:
+  Clients(asio::io_context& io, tcp::acceptor& acceptor, JobSampler& sampler)
+      : acceptor_(acceptor), sampler_(sampler), pause_(io) {}
+
+  void accept() {
+    acceptor_.async_accept(gate_.pass([this](boost::system::error_code error, tcp::socket socket) {
+      constexpr std::chrono::milliseconds kPause{100};
+      if (error) return pause_.set_after(kPause, [this] { accept(); });  // no descriptor is left
+      welcome(std::move(socket));
+      accept();
+    }));
+  }
+
+ private:
+  void welcome(tcp::socket socket) {
+    constexpr std::size_t kMost = 64;
+    std::erase_if(clients_, [](const auto& client) { return client.expired(); });
+    if (clients_.size() >= kMost) {
+      if (const auto oldest = clients_.front().lock()) oldest->close();
+      clients_.pop_front();
+    }
+    const auto client = std::make_shared<Client>(std::move(socket), sampler_);
+    clients_.push_back(client);
+    client->serve();
+  }
+
+  tcp::acceptor& acceptor_;
+  JobSampler& sampler_;
+  Alarm pause_;
+  std::list<std::weak_ptr<Client>> clients_;
+  Gate gate_;
+};
+
+void serve_all(int listener, pid_t launcher, const std::string& command) {
   asio::io_context io;
   tcp::acceptor acceptor(io);
   sockaddr_storage bound{};
@@ -104,12 +133,9 @@ void serve(int socket, JobSampler& sampler) {
   ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size);
   acceptor.assign(bound.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), listener);
   JobSampler sampler(launcher, command);
-  for (;;) {
-    boost::system::error_code error;
-    tcp::socket socket(io);
-    acceptor.accept(socket, error);
-    if (!error) serve(socket.native_handle(), sampler);
-  }
+  Clients clients(io, acceptor, sampler);
+  clients.accept();
+  io.run();
 }
 
 asio::ip::address address_of_host(const std::string& host, boost::system::error_code& error) {

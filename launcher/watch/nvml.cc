@@ -1,5 +1,7 @@
 #include "launcher/watch/nvml.h"
 
+#include "rendezvous/base/clock.h"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -32,20 +35,15 @@ struct NvmlProcess {  // of the functions without a version in their names, whic
   unsigned long long used = 0;
 };
 
-/// Used by one thread.
+/// Used by one thread. It stays open until the process ends, since that thread may be in it then.
 class NvmlLibrary {
  public:
   NvmlLibrary() : handle_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    has_all_ = handle_ != nullptr && find("nvmlInit_v2", init_) && find("nvmlShutdown", shutdown_) &&
-               find("nvmlDeviceGetCount_v2", count_) && find("nvmlDeviceGetHandleByIndex_v2", device_) &&
-               find("nvmlDeviceGetMinorNumber", minor_) && find("nvmlDeviceGetUUID", uuid_) &&
-               find("nvmlDeviceGetUtilizationRates", utilization_) &&
+    has_all_ = handle_ != nullptr && find("nvmlInit_v2", init_) && find("nvmlDeviceGetCount_v2", count_) &&
+               find("nvmlDeviceGetHandleByIndex_v2", device_) && find("nvmlDeviceGetMinorNumber", minor_) &&
+               find("nvmlDeviceGetUUID", uuid_) && find("nvmlDeviceGetUtilizationRates", utilization_) &&
                find("nvmlDeviceGetMemoryInfo", memory_) &&
                find("nvmlDeviceGetComputeRunningProcesses", processes_);
-  }
-  ~NvmlLibrary() {
-    if (is_open_) shutdown_();
-    if (handle_ != nullptr) ::dlclose(handle_);
   }
   NvmlLibrary(const NvmlLibrary&) = delete;
   NvmlLibrary& operator=(const NvmlLibrary&) = delete;
@@ -53,7 +51,7 @@ class NvmlLibrary {
   [[nodiscard]] bool has_all() const { return has_all_; }
 
   std::vector<GpuReading> read() {
-    if (!is_open_) is_open_ = init_() == kNvmlSuccess;
+    if (!std::exchange(is_tried_, true)) is_open_ = init_() == kNvmlSuccess;
     std::vector<GpuReading> readings;
     unsigned all = 0;
     if (!is_open_ || count_(&all) != kNvmlSuccess) return readings;
@@ -102,9 +100,9 @@ class NvmlLibrary {
 
   void* handle_;
   bool has_all_ = false;
+  bool is_tried_ = false;
   bool is_open_ = false;
   int (*init_)() = nullptr;
-  int (*shutdown_)() = nullptr;
   int (*count_)(unsigned*) = nullptr;
   int (*device_)(unsigned, Device*) = nullptr;
   int (*minor_)(Device, unsigned*) = nullptr;
@@ -114,59 +112,68 @@ class NvmlLibrary {
   int (*processes_)(Device, unsigned*, NvmlProcess*) = nullptr;
 };
 
-}  // namespace
-
-/// Outlives the Nvml where its thread is in a call.
-struct Nvml::Shared {
+/// Never destroyed, as its thread never ends.
+struct GpuReader {
   NvmlLibrary library{};
   std::mutex mutex{};
   std::condition_variable changed{};
-  bool is_begun = false;
-  bool is_over = false;
+  bool has_thread = false;
   std::uint64_t wanted = 0;
   std::uint64_t answered = 0;
+  TimePoint answered_at{};
   std::vector<GpuReading> readings{};
+
+  /// False: the process may have no more threads.
+  bool start() {
+    try {
+      if (!has_thread) std::thread([this] { work(); }).detach();
+      return has_thread = true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  }
 
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return is_over || wanted > answered; });
-      if (is_over) return;
+      changed.wait(lock, [&] { return wanted > answered; });
       const std::uint64_t number = wanted;
       lock.unlock();
       std::vector<GpuReading> now = library.read();
       lock.lock();
       readings = std::move(now);
       answered = number;
+      answered_at = BootClock::now();
       changed.notify_all();
     }
   }
 };
 
-Nvml::Nvml() : shared_(std::make_shared<Shared>()) {
-  if (!shared_->library.has_all()) shared_.reset();
+GpuReader& gpu_reader() {
+  static auto* const reader = new GpuReader;
+  return *reader;
 }
 
-Nvml::~Nvml() {
-  if (!shared_) return;
-  const std::lock_guard lock(shared_->mutex);
-  shared_->is_over = true;
-  shared_->changed.notify_all();
-}
+}  // namespace
 
-Nvml::Nvml(Nvml&&) noexcept = default;
-Nvml& Nvml::operator=(Nvml&&) noexcept = default;
-
-std::vector<GpuReading> Nvml::read() const {
+std::vector<GpuReading> read_gpus() {
   constexpr std::chrono::milliseconds kPatience{300};
-  if (!shared_) return {};
-  Shared& shared = *shared_;
-  std::unique_lock lock(shared.mutex);
-  if (!std::exchange(shared.is_begun, true)) std::thread([own = shared_] { own->work(); }).detach();
-  const std::uint64_t number = ++shared.wanted;
-  shared.changed.notify_all();
-  const bool is_there = shared.changed.wait_for(lock, kPatience, [&] { return shared.answered >= number; });
-  return is_there ? shared.readings : std::vector<GpuReading>();
+  constexpr std::chrono::seconds kYoung{5};
+  GpuReader& reader = gpu_reader();
+  if (!reader.library.has_all()) return {};
+  std::unique_lock lock(reader.mutex);
+  if (!reader.start()) return {};
+  const std::uint64_t number = ++reader.wanted;
+  reader.changed.notify_all();
+  reader.changed.wait_for(lock, kPatience, [&] { return reader.answered >= number; });
+  const bool is_young = reader.answered > 0 && BootClock::now() - reader.answered_at < kYoung;
+  return is_young ? reader.readings : std::vector<GpuReading>();
+}
+
+bool is_reading_gpus() {
+  GpuReader& reader = gpu_reader();
+  const std::lock_guard lock(reader.mutex);
+  return reader.wanted > reader.answered;
 }
 
 }  // namespace ddprun::launcher::watch

@@ -3,7 +3,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,24 +18,14 @@ struct GpuReading {
   std::vector<pid_t> processes{};       ///< that compute on it, as the host numbers them
 };
 
-/// NVIDIA's management library. It comes with the driver and is looked for when this is made; without it, or without a
-/// GPU, there is nothing to read.
+/// By their indices, from NVIDIA's management library, which comes with the driver and is looked for at the first call;
+/// none without it. What it said last is taken for five seconds where it does not answer within 300 ms.
 ///
-/// Threads  one, from the first `read` on: where a GPU is ill a call into the driver takes seconds, or does not return.
-///          It is not waited for when this is destroyed.
-class Nvml {
- public:
-  Nvml();
-  ~Nvml();
-  Nvml(Nvml&&) noexcept;
-  Nvml& operator=(Nvml&&) noexcept;
+/// Threads  one of its own for as long as the process lives, which the first call starts where there is a GPU: a call
+///          into the driver takes seconds where a GPU is ill, or never returns. Called by one thread at a time.
+std::vector<GpuReading> read_gpus();
 
-  /// By their indices; none where the driver has not answered within 300 ms.
-  [[nodiscard]] std::vector<GpuReading> read() const;
-
- private:
-  struct Shared;
-  std::shared_ptr<Shared> shared_;  ///< null: there is none
-};
+/// Whether that thread is in the driver: a process that ends then may not be rid of it.
+bool is_reading_gpus();
 
 }  // namespace ddprun::launcher::watch

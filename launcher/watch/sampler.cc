@@ -3,6 +3,7 @@
 #include "launcher/process/process_table.h"
 #include "launcher/report/running_jobs.h"
 #include "launcher/text/text.h"
+#include "launcher/watch/nvml.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/work_process.h"
 #include "rendezvous/base/host_name.h"
@@ -116,7 +117,7 @@ std::optional<JobSample> JobSampler::sample() {
   sample.host = host_name();
   sample.state = *state;
   sample.at_s = seconds_of(CLOCK_BOOTTIME);
-  const std::vector<GpuReading> gpus = nvml_.read();
+  const std::vector<GpuReading> gpus = read_gpus();
   std::map<pid_t, RankSampler> known;
   for (int local = 0; local < state->local_world_size; ++local) {
     const auto index = static_cast<std::size_t>(local);

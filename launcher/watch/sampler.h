@@ -1,6 +1,5 @@
 #pragma once
 
-#include "launcher/watch/nvml.h"
 #include "launcher/watch/sample.h"
 #include "launcher/why/look/rank_record.h"
 
@@ -46,7 +45,6 @@ class JobSampler {
   pid_t launcher_;
   std::string command_;
   std::map<pid_t, RankSampler> ranks_;  ///< by the worker's pid
-  Nvml nvml_;
 };
 
 }  // namespace ddprun::launcher::watch

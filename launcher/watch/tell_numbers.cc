@@ -1,5 +1,6 @@
 #include "launcher/watch/tell_numbers.h"
 
+#include "launcher/watch/nvml.h"
 #include "launcher/watch/sample_json.h"
 #include "launcher/watch/sampler.h"
 #include "rendezvous/base/print.h"
@@ -18,7 +19,10 @@ void tell_numbers(pid_t launcher, int line) {
   for (;;) {
     pollfd wait{line, POLLIN, 0};
     std::uint64_t most_bytes = 0;
-    if (::poll(&wait, 1, kIdleMs) <= 0) return;
+    if (::poll(&wait, 1, kIdleMs) <= 0) {
+      if (is_reading_gpus()) continue;  // the thread that does would keep an ended process, and `line`, open
+      return;
+    }
     if (::recv(line, &most_bytes, sizeof most_bytes, MSG_WAITALL) != sizeof most_bytes) return;
     std::optional<JobSample> sample = sampler.sample();
     if (!sample) return;

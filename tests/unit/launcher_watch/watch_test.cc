@@ -118,9 +118,8 @@ TEST_CASE(
   now.ranks[1].gpu = GpuUse{.utilization = 0.97, .memory = 61ULL << 30};
   CHECK(render_screen({{.now = now, .before = {}}}, {}) ==
         "job ddprun-a (pid 4711): running, 2 of 2 ranks here, 0 of 3 restarts, ddprun train.py\n"
-        "  RANK  PID       STATE                COLLECTIVES PACE      LATE     CPU    MEMORY    GPU          "
-        "   "
-        "LAST OUTPUT\n"
+        "  RANK  PID       STATE                COLLECTIVES PACE      LATE     CPU    MEMORY    "
+        "GPU              LAST OUTPUT\n"
         "  0     100       sleeps               1000        -         0.0 s    -      64 MiB    -\n"
         "  1     101       sleeps               1000        -         300 ms   -      64 MiB    97 % 61 GiB\n"
         "  rank 1 is the slowest: at collectives it comes 300 ms after the first, 30 % of the time\n");
@@ -292,8 +291,8 @@ TEST_CASE("a node that is older, waits for its seat, or is gone, and a launcher 
   CHECK(others.samples().size() == 1);
   CHECK(others.unseen() ==
         std::vector<std::string>{
-            "the launcher here (pid 4711) has not answered within 1.5 s: it stands still, or is "
-            "of an older ddprun",
+            "the launcher here (pid 4711) has passed on no answer within 1.5 s: it or its coordinator stands "
+            "still, or it is of an older ddprun",
             "of b: its ranks are as they were 2.0 s ago"});
   ddprun::launcher::why::OtherNodes nobody;
   nobody.take({.is_last = true});
