@@ -187,10 +187,15 @@ void Desk::asked_by(pid_t process, int descriptor, LookKind kind) {
   UniqueFd pipe = open_pipe_of(process, descriptor);
   if (!pipe || line_ == nullptr) return;
   if (kind == LookKind::kNumbers) return numbers_asked_by(process, descriptor, std::move(pipe));
-  if (why_asker_->pipe.is_open() && why_question_.is_under_way(kWhyAnswerTime))
-    return static_cast<void>(::write(pipe.get(), kAskLater.data(), kAskLater.size()) < 0);
+  if (why_asker_->pipe.is_open() && why_question_.is_under_way(kWhyAnswerTime)) {
+    const bool is_its_own = why_asker_->process == process && why_asker_->descriptor == descriptor;
+    if (!is_its_own) static_cast<void>(::write(pipe.get(), kAskLater.data(), kAskLater.size()) < 0);
+    return;
+  }
   forget(*why_asker_);
   why_asker_->pipe.assign(pipe.release());
+  why_asker_->process = process;
+  why_asker_->descriptor = descriptor;
   why_question_ = {.number = question_ + 1, .began = BootClock::now(), .is_over = false};
   ask(why_asker_, kind);
 }

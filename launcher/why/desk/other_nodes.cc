@@ -72,7 +72,9 @@ void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
 
 std::string silent_launcher_words(pid_t launcher, milliseconds waited) {
   return fmt::format(
-      "the launcher here (pid {}) has not answered within {}: it stands still, or is of an older ddprun",
+      "the launcher here (pid {}) has passed on no answer within {}: it or its coordinator stands still, or "
+      "it is of an "
+      "older ddprun",
       launcher, format_duration(waited));
 }
 
@@ -108,7 +110,8 @@ OtherNodes Question::answer(steady_clock::time_point until) {
   const milliseconds pause =
       kind_ == LookKind::kWhy ? milliseconds(1000) : milliseconds(100 + ::getpid() % 16 * 20);
   auto ask_again_at = steady_clock::now() + pause;
-  const auto patience = until - steady_clock::now();
+  // Whoever is put off waits for the end of another question and then for its own.
+  const auto at_most = steady_clock::now() + 3 * kWhyAnswerTime;
   bool is_put_off = false;
   std::string text;
   while (!nodes.is_over()) {
@@ -131,10 +134,8 @@ OtherNodes Question::answer(steady_clock::time_point until) {
     text.append(buffer.data(), static_cast<std::size_t>(count));
     for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
       const std::string_view line = std::string_view(text).substr(0, end + 1);
-      if (!nodes.has_heard() && (line == kAskLater) != is_put_off) {
-        is_put_off = !is_put_off;
-        until = steady_clock::now() + patience;
-      }
+      is_put_off = is_put_off || line == kAskLater;
+      if (is_put_off && !nodes.has_heard()) until = std::min(steady_clock::now() + kWhyAnswerTime, at_most);
       if (std::optional<LookAnswer> part = parse_look_answer(line.substr(0, end)))
         nodes.take(std::move(*part));
       text.erase(0, end + 1);

@@ -55,7 +55,7 @@ class OtherNodes {
   bool are_all_named_ = false;
 };
 
-/// "the launcher here (pid 7) has not answered within 4.7 s: …", and of a node.
+/// "the launcher here (pid 7) has passed on no answer within 4.7 s: …", and of a node.
 std::string silent_launcher_words(pid_t launcher, std::chrono::milliseconds waited);
 std::string silent_node_words(const std::string& name, std::chrono::milliseconds waited);
 
@@ -69,8 +69,8 @@ class Question {
   /// Asks; the answer is read later.
   Question(pid_t launcher, LookKind kind);
 
-  /// Reads until all have answered, or that moment; after it, what is there. Who was told to ask later has as much time
-  /// again, from when its own question is taken.
+  /// Reads until all have answered, or that moment; after it, what is there. Who is told to ask later has
+  /// kWhyAnswerTime from when its own question is taken, and three times that in all.
   OtherNodes answer(std::chrono::steady_clock::time_point until);
 
  private:

@@ -155,8 +155,8 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
       const JobPicture picture = take_picture(known, targets, limits, is_time_over);
       const Verdict verdict = judge(picture);
       HangPolicy::Say say = policy.decide(verdict, sight_of(picture, verdict, targets), boot_time());
-      // The others have taken their time to answer.
-      if (say == HangPolicy::Say::kEnd && !limits.is_alone) {
+      // A look takes its time, and the answers of others theirs: what was seen late in it may be of a job that got on.
+      if (say != HangPolicy::Say::kNothing) {
         policy.note(feel_all(patients), boot_time());
         if (policy.has_moved()) say = HangPolicy::Say::kNothing;
       }

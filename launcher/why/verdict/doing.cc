@@ -145,7 +145,11 @@ std::string call_words(const ThreadLook& main, const Object& object) {
     return fmt::format("waits for input on its standard input ({})",
                        object.path.empty() ? "closed" : printable(object.path));
   if (object.path.starts_with("pipe:")) {
-    const std::string other = object.other_end.empty() ? std::string("nobody else") : object.other_end;
+    const std::string& other = object.other_end;
+    if (other.empty())
+      return reads(call.number)
+                 ? fmt::format("waits in {}() of a pipe into which nobody else writes", name)
+                 : fmt::format("is blocked in {}() to a pipe that is full, which nobody else reads", name);
     return reads(call.number)
                ? fmt::format("waits in {}() of a pipe into which {} writes nothing", name, other)
                : fmt::format("is blocked in {}() to a pipe that is full, which {} does not read", name,
@@ -453,7 +457,7 @@ std::vector<Collective> pending(const Recorder& recorder) {
 }
 
 Activity activity_of(const RankFacts& facts) {
-  if (facts.pid == 0) return {Doing::kEnded, "has ended, while others still run", {}};
+  if (facts.pid == 0) return {Doing::kEnded, "has ended", {}};
   if (facts.second.threads.empty())
     return {Doing::kUnknown, facts.problem.empty() ? std::string("is not known") : facts.problem, {}};
   Activity activity;

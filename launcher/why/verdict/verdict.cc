@@ -35,7 +35,7 @@ class Court {
     } else if (picture_.phase != "running" && !picture_.phase.empty()) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
-               !judge_without_recorder() && !judge_all_wait()) {
+               !judge_without_recorder() && !judge_first_use() && !judge_all_wait()) {
       judge_progress();
     }
     clean();
@@ -154,8 +154,10 @@ class Court {
       waiting.insert(rank);
       waited_for.insert(late.begin(), late.end());
     }
-    const Ranks roots = without(waited_for, waiting);
+    Ranks roots = without(waited_for, waiting);
     if (roots.empty()) return judge_cycle(edges);
+    // Who waits for something else, perhaps in a group that nobody has used before, is not the first to blame.
+    if (const Ranks idle = without(roots, scene_.ranks_that(waits)); !idle.empty()) roots = idle;
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return judge_usual(roots, waited);
     const bool is_late = any_gets_on(roots);
@@ -197,6 +199,23 @@ class Court {
     const Ranks late =
         without(scene_.ranks_that([](Doing doing) { return doing != Doing::kUnknown; }), waiting);
     if (waiting.empty() || late.empty()) return false;
+    accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
+           unrecorded_words(scene_, late, waiting));
+    return true;
+  }
+
+  /// Who is in a group is known by who has used it. Where one rank alone has, another is missing that never did.
+  bool judge_first_use() {
+    if (scene_.has_progress()) return false;
+    const bool is_first = std::any_of(scene_.groups().begin(), scene_.groups().end(), [](const auto& entry) {
+      const Scene::Group& group = entry.second;
+      return group.members.size() == 1 && group.is_waiting(*group.members.begin());
+    });
+    const Ranks waiting = scene_.ranks_that(waits);
+    const Ranks late =
+        without(scene_.ranks_that([](Doing doing) { return doing != Doing::kUnknown; }), waiting);
+    if (!is_first || waiting.empty() || late.empty() || scene_.is_usual(scene_.waited_by(waiting)))
+      return false;
     accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
            unrecorded_words(scene_, late, waiting));
     return true;
@@ -288,7 +307,7 @@ class Court {
       }
     }
     verdict_.notes.insert(verdict_.notes.end(), notes.begin(), notes.end());
-    if (picture_.world_size > static_cast<int>(picture_.ranks.size()))
+    if (verdict_.health != Health::kAwaits && picture_.world_size > static_cast<int>(picture_.ranks.size()))
       verdict_.notes.push_back(unseen_words(picture_));
   }
 

@@ -29,7 +29,7 @@ std::string wait_words(const Scene& scene, int rank) {
 }
 
 /// "it has not entered all_reduce #5 (float32, 10), where ranks 0, 1 and 3 have waited for 38 s"
-std::string missing_words(const Scene& scene, int late) {
+std::string missing_words(const Scene& scene, int late, bool is_one = true) {
   for (const auto& [name, group] : scene.groups()) {
     const std::int64_t highest = group.awaited();
     const std::int64_t last = group.last_entered(late);
@@ -45,8 +45,8 @@ std::string missing_words(const Scene& scene, int late) {
     }
     if (missing == nullptr || waiting.empty()) continue;
     const double waited = scene.waited_by(waiting);
-    return fmt::format("it has not entered {}, where {} {} waited{}", describe(*missing), named(waiting),
-                       verb(waiting, "has", "have"),
+    return fmt::format("{} not entered {}, where {} {} waited{}", is_one ? "it has" : "they have",
+                       describe(*missing), named(waiting), verb(waiting, "has", "have"),
                        waited < 0 ? std::string() : fmt::format(" for {}", shown(waited)));
   }
   return {};
@@ -92,7 +92,7 @@ std::string disagreement_words(std::int64_t sequence, const std::vector<Camp>& c
 
 std::string late_words(const Scene& scene, const Ranks& late) {
   return fmt::format("{} {} late: {}", named(late), verb(late, "is", "are"),
-                     missing_words(scene, *late.begin()));
+                     missing_words(scene, *late.begin(), late.size() == 1));
 }
 
 std::string usual_words(const Ranks& late, double waited_s) {

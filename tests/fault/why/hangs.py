@@ -272,6 +272,11 @@ def other_group():
     dist.barrier(GROUP)
 
 
+def first_use_of_a_group():
+    ready()
+    time.sleep(1000)
+
+
 def slow():
     told = False
     while True:
@@ -319,10 +324,12 @@ def peer_exited():
 if HANG == "rendezvous_incomplete" and GUILTY:
     rendezvous_incomplete()
 dist.init_process_group("gloo")
-GROUP = dist.new_group([0, 1]) if HANG == "other_group" else None
+GROUP = dist.new_group([0, 1]) if HANG in ("other_group", "first_use_of_a_group") else None
 if HANG in ("slow", "slow_by_seconds", "fine", "uneven_inputs", "unused_parameters"):
     globals()[HANG]()
 steps()
+if HANG == "first_use_of_a_group" and RANK == 0:
+    dist.all_reduce(DATA, group=GROUP)
 if HANG == "peer_exited" and not GUILTY:
     dist.distributed_c10d._get_default_store().get("what rank 1 would have set")
 elif GUILTY:

@@ -5,6 +5,7 @@ For SILENT_S seconds at a time one rank, or all, does what no collective shows; 
 
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -108,6 +109,11 @@ def all_wait_for_input():
 
 def all_sleep():
     time.sleep(SILENT_S)
+
+
+def sleeps_unevenly():
+    """Others wait for rank 0 for a quarter of a second, after a silence of all that is much longer."""
+    time.sleep(random.Random(turn).uniform(0.6, 0.75) * SILENT_S + (0.25 if RANK == 0 else 0))
 
 
 def one_waits_while_the_other_prepares():

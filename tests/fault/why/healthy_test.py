@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Jobs that are well, of ten kinds, are never said to hang: --hang-report far below the time for which they are silent.
 
-healthy_test.py DDPRUN PYTHON [--only WORD] [--seconds N]
+healthy_test.py DDPRUN PYTHON [--only WORD] [--seconds N] [--ranks N]
 """
 
 import argparse
@@ -16,21 +16,22 @@ LIMIT_S = 2  # --hang-report
 SILENT_S = 6
 KINDS = ["steady", "evaluates_on_rank_0", "compiles_first", "saves_a_large_checkpoint", "takes_long_steps", "waits_for_a_slow_disk",
          "loads_slowly", "downloads_on_rank_0", "all_wait_for_input", "all_sleep", "one_waits_while_the_other_prepares",
-         "evaluates_on_rank_0 without a flight recorder"]
+         "sleeps_unevenly", "evaluates_on_rank_0 without a flight recorder", "all_sleep with a time-out", "sleeps_unevenly with a time-out"]
 
 
 def said_of(options, kind):
     """What the launcher said that it should not have."""
-    name, *rest = kind.split(" without")
+    name, _, rest = kind.partition(" with")
     with tempfile.TemporaryDirectory(prefix="ddprun-healthy-") as folder:
         environment = os.environ | {"PYTHON_EXEC": options.python, "OMP_NUM_THREADS": "1", "HEALTHY_FOLDER": folder}
-        if rest:
+        if "flight recorder" in rest:
             environment["TORCH_FR_BUFFER_SIZE"] = "0"
-        command = [options.ddprun, "--nproc-per-node", "2", "--hang-report", f"{LIMIT_S}s", str(HERE / "healthy.py"), name,
+        limit = ("--hang-timeout", "1s") if "time-out" in rest else ("--hang-report", f"{LIMIT_S}s")
+        command = [options.ddprun, "--nproc-per-node", str(options.ranks), *limit, str(HERE / "healthy.py"), name,
                    str(SILENT_S), str(options.seconds)]
         done = subprocess.run(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     text = done.stdout + done.stderr
-    if done.returncode != 0 or text.count("well") != 2:
+    if done.returncode != 0 or text.count("well") != options.ranks:
         return f"exit code {done.returncode}\n{text[-2000:]}"
     return text if "stuck" in text or "waiting for" in text else ""
 
@@ -41,6 +42,7 @@ def main():
     parser.add_argument("python")
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=int, default=180)
+    parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()
     if subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         print("SKIPPED: needs a Python with torch (./scripts/setup.sh --with-tests)", file=sys.stderr)

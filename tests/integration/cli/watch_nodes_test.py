@@ -114,7 +114,7 @@ class WatchNodes(Case):
         for page in drawn:
             self.assertRegex(pages.section(page, nodes[0].pid), re.compile(self.row(0), re.MULTILINE))
             self.assertRegex(pages.section(page, nodes[1].pid),
-                             rf"\n  the launcher here \(pid {nodes[1].pid}\) has not answered within 1\.5 s: it stands still, or is of an")
+                             rf"\n  the launcher here \(pid {nodes[1].pid}\) has passed on no answer within 1\.5 s: it or its")
         gone = pages.until(nodes[0].pid, silent + "$")  # what it told is too old by now
         self.assertNotRegex(gone, re.compile(self.row(3), re.MULTILINE))
         os.kill(nodes[1].pid, signal.SIGCONT)

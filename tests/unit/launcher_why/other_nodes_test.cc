@@ -86,7 +86,9 @@ TEST_CASE("a node that does not answer is named, and so is a launcher that does 
   JobPicture alone{.launcher = 7};
   OtherNodes().add_to(alone, kWaited);
   CHECK(alone.unseen.front() ==
-        "the launcher here (pid 7) has not answered within 6.0 s: it stands still, or is of an older ddprun");
+        "the launcher here (pid 7) has passed on no answer within 6.0 s: it or its coordinator stands still, "
+        "or "
+        "it is of an older ddprun");
 }
 
 TEST_CASE("a node that has told of some of its ranks, and one that is looked at by another, are named") {

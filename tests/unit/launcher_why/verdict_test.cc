@@ -68,6 +68,24 @@ JobPicture picture_of(std::vector<RankFacts> ranks) {
 
 }  // namespace
 
+TEST_CASE(
+    "who is missing where a rank uses a group for the first time is guilty, though no record names it") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep), c = rank_in(2, SYS_futex);
+  enter(a, "all_reduce", 38, false, "1");
+  const Verdict two = judge(picture_of({a, b}));
+  CHECK(two.guilty == std::vector<int>{1});
+  CHECK(two.reason == "rank 1 is late: it is not where rank 0 waits in all_reduce #1 of group \"1\"");
+  // Rank 2 waits for both, and rank 0 for rank 1.
+  enter(c, "all_reduce", 38, false);
+  const Verdict three = judge(picture_of({a, b, c}));
+  CHECK(three.guilty == std::vector<int>{1});
+  CHECK(
+      three.reason.starts_with("rank 1 is late: it has not entered all_reduce #1, where rank 2 has waited"));
+  // A group of which all have told, and nobody is missing.
+  enter(b, "all_reduce", 38, false, "1");
+  CHECK(judge(picture_of({a, b})).guilty.empty());
+}
+
 TEST_CASE("a rank of which not all could be read is late only in groups of which it has told") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
   enter(a, "all_reduce", 38, false);
