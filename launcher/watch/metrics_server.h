@@ -10,7 +10,8 @@
 namespace ddprun::launcher::watch {
 
 /// --metrics: answers GET /metrics with what it reads at that moment of the ranks of this launcher; nobody asks,
-/// nothing is read. One request at a time, of whom a client has five seconds.
+/// nothing is read. Up to 64 clients beside each other, each of whom has five seconds to ask and as many to be
+/// answered; where more come, the oldest gives way.
 ///
 /// Process  a fork of the launcher, called "metrics" (why/beside.h). Destroyed: killed.
 class MetricsServer {

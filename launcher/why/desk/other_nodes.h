@@ -70,7 +70,7 @@ class Question {
   Question(pid_t launcher, LookKind kind);
 
   /// Reads until all have answered, or that moment; after it, what is there. Who is told to ask later has
-  /// kWhyAnswerTime from when its own question is taken, and three times that in all.
+  /// kWhyAnswerTime from when it last was, and again from the first word of an answer; three times that in all.
   OtherNodes answer(std::chrono::steady_clock::time_point until);
 
  private:

@@ -83,7 +83,7 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
 
 double HangPolicy::lasted_s(const Verdict& verdict, double now) {
   const double quiet = quiet_s(now);
-  if (limits_.is_alone) return quiet;
+  if (limits_.is_alone) return verdict.waited_s >= 0 ? std::min(quiet, verdict.waited_s) : quiet;
   if (accused_at_ < 0 || verdict.guilty != accused_) accused_at_ = now;
   accused_ = verdict.guilty;
   return std::min(quiet, verdict.waited_s >= 0 ? verdict.waited_s : now - accused_at_);

@@ -47,9 +47,10 @@ struct Pulse {
 /// waits for nobody is ended, and without a flag told. A time-out that nobody has asked for ends a job only where the
 /// guilty ranks are stopped by a signal or have ended.
 ///
-/// Of several nodes each feels its own ranks, and others may have got on meanwhile: there, those who wait have to have
-/// waited as long. The node that has the guilty rank ends it; rank 0's does where nobody is guilty, and where the other
-/// has not done it in twice the time: its launcher may take a rank that has recorded nothing for one that computes.
+/// Those who wait have to have waited as long: all may have done without collectives before, and one be a little later
+/// than the others. Of several nodes each feels its own ranks. The node that has the guilty rank ends it; rank 0's does
+/// where nobody is guilty, and where the other has not done it in twice the time: its launcher may take a rank that has
+/// recorded nothing for one that computes.
 class HangPolicy {
  public:
   HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}

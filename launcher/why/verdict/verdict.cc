@@ -204,21 +204,22 @@ class Court {
     return true;
   }
 
-  /// Who is in a group is known by who has used it. Where one rank alone has, another is missing that never did.
+  /// Who is in a group is known by who has used it. Where one rank alone has, another is missing; who that is, is
+  /// certain where there is but one other rank.
   bool judge_first_use() {
-    if (scene_.has_progress()) return false;
-    const bool is_first = std::any_of(scene_.groups().begin(), scene_.groups().end(), [](const auto& entry) {
-      const Scene::Group& group = entry.second;
-      return group.members.size() == 1 && group.is_waiting(*group.members.begin());
-    });
-    const Ranks waiting = scene_.ranks_that(waits);
-    const Ranks late =
-        without(scene_.ranks_that([](Doing doing) { return doing != Doing::kUnknown; }), waiting);
-    if (!is_first || waiting.empty() || late.empty() || scene_.is_usual(scene_.waited_by(waiting)))
-      return false;
-    accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
-           unrecorded_words(scene_, late, waiting));
-    return true;
+    if (scene_.has_progress() || picture_.world_size != 2 || verdict_.ranks.size() != 2) return false;
+    for (const auto& [name, group] : scene_.groups()) {
+      if (group.members.size() != 1 || !group.is_waiting(*group.members.begin())) continue;
+      const Ranks& waiting = group.members;
+      const int other =
+          verdict_.ranks[0].rank == *waiting.begin() ? verdict_.ranks[1].rank : verdict_.ranks[0].rank;
+      if (!scene_.knows(other, group) || scene_.is_usual(scene_.waited_by(waiting))) continue;
+      const bool is_late = gets_on(scene_.activity(other).doing);
+      accuse(is_late ? Health::kLate : Health::kStuck, Confidence::kLikely, {other}, waiting,
+             unrecorded_words(scene_, {other}, waiting));
+      return true;
+    }
+    return false;
   }
 
   /// All are where they should be: what is between them does not get on.

@@ -45,8 +45,9 @@ std::string missing_words(const Scene& scene, int late, bool is_one = true) {
     }
     if (missing == nullptr || waiting.empty()) continue;
     const double waited = scene.waited_by(waiting);
-    return fmt::format("{} not entered {}, where {} {} waited{}", is_one ? "it has" : "they have",
-                       describe(*missing), named(waiting), verb(waiting, "has", "have"),
+    return fmt::format("{} has not entered {}, where {} {} waited{}",
+                       is_one ? std::string("it") : named({late}), describe(*missing), named(waiting),
+                       verb(waiting, "has", "have"),
                        waited < 0 ? std::string() : fmt::format(" for {}", shown(waited)));
   }
   return {};

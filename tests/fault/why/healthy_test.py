@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs that are well, of ten kinds, are never said to hang: --hang-report far below the time for which they are silent.
+"""Jobs that are well, of many kinds, are never said to hang: --hang-report far below the time for which they are silent.
 
 healthy_test.py DDPRUN PYTHON [--only WORD] [--seconds N] [--ranks N]
 """

@@ -192,6 +192,15 @@ TEST_CASE("of several nodes, where it is not known how long they waited, they wa
   CHECK(policy.decide(late, kAll, 165) == HangPolicy::Say::kEnd);
 }
 
+TEST_CASE("a rank for which others have waited for a moment, after a long silence of all, is left in peace") {
+  Verdict late = verdict(Health::kLate, Doing::kComputes);
+  late.waited_s = 2;
+  HangPolicy policy = quiet_since_0();
+  CHECK(policy.decide(late, kAll, 100) == HangPolicy::Say::kNothing);
+  late.waited_s = 60;
+  CHECK(policy.decide(late, kAll, 158) == HangPolicy::Say::kEnd);
+}
+
 TEST_CASE("an accusation of before the job got on does not count for the next time it is quiet") {
   const HangLimits limits{.timeout_s = 60, .is_alone = false};
   Verdict late = verdict(Health::kLate, Doing::kComputes);

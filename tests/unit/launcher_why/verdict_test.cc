@@ -81,6 +81,12 @@ TEST_CASE(
   CHECK(three.guilty == std::vector<int>{1});
   CHECK(
       three.reason.starts_with("rank 1 is late: it has not entered all_reduce #1, where rank 2 has waited"));
+  // Of three, who that is does not show.
+  CHECK(judge(picture_of({a, b, rank_in(2, SYS_clock_nanosleep)})).guilty.empty());
+  RankFacts unknown = b;
+  for (Recorder* recorder : {&unknown.recorder_first, &unknown.recorder})
+    recorder->problem = "the flight recorder of this torch is laid out differently";
+  CHECK(judge(picture_of({a, unknown})).guilty.empty());
   // A group of which all have told, and nobody is missing.
   enter(b, "all_reduce", 38, false, "1");
   CHECK(judge(picture_of({a, b})).guilty.empty());
