@@ -11,7 +11,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadLook, tid, name, state, wa
                                                 queued_s, major_faults, switches)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLook, at_s, started, threads, tracer, tracer_name,
                                                 is_frozen, read_bytes, written_bytes, throttled_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, other_end)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, other_end, silent_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, group, sequence, id, operation, is_peer, peer,
                                                 sizes, types, created_ns, is_over)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Recorder, is_there, problem, next, entries)
@@ -19,9 +19,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankProgress, step, phase, beats
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Frame, function, file, line, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PythonThread, tid, name, owns_gil, frames)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NativeThread, tid, name, functions)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Connection, local, remote, unsent, unread, retransmits)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Connection, local, remote, unsent, unread, retransmits,
+                                                received)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Child, pid, name, state, call, object, is_busy, bytes_per_s,
-                                                python)
+                                                feeds, python)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid, ended_with_0, host, program,
                                                 problem, first, second, object, recorder_first, recorder,
                                                 progress_first, progress, python, python_problem, native,

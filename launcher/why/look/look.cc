@@ -7,6 +7,7 @@
 #include "launcher/why/look/process_memory.h"
 #include "launcher/why/look/python_stack.h"
 #include "launcher/why/look/rank_record.h"
+#include "launcher/why/look/socket_diag.h"
 #include "launcher/why/look/system_calls.h"
 #include "launcher/why/look/thread_state.h"
 #include "launcher/why/look/work_process.h"
@@ -27,7 +28,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -50,6 +53,13 @@ Object object_of_main_call(pid_t pid, const ProcessMemory& memory, const SystemC
                                ? std::string()
                                : memory.text_at(call.arguments[static_cast<std::size_t>(argument)]);
   return object_of(pid, call, path);
+}
+
+/// Whether it has one of these open.
+bool has_any_of(pid_t pid, const std::set<std::string>& files) {
+  if (files.empty()) return false;
+  const std::map<int, std::string> open = open_files(pid);
+  return std::any_of(open.begin(), open.end(), [&](const auto& one) { return files.contains(one.second); });
 }
 
 void sleep_for(std::chrono::milliseconds time) {
@@ -86,11 +96,14 @@ class Looker {
     record_.search();
     facts_.recorder = record_.read(kEntriesOfARank);
     facts_.progress = record_.progress();
-    facts_.connections = tcp_connections(pid_);
+    const std::map<std::string, Received> received = tcp_received();
+    facts_.connections = tcp_connections(pid_, received);
     say();
     const SystemCall& call = facts_.second.threads.front().call;
     if (call == facts_.first.threads.front().call)
       facts_.object = object_of_main_call(pid_, record_.memory(), call);
+    facts_.object.silent_s =
+        silence_of(awaited_files(pid_, facts_.second.threads.front(), record_.memory()), received);
     look_at_children();
     say();
     const std::string py_spy = runs_python(pid_) ? find_py_spy(pid_) : std::string();
@@ -122,7 +135,16 @@ class Looker {
     say();
   }
 
+  [[nodiscard]] std::set<std::string> awaited_by_any_thread() const {
+    std::set<std::string> files;
+    for (const ThreadLook& thread : facts_.second.threads)
+      files.merge(awaited_files(pid_, thread, record_.memory()));
+    return files;
+  }
+
   void look_at_children() {
+    const std::set<std::string> awaited =
+        child_looks_.empty() ? std::set<std::string>() : awaited_by_any_thread();
     for (const ChildLook& child : child_looks_) {
       const ProcessLook now = look_at_process(child.pid);
       if (now.threads.empty() || child.first.threads.empty()) continue;
@@ -135,6 +157,7 @@ class Looker {
                                  .object = is_same_call ? object_of(child.pid, main.call, {}) : Object{},
                                  .is_busy = gets_on(child.first, now),
                                  .bytes_per_s = bytes_per_second(child.first, now),
+                                 .feeds = has_any_of(child.pid, awaited),
                                  .python = {}});
     }
   }

@@ -3,12 +3,14 @@
 #include "launcher/process/cgroup.h"
 #include "launcher/process/process_table.h"
 #include "launcher/text/text.h"
+#include "launcher/why/look/socket_diag.h"
 #include "launcher/why/look/system_calls.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/read_text.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -242,12 +244,13 @@ std::vector<Connection> parse_tcp_table(const std::string& table, const std::vec
                            .remote = address_of(remote),
                            .unsent = std::strtoull(queues.c_str(), nullptr, 16),
                            .unread = std::strtoull(queues.c_str() + colon + 1, nullptr, 16),
-                           .retransmits = static_cast<int>(std::strtol(retransmits.c_str(), nullptr, 16))});
+                           .retransmits = static_cast<int>(std::strtol(retransmits.c_str(), nullptr, 16)),
+                           .inode = inode});
   }
   return connections;
 }
 
-std::vector<Connection> tcp_connections(pid_t pid) {
+std::vector<Connection> tcp_connections(pid_t pid, const std::map<std::string, Received>& received) {
   std::vector<std::string> inodes;
   for (const auto& [fd, target] : open_files(pid)) {
     if (std::string inode = inode_of(target, "socket:"); !inode.empty()) inodes.push_back(std::move(inode));
@@ -257,7 +260,48 @@ std::vector<Connection> tcp_connections(pid_t pid) {
     const std::string text = read_text(fmt::format("/proc/{}/net/{}", pid, table));
     for (Connection& connection : parse_tcp_table(text, inodes)) connections.push_back(std::move(connection));
   }
+  for (Connection& connection : connections) {
+    const auto found = received.find(connection.inode);
+    if (found != received.end()) connection.received = found->second.bytes;
+  }
   return connections;
+}
+
+std::set<std::string> awaited_files(pid_t pid, const ThreadLook& thread, const ProcessMemory& memory) {
+  std::set<int> descriptors;
+  if (reads(thread.call.number)) descriptors.insert(static_cast<int>(thread.call.arguments[0]));
+  if (is_epoll(thread.call.number)) {
+    std::istringstream lines(
+        read_text(fmt::format("/proc/{}/fdinfo/{}", pid, static_cast<int>(thread.call.arguments[0]))));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("tfd:")) descriptors.insert(std::atoi(line.c_str() + 4));
+    }
+  } else if (is_poll(thread.call.number) && memory.problem().empty()) {
+    constexpr std::uint64_t kMost = 256;
+    std::vector<pollfd> asked(std::min(thread.call.arguments[1], kMost));
+    if (!asked.empty() &&
+        memory.reader()(thread.call.arguments[0], asked.data(), asked.size() * sizeof(pollfd))) {
+      for (const pollfd& one : asked) {
+        if ((one.events & POLLIN) != 0) descriptors.insert(one.fd);
+      }
+    }
+  }
+  std::set<std::string> files;
+  if (descriptors.empty()) return files;
+  for (const auto& [descriptor, file] : open_files(pid)) {
+    if (descriptors.contains(descriptor)) files.insert(file);
+  }
+  return files;
+}
+
+double silence_of(const std::set<std::string>& files, const std::map<std::string, Received>& received) {
+  double shortest = -1;
+  for (const std::string& file : files) {
+    const auto found = received.find(inode_of(file, "socket:"));
+    if (found != received.end() && (shortest < 0 || found->second.silent_s < shortest))
+      shortest = found->second.silent_s;
+  }
+  return shortest;
 }
 
 std::vector<pid_t> descendants(pid_t pid, const std::vector<ProcessEntry>& processes) {

@@ -10,7 +10,7 @@
 namespace ddprun::launcher::why {
 namespace {
 
-enum class Kind { kOther, kRead, kWrite, kSleep, kFutex, kChild, kPoll, kLock, kDescriptor };
+enum class Kind { kOther, kRead, kWrite, kSleep, kFutex, kChild, kPoll, kEpoll, kLock, kDescriptor };
 
 struct CallRow {
   int number;
@@ -57,8 +57,8 @@ constexpr std::array kCalls{CallRow{SYS_read, "read", Kind::kRead},
                             CallRow{SYS_futex, "futex", Kind::kFutex},
                             CallRow{SYS_restart_syscall, "restart_syscall", Kind::kOther},
                             CallRow{SYS_clock_nanosleep, "clock_nanosleep", Kind::kSleep},
-                            CallRow{SYS_epoll_wait, "epoll_wait", Kind::kPoll},
-                            CallRow{SYS_epoll_pwait, "epoll_wait", Kind::kPoll},
+                            CallRow{SYS_epoll_wait, "epoll_wait", Kind::kEpoll},
+                            CallRow{SYS_epoll_pwait, "epoll_wait", Kind::kEpoll},
                             CallRow{SYS_pselect6, "select", Kind::kPoll},
                             CallRow{SYS_ppoll, "poll", Kind::kPoll},
                             CallRow{SYS_openat, "open", Kind::kOther, 1},
@@ -103,7 +103,8 @@ bool writes(int number) { return is_kind(number, Kind::kWrite); }
 bool is_sleep(int number) { return is_kind(number, Kind::kSleep); }
 bool is_futex(int number) { return is_kind(number, Kind::kFutex); }
 bool is_wait_for_child(int number) { return is_kind(number, Kind::kChild); }
-bool is_poll(int number) { return is_kind(number, Kind::kPoll); }
+bool is_poll(int number) { return is_kind(number, Kind::kPoll) || is_epoll(number); }
+bool is_epoll(int number) { return is_kind(number, Kind::kEpoll); }
 bool is_file_lock(int number) { return is_kind(number, Kind::kLock); }
 
 }  // namespace ddprun::launcher::why

@@ -24,6 +24,8 @@ bool is_futex(int number);
 bool is_wait_for_child(int number);
 /// A wait for one of several descriptors: poll, select, epoll.
 bool is_poll(int number);
+/// Such a wait of which the kernel holds the list.
+bool is_epoll(int number);
 /// A wait for a lock of a file.
 bool is_file_lock(int number);
 

@@ -299,9 +299,11 @@ bool may_wait_for_child(const RankFacts& facts) {
 
 /// What gets on without much CPU of its own: a process that it has started does, or data comes from the network.
 std::optional<Activity> moving_activity(const RankFacts& facts) {
-  const auto busy = std::find_if(facts.children.begin(), facts.children.end(),
-                                 [](const Child& child) { return child.is_busy; });
-  if (busy != facts.children.end() && may_wait_for_child(facts))
+  const bool may_be_any = may_wait_for_child(facts);
+  const auto busy = std::find_if(facts.children.begin(), facts.children.end(), [&](const Child& child) {
+    return child.is_busy && (child.feeds || may_be_any);
+  });
+  if (busy != facts.children.end())
     return Activity{Doing::kMoves, fmt::format("waits for its {}", child_words(*busy)), {}};
   constexpr std::uint64_t kSome = 3;
   const ThreadLook& now = facts.second.threads.front();
@@ -310,6 +312,12 @@ std::optional<Activity> moving_activity(const RankFacts& facts) {
   if (is_network && now.switches >= facts.first.threads.front().switches + kSome)
     return Activity{Doing::kMoves,
                     fmt::format("{}, and again and again something comes", call_words(now, facts.object)),
+                    {}};
+  constexpr double kRecently = 10;  // a server that is slow, and not gone
+  if (facts.object.silent_s >= 0 && facts.object.silent_s < kRecently)
+    return Activity{Doing::kMoves,
+                    fmt::format("{}; something came over that connection {:.0f} s ago",
+                                call_words(now, facts.object), std::max(1.0, facts.object.silent_s)),
                     {}};
   return std::nullopt;
 }

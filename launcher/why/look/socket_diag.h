@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace ddprun::launcher::why {
+
+/// What has come over a TCP connection.
+struct Received {
+  std::uint64_t bytes = 0;
+  double silent_s = 0;  ///< since the last of them
+};
+
+/// Of the established connections of this process's own network namespace, by the inode of their sockets. Empty: the
+/// kernel does not tell (no inet_diag). Source: sock_diag(7).
+std::map<std::string, Received> tcp_received();
+
+}  // namespace ddprun::launcher::why
