@@ -1,28 +1,32 @@
 #include "launcher/why/hang/hang_policy.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace ddprun::launcher::why {
 namespace {
 
-bool is_progress(const std::vector<Pulse>& before, const std::vector<Pulse>& now) {
-  const bool is_recorded =
-      std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.records; });
-  if (!is_recorded) {
-    return std::any_of(now.begin(), now.end(), [](const Pulse& pulse) { return pulse.is_busy; }) ||
-           !std::equal(before.begin(), before.end(), now.begin(), now.end(),
-                       [](const Pulse& a, const Pulse& b) { return a.pid == b.pid; });
-  }
-  return !std::equal(before.begin(), before.end(), now.begin(), now.end(),
-                     [](const Pulse& a, const Pulse& b) {
-                       return a.pid == b.pid && a.records == b.records && a.next == b.next &&
-                              a.pending == b.pending && a.beats == b.beats;
-                     });
+/// Of one rank; `is_recorded`: of any.
+bool is_progress(const Pulse& before, const Pulse& now, bool is_recorded) {
+  if (before.pid != now.pid) return true;
+  if (before.received && now.received && *before.received != *now.received) return true;
+  if (!is_recorded) return now.is_busy;
+  return before.records != now.records || before.next != now.next || before.pending != now.pending ||
+         before.beats != now.beats;
 }
+
+std::string_view host_part(std::string_view address) { return address.substr(0, address.rfind(':')); }
+std::string_view port_part(std::string_view address) { return address.substr(address.rfind(':') + 1); }
 
 bool is_accused(const Verdict& verdict, int rank) {
   return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
+}
+
+bool is_waiting(const Verdict& verdict, int rank) {
+  return std::find(verdict.waiting.begin(), verdict.waiting.end(), rank) != verdict.waiting.end();
 }
 
 /// Whether somebody is guilty who waits for nobody: who waits may wait for a rank on another host.
@@ -62,27 +66,66 @@ double HangLimits::first_s() const {
   return timeout_s <= 0 ? report_s : std::min(report_s, timeout_s);
 }
 
+std::vector<std::uint64_t> received_from_ranks(const std::vector<std::vector<Connection>>& of_ranks,
+                                               int store_port) {
+  std::set<std::string_view> ends;
+  for (const std::vector<Connection>& connections : of_ranks) {
+    for (const Connection& connection : connections) ends.insert(connection.local);
+  }
+  const std::string store = std::to_string(store_port);
+  std::vector<std::uint64_t> received;
+  for (const std::vector<Connection>& connections : of_ranks) {
+    std::uint64_t& bytes = received.emplace_back(0);
+    for (const Connection& connection : connections) {
+      const bool is_elsewhere = host_part(connection.remote) != host_part(connection.local);
+      if (ends.contains(connection.remote) || (is_elsewhere && port_part(connection.remote) != store))
+        bytes += connection.received;
+    }
+  }
+  return received;
+}
+
 bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
-  has_moved_ = is_progress(last_, pulses);
+  const bool is_recorded =
+      std::any_of(pulses.begin(), pulses.end(), [](const Pulse& pulse) { return pulse.records; });
+  moved_at_.resize(pulses.size(), now);
+  has_moved_ = false;
+  for (std::size_t i = 0; i < pulses.size(); ++i) {
+    if (i < last_.size() && !is_progress(last_[i], pulses[i], is_recorded)) continue;
+    has_moved_ = true;
+    moved_at_[i] = now;
+  }
   last_ = std::move(pulses);
-  if (has_moved_) {
-    progress_at_ = now;
+  if (has_moved_) progress_at_ = now;
+  double since = progress_at_;
+  for (std::size_t i = 0; i < last_.size(); ++i) {
+    if (last_[i].pending > 0) since = std::min(since, moved_at_[i]);
+  }
+  if (since > quiet_since_) {
+    quiet_since_ = since;
     look_again_at_ = 0;
     is_reported_ = false;
     accused_at_ = -1;
-    return false;
   }
+  if (since == now) return false;
   const bool may_look = limits_.is_asked || std::any_of(last_.begin(), last_.end(),
                                                         [](const Pulse& pulse) { return pulse.has_torch; });
   if (!may_look || now < look_again_at_) return false;
-  const double quiet = quiet_s(now);
-  const bool may_report = limits_.report_s > 0 && !is_reported_ && quiet >= limits_.report_s;
-  const bool may_end = limits_.timeout_s > 0 && quiet >= limits_.timeout_s;
+  const bool may_report = limits_.report_s > 0 && !is_reported_ && now - quiet_since_ >= limits_.report_s;
+  const bool may_end = limits_.timeout_s > 0 && quiet_s(now) >= limits_.timeout_s;
   return may_report || may_end;
 }
 
-double HangPolicy::lasted_s(const Verdict& verdict, double now) {
-  const double quiet = quiet_s(now);
+double HangPolicy::quiet_s(const Verdict& verdict, double now) const {
+  double latest = -1;
+  for (std::size_t i = 0; i < last_.size(); ++i) {
+    if (is_accused(verdict, last_[i].rank) || is_waiting(verdict, last_[i].rank))
+      latest = std::max(latest, moved_at_[i]);
+  }
+  return latest < 0 ? quiet_s(now) : now - latest;
+}
+
+double HangPolicy::lasted_s(const Verdict& verdict, double quiet, double now) {
   if (limits_.is_alone) return verdict.waited_s >= 0 ? std::min(quiet, verdict.waited_s) : quiet;
   if (accused_at_ < 0 || verdict.guilty != accused_) accused_at_ = now;
   accused_ = verdict.guilty;
@@ -90,9 +133,10 @@ double HangPolicy::lasted_s(const Verdict& verdict, double now) {
 }
 
 HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, double now) {
-  const double quiet = quiet_s(now);
-  // The longer it has been quiet, the less often is looked; but what begins to hang meanwhile is told in time.
-  look_again_at_ = now + std::min(quiet, limits_.first_s()) / 4;
+  // The longer it has been quiet, the less often is looked; but what begins to hang meanwhile is told in time. Of a job
+  // that gets on elsewhere, who waits long may do so on purpose.
+  look_again_at_ = progress_at_ > quiet_since_ ? now + (now - quiet_since_) / 2
+                                               : now + std::min(quiet_s(now), limits_.first_s()) / 4;
   const double end_at = progress_at_ + limits_.timeout_s;
   if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
   const bool is_stuck = verdict.health == Health::kStuck;
@@ -101,14 +145,15 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
     accused_at_ = -1;
     return Say::kNothing;
   }
-  const double lasted = lasted_s(verdict, now);
+  const double lasted = lasted_s(verdict, quiet_s(now), now);
   const bool is_known = sight.sees_all || is_known_here(verdict);
   const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known;
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
   const bool is_ours = verdict.guilty.empty() ? sight.has_rank_0 : sight.has_guilty;
   if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
   if (!limits_.is_asked && !is_known) return Say::kNothing;
-  const bool may_report = is_stuck && limits_.report_s > 0 && lasted >= limits_.report_s;
+  const bool may_report =
+      is_stuck && limits_.report_s > 0 && lasted_s(verdict, quiet_s(verdict, now), now) >= limits_.report_s;
   if (is_reported_ || !(may_report || is_over)) return Say::kNothing;
   is_reported_ = true;
   return Say::kReport;

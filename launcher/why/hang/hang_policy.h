@@ -27,6 +27,7 @@ struct HangLimits {
 
 /// What little of a rank is looked at again and again.
 struct Pulse {
+  int rank = 0;
   int pid = 0;
   bool records = false;     ///< it has a flight recorder with entries, or tells of itself
   std::uint64_t next = 0;   ///< of the recorder
@@ -34,13 +35,23 @@ struct Pulse {
   std::size_t pending = 0;  ///< collectives that have not ended
   bool is_busy = false;     ///< it computes, reads or writes
   bool has_torch = false;   ///< it has loaded libtorch
+  /// Bytes that it has received from other ranks; told only while nobody is in a collective.
+  std::optional<std::uint64_t> received{};
 };
+
+/// Of each of these ranks of one host, by its connections: the bytes that have come from another of them, or from another
+/// host, but for those of the store there (`store_port`), of which libraries ask again and again. Pure.
+std::vector<std::uint64_t> received_from_ranks(const std::vector<std::vector<Connection>>& of_ranks,
+                                               int store_port);
 
 /// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
 /// back. Pure.
 ///
-/// Progress is a collective that is begun or ends on any rank, or what a rank with libddprun tells; where none is
-/// recorded, any rank that computes, reads or writes. Without progress for the limit the verdict decides: a rank that
+/// Progress is a collective that is begun or ends on any rank, or what a rank with libddprun tells; while nobody is in
+/// one, also what comes from other ranks (gloo's messages are recorded nowhere); where none is recorded, any rank that
+/// computes, reads or writes. Of a job of which a part gets on, the other part is told, but not ended: there a rank that
+/// is in a collective, and those that are accused, have to have been without progress for the limit, by themselves.
+/// Without progress for the limit the verdict decides: a rank that
 /// still does something is left in peace by the report, for it may evaluate or save, but not by the time-out; a job
 /// in a debugger's hands, and one in which nobody waits for anybody, are left in peace by both. Where all wait and
 /// nobody is guilty, the time-out ends all; but of ranks that were not seen one may compute: then only a rank that
@@ -53,7 +64,7 @@ struct Pulse {
 /// recorded nothing for one that computes.
 class HangPolicy {
  public:
-  HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now) {}
+  HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now), quiet_since_(now) {}
 
   /// True: take the picture now, and `decide`.
   bool note(std::vector<Pulse> pulses, double now);
@@ -69,20 +80,29 @@ class HangPolicy {
 
   /// Whether the last pulses were progress.
   [[nodiscard]] bool has_moved() const { return has_moved_; }
-  /// Since the last progress.
+  /// Whether they were for those that the verdict accuses, or of which it says that they wait.
+  [[nodiscard]] bool has_moved(const Verdict& verdict, double now) const {
+    return has_moved_ && quiet_s(verdict, now) <= 0;
+  }
+  /// Since the last progress of all.
   [[nodiscard]] double quiet_s(double now) const { return now - progress_at_; }
+  /// Of those that the verdict accuses, or of which it says that they wait; where none is here, of all.
+  [[nodiscard]] double quiet_s(const Verdict& verdict, double now) const;
 
  private:
-  double lasted_s(const Verdict& verdict, double now);
+  double lasted_s(const Verdict& verdict, double quiet, double now);
 
   HangLimits limits_;
   double progress_at_;
+  double
+      quiet_since_;  ///< the progress of the rank in a collective that has made none for longest; or of all
   double look_again_at_ = 0;
   bool is_reported_ = false;
   std::vector<int> accused_;
   double accused_at_ = -1;  ///< since when these are; -1: nobody is
   bool has_moved_ = false;
   std::vector<Pulse> last_;
+  std::vector<double> moved_at_;  ///< of each of `last_`
 };
 
 }  // namespace ddprun::launcher::why

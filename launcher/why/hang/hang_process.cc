@@ -6,6 +6,7 @@
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/rank_record.h"
 #include "launcher/why/look/settle.h"
+#include "launcher/why/look/socket_diag.h"
 #include "launcher/why/look/thread_state.h"
 #include "launcher/why/look/work_process.h"
 #include "launcher/why/verdict/doing.h"
@@ -24,6 +25,8 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <map>
+#include <string>
 #include <utility>
 
 namespace ddprun::launcher::why {
@@ -33,15 +36,19 @@ namespace {
 class Patient {
  public:
   explicit Patient(const RankTarget& target)
-      : worker_(target.pid), started_(target.started), pid_(target.pid), record_(target.pid) {}
+      : rank_(target.rank),
+        worker_(target.pid),
+        started_(target.started),
+        pid_(target.pid),
+        record_(target.pid) {}
 
   Pulse feel(const std::vector<ProcessEntry>& processes) {
     recorder_ = {};
-    if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {};
+    if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {.rank = rank_};
     if (const pid_t work = find_work_process(worker_, processes); work != pid_) turn_to(work);
     const ProcessLook look = look_at_process(pid_);
-    if (look.threads.empty()) return {};
-    Pulse pulse{.pid = pid_, .has_torch = has_torch(pid_)};
+    if (look.threads.empty()) return {.rank = rank_};
+    Pulse pulse{.rank = rank_, .pid = pid_, .has_torch = has_torch(pid_)};
     if (!last_.threads.empty()) pulse.is_busy = gets_on(last_, look);
     last_ = look;
     constexpr std::size_t kFew = 16;
@@ -56,6 +63,9 @@ class Patient {
 
   /// Of the last pulse.
   [[nodiscard]] const Recorder& recorder() const { return recorder_; }
+  [[nodiscard]] std::vector<Connection> connections(const std::map<std::string, Received>& received) const {
+    return worker_ == 0 ? std::vector<Connection>() : tcp_connections(pid_, received);
+  }
 
  private:
   void turn_to(pid_t work) {
@@ -64,6 +74,7 @@ class Patient {
     last_ = {};
   }
 
+  int rank_;
   pid_t worker_;
   std::uint64_t started_;
   pid_t pid_;  ///< of the process that does the work
@@ -121,10 +132,17 @@ HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
           .has_rank_0 = any([](int rank) { return rank == 0; })};
 }
 
-std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
+std::vector<Pulse> feel_all(std::vector<Patient>& patients, int store_port) {
   std::vector<Pulse> pulses;
   const std::vector<ProcessEntry> processes = read_processes();
   for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
+  if (std::any_of(pulses.begin(), pulses.end(), [](const Pulse& pulse) { return pulse.pending > 0; }))
+    return pulses;
+  const std::map<std::string, Received> by_inode = tcp_received();
+  std::vector<std::vector<Connection>> connections;
+  for (const Patient& patient : patients) connections.push_back(patient.connections(by_inode));
+  const std::vector<std::uint64_t> received = received_from_ranks(connections, store_port);
+  for (std::size_t i = 0; i < pulses.size(); ++i) pulses[i].received = received[i];
   return pulses;
 }
 
@@ -135,7 +153,8 @@ std::uint64_t begun_by_all(const std::vector<Patient>& patients) {
   return fewest;
 }
 
-void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
+void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int store_port,
+           int out) {
   std::vector<Patient> patients(targets.begin(), targets.end());
   const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
   double last = boot_time();
@@ -147,7 +166,7 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
     const double now = boot_time();
     if (now - last > 4 * period + 1 || is_stopped(look_at_process(known.launcher)))
       policy = HangPolicy(limits, now);
-    const bool is_due = policy.note(feel_all(patients), boot_time());
+    const bool is_due = policy.note(feel_all(patients, store_port), boot_time());
     const auto straggler = stragglers.note(begun_by_all(patients), straggler_among(targets, patients));
     if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
     if (is_due) {
@@ -157,8 +176,10 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
       HangPolicy::Say say = policy.decide(verdict, sight_of(picture, verdict, targets), boot_time());
       // A look takes its time, and the answers of others theirs: what was seen late in it may be of a job that got on.
       if (say != HangPolicy::Say::kNothing) {
-        policy.note(feel_all(patients), boot_time());
-        if (policy.has_moved()) say = HangPolicy::Say::kNothing;
+        const double then = boot_time();
+        policy.note(feel_all(patients, store_port), then);
+        if (say == HangPolicy::Say::kEnd ? policy.has_moved() : policy.has_moved(verdict, then))
+          say = HangPolicy::Say::kNothing;
       }
       const Hang news{.ends = say == HangPolicy::Say::kEnd,
                       .guilty = verdict.guilty,
@@ -201,14 +222,14 @@ std::optional<News> parse_news(std::string_view line) {
 }
 
 Result<HangProcess> HangProcess::start(const JobPicture& picture, const std::vector<RankTarget>& targets,
-                                       HangLimits limits) {
+                                       HangLimits limits, int store_port) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os_error("cannot start the watch for hangs: pipe", errno);
   UniqueFd news(ends[0]);
   const UniqueFd write_end(ends[1]);
   ::fcntl(news.get(), F_SETFL, O_NONBLOCK);
-  Result<UniqueFd> pidfd =
-      start_beside("hang-watch", write_end.get(), [&](int out) { watch(picture, targets, limits, out); });
+  Result<UniqueFd> pidfd = start_beside("hang-watch", write_end.get(),
+                                        [&](int out) { watch(picture, targets, limits, store_port, out); });
   if (!pidfd) return pidfd.error();
   return HangProcess(std::move(*pidfd), std::move(news));
 }

@@ -25,6 +25,13 @@ double usual_distance(const JobPicture& picture) {
   return longest;
 }
 
+bool has_moved(const RankFacts& facts) {
+  if (facts.progress.beats != facts.progress_first.beats) return true;
+  if (!facts.recorder.is_there || !facts.recorder_first.is_there) return false;
+  return facts.recorder.next != facts.recorder_first.next ||
+         pending(facts.recorder).size() != pending(facts.recorder_first).size();
+}
+
 }  // namespace
 
 std::int64_t Scene::Group::awaited() const {
@@ -81,12 +88,11 @@ Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
 }
 
 bool Scene::has_progress() const {
-  return std::any_of(picture_.ranks.begin(), picture_.ranks.end(), [](const RankFacts& facts) {
-    if (facts.progress.beats != facts.progress_first.beats) return true;
-    if (!facts.recorder.is_there || !facts.recorder_first.is_there) return false;
-    return facts.recorder.next != facts.recorder_first.next ||
-           pending(facts.recorder).size() != pending(facts.recorder_first).size();
-  });
+  return std::any_of(picture_.ranks.begin(), picture_.ranks.end(), has_moved);
+}
+
+bool Scene::has_progress(const Ranks& ranks) const {
+  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return has_moved(facts(rank)); });
 }
 
 bool Scene::is_recorded() const {
@@ -128,6 +134,22 @@ std::map<int, Ranks> Scene::waits_for() const {
     }
   }
   return edges;
+}
+
+std::map<int, Ranks> Scene::without_progress(std::map<int, Ranks> waits_for) const {
+  std::erase_if(waits_for, [&, edges = waits_for](const auto& wait) {
+    std::vector<int> chain{wait.first};
+    Ranks met{wait.first};
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      const auto found = edges.find(chain[i]);
+      if (found == edges.end()) continue;
+      for (const int next : found->second) {
+        if (met.insert(next).second) chain.push_back(next);
+      }
+    }
+    return has_progress(met);
+  });
+  return waits_for;
 }
 
 bool Scene::knows(int rank, const Group& group) const {

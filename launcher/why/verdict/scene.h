@@ -40,8 +40,9 @@ class Scene {
   /// Those whose activity is one of these.
   [[nodiscard]] Ranks ranks_that(bool (*condition)(Doing)) const;
 
-  /// Whether anything was begun or completed between the looks.
+  /// Whether anything was begun or completed between the looks, by any rank or by one of these.
   [[nodiscard]] bool has_progress() const;
+  [[nodiscard]] bool has_progress(const Ranks& ranks) const;
 
   /// Whether anybody is in a collective that was recorded.
   [[nodiscard]] bool is_recorded() const;
@@ -54,6 +55,8 @@ class Scene {
 
   /// By rank, for whom it waits: who has not entered the collective of a group in which it is.
   [[nodiscard]] std::map<int, Ranks> waits_for() const;
+  /// Of these only who does not get on, nor anybody for whom it waits, directly or through others.
+  [[nodiscard]] std::map<int, Ranks> without_progress(std::map<int, Ranks> waits_for) const;
 
   /// Whether what is not among the rank's entries of the group has not happened: what could not be read of it may have.
   [[nodiscard]] bool knows(int rank, const Group& group) const;

@@ -116,10 +116,12 @@ class Court {
 
   bool judge_place(const Scene::Group& group, std::int64_t sequence) {
     std::vector<Camp> camps;
+    Ranks all;
     bool is_pending = false;
     for (const auto& [rank, entries] : group.entries) {
       const auto found = entries.find(sequence);
       if (found == entries.end()) continue;
+      all.insert(rank);
       is_pending = is_pending || !found->second->is_over;
       const auto camp = std::find_if(camps.begin(), camps.end(),
                                      [&](const Camp& c) { return agree(*c.first, *found->second); });
@@ -129,7 +131,7 @@ class Court {
         camp->second.insert(rank);
       }
     }
-    if (camps.size() < 2 || !is_pending || scene_.has_progress()) return false;
+    if (camps.size() < 2 || !is_pending || scene_.has_progress(all)) return false;
     std::stable_sort(camps.begin(), camps.end(),
                      [](const Camp& a, const Camp& b) { return a.second.size() < b.second.size(); });
     const bool is_tie = camps.front().second.size() == camps[1].second.size();
@@ -145,8 +147,7 @@ class Court {
 
   /// Who waits for somebody itself is not guilty, but leads on.
   bool judge_late() {
-    if (scene_.has_progress()) return false;
-    const std::map<int, Ranks> edges = scene_.waits_for();
+    const std::map<int, Ranks> edges = scene_.without_progress(scene_.waits_for());
     if (edges.empty()) return false;
     Ranks waited_for;
     Ranks waiting;

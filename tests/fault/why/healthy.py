@@ -3,6 +3,7 @@
 For SILENT_S seconds at a time one rank, or all, does what no collective shows; the job ends after END_S.
 """
 
+import multiprocessing
 import os
 import pathlib
 import random
@@ -123,6 +124,43 @@ def one_waits_while_the_other_prepares():
         compute()
         store.set(key, "1")
     store.wait([key])
+
+
+def passes_messages():
+    """Of which no rank records anything."""
+    more = torch.ones(1)
+    end = time.monotonic() + SILENT_S
+    while more:
+        if RANK == 0:
+            time.sleep(0.4)
+            more.fill_(float(time.monotonic() < end))
+            for other in range(1, dist.get_world_size()):
+                dist.send(more, other)
+        else:
+            dist.recv(more, 0)
+
+
+def spin(_):
+    for _ in silence():
+        pass
+
+
+def gives_work_to_a_pool():
+    if RANK == 0:
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            pool.map(spin, range(2))
+
+
+def reads_from_a_slow_server():
+    """Which says something every few seconds."""
+    if RANK == 0:
+        serve = ("import socket, sys, time\nserver = socket.create_server(('127.0.0.1', 0))\n"
+                 "print(server.getsockname()[1], flush=True)\nclient, _ = server.accept()\n"
+                 f"for _ in range(int({SILENT_S} // 2)):\n    time.sleep(2)\n    client.sendall(b'x')")
+        with subprocess.Popen([sys.executable, "-c", serve], stdout=subprocess.PIPE, text=True) as server:
+            with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as client:
+                while client.recv(1):
+                    pass
 
 
 dist.init_process_group("gloo")

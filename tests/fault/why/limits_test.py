@@ -53,6 +53,25 @@ while not stop:
     dist.all_reduce(stop, op=dist.ReduceOp.MIN)
 dist.destroy_process_group()
 """
+HALF = """
+import pathlib, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+half = dist.get_rank() // 2
+for _ in range(5):
+    dist.all_reduce(torch.ones(1000), group=halves[half])
+if half == 0:
+    if dist.get_rank() == 1:
+        open(sys.argv[1]).read()
+    dist.all_reduce(torch.ones(1000), group=halves[0])
+    pathlib.Path("stop").touch()
+stop = torch.zeros(1)
+while half == 1 and not stop:
+    time.sleep(0.01)
+    stop.fill_(float(pathlib.Path("stop").exists()))
+    dist.all_reduce(stop, op=dist.ReduceOp.MIN, group=halves[1])
+dist.destroy_process_group()
+"""
 LIMIT_S = 2
 
 
@@ -86,6 +105,24 @@ class Limits(unittest.TestCase):
         self.assertEqual(job.returncode, 0, said)
         self.assertEqual(said.count("rank 1 is late"), 1, said)
         self.assertIn("rank 0 is through", said)
+
+    def test_a_hang_of_one_half_is_reported_once_and_not_ended_while_the_other_half_gets_on(self):
+        pathlib.Path(self.folder.name, "train.py").write_text(HALF)
+        job = self.start("--hang-report", "2s", "--hang-timeout", "3s", "--nproc-per-node", "4")
+        self.addCleanup(job.kill)
+        said = ""
+        while "rank 1 is late" not in said:
+            line = job.stdout.readline()
+            self.assertTrue(line, said)
+            said += line
+        asked = subprocess.run([DDPRUN, "why", str(job.pid)], capture_output=True, text=True, check=True)
+        self.assertIn("rank 1 is late", asked.stdout)
+        time.sleep(4)  # longer than the time-out
+        with open(self.fifo, "w", encoding="utf-8") as writer:
+            writer.write("data")
+        said += job.communicate(timeout=patient(60))[0]
+        self.assertEqual(job.returncode, 0, said)
+        self.assertEqual(said.count("rank 1 is late"), 1, said)
 
     def test_a_time_out_kills_the_guilty_rank_which_is_the_root_cause(self):
         job = self.start("--hang-timeout", "2s")

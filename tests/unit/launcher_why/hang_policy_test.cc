@@ -16,8 +16,8 @@ constexpr HangPolicy::Sight kAll{};
 
 /// Rank 0 waits in its seventh collective, for rank 1.
 std::vector<Pulse> waiting(std::uint64_t next = 7) {
-  return {{.pid = 1, .records = true, .next = next, .pending = 1},
-          {.pid = 2, .records = true, .next = next - 1}};
+  return {{.rank = 0, .pid = 1, .records = true, .next = next, .pending = 1},
+          {.rank = 1, .pid = 2, .records = true, .next = next - 1}};
 }
 
 Verdict verdict(Health health, Doing doing = Doing::kSleeps) {
@@ -70,6 +70,74 @@ TEST_CASE("what a rank with libddprun tells is progress, and nothing else of a r
   CHECK_FALSE(policy.note(told(2), 18));
   CHECK_FALSE(policy.has_moved());
   CHECK(policy.note(told(2), 19));
+}
+
+TEST_CASE("what comes from other ranks is progress while nobody is in a collective") {
+  HangPolicy policy(kLimits, 0);
+  const auto received = [](std::optional<std::uint64_t> bytes) {
+    return std::vector<Pulse>{{.rank = 0, .pid = 1, .records = true},
+                              {.rank = 1, .pid = 2, .records = true, .received = bytes}};
+  };
+  policy.note(received(100), 0);
+  CHECK_FALSE(policy.note(received(200), 9));
+  CHECK(policy.has_moved());
+  CHECK_FALSE(policy.note(received(std::nullopt), 18));
+  CHECK_FALSE(policy.has_moved());
+  CHECK(policy.note(received(300), 19));
+}
+
+TEST_CASE("of a job of which a part gets on, the other part is reported once, and not ended") {
+  // Ranks 2 and 3 get on.
+  const auto half = [](std::uint64_t next) {
+    std::vector<Pulse> pulses = waiting();
+    pulses.push_back({.rank = 2, .pid = 3, .records = true, .next = next});
+    pulses.push_back({.rank = 3, .pid = 4, .records = true, .next = next});
+    return pulses;
+  };
+  HangPolicy policy(kLimits, 0);
+  std::uint64_t next = 1;
+  policy.note(half(next), 0);
+  int reports = 0;
+  for (double now = 0.5; now < 500; now += 0.5) {
+    if (!policy.note(half(++next), now)) continue;
+    const HangPolicy::Say say = policy.decide(verdict(Health::kStuck), kAll, now);
+    CHECK(say != HangPolicy::Say::kEnd);
+    reports += say == HangPolicy::Say::kReport;
+    CHECK((now >= 10 || say == HangPolicy::Say::kNothing));
+  }
+  CHECK(reports == 1);
+  CHECK(policy.has_moved());
+  CHECK_FALSE(policy.has_moved(verdict(Health::kStuck), 500));
+}
+
+TEST_CASE("who waits long for ranks that get on is not reported, and looked at less and less often") {
+  // Rank 0 waits in one group for rank 1, which gets on in another.
+  const auto busy = [](std::uint64_t next) {
+    std::vector<Pulse> pulses = waiting();
+    pulses[1].next = next;
+    return pulses;
+  };
+  HangPolicy policy({.report_s = 10}, 0);
+  std::uint64_t next = 1;
+  policy.note(busy(next), 0);
+  int looks = 0;
+  for (double now = 0.5; now < 1000; now += 0.5) {
+    if (!policy.note(busy(++next), now)) continue;
+    ++looks;
+    CHECK(policy.decide(verdict(Health::kStuck), kAll, now) == HangPolicy::Say::kNothing);
+  }
+  CHECK(looks > 0);
+  CHECK(looks < 16);
+}
+
+TEST_CASE("what comes from another rank counts, or from another host, and not from the store") {
+  const Connection to_rank_1{.local = "127.0.0.1:50", .remote = "127.0.0.1:60", .received = 1};
+  const Connection to_rank_0{.local = "127.0.0.1:60", .remote = "127.0.0.1:50", .received = 10};
+  const Connection to_program{.local = "127.0.0.1:51", .remote = "127.0.0.1:80", .received = 100};
+  const Connection to_store{.local = "10.0.0.1:52", .remote = "10.0.0.2:29400", .received = 1000};
+  const Connection to_host{.local = "10.0.0.1:53", .remote = "10.0.0.2:4711", .received = 10000};
+  CHECK(received_from_ranks({{to_rank_1, to_program, to_store}, {to_rank_0, to_host}}, 29400) ==
+        std::vector<std::uint64_t>{1, 10010});
 }
 
 TEST_CASE("a script that goes on to its next program gets on") {

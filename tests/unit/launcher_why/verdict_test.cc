@@ -147,6 +147,43 @@ TEST_CASE("a job of which anything was done between the looks is not stuck") {
   CHECK(judge(picture_of({a, b})).health == Health::kFine);
 }
 
+TEST_CASE(
+    "a hang of one half of a job is told while the other half gets on, and who waits for that half is not") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read), c = rank_in(2, SYS_futex),
+            d = rank_in(3, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "barrier", 42, true, "1");
+  enter(a, "all_reduce", 38, false, "1");
+  for (RankFacts* rank : {&c, &d}) enter(*rank, "all_reduce", 1, true, "2");
+  for (RankFacts* rank : {&c, &d}) ++rank->recorder.next;
+  const Verdict half = judge(picture_of({a, b, c, d}));
+  CHECK(half.health == Health::kStuck);
+  CHECK(half.guilty == std::vector<int>{1});
+  CHECK(half.waiting == std::vector<int>{0});
+  // Rank 1 waits itself, for rank 2, which gets on.
+  for (RankFacts* rank : {&b, &c}) enter(*rank, "barrier", 41, true, "3");
+  enter(b, "barrier", 38, false, "3");
+  CHECK(judge(picture_of({a, b, c, d})).guilty == std::vector<int>{2});
+  ++c.recorder.next;
+  CHECK(judge(picture_of({a, b, c, d})).health == Health::kFine);
+}
+
+TEST_CASE("a child that computes, and from which a thread of the rank reads, is what the rank waits for") {
+  RankFacts a = rank_in(0, SYS_futex);
+  a.children.push_back({.pid = 7, .name = "python3", .state = "R", .is_busy = true});
+  CHECK(activity_of(a).doing == Doing::kBlocked);
+  a.children.front().feeds = true;
+  CHECK(activity_of(a).doing == Doing::kMoves);
+}
+
+TEST_CASE("a server from which something came a moment ago is slow, and one that is silent is not") {
+  RankFacts a = rank_in(0, SYS_recvfrom);
+  a.object.path = "socket:[4711]";
+  a.object.silent_s = 60;
+  CHECK(activity_of(a).doing == Doing::kBlocked);
+  a.object.silent_s = 5;
+  CHECK(activity_of(a).doing == Doing::kMoves);
+}
+
 TEST_CASE("who is late because it waits for another one is not guilty") {
   // 0 and 1 wait for 2 in the world; 2 waits for 3 in a group of theirs; 3 sleeps.
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex),
