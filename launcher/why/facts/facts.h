@@ -41,13 +41,14 @@ struct ProcessLook {
 };
 
 /// What the first argument of a call is, or the path of an open: told only where the main thread was in the same call
-/// in both looks.
+/// in both looks, but for `silent_s`.
 struct Object {
   std::string path;    ///< "/data/shard-0017.tar", "pipe:[4711]", "socket:[4712]"; empty: the call has none
   std::string mount;   ///< type of the file system, "nfs4"; empty: none or not known
   std::string source;  ///< what is mounted, "fs01:/data"
   std::string other_end;  ///< of a pipe: "pid 4711 (ddprun)"; of a TCP connection: its address
-  double silent_s = -1;   ///< since something came over the TCP connection; -1: it is none, or not known
+  /// Of the sockets that the main thread waits for: since something came; -1: nothing has come over any TCP connection.
+  double silent_s = -1;
 };
 
 /// An entry of PyTorch's flight recorder.
@@ -106,11 +107,9 @@ struct NativeThread {
 struct Connection {
   std::string local;  ///< "10.0.0.1:4711"
   std::string remote;
-  std::uint64_t unsent = 0;    ///< bytes sent that nobody has acknowledged, or not sent yet
-  std::uint64_t unread = 0;    ///< bytes received that the process has not read
-  int retransmits = 0;         ///< of what it sends now, without an answer
-  std::uint64_t received = 0;  ///< bytes; 0: the kernel does not tell
-  std::string inode{};         ///< of its socket; not told to other nodes
+  std::uint64_t unsent = 0;  ///< bytes sent that nobody has acknowledged, or not sent yet
+  std::uint64_t unread = 0;  ///< bytes received that the process has not read
+  int retransmits = 0;       ///< of what it sends now, without an answer
   [[nodiscard]] bool is_unanswered() const { return retransmits > 0 && unsent > 0; }
 };
 
@@ -123,7 +122,7 @@ struct Child {
   Object object;
   bool is_busy = false;
   double bytes_per_s = 0;  ///< read and written
-  bool feeds = false;      ///< a thread of the rank waits for what comes from it
+  bool feeds = false;      ///< it has a pipe open for writing from which a thread of the rank waits for data
   std::vector<PythonThread> python;
 };
 

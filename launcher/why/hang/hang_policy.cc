@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
-#include <string>
 #include <utility>
 
 namespace ddprun::launcher::why {
@@ -12,14 +10,16 @@ namespace {
 /// Of one rank; `is_recorded`: of any.
 bool is_progress(const Pulse& before, const Pulse& now, bool is_recorded) {
   if (before.pid != now.pid) return true;
-  if (before.received && now.received && *before.received != *now.received) return true;
+  const bool has_received =
+      std::any_of(now.received.begin(), now.received.end(), [&](const auto& connection) {
+        const auto earlier = before.received.find(connection.first);
+        return earlier != before.received.end() && earlier->second != connection.second;
+      });
+  if (has_received) return true;
   if (!is_recorded) return now.is_busy;
   return before.records != now.records || before.next != now.next || before.pending != now.pending ||
          before.beats != now.beats;
 }
-
-std::string_view host_part(std::string_view address) { return address.substr(0, address.rfind(':')); }
-std::string_view port_part(std::string_view address) { return address.substr(address.rfind(':') + 1); }
 
 bool is_accused(const Verdict& verdict, int rank) {
   return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
@@ -66,23 +66,18 @@ double HangLimits::first_s() const {
   return timeout_s <= 0 ? report_s : std::min(report_s, timeout_s);
 }
 
-std::vector<std::uint64_t> received_from_ranks(const std::vector<std::vector<Connection>>& of_ranks,
-                                               int store_port) {
-  std::set<std::string_view> ends;
-  for (const std::vector<Connection>& connections : of_ranks) {
-    for (const Connection& connection : connections) ends.insert(connection.local);
+void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::string, Received>>& of_ranks) {
+  std::set<std::string> ends;
+  for (std::size_t i = 0; i < pulses.size(); ++i) {
+    if (pulses[i].pending > 0) continue;
+    for (const auto& [inode, connection] : of_ranks[i]) ends.insert(connection.local);
   }
-  const std::string store = std::to_string(store_port);
-  std::vector<std::uint64_t> received;
-  for (const std::vector<Connection>& connections : of_ranks) {
-    std::uint64_t& bytes = received.emplace_back(0);
-    for (const Connection& connection : connections) {
-      const bool is_elsewhere = host_part(connection.remote) != host_part(connection.local);
-      if (ends.contains(connection.remote) || (is_elsewhere && port_part(connection.remote) != store))
-        bytes += connection.received;
+  for (std::size_t i = 0; i < pulses.size(); ++i) {
+    if (pulses[i].pending > 0) continue;
+    for (const auto& [inode, connection] : of_ranks[i]) {
+      if (ends.contains(connection.remote)) pulses[i].received[connection.remote] = connection.bytes;
     }
   }
-  return received;
 }
 
 bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
@@ -90,33 +85,46 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
       std::any_of(pulses.begin(), pulses.end(), [](const Pulse& pulse) { return pulse.records; });
   moved_at_.resize(pulses.size(), now);
   has_moved_ = false;
+  bool has_reported_moved = false;
   for (std::size_t i = 0; i < pulses.size(); ++i) {
     if (i < last_.size() && !is_progress(last_[i], pulses[i], is_recorded)) continue;
     has_moved_ = true;
+    has_reported_moved = has_reported_moved || reported_.contains(pulses[i].rank);
     moved_at_[i] = now;
   }
   last_ = std::move(pulses);
-  if (has_moved_) progress_at_ = now;
+  if (has_reported_moved) reported_.clear();
+  if (has_moved_) {
+    progress_at_ = now;
+    is_all_told_ = false;
+    accused_at_ = -1;
+  }
   double since = progress_at_;
   for (std::size_t i = 0; i < last_.size(); ++i) {
     if (last_[i].pending > 0) since = std::min(since, moved_at_[i]);
   }
-  if (since > quiet_since_) {
-    quiet_since_ = since;
-    look_again_at_ = 0;
-    is_reported_ = false;
-    accused_at_ = -1;
-  }
-  if (since == now) return false;
+  if (since > quiet_since_) look_again_at_ = 0;
+  quiet_since_ = since;
   const bool may_look = limits_.is_asked || std::any_of(last_.begin(), last_.end(),
                                                         [](const Pulse& pulse) { return pulse.has_torch; });
-  if (!may_look || now < look_again_at_) return false;
-  const bool may_report = limits_.report_s > 0 && !is_reported_ && now - quiet_since_ >= limits_.report_s;
+  if (!may_look) return false;
+  // However long a part of the job has been quiet before: this is the first look at all of them.
+  const double first_s = limits_.first_s();
+  const bool is_first = quiet_s(now) >= first_s && looked_at_ < progress_at_ + first_s;
+  if (now < look_again_at_ && !is_first) return false;
+  const bool may_report = limits_.report_s > 0 && !is_all_told_ && now - quiet_since_ >= limits_.report_s;
   const bool may_end = limits_.timeout_s > 0 && quiet_s(now) >= limits_.timeout_s;
   return may_report || may_end;
 }
 
+bool HangPolicy::is_here(int rank) const {
+  return std::any_of(last_.begin(), last_.end(), [&](const Pulse& pulse) { return pulse.rank == rank; });
+}
+
 double HangPolicy::quiet_s(const Verdict& verdict, double now) const {
+  const bool are_here =
+      std::all_of(verdict.guilty.begin(), verdict.guilty.end(), [&](int rank) { return is_here(rank); });
+  if (!verdict.is_of_part || !are_here) return quiet_s(now);
   double latest = -1;
   for (std::size_t i = 0; i < last_.size(); ++i) {
     if (is_accused(verdict, last_[i].rank) || is_waiting(verdict, last_[i].rank))
@@ -132,7 +140,14 @@ double HangPolicy::lasted_s(const Verdict& verdict, double quiet, double now) {
   return std::min(quiet, verdict.waited_s >= 0 ? verdict.waited_s : now - accused_at_);
 }
 
+bool HangPolicy::is_news(const Verdict& verdict) const {
+  if (is_all_told_) return false;
+  return reported_.empty() || std::any_of(verdict.guilty.begin(), verdict.guilty.end(),
+                                          [&](int rank) { return !reported_.contains(rank); });
+}
+
 HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, double now) {
+  looked_at_ = now;
   // The longer it has been quiet, the less often is looked; but what begins to hang meanwhile is told in time. Of a job
   // that gets on elsewhere, who waits long may do so on purpose.
   look_again_at_ = progress_at_ > quiet_since_ ? now + (now - quiet_since_) / 2
@@ -147,15 +162,17 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
   }
   const double lasted = lasted_s(verdict, quiet_s(now), now);
   const bool is_known = sight.sees_all || is_known_here(verdict);
-  const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known;
+  const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && !verdict.moves;
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
   const bool is_ours = verdict.guilty.empty() ? sight.has_rank_0 : sight.has_guilty;
   if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
   if (!limits_.is_asked && !is_known) return Say::kNothing;
   const bool may_report =
       is_stuck && limits_.report_s > 0 && lasted_s(verdict, quiet_s(verdict, now), now) >= limits_.report_s;
-  if (is_reported_ || !(may_report || is_over)) return Say::kNothing;
-  is_reported_ = true;
+  if (!(may_report || is_over) || !is_news(verdict)) return Say::kNothing;
+  reported_.insert(verdict.guilty.begin(), verdict.guilty.end());
+  reported_.insert(verdict.waiting.begin(), verdict.waiting.end());
+  is_all_told_ = quiet_s(now) >= limits_.first_s();
   return Say::kReport;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "launcher/why/look/socket_diag.h"
 #include "launcher/why/verdict/verdict.h"
 
 #include <cstdint>
-#include <optional>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,22 +37,21 @@ struct Pulse {
   std::size_t pending = 0;  ///< collectives that have not ended
   bool is_busy = false;     ///< it computes, reads or writes
   bool has_torch = false;   ///< it has loaded libtorch
-  /// Bytes that it has received from other ranks; told only while nobody is in a collective.
-  std::optional<std::uint64_t> received{};
+  /// Bytes that have come over its connections to other ranks of this host, by the other ends of these. Only between
+  /// ranks that are in no collective: parts of one are no messages.
+  std::map<std::string, std::uint64_t> received{};
 };
 
-/// Of each of these ranks of one host, by its connections: the bytes that have come from another of them, or from another
-/// host, but for those of the store there (`store_port`), of which libraries ask again and again. Pure.
-std::vector<std::uint64_t> received_from_ranks(const std::vector<std::vector<Connection>>& of_ranks,
-                                               int store_port);
+/// Fills in `received`, by the connections of the same ranks, in the same order. Pure.
+void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::string, Received>>& of_ranks);
 
 /// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
 /// back. Pure.
 ///
-/// Progress is a collective that is begun or ends on any rank, or what a rank with libddprun tells; while nobody is in
-/// one, also what comes from other ranks (gloo's messages are recorded nowhere); where none is recorded, any rank that
-/// computes, reads or writes. Of a job of which a part gets on, the other part is told, but not ended: there a rank that
-/// is in a collective, and those that are accused, have to have been without progress for the limit, by themselves.
+/// Progress is a collective that is begun or ends on any rank, what a rank with libddprun tells, or what comes to a rank
+/// from another one of this host, for gloo's messages are recorded nowhere; where nothing is recorded, any rank that
+/// computes, reads or writes. Of a job of which a part gets on, the other part is told, but not ended, where all that
+/// are accused are here: they, and those that wait for them, have to have been without progress for the limit.
 /// Without progress for the limit the verdict decides: a rank that
 /// still does something is left in peace by the report, for it may evaluate or save, but not by the time-out; a job
 /// in a debugger's hands, and one in which nobody waits for anybody, are left in peace by both. Where all wait and
@@ -80,16 +81,19 @@ class HangPolicy {
 
   /// Whether the last pulses were progress.
   [[nodiscard]] bool has_moved() const { return has_moved_; }
-  /// Whether they were for those that the verdict accuses, or of which it says that they wait.
+  /// Whether they were for those of whom the verdict is.
   [[nodiscard]] bool has_moved(const Verdict& verdict, double now) const {
     return has_moved_ && quiet_s(verdict, now) <= 0;
   }
   /// Since the last progress of all.
   [[nodiscard]] double quiet_s(double now) const { return now - progress_at_; }
-  /// Of those that the verdict accuses, or of which it says that they wait; where none is here, of all.
+  /// Of those of whom the verdict is: of a part (Verdict::is_of_part) if all accused are here, or else of all.
   [[nodiscard]] double quiet_s(const Verdict& verdict, double now) const;
 
  private:
+  [[nodiscard]] bool is_here(int rank) const;
+  /// Whether somebody is accused who was in no report yet, or has got on since.
+  [[nodiscard]] bool is_news(const Verdict& verdict) const;
   double lasted_s(const Verdict& verdict, double quiet, double now);
 
   HangLimits limits_;
@@ -97,7 +101,9 @@ class HangPolicy {
   double
       quiet_since_;  ///< the progress of the rank in a collective that has made none for longest; or of all
   double look_again_at_ = 0;
-  bool is_reported_ = false;
+  double looked_at_ = -1;
+  std::set<int> reported_;    ///< who was accused, and who waited for them
+  bool is_all_told_ = false;  ///< what was reported was of all
   std::vector<int> accused_;
   double accused_at_ = -1;  ///< since when these are; -1: nobody is
   bool has_moved_ = false;

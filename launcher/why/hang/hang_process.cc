@@ -63,8 +63,14 @@ class Patient {
 
   /// Of the last pulse.
   [[nodiscard]] const Recorder& recorder() const { return recorder_; }
-  [[nodiscard]] std::vector<Connection> connections(const std::map<std::string, Received>& received) const {
-    return worker_ == 0 ? std::vector<Connection>() : tcp_connections(pid_, received);
+  /// NCCL's messages are recorded, and its ranks say to each other each second that they are there (its thread for RAS).
+  [[nodiscard]] std::map<std::string, Received> connections(
+      const std::map<std::string, Received>& received) const {
+    const bool has_nccl =
+        std::any_of(last_.threads.begin(), last_.threads.end(),
+                    [](const ThreadLook& thread) { return thread.name.starts_with("NCCL"); });
+    return has_nccl || last_.threads.empty() ? std::map<std::string, Received>()
+                                             : connections_of(pid_, received);
   }
 
  private:
@@ -132,17 +138,16 @@ HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
           .has_rank_0 = any([](int rank) { return rank == 0; })};
 }
 
-std::vector<Pulse> feel_all(std::vector<Patient>& patients, int store_port) {
+std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
   std::vector<Pulse> pulses;
   const std::vector<ProcessEntry> processes = read_processes();
   for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
-  if (std::any_of(pulses.begin(), pulses.end(), [](const Pulse& pulse) { return pulse.pending > 0; }))
-    return pulses;
-  const std::map<std::string, Received> by_inode = tcp_received();
-  std::vector<std::vector<Connection>> connections;
-  for (const Patient& patient : patients) connections.push_back(patient.connections(by_inode));
-  const std::vector<std::uint64_t> received = received_from_ranks(connections, store_port);
-  for (std::size_t i = 0; i < pulses.size(); ++i) pulses[i].received = received[i];
+  const auto is_free = [](const Pulse& pulse) { return pulse.pid != 0 && pulse.pending == 0; };
+  if (std::count_if(pulses.begin(), pulses.end(), is_free) < 2) return pulses;
+  const std::map<std::string, Received> received = tcp_received();
+  std::vector<std::map<std::string, Received>> of_ranks;
+  for (const Patient& patient : patients) of_ranks.push_back(patient.connections(received));
+  add_messages(pulses, of_ranks);
   return pulses;
 }
 
@@ -153,8 +158,7 @@ std::uint64_t begun_by_all(const std::vector<Patient>& patients) {
   return fewest;
 }
 
-void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int store_port,
-           int out) {
+void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
   std::vector<Patient> patients(targets.begin(), targets.end());
   const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
   double last = boot_time();
@@ -166,7 +170,7 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
     const double now = boot_time();
     if (now - last > 4 * period + 1 || is_stopped(look_at_process(known.launcher)))
       policy = HangPolicy(limits, now);
-    const bool is_due = policy.note(feel_all(patients, store_port), boot_time());
+    const bool is_due = policy.note(feel_all(patients), boot_time());
     const auto straggler = stragglers.note(begun_by_all(patients), straggler_among(targets, patients));
     if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
     if (is_due) {
@@ -177,7 +181,7 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
       // A look takes its time, and the answers of others theirs: what was seen late in it may be of a job that got on.
       if (say != HangPolicy::Say::kNothing) {
         const double then = boot_time();
-        policy.note(feel_all(patients, store_port), then);
+        policy.note(feel_all(patients), then);
         if (say == HangPolicy::Say::kEnd ? policy.has_moved() : policy.has_moved(verdict, then))
           say = HangPolicy::Say::kNothing;
       }
@@ -222,14 +226,14 @@ std::optional<News> parse_news(std::string_view line) {
 }
 
 Result<HangProcess> HangProcess::start(const JobPicture& picture, const std::vector<RankTarget>& targets,
-                                       HangLimits limits, int store_port) {
+                                       HangLimits limits) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os_error("cannot start the watch for hangs: pipe", errno);
   UniqueFd news(ends[0]);
   const UniqueFd write_end(ends[1]);
   ::fcntl(news.get(), F_SETFL, O_NONBLOCK);
-  Result<UniqueFd> pidfd = start_beside("hang-watch", write_end.get(),
-                                        [&](int out) { watch(picture, targets, limits, store_port, out); });
+  Result<UniqueFd> pidfd =
+      start_beside("hang-watch", write_end.get(), [&](int out) { watch(picture, targets, limits, out); });
   if (!pidfd) return pidfd.error();
   return HangProcess(std::move(*pidfd), std::move(news));
 }

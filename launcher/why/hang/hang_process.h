@@ -28,9 +28,9 @@ std::optional<News> parse_news(std::string_view line);
 /// Process  a fork of the launcher, called "hang-watch" (beside.h). Destroyed: killed.
 class HangProcess {
  public:
-  /// `picture` holds what is known of the job, whose store is at `store_port` of one of its hosts. Errors kOs.
+  /// `picture` holds what is known of the job. Errors kOs.
   static Result<HangProcess> start(const JobPicture& picture, const std::vector<RankTarget>& targets,
-                                   HangLimits limits, int store_port);
+                                   HangLimits limits);
 
   HangProcess(HangProcess&&) = default;
   HangProcess& operator=(HangProcess&&) = delete;

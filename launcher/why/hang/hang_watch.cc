@@ -33,7 +33,6 @@ void HangWatch::generation_started(const membership::Round& round) {
   stop();
   targets_.clear();
   has_killed_ = false;
-  store_port_ = round.master_port.value();
   picture_ = JobPicture{.tag = parts_.plan.job_tag,
                         .launcher = ::getpid(),
                         .command = fmt::format("ddprun {}", parts_.plan.options.entrypoint),
@@ -76,7 +75,7 @@ void HangWatch::stop() {
 void HangWatch::begin() {
   HangLimits limits = limits_;
   limits.is_alone = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
-  Result<HangProcess> watcher = HangProcess::start(picture_, targets_, limits, store_port_);
+  Result<HangProcess> watcher = HangProcess::start(picture_, targets_, limits);
   if (!watcher)
     return parts_.print(fmt::format("ddprun: {}; hangs are not told\n", watcher.error().message()));
   watcher_.emplace(std::move(*watcher));

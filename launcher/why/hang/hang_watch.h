@@ -64,7 +64,6 @@ class HangWatch final : public Observer {
   HangLimits limits_;
   Alarm begin_;
   JobPicture picture_;
-  int store_port_ = 0;
   std::vector<RankTarget> targets_;  ///< pid 0: it has ended
   std::optional<HangProcess> watcher_;
   boost::asio::posix::stream_descriptor descriptor_;

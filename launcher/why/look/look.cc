@@ -55,13 +55,6 @@ Object object_of_main_call(pid_t pid, const ProcessMemory& memory, const SystemC
   return object_of(pid, call, path);
 }
 
-/// Whether it has one of these open.
-bool has_any_of(pid_t pid, const std::set<std::string>& files) {
-  if (files.empty()) return false;
-  const std::map<int, std::string> open = open_files(pid);
-  return std::any_of(open.begin(), open.end(), [&](const auto& one) { return files.contains(one.second); });
-}
-
 void sleep_for(std::chrono::milliseconds time) {
   const timespec nap{time.count() / 1000, (time.count() % 1000) * 1'000'000};
   ::nanosleep(&nap, nullptr);
@@ -96,14 +89,13 @@ class Looker {
     record_.search();
     facts_.recorder = record_.read(kEntriesOfARank);
     facts_.progress = record_.progress();
-    const std::map<std::string, Received> received = tcp_received();
-    facts_.connections = tcp_connections(pid_, received);
+    facts_.connections = tcp_connections(pid_);
     say();
     const SystemCall& call = facts_.second.threads.front().call;
     if (call == facts_.first.threads.front().call)
       facts_.object = object_of_main_call(pid_, record_.memory(), call);
     facts_.object.silent_s =
-        silence_of(awaited_files(pid_, facts_.second.threads.front(), record_.memory()), received);
+        silence_of(awaited_files(pid_, facts_.second.threads.front(), record_.memory()), tcp_received());
     look_at_children();
     say();
     const std::string py_spy = runs_python(pid_) ? find_py_spy(pid_) : std::string();
@@ -135,16 +127,20 @@ class Looker {
     say();
   }
 
-  [[nodiscard]] std::set<std::string> awaited_by_any_thread() const {
-    std::set<std::string> files;
-    for (const ThreadLook& thread : facts_.second.threads)
-      files.merge(awaited_files(pid_, thread, record_.memory()));
-    return files;
+  /// Pipes only: of a socket the other end has another name, and who has the same one has inherited it.
+  [[nodiscard]] std::set<std::string> awaited_pipes() const {
+    std::set<std::string> pipes;
+    for (const ThreadLook& thread : facts_.second.threads) {
+      // CUDA's own wake themselves by a pipe, which forked children have inherited.
+      if (thread.name.starts_with("cuda")) continue;
+      pipes.merge(awaited_files(pid_, thread, record_.memory()));
+    }
+    std::erase_if(pipes, [](const std::string& file) { return !file.starts_with("pipe:"); });
+    return pipes;
   }
 
   void look_at_children() {
-    const std::set<std::string> awaited =
-        child_looks_.empty() ? std::set<std::string>() : awaited_by_any_thread();
+    const std::set<std::string> awaited = child_looks_.empty() ? std::set<std::string>() : awaited_pipes();
     for (const ChildLook& child : child_looks_) {
       const ProcessLook now = look_at_process(child.pid);
       if (now.threads.empty() || child.first.threads.empty()) continue;
@@ -157,7 +153,7 @@ class Looker {
                                  .object = is_same_call ? object_of(child.pid, main.call, {}) : Object{},
                                  .is_busy = gets_on(child.first, now),
                                  .bytes_per_s = bytes_per_second(child.first, now),
-                                 .feeds = has_any_of(child.pid, awaited),
+                                 .feeds = writes_to_any(child.pid, awaited),
                                  .python = {}});
     }
   }

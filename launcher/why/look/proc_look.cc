@@ -244,13 +244,12 @@ std::vector<Connection> parse_tcp_table(const std::string& table, const std::vec
                            .remote = address_of(remote),
                            .unsent = std::strtoull(queues.c_str(), nullptr, 16),
                            .unread = std::strtoull(queues.c_str() + colon + 1, nullptr, 16),
-                           .retransmits = static_cast<int>(std::strtol(retransmits.c_str(), nullptr, 16)),
-                           .inode = inode});
+                           .retransmits = static_cast<int>(std::strtol(retransmits.c_str(), nullptr, 16))});
   }
   return connections;
 }
 
-std::vector<Connection> tcp_connections(pid_t pid, const std::map<std::string, Received>& received) {
+std::vector<Connection> tcp_connections(pid_t pid) {
   std::vector<std::string> inodes;
   for (const auto& [fd, target] : open_files(pid)) {
     if (std::string inode = inode_of(target, "socket:"); !inode.empty()) inodes.push_back(std::move(inode));
@@ -260,11 +259,27 @@ std::vector<Connection> tcp_connections(pid_t pid, const std::map<std::string, R
     const std::string text = read_text(fmt::format("/proc/{}/net/{}", pid, table));
     for (Connection& connection : parse_tcp_table(text, inodes)) connections.push_back(std::move(connection));
   }
-  for (Connection& connection : connections) {
-    const auto found = received.find(connection.inode);
-    if (found != received.end()) connection.received = found->second.bytes;
-  }
   return connections;
+}
+
+bool writes_to_any(pid_t pid, const std::set<std::string>& files) {
+  if (files.empty()) return false;
+  const std::map<int, std::string> open = open_files(pid);
+  return std::any_of(open.begin(), open.end(), [&](const auto& one) {
+    constexpr std::uint64_t kAccess = 3;  // of its flags; 0: for reading only
+    return files.contains(one.second) &&
+           (number_of(read_text(fmt::format("/proc/{}/fdinfo/{}", pid, one.first)), "flags", 8) & kAccess) !=
+               0;
+  });
+}
+
+std::map<std::string, Received> connections_of(pid_t pid, const std::map<std::string, Received>& received) {
+  std::map<std::string, Received> found;
+  for (const auto& [descriptor, file] : open_files(pid)) {
+    const auto one = received.find(inode_of(file, "socket:"));
+    if (one != received.end()) found.insert(*one);
+  }
+  return found;
 }
 
 std::set<std::string> awaited_files(pid_t pid, const ThreadLook& thread, const ProcessMemory& memory) {
@@ -298,7 +313,8 @@ double silence_of(const std::set<std::string>& files, const std::map<std::string
   double shortest = -1;
   for (const std::string& file : files) {
     const auto found = received.find(inode_of(file, "socket:"));
-    if (found != received.end() && (shortest < 0 || found->second.silent_s < shortest))
+    if (found != received.end() && found->second.bytes > 0 &&
+        (shortest < 0 || found->second.silent_s < shortest))
       shortest = found->second.silent_s;
   }
   return shortest;

@@ -35,15 +35,20 @@ std::map<int, std::string> open_files(pid_t pid);
 /// memory, where it could be read.
 Object object_of(pid_t pid, const SystemCall& call, const std::string& path);
 
-/// TCP connections of a process that are established, in its own network namespace. What has come over them is known of
-/// those that are among `received`.
-std::vector<Connection> tcp_connections(pid_t pid, const std::map<std::string, Received>& received);
+/// TCP connections of a process that are established, in its own network namespace.
+std::vector<Connection> tcp_connections(pid_t pid);
+
+/// Those of `received` that a process has open.
+std::map<std::string, Received> connections_of(pid_t pid, const std::map<std::string, Received>& received);
 
 /// "pipe:[4711]", "socket:[4712]": from which of them the call of a thread waits for data; none: from no descriptor, or
 /// by select(), whose lists are not read.
 std::set<std::string> awaited_files(pid_t pid, const ThreadLook& thread, const ProcessMemory& memory);
 
-/// Seconds since anything came over one of these; -1: none is a TCP connection that is among `received`. Pure.
+/// Whether it has one of these open for writing.
+bool writes_to_any(pid_t pid, const std::set<std::string>& files);
+
+/// Seconds since anything came over one of these; -1: nothing has, over any that is among `received`. Pure.
 double silence_of(const std::set<std::string>& files, const std::map<std::string, Received>& received);
 
 /// Lines of /proc/net/tcp or tcp6 whose inodes are in `files`. Pure.

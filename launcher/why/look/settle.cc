@@ -22,7 +22,7 @@ void settle(JobPicture& picture) { settle(picture, parse_job_state(read_job_stat
 
 void see_launcher_connections(JobPicture& picture) {
   if (picture.ranks.empty()) return;
-  std::vector<Connection> connections = tcp_connections(picture.launcher, {});
+  std::vector<Connection> connections = tcp_connections(picture.launcher);
   std::erase_if(connections, [](const Connection& connection) { return !connection.is_unanswered(); });
   picture.ranks.front().launcher_connections = std::move(connections);
 }

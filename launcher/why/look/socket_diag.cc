@@ -2,7 +2,9 @@
 
 #include "rendezvous/base/unique_fd.h"
 
-// The kernel's own tcp_info, which has the counters of bytes, and not glibc's of <netinet/tcp.h>, which ends before them.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+// The kernel's own tcp_info, which has the counters of bytes; glibc's, of <netinet/tcp.h>, ends before them.
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -17,6 +19,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
 namespace ddprun::launcher::why {
 namespace {
@@ -40,6 +43,15 @@ bool ask(int socket, int family) {
   return ::send(socket, &request, sizeof request, 0) == static_cast<ssize_t>(sizeof request);
 }
 
+std::string address_text(int family, const __be32* address, __be16 port) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(family, address, text.data(), text.size());
+  // One end of a connection of IPv4 may be a socket of IPv6.
+  std::string_view host = text.data();
+  if (host.starts_with("::ffff:") && host.find('.') != std::string_view::npos) host.remove_prefix(7);
+  return fmt::format("{}:{}", host, ntohs(port));
+}
+
 /// Of one connection: its message, and behind it what was asked for.
 void take_connection(const char* message, std::size_t size, std::map<std::string, Received>& found) {
   inet_diag_msg head{};
@@ -55,8 +67,11 @@ void take_connection(const char* message, std::size_t size, std::map<std::string
       // An older kernel's ends before the counters.
       if (length < offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return;
       std::memcpy(&info, message + at + RTA_LENGTH(0), std::min(length, sizeof info));
-      found[std::to_string(head.idiag_inode)] = {.bytes = info.tcpi_bytes_received,
-                                                 .silent_s = info.tcpi_last_data_recv * 1e-3};
+      found[std::to_string(head.idiag_inode)] = {
+          .local = address_text(head.idiag_family, head.id.idiag_src, head.id.idiag_sport),
+          .remote = address_text(head.idiag_family, head.id.idiag_dst, head.id.idiag_dport),
+          .bytes = info.tcpi_bytes_received,
+          .silent_s = info.tcpi_last_data_recv * 1e-3};
     }
     at += RTA_ALIGN(attribute.rta_len);
   }
@@ -81,8 +96,7 @@ std::map<std::string, Received> tcp_received() {
   std::map<std::string, Received> found;
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   const timeval patience{1, 0};
-  if (!socket ||
-      ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
+  if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
     return found;
   for (const int family : {AF_INET, AF_INET6}) {
     if (!ask(socket.get(), family)) return found;

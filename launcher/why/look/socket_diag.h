@@ -8,6 +8,8 @@ namespace ddprun::launcher::why {
 
 /// What has come over a TCP connection.
 struct Received {
+  std::string local;  ///< "127.0.0.1:4711"
+  std::string remote;
   std::uint64_t bytes = 0;
   double silent_s = 0;  ///< since the last of them
 };

@@ -28,6 +28,7 @@ class Court {
   }
 
   Verdict judge() {
+    verdict_.moves = scene_.has_progress();
     if (awaits_nodes()) {
       verdict_.health = Health::kAwaits;
       verdict_.reason = picture_.awaits;
@@ -139,6 +140,7 @@ class Court {
     Ranks waiting;
     for (const auto& [entry, ranks] : camps)
       (entry == camps.front().first || is_tie ? guilty : waiting).insert(ranks.begin(), ranks.end());
+    verdict_.is_of_part = true;
     accuse(Health::kStuck, is_tie ? Confidence::kGuess : Confidence::kLikely, guilty, waiting,
            disagreement_words(sequence, camps, is_tie));
     if (verdict_.waited_s < 0) verdict_.waited_s = scene_.waited_by(guilty);
@@ -157,8 +159,12 @@ class Court {
     }
     Ranks roots = without(waited_for, waiting);
     if (roots.empty()) return judge_cycle(edges);
-    // Who waits for something else, perhaps in a group that nobody has used before, is not the first to blame.
-    if (const Ranks idle = without(roots, scene_.ranks_that(waits)); !idle.empty()) roots = idle;
+    // Who waits for something else, perhaps in a group that nobody has used before, is not the first to blame: of
+    // messages and keys nobody knows from whom they are to come, and that may be one who gets on.
+    const Ranks idle = without(roots, scene_.ranks_that(waits));
+    if (idle.empty() && scene_.has_progress()) return false;
+    if (!idle.empty()) roots = idle;
+    verdict_.is_of_part = !idle.empty();
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return judge_usual(roots, waited);
     const bool is_late = any_gets_on(roots);

@@ -35,9 +35,12 @@ struct RankVerdict {
 struct Verdict {
   Health health = Health::kFine;
   Confidence confidence = Confidence::kSure;
-  double waited_s = -1;            ///< for how long those who wait have; -1: not known
-  std::vector<int> guilty;         ///< empty: nobody, or nobody can say
-  std::vector<int> waiting;        ///< ranks that wait for the guilty ones
+  double waited_s = -1;      ///< for how long those who wait have; -1: not known
+  std::vector<int> guilty;   ///< empty: nobody, or nobody can say
+  std::vector<int> waiting;  ///< ranks that wait for the guilty ones
+  bool moves = false;        ///< a rank, whichever, has got on between the looks
+  /// It is of those that are accused or wait, whatever the others do. Else others that get on would let it be wrong.
+  bool is_of_part = false;
   std::string reason;              ///< a sentence with the guilty rank in it; empty: nothing is wrong
   std::vector<RankVerdict> ranks;  ///< by rank
   std::vector<std::string> notes;  ///< what could not be seen, and how to see more

@@ -4,7 +4,10 @@
 #include "tests/support/catch.h"
 
 #include <chrono>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 using namespace ddprun::launcher::why;
@@ -25,6 +28,7 @@ Verdict verdict(Health health, Doing doing = Doing::kSleeps) {
   if (health != Health::kFine) {
     verdict.guilty = {1};
     verdict.waiting = {0};
+    verdict.is_of_part = true;
   }
   verdict.ranks = {{.rank = 0}, {.rank = 1}};
   verdict.ranks[1].activity.doing = doing;
@@ -72,18 +76,19 @@ TEST_CASE("what a rank with libddprun tells is progress, and nothing else of a r
   CHECK(policy.note(told(2), 19));
 }
 
-TEST_CASE("what comes from other ranks is progress while nobody is in a collective") {
+TEST_CASE(
+    "what comes from another rank is progress, and a connection that is told of no more, or again, is not") {
   HangPolicy policy(kLimits, 0);
-  const auto received = [](std::optional<std::uint64_t> bytes) {
+  const auto received = [](std::map<std::string, std::uint64_t> bytes) {
     return std::vector<Pulse>{{.rank = 0, .pid = 1, .records = true},
-                              {.rank = 1, .pid = 2, .records = true, .received = bytes}};
+                              {.rank = 1, .pid = 2, .records = true, .received = std::move(bytes)}};
   };
-  policy.note(received(100), 0);
-  CHECK_FALSE(policy.note(received(200), 9));
+  policy.note(received({{"a", 100}}), 0);
+  CHECK_FALSE(policy.note(received({{"a", 200}}), 9));
   CHECK(policy.has_moved());
-  CHECK_FALSE(policy.note(received(std::nullopt), 18));
+  CHECK_FALSE(policy.note(received({}), 18));
   CHECK_FALSE(policy.has_moved());
-  CHECK(policy.note(received(300), 19));
+  CHECK(policy.note(received({{"a", 300}, {"b", 1}}), 19));
 }
 
 TEST_CASE("of a job of which a part gets on, the other part is reported once, and not ended") {
@@ -130,14 +135,77 @@ TEST_CASE("who waits long for ranks that get on is not reported, and looked at l
   CHECK(looks < 16);
 }
 
-TEST_CASE("what comes from another rank counts, or from another host, and not from the store") {
-  const Connection to_rank_1{.local = "127.0.0.1:50", .remote = "127.0.0.1:60", .received = 1};
-  const Connection to_rank_0{.local = "127.0.0.1:60", .remote = "127.0.0.1:50", .received = 10};
-  const Connection to_program{.local = "127.0.0.1:51", .remote = "127.0.0.1:80", .received = 100};
-  const Connection to_store{.local = "10.0.0.1:52", .remote = "10.0.0.2:29400", .received = 1000};
-  const Connection to_host{.local = "10.0.0.1:53", .remote = "10.0.0.2:4711", .received = 10000};
-  CHECK(received_from_ranks({{to_rank_1, to_program, to_store}, {to_rank_0, to_host}}, 29400) ==
-        std::vector<std::uint64_t>{1, 10010});
+TEST_CASE("what comes from another rank counts, where neither is in a collective") {
+  std::vector<Pulse> pulses(3);
+  pulses[2].pending = 1;
+  add_messages(pulses, {{{"1", {.local = "a:50", .remote = "a:60", .bytes = 1}},
+                         {"2", {.local = "a:51", .remote = "a:80", .bytes = 2}},
+                         {"3", {.local = "a:52", .remote = "a:70", .bytes = 3}}},
+                        {{"4", {.local = "a:60", .remote = "a:50", .bytes = 4}}},
+                        {{"5", {.local = "a:70", .remote = "a:52", .bytes = 5}}}});
+  CHECK(pulses[0].received == std::map<std::string, std::uint64_t>{{"a:60", 1}});
+  CHECK(pulses[1].received == std::map<std::string, std::uint64_t>{{"a:50", 4}});
+  CHECK(pulses[2].received.empty());
+}
+
+TEST_CASE(
+    "a hang of all is looked at in time, however long a part was quiet before, and told if it accuses "
+    "others") {
+  // Rank 0 waits for rank 1 from the beginning; ranks 2 and 3 get on until second 3600.
+  const auto of_four = [](std::uint64_t next) {
+    std::vector<Pulse> pulses = waiting();
+    pulses.push_back({.rank = 2, .pid = 3, .records = true, .next = next, .pending = 1});
+    pulses.push_back({.rank = 3, .pid = 4, .records = true, .next = next});
+    return pulses;
+  };
+  for (const Health health : {Health::kStuck, Health::kLate}) {
+    HangPolicy policy({.report_s = 10}, 0);
+    policy.note(of_four(1), 0);
+    double told_at = 0;
+    for (double now = 0.5; now < 3700; now += 0.5) {
+      const bool is_over = now >= 3600;
+      if (!policy.note(of_four(is_over ? 7200 : static_cast<std::uint64_t>(2 * now)), now)) continue;
+      Verdict part = verdict(health);
+      if (is_over) {
+        part.health = Health::kStuck;
+        part.guilty = {1, 3};
+        part.waiting = {0, 2};
+      }
+      if (policy.decide(part, kAll, now) == HangPolicy::Say::kReport) told_at = now;
+    }
+    CHECK(told_at >= 3609);
+    CHECK(told_at <= 3610.5);
+  }
+}
+
+TEST_CASE(
+    "what others that get on may explain is told when nobody does, and so is a part with a rank elsewhere") {
+  std::uint64_t next = 1;
+  const auto says = [&](const Verdict& verdict) {
+    HangPolicy policy({.report_s = 10, .is_alone = false}, 0);
+    for (double now = 0; now < 30; ++now) {
+      std::vector<Pulse> pulses = waiting();
+      pulses.push_back({.rank = 2, .pid = 3, .records = true, .next = ++next});
+      policy.note(std::move(pulses), now);
+    }
+    return policy.decide(verdict, kAll, 30);
+  };
+  Verdict part = verdict(Health::kStuck);
+  part.waited_s = 30;
+  CHECK(says(part) == HangPolicy::Say::kReport);
+  part.is_of_part = false;
+  CHECK(says(part) == HangPolicy::Say::kNothing);
+  part.is_of_part = true;
+  part.guilty = {7};
+  CHECK(says(part) == HangPolicy::Say::kNothing);
+}
+
+TEST_CASE("nobody is ended while any rank of the job gets on, on whichever node") {
+  HangPolicy policy = quiet_since_0();
+  REQUIRE(policy.note(waiting(), 60));
+  Verdict part = verdict(Health::kStuck);
+  part.moves = true;
+  CHECK(policy.decide(part, kAll, 60) != HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a script that goes on to its next program gets on") {

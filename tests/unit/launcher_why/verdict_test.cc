@@ -159,12 +159,29 @@ TEST_CASE(
   CHECK(half.health == Health::kStuck);
   CHECK(half.guilty == std::vector<int>{1});
   CHECK(half.waiting == std::vector<int>{0});
+  CHECK(half.is_of_part);
+  CHECK(half.moves);
   // Rank 1 waits itself, for rank 2, which gets on.
   for (RankFacts* rank : {&b, &c}) enter(*rank, "barrier", 41, true, "3");
   enter(b, "barrier", 38, false, "3");
   CHECK(judge(picture_of({a, b, c, d})).guilty == std::vector<int>{2});
   ++c.recorder.next;
   CHECK(judge(picture_of({a, b, c, d})).health == Health::kFine);
+}
+
+TEST_CASE("who waits for a message while others get on is not accused, for it may wait for them") {
+  // Rank 1 waits in the world for rank 0, which receives; ranks 2 and 3 get on in a group of theirs.
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex),
+            d = rank_in(3, SYS_futex);
+  a.native = {{.tid = a.pid, .name = "python3", .functions = {"gloo::RecvWork::wait"}}};
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "barrier", 42, true, "1");
+  enter(b, "broadcast", 38, false, "1");
+  CHECK(judge(picture_of({a, b, c, d})).guilty == std::vector<int>{0});
+  for (RankFacts* rank : {&c, &d}) enter(*rank, "all_reduce", 1, true, "2");
+  for (RankFacts* rank : {&c, &d}) ++rank->recorder.next;
+  const Verdict verdict = judge(picture_of({a, b, c, d}));
+  CHECK(verdict.health == Health::kFine);
+  CHECK(verdict.moves);
 }
 
 TEST_CASE("a child that computes, and from which a thread of the rank reads, is what the rank waits for") {
