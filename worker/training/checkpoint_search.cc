@@ -344,11 +344,12 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
       return source;
     }
     PassedOver& counted = found.by_rank[source];
-    if (counted.begun_otherwise.empty()) counted.begun_otherwise = verdict.begun_otherwise;
+    if (counted.begun_otherwise.empty() && !verdict.begun_otherwise.empty())
+      counted.begun_otherwise = fmt::format("on {}: {}", theirs.host, verdict.begun_otherwise);
     if (verdict.what == What::kDamaged) {
       ++counted.damaged;
       found.passed.push_back(verdict.identity);
-      warn_of_damage(console, theirs.step, verdict.words);
+      warn_of_damage(console, theirs.step, fmt::format("on {}: {}", theirs.host, verdict.words));
     } else if (verdict.what == What::kOfAnother) {
       ++counted.of_another;
       if (is_narrowed) {

@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -204,6 +205,14 @@ class OtherDisks(JobTest):
         self.assertRegex(output, r"rank 0 on \S+ has the checkpoint of step 7 in \S*a/checkpoints; the one of step 14 of rank 1 on \S+ is newer")
         self.assertIn("b/checkpoints/step-00000014.pt: 1 of 3 epochs done, step 14", output)
         self.assertEqual(tensors(self.checkpoints("whole")[-1]), tensors(self.checkpoints("a")[-1]))
+
+    def test_a_damaged_checkpoint_of_another_host_is_told_with_that_host(self):
+        job = self.job_file({"checkpoint": {"every_steps": 7}})
+        self.run_on_two(job, "a", "b", "/train/max_steps=14")
+        os.truncate(self.checkpoints("a")[-1], 100)
+        output = self.run_on_two(job, "b", "a")
+        self.assertRegex(self.errors(), rf"checkpoint of step 14 is passed over: on {socket.gethostname()}: ")
+        self.assertIn("resumed from a/checkpoints/step-00000010.pt", output)
 
     def test_a_job_that_began_from_a_checkpoint_goes_on_from_the_host_that_has_its_newest(self):
         self.run_job(self.job_file(), "/output_dir=base", "/train/max_steps=5")
