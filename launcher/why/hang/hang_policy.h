@@ -48,16 +48,16 @@ void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::st
 /// When a job is to be looked at closely, and what is said and done then. Time is seconds of any clock that never goes
 /// back. Pure.
 ///
-/// Progress is a collective that is begun or ends on any rank, what a rank with libddprun tells, or what comes to a rank
-/// from another one of this host, for gloo's messages are recorded nowhere; where nothing is recorded, any rank that
-/// computes, reads or writes. Of a job of which a part gets on, the other part is told, but not ended, where all that
-/// are accused are here: they, and those that wait for them, have to have been without progress for the limit.
-/// Without progress for the limit the verdict decides: a rank that
-/// still does something is left in peace by the report, for it may evaluate or save, but not by the time-out; a job
-/// in a debugger's hands, and one in which nobody waits for anybody, are left in peace by both. Where all wait and
-/// nobody is guilty, the time-out ends all; but of ranks that were not seen one may compute: then only a rank that
-/// waits for nobody is ended, and without a flag told. A time-out that nobody has asked for ends a job only where the
-/// guilty ranks are stopped by a signal or have ended.
+/// Progress is a collective that is begun or ends on any rank, what a rank with libddprun tells, or what comes to a
+/// rank from another one of this host, for gloo's messages are recorded nowhere; where nothing is recorded, any rank
+/// that computes, reads or writes. Of a job of which a part gets on, the other part is told, but not ended, where all
+/// that are accused are here: they, and those that wait for them, have to have been without progress for the limit.
+///
+/// Without progress for the limit the verdict decides: a rank that still does something is left in peace by the report,
+/// for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody waits for
+/// anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but of ranks that
+/// were not seen one may compute: then only a rank that waits for nobody is ended, and without a flag told. A time-out
+/// that nobody has asked for ends a job only where the guilty ranks are stopped by a signal or have ended.
 ///
 /// Those who wait have to have waited as long: all may have done without collectives before, and one be a little later
 /// than the others. Of several nodes each feels its own ranks. The node that has the guilty rank ends it; rank 0's does

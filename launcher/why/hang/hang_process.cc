@@ -63,7 +63,8 @@ class Patient {
 
   /// Of the last pulse.
   [[nodiscard]] const Recorder& recorder() const { return recorder_; }
-  /// NCCL's messages are recorded, and its ranks say to each other each second that they are there (its thread for RAS).
+  /// None of a process with NCCL, whose messages are recorded: its thread for RAS tells the other ranks each second
+  /// that it is there.
   [[nodiscard]] std::map<std::string, Received> connections(
       const std::map<std::string, Received>& received) const {
     const bool has_nccl =
