@@ -65,6 +65,13 @@ struct Collective {
   bool is_over = false;
 };
 
+/// A process group that a rank is in, whether it has used it or not.
+struct Membership {
+  std::string group;      ///< its name, as in Collective
+  std::string ranks{};    ///< its members, "0-3,8", which tells groups of one name apart; empty: not told
+  std::int64_t last = 0;  ///< the number of its newest collective, however old that is; 0: it has done none
+};
+
 /// PyTorch's flight recorder as it lies in the memory of a rank.
 struct Recorder {
   bool is_there = false;
@@ -72,7 +79,8 @@ struct Recorder {
   /// which there are entries all is known.
   std::string problem;
   std::uint64_t next = 0;
-  std::vector<Collective> entries;  ///< the oldest first
+  std::vector<Collective> entries;        ///< the oldest first
+  std::vector<Membership> memberships{};  ///< those that are known; told with the second look
 };
 
 /// What a rank with libddprun tells of itself beside its collectives.

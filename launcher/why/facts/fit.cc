@@ -51,6 +51,8 @@ constexpr std::array<void (*)(RankFacts&), 6> kSteps{[](RankFacts& facts) {
                                                      [](RankFacts& facts) {
                                                        keep_entries(facts.recorder, 8);
                                                        keep_entries(facts.recorder_first, 8);
+                                                       // Of a group that is not told nobody is accused.
+                                                       facts.recorder.memberships.clear();
                                                        keep_first(facts.native, 4);
                                                        keep_first(facts.python, 1);
                                                      },

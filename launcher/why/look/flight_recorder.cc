@@ -1,5 +1,7 @@
 #include "launcher/why/look/flight_recorder.h"
 
+#include "launcher/why/look/recorder_layout.h"
+#include "launcher/why/look/standard_types.h"
 #include "rendezvous/base/read_text.h"
 
 #include <elf.h>
@@ -19,49 +21,24 @@
 namespace ddprun::launcher::why {
 namespace {
 
-// Offsets in c10d's FlightRecorder and its Entry, the same in torch 2.11 and 2.15.
-constexpr std::uint64_t kBegin = 48, kEnd = 56, kNext = 80, kId = 88;
-constexpr std::size_t kEntry = 512;
-constexpr std::size_t kEntryId = 0, kGroupName = 56, kSequence = 88, kOperation = 112, kCreated = 176,
-                      kIsPeer = 192, kDimensions = 240, kInputTypes = 288, kSizes = 384, kRetired = 504;
-constexpr std::uint64_t kMostEntries = 1'000'000;
-
 using EntryBytes = std::array<unsigned char, kEntry>;
-
-template <class T>
-T at(const EntryBytes& entry, std::size_t offset) {
-  T value{};
-  std::memcpy(&value, entry.data() + offset, sizeof value);
-  return value;
-}
-
-/// A std::string of libstdc++; nullopt: it cannot be one.
-std::optional<std::string> read_string(const ReadMemory& memory, const EntryBytes& entry,
-                                       std::size_t offset) {
-  constexpr std::uint64_t kLongest = 200;
-  const auto length = at<std::uint64_t>(entry, offset + 8);
-  if (length > kLongest) return std::nullopt;
-  std::string text(length, '\0');
-  if (length > 0 && !memory(at<std::uint64_t>(entry, offset), text.data(), length)) return std::nullopt;
-  return text;
-}
 
 /// c10::SmallVector<int64_t>.
 std::vector<std::int64_t> read_numbers(const ReadMemory& memory, const EntryBytes& entry,
                                        std::size_t offset) {
   constexpr std::uint32_t kMost = 64;
-  std::vector<std::int64_t> numbers(std::min(at<std::uint32_t>(entry, offset + 8), kMost));
+  std::vector<std::int64_t> numbers(std::min(value_at<std::uint32_t>(entry, offset + 8), kMost));
   if (!numbers.empty() &&
-      !memory(at<std::uint64_t>(entry, offset), numbers.data(), numbers.size() * sizeof(std::int64_t)))
+      !memory(value_at<std::uint64_t>(entry, offset), numbers.data(), numbers.size() * sizeof(std::int64_t)))
     numbers.clear();
   return numbers;
 }
 
 /// Of the inputs, one after the other; those of the outputs lie behind them.
 std::vector<std::int64_t> read_sizes(const ReadMemory& memory, const EntryBytes& entry) {
-  std::vector<std::int64_t> sizes = read_numbers(memory, entry, kSizes);
+  std::vector<std::int64_t> sizes = read_numbers(memory, entry, kEntrySizes);
   std::int64_t wanted = 0;
-  for (const std::int64_t dimensions : read_numbers(memory, entry, kDimensions)) wanted += dimensions;
+  for (const std::int64_t dimensions : read_numbers(memory, entry, kEntryDimensions)) wanted += dimensions;
   if (wanted > 0 && static_cast<std::size_t>(wanted) < sizes.size())
     sizes.resize(static_cast<std::size_t>(wanted));
   return sizes;
@@ -70,8 +47,8 @@ std::vector<std::int64_t> read_sizes(const ReadMemory& memory, const EntryBytes&
 /// std::vector<c10::ScalarType>, which are bytes.
 std::vector<int> read_types(const ReadMemory& memory, const EntryBytes& entry) {
   constexpr std::uint64_t kMost = 64;
-  const auto begin = at<std::uint64_t>(entry, kInputTypes);
-  const auto end = at<std::uint64_t>(entry, kInputTypes + 8);
+  const auto begin = value_at<std::uint64_t>(entry, kEntryInputTypes);
+  const auto end = value_at<std::uint64_t>(entry, kEntryInputTypes + 8);
   if (end < begin || end - begin > kMost) return {};
   std::vector<signed char> bytes(end - begin);
   if (!bytes.empty() && !memory(begin, bytes.data(), bytes.size())) return {};
@@ -92,18 +69,18 @@ std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t add
     if (!memory(address, entry.data(), kEntry) || !memory(address, again.data(), kEntry)) return std::nullopt;
     if (entry == again) break;
   }
-  const std::optional<std::string> group = read_string(memory, entry, kGroupName);
-  const std::optional<std::string> operation = read_string(memory, entry, kOperation);
+  const std::optional<std::string> group = read_string(memory, entry, kEntryGroup);
+  const std::optional<std::string> operation = read_string(memory, entry, kEntryOperation);
   if (!group || !operation || operation->empty()) return std::nullopt;
   return Collective{.group = *group,
-                    .sequence = at<std::int64_t>(entry, kSequence),
-                    .id = at<std::uint64_t>(entry, kEntryId),
+                    .sequence = value_at<std::int64_t>(entry, kEntrySequence),
+                    .id = value_at<std::uint64_t>(entry, kEntryId),
                     .operation = operation_name(*operation),
-                    .is_peer = at<unsigned char>(entry, kIsPeer) != 0,
+                    .is_peer = value_at<unsigned char>(entry, kEntryIsPeer) != 0,
                     .sizes = read_sizes(memory, entry),
                     .types = read_types(memory, entry),
-                    .created_ns = at<std::int64_t>(entry, kCreated),
-                    .is_over = at<unsigned char>(entry, kRetired) != 0};
+                    .created_ns = value_at<std::int64_t>(entry, kEntryCreated),
+                    .is_over = value_at<unsigned char>(entry, kEntryRetired) != 0};
 }
 
 Recorder unknown(std::string_view what) {
@@ -191,44 +168,47 @@ std::optional<std::uint64_t> symbol_value(const std::string& file, const std::st
   return std::nullopt;
 }
 
-std::vector<std::uint64_t> find_recorders(pid_t pid) {
+GroupPlaces find_recorders(pid_t pid) {
   const std::string maps = read_text(fmt::format("/proc/{}/maps", pid));
-  std::vector<std::uint64_t> found;
-  const auto look_in = [&](std::string_view library, const std::string& symbol) {
+  const auto address = [&](std::string_view library, const std::string& symbol) -> std::uint64_t {
     const LoadedFile loaded = loaded_file(maps, library);
-    if (loaded.path.empty()) return;
+    if (loaded.path.empty()) return 0;
     const auto value = symbol_value(fmt::format("/proc/{}/root{}", pid, loaded.path), symbol);
-    if (value) found.push_back(loaded.base + *value);
+    return value ? loaded.base + *value : 0;
   };
-  look_in("/libtorch_cpu.so", "_ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance");
-  look_in("/libtorch_cuda.so", "_ZZN4c10d14FlightRecorderIN3c104cuda9CUDAEventEE3getEvE8instance");
+  GroupPlaces found{.recorders = {}, .registry = address("/libtorch_cpu.so", "_ZN4c10dL16process_registryE")};
+  for (const std::uint64_t recorder :
+       {address("/libtorch_cpu.so", "_ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance"),
+        address("/libtorch_cuda.so", "_ZZN4c10d14FlightRecorderIN3c104cuda9CUDAEventEE3getEvE8instance")}) {
+    if (recorder != 0) found.recorders.push_back(recorder);
+  }
   return found;
 }
 
+RecorderHead read_recorder_head(const ReadMemory& memory, std::uint64_t instance) {
+  constexpr std::uint64_t kMostEntries = 1'000'000;
+  RecorderHead head;
+  if (!memory(instance, &head.recorder, sizeof head.recorder)) return {.problem = "no pointer to it"};
+  if (head.recorder == 0) return head;
+  std::array<unsigned char, kRecorderHead> bytes{};
+  if (!memory(head.recorder, bytes.data(), bytes.size())) return {.problem = "its head cannot be read"};
+  const auto end = value_at<std::uint64_t>(bytes, kRecorderEnd);
+  head.begin = value_at<std::uint64_t>(bytes, kRecorderBegin);
+  head.next = value_at<std::uint64_t>(bytes, kRecorderNext);
+  head.id = value_at<std::uint64_t>(bytes, kRecorderId);
+  head.count = (end - head.begin) / kEntry;
+  if (end < head.begin || (end - head.begin) % kEntry != 0 || head.count > kMostEntries ||
+      head.next > head.count || head.id < head.count)
+    return {.problem = "its head makes no sense"};
+  return head;
+}
+
 Recorder read_recorder(const ReadMemory& memory, std::uint64_t instance, std::size_t most) {
-  const auto number_at = [&](std::uint64_t address) -> std::optional<std::uint64_t> {
-    std::uint64_t value = 0;
-    if (!memory(address, &value, sizeof value)) return std::nullopt;
-    return value;
-  };
-  const auto recorder = number_at(instance);
-  if (!recorder) return unknown("no pointer to it");
-  Recorder result{.is_there = true, .problem = {}, .next = 0, .entries = {}};
-  if (*recorder == 0) return result;  // nothing was recorded yet
-  const auto begin = number_at(*recorder + kBegin);
-  const auto end = number_at(*recorder + kEnd);
-  const auto next = number_at(*recorder + kNext);
-  const auto id = number_at(*recorder + kId);
-  if (!begin || !end || !next || !id) return unknown("its head cannot be read");
-  const std::uint64_t count = (*end - *begin) / kEntry;
-  if (*end < *begin || (*end - *begin) % kEntry != 0 || count > kMostEntries || *next > count || *id < count)
-    return unknown("its head makes no sense");
-  result.next = *id;
-  const std::uint64_t wanted = std::min<std::uint64_t>(count, most);
-  for (std::uint64_t back = wanted; back > 0; --back) {
-    // Below the size of the ring, `next` is the end; in a full one, the oldest.
-    const std::uint64_t index = (*next + count - back) % count;
-    std::optional<Collective> entry = read_entry(memory, *begin + index * kEntry);
+  const RecorderHead head = read_recorder_head(memory, instance);
+  if (!head.problem.empty()) return unknown(head.problem);
+  Recorder result{.is_there = true, .problem = {}, .next = head.id, .entries = {}};
+  for (std::uint64_t back = std::min<std::uint64_t>(head.count, most); back > 0; --back) {
+    std::optional<Collective> entry = read_entry(memory, head.entry(back));
     if (!entry) return unknown("an entry cannot be read");
     result.entries.push_back(std::move(*entry));
   }

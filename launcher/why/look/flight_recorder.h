@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/why/facts/facts.h"
+#include "launcher/why/look/memberships.h"
 #include "launcher/why/look/process_memory.h"
 
 #include <sys/types.h>
@@ -8,7 +9,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace ddprun::launcher::why {
 
@@ -16,8 +16,8 @@ namespace ddprun::launcher::why {
 /// torch 2.11 to 2.15; one that cannot be that is told as a problem. Only the newest `most` entries are read.
 Recorder read_recorder(const ReadMemory& memory, std::uint64_t instance, std::size_t most);
 
-/// Where gloo's recorder, and NCCL's, lie in a process that has loaded libtorch.
-std::vector<std::uint64_t> find_recorders(pid_t pid);
+/// Where gloo's recorder, NCCL's and the registry of groups lie in a process; no recorders: it has no libtorch.
+GroupPlaces find_recorders(pid_t pid);
 
 /// The value of a symbol in an ELF file's .symtab, local ones included; nullopt: it has none of that name.
 std::optional<std::uint64_t> symbol_value(const std::string& file, const std::string& name);

@@ -88,6 +88,7 @@ class Looker {
     if (facts_.second.started != facts_.first.started) return say_end();
     record_.search();
     facts_.recorder = record_.read(kEntriesOfARank);
+    facts_.recorder.memberships = record_.memberships();
     facts_.progress = record_.progress();
     facts_.connections = tcp_connections(pid_);
     say();

@@ -131,6 +131,22 @@ Recorder ProgressLook::recorder(std::size_t most) const {
   return recorder;
 }
 
+std::vector<Membership> ProgressLook::memberships() const {
+  std::vector<Membership> groups;
+  for (const auto& text : page_->groups) {
+    if (std::string name = read_words(text); !name.empty()) groups.push_back({.group = std::move(name)});
+  }
+  const Recorder all = recorder(ProgressPage::kLines);
+  for (Membership& group : groups) {
+    for (const Collective& entry : all.entries) {
+      if (!entry.is_peer && entry.group == group.group) group.last = std::max(group.last, entry.sequence);
+    }
+  }
+  if (all.next > ProgressPage::kLines)
+    std::erase_if(groups, [](const Membership& group) { return group.last == 0; });
+  return groups;
+}
+
 RankProgress ProgressLook::progress() const {
   return {.step = page_->step.load(std::memory_order_relaxed),
           .phase = read_words(page_->phase),

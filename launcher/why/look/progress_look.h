@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::launcher::why {
 
@@ -28,6 +29,9 @@ class ProgressLook {
 
   /// The newest collectives, the oldest of them first; `next` counts them all.
   [[nodiscard]] Recorder recorder(std::size_t most) const;
+  /// The process groups that the rank is in, as long as all that it has begun is still there: otherwise who seems not
+  /// to have used a group may have.
+  [[nodiscard]] std::vector<Membership> memberships() const;
   [[nodiscard]] RankProgress progress() const;
 
  private:

@@ -11,9 +11,9 @@ namespace ddprun::launcher::why {
 void RankRecord::search() {
   if (page_ && !page_->is_current()) {
     page_.reset();
-    recorders_.clear();
+    places_ = {};
   }
-  if (recorders_.empty()) recorders_ = find_recorders(pid_);
+  if (places_.recorders.empty()) places_ = find_recorders(pid_);
   if (!page_) page_ = ProgressLook::find(pid_);
 }
 
@@ -23,7 +23,7 @@ Recorder RankRecord::read_recorders(std::size_t most) const {
     empty.problem = memory_.problem();
     return empty;
   }
-  for (const std::uint64_t place : recorders_) {
+  for (const std::uint64_t place : places_.recorders) {
     Recorder recorder = read_recorder(memory_.reader(), place, most);
     if (recorder.next > 0 || !recorder.problem.empty()) return recorder;
     empty = std::move(recorder);
@@ -46,6 +46,22 @@ Recorder RankRecord::read(std::size_t most) const {
   if (whole.entries.size() > most)
     whole.entries.erase(whole.entries.begin(), whole.entries.end() - static_cast<std::ptrdiff_t>(most));
   return whole;
+}
+
+std::vector<Membership> RankRecord::memberships() const {
+  std::vector<Membership> all;
+  if (memory_.problem().empty()) all = read_memberships(memory_.reader(), places_);
+  if (!page_) return all;
+  for (Membership& told : page_->memberships()) {
+    const auto known = std::find_if(all.begin(), all.end(),
+                                    [&](const Membership& group) { return group.group == told.group; });
+    if (known == all.end()) {
+      all.push_back(std::move(told));
+    } else {
+      known->last = std::max(known->last, told.last);
+    }
+  }
+  return all;
 }
 
 RankProgress RankRecord::progress() const { return page_ ? page_->progress() : RankProgress(); }

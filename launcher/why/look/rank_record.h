@@ -1,13 +1,13 @@
 #pragma once
 
 #include "launcher/why/facts/facts.h"
+#include "launcher/why/look/memberships.h"
 #include "launcher/why/look/process_memory.h"
 #include "launcher/why/look/progress_look.h"
 
 #include <sys/types.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -21,11 +21,14 @@ class RankRecord {
   /// Looks for what was not found yet, which a process that has just begun may have by now. Reads a few files.
   void search();
   /// Whether there is anything.
-  [[nodiscard]] bool is_found() const { return page_ || !recorders_.empty(); }
+  [[nodiscard]] bool is_found() const { return page_ || !places_.recorders.empty(); }
 
   /// The newest collectives of both, by their time. Of several flight recorders, gloo's and NCCL's, that is the first
   /// which has any.
   [[nodiscard]] Recorder read(std::size_t most) const;
+  /// The process groups that it is in, as far as that is known. To be asked after read(): what was begun there is then
+  /// in what is told here. Reads up to 4 MiB.
+  [[nodiscard]] std::vector<Membership> memberships() const;
   [[nodiscard]] RankProgress progress() const;
   [[nodiscard]] const ProcessMemory& memory() const { return memory_; }
 
@@ -34,7 +37,7 @@ class RankRecord {
 
   pid_t pid_;
   ProcessMemory memory_;
-  std::vector<std::uint64_t> recorders_;
+  GroupPlaces places_;
   std::optional<ProgressLook> page_;
 };
 

@@ -1,10 +1,13 @@
 #include "launcher/why/look/flight_recorder.h"
 
+#include "launcher/why/look/memberships.h"
 #include "tests/support/catch.h"
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace ddprun::launcher::why;
@@ -15,7 +18,7 @@ namespace {
 class RecorderMemory {
  public:
   static constexpr std::uint64_t kBase = 0x10000;
-  static constexpr std::size_t kEntries = 512;
+  static constexpr std::size_t kEntries = 512, kRegistry = 400;
 
   explicit RecorderMemory(std::size_t entries) : bytes_(kTexts + 4096) {
     put(0, kBase + kRecorder);
@@ -25,10 +28,11 @@ class RecorderMemory {
     put(kRecorder + 88, std::uint64_t{entries});
   }
 
-  void entry(std::size_t index, std::uint64_t id, const std::string& operation, bool is_over) {
+  void entry(std::size_t index, std::uint64_t id, const std::string& operation, bool is_over,
+             const std::string& group = "0") {
     const std::size_t at = kEntries + index * 512;
     put(at, id);
-    put_text(at + 56, "0");
+    put_text(at + 56, group);
     put(at + 88, std::int64_t(id) + 1);
     put_text(at + 112, operation);
     put(at + 176, std::int64_t{1000} + std::int64_t(id));
@@ -37,6 +41,22 @@ class RecorderMemory {
   void ring(std::uint64_t next, std::uint64_t id) {
     put(kRecorder + 80, next);
     put(kRecorder + 88, id);
+  }
+  /// A group of Python's, in a node of a std::map: the next one hangs to its right.
+  void register_group(const std::string& name) { put_text(add_node(kRegistry) + 32, name); }
+  /// What NCCL and libddprun tell the recorder of a group.
+  void tell_ranks(const std::string& name, const std::vector<std::uint64_t>& ranks) {
+    const std::size_t node = add_node(kRecorder + 208);
+    put_text(node + 32, "undefined");
+    put_text(node + 64, name);
+    const std::size_t at = kTexts + texts_;
+    put(node + 96, kBase + at);
+    put(node + 104, kBase + at + ranks.size() * 8);
+    for (std::size_t i = 0; i < ranks.size(); ++i) put(at + i * 8, ranks[i]);
+    texts_ += ranks.size() * 8;
+  }
+  [[nodiscard]] std::vector<Membership> memberships() const {
+    return read_memberships(reader(), {.recorders = {kBase}, .registry = kBase + kRegistry});
   }
   template <class T>
   void put(std::size_t offset, T value) {
@@ -54,6 +74,14 @@ class RecorderMemory {
  private:
   static constexpr std::size_t kRecorder = 64, kTexts = kEntries + 8 * 512;
 
+  std::size_t add_node(std::size_t map) {
+    const std::size_t node = kTexts + 2048 + nodes_ * 128;
+    const std::size_t parent = std::exchange(last_node_[map], node);
+    ++nodes_;
+    put(parent == 0 ? map + 16 : parent + 24, kBase + node);
+    put(map + 40, ++sizes_[map]);
+    return node;
+  }
   void put_text(std::size_t offset, const std::string& text) {
     std::memcpy(bytes_.data() + kTexts + texts_, text.data(), text.size());
     put(offset, kBase + kTexts + texts_);
@@ -63,6 +91,9 @@ class RecorderMemory {
 
   std::vector<unsigned char> bytes_;
   std::size_t texts_ = 0;
+  std::size_t nodes_ = 0;
+  std::map<std::size_t, std::size_t> last_node_;
+  std::map<std::size_t, std::uint64_t> sizes_;
 };
 
 }  // namespace
@@ -121,4 +152,68 @@ TEST_CASE("a process that has recorded nothing has an empty recorder") {
   const Recorder recorder = read_recorder(memory.reader(), RecorderMemory::kBase, 64);
   CHECK(recorder.is_there);
   CHECK(recorder.entries.empty());
+}
+
+TEST_CASE("the groups of a process are told, used or not, with the number of the newest collective in them") {
+  RecorderMemory memory(3);
+  memory.entry(0, 0, "gloo:all_reduce", true, "1");
+  memory.entry(1, 1, "gloo:barrier", false, "1");
+  memory.entry(2, 2, "gloo:all_reduce", true, "of nobody");
+  memory.register_group("0");
+  memory.register_group("1");
+  memory.tell_ranks("pairs", {7, 0, 2, 1});
+  memory.tell_ranks("", {0, 1});
+  const std::vector<Membership> groups = memory.memberships();
+  REQUIRE(groups.size() == 3);
+  CHECK(groups[0].group == "0");
+  CHECK(groups[0].last == 0);
+  CHECK(groups[1].last == 2);
+  CHECK(groups[1].ranks.empty());
+  CHECK(groups[2].group == "pairs");
+  CHECK(groups[2].ranks == "0-2,7");
+}
+
+TEST_CASE("where a name was another group's before, the newest number is that of the newest entry") {
+  RecorderMemory memory(2);
+  memory.entry(0, 0, "gloo:all_reduce", true);
+  memory.put(RecorderMemory::kEntries + 88, std::int64_t{500});
+  memory.entry(1, 1, "gloo:all_reduce", true);
+  memory.register_group("0");
+  CHECK(memory.memberships().at(0).last == 2);
+}
+
+TEST_CASE("where old entries may be lost, a group without any is not told") {
+  RecorderMemory memory(3);
+  for (std::size_t i = 0; i < 3; ++i) memory.entry(i, i + 2, "gloo:all_reduce", true);
+  memory.ring(0, 5);
+  memory.register_group("0");
+  memory.register_group("1");
+  const std::vector<Membership> groups = memory.memberships();
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].last == 5);
+}
+
+TEST_CASE("a map that makes no sense tells no groups, and the entries are read") {
+  const auto groups_after = [](auto spoil) {
+    RecorderMemory memory(1);
+    memory.entry(0, 0, "gloo:all_reduce", true);
+    memory.register_group("0");
+    memory.register_group("1");
+    memory.tell_ranks("2", {0, 1});
+    spoil(memory);
+    CHECK(read_recorder(memory.reader(), RecorderMemory::kBase, 64).entries.size() == 1);
+    return memory.memberships().size();
+  };
+  constexpr std::size_t kRegistry = RecorderMemory::kRegistry, kRanks = 64 + 208;
+  constexpr std::uint64_t kNode = RecorderMemory::kBase + RecorderMemory::kEntries + 8 * 512 + 2048;
+  CHECK(groups_after([](RecorderMemory&) {}) == 3);
+  // It says that it has more, a node leads to itself, a node is nowhere, and so many are none of ours.
+  CHECK(groups_after([](auto& memory) { memory.put(kRegistry + 40, std::uint64_t{3}); }) == 1);
+  CHECK(groups_after([](auto& memory) { memory.put(kNode - RecorderMemory::kBase + 24, kNode); }) == 1);
+  CHECK(groups_after([](auto& memory) { memory.put(kRanks + 16, std::uint64_t{8}); }) == 2);
+  CHECK(groups_after([](auto& memory) { memory.put(kRanks + 40, ~std::uint64_t{0}); }) == 2);
+  // Its vector ends before it begins.
+  CHECK(groups_after([](auto& memory) {
+          memory.put(kNode - RecorderMemory::kBase + 2 * 128 + 104, std::uint64_t{1});
+        }) == 2);
 }
