@@ -41,10 +41,10 @@ struct ProgressPage {
 
   std::atomic<std::uint64_t> magic;  ///< stored last
   std::atomic<std::int64_t> step;
-  std::atomic<std::uint64_t> beats;  ///< grows with every step, phase and sign of progress
-  std::atomic<std::uint64_t> begun;  ///< collectives and messages
-  SharedText<4> phase;               ///< "evaluates"; empty: not told
-  std::array<SharedText<8>, kGroups> groups;
+  std::atomic<std::uint64_t> beats;           ///< grows with every step, phase and sign of progress
+  std::atomic<std::uint64_t> begun;           ///< collectives and messages
+  SharedText<4> phase;                        ///< "evaluates"; empty: not told
+  std::array<SharedText<8>, kGroups> groups;  ///< that the rank is in; empty: there is none of that number
   std::array<CollectiveLine, kLines> lines;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // another process reads it

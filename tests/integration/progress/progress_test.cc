@@ -18,6 +18,7 @@ namespace ddprun {
 namespace {
 
 using launcher::why::Collective;
+using launcher::why::Membership;
 using launcher::why::ProgressLook;
 using launcher::why::RankProgress;
 using launcher::why::Recorder;
@@ -82,6 +83,32 @@ TEST_CASE("a collective is pending from its beginning to its end") {
   CHECK(entry.created_ns > std::int64_t{1'700'000'000} * 1'000'000'000);
   progress.leave(id);
   CHECK(look.recorder(4).entries.back().is_over);
+}
+
+TEST_CASE("a rank tells the groups that it is in, used or not, until they are gone") {
+  const ProgressLook look = look_at_this_process();
+  Progress& progress = Progress::instance();
+  REQUIRE(look.recorder(1).next < ProgressPage::kLines);  // of more than there is room for less is told
+  const std::uint16_t used = progress.add_group("used"), unused = progress.add_group("unused");
+  progress.leave(progress.enter({.operation = "barrier", .sequence = 4, .group = used}));
+  const auto newest_in = [&](const std::string& name) {
+    for (const Membership& group : look.memberships()) {
+      if (group.group == name) return group.last;
+    }
+    return std::int64_t{-1};
+  };
+  CHECK(newest_in("used") == 4);
+  CHECK(newest_in("unused") == 0);
+  progress.remove_group(unused);
+  CHECK(newest_in("unused") == -1);
+  // When its lines are another's, a group that was used cannot be told from one that was not.
+  const std::uint16_t other = progress.add_group("other");
+  for (std::size_t i = 0; i < ProgressPage::kLines; ++i)
+    progress.leave(progress.enter({.operation = "barrier", .sequence = 1, .group = other}));
+  CHECK(newest_in("used") == -1);
+  CHECK(newest_in("other") == 1);
+  progress.remove_group(used);
+  progress.remove_group(other);
 }
 
 TEST_CASE("a message names its peer, and one from anybody none") {

@@ -87,7 +87,9 @@ void Progress::remove_group(std::uint16_t group) {
     if (line.group.load(std::memory_order_relaxed) == group)
       line.id.compare_exchange_strong(id, 0, std::memory_order_relaxed);  // unless another has begun there
   }
+  std::atomic_thread_fence(std::memory_order_release);  // before its name: no line is read as one without
   const std::lock_guard lock(groups_mutex_);
+  write_text(page_.groups[group], {});
   is_taken_[group] = false;
 }
 
