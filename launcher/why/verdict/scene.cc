@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace ddprun::launcher::why {
@@ -32,6 +35,28 @@ bool has_moved(const RankFacts& facts) {
          pending(facts.recorder).size() != pending(facts.recorder_first).size();
 }
 
+/// By a group's name, as whose members it was told.
+using MembersTold = std::map<std::string, std::set<std::string>>;
+
+MembersTold members_told(const JobPicture& picture) {
+  MembersTold told;
+  for (const RankFacts& facts : picture.ranks) {
+    for (const Membership& group : facts.recorder.memberships) {
+      if (!group.ranks.empty()) told[group.group].insert(group.ranks);
+    }
+  }
+  return told;
+}
+
+/// Who does not tell its members is in the only one of that name.
+Scene::GroupName name_of_group(const std::string& group, const RankFacts& facts, const MembersTold& told) {
+  for (const Membership& own : facts.recorder.memberships) {
+    if (own.group == group && !own.ranks.empty()) return {group, own.ranks};
+  }
+  const auto found = told.find(group);
+  return {group, found != told.end() && found->second.size() == 1 ? *found->second.begin() : std::string()};
+}
+
 }  // namespace
 
 std::int64_t Scene::Group::awaited() const {
@@ -46,7 +71,9 @@ std::int64_t Scene::Group::awaited() const {
 
 std::int64_t Scene::Group::last_entered(int rank) const {
   const auto found = entries.find(rank);
-  return found == entries.end() || found->second.empty() ? 0 : found->second.rbegin()->first;
+  const auto told = newest.find(rank);
+  return std::max(found == entries.end() || found->second.empty() ? 0 : found->second.rbegin()->first,
+                  told == newest.end() ? 0 : told->second);
 }
 
 bool Scene::Group::is_waiting(int rank) const {
@@ -61,16 +88,29 @@ Scene::Scene(const JobPicture& picture) : picture_(picture) {
     Activity& activity = activities_[facts.rank] = activity_of(facts);
     if (activity.words.empty() && !waits_in(facts.rank).empty())
       activity.words = "waits in " + waits_in(facts.rank);
+  }
+  gather_groups();
+}
+
+void Scene::gather_groups() {
+  const MembersTold told = members_told(picture_);
+  for (const RankFacts& facts : picture_.ranks) {
+    for (const Membership& own : facts.recorder.memberships) {
+      Group& group = groups_[name_of_group(own.group, facts, told)];
+      group.newest[facts.rank] = own.last;
+      group.members.insert(facts.rank);
+    }
     for (const Collective& entry : facts.recorder.entries) {
       if (entry.is_peer) continue;  // it has no place among those of all ranks
-      Group& group = groups_[entry.group];
+      Group& group = groups_[name_of_group(entry.group, facts, told)];
       group.entries[facts.rank][entry.sequence] = &entry;
       group.members.insert(facts.rank);
     }
   }
   for (auto& [name, group] : groups_) {
-    if (!is_world(name)) continue;
-    for (const RankFacts& facts : picture.ranks) group.members.insert(facts.rank);
+    const auto found = told.find(name.first);
+    if (!is_world(name.first) || (found != told.end() && found->second.size() > 1)) continue;
+    for (const RankFacts& facts : picture_.ranks) group.members.insert(facts.rank);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace ddprun::launcher::why {
 
@@ -15,10 +16,15 @@ using Ranks = std::set<int>;
 /// A job's picture by rank and by process group, and what the rules of the verdict ask of it. Pure.
 class Scene {
  public:
+  /// A process group: its name, and its members as they were told, which tells two of one name apart.
+  using GroupName = std::pair<std::string, std::string>;
+
   /// What the ranks have recorded of one process group: who of its members is where.
   struct Group {
     std::map<int, std::map<std::int64_t, const Collective*>> entries;  ///< by rank, by sequence number
-    Ranks members;
+    /// By rank that says it is in it: the number of its newest, of which there need not be an entry.
+    std::map<int, std::int64_t> newest;
+    Ranks members;  ///< who says so, or has used it; of the world all that were seen
 
     /// The highest number in which somebody waits; 0: nobody does.
     [[nodiscard]] std::int64_t awaited() const;
@@ -30,7 +36,7 @@ class Scene {
   explicit Scene(const JobPicture& picture);
 
   [[nodiscard]] const JobPicture& picture() const { return picture_; }
-  [[nodiscard]] const std::map<std::string, Group>& groups() const { return groups_; }
+  [[nodiscard]] const std::map<GroupName, Group>& groups() const { return groups_; }
   [[nodiscard]] const RankFacts& facts(int rank) const { return *facts_.at(rank); }
   [[nodiscard]] const Activity& activity(int rank) const { return activities_.at(rank); }
 
@@ -68,10 +74,12 @@ class Scene {
   [[nodiscard]] int rank_at(const std::string& address) const;
 
  private:
+  void gather_groups();
+
   const JobPicture& picture_;
   std::map<int, const RankFacts*> facts_;
   std::map<int, Activity> activities_;
-  std::map<std::string, Group> groups_;
+  std::map<GroupName, Group> groups_;
 };
 
 }  // namespace ddprun::launcher::why

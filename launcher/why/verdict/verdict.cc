@@ -36,7 +36,7 @@ class Court {
     } else if (picture_.phase != "running" && !picture_.phase.empty()) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
-               !judge_without_recorder() && !judge_first_use() && !judge_all_wait()) {
+               !judge_without_recorder() && !judge_all_wait()) {
       judge_progress();
     }
     clean();
@@ -159,7 +159,7 @@ class Court {
     }
     Ranks roots = without(waited_for, waiting);
     if (roots.empty()) return judge_cycle(edges);
-    // Who waits for something else, perhaps in a group that nobody has used before, is not the first to blame: of
+    // Who waits for something else, perhaps in a group of which not all tell, is not the first to blame: of
     // messages and keys nobody knows from whom they are to come, and that may be one who gets on.
     const Ranks idle = without(roots, scene_.ranks_that(waits));
     if (idle.empty() && scene_.has_progress()) return false;
@@ -209,24 +209,6 @@ class Court {
     accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
            unrecorded_words(scene_, late, waiting));
     return true;
-  }
-
-  /// Who is in a group is known by who has used it. Where one rank alone has, another is missing; who that is, is
-  /// certain where there is but one other rank.
-  bool judge_first_use() {
-    if (scene_.has_progress() || picture_.world_size != 2 || verdict_.ranks.size() != 2) return false;
-    for (const auto& [name, group] : scene_.groups()) {
-      if (group.members.size() != 1 || !group.is_waiting(*group.members.begin())) continue;
-      const Ranks& waiting = group.members;
-      const int other =
-          verdict_.ranks[0].rank == *waiting.begin() ? verdict_.ranks[1].rank : verdict_.ranks[0].rank;
-      if (!scene_.knows(other, group) || scene_.is_usual(scene_.waited_by(waiting))) continue;
-      const bool is_late = gets_on(scene_.activity(other).doing);
-      accuse(is_late ? Health::kLate : Health::kStuck, Confidence::kLikely, {other}, waiting,
-             unrecorded_words(scene_, {other}, waiting));
-      return true;
-    }
-    return false;
   }
 
   /// All are where they should be: what is between them does not get on.

@@ -277,6 +277,20 @@ def first_use_of_a_group():
     time.sleep(1000)
 
 
+def group_used_by_one():
+    """Its other member sleeps, and so do the ranks that are not in it."""
+    ready()
+    time.sleep(1000)
+
+
+def group_used_by_one_is_awaited():
+    reads_a_fifo()
+
+
+def group_used_by_one_computes():
+    loops_in_python()
+
+
 def slow():
     told = False
     while True:
@@ -324,12 +338,15 @@ def peer_exited():
 if HANG == "rendezvous_incomplete" and GUILTY:
     rendezvous_incomplete()
 dist.init_process_group("gloo")
-GROUP = dist.new_group([0, 1]) if HANG in ("other_group", "first_use_of_a_group") else None
+ONE_USES = HANG.startswith("group_used_by_one")
+GROUP = dist.new_group([0, 1]) if ONE_USES or HANG in ("other_group", "first_use_of_a_group") else None
 if HANG in ("slow", "slow_by_seconds", "fine", "uneven_inputs", "unused_parameters"):
     globals()[HANG]()
 steps()
-if HANG == "first_use_of_a_group" and RANK == 0:
+if (ONE_USES or HANG == "first_use_of_a_group") and RANK == 0:
     dist.all_reduce(DATA, group=GROUP)
+if ONE_USES and not GUILTY:
+    time.sleep(1000)
 if HANG == "peer_exited" and not GUILTY:
     dist.distributed_c10d._get_default_store().get("what rank 1 would have set")
 elif GUILTY:

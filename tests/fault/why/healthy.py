@@ -117,6 +117,14 @@ def sleeps_unevenly():
     time.sleep(random.Random(turn).uniform(0.6, 0.75) * SILENT_S + (0.25 if RANK == 0 else 0))
 
 
+def first_uses_a_group_later_on_one_rank():
+    group = dist.new_group([0, 1])
+    if RANK == 1:
+        compute()
+    if RANK < 2:
+        dist.all_reduce(DATA, group=group)
+
+
 def one_waits_while_the_other_prepares():
     store = dist.distributed_c10d._get_default_store()
     key = f"prepared at {turn}"

@@ -17,7 +17,8 @@ SILENT_S = 6
 KINDS = ["steady", "evaluates_on_rank_0", "compiles_first", "saves_a_large_checkpoint", "takes_long_steps", "waits_for_a_slow_disk",
          "loads_slowly", "downloads_on_rank_0", "all_wait_for_input", "all_sleep", "one_waits_while_the_other_prepares",
          "sleeps_unevenly", "passes_messages", "passes_messages with a time-out", "gives_work_to_a_pool", "reads_from_a_slow_server",
-         "evaluates_on_rank_0 without a flight recorder", "all_sleep with a time-out", "sleeps_unevenly with a time-out"]
+         "first_uses_a_group_later_on_one_rank", "evaluates_on_rank_0 without a flight recorder", "all_sleep with a time-out",
+         "sleeps_unevenly with a time-out"]
 
 
 def said_of(options, kind):

@@ -46,6 +46,9 @@ class Hang:
         return [self.culprit] if self.guilty is None else self.guilty
 
 
+IN_DIFFERENT_ORDERS = r"different groups, which they use in different orders: ranks 0, 2-3 wait in all_reduce #6 \(float32, 1000\), "
+MISSING_IN_GROUP_1 = r"rank 1 is late: it has not entered all_reduce #1 of group \"1\" \(float32, 1000\), where rank 0 has waited"
+
 HANGS = [
     Hang("different_collectives", r"rank 1 is in barrier"),
     Hang("skips_one", r"rank 1 is in barrier"),
@@ -74,10 +77,12 @@ HANGS = [
     Hang("saves_to_a_stuck_disk", r"is in write\(\) of .*/fifo.*\n.*in saves_to_a_stuck_disk"),
     Hang("uneven_inputs", r"rank 1 is in barrier", ranks=4),
     Hang("unused_parameters", r"rank 1 is in barrier", ranks=4),
-    Hang("other_group", r"rank 1 is late: it has not entered all_reduce #6(.*\n)+?.*group \"1\"(.*\n)+?.*in other_group", ranks=4),
+    Hang("other_group", IN_DIFFERENT_ORDERS + r"rank 1 waits in barrier #1 of group \"1\"(.*\n)+?.*in other_group", ranks=4),
     Hang("first_use_of_a_group", r"rank 1 is late: it has not entered all_reduce #6(.*\n)+?.*in first_use_of_a_group"),
-    Hang("first_use_of_a_group", r"rank 1 is late: it is not where rank 0 waits in all_reduce #1 of group \"1\"(.*\n)+?.*in first_use_of_a_group",
-         ranks=2),
+    Hang("group_used_by_one", MISSING_IN_GROUP_1 + r"(.*\n)+?.*sleeps(.*\n)+?.*in group_used_by_one", ranks=2),
+    Hang("group_used_by_one", MISSING_IN_GROUP_1 + r"(.*\n)+?.*sleeps(.*\n)+?.*in group_used_by_one", ranks=4),
+    Hang("group_used_by_one_is_awaited", MISSING_IN_GROUP_1 + r"(.*\n)+?.*is in read\(\) of .*/fifo", ranks=4),
+    Hang("group_used_by_one_computes", MISSING_IN_GROUP_1 + r"(.*\n)+?.*(computes \(|gets )\d+ % of a CPU", health="late", ranks=4),
     Hang("rendezvous_incomplete", r"rank 1 is late.*\n.*sleeps.*\n.*in rendezvous_incomplete"),
     Hang("peer_exited", r"rank 1 has ended by itself with exit code 0"),
     Hang("slow", r"rank 1 is the slowest", health="slow"),
@@ -106,7 +111,7 @@ CPP_HANGS = [
     Hang("peer_exited", r"rank 1 has ended by itself with exit code 0(?!(.*\n)+.*on host)"),
     Hang("evaluates_alone", r"it has done 1200 steps and evaluates", health="late"),
     Hang("saves_to_a_stuck_disk", r"is in write\(\) of .*/fifo(.*\n)+?.*it saves"),
-    Hang("other_group", r"rank 1 is late: it has not entered all_reduce #6", ranks=4),
+    Hang("other_group", IN_DIFFERENT_ORDERS + r"rank 1 waits in barrier #1 of group \"world/groups/1/0\"", ranks=4),
     Hang("slow", r"rank 1 is the slowest", health="slow"),
     Hang("fine", r": fine\n", health="fine", guilty=[]),
 ]

@@ -52,6 +52,11 @@ void enter(RankFacts& facts, const std::string& operation, double age_s, bool is
   facts.recorder_first = facts.recorder;
 }
 
+/// Says that it is in a group, in which its newest collective is that one.
+void join(RankFacts& facts, const std::string& group, std::int64_t last = 0, const std::string& ranks = {}) {
+  facts.recorder.memberships.push_back({.group = group, .ranks = ranks, .last = last});
+}
+
 void compute(RankFacts& facts) {
   facts.second.threads[0].state = "R";
   facts.second.threads[0].cpu_s = facts.first.threads[0].cpu_s + 1;
@@ -68,21 +73,34 @@ JobPicture picture_of(std::vector<RankFacts> ranks) {
 
 }  // namespace
 
-TEST_CASE(
-    "who is missing where a rank uses a group for the first time is guilty, though no record names it") {
+TEST_CASE("who is in a group and has never used it is late where another member waits in it") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) join(*rank, "1");
   enter(a, "all_reduce", 38, false, "1");
-  const Verdict two = judge(picture_of({a, b}));
-  CHECK(two.guilty == std::vector<int>{1});
-  CHECK(two.reason == "rank 1 is late: it is not where rank 0 waits in all_reduce #1 of group \"1\"");
+  // Rank 2 is not in the group, does nothing, and is not meant.
+  const Verdict alone = judge(picture_of({a, b, rank_in(2, SYS_clock_nanosleep)}));
+  CHECK(alone.guilty == std::vector<int>{1});
+  CHECK(alone.waiting == std::vector<int>{0});
+  CHECK(
+      alone.reason ==
+      "rank 1 is late: it has not entered all_reduce #1 of group \"1\", where rank 0 has waited for 38.0 s");
   // Rank 2 waits for both, and rank 0 for rank 1.
   enter(c, "all_reduce", 38, false);
-  const Verdict three = judge(picture_of({a, b, c}));
-  CHECK(three.guilty == std::vector<int>{1});
-  CHECK(
-      three.reason.starts_with("rank 1 is late: it has not entered all_reduce #1, where rank 2 has waited"));
-  // Of three, who that is does not show.
-  CHECK(judge(picture_of({a, b, rank_in(2, SYS_clock_nanosleep)})).guilty.empty());
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{1});
+  compute(b);
+  CHECK(judge(picture_of({a, b})).health == Health::kLate);
+  b.pid = 0;
+  CHECK(judge(picture_of({a, b})).reason == "rank 1 has ended, while rank 0 still waits for it");
+}
+
+TEST_CASE("where a rank waits in a group, nobody is accused who does not say that it is in it") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep);
+  enter(a, "all_reduce", 38, false, "1");
+  CHECK(judge(picture_of({a, b})).guilty.empty());
+  join(a, "1");
+  CHECK(judge(picture_of({a, b})).guilty.empty());
+  join(b, "1");
+  CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
   RankFacts unknown = b;
   for (Recorder* recorder : {&unknown.recorder_first, &unknown.recorder})
     recorder->problem = "the flight recorder of this torch is laid out differently";
@@ -90,6 +108,24 @@ TEST_CASE(
   // A group of which all have told, and nobody is missing.
   enter(b, "all_reduce", 38, false, "1");
   CHECK(judge(picture_of({a, b})).guilty.empty());
+}
+
+TEST_CASE("who was in a collective so long ago that its entry is not shown is not late for it") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_clock_nanosleep);
+  join(a, "1");
+  join(b, "1", 1);
+  join(c, "1");
+  enter(a, "all_reduce", 38, false, "1");
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{2});
+}
+
+TEST_CASE("groups of one name with other members are not taken for one") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep),
+            c = rank_in(2, SYS_clock_nanosleep), d = rank_in(3, SYS_clock_nanosleep);
+  for (RankFacts* rank : {&a, &b}) join(*rank, "1", 0, "0-1");
+  for (RankFacts* rank : {&c, &d}) join(*rank, "1", 0, "2-3");
+  enter(a, "all_reduce", 38, false, "1");
+  CHECK(judge(picture_of({a, b, c, d})).guilty == std::vector<int>{1});
 }
 
 TEST_CASE("a rank of which not all could be read is late only in groups of which it has told") {
