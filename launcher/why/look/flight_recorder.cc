@@ -2,19 +2,14 @@
 
 #include "launcher/why/look/recorder_layout.h"
 #include "launcher/why/look/standard_types.h"
+#include "launcher/why/look/symbols.h"
 #include "rendezvous/base/read_text.h"
 
-#include <elf.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <string_view>
 
@@ -90,38 +85,6 @@ Recorder unknown(std::string_view what) {
           .entries = {}};
 }
 
-/// A file mapped for reading.
-class Mapping {
- public:
-  explicit Mapping(const std::string& file) {
-    const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat status {};
-    if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size <= 0) return;
-    void* const mapped =
-        ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (mapped == MAP_FAILED) return;
-    bytes_ = {static_cast<const char*>(mapped), static_cast<std::size_t>(status.st_size)};
-  }
-  ~Mapping() {
-    if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  [[nodiscard]] std::string_view bytes() const { return bytes_; }
-
- private:
-  std::string_view bytes_;
-};
-
-template <class T>
-std::optional<T> object_at(std::string_view bytes, std::uint64_t offset) {
-  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
-  T value{};
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
 struct LoadedFile {
   std::uint64_t base = 0;
   std::string path;
@@ -142,31 +105,6 @@ LoadedFile loaded_file(const std::string& maps, std::string_view name) {
 }
 
 }  // namespace
-
-std::optional<std::uint64_t> symbol_value(const std::string& file, const std::string& name) {
-  const Mapping mapping(file);
-  const std::string_view bytes = mapping.bytes();
-  const auto header = object_at<Elf64_Ehdr>(bytes, 0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return std::nullopt;
-  for (int i = 0; i < header->e_shnum; ++i) {
-    const auto section =
-        object_at<Elf64_Shdr>(bytes, header->e_shoff + static_cast<std::uint64_t>(i) * sizeof(Elf64_Shdr));
-    if (!section || section->sh_type != SHT_SYMTAB) continue;
-    const auto names = object_at<Elf64_Shdr>(bytes, header->e_shoff + section->sh_link * sizeof(Elf64_Shdr));
-    if (!names || names->sh_offset > bytes.size() || names->sh_size > bytes.size() - names->sh_offset)
-      continue;
-    const std::string_view texts = bytes.substr(names->sh_offset, names->sh_size);
-    // The one place where the name stands is found first: comparing numbers is faster than 550,000 texts.
-    const std::size_t place = texts.find(std::string(1, '\0') + name + '\0');
-    if (place == std::string_view::npos) continue;
-    for (std::uint64_t at = 0; at < section->sh_size; at += sizeof(Elf64_Sym)) {
-      const auto symbol = object_at<Elf64_Sym>(bytes, section->sh_offset + at);
-      if (!symbol) break;
-      if (symbol->st_name == place + 1) return symbol->st_value;
-    }
-  }
-  return std::nullopt;
-}
 
 GroupPlaces find_recorders(pid_t pid) {
   const std::string maps = read_text(fmt::format("/proc/{}/maps", pid));

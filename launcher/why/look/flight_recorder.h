@@ -7,8 +7,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <optional>
-#include <string>
 
 namespace ddprun::launcher::why {
 
@@ -18,8 +16,5 @@ Recorder read_recorder(const ReadMemory& memory, std::uint64_t instance, std::si
 
 /// Where gloo's recorder, NCCL's and the registry of groups lie in a process; no recorders: it has no libtorch.
 GroupPlaces find_recorders(pid_t pid);
-
-/// The value of a symbol in an ELF file's .symtab, local ones included; nullopt: it has none of that name.
-std::optional<std::uint64_t> symbol_value(const std::string& file, const std::string& name);
 
 }  // namespace ddprun::launcher::why

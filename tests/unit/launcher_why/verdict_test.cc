@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+using ddprun::launcher::Straggler;
 using namespace ddprun::launcher::why;
 
 namespace {
