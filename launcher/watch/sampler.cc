@@ -63,12 +63,12 @@ void read_output(RankSample& sample, const std::string& log_dir) {
 }  // namespace
 
 void RankSampler::find_work() {
-  // What records is what was looked for; a script may go on to its next program.
+  // What has recorded is what was looked for; a script may go on to its next program.
   constexpr int kSeldom = 5;
   const bool is_there = work_ != 0 && why::start_of(work_) == started_;
   if (is_there && until_next_search_-- > 0) return;
   until_next_search_ = kSeldom;
-  if (is_there && record_->is_found()) return record_->search();
+  if (is_there && record_->has_own()) return record_->search();
   const pid_t work = why::find_work_process(worker_, read_processes());
   if (!is_there || work != work_) {
     work_ = work;

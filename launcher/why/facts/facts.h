@@ -139,6 +139,7 @@ struct RankFacts {
   int rank = 0;
   int local_rank = 0;
   int pid = 0;  ///< of the process that does the work: its worker, or what that has started; 0: it has ended
+  int siblings = 0;  ///< processes below its worker that train beside that one, and are not looked at
   bool ended_with_0 = false;  ///< with pid 0: its launcher says so
   std::string host;
   std::string program;  ///< its command's first words

@@ -23,11 +23,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NativeThread, tid, name, functio
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Connection, local, remote, unsent, unread, retransmits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Child, pid, name, state, call, object, is_busy, bytes_per_s,
                                                 feeds, python)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid, ended_with_0, host, program,
-                                                problem, first, second, object, recorder_first, recorder,
-                                                progress_first, progress, python, python_problem, native,
-                                                native_problem, stopped_s, connections, launcher_connections,
-                                                children)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid, siblings, ended_with_0,
+                                                host, program, problem, first, second, object, recorder_first,
+                                                recorder, progress_first, progress, python, python_problem,
+                                                native, native_problem, stopped_s, connections,
+                                                launcher_connections, children)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase, awaits,
                                                 world_size, taken_ns, ranks, asks_others, unseen,
                                                 silent_nodes)

@@ -84,6 +84,7 @@ RankFacts fit(RankFacts facts, std::size_t most_bytes) {
   return {.rank = facts.rank,
           .local_rank = facts.local_rank,
           .pid = facts.pid,
+          .siblings = facts.siblings,
           .ended_with_0 = facts.ended_with_0,
           .host = facts.host.substr(0, 64),
           .problem = facts.problem.substr(0, 256)};

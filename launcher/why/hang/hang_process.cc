@@ -45,7 +45,10 @@ class Patient {
   Pulse feel(const std::vector<ProcessEntry>& processes) {
     recorder_ = {};
     if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {.rank = rank_};
-    if (const pid_t work = find_work_process(worker_, processes); work != pid_) turn_to(work);
+    // A worker that has recorded something does the work itself.
+    const bool is_clear = pid_ == worker_ && records_;
+    if (const pid_t work = is_clear ? pid_ : find_work_process(worker_, processes); work != pid_)
+      turn_to(work);
     const ProcessLook look = look_at_process(pid_);
     if (look.threads.empty()) return {.rank = rank_};
     Pulse pulse{.rank = rank_, .pid = pid_, .has_torch = has_torch(pid_)};
@@ -55,7 +58,7 @@ class Patient {
     record_.search();
     recorder_ = record_.read(kFew);
     pulse.beats = record_.progress().beats;
-    pulse.records = recorder_.next > 0 || pulse.beats > 0;
+    pulse.records = records_ = recorder_.next > 0 || pulse.beats > 0;
     pulse.next = recorder_.next;
     pulse.pending = pending(recorder_).size();
     return pulse;
@@ -78,6 +81,7 @@ class Patient {
   void turn_to(pid_t work) {
     pid_ = work;
     record_ = RankRecord(work);
+    records_ = false;
     last_ = {};
   }
 
@@ -86,6 +90,7 @@ class Patient {
   std::uint64_t started_;
   pid_t pid_;  ///< of the process that does the work
   RankRecord record_;
+  bool records_ = false;  ///< at the last pulse
   Recorder recorder_;
   ProcessLook last_;
 };
@@ -131,8 +136,10 @@ HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
     return std::any_of(targets.begin(), targets.end(),
                        [&](const RankTarget& target) { return is_it(target.rank); });
   };
-  return {.sees_all =
-              picture.unseen.empty() && picture.ranks.size() == static_cast<std::size_t>(picture.world_size),
+  const bool is_whole = std::all_of(picture.ranks.begin(), picture.ranks.end(),
+                                    [](const RankFacts& facts) { return facts.siblings == 0; });
+  return {.sees_all = is_whole && picture.unseen.empty() &&
+                      picture.ranks.size() == static_cast<std::size_t>(picture.world_size),
           .has_guilty = any([&](int rank) {
             return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
           }),

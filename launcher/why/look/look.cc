@@ -70,6 +70,7 @@ class Looker {
     facts_.pid = pid_;
     facts_.host = host_name();
     facts_.program = command_of(pid_);
+    facts_.siblings = count_siblings(target.pid, pid_, read_processes());
   }
 
   void look(std::chrono::milliseconds between) {

@@ -21,9 +21,9 @@ struct LookLimits {
   std::chrono::milliseconds whole{3800};    ///< then what is there is taken
 };
 
-/// Looks at ranks of this machine twice, and at their stacks: of a worker that is a script, at the program that this
-/// has started (work_process.h). Each rank has a process of its own that looks, so that
-/// one which hangs, because a library lies on a dead NFS, costs only what it had not said yet.
+/// Looks at ranks of this machine twice, and at their stacks: of a worker that is a script, or whose children train, at
+/// what it has started (work_process.h). Each rank has a process of its own that looks, so that one which hangs,
+/// because a library lies on a dead NFS, costs only what it had not said yet.
 ///
 /// Process  forks: for one without threads. Blocks for the two looks and the stacks, never longer than the limit.
 std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits);

@@ -1,12 +1,30 @@
 #include "launcher/why/look/rank_record.h"
 
 #include "launcher/why/look/flight_recorder.h"
+#include "launcher/why/look/proc_look.h"
+
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
 namespace ddprun::launcher::why {
+namespace {
+
+/// By CLOCK_REALTIME, as entries have it, to two ticks of the clock by which the kernel tells it.
+std::int64_t begin_of_process(pid_t pid) {
+  const auto in_ns = [](double seconds) { return static_cast<std::int64_t>(seconds * 1e9); };
+  const double tick = 1.0 / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const std::int64_t booted = now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec - in_ns(boot_time());
+  return booted + in_ns(static_cast<double>(start_of(pid)) * tick + 2 * tick);
+}
+
+}  // namespace
 
 void RankRecord::search() {
   if (page_ && !page_->is_current()) {
@@ -15,6 +33,15 @@ void RankRecord::search() {
   }
   if (places_.recorders.empty()) places_ = find_recorders(pid_);
   if (!page_) page_ = ProgressLook::find(pid_);
+}
+
+bool RankRecord::has_own() const {
+  if (page_ && (page_->progress().beats > 0 || page_->recorder(1).next > 0)) return true;
+  if (!memory_.problem().empty()) return false;
+  return std::any_of(places_.recorders.begin(), places_.recorders.end(), [&](std::uint64_t place) {
+    const Recorder newest = read_recorder(memory_.reader(), place, 1);
+    return !newest.entries.empty() && newest.entries.back().created_ns > begin_of_process(pid_);
+  });
 }
 
 Recorder RankRecord::read_recorders(std::size_t most) const {

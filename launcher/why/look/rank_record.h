@@ -23,6 +23,10 @@ class RankRecord {
   /// Whether there is anything.
   [[nodiscard]] bool is_found() const { return page_ || !places_.recorders.empty(); }
 
+  /// Whether the process itself has recorded anything. A child of fork begins with a copy of its parent's recorder:
+  /// what is older than the process does not count.
+  [[nodiscard]] bool has_own() const;
+
   /// The newest collectives of both, by their time. Of several flight recorders, gloo's and NCCL's, that is the first
   /// which has any.
   [[nodiscard]] Recorder read(std::size_t most) const;

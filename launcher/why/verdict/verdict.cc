@@ -295,6 +295,7 @@ class Court {
            {facts.problem, facts.recorder.problem, facts.python_problem, facts.native_problem}) {
         if (!problem.empty()) notes.insert(problem);
       }
+      if (facts.siblings > 0) notes.insert(siblings_words(facts));
     }
     verdict_.notes.insert(verdict_.notes.end(), notes.begin(), notes.end());
     if (verdict_.health != Health::kAwaits && picture_.world_size > static_cast<int>(picture_.ranks.size()))

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
@@ -140,6 +141,9 @@ std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
     return scene.picture().asks_others
                ? fmt::format("all ranks that were seen wait{}; who is late was not seen", how)
                : fmt::format("all ranks of this node wait{}; who is late is on another node: ask there", how);
+  const std::vector<RankFacts>& ranks = scene.picture().ranks;
+  if (std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& facts) { return facts.siblings > 0; }))
+    return fmt::format("all processes that were seen wait{}; who is late was not seen", how);
   std::set<std::string> kinds;
   std::vector<std::string> texts;
   for (const int rank : waiting) {
@@ -157,6 +161,11 @@ std::string straggler_words(const Straggler& straggler) {
       "rank {} is the slowest: at collectives it comes {} after the first, {:.0f} % of the time from one "
       "to the next",
       straggler.rank, shown(straggler.late_s), straggler.share * 100);
+}
+
+std::string siblings_words(const RankFacts& facts) {
+  return fmt::format("of rank {} pid {} was seen, the oldest of {} processes that train", facts.rank,
+                     facts.pid, facts.siblings + 1);
 }
 
 std::string unseen_words(const JobPicture& picture) {

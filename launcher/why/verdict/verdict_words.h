@@ -37,6 +37,7 @@ std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& host
 std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
 std::string straggler_words(const Straggler& straggler);
+std::string siblings_words(const RankFacts& facts);
 std::string unseen_words(const JobPicture& picture);
 
 }  // namespace ddprun::launcher::why

@@ -17,6 +17,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 from tests.support.patience import patient  # noqa: E402
+from tests.support.ports import free_port  # noqa: E402
 
 BOUND_S = patient(90)
 
@@ -30,6 +31,36 @@ if dist.get_rank() == 1:
         print(os.getpid(), file=ready)
     open("fifo").read()
 dist.all_reduce(torch.ones(1000))
+"""
+
+# A worker that has loaded torch, and leaves the training to a child.
+RUNS_A_CHILD = """
+import subprocess, sys, torch
+subprocess.run([sys.executable, "child.py"], check=True)
+"""
+SPAWNS = """
+import torch.multiprocessing
+def train(index):
+    exec(open("child.py").read())
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, nprocs=1)
+"""
+
+# Of three children of a worker the last reads what nobody writes, and the others wait for it.
+SPAWNS_THREE = """
+import os, torch, torch.distributed as dist, torch.multiprocessing
+def train(index):
+    os.environ |= {"RANK": str(index), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "A FREE ONE",
+                   "TORCHELASTIC_USE_AGENT_STORE": "False"}
+    dist.init_process_group("gloo")
+    dist.all_reduce(torch.ones(1000))
+    if index == 2:
+        with open("ready", "w") as ready:
+            print(os.getpid(), file=ready)
+        open("fifo").read()
+    dist.all_reduce(torch.ones(1000))
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, nprocs=3)
 """
 
 # Rank 1 ends with 3 when it is told to, and nobody notices: the other waits for a key, and no signal ends it.
@@ -102,6 +133,13 @@ def until(condition, what):
     return result
 
 
+def end(job):
+    if job.poll() is None:
+        job.terminate()
+    if not job.stdout.closed:
+        job.communicate(timeout=BOUND_S)
+
+
 class Looks(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="ddprun-look-")
@@ -121,15 +159,12 @@ class Looks(unittest.TestCase):
     def start(self, text, *flags, command=("train.py",), python=None):
         (self.folder / "train.py").write_text(text)
         environment = os.environ | {"PYTHON_EXEC": python or PYTHON, "OMP_NUM_THREADS": "1"}
-        job = subprocess.Popen([DDPRUN, "--nproc-per-node", "2", "--shutdown-timeout", "1s", "--log-dir", "logs", *flags, *command],
+        nproc = () if "--nproc-per-node" in flags else ("--nproc-per-node", "2")
+        job = subprocess.Popen([DDPRUN, *nproc, "--shutdown-timeout", "1s", "--log-dir", "logs", *flags, *command],
                                cwd=self.folder, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT)
 
-        def end():
-            if job.poll() is None:
-                job.terminate()
-            job.communicate(timeout=BOUND_S)
-        self.addCleanup(end)
+        self.addCleanup(end, job)
         return job
 
     def why(self, job):
@@ -163,6 +198,43 @@ class Looks(unittest.TestCase):
         self.assertTrue(select.select([job.stdout], [], [], BOUND_S)[0], "nothing was said")
         self.assertIn("2 ranks, generation 1: stuck", job.stdout.readline())
         self.assertIn("rank 1 is late", job.stdout.readline())
+
+    def test_of_a_worker_with_torch_whose_child_trains_the_child_is_looked_at(self):
+        (self.folder / "child.py").write_text(READS)
+        for worker in RUNS_A_CHILD, SPAWNS:
+            with self.subTest(worker):
+                job = self.start(worker)
+                pid = int(self.line_of(self.ready))
+                said = until(lambda: (said := self.why(job))["health"] == "stuck" and said, "a verdict")
+                self.assertEqual(said["guilty"], [1], said["page"])
+                self.assertIn("rank 1 is late: it has not entered all_reduce #6", said["page"])
+                self.assertRegex(said["page"], r"waits in open\(\) of .*/fifo")
+                self.assertEqual(said["facts"]["ranks"][1]["pid"], pid)
+                self.assertNotIn(pid, children(job.pid))
+                end(job)
+
+    def test_a_hang_of_such_a_child_is_reported(self):
+        (self.folder / "child.py").write_text(READS)
+        job = self.start(RUNS_A_CHILD, "--hang-report", "2s")
+        self.line_of(self.ready)
+        self.assertTrue(select.select([job.stdout], [], [], BOUND_S)[0], "nothing was said")
+        self.assertIn("2 ranks, generation 1: stuck", job.stdout.readline())
+        self.assertIn("rank 1 is late", job.stdout.readline())
+
+    def test_of_several_children_that_train_the_oldest_is_looked_at_and_nobody_is_accused(self):
+        job = self.start(SPAWNS_THREE.replace("A FREE ONE", str(free_port())), "--nproc-per-node", "1")
+        self.line_of(self.ready)
+        said = until(lambda: (said := self.why(job))["health"] == "stuck" and said, "a verdict")
+        self.assertEqual(said["guilty"], [], said["page"])
+        self.assertIn("who is late was not seen", said["page"])
+        self.assertRegex(said["page"], r"of rank 0 pid \d+ was seen, the oldest of 3 processes that train")
+
+    def test_a_worker_that_trains_itself_is_looked_at_whatever_it_has_started(self):
+        job = self.start(LOADS)
+        pid = int(self.line_of(self.ready))
+        until(lambda: children(pid), "the worker of the loader")
+        self.assertEqual(self.why(job)["facts"]["ranks"][1]["pid"], pid)
+        self.assertIn(pid, children(job.pid))
 
     def test_no_exit_code_is_told_that_is_not_known(self):
         job = self.start(ENDS)

@@ -80,6 +80,23 @@ TEST_CASE("of a script's processes the one with libtorch does the work, the near
   CHECK(choose_work_process(1, processes) == 4);
 }
 
+TEST_CASE(
+    "a worker that has recorded nothing gives way to the nearest below it that has, the oldest of several") {
+  std::vector<WorkCandidate> processes{
+      {.pid = 1, .has_torch = true},
+      {.pid = 2, .parent = 1, .started = 10, .has_torch = true},
+      {.pid = 3, .parent = 1, .started = 30, .has_torch = true, .records = true},
+      {.pid = 4, .parent = 1, .started = 20, .has_torch = true, .records = true},
+      {.pid = 5, .parent = 2, .started = 15, .has_torch = true, .records = true}};
+  CHECK(choose_work_process(1, processes) == 4);
+  processes.erase(processes.begin() + 2, processes.begin() + 4);
+  CHECK(choose_work_process(1, processes) == 5);
+  processes[2].records = false;
+  CHECK(choose_work_process(1, processes) == 1);
+  processes[2].records = processes[0].records = true;
+  CHECK(choose_work_process(1, processes) == 1);
+}
+
 TEST_CASE("without libtorch a shell's only child does the work, and a program does its own") {
   std::vector<WorkCandidate> processes{{.pid = 1, .only_starts = true},
                                        {.pid = 2, .parent = 1, .only_starts = true},

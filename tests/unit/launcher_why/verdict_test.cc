@@ -308,6 +308,17 @@ TEST_CASE("where all ranks of a node wait, and others were not seen, one of thos
         "all ranks of this node wait in all_reduce #1; who is late is on another node: ask there");
 }
 
+TEST_CASE("where one of several processes of a worker was seen, who is late may be another") {
+  RankFacts a = rank_in(0, SYS_futex);
+  enter(a, "all_reduce", 30, false);
+  a.siblings = 3;
+  const Verdict verdict = judge(picture_of({a}));
+  CHECK(verdict.guilty.empty());
+  CHECK(verdict.reason == "all processes that were seen wait in all_reduce #1; who is late was not seen");
+  CHECK(verdict.notes ==
+        std::vector<std::string>{"of rank 0 pid 100 was seen, the oldest of 4 processes that train"});
+}
+
 TEST_CASE("an exit code is told only where it is known") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
   enter(a, "all_reduce", 30, false);
