@@ -160,20 +160,24 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
     accused_at_ = -1;
     return Say::kNothing;
   }
+  if (verdict.guilty.empty() && sight.has_siblings) return Say::kNothing;
   const double lasted = lasted_s(verdict, quiet_s(now), now);
+  const bool others_move = !limits_.is_alone && verdict.moved_s >= 0 && verdict.moved_s < limits_.timeout_s;
   const bool is_known = sight.sees_all || is_known_here(verdict);
-  const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && !verdict.moves;
+  const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && !others_move;
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
   const bool is_ours = verdict.guilty.empty() ? sight.has_rank_0 : sight.has_guilty;
   if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
   if (!limits_.is_asked && !is_known) return Say::kNothing;
   const bool may_report =
       is_stuck && limits_.report_s > 0 && lasted_s(verdict, quiet_s(verdict, now), now) >= limits_.report_s;
-  if (!(may_report || is_over) || !is_news(verdict)) return Say::kNothing;
+  return (may_report || is_over) && is_news(verdict) ? Say::kReport : Say::kNothing;
+}
+
+void HangPolicy::told(const Verdict& verdict, double now) {
   reported_.insert(verdict.guilty.begin(), verdict.guilty.end());
   reported_.insert(verdict.waiting.begin(), verdict.waiting.end());
   is_all_told_ = quiet_s(now) >= limits_.first_s();
-  return Say::kReport;
 }
 
 }  // namespace ddprun::launcher::why

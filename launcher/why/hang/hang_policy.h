@@ -73,11 +73,14 @@ class HangPolicy {
   enum class Say { kNothing, kReport, kEnd };
   /// What the verdict is of.
   struct Sight {
-    bool sees_all = true;    ///< all ranks of the job
-    bool has_guilty = true;  ///< somebody guilty is on this node
-    bool has_rank_0 = true;  ///< rank 0 is
+    bool sees_all = true;       ///< all ranks of the job
+    bool has_guilty = true;     ///< somebody guilty is on this node
+    bool has_rank_0 = true;     ///< rank 0 is
+    bool has_siblings = false;  ///< a rank is one of several processes, of which the others were not seen
   };
   Say decide(const Verdict& verdict, const Sight& sight, double now);
+  /// What was decided has been said.
+  void told(const Verdict& verdict, double now);
 
   /// Whether the last pulses were progress.
   [[nodiscard]] bool has_moved() const { return has_moved_; }

@@ -45,11 +45,16 @@ class Patient {
   Pulse feel(const std::vector<ProcessEntry>& processes) {
     recorder_ = {};
     if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {.rank = rank_};
-    // A worker that has recorded something does the work itself.
+    // A worker that has recorded something does the work itself. Another process is not searched each time.
+    constexpr int kSearchEvery = 5;
     const bool is_clear = pid_ == worker_ && records_;
-    if (const pid_t work = is_clear ? pid_ : find_work_process(worker_, processes); work != pid_)
-      turn_to(work);
-    const ProcessLook look = look_at_process(pid_);
+    ProcessLook look = look_at_process(pid_);
+    if (look.threads.empty() || (!is_clear && pulses_++ % kSearchEvery == 0)) {
+      if (const pid_t work = find_work_process(worker_, processes); work != pid_) {
+        turn_to(work);
+        look = look_at_process(pid_);
+      }
+    }
     if (look.threads.empty()) return {.rank = rank_};
     Pulse pulse{.rank = rank_, .pid = pid_, .has_torch = has_torch(pid_)};
     if (!last_.threads.empty()) pulse.is_busy = gets_on(last_, look);
@@ -61,11 +66,15 @@ class Patient {
     pulse.records = records_ = recorder_.next > 0 || pulse.beats > 0;
     pulse.next = recorder_.next;
     pulse.pending = pending(recorder_).size();
+    has_recorded_ = pulse.next + pulse.beats != recorded_;
+    recorded_ = pulse.next + pulse.beats;
     return pulse;
   }
 
   /// Of the last pulse.
   [[nodiscard]] const Recorder& recorder() const { return recorder_; }
+  /// Whether it has recorded or told anything from the pulse before to the last one.
+  [[nodiscard]] bool has_recorded() const { return has_recorded_; }
   /// None of a process with NCCL, whose messages are recorded: its thread for RAS tells the other ranks each second
   /// that it is there.
   [[nodiscard]] std::map<std::string, Received> connections(
@@ -82,6 +91,7 @@ class Patient {
     pid_ = work;
     record_ = RankRecord(work);
     records_ = false;
+    recorded_ = 0;
     last_ = {};
   }
 
@@ -90,7 +100,10 @@ class Patient {
   std::uint64_t started_;
   pid_t pid_;  ///< of the process that does the work
   RankRecord record_;
-  bool records_ = false;  ///< at the last pulse
+  int pulses_ = 0;
+  bool records_ = false;        ///< at the last pulse
+  std::uint64_t recorded_ = 0;  ///< the same
+  bool has_recorded_ = false;   ///< more than at the one before
   Recorder recorder_;
   ProcessLook last_;
 };
@@ -143,15 +156,20 @@ HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
           .has_guilty = any([&](int rank) {
             return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
           }),
-          .has_rank_0 = any([](int rank) { return rank == 0; })};
+          .has_rank_0 = any([](int rank) { return rank == 0; }),
+          .has_siblings = !is_whole};
 }
 
 std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
   std::vector<Pulse> pulses;
   const std::vector<ProcessEntry> processes = read_processes();
   for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
+  // Messages are of use where nothing else shows that the job gets on.
   const auto is_free = [](const Pulse& pulse) { return pulse.pid != 0 && pulse.pending == 0; };
-  if (std::count_if(pulses.begin(), pulses.end(), is_free) < 2) return pulses;
+  const auto has_recorded = [](const Patient& patient) { return patient.has_recorded(); };
+  if (std::count_if(pulses.begin(), pulses.end(), is_free) < 2 ||
+      std::any_of(patients.begin(), patients.end(), has_recorded))
+    return pulses;
   const std::map<std::string, Received> received = tcp_received();
   std::vector<std::map<std::string, Received>> of_ranks;
   for (const Patient& patient : patients) of_ranks.push_back(patient.connections(received));
@@ -197,7 +215,10 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
                       .guilty = verdict.guilty,
                       .reason = verdict.reason,
                       .page = render(picture, verdict)};
-      if (say != HangPolicy::Say::kNothing && !print_all(out, to_text(news) + "\n")) return;
+      if (say != HangPolicy::Say::kNothing) {
+        if (!print_all(out, to_text(news) + "\n")) return;
+        policy.told(verdict, boot_time());
+      }
     }
     last = boot_time();
     const timespec nap{static_cast<time_t>(period),

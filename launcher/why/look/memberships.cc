@@ -104,8 +104,11 @@ std::vector<Membership> read_memberships(const ReadMemory& memory, const GroupPl
     heads.push_back(head);
     read_ranks_of_groups(memory, head.recorder, groups);
   }
-  bool is_whole = !places.recorders.empty();
-  for (const RecorderHead& head : heads) is_whole = read_newest(memory, head, groups) && is_whole;
+  // The one whose collectives are told (RankRecord::read): gloo's and NCCL's numbers have nothing to do with each other.
+  const auto told =
+      std::find_if(heads.begin(), heads.end(), [](const RecorderHead& head) { return head.id > 0; });
+  const bool is_whole =
+      !places.recorders.empty() && (told == heads.end() || read_newest(memory, *told, groups));
   std::vector<Membership> found;
   for (auto& [name, group] : groups) {
     if (group.last > 0 || is_whole) found.push_back(std::move(group));

@@ -68,6 +68,13 @@ bool has_recorded(pid_t pid) {
   return record.has_own();
 }
 
+/// Whether it is in a process group itself: what a child of it has recorded is of another job's then.
+bool is_rank(pid_t pid) {
+  RankRecord record(pid);
+  record.search();
+  return record.has_own() || !record.memberships().empty();
+}
+
 }  // namespace
 
 pid_t choose_work_process(pid_t worker, const std::vector<WorkCandidate>& processes) {
@@ -87,7 +94,7 @@ bool has_torch(pid_t pid) {
 
 pid_t find_work_process(pid_t worker, const std::vector<ProcessEntry>& processes) {
   const bool worker_has_torch = has_torch(worker);
-  if (worker_has_torch && has_recorded(worker)) return worker;
+  if (worker_has_torch && is_rank(worker)) return worker;
   const std::vector<pid_t> below = descendants(worker, processes);
   if (below.empty()) return worker;
   std::vector<WorkCandidate> candidates{{.pid = worker,

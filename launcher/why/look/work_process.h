@@ -26,7 +26,7 @@ struct WorkCandidate {
 pid_t choose_work_process(pid_t worker, const std::vector<WorkCandidate>& processes);
 
 /// The same by what /proc and the processes' memory show now. `processes` are all there are (read_processes). Of a
-/// worker that has recorded something of its own nobody else is looked at.
+/// worker that is in a process group itself nobody else is looked at.
 pid_t find_work_process(pid_t worker, const std::vector<ProcessEntry>& processes);
 
 /// How many processes below a worker, beside the one that was chosen and what that has started, have recorded something

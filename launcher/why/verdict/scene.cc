@@ -103,7 +103,12 @@ void Scene::gather_groups() {
     for (const Collective& entry : facts.recorder.entries) {
       if (entry.is_peer) continue;  // it has no place among those of all ranks
       Group& group = groups_[name_of_group(entry.group, facts, told)];
-      group.entries[facts.rank][entry.sequence] = &entry;
+      auto& entries = group.entries[facts.rank];
+      // A group that was destroyed, and another one with its name, which counts from 1 again.
+      if (!entries.empty() && entries.rbegin()->first > entry.sequence &&
+          entries.rbegin()->second->id < entry.id)
+        entries.clear();
+      entries[entry.sequence] = &entry;
       group.members.insert(facts.rank);
     }
   }
@@ -138,6 +143,15 @@ bool Scene::has_progress(const Ranks& ranks) const {
 bool Scene::is_recorded() const {
   return std::any_of(picture_.ranks.begin(), picture_.ranks.end(),
                      [](const RankFacts& facts) { return !pending(facts.recorder).empty(); });
+}
+
+double Scene::moved_s() const {
+  if (has_progress()) return 0;
+  std::int64_t newest = -1;
+  for (const RankFacts& facts : picture_.ranks) {
+    for (const Collective& entry : facts.recorder.entries) newest = std::max(newest, entry.created_ns);
+  }
+  return newest < 0 ? -1 : std::max(0.0, static_cast<double>(picture_.taken_ns - newest) * kNanosecond);
 }
 
 double Scene::waited_by(const Ranks& ranks) const {
@@ -190,6 +204,33 @@ std::map<int, Ranks> Scene::without_progress(std::map<int, Ranks> waits_for) con
     return has_progress(met);
   });
   return waits_for;
+}
+
+std::vector<std::map<int, Ranks>> Scene::parts_of(const std::map<int, Ranks>& waits_for) {
+  struct Part {
+    Ranks ranks;
+    std::map<int, Ranks> edges;
+  };
+  std::vector<Part> parts;
+  for (const auto& [rank, late] : waits_for) {
+    Part whole{.ranks = late, .edges = {{rank, late}}};
+    whole.ranks.insert(rank);
+    const auto touches = [&](const Part& part) {
+      return std::any_of(whole.ranks.begin(), whole.ranks.end(),
+                         [&](int one) { return part.ranks.contains(one); });
+    };
+    const auto joined =
+        std::partition(parts.begin(), parts.end(), [&](const Part& part) { return !touches(part); });
+    std::for_each(joined, parts.end(), [&](Part& part) {
+      whole.ranks.merge(part.ranks);
+      whole.edges.merge(part.edges);
+    });
+    parts.erase(joined, parts.end());
+    parts.push_back(std::move(whole));
+  }
+  std::vector<std::map<int, Ranks>> found;
+  for (Part& part : parts) found.push_back(std::move(part.edges));
+  return found;
 }
 
 bool Scene::knows(int rank, const Group& group) const {

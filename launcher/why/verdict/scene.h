@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::launcher::why {
 
@@ -50,6 +51,9 @@ class Scene {
   [[nodiscard]] bool has_progress() const;
   [[nodiscard]] bool has_progress(const Ranks& ranks) const;
 
+  /// Since the newest collective of any rank began, in seconds; 0: there is progress; -1: none was recorded.
+  [[nodiscard]] double moved_s() const;
+
   /// Whether anybody is in a collective that was recorded.
   [[nodiscard]] bool is_recorded() const;
 
@@ -63,6 +67,9 @@ class Scene {
   [[nodiscard]] std::map<int, Ranks> waits_for() const;
   /// Of these only who does not get on, nor anybody for whom it waits, directly or through others.
   [[nodiscard]] std::map<int, Ranks> without_progress(std::map<int, Ranks> waits_for) const;
+
+  /// The same, parted: nobody in one waits for anybody in another.
+  [[nodiscard]] static std::vector<std::map<int, Ranks>> parts_of(const std::map<int, Ranks>& waits_for);
 
   /// Whether what is not among the rank's entries of the group has not happened: what could not be read of it may have.
   [[nodiscard]] bool knows(int rank, const Group& group) const;

@@ -28,7 +28,7 @@ class Court {
   }
 
   Verdict judge() {
-    verdict_.moves = scene_.has_progress();
+    verdict_.moved_s = scene_.moved_s();
     if (awaits_nodes()) {
       verdict_.health = Health::kAwaits;
       verdict_.reason = picture_.awaits;
@@ -96,7 +96,14 @@ class Court {
   bool judge_held() {
     const Ranks held = scene_.ranks_that(is_held);
     if (held.empty()) return false;
-    accuse(Health::kStuck, Confidence::kSure, held, without(scene_.ranks_that(waits), held),
+    Ranks waiting_for_held;
+    for (const auto& [rank, late] : scene_.waits_for()) {
+      if (std::any_of(late.begin(), late.end(), [&](int one) { return held.contains(one); }))
+        waiting_for_held.insert(rank);
+    }
+    verdict_.is_of_part = !waiting_for_held.empty();
+    accuse(Health::kStuck, Confidence::kSure, held,
+           without(verdict_.is_of_part ? waiting_for_held : scene_.ranks_that(waits), held),
            held_words(scene_, held));
     return true;
   }
@@ -140,30 +147,53 @@ class Court {
     Ranks waiting;
     for (const auto& [entry, ranks] : camps)
       (entry == camps.front().first || is_tie ? guilty : waiting).insert(ranks.begin(), ranks.end());
-    verdict_.is_of_part = true;
-    accuse(Health::kStuck, is_tie ? Confidence::kGuess : Confidence::kLikely, guilty, waiting,
-           disagreement_words(sequence, camps, is_tie));
+    // Who has left what it did there and computes may have done it in a group that had this name before.
+    const bool is_late = !is_tie && camps.front().first->is_over && any_gets_on(guilty);
+    verdict_.is_of_part = !is_late;
+    accuse(is_late ? Health::kLate : Health::kStuck, is_tie ? Confidence::kGuess : Confidence::kLikely,
+           guilty, waiting, disagreement_words(sequence, camps, is_tie));
     if (verdict_.waited_s < 0) verdict_.waited_s = scene_.waited_by(guilty);
     return true;
   }
 
+  struct Ends {
+    Ranks waiting;
+    Ranks roots;  ///< for whom others wait, and who waits for nobody
+  };
+  static Ends ends_of(const std::map<int, Ranks>& edges) {
+    Ends ends;
+    for (const auto& [rank, late] : edges) {
+      ends.waiting.insert(rank);
+      ends.roots.insert(late.begin(), late.end());
+    }
+    ends.roots = without(ends.roots, ends.waiting);
+    return ends;
+  }
+
+  /// Of several parts of a job, of which none waits for another, those in which somebody does nothing for longer than
+  /// usual: what the others wait for hides no hang. All, where there is none.
+  [[nodiscard]] std::map<int, Ranks> stuck_parts(std::map<int, Ranks> edges) const {
+    std::map<int, Ranks> stuck;
+    for (const std::map<int, Ranks>& part : Scene::parts_of(edges)) {
+      const auto [waiting, roots] = ends_of(part);
+      const Ranks idle = without(roots, scene_.ranks_that(waits));
+      if (!idle.empty() && !any_gets_on(idle) && !scene_.is_usual(scene_.waited_by(waiting)))
+        stuck.insert(part.begin(), part.end());
+    }
+    return stuck.empty() ? edges : stuck;
+  }
+
   /// Who waits for somebody itself is not guilty, but leads on.
   bool judge_late() {
-    const std::map<int, Ranks> edges = scene_.without_progress(scene_.waits_for());
+    const std::map<int, Ranks> edges = stuck_parts(scene_.without_progress(scene_.waits_for()));
     if (edges.empty()) return false;
-    Ranks waited_for;
-    Ranks waiting;
-    for (const auto& [rank, late] : edges) {
-      waiting.insert(rank);
-      waited_for.insert(late.begin(), late.end());
-    }
-    Ranks roots = without(waited_for, waiting);
-    if (roots.empty()) return judge_cycle(edges);
+    const auto [waiting, all_roots] = ends_of(edges);
+    if (all_roots.empty()) return judge_cycle(edges);
     // Who waits for something else, perhaps in a group of which not all tell, is not the first to blame: of
     // messages and keys nobody knows from whom they are to come, and that may be one who gets on.
-    const Ranks idle = without(roots, scene_.ranks_that(waits));
+    const Ranks idle = without(all_roots, scene_.ranks_that(waits));
     if (idle.empty() && scene_.has_progress()) return false;
-    if (!idle.empty()) roots = idle;
+    const Ranks& roots = idle.empty() ? all_roots : idle;
     verdict_.is_of_part = !idle.empty();
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return judge_usual(roots, waited);
@@ -195,6 +225,7 @@ class Court {
     Ranks waiting;
     for (const Ranks& camp : camps)
       (camp.size() == fewest ? guilty : waiting).insert(camp.begin(), camp.end());
+    verdict_.is_of_part = true;
     accuse(Health::kStuck, Confidence::kLikely, guilty, waiting, cycle_words(scene_, camps));
     return true;
   }

@@ -38,7 +38,7 @@ struct Verdict {
   double waited_s = -1;      ///< for how long those who wait have; -1: not known
   std::vector<int> guilty;   ///< empty: nobody, or nobody can say
   std::vector<int> waiting;  ///< ranks that wait for the guilty ones
-  bool moves = false;        ///< a rank, whichever, has got on between the looks
+  double moved_s = -1;       ///< since any rank began a collective, or got on otherwise; -1: not known
   /// It is of those that are accused or wait, whatever the others do. Else others that get on would let it be wrong.
   bool is_of_part = false;
   std::string reason;              ///< a sentence with the guilty rank in it; empty: nothing is wrong

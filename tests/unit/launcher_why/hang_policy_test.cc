@@ -41,6 +41,13 @@ HangPolicy quiet_since_0() {
   return policy;
 }
 
+/// What is decided, and then said.
+HangPolicy::Say say(HangPolicy& policy, const Verdict& verdict, const HangPolicy::Sight& sight, double now) {
+  const HangPolicy::Say decided = policy.decide(verdict, sight, now);
+  if (decided != HangPolicy::Say::kNothing) policy.told(verdict, now);
+  return decided;
+}
+
 }  // namespace
 
 TEST_CASE("a job without progress is looked at when the first limit is over, and not before") {
@@ -105,10 +112,10 @@ TEST_CASE("of a job of which a part gets on, the other part is reported once, an
   int reports = 0;
   for (double now = 0.5; now < 500; now += 0.5) {
     if (!policy.note(half(++next), now)) continue;
-    const HangPolicy::Say say = policy.decide(verdict(Health::kStuck), kAll, now);
-    CHECK(say != HangPolicy::Say::kEnd);
-    reports += say == HangPolicy::Say::kReport;
-    CHECK((now >= 10 || say == HangPolicy::Say::kNothing));
+    const HangPolicy::Say said = say(policy, verdict(Health::kStuck), kAll, now);
+    CHECK(said != HangPolicy::Say::kEnd);
+    reports += said == HangPolicy::Say::kReport;
+    CHECK((now >= 10 || said == HangPolicy::Say::kNothing));
   }
   CHECK(reports == 1);
   CHECK(policy.has_moved());
@@ -129,7 +136,7 @@ TEST_CASE("who waits long for ranks that get on is not reported, and looked at l
   for (double now = 0.5; now < 1000; now += 0.5) {
     if (!policy.note(busy(++next), now)) continue;
     ++looks;
-    CHECK(policy.decide(verdict(Health::kStuck), kAll, now) == HangPolicy::Say::kNothing);
+    CHECK(say(policy, verdict(Health::kStuck), kAll, now) == HangPolicy::Say::kNothing);
   }
   CHECK(looks > 0);
   CHECK(looks < 16);
@@ -171,7 +178,7 @@ TEST_CASE(
         part.guilty = {1, 3};
         part.waiting = {0, 2};
       }
-      if (policy.decide(part, kAll, now) == HangPolicy::Say::kReport) told_at = now;
+      if (say(policy, part, kAll, now) == HangPolicy::Say::kReport) told_at = now;
     }
     CHECK(told_at >= 3609);
     CHECK(told_at <= 3610.5);
@@ -188,7 +195,7 @@ TEST_CASE(
       pulses.push_back({.rank = 2, .pid = 3, .records = true, .next = ++next});
       policy.note(std::move(pulses), now);
     }
-    return policy.decide(verdict, kAll, 30);
+    return say(policy, verdict, kAll, 30);
   };
   Verdict part = verdict(Health::kStuck);
   part.waited_s = 30;
@@ -201,11 +208,37 @@ TEST_CASE(
 }
 
 TEST_CASE("nobody is ended while any rank of the job gets on, on whichever node") {
-  HangPolicy policy = quiet_since_0();
+  HangPolicy policy({.timeout_s = 60, .is_alone = false}, 0);
+  policy.note(waiting(), 0);
   REQUIRE(policy.note(waiting(), 60));
   Verdict part = verdict(Health::kStuck);
-  part.moves = true;
-  CHECK(policy.decide(part, kAll, 60) != HangPolicy::Say::kEnd);
+  part.waited_s = 60;
+  part.moved_s = 59;
+  CHECK(say(policy, part, kAll, 60) != HangPolicy::Say::kEnd);
+  part.moved_s = 60;
+  CHECK(say(policy, part, kAll, 60) == HangPolicy::Say::kEnd);
+}
+
+TEST_CASE("a report that was decided and not said, because the job got on meanwhile, comes later") {
+  HangPolicy policy = quiet_since_0();
+  Verdict held = verdict(Health::kStuck, Doing::kStopped);
+  held.is_of_part = false;
+  REQUIRE(policy.note(waiting(), 10));
+  CHECK(policy.decide(held, kAll, 10) == HangPolicy::Say::kReport);
+  std::vector<Pulse> pulses = waiting();
+  pulses.push_back({.rank = 2, .pid = 3, .records = true, .next = 1});
+  policy.note(pulses, 11);
+  CHECK(policy.has_moved(held, 11));
+  CHECK(policy.note(pulses, 21));
+  CHECK(say(policy, held, kAll, 21) == HangPolicy::Say::kReport);
+}
+
+TEST_CASE("where a rank is one of several processes, a wait of all that were seen is not told") {
+  HangPolicy policy = quiet_since_0();
+  Verdict all = verdict(Health::kStuck);
+  all.guilty.clear();
+  REQUIRE(policy.note(waiting(), 10));
+  CHECK(say(policy, all, {.sees_all = false, .has_siblings = true}, 10) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE("a script that goes on to its next program gets on") {
@@ -218,12 +251,12 @@ TEST_CASE("what begins to hang while a long step is watched is told within a qua
   HangPolicy policy = quiet_since_0();
   for (double now = 10; now < 40; now += 0.5) {
     if (policy.note(waiting(), now))
-      CHECK(policy.decide(verdict(Health::kLate, Doing::kComputes), kAll, now) == HangPolicy::Say::kNothing);
+      CHECK(say(policy, verdict(Health::kLate, Doing::kComputes), kAll, now) == HangPolicy::Say::kNothing);
   }
   double told_at = 0;
   for (double now = 40; told_at == 0 && now < 60; now += 0.5) {
     if (policy.note(waiting(), now) &&
-        policy.decide(verdict(Health::kStuck), kAll, now) == HangPolicy::Say::kReport)
+        say(policy, verdict(Health::kStuck), kAll, now) == HangPolicy::Say::kReport)
       told_at = now;
   }
   CHECK(told_at > 0);
@@ -233,27 +266,27 @@ TEST_CASE("what begins to hang while a long step is watched is told within a qua
 TEST_CASE("a hang is reported once, and again after there was progress") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(verdict(Health::kStuck), kAll, 10) == HangPolicy::Say::kReport);
+  CHECK(say(policy, verdict(Health::kStuck), kAll, 10) == HangPolicy::Say::kReport);
   CHECK_FALSE(policy.note(waiting(), 30));
   policy.note(waiting(8), 31);
   REQUIRE(policy.note(waiting(8), 41));
-  CHECK(policy.decide(verdict(Health::kStuck), kAll, 41) == HangPolicy::Say::kReport);
+  CHECK(say(policy, verdict(Health::kStuck), kAll, 41) == HangPolicy::Say::kReport);
 }
 
 TEST_CASE("a rank that still does something is not reported, but ended when the time is over") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(verdict(Health::kLate), kAll, 10) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, verdict(Health::kLate), kAll, 10) == HangPolicy::Say::kNothing);
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kLate), kAll, 60) == HangPolicy::Say::kEnd);
+  CHECK(say(policy, verdict(Health::kLate), kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a job that is fine, or in a debugger's hands, is left in peace by both limits") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kFine), kAll, 60) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, verdict(Health::kFine), kAll, 60) == HangPolicy::Say::kNothing);
   REQUIRE(policy.note(waiting(), 120));
-  CHECK(policy.decide(verdict(Health::kStuck, Doing::kTraced), kAll, 120) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, verdict(Health::kStuck, Doing::kTraced), kAll, 120) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE("a rank that is held while nobody waits for it is left in peace by both limits") {
@@ -261,7 +294,7 @@ TEST_CASE("a rank that is held while nobody waits for it is left in peace by bot
   Verdict held = verdict(Health::kStuck);
   held.waiting.clear();
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(held, kAll, 60) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, held, kAll, 60) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE(
@@ -273,9 +306,9 @@ TEST_CASE(
   split.confidence = Confidence::kGuess;
   split.ranks[0].activity.doing = Doing::kWaits;
   REQUIRE(policy.note(waiting(), 10));
-  CHECK(policy.decide(split, kAll, 10) == HangPolicy::Say::kReport);
+  CHECK(say(policy, split, kAll, 10) == HangPolicy::Say::kReport);
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(split, kAll, 60) == HangPolicy::Say::kEnd);
+  CHECK(say(policy, split, kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a job in which all wait and nobody is guilty is ended") {
@@ -284,14 +317,14 @@ TEST_CASE("a job in which all wait and nobody is guilty is ended") {
   all.guilty.clear();
   all.waiting = {0, 1};
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(all, kAll, 60) == HangPolicy::Say::kEnd);
+  CHECK(say(policy, all, kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("where not all ranks were seen, a time-out ends only who waits for nobody") {
   const auto ends = [](Verdict verdict) {
     HangPolicy policy = quiet_since_0();
     REQUIRE(policy.note(waiting(), 60));
-    return policy.decide(verdict, {.sees_all = false}, 60) == HangPolicy::Say::kEnd;
+    return say(policy, verdict, {.sees_all = false}, 60) == HangPolicy::Say::kEnd;
   };
   Verdict all = verdict(Health::kStuck);
   all.guilty.clear();
@@ -308,7 +341,7 @@ TEST_CASE("of several nodes, whose ranks may have got on, those who wait have to
     policy.note(waiting(), 0);
     Verdict late = verdict(Health::kStuck, Doing::kBlocked);
     late.waited_s = waited_s;
-    return policy.decide(late, kAll, now);
+    return say(policy, late, kAll, now);
   };
   CHECK(said(5, 600) == HangPolicy::Say::kNothing);
   CHECK(said(59, 600) == HangPolicy::Say::kReport);
@@ -320,21 +353,21 @@ TEST_CASE("of several nodes, where it is not known how long they waited, they wa
   HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_alone = false}, 0);
   policy.note(waiting(), 0);
   const Verdict late = verdict(Health::kStuck, Doing::kBlocked);
-  CHECK(policy.decide(late, kAll, 60) == HangPolicy::Say::kNothing);
-  CHECK(policy.decide(late, kAll, 75) == HangPolicy::Say::kReport);
-  CHECK(policy.decide(verdict(Health::kFine), kAll, 90) == HangPolicy::Say::kNothing);
-  CHECK(policy.decide(late, kAll, 105) == HangPolicy::Say::kNothing);
-  CHECK(policy.decide(late, kAll, 164) == HangPolicy::Say::kNothing);
-  CHECK(policy.decide(late, kAll, 165) == HangPolicy::Say::kEnd);
+  CHECK(say(policy, late, kAll, 60) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, late, kAll, 75) == HangPolicy::Say::kReport);
+  CHECK(say(policy, verdict(Health::kFine), kAll, 90) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, late, kAll, 105) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, late, kAll, 164) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, late, kAll, 165) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("a rank for which others have waited for a moment, after a long silence of all, is left in peace") {
   Verdict late = verdict(Health::kLate, Doing::kComputes);
   late.waited_s = 2;
   HangPolicy policy = quiet_since_0();
-  CHECK(policy.decide(late, kAll, 100) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, late, kAll, 100) == HangPolicy::Say::kNothing);
   late.waited_s = 60;
-  CHECK(policy.decide(late, kAll, 158) == HangPolicy::Say::kEnd);
+  CHECK(say(policy, late, kAll, 158) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("an accusation of before the job got on does not count for the next time it is quiet") {
@@ -343,10 +376,10 @@ TEST_CASE("an accusation of before the job got on does not count for the next ti
   late.waited_s = -1;
   HangPolicy policy(limits, 0);
   policy.note(waiting(), 0);
-  CHECK(policy.decide(late, kAll, 60) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, late, kAll, 60) == HangPolicy::Say::kNothing);
   policy.note(waiting(8), 61);
   CHECK(policy.note(waiting(8), 121));
-  CHECK(policy.decide(late, kAll, 121) == HangPolicy::Say::kNothing);
+  CHECK(say(policy, late, kAll, 121) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE(
@@ -359,21 +392,21 @@ TEST_CASE(
   Verdict late = verdict(Health::kLate, Doing::kComputes);
   late.waited_s = 1000;
   HangPolicy first = policy_of();
-  CHECK(first.decide(late, {.has_guilty = false}, 60) == HangPolicy::Say::kReport);
-  CHECK(first.decide(late, {.has_guilty = false}, 119) == HangPolicy::Say::kNothing);
-  CHECK(first.decide(late, {.has_guilty = false}, 120) == HangPolicy::Say::kEnd);
+  CHECK(say(first, late, {.has_guilty = false}, 60) == HangPolicy::Say::kReport);
+  CHECK(say(first, late, {.has_guilty = false}, 119) == HangPolicy::Say::kNothing);
+  CHECK(say(first, late, {.has_guilty = false}, 120) == HangPolicy::Say::kEnd);
   HangPolicy other = policy_of();
-  CHECK(other.decide(late, {.has_guilty = false, .has_rank_0 = false}, 500) == HangPolicy::Say::kReport);
-  CHECK(other.decide(late, {.has_guilty = false, .has_rank_0 = false}, 600) == HangPolicy::Say::kNothing);
+  CHECK(say(other, late, {.has_guilty = false, .has_rank_0 = false}, 500) == HangPolicy::Say::kReport);
+  CHECK(say(other, late, {.has_guilty = false, .has_rank_0 = false}, 600) == HangPolicy::Say::kNothing);
 }
 
 TEST_CASE("the second limit is kept to the moment, whatever was said at the first") {
   HangPolicy policy = quiet_since_0();
   REQUIRE(policy.note(waiting(), 50));
-  CHECK(policy.decide(verdict(Health::kStuck), kAll, 50) == HangPolicy::Say::kReport);
+  CHECK(say(policy, verdict(Health::kStuck), kAll, 50) == HangPolicy::Say::kReport);
   CHECK_FALSE(policy.note(waiting(), 59));
   REQUIRE(policy.note(waiting(), 60));
-  CHECK(policy.decide(verdict(Health::kStuck), kAll, 60) == HangPolicy::Say::kEnd);
+  CHECK(say(policy, verdict(Health::kStuck), kAll, 60) == HangPolicy::Say::kEnd);
 }
 
 TEST_CASE("where nobody asked, only programs with libtorch are looked at") {
@@ -388,7 +421,7 @@ TEST_CASE("where nobody asked and a rank on another host may compute, a wait of 
   const auto said = [&](bool is_asked, bool sees_all) {
     HangPolicy policy({.report_s = 10, .is_asked = is_asked}, 0);
     policy.note(waiting(), 0);
-    return policy.decide(all_wait, {.sees_all = sees_all}, 20) == HangPolicy::Say::kReport;
+    return say(policy, all_wait, {.sees_all = sees_all}, 20) == HangPolicy::Say::kReport;
   };
   CHECK_FALSE(said(false, false));
   CHECK(said(true, false));
@@ -407,7 +440,7 @@ TEST_CASE("a time-out that nobody has asked for ends what is certainly stuck, an
   const auto said = [&](const Verdict& verdict) {
     HangPolicy policy(kUnasked, 0);
     policy.note(waiting(), 0);
-    return policy.decide(verdict, kAll, 60) == HangPolicy::Say::kEnd;
+    return say(policy, verdict, kAll, 60) == HangPolicy::Say::kEnd;
   };
   CHECK(said(verdict(Health::kStuck, Doing::kStopped)));
   CHECK(said(verdict(Health::kStuck, Doing::kEnded)));

@@ -1,5 +1,6 @@
 #include "launcher/why/verdict/verdict.h"
 
+#include "launcher/why/verdict/scene.h"
 #include "launcher/why/verdict/straggler.h"
 #include "tests/support/catch.h"
 
@@ -197,7 +198,7 @@ TEST_CASE(
   CHECK(half.guilty == std::vector<int>{1});
   CHECK(half.waiting == std::vector<int>{0});
   CHECK(half.is_of_part);
-  CHECK(half.moves);
+  CHECK(half.moved_s == 0);
   // Rank 1 waits itself, for rank 2, which gets on.
   for (RankFacts* rank : {&b, &c}) enter(*rank, "barrier", 41, true, "3");
   enter(b, "barrier", 38, false, "3");
@@ -218,7 +219,45 @@ TEST_CASE("who waits for a message while others get on is not accused, for it ma
   for (RankFacts* rank : {&c, &d}) ++rank->recorder.next;
   const Verdict verdict = judge(picture_of({a, b, c, d}));
   CHECK(verdict.health == Health::kFine);
-  CHECK(verdict.moves);
+  CHECK(verdict.moved_s == 0);
+}
+
+TEST_CASE(
+    "what a rank has done in a group that is gone is forgotten with the first of another one of that name") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) {
+    for (int i = 0; i < 3; ++i) enter(*rank, "broadcast", 50 - i, true);
+    enter(*rank, "all_reduce", 40, rank == &b);
+    rank->recorder.entries.back().sequence = 1;
+  }
+  // Both are in the new group; rank 0 waits in its #1, which rank 1 has left.
+  CHECK(judge(picture_of({a, b})).guilty != std::vector<int>{0});
+  const JobPicture picture = picture_of({a, b});
+  const Scene scene(picture);
+  CHECK(scene.groups().begin()->second.last_entered(1) == 1);
+}
+
+TEST_CASE("who computes and is over with what the others do at that place is late, and not stuck") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 38, false);
+  enter(c, "broadcast", 100, true);
+  CHECK(judge(picture_of({a, b, c})).health == Health::kStuck);
+  compute(c);
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.health == Health::kLate);
+  CHECK(verdict.guilty == std::vector<int>{2});
+}
+
+TEST_CASE("who is stopped while another part gets on is accused of those that wait for it alone") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "barrier", 42, true, "1");
+  enter(a, "all_reduce", 38, false, "1");
+  for (ProcessLook* look : {&b.first, &b.second}) look->threads.front().state = "T";
+  enter(c, "all_reduce", 1, false, "2");
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.waiting == std::vector<int>{0});
+  CHECK(verdict.is_of_part);
 }
 
 TEST_CASE("a child that computes, and from which a thread of the rank reads, is what the rank waits for") {
