@@ -47,7 +47,7 @@ struct Object {
   std::string mount;   ///< type of the file system, "nfs4"; empty: none or not known
   std::string source;  ///< what is mounted, "fs01:/data"
   std::string other_end;  ///< of a pipe: "pid 4711 (ddprun)"; of a TCP connection: its address
-  /// Of the sockets that the main thread waits for: since something came; -1: nothing has come over any TCP connection.
+  /// Of the TCP connections for which the main thread waits: since the other end was heard; -1: there is none.
   double silent_s = -1;
 };
 
@@ -118,6 +118,7 @@ struct Connection {
   std::uint64_t unsent = 0;  ///< bytes sent that nobody has acknowledged, or not sent yet
   std::uint64_t unread = 0;  ///< bytes received that the process has not read
   int retransmits = 0;       ///< of what it sends now, without an answer
+  std::uint64_t came = 0;    ///< bytes received between the looks, where the kernel tells
   [[nodiscard]] bool is_unanswered() const { return retransmits > 0 && unsent > 0; }
 };
 

@@ -68,12 +68,10 @@ double HangLimits::first_s() const {
 
 void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::string, Received>>& of_ranks) {
   std::set<std::string> ends;
-  for (std::size_t i = 0; i < pulses.size(); ++i) {
-    if (pulses[i].pending > 0) continue;
-    for (const auto& [inode, connection] : of_ranks[i]) ends.insert(connection.local);
+  for (const auto& connections : of_ranks) {
+    for (const auto& [inode, connection] : connections) ends.insert(connection.local);
   }
   for (std::size_t i = 0; i < pulses.size(); ++i) {
-    if (pulses[i].pending > 0) continue;
     for (const auto& [inode, connection] : of_ranks[i]) {
       if (ends.contains(connection.remote)) pulses[i].received[connection.remote] = connection.bytes;
     }

@@ -37,8 +37,8 @@ struct Pulse {
   std::size_t pending = 0;  ///< collectives that have not ended
   bool is_busy = false;     ///< it computes, reads or writes
   bool has_torch = false;   ///< it has loaded libtorch
-  /// Bytes that have come over its connections to other ranks of this host, by the other ends of these. Only between
-  /// ranks that are in no collective: parts of one are no messages.
+  /// Bytes that have come over its connections to other ranks of this host, by the other ends of these. What a rank in
+  /// a collective gets of it comes to an end where another one is missing.
   std::map<std::string, std::uint64_t> received{};
 };
 

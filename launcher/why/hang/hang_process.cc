@@ -165,10 +165,8 @@ std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
   const std::vector<ProcessEntry> processes = read_processes();
   for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
   // Messages are of use where nothing else shows that the job gets on.
-  const auto is_free = [](const Pulse& pulse) { return pulse.pid != 0 && pulse.pending == 0; };
-  const auto has_recorded = [](const Patient& patient) { return patient.has_recorded(); };
-  if (std::count_if(pulses.begin(), pulses.end(), is_free) < 2 ||
-      std::any_of(patients.begin(), patients.end(), has_recorded))
+  if (patients.size() < 2 || std::any_of(patients.begin(), patients.end(),
+                                         [](const Patient& patient) { return patient.has_recorded(); }))
     return pulses;
   const std::map<std::string, Received> received = tcp_received();
   std::vector<std::map<std::string, Received>> of_ranks;

@@ -84,6 +84,7 @@ class Looker {
     record_.search();
     facts_.recorder_first = record_.read(kEntriesOfARank);
     facts_.progress_first = record_.progress();
+    const std::map<std::string, Received> received_first = connections_of(pid_, tcp_received());
     sleep_for(between);
     facts_.second = look_at_process(pid_);
     if (facts_.second.started != facts_.first.started) return say_end();
@@ -91,13 +92,15 @@ class Looker {
     facts_.recorder = record_.read(kEntriesOfARank);
     facts_.recorder.memberships = record_.memberships();
     facts_.progress = record_.progress();
+    const std::map<std::string, Received> received = connections_of(pid_, tcp_received());
     facts_.connections = tcp_connections(pid_);
+    count_what_came(received_first, received);
     say();
     const SystemCall& call = facts_.second.threads.front().call;
     if (call == facts_.first.threads.front().call)
       facts_.object = object_of_main_call(pid_, record_.memory(), call);
     facts_.object.silent_s =
-        silence_of(awaited_files(pid_, facts_.second.threads.front(), record_.memory()), tcp_received());
+        silence_of(awaited_files(pid_, facts_.second.threads.front(), record_.memory()), received);
     look_at_children();
     say();
     const std::string py_spy = runs_python(pid_) ? find_py_spy(pid_) : std::string();
@@ -129,12 +132,24 @@ class Looker {
     say();
   }
 
+  void count_what_came(const std::map<std::string, Received>& first,
+                       const std::map<std::string, Received>& second) {
+    for (const auto& [inode, now] : second) {
+      const auto before = first.find(inode);
+      if (before == first.end()) continue;
+      for (Connection& connection : facts_.connections) {
+        if (connection.local == now.local && connection.remote == now.remote)
+          connection.came = now.bytes - before->second.bytes;
+      }
+    }
+  }
+
   /// Pipes only: of a socket the other end has another name, and who has the same one has inherited it.
   [[nodiscard]] std::set<std::string> awaited_pipes() const {
     std::set<std::string> pipes;
     for (const ThreadLook& thread : facts_.second.threads) {
-      // CUDA's own wake themselves by a pipe, which forked children have inherited.
-      if (thread.name.starts_with("cuda")) continue;
+      // CUDA's own, and gloo's, which is in epoll, wake themselves by pipes, which forked children have inherited.
+      if (thread.name.starts_with("cuda") || (thread.tid != pid_ && is_epoll(thread.call.number))) continue;
       pipes.merge(awaited_files(pid_, thread, record_.memory()));
     }
     std::erase_if(pipes, [](const std::string& file) { return !file.starts_with("pipe:"); });

@@ -104,7 +104,8 @@ std::vector<Membership> read_memberships(const ReadMemory& memory, const GroupPl
     heads.push_back(head);
     read_ranks_of_groups(memory, head.recorder, groups);
   }
-  // The one whose collectives are told (RankRecord::read): gloo's and NCCL's numbers have nothing to do with each other.
+  // The one whose collectives are told (RankRecord::read): gloo's and NCCL's numbers have nothing to do with each
+  // other.
   const auto told =
       std::find_if(heads.begin(), heads.end(), [](const RecorderHead& head) { return head.id > 0; });
   const bool is_whole =

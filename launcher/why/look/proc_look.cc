@@ -40,6 +40,7 @@ ThreadLook look_at_thread(const std::string& directory, int tid) {
                   .state = {},
                   .wait_channel = read_text(directory + "/wchan"),
                   .call = parse_system_call(read_text(directory + "/syscall"))};
+  look.call.number = call_behind_restart(look.call.number, look.wait_channel);
   const std::string stat = read_text(directory + "/stat");
   look.state = stat_field(stat, 3);
   look.major_faults = stat_number(stat, 12);
@@ -313,8 +314,7 @@ double silence_of(const std::set<std::string>& files, const std::map<std::string
   double shortest = -1;
   for (const std::string& file : files) {
     const auto found = received.find(inode_of(file, "socket:"));
-    if (found != received.end() && found->second.bytes > 0 &&
-        (shortest < 0 || found->second.silent_s < shortest))
+    if (found != received.end() && (shortest < 0 || found->second.silent_s < shortest))
       shortest = found->second.silent_s;
   }
   return shortest;

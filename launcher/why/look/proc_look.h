@@ -48,7 +48,8 @@ std::set<std::string> awaited_files(pid_t pid, const ThreadLook& thread, const P
 /// Whether it has one of these open for writing.
 bool writes_to_any(pid_t pid, const std::set<std::string>& files);
 
-/// Seconds since anything came over one of these; -1: nothing has, over any that is among `received`. Pure.
+/// Seconds since the other end of one of these was heard, be it when it was connected; -1: none is among `received`.
+/// Pure.
 double silence_of(const std::set<std::string>& files, const std::map<std::string, Received>& received);
 
 /// Lines of /proc/net/tcp or tcp6 whose inodes are in `files`. Pure.

@@ -89,6 +89,14 @@ std::string name_of_call(int number) {
   return row != nullptr ? std::string(row->name) : fmt::format("system call {}", number);
 }
 
+int call_behind_restart(int number, const std::string& wait_channel) {
+  if (number != SYS_restart_syscall) return number;
+  const auto waits_in = [&](std::string_view part) { return wait_channel.find(part) != std::string::npos; };
+  if (waits_in("poll")) return SYS_poll;
+  if (waits_in("nanosleep")) return SYS_clock_nanosleep;
+  return waits_in("futex") ? SYS_futex : number;
+}
+
 bool takes_descriptor(int number) {
   return reads(number) || writes(number) || is_file_lock(number) || is_kind(number, Kind::kDescriptor);
 }

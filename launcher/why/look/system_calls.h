@@ -9,6 +9,10 @@ namespace ddprun::launcher::why {
 /// "read", "futex"; "system call 436" for one that has no row; empty for -1.
 std::string name_of_call(int number);
 
+/// A call that was interrupted by a stop goes on as restart_syscall, with its own arguments: which it is, by where the
+/// kernel waits. Any other call, or one that is not known: as it is.
+int call_behind_restart(int number, const std::string& wait_channel);
+
 /// Whether its first argument is a descriptor.
 bool takes_descriptor(int number);
 /// Which argument is the address of a path; -1: none.

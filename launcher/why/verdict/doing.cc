@@ -316,7 +316,7 @@ std::optional<Activity> moving_activity(const RankFacts& facts) {
   constexpr double kRecently = 10;  // a server that is slow, and not gone
   if (facts.object.silent_s >= 0 && facts.object.silent_s < kRecently)
     return Activity{Doing::kMoves,
-                    fmt::format("{}; something came over that connection {:.0f} s ago",
+                    fmt::format("{}; the other end of that connection was heard {:.0f} s ago",
                                 call_words(now, facts.object), std::max(1.0, facts.object.silent_s)),
                     {}};
   return std::nullopt;

@@ -28,6 +28,11 @@ double usual_distance(const JobPicture& picture) {
   return longest;
 }
 
+bool has_nccl(const RankFacts& facts) {
+  return std::any_of(facts.second.threads.begin(), facts.second.threads.end(),
+                     [](const ThreadLook& thread) { return thread.name.starts_with("NCCL"); });
+}
+
 bool has_moved(const RankFacts& facts) {
   if (facts.progress.beats != facts.progress_first.beats) return true;
   if (!facts.recorder.is_there || !facts.recorder_first.is_there) return false;
@@ -94,6 +99,10 @@ Scene::Scene(const JobPicture& picture) : picture_(picture) {
 
 void Scene::gather_groups() {
   const MembersTold told = members_told(picture_);
+  // When a group was made that has the name of one before, by its first collective on the last rank that shows it.
+  std::map<GroupName, std::int64_t> made_again;
+  std::map<GroupName, std::map<int, std::int64_t>> newest;
+  std::set<std::pair<GroupName, int>> shown;
   for (const RankFacts& facts : picture_.ranks) {
     for (const Membership& own : facts.recorder.memberships) {
       Group& group = groups_[name_of_group(own.group, facts, told)];
@@ -102,14 +111,27 @@ void Scene::gather_groups() {
     }
     for (const Collective& entry : facts.recorder.entries) {
       if (entry.is_peer) continue;  // it has no place among those of all ranks
-      Group& group = groups_[name_of_group(entry.group, facts, told)];
+      const GroupName name = name_of_group(entry.group, facts, told);
+      Group& group = groups_[name];
       auto& entries = group.entries[facts.rank];
-      // A group that was destroyed, and another one with its name, which counts from 1 again.
+      // It counts from 1 again.
       if (!entries.empty() && entries.rbegin()->first > entry.sequence &&
-          entries.rbegin()->second->id < entry.id)
+          entries.rbegin()->second->id < entry.id) {
         entries.clear();
+        made_again[name] = std::max(made_again[name], entry.created_ns);
+        shown.insert({name, facts.rank});
+      }
       entries[entry.sequence] = &entry;
+      newest[name][facts.rank] = entry.created_ns;
       group.members.insert(facts.rank);
+    }
+  }
+  for (const auto& [name, made_ns] : made_again) {
+    Group& group = groups_[name];
+    for (const auto& [rank, last_ns] : newest[name]) {
+      if (last_ns >= made_ns || shown.contains({name, rank})) continue;
+      group.entries.erase(rank);  // of the one before
+      group.newest.erase(rank);
     }
   }
   for (auto& [name, group] : groups_) {
@@ -132,12 +154,23 @@ Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
   return found;
 }
 
+bool Scene::gets_messages(const RankFacts& facts) const {
+  // NCCL's are recorded, and its ranks say each second that they are there.
+  if (has_nccl(facts)) return false;
+  return std::any_of(facts.connections.begin(), facts.connections.end(), [&](const Connection& connection) {
+    return connection.came > 0 && rank_at(connection.remote) >= 0;
+  });
+}
+
+bool Scene::has_progress(int rank) const { return has_moved(facts(rank)) || gets_messages(facts(rank)); }
+
 bool Scene::has_progress() const {
-  return std::any_of(picture_.ranks.begin(), picture_.ranks.end(), has_moved);
+  return std::any_of(picture_.ranks.begin(), picture_.ranks.end(),
+                     [&](const RankFacts& facts) { return has_progress(facts.rank); });
 }
 
 bool Scene::has_progress(const Ranks& ranks) const {
-  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return has_moved(facts(rank)); });
+  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return has_progress(rank); });
 }
 
 bool Scene::is_recorded() const {

@@ -47,7 +47,8 @@ class Scene {
   /// Those whose activity is one of these.
   [[nodiscard]] Ranks ranks_that(bool (*condition)(Doing)) const;
 
-  /// Whether anything was begun or completed between the looks, by any rank or by one of these.
+  /// Whether anything was begun or completed between the looks, or came from another rank, by any rank or by one of
+  /// these.
   [[nodiscard]] bool has_progress() const;
   [[nodiscard]] bool has_progress(const Ranks& ranks) const;
 
@@ -81,6 +82,9 @@ class Scene {
   [[nodiscard]] int rank_at(const std::string& address) const;
 
  private:
+  [[nodiscard]] bool has_progress(int rank) const;
+  /// gloo's, which are recorded nowhere.
+  [[nodiscard]] bool gets_messages(const RankFacts& facts) const;
   void gather_groups();
 
   const JobPicture& picture_;

@@ -2,6 +2,7 @@
 #include "launcher/why/look/native_stack.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/python_stack.h"
+#include "launcher/why/look/system_calls.h"
 #include "tests/support/catch.h"
 
 #include <sys/syscall.h>
@@ -15,6 +16,14 @@ TEST_CASE("a system call is read with its arguments, and one that runs has none"
   CHECK(parse_system_call("running\n").number == -1);
   CHECK(parse_system_call("-1 0x7ffd 0x7f5b\n").number == -1);
   CHECK(parse_system_call("").number == -1);
+}
+
+TEST_CASE("a call that goes on after a stop is known by where the kernel waits") {
+  CHECK(call_behind_restart(SYS_restart_syscall, "do_sys_poll") == SYS_poll);
+  CHECK(call_behind_restart(SYS_restart_syscall, "hrtimer_nanosleep") == SYS_clock_nanosleep);
+  CHECK(call_behind_restart(SYS_restart_syscall, "futex_wait_queue") == SYS_futex);
+  CHECK(call_behind_restart(SYS_restart_syscall, "0") == SYS_restart_syscall);
+  CHECK(call_behind_restart(SYS_read, "do_sys_poll") == SYS_read);
 }
 
 TEST_CASE("a table of sockets gives the connections of the inodes that are asked for") {

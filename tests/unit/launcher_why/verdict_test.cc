@@ -237,6 +237,34 @@ TEST_CASE(
   CHECK(scene.groups().begin()->second.last_entered(1) == 1);
 }
 
+TEST_CASE("who has only been in a group that is gone is missing in the one that was made under its name") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) {
+    for (int i = 0; i < 20; ++i) enter(*rank, "all_reduce", 60 - i, true);
+  }
+  b.recorder.memberships = {{.group = "0", .last = 20}};
+  enter(a, "all_gather", 38, false);
+  a.recorder.entries.back().sequence = 1;
+  const Verdict stuck = judge(picture_of({a, b}));
+  CHECK(stuck.health == Health::kStuck);
+  CHECK(stuck.guilty == std::vector<int>{1});
+  compute(b);
+  CHECK(judge(picture_of({a, b})).health == Health::kLate);
+}
+
+TEST_CASE("what comes from another rank between the looks is progress, and what NCCL says there is not") {
+  RankFacts a = rank_in(0, SYS_clock_nanosleep), b = rank_in(1, SYS_futex);
+  enter(b, "all_reduce", 38, false);
+  a.connections = {{.local = "h:1", .remote = "h:2"}};
+  b.connections = {{.local = "h:2", .remote = "h:1", .came = 8}};
+  CHECK(judge(picture_of({a, b})).health == Health::kFine);
+  b.second.threads.push_back({.tid = 7, .name = "NCCL RAS"});
+  CHECK(judge(picture_of({a, b})).health == Health::kStuck);
+  b.second.threads.pop_back();
+  b.connections.front().remote = "h:80";
+  CHECK(judge(picture_of({a, b})).health == Health::kStuck);
+}
+
 TEST_CASE("who computes and is over with what the others do at that place is late, and not stuck") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
   for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 38, false);
