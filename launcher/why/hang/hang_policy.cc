@@ -67,13 +67,15 @@ double HangLimits::first_s() const {
 }
 
 void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::string, Received>>& of_ranks) {
-  std::set<std::string> ends;
-  for (const auto& connections : of_ranks) {
-    for (const auto& [inode, connection] : connections) ends.insert(connection.local);
+  std::map<std::string, std::size_t> ends;  // whose they are
+  for (std::size_t i = 0; i < of_ranks.size(); ++i) {
+    for (const auto& [inode, connection] : of_ranks[i]) ends[connection.local] = i;
   }
   for (std::size_t i = 0; i < pulses.size(); ++i) {
     for (const auto& [inode, connection] : of_ranks[i]) {
-      if (ends.contains(connection.remote)) pulses[i].received[connection.remote] = connection.bytes;
+      const auto sender = ends.find(connection.remote);
+      if (sender != ends.end() && sender->second != i)
+        pulses[i].received[connection.remote] = connection.bytes;
     }
   }
 }

@@ -44,6 +44,8 @@ class Patient {
 
   Pulse feel(const std::vector<ProcessEntry>& processes) {
     recorder_ = {};
+    has_recorded_ = false;
+    is_gone_ = true;
     if (worker_ == 0 || (started_ != 0 && start_of(worker_) != started_)) return {.rank = rank_};
     // A worker that has recorded something does the work itself. Another process is not searched each time.
     constexpr int kSearchEvery = 5;
@@ -56,6 +58,7 @@ class Patient {
       }
     }
     if (look.threads.empty()) return {.rank = rank_};
+    is_gone_ = false;
     Pulse pulse{.rank = rank_, .pid = pid_, .has_torch = has_torch(pid_)};
     if (!last_.threads.empty()) pulse.is_busy = gets_on(last_, look);
     last_ = look;
@@ -75,15 +78,13 @@ class Patient {
   [[nodiscard]] const Recorder& recorder() const { return recorder_; }
   /// Whether it has recorded or told anything from the pulse before to the last one.
   [[nodiscard]] bool has_recorded() const { return has_recorded_; }
+  /// Whether there was no such process at the last pulse.
+  [[nodiscard]] bool is_gone() const { return is_gone_; }
   /// None of a process with NCCL, whose messages are recorded: its thread for RAS tells the other ranks each second
   /// that it is there.
   [[nodiscard]] std::map<std::string, Received> connections(
       const std::map<std::string, Received>& received) const {
-    const bool has_nccl =
-        std::any_of(last_.threads.begin(), last_.threads.end(),
-                    [](const ThreadLook& thread) { return thread.name.starts_with("NCCL"); });
-    return has_nccl || last_.threads.empty() ? std::map<std::string, Received>()
-                                             : connections_of(pid_, received);
+    return is_gone_ || has_nccl(last_) ? std::map<std::string, Received>() : connections_of(pid_, received);
   }
 
  private:
@@ -101,6 +102,7 @@ class Patient {
   pid_t pid_;  ///< of the process that does the work
   RankRecord record_;
   int pulses_ = 0;
+  bool is_gone_ = false;
   bool records_ = false;        ///< at the last pulse
   std::uint64_t recorded_ = 0;  ///< the same
   bool has_recorded_ = false;   ///< more than at the one before
@@ -164,10 +166,11 @@ std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
   std::vector<Pulse> pulses;
   const std::vector<ProcessEntry> processes = read_processes();
   for (Patient& patient : patients) pulses.push_back(patient.feel(processes));
-  // Messages are of use where nothing else shows that the job gets on.
-  if (patients.size() < 2 || std::any_of(patients.begin(), patients.end(),
-                                         [](const Patient& patient) { return patient.has_recorded(); }))
-    return pulses;
+  // Messages are of use where nothing else shows that a rank gets on.
+  const bool is_known = std::all_of(patients.begin(), patients.end(), [](const Patient& patient) {
+    return patient.has_recorded() || patient.is_gone();
+  });
+  if (patients.size() < 2 || is_known) return pulses;
   const std::map<std::string, Received> received = tcp_received();
   std::vector<std::map<std::string, Received>> of_ranks;
   for (const Patient& patient : patients) of_ranks.push_back(patient.connections(received));

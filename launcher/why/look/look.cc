@@ -148,9 +148,12 @@ class Looker {
   [[nodiscard]] std::set<std::string> awaited_pipes() const {
     std::set<std::string> pipes;
     for (const ThreadLook& thread : facts_.second.threads) {
-      // CUDA's own, and gloo's, which is in epoll, wake themselves by pipes, which forked children have inherited.
-      if (thread.name.starts_with("cuda") || (thread.tid != pid_ && is_epoll(thread.call.number))) continue;
-      pipes.merge(awaited_files(pid_, thread, record_.memory()));
+      // CUDA's own wake themselves by pipes, which forked children have inherited, and so does gloo's, in epoll.
+      if (thread.name.starts_with("cuda")) continue;
+      std::set<std::string> files = awaited_files(pid_, thread, record_.memory());
+      if (is_epoll(thread.call.number))
+        std::erase_if(files, [&](const std::string& file) { return writes_to_any(pid_, {file}); });
+      pipes.merge(files);
     }
     std::erase_if(pipes, [](const std::string& file) { return !file.starts_with("pipe:"); });
     return pipes;

@@ -70,6 +70,12 @@ bool gets_on(const ProcessLook& first, const ProcessLook& second) {
          major_faults_per_second(first, second) > kManyFaults;
 }
 
+bool has_nccl(const ProcessLook& look) {
+  return std::any_of(look.threads.begin(), look.threads.end(), [](const ThreadLook& thread) {
+    return thread.name.starts_with("pt_nccl_") || thread.name.starts_with("NCCL");
+  });
+}
+
 bool is_stopped(const ProcessLook& look) {
   const ThreadLook* const main = main_thread(look);
   return main != nullptr && main->state == "T";

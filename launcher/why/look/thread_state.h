@@ -23,6 +23,9 @@ double major_faults_per_second(const ProcessLook& first, const ProcessLook& seco
 /// Whether a process that others wait for gets on: it runs, or wants to, or reads, writes, swaps, receives.
 bool gets_on(const ProcessLook& first, const ProcessLook& second);
 
+/// Whether it uses NCCL: torch names the threads that watch over it, and NCCL its own where it is told to.
+bool has_nccl(const ProcessLook& look);
+
 bool is_stopped(const ProcessLook& look);
 /// By a debugger.
 bool is_traced(const ProcessLook& look);

@@ -1,6 +1,7 @@
 #include "launcher/why/verdict/scene.h"
 
 #include "launcher/why/facts/collective_text.h"
+#include "launcher/why/look/thread_state.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -26,11 +27,6 @@ double usual_distance(const JobPicture& picture) {
     }
   }
   return longest;
-}
-
-bool has_nccl(const RankFacts& facts) {
-  return std::any_of(facts.second.threads.begin(), facts.second.threads.end(),
-                     [](const ThreadLook& thread) { return thread.name.starts_with("NCCL"); });
 }
 
 bool has_moved(const RankFacts& facts) {
@@ -99,10 +95,6 @@ Scene::Scene(const JobPicture& picture) : picture_(picture) {
 
 void Scene::gather_groups() {
   const MembersTold told = members_told(picture_);
-  // When a group was made that has the name of one before, by its first collective on the last rank that shows it.
-  std::map<GroupName, std::int64_t> made_again;
-  std::map<GroupName, std::map<int, std::int64_t>> newest;
-  std::set<std::pair<GroupName, int>> shown;
   for (const RankFacts& facts : picture_.ranks) {
     for (const Membership& own : facts.recorder.memberships) {
       Group& group = groups_[name_of_group(own.group, facts, told)];
@@ -111,34 +103,38 @@ void Scene::gather_groups() {
     }
     for (const Collective& entry : facts.recorder.entries) {
       if (entry.is_peer) continue;  // it has no place among those of all ranks
-      const GroupName name = name_of_group(entry.group, facts, told);
-      Group& group = groups_[name];
-      auto& entries = group.entries[facts.rank];
-      // It counts from 1 again.
-      if (!entries.empty() && entries.rbegin()->first > entry.sequence &&
-          entries.rbegin()->second->id < entry.id) {
-        entries.clear();
-        made_again[name] = std::max(made_again[name], entry.created_ns);
-        shown.insert({name, facts.rank});
-      }
-      entries[entry.sequence] = &entry;
-      newest[name][facts.rank] = entry.created_ns;
-      group.members.insert(facts.rank);
-    }
-  }
-  for (const auto& [name, made_ns] : made_again) {
-    Group& group = groups_[name];
-    for (const auto& [rank, last_ns] : newest[name]) {
-      if (last_ns >= made_ns || shown.contains({name, rank})) continue;
-      group.entries.erase(rank);  // of the one before
-      group.newest.erase(rank);
+      Group& group = groups_[name_of_group(entry.group, facts, told)];
+      group.add(facts.rank, entry);
     }
   }
   for (auto& [name, group] : groups_) {
+    group.forget_the_one_before();
     const auto found = told.find(name.first);
     if (!is_world(name.first) || (found != told.end() && found->second.size() > 1)) continue;
     for (const RankFacts& facts : picture_.ranks) group.members.insert(facts.rank);
   }
+}
+
+void Scene::Group::add(int rank, const Collective& entry) {
+  members.insert(rank);
+  auto& own = entries[rank];
+  if (!own.empty() && own.rbegin()->first > entry.sequence && own.rbegin()->second->id < entry.id) {
+    const Collective* const last = own.rbegin()->second;
+    if (before == nullptr || before->created_ns < last->created_ns) before = last;
+    own.clear();
+  }
+  own[entry.sequence] = &entry;
+}
+
+void Scene::Group::forget_the_one_before() {
+  if (before == nullptr) return;
+  std::erase_if(entries, [&](const auto& of_rank) {
+    const Collective& newest_entry = *of_rank.second.rbegin()->second;
+    const bool is_of_before =
+        newest_entry.created_ns <= before->created_ns || newest_entry.sequence == before->sequence;
+    if (is_of_before) newest.erase(of_rank.first);
+    return is_of_before;
+  });
 }
 
 std::string Scene::waits_in(int rank) const {
@@ -154,11 +150,13 @@ Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
   return found;
 }
 
-bool Scene::gets_messages(const RankFacts& facts) const {
+bool Scene::gets_messages(const RankFacts& to) const {
   // NCCL's are recorded, and its ranks say each second that they are there.
-  if (has_nccl(facts)) return false;
-  return std::any_of(facts.connections.begin(), facts.connections.end(), [&](const Connection& connection) {
-    return connection.came > 0 && rank_at(connection.remote) >= 0;
+  if (has_nccl(to.second)) return false;
+  return std::any_of(to.connections.begin(), to.connections.end(), [&](const Connection& connection) {
+    if (connection.came == 0) return false;
+    const int from = rank_at(connection.remote);
+    return from >= 0 && from != to.rank && !has_nccl(facts(from).second);
   });
 }
 

@@ -27,6 +27,15 @@ class Scene {
     std::map<int, std::int64_t> newest;
     Ranks members;  ///< who says so, or has used it; of the world all that were seen
 
+    /// Of the group that had this name before and is gone, the newest collective that is known; null: there was none.
+    const Collective* before = nullptr;
+
+    /// The next one that a rank has recorded. Numbers that go down begin another group of that name.
+    void add(int rank, const Collective& entry);
+    /// Ranks that have done nothing in this one yet show what they did in the one before: all that was done there was
+    /// done before anything here, because who makes a group waits for all. `entries` of nobody are empty then.
+    void forget_the_one_before();
+
     /// The highest number in which somebody waits; 0: nobody does.
     [[nodiscard]] std::int64_t awaited() const;
     [[nodiscard]] std::int64_t last_entered(int rank) const;
@@ -84,7 +93,7 @@ class Scene {
  private:
   [[nodiscard]] bool has_progress(int rank) const;
   /// gloo's, which are recorded nowhere.
-  [[nodiscard]] bool gets_messages(const RankFacts& facts) const;
+  [[nodiscard]] bool gets_messages(const RankFacts& to) const;
   void gather_groups();
 
   const JobPicture& picture_;

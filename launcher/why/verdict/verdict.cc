@@ -176,8 +176,8 @@ class Court {
     std::map<int, Ranks> stuck;
     for (const std::map<int, Ranks>& part : Scene::parts_of(edges)) {
       const auto [waiting, roots] = ends_of(part);
-      const Ranks idle = without(roots, scene_.ranks_that(waits));
-      if (!idle.empty() && !any_gets_on(idle) && !scene_.is_usual(scene_.waited_by(waiting)))
+      const Ranks blamed = roots.empty() ? waiting : without(roots, scene_.ranks_that(waits));
+      if (!blamed.empty() && !any_gets_on(blamed) && !scene_.is_usual(scene_.waited_by(waiting)))
         stuck.insert(part.begin(), part.end());
     }
     return stuck.empty() ? edges : stuck;
@@ -225,8 +225,11 @@ class Court {
     Ranks waiting;
     for (const Ranks& camp : camps)
       (camp.size() == fewest ? guilty : waiting).insert(camp.begin(), camp.end());
-    verdict_.is_of_part = true;
-    accuse(Health::kStuck, Confidence::kLikely, guilty, waiting, cycle_words(scene_, camps));
+    // Who computes may have begun what it is said to wait in, and not wait yet.
+    const bool is_late = any_gets_on(guilty) || any_gets_on(waiting);
+    verdict_.is_of_part = !is_late;
+    accuse(is_late ? Health::kLate : Health::kStuck, Confidence::kLikely, guilty, waiting,
+           cycle_words(scene_, camps));
     return true;
   }
 

@@ -142,11 +142,13 @@ TEST_CASE("who waits long for ranks that get on is not reported, and looked at l
   CHECK(looks < 16);
 }
 
-TEST_CASE("what comes from another rank counts, and what comes from elsewhere does not") {
+TEST_CASE("what comes from another rank counts, and what comes from elsewhere, or from itself, does not") {
   std::vector<Pulse> pulses(2);
   add_messages(pulses, {{{"1", {.local = "a:50", .remote = "a:60", .bytes = 1}},
                          {"2", {.local = "a:51", .remote = "a:80", .bytes = 2}}},
-                        {{"4", {.local = "a:60", .remote = "a:50", .bytes = 4}}}});
+                        {{"4", {.local = "a:60", .remote = "a:50", .bytes = 4}},
+                         {"5", {.local = "a:61", .remote = "a:62", .bytes = 5}},
+                         {"6", {.local = "a:62", .remote = "a:61", .bytes = 6}}}});
   CHECK(pulses[0].received == std::map<std::string, std::uint64_t>{{"a:60", 1}});
   CHECK(pulses[1].received == std::map<std::string, std::uint64_t>{{"a:50", 4}});
 }

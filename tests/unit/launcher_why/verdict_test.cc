@@ -252,15 +252,55 @@ TEST_CASE("who has only been in a group that is gone is missing in the one that 
   CHECK(judge(picture_of({a, b})).health == Health::kLate);
 }
 
+TEST_CASE("who is in a group that was made again is not taken for one of the group before") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (int i = 0; i < 20; ++i) enter(a, "all_reduce", 60 - i, true);
+  // Rank 1's recorder is full of other things, and rank 2 has done its last of the group before a little later.
+  for (int i = 0; i < 20; ++i) enter(c, "all_reduce", 60 - i - 0.1, true);
+  enter(b, "all_gather", 40, false);
+  enter(a, "all_gather", 38, false);
+  a.recorder.entries.back().sequence = 1;
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.guilty == std::vector<int>{2});
+  CHECK(verdict.waiting == std::vector<int>{0, 1});
+}
+
+TEST_CASE(
+    "ranks in different orders that compute are late, and a cycle is stuck whatever another part waits for") {
+  const auto cycle = [](bool computes) {
+    RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex),
+              d = rank_in(3, SYS_futex);
+    for (const char* group : {"1", "2"}) {
+      for (RankFacts* rank : {&a, &b}) enter(*rank, "barrier", 42, true, group);
+    }
+    enter(a, "all_reduce", 38, false, "1");
+    enter(b, "all_reduce", 38, false, "2");
+    for (RankFacts* rank : {&c, &d}) enter(*rank, "barrier", 42, true, "3");
+    enter(c, "all_reduce", 38, false, "3");
+    compute(d);
+    if (computes) compute(a);
+    return judge(picture_of({a, b, c, d}));
+  };
+  CHECK(cycle(false).health == Health::kStuck);
+  CHECK(cycle(false).reason.find("different orders") != std::string::npos);
+  CHECK(cycle(true).health == Health::kLate);
+}
+
 TEST_CASE("what comes from another rank between the looks is progress, and what NCCL says there is not") {
   RankFacts a = rank_in(0, SYS_clock_nanosleep), b = rank_in(1, SYS_futex);
   enter(b, "all_reduce", 38, false);
   a.connections = {{.local = "h:1", .remote = "h:2"}};
   b.connections = {{.local = "h:2", .remote = "h:1", .came = 8}};
   CHECK(judge(picture_of({a, b})).health == Health::kFine);
-  b.second.threads.push_back({.tid = 7, .name = "NCCL RAS"});
+  for (RankFacts* rank : {&a, &b}) {
+    rank->second.threads.push_back({.tid = 7, .name = "pt_nccl_watchdg"});
+    CHECK(judge(picture_of({a, b})).health == Health::kStuck);
+    rank->second.threads.pop_back();
+  }
+  b.connections.push_back({.local = "h:3", .remote = "h:2", .came = 8});
+  b.connections.front().remote = "h:3";  // its own other end
   CHECK(judge(picture_of({a, b})).health == Health::kStuck);
-  b.second.threads.pop_back();
+  b.connections.pop_back();
   b.connections.front().remote = "h:80";
   CHECK(judge(picture_of({a, b})).health == Health::kStuck);
 }
