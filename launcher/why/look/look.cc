@@ -151,11 +151,11 @@ class Looker {
       // CUDA's own wake themselves by pipes, which forked children have inherited, and so does gloo's, in epoll.
       if (thread.name.starts_with("cuda")) continue;
       std::set<std::string> files = awaited_files(pid_, thread, record_.memory());
+      std::erase_if(files, [](const std::string& file) { return !file.starts_with("pipe:"); });
       if (is_epoll(thread.call.number))
         std::erase_if(files, [&](const std::string& file) { return writes_to_any(pid_, {file}); });
       pipes.merge(files);
     }
-    std::erase_if(pipes, [](const std::string& file) { return !file.starts_with("pipe:"); });
     return pipes;
   }
 

@@ -129,9 +129,12 @@ void Scene::Group::add(int rank, const Collective& entry) {
 void Scene::Group::forget_the_one_before() {
   if (before == nullptr) return;
   std::erase_if(entries, [&](const auto& of_rank) {
-    const Collective& newest_entry = *of_rank.second.rbegin()->second;
+    const Collective& oldest = *of_rank.second.begin()->second;
+    const Collective& latest = *of_rank.second.rbegin()->second;
+    // Who shows the first one, begun after the end of the group before, is in this one.
+    const bool may_be_of_before = oldest.sequence > 1 || oldest.created_ns <= before->created_ns;
     const bool is_of_before =
-        newest_entry.created_ns <= before->created_ns || newest_entry.sequence == before->sequence;
+        latest.created_ns <= before->created_ns || (latest.sequence == before->sequence && may_be_of_before);
     if (is_of_before) newest.erase(of_rank.first);
     return is_of_before;
   });

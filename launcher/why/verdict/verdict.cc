@@ -2,6 +2,7 @@
 
 #include "launcher/text/text.h"
 #include "launcher/why/facts/collective_text.h"
+#include "launcher/why/look/thread_state.h"
 #include "launcher/why/verdict/scene.h"
 #include "launcher/why/verdict/straggler.h"
 #include "launcher/why/verdict/verdict_words.h"
@@ -75,6 +76,13 @@ class Court {
   [[nodiscard]] bool any_gets_on(const Ranks& ranks) const {
     return std::any_of(ranks.begin(), ranks.end(),
                        [&](int rank) { return gets_on(scene_.activity(rank).doing); });
+  }
+
+  /// The same of ranks that are in collectives, which computing ranks may be, but whoever waits for a GPU spins.
+  [[nodiscard]] bool any_computes(const Ranks& ranks) const {
+    return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
+      return gets_on(scene_.activity(rank).doing) && !has_nccl(scene_.facts(rank).second);
+    });
   }
 
   static Ranks without(Ranks ranks, const Ranks& others) {
@@ -176,9 +184,9 @@ class Court {
     std::map<int, Ranks> stuck;
     for (const std::map<int, Ranks>& part : Scene::parts_of(edges)) {
       const auto [waiting, roots] = ends_of(part);
-      const Ranks blamed = roots.empty() ? waiting : without(roots, scene_.ranks_that(waits));
-      if (!blamed.empty() && !any_gets_on(blamed) && !scene_.is_usual(scene_.waited_by(waiting)))
-        stuck.insert(part.begin(), part.end());
+      const Ranks idle = without(roots, scene_.ranks_that(waits));
+      const bool does_nothing = roots.empty() ? !any_computes(waiting) : !idle.empty() && !any_gets_on(idle);
+      if (does_nothing && !scene_.is_usual(scene_.waited_by(waiting))) stuck.insert(part.begin(), part.end());
     }
     return stuck.empty() ? edges : stuck;
   }
@@ -226,7 +234,7 @@ class Court {
     for (const Ranks& camp : camps)
       (camp.size() == fewest ? guilty : waiting).insert(camp.begin(), camp.end());
     // Who computes may have begun what it is said to wait in, and not wait yet.
-    const bool is_late = any_gets_on(guilty) || any_gets_on(waiting);
+    const bool is_late = any_computes(guilty) || any_computes(waiting);
     verdict_.is_of_part = !is_late;
     accuse(is_late ? Health::kLate : Health::kStuck, Confidence::kLikely, guilty, waiting,
            cycle_words(scene_, camps));

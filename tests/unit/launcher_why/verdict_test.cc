@@ -265,6 +265,19 @@ TEST_CASE("who is in a group that was made again is not taken for one of the gro
   CHECK(verdict.waiting == std::vector<int>{0, 1});
 }
 
+TEST_CASE("a group that was made again may hang at the number with which the one before ended") {
+  std::vector<RankFacts> ranks{rank_in(0, SYS_futex), rank_in(1, SYS_clock_nanosleep), rank_in(2, SYS_futex)};
+  for (RankFacts& rank : ranks) {
+    for (int i = 0; i < 20; ++i) enter(rank, "all_reduce", 80 - i, true);
+    for (int i = 0; i < (rank.rank == 1 ? 19 : 20); ++i) {
+      enter(rank, "all_reduce", 58 - i, i < 19);
+      rank.recorder.entries.back().sequence = i + 1;
+    }
+    rank.recorder_first = rank.recorder;
+  }
+  CHECK(judge(picture_of(ranks)).guilty == std::vector<int>{1});
+}
+
 TEST_CASE(
     "ranks in different orders that compute are late, and a cycle is stuck whatever another part waits for") {
   const auto cycle = [](bool computes) {
