@@ -31,7 +31,7 @@ class RankRecord {
   /// which has any.
   [[nodiscard]] Recorder read(std::size_t most) const;
   /// The process groups that it is in, as far as that is known. To be asked after read(): what was begun there is then
-  /// in what is told here. Reads up to 4 MiB.
+  /// in what is told here. Reads up to 4 MiB of entries, and the names and ranks of up to 1024 groups.
   [[nodiscard]] std::vector<Membership> memberships() const;
   [[nodiscard]] RankProgress progress() const;
   [[nodiscard]] const ProcessMemory& memory() const { return memory_; }

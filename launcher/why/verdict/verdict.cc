@@ -78,7 +78,8 @@ class Court {
                        [&](int rank) { return gets_on(scene_.activity(rank).doing); });
   }
 
-  /// The same of ranks that are in collectives, which computing ranks may be, but whoever waits for a GPU spins.
+  /// The same of ranks that are in collectives: one that has begun it asynchronously may compute. A process that waits
+  /// for a GPU spins as well, so that of ranks with NCCL nobody can tell.
   [[nodiscard]] bool any_computes(const Ranks& ranks) const {
     return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
       return gets_on(scene_.activity(rank).doing) && !has_nccl(scene_.facts(rank).second);

@@ -39,7 +39,8 @@ struct Verdict {
   std::vector<int> guilty;   ///< empty: nobody, or nobody can say
   std::vector<int> waiting;  ///< ranks that wait for the guilty ones
   double moved_s = -1;       ///< since any rank began a collective, or got on otherwise; -1: not known
-  /// It is of those that are accused or wait, whatever the others do. Else others that get on would let it be wrong.
+  /// It holds for those that are accused or wait, whatever the others do. Without this it holds only while nobody gets
+  /// on.
   bool is_of_part = false;
   std::string reason;              ///< a sentence with the guilty rank in it; empty: nothing is wrong
   std::vector<RankVerdict> ranks;  ///< by rank
