@@ -80,7 +80,8 @@ std::int64_t rows_of(std::int64_t words) { return (words + kRowWords - 1) / kRow
 /// The bytes of a contiguous tensor as words, in one dimension; copied only where they are no whole words, or
 /// do not begin at one.
 at::Tensor words_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.view({-1});
+  // A tensor of one element is contiguous whatever its strides are, which view({-1}) keeps.
+  const at::Tensor flat = tensor.as_strided({tensor.numel()}, {1});
   constexpr std::int64_t kBytes = sizeof(Word);
   const auto item = static_cast<std::int64_t>(flat.itemsize());
   const std::int64_t size = flat.numel() * item;
