@@ -222,6 +222,10 @@ def run_case(folder):
                     break
             for micro in range(accumulate):
                 first = ((step * accumulate + micro) * world + rank) * batch
+                if DEVICE.type == "cuda" and "mixed_precision" in case["ddp"]:
+                    # torch 2.11 copies the parameters for this forward on a stream that waits neither for the optimizer
+                    # nor for the backward before: without this, its weights are others in every run.
+                    torch.cuda.synchronize()
                 with ddp.no_sync() if micro + 1 < accumulate else contextlib.nullcontext():
                     with torch.autocast(DEVICE.type, **amp):
                         output = ddp(inputs[first:first + batch])
