@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -29,6 +30,11 @@ Result<DeviceWish> parse_device(const std::string& text) {
       return DeviceWish{.gpu = true, .index = index};
   }
   return refuse(fmt::format("device \"{}\": expected \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"", text));
+}
+
+/// Several launchers may have started workers for one job on this machine, and each counts its own.
+int workers_here(const PlacementFacts& facts) {
+  return std::max(facts.local_world_size, facts.ranks_per_gpu);
 }
 
 std::string gpus(int count) { return count == 1 ? "1 GPU" : fmt::format("{} GPUs", count); }
@@ -59,7 +65,7 @@ Result<Placement> place_nccl(const DeviceWish& wish, const PlacementFacts& facts
     return refuse(fmt::format(
         "backend nccl: {} workers on this machine and {}; nccl wants one GPU per worker. Start {} or "
         "use backend gloo, where workers can share a GPU",
-        facts.local_world_size, gpus(facts.gpu_count), facts.gpu_count));
+        workers_here(facts), gpus(facts.gpu_count), facts.gpu_count));
   }
   return Placement{.backend = BackendKind::kNccl, .gpu = gpu_of(wish, facts), .reason = "asked for"};
 }
@@ -116,7 +122,7 @@ Placement place_auto(const DeviceWish& wish, const PlacementFacts& facts) {
     if (facts.ranks_per_gpu > 1) {
       return {.backend = BackendKind::kGloo,
               .gpu = gpu,
-              .reason = fmt::format("auto: {} workers share {}, which nccl cannot", facts.local_world_size,
+              .reason = fmt::format("auto: {} workers share {}, which nccl cannot", workers_here(facts),
                                     gpus(facts.gpu_count))};
     }
     return {.backend = BackendKind::kNccl, .gpu = gpu, .reason = "auto: every worker has a GPU"};

@@ -77,9 +77,10 @@ runtime::Offer offer_of(const PlacementRequest& request, const PlacementFacts& f
   if (!alone) {
     offer.refusal = alone.error().message();
   } else if (const int gpu = runtime::gpu_for(request, facts); gpu >= 0) {
-    offer.gpu = runtime::gpu_id(gpu);
+    // Ranks with other names of their host are not on one host to NCCL, and may have one and the same GPU.
+    offer.gpu = fmt::format("{} {}", runtime::gpu_id(gpu), process_env("NCCL_HOSTID").value_or(""));
   }
-  for (std::string* text : {&offer.why_no_gpu, &offer.refusal, &offer.backend})
+  for (std::string* text : {&offer.gpu, &offer.why_no_gpu, &offer.refusal, &offer.backend})
     std::replace(text->begin(), text->end(), '\n', ' ');
   return offer;
 }
