@@ -198,6 +198,15 @@ bool has_tag(pid_t pid, std::string_view tag) {
   return environment_has_tag(read_text(fmt::format("/proc/{}/environ", pid)), tag);
 }
 
+std::string variable_of(pid_t pid, std::string_view name) {
+  const std::string environment = read_text(fmt::format("/proc/{}/environ", pid));
+  for (const std::string_view entry : split(environment, '\0')) {
+    if (entry.starts_with(name) && entry.substr(name.size()).starts_with('='))
+      return std::string(entry.substr(name.size() + 1));
+  }
+  return {};
+}
+
 bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn", signal); }
 
 bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt", signal); }

@@ -67,6 +67,9 @@ bool environment_has_tag(std::string_view environment, std::string_view tag);
 /// gone).
 bool has_tag(pid_t pid, std::string_view tag);
 
+/// A variable of the environment that a process was started with; empty: it has none, or that cannot be read.
+std::string variable_of(pid_t pid, std::string_view name);
+
 /// Whether a process ignores `signal`, as what a shell starts with `&` ignores SIGINT.
 bool ignores_signal(pid_t pid, int signal);
 /// Whether it has a handler for `signal`.

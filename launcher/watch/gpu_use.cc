@@ -67,7 +67,7 @@ std::optional<GpuUse> gpu_use(const std::vector<GpuReading>& gpus, const GpuHint
 }
 
 GpuHints gpu_hints(pid_t pid, int local_rank) {
-  constexpr std::string_view kDevice = "/dev/nvidia", kVisible = "CUDA_VISIBLE_DEVICES=";
+  constexpr std::string_view kDevice = "/dev/nvidia";
   // The number is the kernel's own: PROC_PID_INIT_INO of linux/proc_ns.h.
   constexpr std::string_view kOfTheHost = "pid:[4026531836]";
   std::error_code unreadable;
@@ -78,10 +78,7 @@ GpuHints gpu_hints(pid_t pid, int local_rank) {
     if (const auto minor = parse_index(std::string_view(path).substr(kDevice.size())))
       hints.opened.insert(*minor);
   }
-  const std::string environment = read_text(fmt::format("/proc/{}/environ", pid));
-  for (const std::string_view entry : split(environment, '\0')) {
-    if (entry.starts_with(kVisible)) hints.visible = entry.substr(kVisible.size());
-  }
+  hints.visible = variable_of(pid, "CUDA_VISIBLE_DEVICES");
   return hints;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ struct ProcessLook {
 };
 
 /// What the first argument of a call is, or the path of an open: told only where the main thread was in the same call
-/// in both looks, but for `silent_s`.
+/// in both looks, but for `silent_s` and `is_store`.
 struct Object {
   std::string path;    ///< "/data/shard-0017.tar", "pipe:[4711]", "socket:[4712]"; empty: the call has none
   std::string mount;   ///< type of the file system, "nfs4"; empty: none or not known
@@ -49,13 +50,15 @@ struct Object {
   std::string other_end;  ///< of a pipe: "pid 4711 (ddprun)"; of a TCP connection: its address
   /// Of the TCP connections for which the main thread waits: since the other end was heard; -1: there is none.
   double silent_s = -1;
+  bool is_store = false;  ///< it waits for an answer of the job's store, at MASTER_PORT
 };
 
 /// An entry of PyTorch's flight recorder.
 struct Collective {
   std::string group;                ///< name of the process group, equal on all ranks
-  std::int64_t sequence = 0;        ///< in that group, from 1
-  std::uint64_t id = 0;             ///< in that process, all groups together
+  std::string backend{};            ///< of that group: "gloo", "nccl" or "shm"; each of them counts for itself
+  std::int64_t sequence = 0;        ///< in that group over that backend, from 1
+  std::uint64_t id = 0;             ///< in that process over that backend, all groups together
   std::string operation;            ///< "all_reduce"
   bool is_peer = false;             ///< a send or receive: `sequence` is then that of the last collective
   int peer = -1;                    ///< its other rank in the group; -1: any, or not known
@@ -67,12 +70,13 @@ struct Collective {
 
 /// A process group that a rank is in, whether it has used it or not.
 struct Membership {
-  std::string group;      ///< its name, as in Collective
-  std::string ranks{};    ///< its members, "0-3,8", which tells groups of one name apart; empty: not told
-  std::int64_t last = 0;  ///< the number of its newest collective, however old that is; 0: it has done none
+  std::string group;    ///< its name, as in Collective
+  std::string ranks{};  ///< its members, "0-3,8", which tells groups of one name apart; empty: not told
+  /// By backend, the number of its newest collective, however old that is; 0: it has done none; not there: it may have.
+  std::map<std::string, std::int64_t> newest{};
 };
 
-/// PyTorch's flight recorder as it lies in the memory of a rank.
+/// What PyTorch's flight recorders, one for each backend, and libddprun's page tell in the memory of a rank.
 struct Recorder {
   bool is_there = false;
   /// Why it is not, or what of it could not be read, in a sentence; empty where no libtorch is loaded. Of a group in

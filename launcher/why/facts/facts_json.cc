@@ -11,10 +11,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadLook, tid, name, state, wa
                                                 queued_s, major_faults, switches)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLook, at_s, started, threads, tracer, tracer_name,
                                                 is_frozen, read_bytes, written_bytes, throttled_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, other_end, silent_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, group, sequence, id, operation, is_peer, peer,
-                                                sizes, types, created_ns, is_over)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Membership, group, ranks, last)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, other_end, silent_s, is_store)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, group, backend, sequence, id, operation, is_peer,
+                                                peer, sizes, types, created_ns, is_over)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Membership, group, ranks, newest)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Recorder, is_there, problem, next, entries, memberships)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankProgress, step, phase, beats)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Frame, function, file, line, source)

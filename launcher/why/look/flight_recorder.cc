@@ -56,7 +56,8 @@ std::string operation_name(const std::string& profiling_name) {
   return colon == std::string::npos ? profiling_name : profiling_name.substr(colon + 1);
 }
 
-std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t address) {
+std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t address,
+                                     const std::string& backend) {
   EntryBytes entry{};
   EntryBytes again{};
   // Twice, because its rank may be writing it.
@@ -68,6 +69,7 @@ std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t add
   const std::optional<std::string> operation = read_string(memory, entry, kEntryOperation);
   if (!group || !operation || operation->empty()) return std::nullopt;
   return Collective{.group = *group,
+                    .backend = backend,
                     .sequence = value_at<std::int64_t>(entry, kEntrySequence),
                     .id = value_at<std::uint64_t>(entry, kEntryId),
                     .operation = operation_name(*operation),
@@ -115,10 +117,12 @@ GroupPlaces find_recorders(pid_t pid) {
     return value ? loaded.base + *value : 0;
   };
   GroupPlaces found{.recorders = {}, .registry = address("/libtorch_cpu.so", "_ZN4c10dL16process_registryE")};
-  for (const std::uint64_t recorder :
-       {address("/libtorch_cpu.so", "_ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance"),
-        address("/libtorch_cuda.so", "_ZZN4c10d14FlightRecorderIN3c104cuda9CUDAEventEE3getEvE8instance")}) {
-    if (recorder != 0) found.recorders.push_back(recorder);
+  for (RecorderPlace place :
+       {RecorderPlace{"gloo", address("/libtorch_cpu.so",
+                                      "_ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance")},
+        RecorderPlace{"nccl", address("/libtorch_cuda.so",
+                                      "_ZZN4c10d14FlightRecorderIN3c104cuda9CUDAEventEE3getEvE8instance")}}) {
+    if (place.instance != 0) found.recorders.push_back(std::move(place));
   }
   return found;
 }
@@ -141,12 +145,12 @@ RecorderHead read_recorder_head(const ReadMemory& memory, std::uint64_t instance
   return head;
 }
 
-Recorder read_recorder(const ReadMemory& memory, std::uint64_t instance, std::size_t most) {
-  const RecorderHead head = read_recorder_head(memory, instance);
+Recorder read_recorder(const ReadMemory& memory, const RecorderPlace& place, std::size_t most) {
+  const RecorderHead head = read_recorder_head(memory, place.instance);
   if (!head.problem.empty()) return unknown(head.problem);
   Recorder result{.is_there = true, .problem = {}, .next = head.id, .entries = {}};
   for (std::uint64_t back = std::min<std::uint64_t>(head.count, most); back > 0; --back) {
-    std::optional<Collective> entry = read_entry(memory, head.entry(back));
+    std::optional<Collective> entry = read_entry(memory, head.entry(back), place.backend);
     if (!entry) return unknown("an entry cannot be read");
     result.entries.push_back(std::move(*entry));
   }

@@ -10,9 +10,9 @@
 
 namespace ddprun::launcher::why {
 
-/// Reads PyTorch's flight recorder from a memory where the pointer to it lies at `instance`. The layout is that of
-/// torch 2.11 to 2.15; one that cannot be that is told as a problem. Only the newest `most` entries are read.
-Recorder read_recorder(const ReadMemory& memory, std::uint64_t instance, std::size_t most);
+/// Reads a flight recorder of PyTorch's from a memory. The layout is that of torch 2.11 to 2.15; one that cannot be that
+/// is told as a problem. Only the newest `most` entries are read.
+Recorder read_recorder(const ReadMemory& memory, const RecorderPlace& place, std::size_t most);
 
 /// Where gloo's recorder, NCCL's and the registry of groups lie in a process; no recorders: it has no libtorch.
 GroupPlaces find_recorders(pid_t pid);

@@ -99,8 +99,10 @@ class Looker {
     const SystemCall& call = facts_.second.threads.front().call;
     if (call == facts_.first.threads.front().call)
       facts_.object = object_of_main_call(pid_, record_.memory(), call);
-    facts_.object.silent_s =
-        silence_of(awaited_files(pid_, facts_.second.threads.front(), record_.memory()), received);
+    const std::set<std::string> awaited =
+        awaited_files(pid_, facts_.second.threads.front(), record_.memory());
+    facts_.object.silent_s = silence_of(awaited, received);
+    facts_.object.is_store = lead_to_port(awaited, received, variable_of(pid_, "MASTER_PORT"));
     look_at_children();
     say();
     const std::string py_spy = runs_python(pid_) ? find_py_spy(pid_) : std::string();
@@ -219,11 +221,11 @@ class Looker {
   }
 
   /// Only where the other facts leave something open, and where it can do no harm: a process in the kernel's hands
-  /// must not be asked to stop.
+  /// must not be asked to stop. Python's lines do not tell who waits for a GPU.
   void look_at_native() {
     const bool has_pending = std::any_of(facts_.recorder.entries.begin(), facts_.recorder.entries.end(),
                                          [](const Collective& entry) { return !entry.is_over; });
-    if (has_pending && !facts_.python.empty()) return;
+    if (has_pending && !facts_.python.empty() && !has_nccl(facts_.second)) return;
     if (!may_be_stopped(facts_.first) || !may_be_stopped(facts_.second)) return;
     NativeStacks stacks = native_stacks(pid_, facts_.second);
     facts_.native = std::move(stacks.threads);

@@ -73,22 +73,23 @@ void read_ranks_of_groups(const ReadMemory& memory, std::uint64_t recorder, ByNa
   }
 }
 
-/// Of each group the newest entry, for a name may have been another group's before. False: there were more entries than
-/// could be read, and those were few.
-bool read_newest(const ReadMemory& memory, const RecorderHead& head, ByName& groups) {
+/// Of each group the newest entry, for a name may have been another group's before. Groups that have none are left out
+/// where there were more entries than could be read, and those were few.
+std::map<std::string, std::int64_t> read_newest(const ReadMemory& memory, const RecorderHead& head,
+                                                const ByName& groups) {
   constexpr std::uint64_t kMost = 8192, kEnough = 1000;
-  const std::uint64_t wanted = std::min(head.count, kMost);
-  std::set<std::string> found;
-  for (std::uint64_t back = 1; back <= wanted && found.size() < groups.size(); ++back) {
+  std::map<std::string, std::int64_t> newest;
+  const std::uint64_t wanted = head.recorder == 0 ? 0 : std::min(head.count, kMost);
+  for (std::uint64_t back = 1; back <= wanted && newest.size() < groups.size(); ++back) {
     std::array<unsigned char, kEntry> entry{};
-    if (!memory(head.entry(back), entry.data(), entry.size())) return false;
+    if (!memory(head.entry(back), entry.data(), entry.size())) return newest;
     const std::optional<std::string> name = read_string(memory, entry, kEntryGroup);
-    if (!name || value_at<unsigned char>(entry, kEntryIsPeer) != 0) continue;
-    const auto group = groups.find(*name);
-    if (group == groups.end() || !found.insert(*name).second) continue;
-    group->second.last = std::max(group->second.last, value_at<std::int64_t>(entry, kEntrySequence));
+    if (!name || value_at<unsigned char>(entry, kEntryIsPeer) != 0 || !groups.contains(*name)) continue;
+    newest.try_emplace(*name, std::max<std::int64_t>(0, value_at<std::int64_t>(entry, kEntrySequence)));
   }
-  return wanted == head.id || wanted >= kEnough;
+  if (wanted != head.id && wanted < kEnough) return newest;
+  for (const auto& [name, group] : groups) newest.try_emplace(name, 0);
+  return newest;
 }
 
 }  // namespace
@@ -97,22 +98,19 @@ std::vector<Membership> read_memberships(const ReadMemory& memory, const GroupPl
   ByName groups;
   if (places.registry != 0) read_registry(memory, places.registry, groups);
   std::vector<RecorderHead> heads;
-  for (const std::uint64_t place : places.recorders) {
-    const RecorderHead head = read_recorder_head(memory, place);
-    if (!head.problem.empty()) return {};
-    if (head.recorder == 0) continue;  // nothing was recorded yet
-    heads.push_back(head);
-    read_ranks_of_groups(memory, head.recorder, groups);
+  for (const RecorderPlace& place : places.recorders) {
+    heads.push_back(read_recorder_head(memory, place.instance));
+    if (!heads.back().problem.empty()) return {};
+    // Without one nothing was recorded yet.
+    if (heads.back().recorder != 0) read_ranks_of_groups(memory, heads.back().recorder, groups);
   }
-  // The one whose collectives are told (RankRecord::read): gloo's and NCCL's numbers have nothing to do with each
-  // other.
-  const auto told =
-      std::find_if(heads.begin(), heads.end(), [](const RecorderHead& head) { return head.id > 0; });
-  const bool is_whole =
-      !places.recorders.empty() && (told == heads.end() || read_newest(memory, *told, groups));
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    for (const auto& [name, number] : read_newest(memory, heads[i], groups))
+      groups[name].newest[places.recorders[i].backend] = number;
+  }
   std::vector<Membership> found;
   for (auto& [name, group] : groups) {
-    if (group.last > 0 || is_whole) found.push_back(std::move(group));
+    if (!group.newest.empty()) found.push_back(std::move(group));
   }
   return found;
 }

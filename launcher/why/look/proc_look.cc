@@ -320,6 +320,14 @@ double silence_of(const std::set<std::string>& files, const std::map<std::string
   return shortest;
 }
 
+bool lead_to_port(const std::set<std::string>& files, const std::map<std::string, Received>& received,
+                  const std::string& port) {
+  return !port.empty() && std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+    const auto found = received.find(inode_of(file, "socket:"));
+    return found != received.end() && found->second.remote.ends_with(":" + port);
+  });
+}
+
 std::vector<pid_t> descendants(pid_t pid, const std::vector<ProcessEntry>& processes) {
   std::vector<pid_t> found{pid};
   for (std::size_t i = 0; i < found.size(); ++i) {

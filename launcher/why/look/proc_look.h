@@ -52,6 +52,10 @@ bool writes_to_any(pid_t pid, const std::set<std::string>& files);
 /// Pure.
 double silence_of(const std::set<std::string>& files, const std::map<std::string, Received>& received);
 
+/// Whether one of these is a connection to that port. Pure.
+bool lead_to_port(const std::set<std::string>& files, const std::map<std::string, Received>& received,
+                  const std::string& port);
+
 /// Lines of /proc/net/tcp or tcp6 whose inodes are in `files`. Pure.
 std::vector<Connection> parse_tcp_table(const std::string& table, const std::vector<std::string>& inodes);
 

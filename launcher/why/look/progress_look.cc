@@ -33,6 +33,8 @@ std::string read_words(const SharedText<Words>& text) {
   return {bytes, ::strnlen(bytes, sizeof words)};
 }
 
+constexpr const char* kBackend = "shm";
+
 /// Nullopt: its rank has written another one there meanwhile.
 std::optional<Collective> read_line(const ProgressPage& page, std::uint64_t id) {
   const CollectiveLine& line = page.lines[id % ProgressPage::kLines];
@@ -43,6 +45,7 @@ std::optional<Collective> read_line(const ProgressPage& page, std::uint64_t id) 
   const int dtype = line.dtype.load(std::memory_order_relaxed);
   constexpr std::int64_t kMost = std::int64_t{1} << 56;  // of which sums and products are still numbers
   Collective entry{.group = read_words(page.groups[group]),
+                   .backend = kBackend,
                    .sequence = line.sequence.load(std::memory_order_relaxed),
                    .id = id,
                    .operation = read_words(line.operation),
@@ -137,13 +140,15 @@ std::vector<Membership> ProgressLook::memberships() const {
     if (std::string name = read_words(text); !name.empty()) groups.push_back({.group = std::move(name)});
   }
   const Recorder all = recorder(ProgressPage::kLines);
+  const bool is_whole = all.next <= ProgressPage::kLines;
   for (Membership& group : groups) {
+    std::int64_t newest = 0;
     for (const Collective& entry : all.entries) {
-      if (!entry.is_peer && entry.group == group.group) group.last = std::max(group.last, entry.sequence);
+      if (!entry.is_peer && entry.group == group.group) newest = std::max(newest, entry.sequence);
     }
+    if (newest > 0 || is_whole) group.newest[kBackend] = newest;
   }
-  if (all.next > ProgressPage::kLines)
-    std::erase_if(groups, [](const Membership& group) { return group.last == 0; });
+  std::erase_if(groups, [](const Membership& group) { return group.newest.empty(); });
   return groups;
 }
 

@@ -38,36 +38,25 @@ void RankRecord::search() {
 bool RankRecord::has_own() const {
   if (page_ && (page_->progress().beats > 0 || page_->recorder(1).next > 0)) return true;
   if (!memory_.problem().empty()) return false;
-  return std::any_of(places_.recorders.begin(), places_.recorders.end(), [&](std::uint64_t place) {
+  return std::any_of(places_.recorders.begin(), places_.recorders.end(), [&](const RecorderPlace& place) {
     const Recorder newest = read_recorder(memory_.reader(), place, 1);
     return !newest.entries.empty() && newest.entries.back().created_ns > begin_of_process(pid_);
   });
 }
 
-Recorder RankRecord::read_recorders(std::size_t most) const {
-  Recorder empty;
-  if (!memory_.problem().empty()) {
-    empty.problem = memory_.problem();
-    return empty;
-  }
-  for (const std::uint64_t place : places_.recorders) {
-    Recorder recorder = read_recorder(memory_.reader(), place, most);
-    if (recorder.next > 0 || !recorder.problem.empty()) return recorder;
-    empty = std::move(recorder);
-  }
-  return empty;
-}
-
 Recorder RankRecord::read(std::size_t most) const {
-  Recorder whole = read_recorders(most);
-  if (!page_) return whole;
-  Recorder page = page_->recorder(most);
-  if (whole.next == 0) {
-    page.problem = std::move(whole.problem);
-    return page;
+  Recorder whole;
+  const auto add = [&](Recorder more) {
+    whole.is_there = whole.is_there || more.is_there;
+    if (whole.problem.empty()) whole.problem = std::move(more.problem);
+    whole.next += more.next;
+    std::move(more.entries.begin(), more.entries.end(), std::back_inserter(whole.entries));
+  };
+  whole.problem = memory_.problem();
+  if (whole.problem.empty()) {
+    for (const RecorderPlace& place : places_.recorders) add(read_recorder(memory_.reader(), place, most));
   }
-  whole.next += page.next;
-  std::move(page.entries.begin(), page.entries.end(), std::back_inserter(whole.entries));
+  if (page_) add(page_->recorder(most));
   std::stable_sort(whole.entries.begin(), whole.entries.end(),
                    [](const Collective& a, const Collective& b) { return a.created_ns < b.created_ns; });
   if (whole.entries.size() > most)
@@ -85,7 +74,7 @@ std::vector<Membership> RankRecord::memberships() const {
     if (known == all.end()) {
       all.push_back(std::move(told));
     } else {
-      known->last = std::max(known->last, told.last);
+      known->newest.merge(told.newest);
     }
   }
   return all;

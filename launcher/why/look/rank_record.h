@@ -27,8 +27,7 @@ class RankRecord {
   /// what is older than the process does not count.
   [[nodiscard]] bool has_own() const;
 
-  /// The newest collectives of both, by their time. Of several flight recorders, gloo's and NCCL's, that is the first
-  /// which has any.
+  /// The newest collectives of all of these, by their time.
   [[nodiscard]] Recorder read(std::size_t most) const;
   /// The process groups that it is in, as far as that is known. To be asked after read(): what was begun there is then
   /// in what is told here. Reads up to 4 MiB of entries, and the names and ranks of up to 1024 groups.
@@ -37,8 +36,6 @@ class RankRecord {
   [[nodiscard]] const ProcessMemory& memory() const { return memory_; }
 
  private:
-  [[nodiscard]] Recorder read_recorders(std::size_t most) const;
-
   pid_t pid_;
   ProcessMemory memory_;
   GroupPlaces places_;

@@ -249,6 +249,42 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
   return std::nullopt;
 }
 
+/// CUDA spins while it waits for a GPU, and NCCL while it connects ranks, before anything is recorded.
+std::optional<Activity> nccl_activity(const RankFacts& facts, double percent) {
+  if (!has_nccl(facts.second)) return std::nullopt;
+  const PythonThread* const main = main_python(facts);
+  const bool is_in_synchronize = main != nullptr && main->frames.front().function == "synchronize" &&
+                                 is_torch(main->frames.front().file);
+  static constexpr std::array<std::string_view, 4> kWaits{"StreamSynchronize", "DeviceSynchronize",
+                                                          "EventSynchronize", "CtxSynchronize"};
+  if (is_in_synchronize || std::any_of(kWaits.begin(), kWaits.end(),
+                                       [&](std::string_view name) { return has_main_native(facts, name); }))
+    return Activity{Doing::kComputes, fmt::format("waits for the GPU ({:.0f} % of a CPU)", percent), {}};
+  if (!pending(facts.recorder).empty())
+    return Activity{
+        Doing::kComputes, fmt::format("computes or waits for the GPU ({:.0f} % of a CPU)", percent), {}};
+  const std::string operation = torch_operation(facts);
+  static constexpr std::array<std::string_view, 14> kCollectives{"all_reduce",
+                                                                 "all_gather",
+                                                                 "all_gather_into_tensor",
+                                                                 "reduce_scatter",
+                                                                 "reduce_scatter_tensor",
+                                                                 "all_to_all",
+                                                                 "all_to_all_single",
+                                                                 "broadcast",
+                                                                 "reduce",
+                                                                 "scatter",
+                                                                 "gather",
+                                                                 "barrier",
+                                                                 "send",
+                                                                 "recv"};
+  if (std::find(kCollectives.begin(), kCollectives.end(), operation) == kCollectives.end())
+    return std::nullopt;
+  return Activity{Doing::kWaits,
+                  fmt::format("waits in {} until NCCL has connected the ranks of its group", operation),
+                  {}};
+}
+
 std::optional<Activity> busy_activity(const RankFacts& facts) {
   const double seconds = facts.second.at_s - facts.first.at_s;
   if (seconds <= 0) return std::nullopt;
@@ -273,8 +309,10 @@ std::optional<Activity> busy_activity(const RankFacts& facts) {
     return Activity{
         Doing::kStarved, fmt::format("gets {:.0f} % of a CPU, though it wants to run", runs * 100), {}};
   }
-  if (busy > kBusyShare)
+  if (busy > kBusyShare) {
+    if (auto spinning = nccl_activity(facts, runs * 100)) return spinning;
     return Activity{Doing::kComputes, fmt::format("computes ({:.0f} % of a CPU)", runs * 100), {}};
+  }
   constexpr std::uint64_t kMuch = 256 << 10;
   const std::uint64_t read = facts.second.read_bytes - facts.first.read_bytes;
   const std::uint64_t written = facts.second.written_bytes - facts.first.written_bytes;
@@ -336,7 +374,8 @@ std::optional<Activity> waiting_activity(const RankFacts& facts) {
   }
   // The last one asks and sleeps by turns: worker/runtime/comm/roll_call.
   if (has_main_native(facts, "TCPStore::") || has_main_native(facts, "PrefixStore::") ||
-      has_main_native(facts, "TCPClient::") || has_main_native(facts, "ddprun::runtime::await_keys")) {
+      has_main_native(facts, "TCPClient::") || has_main_native(facts, "ddprun::runtime::await_keys") ||
+      facts.object.is_store) {
     std::string what = "waits for a key in the store that nobody has set";
     if (operation == "init_process_group" || operation == "_new_process_group_helper")
       what = "waits for the other ranks to meet (init_process_group)";

@@ -50,12 +50,12 @@ MembersTold members_told(const JobPicture& picture) {
 }
 
 /// Who does not tell its members is in the only one of that name.
-Scene::GroupName name_of_group(const std::string& group, const RankFacts& facts, const MembersTold& told) {
+std::string members_of(const std::string& group, const RankFacts& facts, const MembersTold& told) {
   for (const Membership& own : facts.recorder.memberships) {
-    if (own.group == group && !own.ranks.empty()) return {group, own.ranks};
+    if (own.group == group && !own.ranks.empty()) return own.ranks;
   }
   const auto found = told.find(group);
-  return {group, found != told.end() && found->second.size() == 1 ? *found->second.begin() : std::string()};
+  return found != told.end() && found->second.size() == 1 ? *found->second.begin() : std::string();
 }
 
 }  // namespace
@@ -97,20 +97,21 @@ void Scene::gather_groups() {
   const MembersTold told = members_told(picture_);
   for (const RankFacts& facts : picture_.ranks) {
     for (const Membership& own : facts.recorder.memberships) {
-      Group& group = groups_[name_of_group(own.group, facts, told)];
-      group.newest[facts.rank] = own.last;
-      group.members.insert(facts.rank);
+      for (const auto& [backend, newest] : own.newest) {
+        Group& group = groups_[{own.group, members_of(own.group, facts, told), backend}];
+        group.newest[facts.rank] = newest;
+        group.members.insert(facts.rank);
+      }
     }
     for (const Collective& entry : facts.recorder.entries) {
       if (entry.is_peer) continue;  // it has no place among those of all ranks
-      Group& group = groups_[name_of_group(entry.group, facts, told)];
-      group.add(facts.rank, entry);
+      groups_[{entry.group, members_of(entry.group, facts, told), entry.backend}].add(facts.rank, entry);
     }
   }
   for (auto& [name, group] : groups_) {
     group.forget_the_one_before();
-    const auto found = told.find(name.first);
-    if (!is_world(name.first) || (found != told.end() && found->second.size() > 1)) continue;
+    const auto found = told.find(name.name);
+    if (!is_world(name.name) || (found != told.end() && found->second.size() > 1)) continue;
     for (const RankFacts& facts : picture_.ranks) group.members.insert(facts.rank);
   }
 }

@@ -3,6 +3,7 @@
 #include "launcher/why/facts/facts.h"
 #include "launcher/why/verdict/doing.h"
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -17,8 +18,13 @@ using Ranks = std::set<int>;
 /// A job's picture by rank and by process group, and what the rules of the verdict ask of it. Pure.
 class Scene {
  public:
-  /// A process group: its name, and its members as they were told, which tells two of one name apart.
-  using GroupName = std::pair<std::string, std::string>;
+  /// A process group and one of its backends, each of which has numbers of its own.
+  struct GroupName {
+    std::string name;
+    std::string members;  ///< as they were told, which tells two of one name apart
+    std::string backend;
+    auto operator<=>(const GroupName&) const = default;
+  };
 
   /// What the ranks have recorded of one process group: who of its members is where.
   struct Group {

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::launcher::why {
@@ -15,20 +18,22 @@ constexpr double kSecondsInANanosecond = 1e-9;
 struct Arrivals {
   std::map<int, double> lateness;  ///< summed up, in seconds
   std::map<int, std::size_t> times_last;
-  std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective
+  std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective, in order
 };
 
 /// At the collectives of the world's group that all ranks have recorded.
 Arrivals arrivals_of(const JobPicture& picture) {
-  std::map<std::int64_t, std::map<int, std::int64_t>> arrivals;  // by sequence number and rank
+  // By backend and number of the collective, and by rank.
+  std::map<std::pair<std::string, std::int64_t>, std::map<int, std::int64_t>> arrivals;
   for (const RankFacts& facts : picture.ranks) {
     for (const Collective& entry : facts.recorder.entries) {
-      if (is_world(entry.group) && !entry.is_peer) arrivals[entry.sequence][facts.rank] = entry.created_ns;
+      if (is_world(entry.group) && !entry.is_peer)
+        arrivals[{entry.backend, entry.sequence}][facts.rank] = entry.created_ns;
     }
   }
   Arrivals found;
   if (picture.asks_others) return found;  // clocks of several hosts are not compared to a millisecond
-  for (const auto& [sequence, by_rank] : arrivals) {
+  for (const auto& [collective, by_rank] : arrivals) {
     if (by_rank.size() < picture.ranks.size() || by_rank.size() < 2) continue;
     const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
     const auto first = std::min_element(by_rank.begin(), by_rank.end(), earlier);
@@ -38,6 +43,7 @@ Arrivals arrivals_of(const JobPicture& picture) {
     ++found.times_last[last->first];
     found.lasts.push_back(last->second);
   }
+  std::sort(found.lasts.begin(), found.lasts.end());
   return found;
 }
 

@@ -37,7 +37,7 @@ class Court {
     } else if (picture_.phase != "running" && !picture_.phase.empty()) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
-               !judge_without_recorder() && !judge_all_wait()) {
+               !judge_without_recorder() && !judge_all_wait() && !judge_cards()) {
       judge_progress();
     }
     clean();
@@ -319,6 +319,20 @@ class Court {
     const bool is_all = hosts.size() == picture_.unseen.size();
     if (unseen.empty() || hosts.empty() || !is_all) return false;
     accuse(Health::kStuck, Confidence::kLikely, unseen, waiting, cut_off_words(unseen, hosts, worst));
+    return true;
+  }
+
+  /// All have begun a collective, and nobody can tell from outside whether their GPUs get on with what was queued
+  /// before it.
+  bool judge_cards() {
+    if (scene_.has_progress()) return false;
+    Ranks waiting;
+    for (const RankFacts& facts : picture_.ranks) {
+      if (has_nccl(facts.second) && !scene_.waits_in(facts.rank).empty()) waiting.insert(facts.rank);
+    }
+    const double waited = scene_.waited_by(waiting);
+    if (waiting.empty() || waiting.size() < picture_.ranks.size() || scene_.is_usual(waited)) return false;
+    accuse(Health::kLate, Confidence::kGuess, {}, waiting, cards_words(scene_, waiting));
     return true;
   }
 

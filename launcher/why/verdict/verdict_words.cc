@@ -103,14 +103,22 @@ std::string usual_words(const Ranks& late, double waited_s) {
 }
 
 std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps) {
-  std::vector<std::string> texts;
+  std::vector<std::pair<Ranks, Collective>> waits;
+  std::set<std::string> groups, backends;
   for (const Ranks& ranks : camps) {
-    texts.push_back(fmt::format("{} {} in {}", named(ranks), verb(ranks, "waits", "wait"),
-                                scene.waits_in(*ranks.begin())));
+    waits.emplace_back(ranks, pending(scene.facts(*ranks.begin()).recorder).front());
+    groups.insert(waits.back().second.group);
+    backends.insert(waits.back().second.backend);
   }
-  return fmt::format(
-      "the ranks wait for each other in different groups, which they use in different orders: {}",
-      fmt::join(texts, ", "));
+  std::vector<std::string> texts;
+  for (const auto& [ranks, collective] : waits) {
+    texts.push_back(fmt::format("{} {} in {}{}", named(ranks), verb(ranks, "waits", "wait"),
+                                describe(collective),
+                                backends.size() > 1 ? " over " + collective.backend : ""));
+  }
+  return fmt::format("the ranks wait for each other {}, which they use in different orders: {}",
+                     groups.size() > 1 ? "in different groups" : "over different backends",
+                     fmt::join(texts, ", "));
 }
 
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting) {
@@ -154,6 +162,15 @@ std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
   if (kinds.size() == 1)
     return fmt::format("all ranks wait{}, and nobody is missing: the transfer itself does not get on", how);
   return fmt::format("all ranks wait, for different things: {}", fmt::join(texts, "; "));
+}
+
+std::string cards_words(const Scene& scene, const Ranks& waiting) {
+  const bool are_all = scene.picture().world_size <= static_cast<int>(scene.picture().ranks.size());
+  return fmt::format(
+      "{} {} begun {}, and no GPU has ended it: one of them is still at what was queued before, or what "
+      "is between them does not get on{}",
+      named(waiting), verb(waiting, "has", "have"), scene.waits_in(*waiting.begin()),
+      are_all ? "" : ", or somebody is late who was not seen");
 }
 
 std::string straggler_words(const Straggler& straggler) {

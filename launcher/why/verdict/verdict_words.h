@@ -36,6 +36,7 @@ std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& host
 /// "10.0.0.3" of "10.0.0.3:5000", and "fe80::1" of "[fe80::1]:5000".
 std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
+std::string cards_words(const Scene& scene, const Ranks& waiting);
 std::string straggler_words(const Straggler& straggler);
 std::string siblings_words(const RankFacts& facts);
 std::string unseen_words(const JobPicture& picture);

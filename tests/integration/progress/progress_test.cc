@@ -93,7 +93,7 @@ TEST_CASE("a rank tells the groups that it is in, used or not, until they are go
   progress.leave(progress.enter({.operation = "barrier", .sequence = 4, .group = used}));
   const auto newest_in = [&](const std::string& name) {
     for (const Membership& group : look.memberships()) {
-      if (group.group == name) return group.last;
+      if (group.group == name) return group.newest.at("shm");
     }
     return std::int64_t{-1};
   };

@@ -68,12 +68,12 @@ TEST_CASE("facts survive being handed on") {
   facts.rank = 3;
   facts.second.threads.push_back(
       {.tid = 1, .name = "a\xff", .state = "S", .wait_channel = "x", .call = {1, {2}}});
-  facts.recorder.memberships.push_back({.group = "1", .ranks = "0-1", .last = 7});
+  facts.recorder.memberships.push_back({.group = "1", .ranks = "0-1", .newest = {{"gloo", 7}}});
   const std::optional<RankFacts> again = parse_rank_facts(to_text(facts));
   REQUIRE(again);
   CHECK(again->rank == 3);
   CHECK(again->recorder.memberships.at(0).ranks == "0-1");
-  CHECK(again->recorder.memberships.at(0).last == 7);
+  CHECK(again->recorder.memberships.at(0).newest.at("gloo") == 7);
   CHECK(again->second.threads.at(0).call == facts.second.threads.at(0).call);
   CHECK_FALSE(parse_rank_facts("[]"));
 }

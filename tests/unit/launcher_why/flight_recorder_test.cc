@@ -56,7 +56,7 @@ class RecorderMemory {
     texts_ += ranks.size() * 8;
   }
   [[nodiscard]] std::vector<Membership> memberships() const {
-    return read_memberships(reader(), {.recorders = {kBase}, .registry = kBase + kRegistry});
+    return read_memberships(reader(), {.recorders = {{"gloo", kBase}}, .registry = kBase + kRegistry});
   }
   template <class T>
   void put(std::size_t offset, T value) {
@@ -103,7 +103,7 @@ TEST_CASE("a flight recorder is read from memory, the oldest entry first") {
   memory.entry(0, 0, "gloo:all_reduce", true);
   memory.entry(1, 1, "gloo:barrier", true);
   memory.entry(2, 2, "gloo:all_reduce", false);
-  const Recorder recorder = read_recorder(memory.reader(), RecorderMemory::kBase, 64);
+  const Recorder recorder = read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 64);
   REQUIRE(recorder.is_there);
   CHECK(recorder.next == 3);
   REQUIRE(recorder.entries.size() == 3);
@@ -112,12 +112,27 @@ TEST_CASE("a flight recorder is read from memory, the oldest entry first") {
   CHECK_FALSE(recorder.entries[2].is_over);
 }
 
+TEST_CASE("each recorder tells of the groups what was done over its own backend") {
+  RecorderMemory memory(3);
+  memory.entry(0, 0, "gloo:all_reduce", true);
+  memory.entry(1, 1, "gloo:broadcast", true);
+  memory.entry(2, 2, "gloo:broadcast", true);
+  memory.register_group("0");
+  memory.put(8, std::uint64_t{0});  // NCCL has recorded nothing yet
+  const GroupPlaces places{.recorders = {{"gloo", RecorderMemory::kBase}, {"nccl", RecorderMemory::kBase + 8}},
+                           .registry = RecorderMemory::kBase + RecorderMemory::kRegistry};
+  const std::vector<Membership> groups = read_memberships(memory.reader(), places);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].newest == std::map<std::string, std::int64_t>{{"gloo", 3}, {"nccl", 0}});
+  CHECK(read_recorder(memory.reader(), places.recorders[0], 64).entries.back().backend == "gloo");
+}
+
 TEST_CASE("a send or receive is told from a collective") {
   RecorderMemory memory(2);
   memory.entry(0, 0, "nccl:all_reduce", true);
   memory.entry(1, 1, "nccl:recv 0<-1", false);
   memory.put(RecorderMemory::kEntries + 512 + 192, true);
-  const Recorder recorder = read_recorder(memory.reader(), RecorderMemory::kBase, 64);
+  const Recorder recorder = read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 64);
   REQUIRE(recorder.entries.size() == 2);
   CHECK_FALSE(recorder.entries[0].is_peer);
   CHECK(recorder.entries[1].is_peer);
@@ -130,7 +145,7 @@ TEST_CASE("of a full ring the newest entries are read, in their order") {
   memory.entry(1, 4, "gloo:broadcast", false);
   memory.entry(2, 2, "gloo:barrier", true);
   memory.ring(2, 5);
-  const Recorder recorder = read_recorder(memory.reader(), RecorderMemory::kBase, 2);
+  const Recorder recorder = read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 2);
   REQUIRE(recorder.entries.size() == 2);
   CHECK(recorder.entries[0].id == 3);
   CHECK(recorder.entries[1].operation == "broadcast");
@@ -139,17 +154,17 @@ TEST_CASE("of a full ring the newest entries are read, in their order") {
 TEST_CASE("a recorder that is laid out differently is told and not guessed at") {
   RecorderMemory memory(2);
   memory.entry(0, 0, "gloo:all_reduce", true);
-  CHECK(read_recorder(memory.reader(), RecorderMemory::kBase, 64).problem ==
+  CHECK(read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 64).problem ==
         "the flight recorder of this torch is laid out differently (an entry cannot be read)");
   memory.put(64 + 56, RecorderMemory::kBase + 513);
-  CHECK(read_recorder(memory.reader(), RecorderMemory::kBase, 64).problem ==
+  CHECK(read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 64).problem ==
         "the flight recorder of this torch is laid out differently (its head makes no sense)");
 }
 
 TEST_CASE("a process that has recorded nothing has an empty recorder") {
   RecorderMemory memory(0);
   memory.put(0, std::uint64_t{0});
-  const Recorder recorder = read_recorder(memory.reader(), RecorderMemory::kBase, 64);
+  const Recorder recorder = read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 64);
   CHECK(recorder.is_there);
   CHECK(recorder.entries.empty());
 }
@@ -166,8 +181,8 @@ TEST_CASE("the groups of a process are told, used or not, with the number of the
   const std::vector<Membership> groups = memory.memberships();
   REQUIRE(groups.size() == 3);
   CHECK(groups[0].group == "0");
-  CHECK(groups[0].last == 0);
-  CHECK(groups[1].last == 2);
+  CHECK(groups[0].newest.at("gloo") == 0);
+  CHECK(groups[1].newest.at("gloo") == 2);
   CHECK(groups[1].ranks.empty());
   CHECK(groups[2].group == "pairs");
   CHECK(groups[2].ranks == "0-2,7");
@@ -179,7 +194,7 @@ TEST_CASE("where a name was another group's before, the newest number is that of
   memory.put(RecorderMemory::kEntries + 88, std::int64_t{500});
   memory.entry(1, 1, "gloo:all_reduce", true);
   memory.register_group("0");
-  CHECK(memory.memberships().at(0).last == 2);
+  CHECK(memory.memberships().at(0).newest.at("gloo") == 2);
 }
 
 TEST_CASE("where old entries may be lost, a group without any is not told") {
@@ -190,7 +205,7 @@ TEST_CASE("where old entries may be lost, a group without any is not told") {
   memory.register_group("1");
   const std::vector<Membership> groups = memory.memberships();
   REQUIRE(groups.size() == 1);
-  CHECK(groups[0].last == 5);
+  CHECK(groups[0].newest.at("gloo") == 5);
 }
 
 TEST_CASE("a map that makes no sense tells no groups, and the entries are read") {
@@ -201,7 +216,7 @@ TEST_CASE("a map that makes no sense tells no groups, and the entries are read")
     memory.register_group("1");
     memory.tell_ranks("2", {0, 1});
     spoil(memory);
-    CHECK(read_recorder(memory.reader(), RecorderMemory::kBase, 64).entries.size() == 1);
+    CHECK(read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 64).entries.size() == 1);
     return memory.memberships().size();
   };
   constexpr std::size_t kRegistry = RecorderMemory::kRegistry, kRanks = 64 + 208;

@@ -40,10 +40,12 @@ RankFacts rank_in(int rank, int call) {
 
 /// Enters a collective `age_s` ago.
 void enter(RankFacts& facts, const std::string& operation, double age_s, bool is_over,
-           const std::string& group = "0") {
+           const std::string& group = "0", const std::string& backend = "gloo") {
   std::int64_t sequence = 1;
-  for (const Collective& entry : facts.recorder.entries) sequence += entry.group == group;
+  for (const Collective& entry : facts.recorder.entries)
+    sequence += entry.group == group && entry.backend == backend;
   facts.recorder.entries.push_back({.group = group,
+                                    .backend = backend,
                                     .sequence = sequence,
                                     .id = facts.recorder.next++,
                                     .operation = operation,
@@ -56,7 +58,7 @@ void enter(RankFacts& facts, const std::string& operation, double age_s, bool is
 
 /// Says that it is in a group, in which its newest collective is that one.
 void join(RankFacts& facts, const std::string& group, std::int64_t last = 0, const std::string& ranks = {}) {
-  facts.recorder.memberships.push_back({.group = group, .ranks = ranks, .last = last});
+  facts.recorder.memberships.push_back({.group = group, .ranks = ranks, .newest = {{"gloo", last}}});
 }
 
 void compute(RankFacts& facts) {
@@ -237,12 +239,102 @@ TEST_CASE(
   CHECK(scene.groups().begin()->second.last_entered(1) == 1);
 }
 
+TEST_CASE("what a group does over gloo and over NCCL is counted apart") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b, &c}) {
+    for (int i = 0; i < 3; ++i) enter(*rank, "all_reduce", 70 - i, true, "0", "nccl");
+    for (int i = 0; i < 9; ++i) enter(*rank, "broadcast", 60 - i, true, "0", "gloo");
+    join(*rank, "0", 9);
+    rank->recorder.memberships.back().newest["nccl"] = 3;
+  }
+  enter(a, "all_reduce", 38, false, "0", "nccl");
+  enter(c, "all_reduce", 38, false, "0", "nccl");
+  const Verdict stuck = judge(picture_of({a, b, c}));
+  CHECK(stuck.health == Health::kStuck);
+  CHECK(stuck.guilty == std::vector<int>{1});
+  CHECK(stuck.reason.find("all_reduce #4") != std::string::npos);
+}
+
+namespace {
+
+void use_nccl(RankFacts& facts) {
+  for (ProcessLook* look : {&facts.first, &facts.second})
+    look->threads.push_back({.tid = facts.pid + 1000, .name = "pt_nccl_watchdg", .state = "S"});
+}
+
+void call_in_python(RankFacts& facts, const std::string& function, const std::string& file) {
+  facts.python = {{.tid = facts.pid, .name = "MainThread", .owns_gil = true, .frames = {}}};
+  facts.python[0].frames = {{function, file, 1, {}}, {"main", "/job/train.py", 7, "step()"}};
+}
+
+}  // namespace
+
+TEST_CASE("where all have begun a collective on their GPUs, nobody is accused") {
+  std::vector<RankFacts> ranks = {rank_in(0, -1), rank_in(1, -1)};
+  for (RankFacts& rank : ranks) {
+    for (int i = 0; i < 5; ++i) enter(rank, "all_reduce", 36 - i, true, "0", "nccl");
+    enter(rank, "all_reduce", 30, false, "0", "nccl");
+    compute(rank);
+    use_nccl(rank);
+  }
+  call_in_python(ranks[0], "synchronize", "/venv/site-packages/torch/cuda/__init__.py");
+  const Verdict verdict = judge(picture_of(ranks));
+  CHECK(verdict.health == Health::kLate);
+  CHECK(verdict.confidence == Confidence::kGuess);
+  CHECK(verdict.guilty.empty());
+  CHECK(verdict.waiting == std::vector<int>{0, 1});
+  CHECK(verdict.reason.find("ranks 0-1 have begun all_reduce #6, and no GPU has ended it") == 0);
+  CHECK(verdict.ranks[0].activity.words == "waits for the GPU (100 % of a CPU)");
+  CHECK(verdict.ranks[1].activity.words == "computes or waits for the GPU (100 % of a CPU)");
+}
+
+TEST_CASE("a group that is used over gloo and over NCCL in different orders is told by its backends") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) {
+    enter(*rank, "all_reduce", 32, true, "0", "nccl");
+    use_nccl(*rank);
+    join(*rank, "0", 0);
+    rank->recorder.memberships.back().newest["nccl"] = 2;
+  }
+  b.recorder.memberships.back().newest["nccl"] = 1;
+  enter(a, "all_reduce", 30, false, "0", "nccl");
+  enter(b, "barrier", 30, false, "0", "gloo");
+  CHECK(judge(picture_of({a, b})).reason ==
+        "the ranks wait for each other over different backends, which they use in different orders: rank 1 "
+        "waits "
+        "in barrier #1 over gloo, rank 0 waits in all_reduce #2 over nccl");
+}
+
+TEST_CASE("who spins until NCCL has connected a group waits for the other ranks of it") {
+  std::vector<RankFacts> ranks = {rank_in(0, -1), rank_in(1, SYS_clock_nanosleep), rank_in(2, SYS_futex)};
+  for (RankFacts& rank : ranks) {
+    for (int i = 0; i < 5; ++i) enter(rank, "all_reduce", 36 - i, true, "0", "nccl");
+    use_nccl(rank);
+  }
+  enter(ranks[2], "all_reduce", 30, false, "0", "nccl");
+  compute(ranks[0]);
+  call_in_python(ranks[0], "all_reduce", "/venv/site-packages/torch/distributed/distributed_c10d.py");
+  const Verdict verdict = judge(picture_of(ranks));
+  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.guilty == std::vector<int>{1});
+}
+
+TEST_CASE("who waits for an answer of the store is known by the connection, without native stacks") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_poll);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 32, true);
+  enter(a, "all_reduce", 30, false);
+  b.object.is_store = true;
+  const Verdict verdict = judge(picture_of({a, b}));
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.ranks[1].activity.words == "waits for a key in the store that nobody has set");
+}
+
 TEST_CASE("who has only been in a group that is gone is missing in the one that was made under its name") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
   for (RankFacts* rank : {&a, &b}) {
     for (int i = 0; i < 20; ++i) enter(*rank, "all_reduce", 60 - i, true);
   }
-  b.recorder.memberships = {{.group = "0", .last = 20}};
+  b.recorder.memberships = {{.group = "0", .newest = {{"gloo", 20}}}};
   enter(a, "all_gather", 38, false);
   a.recorder.entries.back().sequence = 1;
   const Verdict stuck = judge(picture_of({a, b}));
