@@ -58,7 +58,8 @@ bool clipping(const at::Device& device) {
     parameters.push_back(torch::zeros({size}, device));
     parameters.back().mutable_grad() = torch::ones({size}, device);
   }
-  clip_grad_norm_(parameters, 1.0);  // the first call loads kernels, which may wait
+  clip_grad_norm_(parameters, 1.0);  // the first calls load kernels, which may wait
+  clip_grad_value_(parameters, 0.5);
   keep_busy(device);
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.synchronizeDevice(device.index());

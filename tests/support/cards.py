@@ -40,3 +40,12 @@ def worlds(arguments):
         return [min(count(), 4)]
     require(1)
     return [int(world) for world in arguments.worlds.split(",")]
+
+
+def seat(rank, world, one_card, backend):
+    """Environment of a rank. NCCL refuses a card for two ranks of one host: where all share the first card over NCCL, each
+    is on a host of its own, as far as it and NCCL know, and they meet over sockets of this one."""
+    if one_card and "nccl" in backend and world > 1:
+        return {"RANK": str(rank), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "NCCL_HOSTID": f"host-{rank}",
+                "NCCL_SOCKET_IFNAME": "lo"}
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world)}

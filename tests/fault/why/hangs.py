@@ -1,7 +1,8 @@
-"""A torch.distributed job (gloo, CPU) of which one rank hangs: hangs.py HANG CULPRIT [OTHER].
+"""A torch.distributed job of which one rank hangs: hangs.py HANG CULPRIT.
 
 The culprit writes a line with its pid into the FIFO WHY_READY when nothing but the hang is left to do. WHY_FOLDER is a
-folder for whatever it needs.
+folder for whatever it needs. WHY_BACKEND is what init_process_group gets: gloo on the CPU by default, nccl or
+cpu:gloo,cuda:nccl on the first card, which all ranks share.
 """
 
 import ctypes
@@ -22,7 +23,10 @@ import torch.distributed as dist
 HANG, CULPRIT = sys.argv[1], int(sys.argv[2])
 FOLDER = pathlib.Path(os.environ["WHY_FOLDER"])
 RANK = int(os.environ["RANK"])
-DATA = torch.ones(1000)
+BACKEND = os.environ.get("WHY_BACKEND", "gloo")
+ON_CARD = "nccl" in BACKEND
+DEVICE = torch.device("cuda:0" if ON_CARD else "cpu")
+DATA = torch.ones(1000, device=DEVICE)
 GUILTY = RANK == CULPRIT
 
 
@@ -61,6 +65,19 @@ class Slow(torch.utils.data.Dataset):
 def steps(count=5):
     for _ in range(count):
         dist.all_reduce(DATA)
+        finish()
+
+
+def finish():
+    """As a program that prints its loss does: over NCCL a call returns when it is queued."""
+    if ON_CARD:
+        torch.cuda.synchronize()
+
+
+def computes_on_the_card():
+    """A kernel that takes minutes is queued before the collective."""
+    torch.cuda._sleep(600 * 10**9)
+    ready()
 
 
 def different_collectives():
@@ -83,6 +100,10 @@ def reads_a_fifo():
     file = os.open(silent_fifo(), os.O_RDONLY)
     ready()
     os.read(file, 100)
+
+
+def reads_a_fifo_after_gloo():
+    reads_a_fifo()
 
 
 def stopped():
@@ -213,7 +234,8 @@ def waits_for_a_key():
 
 def receives_from_nobody():
     ready()
-    dist.recv(torch.ones(1), src=0)
+    dist.recv(torch.ones(1, device=DEVICE), src=0)
+    finish()
 
 
 def runs_a_program():
@@ -239,11 +261,12 @@ def saves_to_a_stuck_disk():
 
 def uneven_inputs():
     """It has a batch less: DistributedDataParallel without join."""
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10).to(DEVICE))
     for step in range(3 if GUILTY else 4):
         if GUILTY and step == 2:
             ready()
-        model(torch.ones(4, 10)).sum().backward()
+        model(torch.ones(4, 10, device=DEVICE)).sum().backward()
+        finish()
     dist.barrier()
 
 
@@ -260,10 +283,11 @@ def unused_parameters():
             y = self.layers[0](x)
             return y if GUILTY else self.layers[1](y)
 
-    model = torch.nn.parallel.DistributedDataParallel(Net(), bucket_cap_mb=0.0001)
+    model = torch.nn.parallel.DistributedDataParallel(Net().to(DEVICE), bucket_cap_mb=0.0001)
     if GUILTY:
         ready()
-    model(torch.ones(4, 10)).sum().backward()
+    model(torch.ones(4, 10, device=DEVICE)).sum().backward()
+    finish()
     dist.barrier()
 
 
@@ -296,7 +320,7 @@ def slow():
     while True:
         if GUILTY:
             time.sleep(0.3)
-        dist.all_reduce(DATA)
+        steps(1)
         if GUILTY and not told:
             ready()
             told = True
@@ -307,7 +331,7 @@ def slow_by_seconds():
     while True:
         if GUILTY:
             time.sleep(2)
-        dist.all_reduce(DATA)
+        steps(1)
         told += 1
         if GUILTY and told == 4:
             ready()
@@ -316,10 +340,10 @@ def slow_by_seconds():
 def fine():
     told = False
     while True:
-        x = torch.ones(300, 300)
+        x = torch.ones(300, 300, device=DEVICE)
         for _ in range(5):
             x = x @ x / 300
-        dist.all_reduce(DATA)
+        steps(1)
         if GUILTY and not told:
             ready()
             told = True
@@ -337,14 +361,21 @@ def peer_exited():
 
 if HANG == "rendezvous_incomplete" and GUILTY:
     rendezvous_incomplete()
-dist.init_process_group("gloo")
+if ON_CARD:
+    # NCCL refuses a card for two ranks of one host: each is a host of its own, and they meet over sockets.
+    os.environ.update(NCCL_HOSTID=f"host-{RANK}", NCCL_SOCKET_IFNAME="lo")
+    torch.cuda.set_device(DEVICE)
+dist.init_process_group(BACKEND)
 ONE_USES = HANG.startswith("group_used_by_one")
 GROUP = dist.new_group([0, 1]) if ONE_USES or HANG in ("other_group", "first_use_of_a_group") else None
 if HANG in ("slow", "slow_by_seconds", "fine", "uneven_inputs", "unused_parameters"):
     globals()[HANG]()
 steps()
+if HANG == "reads_a_fifo_after_gloo":
+    dist.broadcast_object_list([RANK], src=0)  # of a group with both backends, over gloo
 if (ONE_USES or HANG == "first_use_of_a_group") and RANK == 0:
     dist.all_reduce(DATA, group=GROUP)
+    finish()
 if ONE_USES and not GUILTY:
     time.sleep(1000)
 if HANG == "peer_exited" and not GUILTY:

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Hangs one rank of real torch.distributed jobs (gloo, CPU), or with --cpp of one of libddprun, and asks `ddprun why`.
 
-why_test.py DDPRUN PYTHON [--cpp PROGRAM --backend shm|gloo] [--only WORD] [--few] [--table] [--pictures FOLDER]
+why_test.py DDPRUN PYTHON [--cpp PROGRAM --backend shm|gloo | --card] [--only WORD] [--few] [--table] [--pictures FOLDER]
+
+--card: over NCCL, all ranks on the first card.
 
 Each page has to name the right rank, with a true reason, within 5 s. --table prints what was said as Markdown. --pictures
 writes the facts, without names of this machine, as tests/unit/launcher_why has them.
@@ -16,6 +18,7 @@ import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +93,31 @@ HANGS = [
     Hang("fine", r": fine\n", health="fine", guilty=[]),
 ]
 FEW = ("different_collectives", "reads_a_fifo", "stopped", "loops_in_python", "quota", "waits_for_a_key", "slow", "fine")
+
+
+# Over NCCL, on one card.
+BOTH = "cpu:gloo,cuda:nccl"  # as init_process_group() without a backend has it
+CARD_HANGS = [
+    Hang("different_collectives", r"rank 1 is in \w*barrier"),
+    Hang("skips_one", r"rank 1 is in \w*barrier"),
+    Hang("skips_one", r"over different backends.*: rank 1 waits in barrier #1 over gloo, ranks 0, 2 wait in all_reduce #6 .* over nccl",
+         backend=BOTH),
+    Hang("reads_a_fifo", r"is in read\(\) of .*/fifo.*\n.*in reads_a_fifo"),
+    Hang("reads_a_fifo", r"is in read\(\) of .*/fifo.*\n.*in reads_a_fifo", backend=BOTH),
+    Hang("reads_a_fifo_after_gloo", r"is in read\(\) of .*/fifo.*\n.*in reads_a_fifo", backend=BOTH),
+    Hang("stopped", r"stopped by a signal \(SIGSTOP\)"),
+    Hang("loops_in_python", r"(computes \(|gets )\d+ % of a CPU.*\n.*in loops_in_python", health="late"),
+    Hang("computes_on_the_card", r"ranks 0-2 have begun all_reduce #6 .*, and no GPU has ended it", health="late", guilty=[]),
+    Hang("loader_stuck", r"waits for a DataLoader worker: pid \d+ \(pt_data_worker\) is in read\(\) of .*/fifo(.*\n)+?.*__getitem__"),
+    Hang("waits_for_a_key", r"waits for a key in the store that nobody has set.*\n.*in waits_for_a_key"),
+    Hang("receives_from_nobody", r"waits"),
+    Hang("uneven_inputs", r"rank 1 is in \w*barrier"),
+    Hang("unused_parameters", r"rank 1 is in \w*barrier"),
+    Hang("other_group", r"rank 1 is late(.*\n)+?.*waits in barrier(.*\n)+?.*in other_group"),
+    Hang("first_use_of_a_group", r"rank 1 is late(.*\n)+?.*in first_use_of_a_group"),
+    Hang("slow", r"rank 1 is the slowest", health="slow"),
+    Hang("fine", r": fine\n", health="fine", guilty=[]),
+]
 
 
 IN_ALL_REDUCE_6 = r"all_reduce #6 \(float32, 1000\)"
@@ -229,6 +257,8 @@ def judge(options, hang):
         os.mkfifo(folder / "ready")
         environment = os.environ | {"WHY_READY": str(folder / "ready"), "WHY_FOLDER": name, "TMPDIR": name, "OMP_NUM_THREADS": "1",
                                     "PYTHON_EXEC": options.python, "PYTHONDONTWRITEBYTECODE": "1"}
+        if options.card:
+            environment["WHY_BACKEND"] = hang.backend or "nccl"
         around = silent_file_server(folder) if hang.name == "file_server_silent" else contextlib.nullcontext()
         program = options.cpp or str(HERE / "hangs.py")
         command = [options.ddprun, "--nproc-per-node", str(hang.ranks), "--shutdown-timeout", "1s", *options.flags,
@@ -282,18 +312,24 @@ def main():
     parser.add_argument("python")
     parser.add_argument("--cpp")
     parser.add_argument("--backend", default="shm")
+    parser.add_argument("--card", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--few", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--pictures", type=pathlib.Path)
     options = parser.parse_args()
+    options.python = shutil.which(options.python)
     options.flags = ["--backend", options.backend] if options.cpp else []
+    if options.card:
+        import cards  # pylint: disable=import-outside-toplevel; it needs torch
+
+        cards.require(1)
     if not options.cpp and subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         print("SKIPPED: needs a Python with torch (./scripts/setup.sh --with-tests)", file=sys.stderr)
         return 77
-    all_hangs, few = (CPP_HANGS, CPP_FEW) if options.cpp else (HANGS, FEW)
+    all_hangs, few = (CPP_HANGS, CPP_FEW) if options.cpp else (CARD_HANGS if options.card else HANGS, FEW)
     hangs = [hang for hang in all_hangs if options.only in hang.name and (not options.few or hang.name in few) and
-             hang.backend in (None, options.backend)]
+             (options.card or hang.backend in (None, options.backend))]
     right = counted = 0
     if options.table:
         print("| hang | said | after | answer took |\n|---|---|---|---|")

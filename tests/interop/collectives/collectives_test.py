@@ -257,13 +257,12 @@ class Rank:
         self.file.close()
 
 
-def run_ranks(command, world, backend):
+def run_ranks(command, world, backend, one_card):
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False,
                           timeout=datetime.timedelta(seconds=100))
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(world),
-           "LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1",
-           "GLOO_SOCKET_IFNAME": "lo", "DDPRUN_BACKEND": backend}
-    ranks = [subprocess.Popen(command, env={**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(world)]
+           "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "DDPRUN_BACKEND": backend}
+    ranks = [subprocess.Popen(command, env={**env, **cards.seat(r, world, one_card, backend)}) for r in range(world)]
     codes = [rank.wait(timeout=patient(250)) for rank in ranks]
     if any(codes):
         sys.exit(f"{command[0]}: ranks ended with {codes}")
@@ -305,9 +304,9 @@ def main():
     good = True
     for world in cards.worlds(arguments):
         with tempfile.TemporaryDirectory(prefix="ddprun-collectives-") as folder:
-            run_ranks([sys.executable, __file__, "--rank", folder, arguments.device], world, judge)
+            run_ranks([sys.executable, __file__, "--rank", folder, arguments.device], world, judge, arguments.one_card)
             for backend in backends:
-                run_ranks([arguments.worker, folder, arguments.device], world, backend)
+                run_ranks([arguments.worker, folder, arguments.device], world, backend, arguments.one_card)
                 good = compare(Path(folder), world, backend) and good
     sys.exit(not good)
 

@@ -48,13 +48,13 @@ def write_case(folder, case, world, seed):
     (folder / "case.json").write_text(json.dumps({**case, "rows": rows, "shape": shape, "words": words}))
 
 
-def run_ranks(command, world):
+def run_ranks(command, world, one_card):
     """All ranks of one side, joined over a store of ours on a port of the kernel's choice."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False,
                           timeout=datetime.timedelta(seconds=60))
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(world),
-           "LOCAL_WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
-    ranks = [subprocess.Popen(command, env={**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(world)]
+           "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
+    ranks = [subprocess.Popen(command, env={**env, **cards.seat(r, world, one_card, env["DDPRUN_BACKEND"])}) for r in range(world)]
     codes = [rank.wait(timeout=patient(300)) for rank in ranks]
     if any(codes):
         sys.exit(f"{command[0]}: ranks ended with {codes}")
@@ -105,8 +105,8 @@ def main():
             for seed, (folder, case) in enumerate(zip(folders, todo.values())):
                 write_case(folder, case, world, seed)
             names = [str(f) for f in folders]
-            run_ranks([sys.executable, str(HERE / "python_rank.py"), arguments.device, *names], world)
-            run_ranks([arguments.worker, arguments.device, *names], world)
+            run_ranks([sys.executable, str(HERE / "python_rank.py"), arguments.device, *names], world, arguments.one_card)
+            run_ranks([arguments.worker, arguments.device, *names], world, arguments.one_card)
             for folder, (name, case) in zip(folders, todo.items()):
                 equal, difference = compare(folder, case, world)
                 fine = equal or difference <= case["tolerance"]

@@ -1,6 +1,7 @@
 // Reads recipes, one JSON object a line: the .pt file "inputs" holds parameters and the gradients of each
 // step; the recipe says what is done with them. Writes what came of it to the .pt file "outputs", for
 // optim_test.py. Its only argument is the device, else the CPU.
+#include "worker/runtime/comm/gpu/plugin.h"
 #include <ddprun/autocast.h>
 #include <ddprun/averaged_model.h>
 #include <ddprun/checkpoint.h>
@@ -234,6 +235,8 @@ void autocast(const json& recipe, const PtDict& inputs) {
 int main(int argc, char** argv) try {
   torch::set_num_threads(1);
   if (argc > 1) ddprun::device = at::Device(argv[1]);
+  std::string why;
+  if (ddprun::device.is_cuda() && ddprun::runtime::open_gpu_plugin(&why) == 0) throw std::runtime_error("no GPU: " + why);
   if (std::getenv("WORLD_SIZE") != nullptr) {
     ddprun::world = ddprun::init({.device = ddprun::device.is_cpu() ? "cpu" : "cuda"});
     ddprun::device = ddprun::world->device();

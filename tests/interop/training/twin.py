@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The Python twin of a job: trains what the merged job file says with torch, DistributedSampler, DataLoader and Python's
 DDP, and saves the weights, the average of them, and the metrics of an evaluation. Beside TARGET it leaves TARGET.json: the
-accuracy, the loss of the same evaluation, and the time of each step that the job file has logged.
+accuracy, the loss of the same evaluation, and the time of each step that the job file has logged. With "device": "cuda" it
+trains on a card, over NCCL.
 
     ddprun --nproc-per-node 2 twin.py out/job.json twin.pt
 """
@@ -73,9 +74,13 @@ class Rate:
         return 1.0
 
 
-def precision_of(train):
-    dtype = {"bf16": torch.bfloat16}.get(train["precision"])
-    return torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext()
+def device_of(job):
+    return torch.device("cuda", dist.get_node_local_rank()) if job["device"] == "cuda" else torch.device("cpu")
+
+
+def precision_of(job):
+    dtype = {"bf16": torch.bfloat16}.get(job["train"]["precision"])
+    return torch.autocast(device_of(job).type, dtype=dtype) if dtype else contextlib.nullcontext()
 
 
 def make_model(job, sample):
@@ -109,7 +114,8 @@ def train(job):
     train_options, world = job["train"], dist.get_world_size()
     data = twin_data.open_split(job["data"], is_training=True)
     torch.manual_seed(job["seed"])
-    model = make_model(job, data[0][0])
+    device = device_of(job)
+    model = make_model(job, data[0][0]).to(device)
     ddp = DistributedDataParallel(model, bucket_cap_mb=job["ddp"]["bucket_cap_mb"], gradient_as_bucket_view=True)
     average = None
     if train_options["ema_decay"]:
@@ -133,8 +139,9 @@ def train(job):
                 parameters["lr"] = job["optimizer"]["learning_rate"] * rate(step, epoch, seen)
             optimizer.zero_grad()
             for i, (images, labels) in enumerate(group):
+                images, labels = images.to(device), labels.to(device)
                 with contextlib.nullcontext() if i + 1 == len(group) else ddp.no_sync():
-                    with precision_of(train_options):
+                    with precision_of(job):
                         loss = loss_of(ddp(images), labels)
                     (loss / len(group) if len(group) > 1 else loss).backward()
                 seen += len(labels) * world
@@ -158,8 +165,9 @@ def evaluate(model, job):
     held_out = twin_data.open_split(job["data"], is_training=False)
     model.eval()
     found = count = loss = 0
-    with torch.no_grad(), precision_of(job["train"]):
+    with torch.no_grad(), precision_of(job):
         for inputs, targets in DataLoader(held_out, job["train"]["eval_batch_size"]):
+            inputs, targets = inputs.to(device_of(job)), targets.to(device_of(job))
             output = model(inputs)
             if targets.is_floating_point():
                 found += (output - targets).abs().sum().item()
@@ -174,7 +182,9 @@ def evaluate(model, job):
 def main():
     job, target = json.loads(pathlib.Path(sys.argv[1]).read_text()), sys.argv[2]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if job["device"] == "cuda":
+        torch.cuda.set_device(device_of(job))
+    dist.init_process_group("nccl" if job["device"] == "cuda" else "gloo")
     model, average, times = train(job)
     if dist.get_rank() == 0:
         accuracy, loss = evaluate(average.module if average else model, job)
