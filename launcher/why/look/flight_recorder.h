@@ -10,8 +10,8 @@
 
 namespace ddprun::launcher::why {
 
-/// Reads a flight recorder of PyTorch's from a memory. The layout is that of torch 2.11 to 2.15; one that cannot be that
-/// is told as a problem. Only the newest `most` entries are read.
+/// Reads a flight recorder of PyTorch's from a memory. The layout is that of torch 2.11 to 2.15; one that cannot be
+/// that is told as a problem. Only the newest `most` entries are read.
 Recorder read_recorder(const ReadMemory& memory, const RecorderPlace& place, std::size_t most);
 
 /// Where gloo's recorder, NCCL's and the registry of groups lie in a process; no recorders: it has no libtorch.

@@ -26,8 +26,8 @@ Tensor steps_of(const Tensor& channels) {
 
 Tensor column(const Tensor& steps, int row) { return steps[row].unsqueeze(1); }
 
-// `dtype`: the bucket's, in which Python counts steps. There ATen divides by a scale that is a tensor without dimensions:
-// on the CPU as it is, on a GPU rounded to `dtype`.
+// `dtype`: the bucket's, in which Python counts steps. There ATen divides by a scale that is a tensor without
+// dimensions: on the CPU as it is, on a GPU rounded to `dtype`.
 Tensor quantized(const Tensor& channels, const Tensor& steps, at::ScalarType dtype) {
   const Tensor scale = column(steps, 0);
   const Tensor divisor = channels.is_cpu() ? scale : scale.to(dtype).to(scale.scalar_type());
