@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::launcher::why {
@@ -53,15 +54,18 @@ struct Object {
   bool is_store = false;  ///< it waits for an answer of the job's store, at MASTER_PORT
 };
 
+/// Collective::backend where PyTorch's ProcessGroupNCCL has recorded it, when it was queued.
+inline constexpr std::string_view kNccl = "nccl";
+
 /// An entry of PyTorch's flight recorder.
 struct Collective {
-  std::string group;                ///< name of the process group, equal on all ranks
-  std::string backend{};            ///< of that group: "gloo", "nccl" or "shm"; each of them counts for itself
-  std::int64_t sequence = 0;        ///< in that group over that backend, from 1
-  std::uint64_t id = 0;             ///< in that process over that backend, all groups together
-  std::string operation;            ///< "all_reduce"
-  bool is_peer = false;             ///< a send or receive: `sequence` is then that of the last collective
-  int peer = -1;                    ///< its other rank in the group; -1: any, or not known
+  std::string group;          ///< name of the process group, equal on all ranks
+  std::string backend{};      ///< of that group: "gloo", "nccl" or "shm"; each of them counts for itself
+  std::int64_t sequence = 0;  ///< in that group over that backend, from 1
+  std::uint64_t id = 0;       ///< in that process over that backend, all groups together
+  std::string operation;      ///< "all_reduce"
+  bool is_peer = false;       ///< a send or receive: `sequence` is then that of the last collective
+  int peer = -1;              ///< its other rank in the group; -1: any, or not known
   std::vector<std::int64_t> sizes;  ///< of all tensors, one after the other
   std::vector<int> types;           ///< c10::ScalarType of each input
   std::int64_t created_ns = 0;      ///< CLOCK_REALTIME

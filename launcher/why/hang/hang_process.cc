@@ -80,11 +80,11 @@ class Patient {
   [[nodiscard]] bool has_recorded() const { return has_recorded_; }
   /// Whether there was no such process at the last pulse.
   [[nodiscard]] bool is_gone() const { return is_gone_; }
-  /// None of a process with NCCL, whose messages are recorded: its thread for RAS tells the other ranks each second
-  /// that it is there.
+  /// None of a process that uses NCCL, whose messages are recorded.
   [[nodiscard]] std::map<std::string, Received> connections(
       const std::map<std::string, Received>& received) const {
-    return is_gone_ || has_nccl(last_) ? std::map<std::string, Received>() : connections_of(pid_, received);
+    return is_gone_ || uses_nccl(recorder_, last_) ? std::map<std::string, Received>()
+                                                   : connections_of(pid_, received);
   }
 
  private:

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -56,8 +58,12 @@ std::string operation_name(const std::string& profiling_name) {
   return colon == std::string::npos ? profiling_name : profiling_name.substr(colon + 1);
 }
 
-std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t address,
-                                     const std::string& backend) {
+struct Entry {
+  Collective collective;
+  bool has_end = true;  ///< false: no event tells of its end
+};
+
+std::optional<Entry> read_entry(const ReadMemory& memory, std::uint64_t address, const std::string& backend) {
   EntryBytes entry{};
   EntryBytes again{};
   // Twice, because its rank may be writing it.
@@ -68,16 +74,42 @@ std::optional<Collective> read_entry(const ReadMemory& memory, std::uint64_t add
   const std::optional<std::string> group = read_string(memory, entry, kEntryGroup);
   const std::optional<std::string> operation = read_string(memory, entry, kEntryOperation);
   if (!group || !operation || operation->empty()) return std::nullopt;
-  return Collective{.group = *group,
-                    .backend = backend,
-                    .sequence = value_at<std::int64_t>(entry, kEntrySequence),
-                    .id = value_at<std::uint64_t>(entry, kEntryId),
-                    .operation = operation_name(*operation),
-                    .is_peer = value_at<unsigned char>(entry, kEntryIsPeer) != 0,
-                    .sizes = read_sizes(memory, entry),
-                    .types = read_types(memory, entry),
-                    .created_ns = value_at<std::int64_t>(entry, kEntryCreated),
-                    .is_over = value_at<unsigned char>(entry, kEntryRetired) != 0};
+  return Entry{.collective = {.group = *group,
+                              .backend = backend,
+                              .sequence = value_at<std::int64_t>(entry, kEntrySequence),
+                              .id = value_at<std::uint64_t>(entry, kEntryId),
+                              .operation = operation_name(*operation),
+                              .is_peer = value_at<unsigned char>(entry, kEntryIsPeer) != 0,
+                              .sizes = read_sizes(memory, entry),
+                              .types = read_types(memory, entry),
+                              .created_ns = value_at<std::int64_t>(entry, kEntryCreated),
+                              .is_over = value_at<unsigned char>(entry, kEntryRetired) != 0},
+               .has_end = value_at<std::uint64_t>(entry, kEntryEnd) != 0};
+}
+
+/// What ProcessGroupNCCL records otherwise than gloo does. `entries` are in order.
+void read_as_nccl(std::vector<Entry>& entries) {
+  // A batch has an entry for each operation, of whose end nothing tells, and a last one, "coalesced", which does. Of
+  // messages it has the number of the last collective.
+  std::map<std::string, bool> is_message;  // by group: the entry before
+  for (Entry& entry : entries) {
+    Collective& collective = entry.collective;
+    const auto before = is_message.find(collective.group);
+    if (collective.operation == "coalesced" && before != is_message.end() && before->second) {
+      collective.operation = "batch_isend_irecv";
+      collective.is_peer = true;
+    }
+    is_message[collective.group] = collective.is_peer;
+  }
+  // A group's collectives end in their order, one after the other on its stream; what was captured in a CUDA graph is
+  // never said to have ended.
+  std::set<std::string> ended;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    Collective& collective = entry->collective;
+    if (!collective.is_peer && collective.is_over) ended.insert(collective.group);
+    if (!entry->has_end || (!collective.is_peer && ended.contains(collective.group)))
+      collective.is_over = true;
+  }
 }
 
 Recorder unknown(std::string_view what) {
@@ -118,10 +150,11 @@ GroupPlaces find_recorders(pid_t pid) {
   };
   GroupPlaces found{.recorders = {}, .registry = address("/libtorch_cpu.so", "_ZN4c10dL16process_registryE")};
   for (RecorderPlace place :
-       {RecorderPlace{"gloo", address("/libtorch_cpu.so",
-                                      "_ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance")},
-        RecorderPlace{"nccl", address("/libtorch_cuda.so",
-                                      "_ZZN4c10d14FlightRecorderIN3c104cuda9CUDAEventEE3getEvE8instance")}}) {
+       {RecorderPlace{"gloo",
+                      address("/libtorch_cpu.so", "_ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance")},
+        RecorderPlace{std::string(kNccl),
+                      address("/libtorch_cuda.so",
+                              "_ZZN4c10d14FlightRecorderIN3c104cuda9CUDAEventEE3getEvE8instance")}}) {
     if (place.instance != 0) found.recorders.push_back(std::move(place));
   }
   return found;
@@ -149,13 +182,16 @@ Recorder read_recorder(const ReadMemory& memory, const RecorderPlace& place, std
   const RecorderHead head = read_recorder_head(memory, place.instance);
   if (!head.problem.empty()) return unknown(head.problem);
   Recorder result{.is_there = true, .problem = {}, .next = head.id, .entries = {}};
+  std::vector<Entry> entries;
   for (std::uint64_t back = std::min<std::uint64_t>(head.count, most); back > 0; --back) {
-    std::optional<Collective> entry = read_entry(memory, head.entry(back), place.backend);
+    std::optional<Entry> entry = read_entry(memory, head.entry(back), place.backend);
     if (!entry) return unknown("an entry cannot be read");
-    result.entries.push_back(std::move(*entry));
+    entries.push_back(std::move(*entry));
   }
-  std::sort(result.entries.begin(), result.entries.end(),
-            [](const auto& a, const auto& b) { return a.id < b.id; });
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.collective.id < b.collective.id; });
+  if (place.backend == kNccl) read_as_nccl(entries);
+  for (Entry& entry : entries) result.entries.push_back(std::move(entry.collective));
   return result;
 }
 

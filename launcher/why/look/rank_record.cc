@@ -59,8 +59,6 @@ Recorder RankRecord::read(std::size_t most) const {
   if (page_) add(page_->recorder(most));
   std::stable_sort(whole.entries.begin(), whole.entries.end(),
                    [](const Collective& a, const Collective& b) { return a.created_ns < b.created_ns; });
-  if (whole.entries.size() > most)
-    whole.entries.erase(whole.entries.begin(), whole.entries.end() - static_cast<std::ptrdiff_t>(most));
   return whole;
 }
 

@@ -27,7 +27,7 @@ class RankRecord {
   /// what is older than the process does not count.
   [[nodiscard]] bool has_own() const;
 
-  /// The newest collectives of all of these, by their time.
+  /// The newest collectives of each of these, together by their time.
   [[nodiscard]] Recorder read(std::size_t most) const;
   /// The process groups that it is in, as far as that is known. To be asked after read(): what was begun there is then
   /// in what is told here. Reads up to 4 MiB of entries, and the names and ranks of up to 1024 groups.

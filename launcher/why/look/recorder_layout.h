@@ -14,7 +14,7 @@ inline constexpr std::size_t kRecorderBegin = 48, kRecorderEnd = 56, kRecorderNe
 inline constexpr std::uint64_t kRecorderRanks = 208;  // a std::map of groups: name and description to ranks
 inline constexpr std::size_t kEntry = 512;
 inline constexpr std::size_t kEntryId = 0, kEntryGroup = 56, kEntrySequence = 88, kEntryOperation = 112,
-                             kEntryCreated = 176, kEntryIsPeer = 192, kEntryDimensions = 240,
+                             kEntryEnd = 168, kEntryCreated = 176, kEntryIsPeer = 192, kEntryDimensions = 240,
                              kEntryInputTypes = 288, kEntrySizes = 384, kEntryRetired = 504;
 
 /// Where the entries of a recorder lie, which are a ring.

@@ -251,7 +251,9 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
 
 /// CUDA spins while it waits for a GPU, and NCCL while it connects ranks, before anything is recorded.
 std::optional<Activity> nccl_activity(const RankFacts& facts, double percent) {
-  if (!has_nccl(facts.second)) return std::nullopt;
+  const double main_s = facts.second.threads.front().cpu_s - facts.first.threads.front().cpu_s;
+  if (!has_nccl(facts.second) || main_s < kBusyShare * (facts.second.at_s - facts.first.at_s))
+    return std::nullopt;
   const PythonThread* const main = main_python(facts);
   const bool is_in_synchronize = main != nullptr && main->frames.front().function == "synchronize" &&
                                  is_torch(main->frames.front().file);
@@ -259,7 +261,7 @@ std::optional<Activity> nccl_activity(const RankFacts& facts, double percent) {
                                                           "EventSynchronize", "CtxSynchronize"};
   if (is_in_synchronize || std::any_of(kWaits.begin(), kWaits.end(),
                                        [&](std::string_view name) { return has_main_native(facts, name); }))
-    return Activity{Doing::kComputes, fmt::format("waits for the GPU ({:.0f} % of a CPU)", percent), {}};
+    return Activity{Doing::kWaitsForGpu, fmt::format("waits for the GPU ({:.0f} % of a CPU)", percent), {}};
   if (!pending(facts.recorder).empty())
     return Activity{
         Doing::kComputes, fmt::format("computes or waits for the GPU ({:.0f} % of a CPU)", percent), {}};
@@ -456,6 +458,8 @@ std::string_view to_string(Doing doing) {
       return "waits_for_store";
     case Doing::kComputes:
       return "computes";
+    case Doing::kWaitsForGpu:
+      return "waits_for_gpu";
     case Doing::kMoves:
       return "moves";
     case Doing::kStarved:
@@ -477,8 +481,8 @@ bool waits(Doing doing) {
 }
 
 bool gets_on(Doing doing) {
-  return doing == Doing::kComputes || doing == Doing::kMoves || doing == Doing::kStarved ||
-         doing == Doing::kSwaps;
+  return doing == Doing::kComputes || doing == Doing::kWaitsForGpu || doing == Doing::kMoves ||
+         doing == Doing::kStarved || doing == Doing::kSwaps;
 }
 
 bool is_held(Doing doing) {
@@ -501,6 +505,12 @@ std::vector<Collective> pending(const Recorder& recorder) {
   std::copy_if(recorder.entries.begin(), recorder.entries.end(), std::back_inserter(open),
                [](const Collective& entry) { return !entry.is_over; });
   return open;
+}
+
+bool uses_nccl(const Recorder& recorder, const ProcessLook& look) {
+  if (!recorder.problem.empty()) return has_nccl(look);
+  return std::any_of(recorder.entries.begin(), recorder.entries.end(),
+                     [](const Collective& entry) { return entry.backend == kNccl; });
 }
 
 Activity activity_of(const RankFacts& facts) {

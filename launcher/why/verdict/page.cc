@@ -60,8 +60,7 @@ std::string head(const JobPicture& picture, const Verdict& verdict) {
     case Health::kSlow:
       return job + ": it gets on, but slowly\n";
     case Health::kLate:
-      return fmt::format("{}: waiting{} for {}\n", job, since,
-                         verdict.guilty.empty() ? "GPUs" : rank_phrase(verdict.guilty));
+      return fmt::format("{}: waiting{} for {}\n", job, since, rank_phrase(verdict.guilty));
     case Health::kStuck:
       return fmt::format("{}: stuck{}\n", job, since);
     case Health::kAwaits:

@@ -77,10 +77,12 @@ std::int64_t Scene::Group::last_entered(int rank) const {
                   told == newest.end() ? 0 : told->second);
 }
 
-bool Scene::Group::is_waiting(int rank) const {
+const Collective* Scene::Group::first_open(int rank) const {
   const auto found = entries.find(rank);
-  return found != entries.end() && std::any_of(found->second.begin(), found->second.end(),
-                                               [](const auto& e) { return !e.second->is_over; });
+  if (found == entries.end()) return nullptr;
+  const auto open = std::find_if(found->second.begin(), found->second.end(),
+                                 [](const auto& e) { return !e.second->is_over; });
+  return open == found->second.end() ? nullptr : open->second;
 }
 
 Scene::Scene(const JobPicture& picture) : picture_(picture) {
@@ -95,17 +97,26 @@ Scene::Scene(const JobPicture& picture) : picture_(picture) {
 
 void Scene::gather_groups() {
   const MembersTold told = members_told(picture_);
+  const bool all_tell = std::all_of(picture_.ranks.begin(), picture_.ranks.end(), [](const RankFacts& facts) {
+    const std::vector<Collective>& entries = facts.recorder.entries;
+    return std::all_of(entries.begin(), entries.end(),
+                       [](const Collective& e) { return !e.backend.empty(); });
+  });
+  // A node with an older ddprun tells no backends.
+  const auto told_backend = [&](const std::string& backend) { return all_tell ? backend : std::string(); };
   for (const RankFacts& facts : picture_.ranks) {
     for (const Membership& own : facts.recorder.memberships) {
       for (const auto& [backend, newest] : own.newest) {
-        Group& group = groups_[{own.group, members_of(own.group, facts, told), backend}];
-        group.newest[facts.rank] = newest;
+        Group& group = groups_[{own.group, members_of(own.group, facts, told), told_backend(backend)}];
+        std::int64_t& last = group.newest[facts.rank];
+        last = std::max(last, newest);
         group.members.insert(facts.rank);
       }
     }
     for (const Collective& entry : facts.recorder.entries) {
       if (entry.is_peer) continue;  // it has no place among those of all ranks
-      groups_[{entry.group, members_of(entry.group, facts, told), entry.backend}].add(facts.rank, entry);
+      groups_[{entry.group, members_of(entry.group, facts, told), told_backend(entry.backend)}].add(
+          facts.rank, entry);
     }
   }
   for (auto& [name, group] : groups_) {
@@ -155,12 +166,12 @@ Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
 }
 
 bool Scene::gets_messages(const RankFacts& to) const {
-  // NCCL's are recorded, and its ranks say each second that they are there.
-  if (has_nccl(to.second)) return false;
+  const auto has_keep_alives = [](const RankFacts& facts) { return uses_nccl(facts.recorder, facts.second); };
+  if (has_keep_alives(to)) return false;
   return std::any_of(to.connections.begin(), to.connections.end(), [&](const Connection& connection) {
     if (connection.came == 0) return false;
     const int from = rank_at(connection.remote);
-    return from >= 0 && from != to.rank && !has_nccl(facts(from).second);
+    return from >= 0 && from != to.rank && !has_keep_alives(facts(from));
   });
 }
 

@@ -45,7 +45,9 @@ class Scene {
     /// The highest number in which somebody waits; 0: nobody does.
     [[nodiscard]] std::int64_t awaited() const;
     [[nodiscard]] std::int64_t last_entered(int rank) const;
-    [[nodiscard]] bool is_waiting(int rank) const;
+    /// The oldest that it has not left; null: none.
+    [[nodiscard]] const Collective* first_open(int rank) const;
+    [[nodiscard]] bool is_waiting(int rank) const { return first_open(rank) != nullptr; }
   };
 
   /// `picture` has to outlive it.

@@ -21,13 +21,14 @@ struct Arrivals {
   std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective, in order
 };
 
-/// At the collectives of the world's group that all ranks have recorded.
-Arrivals arrivals_of(const JobPicture& picture) {
+/// At the collectives of the world's group that all ranks have recorded, of those of which `counts` says so.
+template <class Predicate>
+Arrivals arrivals_of(const JobPicture& picture, Predicate counts) {
   // By backend and number of the collective, and by rank.
   std::map<std::pair<std::string, std::int64_t>, std::map<int, std::int64_t>> arrivals;
   for (const RankFacts& facts : picture.ranks) {
     for (const Collective& entry : facts.recorder.entries) {
-      if (is_world(entry.group) && !entry.is_peer)
+      if (is_world(entry.group) && !entry.is_peer && counts(entry))
         arrivals[{entry.backend, entry.sequence}][facts.rank] = entry.created_ns;
     }
   }
@@ -50,14 +51,16 @@ Arrivals arrivals_of(const JobPicture& picture) {
 }  // namespace
 
 std::map<int, double> lateness_of(const JobPicture& picture) {
-  Arrivals found = arrivals_of(picture);
+  Arrivals found = arrivals_of(picture, [](const Collective&) { return true; });
   for (auto& [rank, late] : found.lateness) late /= static_cast<double>(found.lasts.size());
   return found.lateness;
 }
 
 Straggler find_straggler(const JobPicture& picture) {
   constexpr std::size_t kFewest = 4;
-  Arrivals found = arrivals_of(picture);
+  // NCCL's are recorded when they are queued: where one rank alone asks for its loss, the others queue ahead of it, and
+  // their GPUs wait for nobody.
+  Arrivals found = arrivals_of(picture, [](const Collective& entry) { return entry.backend != kNccl; });
   if (found.lasts.size() < kFewest) return {};
   const auto count = static_cast<double>(found.lasts.size());
   const double distance =

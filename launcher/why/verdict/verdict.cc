@@ -37,9 +37,10 @@ class Court {
     } else if (picture_.phase != "running" && !picture_.phase.empty()) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
-               !judge_without_recorder() && !judge_all_wait() && !judge_cards()) {
+               !judge_without_recorder() && !judge_all_wait()) {
       judge_progress();
     }
+    note_gpus();
     clean();
     add_notes();
     return std::move(verdict_);
@@ -78,11 +79,11 @@ class Court {
                        [&](int rank) { return gets_on(scene_.activity(rank).doing); });
   }
 
-  /// The same of ranks that are in collectives: one that has begun it asynchronously may compute. A process that waits
-  /// for a GPU spins as well, so that of ranks with NCCL nobody can tell.
+  /// The same of ranks that are in collectives: one that has begun it asynchronously may compute.
   [[nodiscard]] bool any_computes(const Ranks& ranks) const {
     return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
-      return gets_on(scene_.activity(rank).doing) && !has_nccl(scene_.facts(rank).second);
+      const Doing doing = scene_.activity(rank).doing;
+      return gets_on(doing) && doing != Doing::kWaitsForGpu;
     });
   }
 
@@ -220,25 +221,31 @@ class Court {
 
   /// Groups that ranks use in different orders: each waits for the other.
   bool judge_cycle(const std::map<int, Ranks>& edges) {
-    std::vector<Ranks> camps;  // by the groups' names
+    std::vector<Camp> camps;  // by the groups' names
+    Ranks all;
     for (const auto& [name, group] : scene_.groups()) {
-      Ranks camp;
+      Camp camp{nullptr, {}};
       for (const auto& [rank, late] : edges) {
-        if (group.is_waiting(rank)) camp.insert(rank);
+        const Collective* const open = group.first_open(rank);
+        if (open == nullptr) continue;
+        if (camp.first == nullptr) camp.first = open;
+        camp.second.insert(rank);
       }
-      if (!camp.empty()) camps.push_back(std::move(camp));
+      all.insert(camp.second.begin(), camp.second.end());
+      if (camp.first != nullptr) camps.push_back(std::move(camp));
     }
+    if (scene_.is_usual(scene_.waited_by(all))) return false;
     std::size_t fewest = picture_.ranks.size();
-    for (const Ranks& camp : camps) fewest = std::min(fewest, camp.size());
+    for (const auto& [open, ranks] : camps) fewest = std::min(fewest, ranks.size());
     Ranks guilty;
     Ranks waiting;
-    for (const Ranks& camp : camps)
-      (camp.size() == fewest ? guilty : waiting).insert(camp.begin(), camp.end());
+    for (const auto& [open, ranks] : camps)
+      (ranks.size() == fewest ? guilty : waiting).insert(ranks.begin(), ranks.end());
     // Who computes may have begun what it is said to wait in, and not wait yet.
     const bool is_late = any_computes(guilty) || any_computes(waiting);
     verdict_.is_of_part = !is_late;
     accuse(is_late ? Health::kLate : Health::kStuck, Confidence::kLikely, guilty, waiting,
-           cycle_words(scene_, camps));
+           cycle_words(camps));
     return true;
   }
 
@@ -322,20 +329,6 @@ class Court {
     return true;
   }
 
-  /// All have begun a collective, and nobody can tell from outside whether their GPUs get on with what was queued
-  /// before it.
-  bool judge_cards() {
-    if (scene_.has_progress()) return false;
-    Ranks waiting;
-    for (const RankFacts& facts : picture_.ranks) {
-      if (has_nccl(facts.second) && !scene_.waits_in(facts.rank).empty()) waiting.insert(facts.rank);
-    }
-    const double waited = scene_.waited_by(waiting);
-    if (waiting.empty() || waiting.size() < picture_.ranks.size() || scene_.is_usual(waited)) return false;
-    accuse(Health::kLate, Confidence::kGuess, {}, waiting, cards_words(scene_, waiting));
-    return true;
-  }
-
   void judge_progress() {
     const Straggler straggler = find_straggler(picture_);
     if (straggler.rank < 0) return;
@@ -343,6 +336,21 @@ class Court {
     verdict_.confidence = Confidence::kLikely;
     verdict_.guilty = {straggler.rank};
     verdict_.reason = straggler_words(straggler);
+  }
+
+  /// Where all have begun a collective, nobody can tell from outside whether their GPUs get on with what was queued
+  /// before it.
+  void note_gpus() {
+    if (verdict_.health != Health::kFine || scene_.has_progress()) return;
+    Ranks waiting;
+    for (const RankVerdict& rank : verdict_.ranks) {
+      if (gets_on(rank.activity.doing) && uses_nccl(scene_.facts(rank.rank).recorder, {}) &&
+          !rank.waits_in.empty())
+        waiting.insert(rank.rank);
+    }
+    const double waited = scene_.waited_by(waiting);
+    if (waiting.empty() || waiting.size() < picture_.ranks.size() || scene_.is_usual(waited)) return;
+    verdict_.notes.push_back(gpus_words(scene_, waiting, waited));
   }
 
   void add_notes() {

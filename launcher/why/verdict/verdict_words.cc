@@ -102,23 +102,21 @@ std::string usual_words(const Ranks& late, double waited_s) {
                      verb(late, "is", "are"), shown(waited_s));
 }
 
-std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps) {
-  std::vector<std::pair<Ranks, Collective>> waits;
+std::string cycle_words(const std::vector<Camp>& camps) {
   std::set<std::string> groups, backends;
-  for (const Ranks& ranks : camps) {
-    waits.emplace_back(ranks, pending(scene.facts(*ranks.begin()).recorder).front());
-    groups.insert(waits.back().second.group);
-    backends.insert(waits.back().second.backend);
+  for (const auto& [open, ranks] : camps) {
+    groups.insert(open->group);
+    backends.insert(open->backend);
   }
   std::vector<std::string> texts;
-  for (const auto& [ranks, collective] : waits) {
-    texts.push_back(fmt::format("{} {} in {}{}", named(ranks), verb(ranks, "waits", "wait"),
-                                describe(collective),
-                                backends.size() > 1 ? " over " + collective.backend : ""));
+  for (const auto& [open, ranks] : camps) {
+    texts.push_back(fmt::format("{} {} in {}{}", named(ranks), verb(ranks, "waits", "wait"), describe(*open),
+                                backends.size() > 1 ? " over " + open->backend : ""));
   }
-  return fmt::format("the ranks wait for each other {}, which they use in different orders: {}",
-                     groups.size() > 1 ? "in different groups" : "over different backends",
-                     fmt::join(texts, ", "));
+  return fmt::format(
+      "the ranks wait for each other {}, which they use in different orders: {}",
+      groups.size() == 1 && backends.size() > 1 ? "over different backends" : "in different groups",
+      fmt::join(texts, ", "));
 }
 
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting) {
@@ -164,12 +162,12 @@ std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
   return fmt::format("all ranks wait, for different things: {}", fmt::join(texts, "; "));
 }
 
-std::string cards_words(const Scene& scene, const Ranks& waiting) {
+std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s) {
   const bool are_all = scene.picture().world_size <= static_cast<int>(scene.picture().ranks.size());
   return fmt::format(
-      "{} {} begun {}, and no GPU has ended it: one of them is still at what was queued before, or what "
-      "is between them does not get on{}",
-      named(waiting), verb(waiting, "has", "have"), scene.waits_in(*waiting.begin()),
+      "{} {} begun {}, and for {} no GPU has ended it: one of them may still be at what was queued "
+      "before, or what is between them does not get on{}",
+      named(waiting), verb(waiting, "has", "have"), scene.waits_in(*waiting.begin()), shown(waited_s),
       are_all ? "" : ", or somebody is late who was not seen");
 }
 

@@ -29,14 +29,14 @@ std::string held_words(const Scene& scene, const Ranks& held);
 std::string disagreement_words(std::int64_t sequence, const std::vector<Camp>& camps, bool is_tie);
 std::string late_words(const Scene& scene, const Ranks& late);
 std::string usual_words(const Ranks& late, double waited_s);
-std::string cycle_words(const Scene& scene, const std::vector<Ranks>& camps);
+std::string cycle_words(const std::vector<Camp>& camps);
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting);
 std::string network_words(const Scene& scene, const Ranks& guilty, const LostPackets& lost);
 std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& hosts, const LostPackets& lost);
 /// "10.0.0.3" of "10.0.0.3:5000", and "fe80::1" of "[fe80::1]:5000".
 std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
-std::string cards_words(const Scene& scene, const Ranks& waiting);
+std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s);
 std::string straggler_words(const Straggler& straggler);
 std::string siblings_words(const RankFacts& facts);
 std::string unseen_words(const JobPicture& picture);

@@ -119,12 +119,55 @@ TEST_CASE("each recorder tells of the groups what was done over its own backend"
   memory.entry(2, 2, "gloo:broadcast", true);
   memory.register_group("0");
   memory.put(8, std::uint64_t{0});  // NCCL has recorded nothing yet
-  const GroupPlaces places{.recorders = {{"gloo", RecorderMemory::kBase}, {"nccl", RecorderMemory::kBase + 8}},
-                           .registry = RecorderMemory::kBase + RecorderMemory::kRegistry};
+  const GroupPlaces places{
+      .recorders = {{"gloo", RecorderMemory::kBase}, {"nccl", RecorderMemory::kBase + 8}},
+      .registry = RecorderMemory::kBase + RecorderMemory::kRegistry};
   const std::vector<Membership> groups = read_memberships(memory.reader(), places);
   REQUIRE(groups.size() == 1);
   CHECK(groups[0].newest == std::map<std::string, std::int64_t>{{"gloo", 3}, {"nccl", 0}});
   CHECK(read_recorder(memory.reader(), places.recorders[0], 64).entries.back().backend == "gloo");
+}
+
+TEST_CASE("of a batch over NCCL the last entry alone tells whether it has ended") {
+  RecorderMemory memory(4);
+  memory.entry(0, 0, "nccl:all_reduce", true);
+  memory.entry(1, 1, "nccl:send 0->1", false);
+  memory.entry(2, 2, "nccl:recv 0<-1", false);
+  memory.entry(3, 3, "nccl:coalesced", false);
+  for (const std::size_t message : {1, 2}) memory.put(RecorderMemory::kEntries + message * 512 + 192, true);
+  memory.put(RecorderMemory::kEntries + 3 * 512 + 168, std::uint64_t{0x5000});  // its event
+  const Recorder open = read_recorder(memory.reader(), {"nccl", RecorderMemory::kBase}, 64);
+  REQUIRE(open.entries.size() == 4);
+  CHECK(open.entries[1].is_over);
+  CHECK(open.entries[2].is_over);
+  CHECK_FALSE(open.entries[3].is_over);
+  CHECK(open.entries[3].is_peer);
+  CHECK(open.entries[3].operation == "batch_isend_irecv");
+}
+
+TEST_CASE("a batch of collectives over NCCL is one collective") {
+  RecorderMemory memory(2);
+  memory.entry(0, 0, "nccl:_broadcast_oop", false);
+  memory.entry(1, 1, "nccl:coalesced", false);
+  memory.put(RecorderMemory::kEntries + 512 + 168, std::uint64_t{0x5000});
+  const Recorder recorder = read_recorder(memory.reader(), {"nccl", RecorderMemory::kBase}, 64);
+  CHECK(recorder.entries.at(0).is_over);
+  CHECK_FALSE(recorder.entries.at(1).is_peer);
+  CHECK_FALSE(recorder.entries.at(1).is_over);
+}
+
+TEST_CASE("what was captured in a CUDA graph is over when a later collective of its group is") {
+  RecorderMemory memory(3);
+  memory.entry(0, 0, "nccl:all_reduce", false);
+  memory.entry(1, 1, "nccl:all_reduce", false, "1");
+  memory.entry(2, 2, "nccl:all_reduce", true);
+  for (std::size_t i = 0; i < 3; ++i)
+    memory.put(RecorderMemory::kEntries + i * 512 + 168, std::uint64_t{0x5000});
+  const Recorder recorder = read_recorder(memory.reader(), {"nccl", RecorderMemory::kBase}, 64);
+  CHECK(recorder.entries.at(0).is_over);
+  CHECK_FALSE(recorder.entries.at(1).is_over);
+  // gloo's end in any order, and have no events.
+  CHECK_FALSE(read_recorder(memory.reader(), {"gloo", RecorderMemory::kBase}, 64).entries.at(0).is_over);
 }
 
 TEST_CASE("a send or receive is told from a collective") {
