@@ -80,11 +80,24 @@ class Patient {
   [[nodiscard]] bool has_recorded() const { return has_recorded_; }
   /// Whether there was no such process at the last pulse.
   [[nodiscard]] bool is_gone() const { return is_gone_; }
-  /// None of a process that uses NCCL, whose messages are recorded.
-  [[nodiscard]] std::map<std::string, Received> connections(
-      const std::map<std::string, Received>& received) const {
-    return is_gone_ || uses_nccl(recorder_, last_) ? std::map<std::string, Received>()
-                                                   : connections_of(pid_, received);
+  /// What came over them. Of a process with NCCL less: what may be signs of life is not counted.
+  [[nodiscard]] std::map<std::string, Received> connections(const std::map<std::string, Received>& received) {
+    if (is_gone_) return {};
+    std::map<std::string, Received> found = connections_of(pid_, received);
+    if (!has_nccl(last_)) return found;
+    const double seconds = last_.at_s - counted_at_s_;
+    std::map<std::string, Counted> counted;
+    for (auto& [inode, connection] : found) {
+      const auto before = counted_.find(inode);
+      Counted& now = counted[inode] =
+          before == counted_.end() ? Counted{connection.bytes, connection.bytes} : before->second;
+      if (is_more_than_signs_of_life(connection.bytes - now.seen, seconds)) now.counted = connection.bytes;
+      now.seen = connection.bytes;
+      connection.bytes = now.counted;
+    }
+    counted_ = std::move(counted);
+    counted_at_s_ = last_.at_s;
+    return found;
   }
 
  private:
@@ -108,6 +121,12 @@ class Patient {
   bool has_recorded_ = false;   ///< more than at the one before
   Recorder recorder_;
   ProcessLook last_;
+  struct Counted {
+    std::uint64_t seen = 0;     ///< bytes at the last pulse
+    std::uint64_t counted = 0;  ///< at the last one to which more than signs of life had come
+  };
+  std::map<std::string, Counted> counted_;  ///< by a connection's inode
+  double counted_at_s_ = 0;
 };
 
 Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vector<Patient>& patients) {
@@ -173,7 +192,7 @@ std::vector<Pulse> feel_all(std::vector<Patient>& patients) {
   if (patients.size() < 2 || is_known) return pulses;
   const std::map<std::string, Received> received = tcp_received();
   std::vector<std::map<std::string, Received>> of_ranks;
-  for (const Patient& patient : patients) of_ranks.push_back(patient.connections(received));
+  for (Patient& patient : patients) of_ranks.push_back(patient.connections(received));
   add_messages(pulses, of_ranks);
   return pulses;
 }

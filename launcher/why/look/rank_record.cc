@@ -45,21 +45,15 @@ bool RankRecord::has_own() const {
 }
 
 Recorder RankRecord::read(std::size_t most) const {
-  Recorder whole;
-  const auto add = [&](Recorder more) {
-    whole.is_there = whole.is_there || more.is_there;
-    if (whole.problem.empty()) whole.problem = std::move(more.problem);
-    whole.next += more.next;
-    std::move(more.entries.begin(), more.entries.end(), std::back_inserter(whole.entries));
-  };
-  whole.problem = memory_.problem();
-  if (whole.problem.empty()) {
-    for (const RecorderPlace& place : places_.recorders) add(read_recorder(memory_.reader(), place, most));
+  std::vector<Recorder> all;
+  if (memory_.problem().empty()) {
+    for (const RecorderPlace& place : places_.recorders)
+      all.push_back(read_recorder(memory_.reader(), place, most));
+  } else {
+    all.push_back({.problem = memory_.problem()});
   }
-  if (page_) add(page_->recorder(most));
-  std::stable_sort(whole.entries.begin(), whole.entries.end(),
-                   [](const Collective& a, const Collective& b) { return a.created_ns < b.created_ns; });
-  return whole;
+  if (page_) all.push_back(page_->recorder(most));
+  return merged(std::move(all));
 }
 
 std::vector<Membership> RankRecord::memberships() const {
@@ -79,5 +73,23 @@ std::vector<Membership> RankRecord::memberships() const {
 }
 
 RankProgress RankRecord::progress() const { return page_ ? page_->progress() : RankProgress(); }
+
+Recorder merged(std::vector<Recorder> recorders) {
+  Recorder whole;
+  std::int64_t complete_from = 0;
+  for (Recorder& one : recorders) {
+    whole.is_there = whole.is_there || one.is_there;
+    if (whole.problem.empty()) whole.problem = std::move(one.problem);
+    whole.next += one.next;
+    if (!one.entries.empty() && one.next > one.entries.size())
+      complete_from = std::max(complete_from, one.entries.front().created_ns);
+    std::move(one.entries.begin(), one.entries.end(), std::back_inserter(whole.entries));
+  }
+  std::erase_if(whole.entries,
+                [&](const Collective& entry) { return entry.is_over && entry.created_ns < complete_from; });
+  std::stable_sort(whole.entries.begin(), whole.entries.end(),
+                   [](const Collective& a, const Collective& b) { return a.created_ns < b.created_ns; });
+  return whole;
+}
 
 }  // namespace ddprun::launcher::why

@@ -27,7 +27,7 @@ class RankRecord {
   /// what is older than the process does not count.
   [[nodiscard]] bool has_own() const;
 
-  /// The newest collectives of each of these, together by their time.
+  /// The newest `most` collectives of each of these, merged().
   [[nodiscard]] Recorder read(std::size_t most) const;
   /// The process groups that it is in, as far as that is known. To be asked after read(): what was begun there is then
   /// in what is told here. Reads up to 4 MiB of entries, and the names and ranks of up to 1024 groups.
@@ -41,5 +41,9 @@ class RankRecord {
   GroupPlaces places_;
   std::optional<ProgressLook> page_;
 };
+
+/// What several recorders tell, by time: all that is not over, and of what is over all from that moment on before which one
+/// of them may have had more. So nothing is missing between two of them. Pure.
+Recorder merged(std::vector<Recorder> recorders);
 
 }  // namespace ddprun::launcher::why

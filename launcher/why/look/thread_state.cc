@@ -76,6 +76,11 @@ bool has_nccl(const ProcessLook& look) {
   });
 }
 
+bool is_more_than_signs_of_life(std::uint64_t bytes, double seconds) {
+  constexpr double kBytesPerSecond = 1024;
+  return static_cast<double>(bytes) > kBytesPerSecond * seconds;
+}
+
 bool is_stopped(const ProcessLook& look) {
   const ThreadLook* const main = main_thread(look);
   return main != nullptr && main->state == "T";

@@ -262,9 +262,11 @@ std::optional<Activity> nccl_activity(const RankFacts& facts, double percent) {
   if (is_in_synchronize || std::any_of(kWaits.begin(), kWaits.end(),
                                        [&](std::string_view name) { return has_main_native(facts, name); }))
     return Activity{Doing::kWaitsForGpu, fmt::format("waits for the GPU ({:.0f} % of a CPU)", percent), {}};
-  if (!pending(facts.recorder).empty())
+  const std::vector<Collective> open = pending(facts.recorder);
+  if (std::any_of(open.begin(), open.end(), [](const Collective& entry) { return entry.backend == kNccl; }))
     return Activity{
-        Doing::kComputes, fmt::format("computes or waits for the GPU ({:.0f} % of a CPU)", percent), {}};
+        Doing::kWaitsForGpu, fmt::format("computes or waits for the GPU ({:.0f} % of a CPU)", percent), {}};
+  if (!open.empty()) return std::nullopt;
   const std::string operation = torch_operation(facts);
   static constexpr std::array<std::string_view, 14> kCollectives{"all_reduce",
                                                                  "all_gather",
@@ -505,12 +507,6 @@ std::vector<Collective> pending(const Recorder& recorder) {
   std::copy_if(recorder.entries.begin(), recorder.entries.end(), std::back_inserter(open),
                [](const Collective& entry) { return !entry.is_over; });
   return open;
-}
-
-bool uses_nccl(const Recorder& recorder, const ProcessLook& look) {
-  if (!recorder.problem.empty()) return has_nccl(look);
-  return std::any_of(recorder.entries.begin(), recorder.entries.end(),
-                     [](const Collective& entry) { return entry.backend == kNccl; });
 }
 
 Activity activity_of(const RankFacts& facts) {

@@ -19,7 +19,7 @@ enum class Doing {
   kWaitsForPeer,   ///< in a send or receive
   kWaitsForStore,  ///< for a key
   kComputes,
-  kWaitsForGpu,  ///< which may compute, or wait for other ranks' GPUs
+  kWaitsForGpu,  ///< or computes: who waits spins, too
   kMoves,        ///< reads or writes, and gets on
   kStarved,      ///< wants to run and gets no CPU
   kSwaps,
@@ -52,9 +52,5 @@ Activity activity_of(const RankFacts& facts);
 
 /// The collectives that have not ended, the oldest first.
 std::vector<Collective> pending(const Recorder& recorder);
-
-/// Whether NCCL has connected it with other ranks, as far as is known. Its thread for RAS tells them each second from
-/// then on that it is there.
-bool uses_nccl(const Recorder& recorder, const ProcessLook& look);
 
 }  // namespace ddprun::launcher::why

@@ -97,13 +97,16 @@ Scene::Scene(const JobPicture& picture) : picture_(picture) {
 
 void Scene::gather_groups() {
   const MembersTold told = members_told(picture_);
-  const bool all_tell = std::all_of(picture_.ranks.begin(), picture_.ranks.end(), [](const RankFacts& facts) {
-    const std::vector<Collective>& entries = facts.recorder.entries;
-    return std::all_of(entries.begin(), entries.end(),
-                       [](const Collective& e) { return !e.backend.empty(); });
-  });
-  // A node with an older ddprun tells no backends.
-  const auto told_backend = [&](const std::string& backend) { return all_tell ? backend : std::string(); };
+  std::set<std::string> backends;
+  for (const RankFacts& facts : picture_.ranks) {
+    for (const Collective& entry : facts.recorder.entries) {
+      if (!entry.backend.empty()) backends.insert(entry.backend);
+    }
+  }
+  // A node with an older ddprun tells none: then it is the one that the others use.
+  const auto told_backend = [&](const std::string& backend) {
+    return backend.empty() && backends.size() == 1 ? *backends.begin() : backend;
+  };
   for (const RankFacts& facts : picture_.ranks) {
     for (const Membership& own : facts.recorder.memberships) {
       for (const auto& [backend, newest] : own.newest) {
@@ -166,12 +169,12 @@ Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
 }
 
 bool Scene::gets_messages(const RankFacts& to) const {
-  const auto has_keep_alives = [](const RankFacts& facts) { return uses_nccl(facts.recorder, facts.second); };
-  if (has_keep_alives(to)) return false;
   return std::any_of(to.connections.begin(), to.connections.end(), [&](const Connection& connection) {
     if (connection.came == 0) return false;
     const int from = rank_at(connection.remote);
-    return from >= 0 && from != to.rank && !has_keep_alives(facts(from));
+    if (from < 0 || from == to.rank) return false;
+    const bool may_be_nccls = has_nccl(to.second) || has_nccl(facts(from).second);
+    return !may_be_nccls || is_more_than_signs_of_life(connection.came, to.second.at_s - to.first.at_s);
   });
 }
 

@@ -21,14 +21,13 @@ struct Arrivals {
   std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective, in order
 };
 
-/// At the collectives of the world's group that all ranks have recorded, of those of which `counts` says so.
-template <class Predicate>
-Arrivals arrivals_of(const JobPicture& picture, Predicate counts) {
+/// At the collectives of the world's group that all ranks have recorded.
+Arrivals arrivals_of(const JobPicture& picture) {
   // By backend and number of the collective, and by rank.
   std::map<std::pair<std::string, std::int64_t>, std::map<int, std::int64_t>> arrivals;
   for (const RankFacts& facts : picture.ranks) {
     for (const Collective& entry : facts.recorder.entries) {
-      if (is_world(entry.group) && !entry.is_peer && counts(entry))
+      if (is_world(entry.group) && !entry.is_peer)
         arrivals[{entry.backend, entry.sequence}][facts.rank] = entry.created_ns;
     }
   }
@@ -51,7 +50,7 @@ Arrivals arrivals_of(const JobPicture& picture, Predicate counts) {
 }  // namespace
 
 std::map<int, double> lateness_of(const JobPicture& picture) {
-  Arrivals found = arrivals_of(picture, [](const Collective&) { return true; });
+  Arrivals found = arrivals_of(picture);
   for (auto& [rank, late] : found.lateness) late /= static_cast<double>(found.lasts.size());
   return found.lateness;
 }
@@ -60,7 +59,12 @@ Straggler find_straggler(const JobPicture& picture) {
   constexpr std::size_t kFewest = 4;
   // NCCL's are recorded when they are queued: where one rank alone asks for its loss, the others queue ahead of it, and
   // their GPUs wait for nobody.
-  Arrivals found = arrivals_of(picture, [](const Collective& entry) { return entry.backend != kNccl; });
+  const bool is_queued = std::any_of(picture.ranks.begin(), picture.ranks.end(), [](const RankFacts& facts) {
+    return std::any_of(facts.recorder.entries.begin(), facts.recorder.entries.end(),
+                       [](const Collective& entry) { return entry.backend == kNccl; });
+  });
+  if (is_queued) return {};
+  Arrivals found = arrivals_of(picture);
   if (found.lasts.size() < kFewest) return {};
   const auto count = static_cast<double>(found.lasts.size());
   const double distance =

@@ -343,10 +343,9 @@ class Court {
   void note_gpus() {
     if (verdict_.health != Health::kFine || scene_.has_progress()) return;
     Ranks waiting;
-    for (const RankVerdict& rank : verdict_.ranks) {
-      if (gets_on(rank.activity.doing) && uses_nccl(scene_.facts(rank.rank).recorder, {}) &&
-          !rank.waits_in.empty())
-        waiting.insert(rank.rank);
+    for (const RankFacts& facts : picture_.ranks) {
+      const std::vector<Collective> open = pending(facts.recorder);
+      if (!open.empty() && open.front().backend == kNccl) waiting.insert(facts.rank);
     }
     const double waited = scene_.waited_by(waiting);
     if (waiting.empty() || waiting.size() < picture_.ranks.size() || scene_.is_usual(waited)) return;

@@ -2,6 +2,7 @@
 
 #include "launcher/why/look/native_stack.h"
 #include "launcher/why/look/proc_look.h"
+#include "launcher/why/look/rank_record.h"
 #include "launcher/why/look/settle.h"
 #include "launcher/why/look/work_process.h"
 #include "tests/support/catch.h"
@@ -11,6 +12,8 @@
 
 #include <array>
 #include <csignal>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 using ddprun::launcher::JobState;
@@ -126,4 +129,20 @@ TEST_CASE("what the launcher says after the looks decides how a rank ended") {
   state = {.phase = "running", .restart_count = 1, .workers = {7, 8}};
   settle(picture, state);
   CHECK(picture.phase == "restarting");
+}
+
+TEST_CASE("an old collective of one recorder is not told as the one before the newest of another") {
+  const auto entry = [](const std::string& backend, std::int64_t created_ns, bool is_over) {
+    return Collective{.backend = backend, .sequence = 1, .created_ns = created_ns, .is_over = is_over};
+  };
+  const Recorder whole =
+      merged({{.is_there = true, .next = 2, .entries = {entry("gloo", 5, true), entry("gloo", 7, false)}},
+              {.is_there = true, .next = 900, .entries = {entry("nccl", 90, true), entry("nccl", 91, true)}},
+              {.problem = "it cannot be read"}});
+  CHECK(whole.is_there);
+  CHECK(whole.problem == "it cannot be read");
+  CHECK(whole.next == 902);
+  REQUIRE(whole.entries.size() == 3);
+  CHECK(whole.entries[0].created_ns == 7);  // nobody has left it
+  CHECK(whole.entries[1].created_ns == 90);
 }

@@ -287,6 +287,23 @@ TEST_CASE("where all have begun a collective on their GPUs, nobody is accused, a
   CHECK(verdict.ranks[1].activity.words == "computes or waits for the GPU (100 % of a CPU)");
 }
 
+TEST_CASE("ranks that spin in groups over NCCL in different orders are stuck, whatever stacks show") {
+  RankFacts a = rank_in(0, -1), b = rank_in(1, -1);
+  for (RankFacts* rank : {&a, &b}) {
+    for (const char* const group : {"0", "1"}) {
+      enter(*rank, "all_reduce", 32, true, group, "nccl");
+      rank->recorder.memberships.push_back({.group = group, .newest = {{"nccl", 1}}});
+    }
+    compute(*rank);
+    use_nccl(*rank);
+  }
+  enter(a, "all_reduce", 30, false, "0", "nccl");
+  a.recorder.memberships[0].newest["nccl"] = 2;
+  enter(b, "all_reduce", 30, false, "1", "nccl");
+  b.recorder.memberships[1].newest["nccl"] = 2;
+  CHECK(judge(picture_of({a, b})).health == Health::kStuck);
+}
+
 TEST_CASE("a rank whose other thread computes does not spin in NCCL") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep);
   for (RankFacts* rank : {&a, &b}) use_nccl(*rank);
@@ -296,21 +313,20 @@ TEST_CASE("a rank whose other thread computes does not spin in NCCL") {
   CHECK(judge(picture_of({a, b})).ranks[0].activity.doing == Doing::kComputes);
 }
 
-TEST_CASE("messages between ranks with NCCL are progress as long as they have not used it") {
-  const auto judged = [](bool have_used) {
+TEST_CASE("messages between ranks with NCCL are progress where they are more than signs of life") {
+  const auto judged = [](std::uint64_t came) {
     RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
     for (RankFacts* rank : {&a, &b, &c}) {
       enter(*rank, "barrier", 32, true);
-      if (have_used) enter(*rank, "all_reduce", 31, true, "0", "nccl");
       use_nccl(*rank);
     }
     enter(c, "barrier", 30, false);
-    a.connections = {{.local = "10.0.0.1:1", .remote = "10.0.0.2:2", .came = 100}};
-    b.connections = {{.local = "10.0.0.2:2", .remote = "10.0.0.1:1", .came = 100}};
+    a.connections = {{.local = "10.0.0.1:1", .remote = "10.0.0.2:2", .came = came}};
+    b.connections = {{.local = "10.0.0.2:2", .remote = "10.0.0.1:1", .came = came}};
     return judge(picture_of({a, b, c})).health;
   };
-  CHECK(judged(false) == Health::kFine);
-  CHECK(judged(true) == Health::kStuck);
+  CHECK(judged(4000) == Health::kFine);
+  CHECK(judged(100) == Health::kStuck);
 }
 
 TEST_CASE("two groups that are used by threads of their own are no hang after a usual wait") {
@@ -460,9 +476,9 @@ TEST_CASE("what comes from another rank between the looks is progress, and what 
   b.connections = {{.local = "h:2", .remote = "h:1", .came = 8}};
   CHECK(judge(picture_of({a, b})).health == Health::kFine);
   for (RankFacts* rank : {&a, &b}) {
-    enter(*rank, "all_reduce", 39, true, "0", "nccl");
+    rank->second.threads.push_back({.tid = 7, .name = "pt_nccl_watchdg"});
     CHECK(judge(picture_of({a, b})).health == Health::kStuck);
-    rank->recorder.entries.pop_back();
+    rank->second.threads.pop_back();
   }
   b.connections.push_back({.local = "h:3", .remote = "h:2", .came = 8});
   b.connections.front().remote = "h:3";  // its own other end
