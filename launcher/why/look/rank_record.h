@@ -42,8 +42,8 @@ class RankRecord {
   std::optional<ProgressLook> page_;
 };
 
-/// What several recorders tell, by time: all that is not over, and of what is over all from that moment on before which one
-/// of them may have had more. So nothing is missing between two of them. Pure.
+/// What several recorders tell, by time: all that is not over, and of what is over all from that moment on before which
+/// one of them may have had more. So nothing is missing between two of them. Pure.
 Recorder merged(std::vector<Recorder> recorders);
 
 }  // namespace ddprun::launcher::why

@@ -25,8 +25,8 @@ bool gets_on(const ProcessLook& first, const ProcessLook& second);
 
 /// Whether it uses NCCL: torch names the threads that watch over it, and NCCL its own where it is told to.
 bool has_nccl(const ProcessLook& look);
-/// Whether so much over a connection is more than NCCL's own (RAS), whose processes tell each other once a second in about
-/// a hundred bytes that they are there.
+/// Whether so much over a connection is more than NCCL's own (RAS), whose processes tell each other once a second in
+/// about a hundred bytes that they are there.
 bool is_more_than_signs_of_life(std::uint64_t bytes, double seconds);
 
 bool is_stopped(const ProcessLook& look);
