@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,17 +38,9 @@ std::int64_t now_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The launcher has a lease to keep, and the ranks have work. A session of its own has a share of the CPU of its own
-/// where the kernel groups by session (sched_autogroup), whatever its nice value.
-void step_back() {
-  ::setpriority(PRIO_PROCESS, 0, 19);
-  const UniqueFd group(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));
-  if (group) static_cast<void>(print_all(group.get(), "19"));
-}
-
-/// In the process beside the launcher.
+/// In the process beside the launcher, with the launcher's own priority: whoever asks waits for seconds alone, and what
+/// hangs has often left somebody who spins.
 void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
-  step_back();
   const std::optional<JobState> state = parse_job_state(read_job_state(launcher));
   if (!state || state->phase != "running") return;  // its ranks would be those of another round, or nobody's
   std::vector<RankTarget> targets;

@@ -171,6 +171,9 @@ struct RankFacts {
   std::vector<Child> children;
 };
 
+/// Whether it was looked at twice, or has ended: the time may have been over before.
+inline bool was_read(const RankFacts& facts) { return facts.pid == 0 || !facts.second.threads.empty(); }
+
 /// Tells when its collectives began by a clock that shows `by_ns` more.
 inline void shift_times(RankFacts& facts, std::int64_t by_ns) {
   for (Recorder* const recorder : {&facts.recorder_first, &facts.recorder}) {

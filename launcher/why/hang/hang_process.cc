@@ -139,18 +139,18 @@ Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vec
   return find_straggler(picture);
 }
 
-/// Of several nodes each looks at its own ranks. Those ask the others that have a rank which neither waits nor gets on;
-/// rank 0's where all wait here, for somebody has to find out if they do everywhere; and when the time is over, those
-/// where a rank waits for nobody. All at once would be in each other's way.
+/// Of several nodes each looks at its own ranks. Those ask the others that have a rank which may be the late one: it
+/// neither gets on nor waits in a collective; rank 0's where all do that here, for somebody has to find out if they do
+/// everywhere; and when the time is over, those where a rank waits for nobody. All at once would be in each other's way.
 bool asks_others(const JobPicture& picture, bool is_time_over) {
   const Verdict here = judge(picture);
   const auto any = [&](auto is_it) {
     return std::any_of(here.ranks.begin(), here.ranks.end(),
                        [&](const RankVerdict& rank) { return is_it(rank.activity.doing); });
   };
-  const bool all_wait = !any([](Doing doing) { return !waits(doing); });
-  if (all_wait) return !here.ranks.empty() && here.ranks.front().rank == 0;
-  return is_time_over || any([](Doing doing) { return !waits(doing) && !gets_on(doing); });
+  if (any([](Doing doing) { return doing != Doing::kWaits && !gets_on(doing); })) return true;
+  const bool all_wait = !any([](Doing doing) { return doing != Doing::kWaits; });
+  return all_wait ? !here.ranks.empty() && here.ranks.front().rank == 0 : is_time_over;
 }
 
 JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targets, const HangLimits& limits,
@@ -172,7 +172,8 @@ HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
   };
   const bool is_whole = std::all_of(picture.ranks.begin(), picture.ranks.end(),
                                     [](const RankFacts& facts) { return facts.siblings == 0; });
-  return {.sees_all = is_whole && picture.unseen.empty() &&
+  const bool are_read = std::all_of(picture.ranks.begin(), picture.ranks.end(), was_read);
+  return {.sees_all = is_whole && are_read && picture.unseen.empty() &&
                       picture.ranks.size() == static_cast<std::size_t>(picture.world_size),
           .has_guilty = any([&](int rank) {
             return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();

@@ -57,6 +57,8 @@ std::string head(const JobPicture& picture, const Verdict& verdict) {
   switch (verdict.health) {
     case Health::kFine:
       return job + ": fine\n";
+    case Health::kUnknown:
+      return fmt::format("{}: ranks wait{}, and not all could be read\n", job, since);
     case Health::kSlow:
       return job + ": it gets on, but slowly\n";
     case Health::kLate:

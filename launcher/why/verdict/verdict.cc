@@ -40,6 +40,7 @@ class Court {
                !judge_without_recorder() && !judge_all_wait()) {
       judge_progress();
     }
+    admit_unread();
     note_gpus();
     clean();
     add_notes();
@@ -338,6 +339,23 @@ class Court {
     verdict_.reason = straggler_words(straggler);
   }
 
+  /// Who waits may wait for one that could not be read.
+  void admit_unread() {
+    Ranks unread, waiting;
+    for (const RankFacts& facts : picture_.ranks) {
+      if (!was_read(facts)) {
+        unread.insert(facts.rank);
+      } else if (waits(scene_.activity(facts.rank).doing)) {
+        waiting.insert(facts.rank);
+      }
+    }
+    const double waited = scene_.waited_by(waiting);
+    if (verdict_.health != Health::kFine || unread.empty() || waiting.empty() || scene_.has_progress() ||
+        scene_.is_usual(waited))
+      return;
+    accuse(Health::kUnknown, Confidence::kGuess, {}, waiting, unread_words(unread, waiting));
+  }
+
   /// Where all have begun a collective, nobody can tell from outside whether their GPUs get on with what was queued
   /// before it.
   void note_gpus() {
@@ -377,6 +395,8 @@ std::string_view to_string(Health health) {
   switch (health) {
     case Health::kFine:
       return "fine";
+    case Health::kUnknown:
+      return "unknown";
     case Health::kSlow:
       return "slow";
     case Health::kLate:

@@ -162,6 +162,11 @@ std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
   return fmt::format("all ranks wait, for different things: {}", fmt::join(texts, "; "));
 }
 
+std::string unread_words(const Ranks& unread, const Ranks& waiting) {
+  return fmt::format("{} {}, perhaps for {}, of which not enough could be read in time: ask again",
+                     named(waiting), verb(waiting, "waits", "wait"), named(unread));
+}
+
 std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s) {
   const bool are_all = scene.picture().world_size <= static_cast<int>(scene.picture().ranks.size());
   return fmt::format(

@@ -36,6 +36,7 @@ std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& host
 /// "10.0.0.3" of "10.0.0.3:5000", and "fe80::1" of "[fe80::1]:5000".
 std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
+std::string unread_words(const Ranks& unread, const Ranks& waiting);
 std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s);
 std::string straggler_words(const Straggler& straggler);
 std::string siblings_words(const RankFacts& facts);

@@ -287,6 +287,22 @@ TEST_CASE("where all have begun a collective on their GPUs, nobody is accused, a
   CHECK(verdict.ranks[1].activity.words == "computes or waits for the GPU (100 % of a CPU)");
 }
 
+TEST_CASE("a job of which some ranks wait and others could not be read is not called fine") {
+  std::vector<RankFacts> ranks = {rank_in(0, SYS_futex), rank_in(1, SYS_futex), rank_in(2, SYS_futex)};
+  enter(ranks[0], "all_reduce", 32, true);
+  enter(ranks[0], "all_reduce", 30, false);
+  ranks[0].recorder.memberships.clear();
+  for (std::size_t i : {1, 2}) {
+    ranks[i].second = {};
+    ranks[i].recorder = ranks[i].recorder_first = {};
+    ranks[i].problem = "not everything could be read of it in time";
+  }
+  const Verdict verdict = judge(picture_of(ranks));
+  CHECK(verdict.health == Health::kUnknown);
+  CHECK(verdict.guilty.empty());
+  CHECK(verdict.reason.find("rank 0 waits, perhaps for ranks 1-2") == 0);
+}
+
 TEST_CASE("ranks that spin in groups over NCCL in different orders are stuck, whatever stacks show") {
   RankFacts a = rank_in(0, -1), b = rank_in(1, -1);
   for (RankFacts* rank : {&a, &b}) {
