@@ -140,8 +140,9 @@ Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vec
 }
 
 /// Of several nodes each looks at its own ranks. Those ask the others that have a rank which may be the late one: it
-/// neither gets on nor waits in a collective; rank 0's where all do that here, for somebody has to find out if they do
-/// everywhere; and when the time is over, those where a rank waits for nobody. All at once would be in each other's way.
+/// neither gets on nor waits in a collective; rank 0's where all do that here, for somebody has to find out if they
+/// do everywhere; and when the time is over, those where a rank waits for nobody. All at once would be in each other's
+/// way.
 bool asks_others(const JobPicture& picture, bool is_time_over) {
   const Verdict here = judge(picture);
   const auto any = [&](auto is_it) {
