@@ -3,6 +3,7 @@
 #include "launcher/why/verdict/scene.h"
 #include "launcher/why/verdict/straggler.h"
 #include "tests/support/catch.h"
+#include "tests/unit/launcher_why/made_pictures.h"
 
 #include <sys/syscall.h>
 
@@ -12,70 +13,6 @@
 
 using ddprun::launcher::Straggler;
 using namespace ddprun::launcher::why;
-
-namespace {
-
-constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kNow = 1000 * kSecond;
-
-ProcessLook asleep(int pid, double at_s, int call) {
-  ProcessLook look;
-  look.at_s = at_s;
-  look.threads.push_back(
-      {.tid = pid, .name = "python3", .state = "S", .wait_channel = "x", .call = {call, {}}});
-  return look;
-}
-
-/// A rank that sleeps in a call.
-RankFacts rank_in(int rank, int call) {
-  RankFacts facts;
-  facts.rank = rank;
-  facts.local_rank = rank;
-  facts.pid = 100 + rank;
-  facts.first = asleep(facts.pid, 1, call);
-  facts.second = asleep(facts.pid, 2, call);
-  facts.recorder_first.is_there = facts.recorder.is_there = true;
-  return facts;
-}
-
-/// Enters a collective `age_s` ago.
-void enter(RankFacts& facts, const std::string& operation, double age_s, bool is_over,
-           const std::string& group = "0", const std::string& backend = "gloo") {
-  std::int64_t sequence = 1;
-  for (const Collective& entry : facts.recorder.entries)
-    sequence += entry.group == group && entry.backend == backend;
-  facts.recorder.entries.push_back({.group = group,
-                                    .backend = backend,
-                                    .sequence = sequence,
-                                    .id = facts.recorder.next++,
-                                    .operation = operation,
-                                    .sizes = {},
-                                    .types = {},
-                                    .created_ns = kNow - static_cast<std::int64_t>(age_s * kSecond),
-                                    .is_over = is_over});
-  facts.recorder_first = facts.recorder;
-}
-
-/// Says that it is in a group, in which its newest collective is that one.
-void join(RankFacts& facts, const std::string& group, std::int64_t last = 0, const std::string& ranks = {}) {
-  facts.recorder.memberships.push_back({.group = group, .ranks = ranks, .newest = {{"gloo", last}}});
-}
-
-void compute(RankFacts& facts) {
-  facts.second.threads[0].state = "R";
-  facts.second.threads[0].cpu_s = facts.first.threads[0].cpu_s + 1;
-}
-
-JobPicture picture_of(std::vector<RankFacts> ranks) {
-  JobPicture picture;
-  picture.phase = "running";
-  picture.world_size = static_cast<int>(ranks.size());
-  picture.taken_ns = kNow;
-  picture.ranks = std::move(ranks);
-  return picture;
-}
-
-}  // namespace
 
 TEST_CASE("who is in a group and has never used it is late where another member waits in it") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep), c = rank_in(2, SYS_futex);
@@ -239,54 +176,6 @@ TEST_CASE(
   CHECK(scene.groups().begin()->second.last_entered(1) == 1);
 }
 
-TEST_CASE("what a group does over gloo and over NCCL is counted apart") {
-  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
-  for (RankFacts* rank : {&a, &b, &c}) {
-    for (int i = 0; i < 3; ++i) enter(*rank, "all_reduce", 70 - i, true, "0", "nccl");
-    for (int i = 0; i < 9; ++i) enter(*rank, "broadcast", 60 - i, true, "0", "gloo");
-    join(*rank, "0", 9);
-    rank->recorder.memberships.back().newest["nccl"] = 3;
-  }
-  enter(a, "all_reduce", 38, false, "0", "nccl");
-  enter(c, "all_reduce", 38, false, "0", "nccl");
-  const Verdict stuck = judge(picture_of({a, b, c}));
-  CHECK(stuck.health == Health::kStuck);
-  CHECK(stuck.guilty == std::vector<int>{1});
-  CHECK(stuck.reason.find("all_reduce #4") != std::string::npos);
-}
-
-namespace {
-
-void use_nccl(RankFacts& facts) {
-  for (ProcessLook* look : {&facts.first, &facts.second})
-    look->threads.push_back({.tid = facts.pid + 1000, .name = "pt_nccl_watchdg", .state = "S"});
-}
-
-void call_in_python(RankFacts& facts, const std::string& function, const std::string& file) {
-  facts.python = {{.tid = facts.pid, .name = "MainThread", .owns_gil = true, .frames = {}}};
-  facts.python[0].frames = {{function, file, 1, {}}, {"main", "/job/train.py", 7, "step()"}};
-}
-
-}  // namespace
-
-TEST_CASE("where all have begun a collective on their GPUs, nobody is accused, and the page says so") {
-  std::vector<RankFacts> ranks = {rank_in(0, -1), rank_in(1, -1)};
-  for (RankFacts& rank : ranks) {
-    for (int i = 0; i < 5; ++i) enter(rank, "all_reduce", 36 - i, true, "0", "nccl");
-    enter(rank, "all_reduce", 30, false, "0", "nccl");
-    compute(rank);
-    use_nccl(rank);
-  }
-  call_in_python(ranks[0], "synchronize", "/venv/site-packages/torch/cuda/__init__.py");
-  const Verdict verdict = judge(picture_of(ranks));
-  CHECK(verdict.health == Health::kFine);
-  CHECK(verdict.guilty.empty());
-  REQUIRE(verdict.notes.size() == 1);
-  CHECK(verdict.notes[0].find("ranks 0-1 have begun all_reduce #6, and for 30.0 s no GPU has ended it") == 0);
-  CHECK(verdict.ranks[0].activity.words == "waits for the GPU (100 % of a CPU)");
-  CHECK(verdict.ranks[1].activity.words == "computes or waits for the GPU (100 % of a CPU)");
-}
-
 TEST_CASE("a job of which some ranks wait and others could not be read is not called fine") {
   std::vector<RankFacts> ranks = {rank_in(0, SYS_futex), rank_in(1, SYS_futex), rank_in(2, SYS_futex)};
   enter(ranks[0], "all_reduce", 32, true);
@@ -303,48 +192,6 @@ TEST_CASE("a job of which some ranks wait and others could not be read is not ca
   CHECK(verdict.reason.find("rank 0 waits, perhaps for ranks 1-2") == 0);
 }
 
-TEST_CASE("ranks that spin in groups over NCCL in different orders are stuck, whatever stacks show") {
-  RankFacts a = rank_in(0, -1), b = rank_in(1, -1);
-  for (RankFacts* rank : {&a, &b}) {
-    for (const char* const group : {"0", "1"}) {
-      enter(*rank, "all_reduce", 32, true, group, "nccl");
-      rank->recorder.memberships.push_back({.group = group, .newest = {{"nccl", 1}}});
-    }
-    compute(*rank);
-    use_nccl(*rank);
-  }
-  enter(a, "all_reduce", 30, false, "0", "nccl");
-  a.recorder.memberships[0].newest["nccl"] = 2;
-  enter(b, "all_reduce", 30, false, "1", "nccl");
-  b.recorder.memberships[1].newest["nccl"] = 2;
-  CHECK(judge(picture_of({a, b})).health == Health::kStuck);
-}
-
-TEST_CASE("a rank whose other thread computes does not spin in NCCL") {
-  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_clock_nanosleep);
-  for (RankFacts* rank : {&a, &b}) use_nccl(*rank);
-  a.first.threads.push_back({.tid = 1, .name = "loader", .state = "R"});
-  a.second.threads.push_back({.tid = 1, .name = "loader", .state = "R", .cpu_s = 1});
-  call_in_python(a, "all_reduce", "/venv/site-packages/torch/distributed/distributed_c10d.py");
-  CHECK(judge(picture_of({a, b})).ranks[0].activity.doing == Doing::kComputes);
-}
-
-TEST_CASE("messages between ranks with NCCL are progress where they are more than signs of life") {
-  const auto judged = [](std::uint64_t came) {
-    RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
-    for (RankFacts* rank : {&a, &b, &c}) {
-      enter(*rank, "barrier", 32, true);
-      use_nccl(*rank);
-    }
-    enter(c, "barrier", 30, false);
-    a.connections = {{.local = "10.0.0.1:1", .remote = "10.0.0.2:2", .came = came}};
-    b.connections = {{.local = "10.0.0.2:2", .remote = "10.0.0.1:1", .came = came}};
-    return judge(picture_of({a, b, c})).health;
-  };
-  CHECK(judged(4000) == Health::kFine);
-  CHECK(judged(100) == Health::kStuck);
-}
-
 TEST_CASE("two groups that are used by threads of their own are no hang after a usual wait") {
   const auto judged = [](double age_s) {
     RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
@@ -358,59 +205,6 @@ TEST_CASE("two groups that are used by threads of their own are no hang after a 
   };
   CHECK(judged(15) == Health::kFine);
   CHECK(judged(30) == Health::kStuck);
-}
-
-TEST_CASE("who queues its collectives over NCCL last is not called slow") {
-  const auto judged = [](const std::string& backend) {
-    RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
-    for (int i = 0; i < 10; ++i) {
-      enter(a, "all_reduce", 10 - i, true, "0", backend);
-      enter(b, "all_reduce", 9.5 - i, true, "0", backend);
-    }
-    return judge(picture_of({a, b})).health;
-  };
-  CHECK(judged("gloo") == Health::kSlow);
-  CHECK(judged("nccl") == Health::kFine);
-}
-
-TEST_CASE("ranks of a node with an older ddprun, which tells no backends, are in the same groups") {
-  std::vector<RankFacts> ranks = {rank_in(0, SYS_futex), rank_in(1, SYS_futex)};
-  for (RankFacts& rank : ranks) {
-    const std::string backend = rank.rank == 0 ? "gloo" : "";
-    enter(rank, "all_reduce", 32, true, "0", backend);
-    enter(rank, "all_reduce", 30, false, "0", backend);
-  }
-  CHECK(judge(picture_of(ranks)).guilty.empty());
-}
-
-TEST_CASE("a group that is used over gloo and over NCCL in different orders is told by its backends") {
-  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
-  for (RankFacts* rank : {&a, &b}) {
-    enter(*rank, "all_reduce", 32, true, "0", "nccl");
-    use_nccl(*rank);
-    join(*rank, "0", 0);
-    rank->recorder.memberships.back().newest["nccl"] = rank == &a ? 2 : 1;
-  }
-  enter(a, "all_reduce", 30, false, "0", "nccl");
-  enter(b, "barrier", 30, false, "0", "gloo");
-  CHECK(judge(picture_of({a, b})).reason ==
-        "the ranks wait for each other over different backends, which they use in different orders: rank 1 "
-        "waits "
-        "in barrier #1 over gloo, rank 0 waits in all_reduce #2 over nccl");
-}
-
-TEST_CASE("who spins until NCCL has connected a group waits for the other ranks of it") {
-  std::vector<RankFacts> ranks = {rank_in(0, -1), rank_in(1, SYS_clock_nanosleep), rank_in(2, SYS_futex)};
-  for (RankFacts& rank : ranks) {
-    for (int i = 0; i < 5; ++i) enter(rank, "all_reduce", 36 - i, true, "0", "nccl");
-    use_nccl(rank);
-  }
-  enter(ranks[2], "all_reduce", 30, false, "0", "nccl");
-  compute(ranks[0]);
-  call_in_python(ranks[0], "all_reduce", "/venv/site-packages/torch/distributed/distributed_c10d.py");
-  const Verdict verdict = judge(picture_of(ranks));
-  CHECK(verdict.health == Health::kStuck);
-  CHECK(verdict.guilty == std::vector<int>{1});
 }
 
 TEST_CASE("who waits for an answer of the store is known by the connection, without native stacks") {
