@@ -47,12 +47,12 @@ inline constexpr std::string_view kBackend = "DDPRUN_BACKEND";
 inline constexpr std::string_view kCoordinator = "DDPRUN_COORDINATOR";
 /// Ours: the job's log directory of this generation; workers put metrics beside the logs.
 inline constexpr std::string_view kLogDir = "DDPRUN_LOG_DIR";
-/// Ours: kKeptFiles files of memory, "PATH PATH", which the launcher keeps for this local rank from one generation to
-/// the next.
+/// Ours: kKeptFiles files of memory, "PATH PATH PATH PATH", which the launcher keeps for this local rank from one
+/// generation to the next.
 inline constexpr std::string_view kKeptMemory = "DDPRUN_KEPT_MEMORY";
 }  // namespace env_name
 
-inline constexpr std::size_t kKeptFiles = 2;
+inline constexpr std::size_t kKeptFiles = 4;
 /// By which the kernel knows each of them.
 inline constexpr const char* kKeptMemoryName = "ddprun-kept-memory";
 

@@ -20,10 +20,10 @@ GeneratorsPart::GeneratorsPart(const Context& context, const RankBlock& block, G
 
 PtValue GeneratorsPart::save() { return bytes_of_ranks(context_, block_, generators_.states()); }
 
-SavedPart::Halves GeneratorsPart::save_halves() { return {.own = list_of_block(generators_.states())}; }
+PtValue GeneratorsPart::save_own() { return list_of_block(generators_.states()); }
 
-void GeneratorsPart::load_halves(const Halves& halves) {
-  if (!generators_.set_states(bytes_of_own(halves.own, block_.count, key())))
+void GeneratorsPart::load_halves(const PtValue& /*common*/, const PtValue& own) {
+  if (!generators_.set_states(bytes_of_own(own, block_.count, key())))
     throw Exception(ErrorCode::kCorrupt, "its generators are of another kind of device");
 }
 

@@ -19,8 +19,9 @@ class GeneratorsPart final : public SavedPart {
                  std::function<std::uint64_t(int rank)> fresh_seed);
   PtValue save() override;
   void load(const PtValue& value) override;
-  Halves save_halves() override;
-  void load_halves(const Halves& halves) override;
+  PtValue save_common() override { return {}; }
+  PtValue save_own() override;
+  void load_halves(const PtValue& common, const PtValue& own) override;
 
  private:
   const Context& context_;

@@ -281,7 +281,7 @@ class Job {
     std::optional<Exception> trouble;
     try {
       memory_ = std::make_unique<MemoryCheckpoints>(context, process_env(env_name::kKeptMemory).value_or(""),
-                                                    job_.to_json());
+                                                    job_.to_json(), can_keep_in_place(context, job_));
     } catch (const Exception& exception) {
       trouble = exception;
     }
@@ -388,7 +388,7 @@ class Job {
     if (context.rank() == 0 && job_.object("log").flag("summary"))
       console_->line(models::summary(trainer->model(), data.splits.train->shape()));
     trainer->start(is_resumed ? std::optional(resumed_from) : std::nullopt);
-    if (trainer->is_complete()) return {};
+    if (!trainer->has_work()) return {};
     const Ending ending = run(*trainer);
     if (ending == Ending::kComplete) {
       say_sample(context, *trainer, data.splits.train->shape());

@@ -160,35 +160,48 @@ class StateDictPart : public SavedPart {
   bool is_essential_;
 };
 
-const torch::nn::Module& module_of(const torch::nn::Module& module) { return module; }
-const torch::nn::Module& module_of(const AveragedModel& average) { return *average.module(); }
-
-/// A model, or the average of one. Parameters are the same on every rank; running statistics need not be.
-template <class Subject>
-class ModelPart final : public StateDictPart<Subject> {
+/// Parameters are the same on every rank; running statistics need not be.
+class ModelPart final : public StateDictPart<torch::nn::Module> {
  public:
-  ModelPart(std::string key, Subject& subject, bool is_essential)
-      : StateDictPart<Subject>(std::move(key), subject, is_essential) {
-    for (const ModuleView::Parameter& parameter : view_of(module_of(subject)).parameters)
-      parameters_.insert(parameter.tensor.const_data_ptr());
+  explicit ModelPart(torch::nn::Module& model) : StateDictPart("model", model, /*is_essential=*/true) {
+    for (const ModuleView::Parameter& parameter : view_of(model).parameters)
+      parameters_.insert(parameter.tensor.storage().unsafeGetStorageImpl());
   }
-  SavedPart::Halves save_halves() override {
-    const PtValue whole = this->save();
-    PtDict common, own;
-    for (const auto& entry : whole.as_dict().entries) {
-      const bool is_parameter = parameters_.contains(entry.second.as_tensor().const_data_ptr());
-      (is_parameter ? common : own).entries.push_back(entry);
-    }
-    return {.common = std::move(common), .own = std::move(own)};
-  }
-  void load_halves(const SavedPart::Halves& halves) override {
-    PtDict both = halves.common.as_dict();
-    for (const auto& entry : halves.own.as_dict().entries) both.entries.push_back(entry);
-    this->load(both);
+  PtValue save_common() override { return entries_that(/*are_parameters=*/true); }
+  PtValue save_own() override { return entries_that(/*are_parameters=*/false); }
+  void load_halves(const PtValue& common, const PtValue& own) override {
+    PtDict both = common.as_dict();
+    for (const auto& entry : own.as_dict().entries) both.entries.push_back(entry);
+    load(both);
   }
 
  private:
-  std::set<const void*> parameters_;
+  PtDict entries_that(bool are_parameters) {
+    const PtValue whole = save();
+    PtDict some;
+    for (const auto& entry : whole.as_dict().entries) {
+      if (parameters_.contains(entry.second.as_tensor().storage().unsafeGetStorageImpl()) == are_parameters)
+        some.entries.push_back(entry);
+    }
+    return some;
+  }
+
+  std::set<const c10::StorageImpl*> parameters_;
+};
+
+/// The average of a model. Its running statistics are the model's after each step.
+class AveragePart final : public StateDictPart<AveragedModel> {
+ public:
+  AveragePart(AveragedModel& average, const Model& model)
+      : StateDictPart("ema", average, /*is_essential=*/false), average_(average), model_(model) {}
+  void load_halves(const PtValue& common, const PtValue& /*own*/) override {
+    load(common);
+    copy_buffers(model_, *average_.module());
+  }
+
+ private:
+  AveragedModel& average_;
+  const Model& model_;
 };
 
 /// From three ranks on the first step after a resume has other bits without it.
@@ -313,9 +326,9 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
   generators_.seed([&](std::size_t turn) { return rank_seed(seed, block_.rank(turn), 0); });
 }
 
-Step::Outcome Learner::step(const MicroBatches& micro_batches, const Progress& progress,
-                            const JobLength& length) {
-  return step_->run(micro_batches, base_rate_ * schedule_->factor(progress, length));
+StepOutcome Learner::step(const MicroBatches& micro_batches, const Progress& progress,
+                          const JobLength& length, const StepHooks& hooks) {
+  return step_->run(micro_batches, base_rate_ * schedule_->factor(progress, length), hooks);
 }
 
 void Learner::sync_buffers() { strategy_->sync_buffers(); }
@@ -334,14 +347,30 @@ Model& Learner::evaluated() {
 
 void Learner::add_saved_parts(SavedParts& parts) {
   constexpr bool kEssential = true;
-  parts.push_back(std::make_unique<ModelPart<torch::nn::Module>>("model", *model_, kEssential));
+  parts.push_back(std::make_unique<ModelPart>(*model_));
   parts.push_back(std::make_unique<StateDictPart<FusedOptimizer>>("optimizer", *optimizer_, kEssential));
   parts.push_back(std::make_unique<SchedulePart>(*schedule_));
   parts.push_back(std::make_unique<BucketsPart>(*strategy_));
   if (auto buffers = strategy_->buffers_part()) parts.push_back(std::move(buffers));
   if (step_->options().precision == Precision::kFp16)
     parts.push_back(std::make_unique<StateDictPart<GradScaler>>("scaler", step_->scaler(), !kEssential));
-  if (average_) parts.push_back(std::make_unique<ModelPart<AveragedModel>>("ema", *average_, !kEssential));
+  if (average_) parts.push_back(std::make_unique<AveragePart>(*average_, *model_));
+}
+
+std::vector<at::Tensor> Learner::updated_in_place() const {
+  std::vector<at::Tensor> tensors;
+  for (const ModuleView::Parameter& parameter : view_of(*model_).parameters)
+    tensors.push_back(parameter.tensor);
+  for (const FusedOptimizer::ParameterState& state : optimizer_->state()) {
+    for (const auto& [name, tensor] : state) {
+      if (tensor.defined()) tensors.push_back(tensor);
+    }
+  }
+  if (average_) {
+    for (const ModuleView::Parameter& parameter : view_of(*average_->module()).parameters)
+      tensors.push_back(parameter.tensor);
+  }
+  return tensors;
 }
 
 std::string Learner::first_non_finite() const {

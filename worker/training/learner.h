@@ -43,7 +43,8 @@ class Learner {
           Draft draft, TimeSpent& time);
 
   /// One optimizer step of a job of `length`, at `progress`.
-  Step::Outcome step(const MicroBatches& micro_batches, const Progress& progress, const JobLength& length);
+  StepOutcome step(const MicroBatches& micro_batches, const Progress& progress, const JobLength& length,
+                   const StepHooks& hooks);
 
   /// The model that is judged: the average where there is one. Every rank has the same afterwards, buffers
   /// included. Collective.
@@ -51,6 +52,10 @@ class Learner {
 
   /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema", "rank_buffers".
   void add_saved_parts(SavedParts& parts);
+
+  /// What an update changes, in the same memory each time from the first one on: all parameters, the optimizer's state,
+  /// the average.
+  [[nodiscard]] std::vector<at::Tensor> updated_in_place() const;
 
   /// Each rank's running statistics become rank 0's, as DDP has them before the next forward. Collective.
   void sync_buffers();

@@ -20,65 +20,109 @@ namespace ddprun::training {
 namespace {
 
 /// Of what is kept, in its labels: another one is another ddprun's.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
-// The entries of what a rank keeps.
+// The entries of what a rank keeps where it is copied.
 constexpr const char* kCommon = "common";
 constexpr const char* kOwn = "own";
 
-/// A rank says that it has a state of another world or job file.
-constexpr const char* kAnother = "another";
+// The first words of what ranks tell each other of what they have.
+constexpr std::string_view kAnother = "another";
+constexpr std::string_view kOwnMark = "own";
+constexpr std::string_view kWholeMark = "whole";
 
 /// Of one line each, "STEP ORIGIN".
 std::string to_text(const MemoryMark& mark) { return fmt::format("{} {}", mark.step, mark.origin); }
 
+/// Up to the separator, which goes, too; all of it where there is none.
+std::string_view cut(std::string_view& text, char separator) {
+  const std::string_view first = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), first.size() + 1));
+  return first;
+}
+
 std::optional<MemoryMark> parse_mark(std::string_view text) {
   MemoryMark mark;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, mark.step);
-  if (error != std::errc() || rest == end) return std::nullopt;
-  mark.origin.assign(rest + 1, end);
+  const std::string_view step = cut(text, ' ');
+  const char* const end = step.data() + step.size();
+  const auto [rest, error] = std::from_chars(step.data(), end, mark.step);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  mark.origin = text;
   return mark;
 }
 
-std::vector<MemoryMark> parse_marks(std::string_view text) {
-  std::vector<MemoryMark> marks;
+MemoryMarks parse_marks(std::string_view text) {
+  MemoryMarks marks;
   while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (auto mark = parse_mark(line)) marks.push_back(std::move(*mark));
+    std::string_view line = cut(text, '\n');
+    const std::string_view kind = cut(line, ' ');
+    const auto mark = parse_mark(line);
+    if (mark && kind == kOwnMark) marks.own.push_back(*mark);
+    if (mark && kind == kWholeMark) marks.whole = mark;
   }
   return marks;
 }
 
+bool has(const std::vector<MemoryMark>& marks, const MemoryMark& mark) {
+  return std::find(marks.begin(), marks.end(), mark) != marks.end();
+}
+
 }  // namespace
 
-std::optional<MemoryMark> newest_of_all(const std::vector<std::vector<MemoryMark>>& by_rank) {
+std::optional<MemoryMark> newest_of_all(const std::vector<MemoryMarks>& by_rank, bool in_place) {
   std::optional<MemoryMark> newest;
-  for (const MemoryMark& mark : by_rank.front()) {
-    const bool all_have_it = std::all_of(by_rank.begin(), by_rank.end(), [&](const auto& marks) {
-      return std::find(marks.begin(), marks.end(), mark) != marks.end();
-    });
-    if (all_have_it && (!newest || mark.step > newest->step)) newest = mark;
+  for (const MemoryMark& mark : by_rank.front().own) {
+    const bool all_have_it = std::all_of(by_rank.begin(), by_rank.end(),
+                                         [&](const MemoryMarks& marks) { return has(marks.own, mark); });
+    const bool is_whole =
+        !in_place || std::any_of(by_rank.begin(), by_rank.end(),
+                                 [&](const MemoryMarks& marks) { return marks.whole == mark; });
+    if (all_have_it && is_whole && (!newest || mark.step > newest->step)) newest = mark;
   }
   return newest;
 }
 
-MemoryCheckpoints::MemoryCheckpoints(const Context& context, std::string_view names, const std::string& job)
-    : context_(context),
-      seat_(fmt::format("{} {} {} of {} ", kFormat, std::hash<std::string>()(job), context.rank(),
-                        context.world_size())) {
-  for (std::string_view left = names; !left.empty();) {
-    const std::string name(left.substr(0, left.find(' ')));
-    left.remove_prefix(std::min(left.size(), name.size() + 1));
-    Result<runtime::KeptFile> file = runtime::KeptFile::open(name);
-    if (!file) runtime::throw_error(file.error());
-    files_.push_back(std::move(*file));
-  }
-  if (files_.size() != kKeptFiles) {
+bool can_keep_in_place(const Context& context, const Options& job) {
+  const Options train = job.object("train");
+  return context.device().is_cpu() && context.world_size() > 1 && train.integer("virtual_ranks") == 0 &&
+         train.text("non_finite") == "stop" && job.integer("divergence_check") == 0;
+}
+
+MemoryCheckpoints::Files MemoryCheckpoints::open(std::string_view names) {
+  std::vector<std::string> paths;
+  while (!names.empty()) paths.emplace_back(cut(names, ' '));
+  if (paths.size() != kKeptFiles) {
     throw Exception(ErrorCode::kConfig, fmt::format("{} names {} files; expected {}", env_name::kKeptMemory,
-                                                    files_.size(), kKeptFiles));
+                                                    paths.size(), kKeptFiles));
   }
+  using runtime::KeptFile;
+  using runtime::value_or_throw;
+  return {.own = {value_or_throw(KeptFile::open(paths[0])), value_or_throw(KeptFile::open(paths[1]))},
+          .common = value_or_throw(KeptFile::open(paths[2])),
+          .tensors = value_or_throw(runtime::KeptTensors::open(paths[3]))};
+}
+
+MemoryCheckpoints::MemoryCheckpoints(const Context& context, std::string_view names, const std::string& job,
+                                     bool in_place)
+    : context_(context),
+      in_place_(in_place),
+      seat_(fmt::format("{} {} {} {} of {} ", kFormat, in_place ? "in-place" : "copied",
+                        std::hash<std::string>()(job), context.rank(), context.world_size())),
+      files_(open(names)) {}
+
+MemoryMark MemoryCheckpoints::mark_of(std::int64_t step, const Timeline& line) const {
+  return {.origin = fmt::format("{} {}", line.id, context_.restart_count()), .step = step};
+}
+
+void MemoryCheckpoints::check(const Result<void>& done) {
+  if (done) return;
+  is_broken_ = true;
+  runtime::throw_error(done.error());
+}
+
+void MemoryCheckpoints::confirm_own() {
+  files_.own[next_].confirm();
+  next_ = (next_ + 1) % files_.own.size();
 }
 
 void MemoryCheckpoints::save(std::int64_t step, const Timeline& line, const RankState& state) {
@@ -86,58 +130,76 @@ void MemoryCheckpoints::save(std::int64_t step, const Timeline& line, const Rank
   PtDict kept;
   kept.set(kCommon, shard_of(state.common, context_.rank(), context_.world_size()));
   kept.set(kOwn, state.own);
-  const MemoryMark mark{.origin = fmt::format("{} {}", line.id, context_.restart_count()), .step = step};
-  if (const Result<void> done = files_[next_].write(seat_ + to_text(mark), kept); !done) {
-    is_broken_ = true;
-    runtime::throw_error(done.error());
-  }
+  check(files_.own[next_].write(seat_ + to_text(mark_of(step, line)), kept));
 }
 
 void MemoryCheckpoints::confirm() {
-  if (is_broken_) return;
-  files_[next_].confirm();
-  next_ = (next_ + 1) % files_.size();
+  if (!is_broken_) confirm_own();
 }
 
-std::vector<std::optional<MemoryMark>> MemoryCheckpoints::read_marks() const {
-  std::vector<std::optional<MemoryMark>> marks;
-  for (const runtime::KeptFile& file : files_) {
-    const std::string label = file.label();
-    marks.push_back(label.starts_with(seat_) ? parse_mark(std::string_view(label).substr(seat_.size()))
-                                             : std::nullopt);
-  }
-  return marks;
+void MemoryCheckpoints::save_own(std::int64_t step, const Timeline& line, const PtDict& own) {
+  if (is_broken_) return;
+  check(files_.own[next_].write(seat_ + to_text(mark_of(step, line)), own));
+  confirm_own();
+}
+
+void MemoryCheckpoints::begin_update() { files_.common.clear(); }
+
+void MemoryCheckpoints::save_common(std::int64_t step, const Timeline& line, const PtDict& common,
+                                    const std::function<std::vector<at::Tensor>()>& updated_in_place) {
+  if (is_broken_) return;
+  if (!has_adopted_) check(files_.tensors.adopt(updated_in_place()));
+  has_adopted_ = true;
+  check(files_.common.write(seat_ + to_text(mark_of(step, line)), common, &files_.tensors));
+  files_.common.confirm();
+}
+
+std::optional<MemoryMark> MemoryCheckpoints::mark_in(const runtime::KeptFile& file) const {
+  const std::string label = file.label();
+  if (!label.starts_with(seat_)) return std::nullopt;
+  return parse_mark(std::string_view(label).substr(seat_.size()));
 }
 
 bool MemoryCheckpoints::has_another() const {
-  return std::any_of(files_.begin(), files_.end(), [&](const runtime::KeptFile& file) {
+  return std::any_of(files_.own.begin(), files_.own.end(), [&](const runtime::KeptFile& file) {
     const std::string label = file.label();
     return !label.empty() && !label.starts_with(seat_);
   });
 }
 
-MemoryCheckpoints::Found MemoryCheckpoints::find_after(std::int64_t step) {
-  const std::vector<std::optional<MemoryMark>> mine = read_marks();
+std::string MemoryCheckpoints::words_of_marks() const {
   std::string words = has_another() ? fmt::format("{}\n", kAnother) : std::string();
-  for (const std::optional<MemoryMark>& mark : mine) {
-    if (mark) words += to_text(*mark) + "\n";
+  for (const runtime::KeptFile& file : files_.own) {
+    if (const auto mark = mark_in(file)) words += fmt::format("{} {}\n", kOwnMark, to_text(*mark));
   }
-  std::vector<std::vector<MemoryMark>> by_rank;
+  if (const auto mark = mark_in(files_.common)) words += fmt::format("{} {}\n", kWholeMark, to_text(*mark));
+  return words;
+}
+
+MemoryCheckpoints::Found MemoryCheckpoints::find_after(std::int64_t step) {
+  std::vector<MemoryMarks> by_rank;
   Found found;
-  for (const std::string& theirs : all_gather_bytes(context_, words)) {
+  for (const std::string& theirs : all_gather_bytes(context_, words_of_marks())) {
     if (theirs.starts_with(kAnother))
       found.passed_over = "what is kept is of another job file or number of ranks";
     by_rank.push_back(parse_marks(theirs));
   }
-  const std::optional<MemoryMark> newest = newest_of_all(by_rank);
+  const std::optional<MemoryMark> newest = newest_of_all(by_rank, in_place_);
+  const std::optional<MemoryMark> without = newest_of_all(by_rank, /*in_place=*/false);
+  if (!newest && without && without->step > step) {
+    found.passed_over = fmt::format("all ranks ended in the middle of the update of step {}", without->step);
+  }
   if (!newest || newest->step <= step) return found;
-  const auto place = static_cast<std::size_t>(std::find(mine.begin(), mine.end(), newest) - mine.begin());
-  DDPRUN_CHECK(place < mine.size(), "every rank has it");
+  const std::size_t place = mark_in(files_.own[0]) == newest ? 0 : 1;
+  const auto holder = std::find_if(by_rank.begin(), by_rank.end(),
+                                   [&](const MemoryMarks& marks) { return marks.whole == newest; });
   try {
-    found.point = share(place);
+    found.point =
+        in_place_ ? take_whole(place, static_cast<int>(holder - by_rank.begin())) : join_shares(place);
     found.point->step = newest->step;
+    found.point->timeline = continued(found.point->state.common);
     found.passed_over.clear();
-    next_ = (place + 1) % files_.size();
+    next_ = (place + 1) % files_.own.size();
   } catch (const Exception& exception) {
     if (exception.code() != ErrorCode::kCorrupt) throw;
     found.point.reset();
@@ -147,13 +209,14 @@ MemoryCheckpoints::Found MemoryCheckpoints::find_after(std::int64_t step) {
   return found;
 }
 
-MemoryPoint MemoryCheckpoints::share(std::size_t place) const {
+MemoryPoint MemoryCheckpoints::join_shares(std::size_t place) const {
   MemoryPoint point;
   std::vector<PtValue> shards;
   std::optional<Exception> damage;
   for (int rank = 0; rank < context_.world_size(); ++rank) {
     const bool is_mine = rank == context_.rank();
-    const std::span<const std::byte> bytes = is_mine ? files_[place].bytes() : std::span<const std::byte>();
+    const std::span<const std::byte> bytes =
+        is_mine ? files_.own[place].bytes() : std::span<const std::byte>();
     const std::string theirs = runtime::share_bytes(context_, bytes, rank);
     try {
       const PtValue kept = runtime::value_or_throw(
@@ -167,12 +230,44 @@ MemoryPoint MemoryCheckpoints::share(std::size_t place) const {
   }
   if (damage) throw Exception(*damage);
   point.state.common = join_shards(shards).as_dict();
-  point.timeline = continued(point.state.common);
+  return point;
+}
+
+MemoryPoint MemoryCheckpoints::take_whole(std::size_t place, int from_rank) const {
+  MemoryPoint point;
+  const bool is_mine = from_rank == context_.rank();
+  const std::span<const std::byte> nothing;
+  const std::span<const std::byte> state = is_mine ? files_.common.bytes() : nothing;
+  const std::span<const std::byte> tensors = is_mine ? files_.tensors.bytes() : nothing;
+  const std::string their_state = runtime::share_bytes(context_, state, from_rank);
+  const std::string their_tensors = runtime::share_bytes(context_, tensors, from_rank);
+  std::string damage;
+  try {
+    point.state.common =
+        runtime::value_or_throw(
+            runtime::KeptFile::parse(is_mine ? state : std::as_bytes(std::span(their_state)),
+                                     is_mine ? tensors : std::as_bytes(std::span(their_tensors))))
+            .as_dict();
+  } catch (const Exception& exception) {
+    if (exception.code() != ErrorCode::kCorrupt) throw;
+    damage = fmt::format("rank {}: {}", from_rank, exception.what());
+  }
+  try {
+    point.state.own = runtime::value_or_throw(runtime::KeptFile::parse(files_.own[place].bytes())).as_dict();
+  } catch (const Exception& exception) {
+    if (exception.code() != ErrorCode::kCorrupt) throw;
+    damage = fmt::format("rank {}: {}", context_.rank(), exception.what());
+  }
+  // Each rank has read its own, and all are to know.
+  for (const std::string& theirs : all_gather_bytes(context_, damage)) {
+    if (!theirs.empty()) throw Exception(ErrorCode::kCorrupt, theirs);
+  }
   return point;
 }
 
 void MemoryCheckpoints::forget() {
-  for (runtime::KeptFile& file : files_) file.clear();
+  for (runtime::KeptFile& file : files_.own) file.clear();
+  files_.common.clear();
 }
 
 }  // namespace ddprun::training

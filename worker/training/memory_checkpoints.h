@@ -1,12 +1,16 @@
 #pragma once
 
 #include "worker/runtime/checkpoint/kept_file.h"
+#include "worker/runtime/checkpoint/kept_tensors.h"
 #include "worker/training/checkpoint_search.h"
 #include "worker/training/saved_part.h"
 #include <ddprun/init.h>
 #include <ddprun/pt_value.h>
+#include <ddprun/trainer/options.h>
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,30 +34,60 @@ struct MemoryMark {
   bool operator==(const MemoryMark&) const = default;
 };
 
-/// The last step that every rank has, of one origin; nullopt: there is none. Pure.
-[[nodiscard]] std::optional<MemoryMark> newest_of_all(const std::vector<std::vector<MemoryMark>>& by_rank);
+/// Those of one rank.
+struct MemoryMarks {
+  std::vector<MemoryMark>
+      own;  ///< of what is its own; where states are copied, with its share of the common half
+  std::optional<MemoryMark> whole;  ///< of the common half, where that is kept in place
+};
+
+/// The last step of one origin of which every rank has its own, and one of them the common half, if `in_place`.
+/// nullopt: there is none. Pure.
+[[nodiscard]] std::optional<MemoryMark> newest_of_all(const std::vector<MemoryMarks>& by_rank, bool in_place);
+
+/// Whether the ranks of a job can keep the state that they have in common in place: where it is on the CPU and the same
+/// on several ranks, and no rank waits for another one between its update and the end of the step.
+[[nodiscard]] bool can_keep_in_place(const Context& context, const Options& job);
 
 /// The states of this rank after its last steps, in memory that the launcher keeps when the rank's process ends: what
-/// the ranks that it starts again go on from. Of what all ranks have in common each one keeps a share, and all that
-/// is its own.
+/// the ranks that it starts again go on from.
+///
+/// Copied: after a step each rank keeps a share of what all have in common and all that is its own, in two files in
+/// turn, so that a rank that is killed leaves one of both whole.
+///
+/// In place: parameters, the optimizer's state and the average live in that memory, and nobody copies them. While a
+/// rank's update changes them, what it has in common with the others is theirs to keep: before the backward, without
+/// which no other rank gets to its update, each keeps what is its own after the step; those that outlive it end their
+/// update, and are ended only then. Lost is what all ranks were killed in the middle of.
 ///
 /// It outlives the workers, not the launcher and not the host: checkpoints on the disk are for these. Of another world
 /// than the one that left it, or another job file, nothing is taken.
-///
-/// A rank that is killed may leave one state half written, when others have that one already: of two, at least one is
-/// whole on all ranks.
 class MemoryCheckpoints {
  public:
-  /// names    what DDPRUN_KEPT_MEMORY says
-  /// job      the merged job file, as text
-  /// context  outlives this
-  /// Errors   Exception kOs, kNotFound: a file of it cannot be opened; kConfig: it does not name as many as there are
-  MemoryCheckpoints(const Context& context, std::string_view names, const std::string& job);
+  /// names     what DDPRUN_KEPT_MEMORY says
+  /// job       the merged job file, as text
+  /// in_place  can_keep_in_place()
+  /// context   outlives this
+  /// Errors    Exception kOs, kNotFound: a file of it cannot be opened; kConfig: it does not name as many as there are
+  MemoryCheckpoints(const Context& context, std::string_view names, const std::string& job, bool in_place);
 
-  /// In place of the older one, from confirm() on. Not collective.
+  [[nodiscard]] bool is_in_place() const { return in_place_; }
+
+  // Copied. Not collective.
+
+  /// In place of the older one, from confirm() on.
   /// Errors  Exception kOs: there is no memory. Said once: from then on nothing is kept.
   void save(std::int64_t step, const Timeline& line, const RankState& state);
   void confirm();
+
+  // In place, one after the other in each step. Not collective. Errors as save().
+
+  void save_own(std::int64_t step, const Timeline& line, const PtDict& own);
+  /// The common half changes from here on.
+  void begin_update();
+  /// It is whole again. What `updated_in_place` names moves there with the first one.
+  void save_common(std::int64_t step, const Timeline& line, const PtDict& common,
+                   const std::function<std::vector<at::Tensor>()>& updated_in_place);
 
   struct Found {
     std::optional<MemoryPoint> point;
@@ -67,17 +101,32 @@ class MemoryCheckpoints {
   void forget();
 
  private:
-  /// By place in files_; nullopt: there is no whole state, or it is of another rank or job file.
-  [[nodiscard]] std::vector<std::optional<MemoryMark>> read_marks() const;
+  [[nodiscard]] std::optional<MemoryMark> mark_in(const runtime::KeptFile& file) const;
   /// Whether there is one of another world or job file.
   [[nodiscard]] bool has_another() const;
-  /// Of all ranks, from files_[place] of each; errors as KeptFile's, the same on every rank. Collective.
-  [[nodiscard]] MemoryPoint share(std::size_t place) const;
+  [[nodiscard]] std::string words_of_marks() const;
+  /// Of all ranks, from own_[place] of each; errors as KeptFile's, the same on every rank. Collective.
+  [[nodiscard]] MemoryPoint join_shares(std::size_t place) const;
+  /// The common half of `from_rank`, and what is own of own_[place]. As join_shares.
+  [[nodiscard]] MemoryPoint take_whole(std::size_t place, int from_rank) const;
+  void write(runtime::KeptFile& file, const MemoryMark& mark, const PtValue& value);
+  void check(const Result<void>& done);
+  void confirm_own();
+  [[nodiscard]] MemoryMark mark_of(std::int64_t step, const Timeline& line) const;
+
+  struct Files {
+    std::array<runtime::KeptFile, 2> own;
+    runtime::KeptFile common;
+    runtime::KeptTensors tensors;
+  };
+  static Files open(std::string_view names);
 
   const Context& context_;
+  bool in_place_;
   std::string seat_;  ///< whose states this takes, as their labels begin
-  std::vector<runtime::KeptFile> files_;
-  std::size_t next_ = 0;  ///< of files_, the one that is written next
+  Files files_;
+  std::size_t next_ = 0;  ///< of files_.own, the one that is written next
+  bool has_adopted_ = false;
   bool is_broken_ = false;
 };
 

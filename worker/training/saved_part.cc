@@ -28,20 +28,21 @@ PtDict make_checkpoint(const AboutJob& about, const SavedParts& parts) {
   return checkpoint;
 }
 
-RankState make_rank_state(const AboutJob& about, const SavedParts& parts) {
-  RankState state;
-  for (const auto& part : parts) {
-    SavedPart::Halves halves = part->save_halves();
-    state.common.set(part->key(), std::move(halves.common));
-    state.own.set(part->key(), std::move(halves.own));
-  }
-  state.common.set("ddprun", to_dict(about));
-  return state;
+PtDict make_common_state(const AboutJob& about, const SavedParts& parts) {
+  PtDict common;
+  for (const auto& part : parts) common.set(part->key(), part->save_common());
+  common.set("ddprun", to_dict(about));
+  return common;
+}
+
+PtDict make_own_state(const SavedParts& parts) {
+  PtDict own;
+  for (const auto& part : parts) own.set(part->key(), part->save_own());
+  return own;
 }
 
 void load_rank_state(const RankState& state, const SavedParts& parts) {
-  for (const auto& part : parts)
-    part->load_halves({.common = state.common.at(part->key()), .own = state.own.at(part->key())});
+  for (const auto& part : parts) part->load_halves(state.common.at(part->key()), state.own.at(part->key()));
 }
 
 AboutJob read_about(const PtDict& checkpoint) {

@@ -30,15 +30,12 @@ class SavedPart {
   /// Errors  Exception kConfig or kCorrupt: it does not fit, or is damaged.
   virtual void load(const PtValue& value) = 0;
 
-  /// The same in two halves, for ranks that keep their states themselves (MemoryCheckpoints).
-  struct Halves {
-    PtValue common{};  ///< the same on every rank; None: nothing
-    PtValue own{};     ///< this rank's alone; None: nothing
-  };
-  /// Collective.
-  [[nodiscard]] virtual Halves save_halves() { return {.common = save()}; }
-  /// Takes over what save_halves() gave on this rank, in a world of the same size. Errors: as load.
-  virtual void load_halves(const Halves& halves) { load(halves.common); }
+  /// The same in two halves, for ranks that keep their states themselves (MemoryCheckpoints): what is the same on every
+  /// rank, and what is this rank's alone. None: nothing. The former is collective after the first step alone.
+  [[nodiscard]] virtual PtValue save_common() { return save(); }
+  [[nodiscard]] virtual PtValue save_own() { return {}; }
+  /// Takes over what both gave, in a world of the same size. Errors: as load.
+  virtual void load_halves(const PtValue& common, const PtValue& /*own*/) { load(common); }
 
  private:
   std::string key_;
@@ -63,8 +60,10 @@ struct RankState {
   PtDict common;
   PtDict own;
 };
-/// Collective.
-RankState make_rank_state(const AboutJob& about, const SavedParts& parts);
+/// Collective after the first step alone.
+PtDict make_common_state(const AboutJob& about, const SavedParts& parts);
+/// Not collective.
+PtDict make_own_state(const SavedParts& parts);
 /// Every part takes over its entries.
 /// Errors  as load_parts.
 void load_rank_state(const RankState& state, const SavedParts& parts);

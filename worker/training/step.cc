@@ -101,9 +101,9 @@ at::Tensor Step::loss_of(const Batch& batch) {
   return parts_.strategy.loss(batch, parts_.task);
 }
 
-Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate) {
+StepOutcome Step::run(const MicroBatches& micro_batches, double learning_rate, const StepHooks& hooks) {
   const auto turns = static_cast<std::int64_t>(parts_.strategy.turns());
-  Outcome outcome{at::zeros({turns, 2}, at::TensorOptions(parts_.device).dtype(at::kDouble))};
+  StepOutcome outcome{at::zeros({turns, 2}, at::TensorOptions(parts_.device).dtype(at::kDouble))};
   parts_.optimizer.set_learning_rate(learning_rate);
   // A forward changes running statistics before anybody knows whether the step counts.
   const bool may_be_left_out = options_.non_finite == NonFinite::kSkip;
@@ -111,9 +111,10 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
   const std::vector<at::Tensor> before = copies_of(buffers);
   if (parts_.graph != nullptr) {
     learn_in_graph(micro_batches, outcome);
-  } else if (!learn(micro_batches, outcome)) {
+  } else if (!learn(micro_batches, outcome, hooks)) {
     return outcome;
   }
+  if (hooks.before_update) hooks.before_update();
   const auto time = parts_.time.on(Activity::kOptimizer);
   clip();
   scaler_.step(parts_.optimizer);
@@ -128,17 +129,18 @@ Step::Outcome Step::run(const MicroBatches& micro_batches, double learning_rate)
   return outcome;
 }
 
-bool Step::learn(const MicroBatches& micro_batches, Outcome& outcome) {
+bool Step::learn(const MicroBatches& micro_batches, StepOutcome& outcome, const StepHooks& hooks) {
   for (std::size_t turn = 0; turn < parts_.strategy.turns(); ++turn) {
     parts_.strategy.begin_turn(turn);
-    if (!learn_as(turn, micro_batches, outcome)) return false;
+    if (!learn_as(turn, micro_batches, outcome, hooks)) return false;
     parts_.strategy.end_turn(turn);
   }
   parts_.strategy.sum_gradients(parts_.time);
   return true;
 }
 
-bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome& outcome) {
+bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, StepOutcome& outcome,
+                    const StepHooks& hooks) {
   parts_.optimizer.zero_grad();
   for (std::int64_t left = micro_batches.count; left > 0; --left) {
     const bool is_last = left == 1;
@@ -151,6 +153,7 @@ bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome
     if (!outcome.is_finite) return false;
     const at::Tensor share =
         micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
+    if (is_last && hooks.before_last_backward) hooks.before_last_backward(outcome);
     const auto time = parts_.time.on(Activity::kBackward);
     const at::Tensor scaled = scaler_.scale(share);
     if (is_last) count_exposed_communication(scaled, parts_.time);
@@ -159,7 +162,7 @@ bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome
   return true;
 }
 
-void Step::learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome) {
+void Step::learn_in_graph(const MicroBatches& micro_batches, StepOutcome& outcome) {
   DDPRUN_CHECK(micro_batches.count == 1, "a graph is of one micro batch");
   const Batch batch = micro_batches.next();
   const at::Tensor loss = parts_.graph->run(batch, [this](const Batch& input) {
@@ -172,7 +175,7 @@ void Step::learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome) {
 }
 
 // An overflow of fp16's gradients is the scaler's: it looks for a scale.
-bool Step::is_all_finite(const Outcome& outcome) const {
+bool Step::is_all_finite(const StepOutcome& outcome) const {
   if (!at::isfinite(outcome.loss_and_items.select(1, 0)).all().item<bool>()) return false;
   if (options_.precision == Precision::kFp16) return true;
   const torch::NoGradGuard no_grad;

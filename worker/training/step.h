@@ -45,6 +45,25 @@ struct MicroBatches {
   std::function<Batch()> next;  ///< on the device: `count` of the first rank, and so on in the order of turns
 };
 
+struct StepOutcome {
+  /// What the micro batches had together, doubles on the device, a row for each rank of this process: the loss summed
+  /// over that rank's items, and how many they were. What NonFinite::kSkip leaves out counts as no item.
+  at::Tensor loss_and_items;
+  /// False: this rank's loss is not finite, and NonFinite::kStop left everything as it was. Only the CPU
+  /// knows at once; of a GPU the sums tell it later. With kRollBack: the loss or a gradient is not, and what the
+  /// step has left is of no use; this waits for a GPU.
+  bool is_finite = true;
+  std::size_t turn = 0;  ///< of the rank whose loss is not finite, with NonFinite::kStop
+};
+
+/// Called within a step of one turn, outside of a graph; none of both need be.
+struct StepHooks {
+  /// All losses are known, nothing is drawn any more, and no rank can have this step's gradients yet.
+  std::function<void(const StepOutcome&)> before_last_backward{};
+  /// All ranks have the gradients.
+  std::function<void()> before_update{};
+};
+
 /// One optimizer step: forward and backward of its micro batches, clipping, update, average.
 ///
 /// Collective: the gradients are averaged over all ranks in the backward of the last micro batch, or after the last
@@ -64,17 +83,7 @@ class Step {
   };
   Step(const Parts& parts, const StepOptions& options);
 
-  /// What the micro batches had together, doubles on the device, a row for each rank of this process: the loss summed
-  /// over that rank's items, and how many they were. What NonFinite::kSkip leaves out counts as no item.
-  struct Outcome {
-    at::Tensor loss_and_items;
-    /// False: this rank's loss is not finite, and NonFinite::kStop left everything as it was. Only the CPU
-    /// knows at once; of a GPU the sums tell it later. With kRollBack: the loss or a gradient is not, and what the
-    /// step has left is of no use; this waits for a GPU.
-    bool is_finite = true;
-    std::size_t turn = 0;  ///< of the rank whose loss is not finite, with NonFinite::kStop
-  };
-  Outcome run(const MicroBatches& micro_batches, double learning_rate);
+  StepOutcome run(const MicroBatches& micro_batches, double learning_rate, const StepHooks& hooks = {});
 
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   [[nodiscard]] const StepOptions& options() const { return options_; }
@@ -82,11 +91,12 @@ class Step {
  private:
   at::Tensor loss_of(const Batch& batch);
   /// Forward and backward of all micro batches. False: stopped, with the weights as they were.
-  bool learn(const MicroBatches& micro_batches, Outcome& outcome);
-  bool learn_as(std::size_t turn, const MicroBatches& micro_batches, Outcome& outcome);
-  void learn_in_graph(const MicroBatches& micro_batches, Outcome& outcome);
+  bool learn(const MicroBatches& micro_batches, StepOutcome& outcome, const StepHooks& hooks);
+  bool learn_as(std::size_t turn, const MicroBatches& micro_batches, StepOutcome& outcome,
+                const StepHooks& hooks);
+  void learn_in_graph(const MicroBatches& micro_batches, StepOutcome& outcome);
   [[nodiscard]] at::Tensor counted(const at::Tensor& loss, std::int64_t items) const;
-  [[nodiscard]] bool is_all_finite(const Outcome& outcome) const;
+  [[nodiscard]] bool is_all_finite(const StepOutcome& outcome) const;
   [[nodiscard]] bool must_stop(const at::Tensor& loss) const;
   void clip();
 

@@ -179,10 +179,14 @@ Ending Trainer::run() {
 
 Ending Trainer::run_to_end() {
   const TimePoint start = parts_.clock.now();
-  // The process that was writing the last one may have been killed.
-  if (parts_.newest_on_disk &&
-      std::max<std::int64_t>(*parts_.newest_on_disk, 0) < last_due_checkpoint(options_, position_, size_))
-    save_checkpoint();
+  if (parts_.newest_on_disk) {
+    // What is kept in place is of before a step is told, perhaps for the second time.
+    if (keeps_in_place()) tell_step(0, 0);
+    // The process that was writing the last one may have been killed.
+    if (!is_complete() &&
+        std::max<std::int64_t>(*parts_.newest_on_disk, 0) < last_due_checkpoint(options_, position_, size_))
+      save_checkpoint();
+  }
   if (parts_.trace != nullptr) parts_.trace->on_start(position_.step);
   const Ending ending = train();
   if (parts_.trace != nullptr) {
@@ -216,6 +220,7 @@ std::vector<std::vector<double>> Trainer::times_of_ranks(double seconds) const {
 }
 
 Ending Trainer::train() {
+  if (is_complete() && has_work()) end_epoch(0, 0);
   while (!is_complete()) {
     if (!run_epoch()) return stop();
   }
@@ -294,17 +299,14 @@ bool Trainer::run_epoch() {
     if (is_complete()) break;
     if (parts_.drain.requested(parts_.context)) return false;
   }
-  if (is_epoch_over(position_, length_)) {
-    ++position_.epoch;
-    position_.samples_seen = 0;
-  }
   end_epoch(to_seconds(parts_.clock.now() - start), units);
   return true;
 }
 
 bool Trainer::step(const MicroBatches& micro_batches, const Samples& samples) {
   const bool was_recorded = learner_.is_recorded();
-  const Step::Outcome outcome = learner_.step(micro_batches, progress_of(position_, length_), length_);
+  const StepOutcome outcome =
+      learner_.step(micro_batches, progress_of(position_, length_), length_, hooks_of_memory());
   if (learner_.step_options().non_finite == NonFinite::kRollBack) {
     if (const auto what = what_broke(outcome, samples)) {
       roll_back(*what);
@@ -323,11 +325,11 @@ bool Trainer::step(const MicroBatches& micro_batches, const Samples& samples) {
     tell<RecordingEvent>(&Observer::on_recording, {.step = position_.step});
   position_.world = world_;
   position_.train_samples = parts_.data.train->size();
-  fresh_losses_.add(outcome.loss_and_items);
+  if (!keeps_in_place()) fresh_losses_.add(outcome.loss_and_items);  // or within the step
   return true;
 }
 
-std::optional<std::string> Trainer::what_broke(const Step::Outcome& outcome, const Samples& samples) const {
+std::optional<std::string> Trainer::what_broke(const StepOutcome& outcome, const Samples& samples) const {
   if (ddprun::sum_over_ranks(parts_.context, {outcome.is_finite ? 0.0 : 1.0})[0] == 0) return std::nullopt;
   // A gradient is the mean over all ranks, and tells of none.
   const at::Tensor losses = outcome.loss_and_items.select(1, 0).cpu();
@@ -346,11 +348,21 @@ std::optional<std::string> Trainer::what_broke(const Step::Outcome& outcome, con
 }
 
 void Trainer::after_step(double seconds, std::int64_t units) {
+  // Before this rank waits for another one again, which may have ended in its update.
+  if (keeps_in_place()) keep_common_half();
   if (divergence_check_) {
     // Running statistics are each rank's own after a step, and rank 0's again before the next one.
     if (position_.step % options_.divergence_check == 0) sync_buffers_for_check();
     divergence_check_->after_step(position_.step);
   }
+  tell_step(seconds, units);
+  checkpointer_.poll();
+  // That of an epoch's last step comes after its evaluation.
+  if (is_due_by_steps() && !is_epoch_over(position_, length_) && !is_complete()) save_checkpoint();
+  if (is_due_in_memory()) keep_in_memory();
+}
+
+void Trainer::tell_step(double seconds, std::int64_t units) {
   std::optional<double> loss;
   if (position_.step % options_.log_every_steps == 0) {
     const LossSum before = position_.epoch_loss;
@@ -373,10 +385,6 @@ void Trainer::after_step(double seconds, std::int64_t units) {
                                        .loss_so_far = loss_so_far,
                                        .seconds = seconds,
                                        .units = units});
-  checkpointer_.poll();
-  // That of an epoch's last step comes after its evaluation.
-  if (is_due_by_steps() && !is_epoch_over(position_, length_) && !is_complete()) save_checkpoint();
-  if (is_due_in_memory()) keep_in_memory();
 }
 
 bool Trainer::is_due_by_steps() const {
@@ -385,7 +393,7 @@ bool Trainer::is_due_by_steps() const {
 }
 
 bool Trainer::is_due_in_memory() const {
-  if (parts_.memory == nullptr || is_complete()) return false;
+  if (parts_.memory == nullptr || keeps_in_place() || is_complete()) return false;
   if (divergence_check_ && position_.step % options_.divergence_check != 0) return false;
   return position_.step % options_.memory_every_steps == 0;
 }
@@ -421,6 +429,10 @@ bool Trainer::is_due(std::int64_t every_epochs) const {
 }
 
 void Trainer::end_epoch(double seconds, std::int64_t units) {
+  if (is_epoch_over(position_, length_)) {
+    ++position_.epoch;
+    position_.samples_seen = 0;
+  }
   collect_loss();
   if (units > 0 && position_.epoch_loss.items == 0) fresh_losses_.refuse_barren_steps(position_);
   const bool is_whole = position_.samples_seen == 0;

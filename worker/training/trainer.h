@@ -80,6 +80,8 @@ class Trainer {
   Ending run();
 
   [[nodiscard]] bool is_complete() const { return training::is_complete(position_, length_); }
+  /// Whether run() has anything to do: steps, or what follows the last one, which left its state in memory.
+  [[nodiscard]] bool has_work() const { return !is_complete() || parts_.newest_on_disk; }
   [[nodiscard]] const Position& position() const { return position_; }
   [[nodiscard]] Model& model() { return learner_.model(); }
   /// The model that is judged, the same on every rank. Collective.
@@ -101,14 +103,17 @@ class Trainer {
   bool step(const MicroBatches& micro_batches, const Samples& samples);
   /// What was not finite, where, and with which samples, if something was on some rank. The same on every rank.
   /// Collective.
-  [[nodiscard]] std::optional<std::string> what_broke(const Step::Outcome& outcome,
+  [[nodiscard]] std::optional<std::string> what_broke(const StepOutcome& outcome,
                                                       const Samples& samples) const;
   /// Takes weights and all else from the newest checkpoint, and goes on after the samples of the step that broke.
   void roll_back(const std::string& what);
   void say_damaged();
   void after_step(double seconds, std::int64_t units);
+  /// Where the step is logged: sums the losses, if they are due, and tells the observers.
+  void tell_step(double seconds, std::int64_t units);
   void begin_traced_step();
   void end_traced_step();
+  /// Of an epoch, or of the job: what is due then.
   void end_epoch(double seconds, std::int64_t units);
   /// Sums this process's since the last time into the position's. Whether some one has said `is_broken`. Collective.
   bool collect_loss(bool is_broken = false);
@@ -130,8 +135,18 @@ class Trainer {
   [[nodiscard]] std::string best_path() const;
   [[nodiscard]] bool is_due_by_steps() const;
   [[nodiscard]] bool is_due_in_memory() const;
-  /// Leaves the state after this step in memory. Collective.
+  /// Leaves the state after this step in memory, where it is copied. Collective.
   void keep_in_memory();
+  // In each step, where it is kept in place. Not collective but for the first step.
+  [[nodiscard]] bool keeps_in_place() const {
+    return parts_.memory != nullptr && parts_.memory->is_in_place();
+  }
+  [[nodiscard]] StepHooks hooks_of_memory();
+  [[nodiscard]] PtDict own_half() const;
+  void keep_own_half(std::int64_t step);
+  void keep_common_half();
+  /// `keep`, or a line that says why nothing is kept any more.
+  void keep_if_there_is_memory(const std::function<void()>& keep) const;
   void forget_memory();
   void tell_saved(const SavedCheckpoint& saved);
   void tell_not_saved(std::int64_t step, const Exception& why);

@@ -144,12 +144,9 @@ void Trainer::restore(const RankState& state) {
   fresh_losses_.load(state.own.at(kFreshLosses).as_dict());
 }
 
-void Trainer::keep_in_memory() {
-  const auto time = time_.on(Activity::kCheckpoint);
-  RankState state = make_rank_state(about_, saved_);
-  state.own.set(kFreshLosses, fresh_losses_.state());
+void Trainer::keep_if_there_is_memory(const std::function<void()>& keep) const {
   try {
-    parts_.memory->save(position_.step, parts_.timeline, state);
+    keep();
   } catch (const Exception& exception) {
     std::fputs(
         fmt::format("ddprun: rank {} keeps nothing in memory any more (/checkpoint/memory_every_steps): {}\n",
@@ -157,12 +154,48 @@ void Trainer::keep_in_memory() {
             .c_str(),
         stderr);
   }
+}
+
+PtDict Trainer::own_half() const {
+  PtDict own = make_own_state(saved_);
+  own.set(kFreshLosses, fresh_losses_.state());
+  return own;
+}
+
+void Trainer::keep_in_memory() {
+  const auto time = time_.on(Activity::kCheckpoint);
+  const RankState state{.common = make_common_state(about_, saved_), .own = own_half()};
+  keep_if_there_is_memory([&] { parts_.memory->save(position_.step, parts_.timeline, state); });
   // Each rank keeps a share: what has drifted apart, also since it was compared, would be one again.
   if (divergence_check_) {
     sync_buffers_for_check();
     divergence_check_->compare(position_.step);
   }
   parts_.memory->confirm();
+}
+
+StepHooks Trainer::hooks_of_memory() {
+  if (!keeps_in_place()) return {};
+  return {.before_last_backward =
+              [this](const StepOutcome& outcome) {
+                fresh_losses_.add(outcome.loss_and_items);
+                keep_own_half(position_.step + 1);
+              },
+          .before_update = [this] { parts_.memory->begin_update(); }};
+}
+
+void Trainer::keep_own_half(std::int64_t step) {
+  const auto time = time_.on(Activity::kCheckpoint);
+  keep_if_there_is_memory([&] { parts_.memory->save_own(step, parts_.timeline, own_half()); });
+}
+
+void Trainer::keep_common_half() {
+  const auto time = time_.on(Activity::kCheckpoint);
+  const PtDict common = make_common_state(about_, saved_);
+  keep_if_there_is_memory([&] {
+    parts_.memory->save_common(position_.step, parts_.timeline, common,
+                               [this] { return learner_.updated_in_place(); });
+  });
 }
 
 void Trainer::forget_memory() {

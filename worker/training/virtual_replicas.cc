@@ -81,9 +81,10 @@ class BuffersPart final : public SavedPart {
     const auto bytes = bytes_of_block(value, block_, key());
     if (!bytes || !replicas_.set_buffer_bytes(*bytes)) replicas_.spread_buffers();
   }
-  Halves save_halves() override { return {.own = list_of_block(replicas_.buffer_bytes())}; }
-  void load_halves(const Halves& halves) override {
-    if (!replicas_.set_buffer_bytes(bytes_of_own(halves.own, block_.count, key())))
+  PtValue save_common() override { return {}; }
+  PtValue save_own() override { return list_of_block(replicas_.buffer_bytes()); }
+  void load_halves(const PtValue& /*common*/, const PtValue& own) override {
+    if (!replicas_.set_buffer_bytes(bytes_of_own(own, block_.count, key())))
       throw Exception(ErrorCode::kCorrupt, "its running statistics are of another model");
   }
 

@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import unittest
 import zipfile
 
@@ -150,6 +151,39 @@ class Kills(JobTest):
                 self.assertGreater(len(steps), 1)
                 if how == "step":  # another rank may be killed before it has kept the step, too
                     self.assertLessEqual({after - before for before, after in zip(steps, steps[1:])}, {count - 1, count})
+
+    def test_a_job_whose_ranks_all_die_at_once_ends_with_the_same_bits_whether_memory_was_whole_or_not(self):
+        # With an update that takes its time.
+        large = {"model": {"hidden": [1200, 1200]}, "data": {"train_samples": 120}, "train": {"epochs": 8},
+                 "checkpoint": {"memory_every_steps": 1, "every_steps": 7}}
+        for number in range(max(2, TIMES // 10)):
+            dice = random.Random(f"{SEED} all {number}")
+            backend, ranks = dice.choice([("gloo", 2), ("shm", 2), ("shm", 3)])
+            self.faults = {}
+            job = self.job_file(merged(JOB, {"backend": backend, **large}))
+            self.run_job(job, "/output_dir=whole", "/resume=never", ranks=ranks)
+            with self.subTest(number=number, backend=backend, ranks=ranks):
+                process = self.start(job, f"/output_dir=all-{number}", ranks=ranks, flags=("--max-restarts", "40"))
+                said = ""
+                for _ in range(3):
+                    said += self.read_until(process, "epoch")
+                    time.sleep(dice.random() / 20)  # wherever that is
+                    for pid in self.workers().values():
+                        os.kill(pid, signal.SIGKILL)
+                said += self.finish(process, expect=0)
+                resumed = re.findall(r"resumed from (\S+): .* step (\d+)", said)
+                lost = self.errors().count("memory is passed over: all ranks ended")
+                print(f"{number}: {backend}, {ranks} ranks: {resumed}, {lost} times in the middle of an update", flush=True)
+                self.assertEqual(tensors(self.checkpoints(f"all-{number}")[-1]), tensors(self.checkpoints("whole")[-1]))
+
+    @staticmethod
+    def read_until(process, beginning):
+        said = ""
+        for line in process.stdout:
+            said += line
+            if line.startswith(beginning):
+                break
+        return said
 
     def wait_until_alone(self):
         """Workers end after their launcher was killed: the output folder is held as long as rank 0 lives."""

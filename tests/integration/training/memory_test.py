@@ -62,7 +62,8 @@ class Memory(JobTest):
         def damage(workers):
             environment = pathlib.Path(f"/proc/{workers[0]}/environ").read_bytes().split(b"\0")
             (names,) = [entry[len(b"DDPRUN_KEPT_MEMORY="):] for entry in environment if entry.startswith(b"DDPRUN_KEPT_MEMORY=")]
-            for name in names.decode().split():
+            *states, _ = names.decode().split()  # and the tensors
+            for name in states:
                 with open(name, "r+b") as file:
                     _, label = struct.unpack("2Q", file.read(16))
                     file.seek(ALIGNMENT + (label + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + 10)

@@ -22,6 +22,7 @@
 using namespace ddprun;
 using ddprun::testing::TemporaryFolder;
 using runtime::KeptFile;
+using runtime::KeptTensors;
 
 namespace {
 
@@ -108,6 +109,90 @@ TEST_CASE("a kept file whose writer is killed in any moment holds a whole value 
       CHECK(*number >= 3 + round);
     }
     ++(number ? whole : none);
+  }
+  INFO(whole << " whole, " << none << " none");
+  CHECK(whole > 0);
+}
+
+TEST_CASE(
+    "tensors that live in kept memory are there as they are, and all that shares their memory follows them") {
+  const Memory memory, tensors;
+  at::Tensor large = at::arange(5000).to(at::kFloat);
+  const at::Tensor view = large.view({50, 100}).select(0, 7);
+  at::Tensor small = at::zeros({3});
+  KeptTensors kept = KeptTensors::open(tensors.path()).value();
+  REQUIRE(kept.adopt({large, view, small, large}).has_value());
+  REQUIRE(kept.place_of(large.const_data_ptr()));
+  CHECK_FALSE(kept.place_of(small.const_data_ptr()));
+  CHECK(kept.bytes().size() == 5000 * sizeof(float) + (64 - 5000 * sizeof(float) % 64) % 64);
+  CHECK(view.equal(at::arange(700, 800).to(at::kFloat)));
+
+  PtDict value;
+  value.set("large", large);
+  value.set("small", small);
+  KeptFile file = KeptFile::open(memory.path()).value();
+  REQUIRE(file.write("7", value, &kept).has_value());
+  file.confirm();
+  view.fill_(-1);
+  small.fill_(5);
+  const KeptFile later = KeptFile::open(memory.path()).value();
+  const KeptTensors theirs = KeptTensors::open(tensors.path()).value();
+  CHECK(later.bytes().size() < 4096);
+  const PtDict read = KeptFile::parse(later.bytes(), theirs.bytes()).value().as_dict();
+  CHECK(read.at("large").as_tensor().equal(large));
+  CHECK(read.at("large").as_tensor()[750].item<float>() == -1);
+  CHECK(read.at("small").as_tensor().equal(at::zeros({3})));
+  CHECK_FALSE(KeptFile::parse(later.bytes()).has_value());
+  CHECK_FALSE(KeptFile::parse(later.bytes(), theirs.bytes().first(theirs.bytes().size() - 64)).has_value());
+
+  // They outlive the object that moved them.
+  at::Tensor copy = large.clone();
+  { const KeptTensors last = std::move(kept); }
+  CHECK(large.add_(1).equal(copy.add_(1)));
+}
+
+TEST_CASE("who is killed while tensors in kept memory change leaves them whole or leaves nothing") {
+  int whole = 0;
+  int none = 0;
+  for (int round = 0; round < 40; ++round) {
+    const Memory memory, tensors;
+    int pipe[2];
+    REQUIRE(::pipe(pipe) == 0);
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      KeptFile file = KeptFile::open(memory.path()).value();
+      KeptTensors kept = KeptTensors::open(tensors.path()).value();
+      const PtDict value = value_of(0, 20000);
+      static_cast<void>(kept.adopt({value.at("large").as_tensor()}));
+      const std::byte byte{};
+      for (std::int64_t number = 1;; ++number) {
+        file.clear();
+        PtDict now;
+        now.set("number", number);
+        now.set("small", value.at("small").as_tensor().fill_(number));
+        now.set("large", value.at("large").as_tensor().fill_(number));
+        static_cast<void>(file.write(std::to_string(number), now, &kept));
+        file.confirm();
+        if (::write(pipe[1], &byte, 1) < 0) ::_exit(1);
+      }
+    }
+    ::close(pipe[1]);
+    std::byte byte{};
+    for (int i = 0; i < 3 + round; ++i) REQUIRE(::read(pipe[0], &byte, 1) == 1);
+    ::kill(writer, SIGKILL);
+    int status = 0;
+    REQUIRE(::waitpid(writer, &status, 0) == writer);
+    ::close(pipe[0]);
+    const KeptFile left = KeptFile::open(memory.path()).value();
+    const KeptTensors kept = KeptTensors::open(tensors.path()).value();
+    if (!left.bytes().empty()) {
+      const PtDict value = KeptFile::parse(left.bytes(), kept.bytes()).value().as_dict();
+      const std::int64_t number = value.at("number").as_int();
+      CHECK(number >= 3 + round);
+      CHECK(value.at("large").as_tensor().eq(number).all().item<bool>());
+      CHECK(value.at("small").as_tensor().eq(number).all().item<bool>());
+    }
+    ++(left.bytes().empty() ? none : whole);
   }
   INFO(whole << " whole, " << none << " none");
   CHECK(whole > 0);

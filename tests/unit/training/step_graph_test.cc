@@ -153,7 +153,7 @@ Trained train_small(const StepOptions& options, bool in_graph) {
             options);
   for (std::int64_t i = 0; i < 30; ++i) {
     const MicroBatches batches{.count = 1, .next = [&] { return training_batch(i); }};
-    const Step::Outcome outcome = step.run(batches, 0.1 / static_cast<double>(i + 1));
+    const StepOutcome outcome = step.run(batches, 0.1 / static_cast<double>(i + 1));
     trained.losses.push_back(outcome.loss_and_items[0][0].item<double>());
   }
   for (const at::Tensor& tensor : memory_of(*net)) trained.memory.push_back(tensor.clone());

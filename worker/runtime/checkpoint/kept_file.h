@@ -1,7 +1,8 @@
 #pragma once
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/base/unique_fd.h"
+#include "worker/runtime/checkpoint/kept_memory.h"
+#include "worker/runtime/checkpoint/kept_tensors.h"
 #include <ddprun/pt_value.h>
 
 #include <cstddef>
@@ -17,16 +18,14 @@ namespace ddprun::runtime {
 /// Whoever reads it after its writer was killed, in whatever moment, finds a whole value or none.
 class KeptFile {
  public:
-  /// Errors  kNotFound, kOs; kConfig: it is no such file, but another program's. They name the file.
+  /// Errors  as KeptMemory's.
   static Result<KeptFile> open(const std::string& path);
-  KeptFile(KeptFile&& other) noexcept;
-  KeptFile& operator=(KeptFile&&) = delete;
-  ~KeptFile();
 
   /// A value in place of the one before, as fast as its tensors can be copied, with a text that tells what it is. It
-  /// is there from confirm() on.
+  /// is there from confirm() on. Of tensors that live `in_place` (or null) only where they are: clear() comes before
+  /// the first of them changes.
   /// Errors  kConfig: a tensor that cannot be stored; kOs: there is no memory, and now no value.
-  Result<void> write(const std::string& label, const PtValue& value);
+  Result<void> write(const std::string& label, const PtValue& value, const KeptTensors* in_place = nullptr);
   void confirm();
 
   /// There is no value any more.
@@ -38,19 +37,15 @@ class KeptFile {
   /// What was confirmed; empty: there is no whole value. Until the next write() or clear().
   [[nodiscard]] std::span<const std::byte> bytes() const;
 
-  /// The value in such bytes, its tensors copied.
+  /// The value in such bytes, its tensors copied; `in_place` are the bytes of its KeptTensors.
   /// Errors  kCorrupt.
-  static Result<PtValue> parse(std::span<const std::byte> bytes);
+  static Result<PtValue> parse(std::span<const std::byte> bytes, std::span<const std::byte> in_place = {});
 
  private:
-  KeptFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
-  /// The file is to have room for so many bytes; those that it had stay.
-  Result<void> reserve(std::size_t size);
+  explicit KeptFile(KeptMemory memory) : memory_(std::move(memory)) {}
 
-  std::string path_;
-  UniqueFd fd_;
-  std::span<std::byte> memory_;  ///< the whole file, mapped; or empty
-  std::size_t written_ = 0;      ///< by write(), and not confirmed
+  KeptMemory memory_;
+  std::size_t written_ = 0;  ///< by write(), and not confirmed
 };
 
 }  // namespace ddprun::runtime

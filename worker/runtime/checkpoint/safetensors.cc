@@ -30,7 +30,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::size_t kAlignment = 8;
+constexpr std::size_t kDataAlignment = 8;
 
 constexpr std::array<std::pair<at::ScalarType, const char*>, 15> kTypes{{{at::kDouble, "F64"},
                                                                          {at::kFloat, "F32"},
@@ -82,7 +82,7 @@ std::string header_of(const std::vector<Entry>& entries) {
     at = end;
   }
   std::string text = header.dump();
-  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+  text.append((kDataAlignment - text.size() % kDataAlignment) % kDataAlignment, ' ');
   return text;
 }
 
