@@ -176,6 +176,22 @@ class Kills(JobTest):
                 print(f"{number}: {backend}, {ranks} ranks: {resumed}, {lost} times in the middle of an update", flush=True)
                 self.assertEqual(tensors(self.checkpoints(f"all-{number}")[-1]), tensors(self.checkpoints("whole")[-1]))
 
+    def test_what_follows_the_last_step_is_done_by_the_ranks_that_are_started_again(self):
+        # Evaluated for so long that rank 1 is killed within it.
+        job = self.job_file(merged(JOB, {"backend": "gloo", "data": {"test_samples": 200000}, "log": {"every_steps": 1},
+                                         "checkpoint": {"memory_every_steps": 1, "every_steps": 0}}))
+        self.run_job(job, "/output_dir=whole", "/train/max_steps=11")
+        process = self.start(job, "/train/max_steps=11", flags=("--max-restarts", "1"))
+        while not (self.folder / "out/metrics.jsonl").exists() or not any(record["step"] == 11 for record in self.metrics("step")):
+            self.assertIsNone(process.poll(), self.errors())
+        os.kill(self.workers()[1], signal.SIGKILL)
+        said = self.finish(process, expect=0)
+        self.assertRegex(said, "resumed from memory: .* step 11")
+        self.assertEqual(tensors(self.checkpoints()[-1]), tensors(self.checkpoints("whole")[-1]))
+        once, undisturbed = self.metrics("epoch")[-1], self.metrics("epoch", "whole")[-1]
+        of_time = {"time", "elapsed", "seconds", *(key for key in once if key.endswith("per_second"))}
+        self.assertEqual({key: once[key] for key in once.keys() - of_time}, {key: undisturbed[key] for key in undisturbed.keys() - of_time})
+
     @staticmethod
     def read_until(process, beginning):
         said = ""
