@@ -196,6 +196,12 @@ std::size_t most_ranks(const std::vector<WatchedJob>& jobs, std::size_t rows) {
   }
 }
 
+std::string ranks_in_words(const JobState& state) {
+  if (state.world_size > 0)
+    return fmt::format("{} of {} ranks here", state.local_world_size, state.world_size);
+  return state.awaits.empty() ? "no ranks yet" : printable(state.awaits);
+}
+
 }  // namespace
 
 std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size) {
@@ -204,10 +210,14 @@ std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size) 
   std::string text;
   for (const WatchedJob& job : jobs) {
     const JobState& state = job.now.state;
-    text += cut(fmt::format("job {} (pid {}): {}, {} of {} ranks here, {} of {} restarts, {}", state.tag,
-                            state.launcher, state.phase, state.local_world_size, state.world_size,
-                            state.restarts_used, state.max_restarts, printable(job.now.command)),
+    text += cut(fmt::format("job {} (pid {}): {}, {}, {} of {} restarts, {}", state.tag, state.launcher,
+                            state.phase, ranks_in_words(state), state.restarts_used, state.max_restarts,
+                            printable(job.now.command)),
                 columns);
+    if (state.world_size == 0) {  // before the first round
+      text += unseen_lines(job.unseen, size);
+      continue;
+    }
     const std::vector<Row> rows = rows_of(job);
     const Columns wide = columns_of(job, rows);
     text += cut(

@@ -167,6 +167,19 @@ TEST_CASE("the GPUs of a rank are those on which its process computes, or what i
   CHECK_FALSE(gpu_use(gpus, {.pid = 9, .local_rank = 1, .opened = {3, 4}}));
 }
 
+TEST_CASE("a job that waits for its other nodes has no ranks yet, and says for whom it waits") {
+  JobSample now = sample_at(100);
+  now.state.phase = "starting";
+  now.state.world_size = 0;
+  for (RankSample& rank : now.ranks) rank.pid = 0;
+  CHECK(render_screen({{.now = now, .before = {}}}, {}) ==
+        "job ddprun-a (pid 4711): starting, no ranks yet, 0 of 3 restarts, ddprun train.py\n");
+  now.state.awaits = "1 of 2 nodes are here; missing: node rank 0";
+  CHECK(render_screen({{.now = now, .before = {}}}, {}) ==
+        "job ddprun-a (pid 4711): starting, 1 of 2 nodes are here; missing: node rank 0, 0 of 3 restarts, "
+        "ddprun train.py\n");
+}
+
 TEST_CASE("lines of the screen are cut to the terminal's width") {
   JobSample now = sample_at(100);
   now.ranks[1].last_output_s = 2;
