@@ -163,10 +163,8 @@ class StateDictPart : public SavedPart {
 /// Parameters are the same on every rank; running statistics need not be.
 class ModelPart final : public StateDictPart<torch::nn::Module> {
  public:
-  explicit ModelPart(torch::nn::Module& model) : StateDictPart("model", model, /*is_essential=*/true) {
-    for (const ModuleView::Parameter& parameter : view_of(model).parameters)
-      parameters_.insert(parameter.tensor.storage().unsafeGetStorageImpl());
-  }
+  explicit ModelPart(torch::nn::Module& model)
+      : StateDictPart("model", model, /*is_essential=*/true), model_(model) {}
   PtValue save_common() override { return entries_that(/*are_parameters=*/true); }
   PtValue save_own() override { return entries_that(/*are_parameters=*/false); }
   void load_halves(const PtValue& common, const PtValue& own) override {
@@ -177,16 +175,19 @@ class ModelPart final : public StateDictPart<torch::nn::Module> {
 
  private:
   PtDict entries_that(bool are_parameters) {
+    std::set<const void*> parameters;  // memory may have moved since the last time
+    for (const ModuleView::Parameter& parameter : view_of(model_).parameters)
+      parameters.insert(parameter.tensor.const_data_ptr());
     const PtValue whole = save();
     PtDict some;
     for (const auto& entry : whole.as_dict().entries) {
-      if (parameters_.contains(entry.second.as_tensor().storage().unsafeGetStorageImpl()) == are_parameters)
+      if (parameters.contains(entry.second.as_tensor().const_data_ptr()) == are_parameters)
         some.entries.push_back(entry);
     }
     return some;
   }
 
-  std::set<const c10::StorageImpl*> parameters_;
+  torch::nn::Module& model_;
 };
 
 /// The average of a model. Its running statistics are the model's after each step.
@@ -357,7 +358,7 @@ void Learner::add_saved_parts(SavedParts& parts) {
   if (average_) parts.push_back(std::make_unique<AveragePart>(*average_, *model_));
 }
 
-std::vector<at::Tensor> Learner::updated_in_place() const {
+std::vector<at::Tensor> Learner::updated() const {
   std::vector<at::Tensor> tensors;
   for (const ModuleView::Parameter& parameter : view_of(*model_).parameters)
     tensors.push_back(parameter.tensor);

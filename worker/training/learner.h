@@ -53,9 +53,10 @@ class Learner {
   /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema", "rank_buffers".
   void add_saved_parts(SavedParts& parts);
 
-  /// What an update changes, in the same memory each time from the first one on: all parameters, the optimizer's state,
-  /// the average.
-  [[nodiscard]] std::vector<at::Tensor> updated_in_place() const;
+  /// What an update changes in its memory: all parameters, what the optimizer has of a state by now, the average.
+  [[nodiscard]] std::vector<at::Tensor> updated() const;
+  /// What the next forward would do first on all ranks. Collective.
+  void settle_buckets() { static_cast<void>(strategy_->bucket_order()); }
 
   /// Each rank's running statistics become rank 0's, as DDP has them before the next forward. Collective.
   void sync_buffers();

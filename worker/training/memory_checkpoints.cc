@@ -82,10 +82,12 @@ std::optional<MemoryMark> newest_of_all(const std::vector<MemoryMarks>& by_rank,
   return newest;
 }
 
+// A file holds tensors row by row, so that of others (channels_last) a copy is made.
 bool can_keep_in_place(const Context& context, const Options& job) {
   const Options train = job.object("train");
   return context.device().is_cpu() && context.world_size() > 1 && train.integer("virtual_ranks") == 0 &&
-         train.text("non_finite") == "stop" && job.integer("divergence_check") == 0;
+         !train.flag("channels_last") && train.text("non_finite") == "stop" &&
+         job.integer("divergence_check") == 0;
 }
 
 MemoryCheckpoints::Files MemoryCheckpoints::open(std::string_view names) {
@@ -137,8 +139,22 @@ void MemoryCheckpoints::confirm() {
   if (!is_broken_) confirm_own();
 }
 
-void MemoryCheckpoints::save_own(std::int64_t step, const Timeline& line, const PtDict& own) {
+void MemoryCheckpoints::note_versions(const Tensors& updated) {
+  versions_.clear();
+  for (const at::Tensor& tensor : updated) versions_[tensor.unsafeGetTensorImpl()] = tensor._version();
+}
+
+void MemoryCheckpoints::save_own(std::int64_t step, const Timeline& line, const PtDict& own,
+                                 const Tensors& updated) {
   if (is_broken_) return;
+  for (const at::Tensor& tensor : updated) {
+    const auto noted = versions_.find(tensor.unsafeGetTensorImpl());
+    if (noted == versions_.end() || noted->second == tensor._version()) continue;
+    if (!restless_.insert(tensor.storage().unsafeGetStorageImpl()).second) continue;
+    if (!files_.tensors.place_of(tensor.storage().data())) continue;
+    files_.common.clear();  // which it was a part of
+    files_.tensors.release(tensor);
+  }
   check(files_.own[next_].write(seat_ + to_text(mark_of(step, line)), own));
   confirm_own();
 }
@@ -146,12 +162,40 @@ void MemoryCheckpoints::save_own(std::int64_t step, const Timeline& line, const 
 void MemoryCheckpoints::begin_update() { files_.common.clear(); }
 
 void MemoryCheckpoints::save_common(std::int64_t step, const Timeline& line, const PtDict& common,
-                                    const std::function<std::vector<at::Tensor>()>& updated_in_place) {
+                                    const Tensors& updated) {
   if (is_broken_) return;
-  if (!has_adopted_) check(files_.tensors.adopt(updated_in_place()));
-  has_adopted_ = true;
+  Tensors calm;
+  for (const at::Tensor& tensor : updated) {
+    if (versions_.contains(tensor.unsafeGetTensorImpl()) &&
+        !restless_.contains(tensor.storage().unsafeGetStorageImpl()))
+      calm.push_back(tensor);
+  }
+  check(files_.tensors.adopt(calm));
+  note_versions(updated);
   check(files_.common.write(seat_ + to_text(mark_of(step, line)), common, &files_.tensors));
   files_.common.confirm();
+}
+
+// Those that have taken another rank's half keep theirs before that one may lose its own.
+void MemoryCheckpoints::save_found(const Timeline& line, const RankState& state) {
+  DDPRUN_CHECK(found_step_, "there is something to keep");
+  const auto keep = [&] {
+    save_own(*found_step_, line, state.own, {});
+    begin_update();
+    save_common(*found_step_, line, state.common, {});
+  };
+  std::optional<Exception> trouble;
+  const auto try_to_keep = [&] {
+    try {
+      keep();
+    } catch (const Exception& exception) {
+      trouble = exception;
+    }
+  };
+  if (context_.rank() != found_on_) try_to_keep();
+  static_cast<void>(all_gather_bytes(context_, ""));  // all are there
+  if (context_.rank() == found_on_) try_to_keep();
+  if (trouble) throw Exception(*trouble);
 }
 
 std::optional<MemoryMark> MemoryCheckpoints::mark_in(const runtime::KeptFile& file) const {
@@ -186,9 +230,9 @@ MemoryCheckpoints::Found MemoryCheckpoints::find_after(std::int64_t step) {
   }
   const std::optional<MemoryMark> newest = newest_of_all(by_rank, in_place_);
   const std::optional<MemoryMark> without = newest_of_all(by_rank, /*in_place=*/false);
-  if (!newest && without && without->step > step) {
-    found.passed_over = fmt::format("all ranks ended in the middle of the update of step {}", without->step);
-  }
+  if (!newest && without && without->step > step)
+    found.passed_over =
+        fmt::format("all ranks ended before one had ended its update of step {}", without->step);
   if (!newest || newest->step <= step) return found;
   const std::size_t place = mark_in(files_.own[0]) == newest ? 0 : 1;
   const auto holder = std::find_if(by_rank.begin(), by_rank.end(),
@@ -199,6 +243,8 @@ MemoryCheckpoints::Found MemoryCheckpoints::find_after(std::int64_t step) {
     found.point->step = newest->step;
     found.point->timeline = continued(found.point->state.common);
     found.passed_over.clear();
+    found_step_ = newest->step;
+    found_on_ = static_cast<int>(holder - by_rank.begin());
     next_ = (place + 1) % files_.own.size();
   } catch (const Exception& exception) {
     if (exception.code() != ErrorCode::kCorrupt) throw;
@@ -238,7 +284,9 @@ MemoryPoint MemoryCheckpoints::take_whole(std::size_t place, int from_rank) cons
   const bool is_mine = from_rank == context_.rank();
   const std::span<const std::byte> nothing;
   const std::span<const std::byte> state = is_mine ? files_.common.bytes() : nothing;
-  const std::span<const std::byte> tensors = is_mine ? files_.tensors.bytes() : nothing;
+  runtime::KeptMapping mapping;
+  if (is_mine) mapping = runtime::value_or_throw(files_.tensors.bytes());
+  const std::span<const std::byte> tensors = mapping.bytes();
   const std::string their_state = runtime::share_bytes(context_, state, from_rank);
   const std::string their_tensors = runtime::share_bytes(context_, tensors, from_rank);
   std::string damage;

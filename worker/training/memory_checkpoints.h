@@ -10,8 +10,9 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,10 +56,11 @@ struct MemoryMarks {
 /// Copied: after a step each rank keeps a share of what all have in common and all that is its own, in two files in
 /// turn, so that a rank that is killed leaves one of both whole.
 ///
-/// In place: parameters, the optimizer's state and the average live in that memory, and nobody copies them. While a
-/// rank's update changes them, what it has in common with the others is theirs to keep: before the backward, without
-/// which no other rank gets to its update, each keeps what is its own after the step; those that outlive it end their
-/// update, and are ended only then. Lost is what all ranks were killed in the middle of.
+/// In place: what nothing but an update changes (parameters, the optimizer's state, the average) lives in that memory,
+/// and nobody copies it. While a rank's update changes it, what it has in common with the others is theirs to keep:
+/// before the backward, without which no other rank gets to its update, each keeps what is its own after the step;
+/// those that outlive it end their update, and are ended only then. Lost is what all ranks were killed in the middle
+/// of.
 ///
 /// It outlives the workers, not the launcher and not the host: checkpoints on the disk are for these. Of another world
 /// than the one that left it, or another job file, nothing is taken.
@@ -82,12 +84,19 @@ class MemoryCheckpoints {
 
   // In place, one after the other in each step. Not collective. Errors as save().
 
-  void save_own(std::int64_t step, const Timeline& line, const PtDict& own);
+  using Tensors = std::vector<at::Tensor>;
+
+  /// Before the first step: what an update changes from now on, `updated`.
+  void watch(const Tensors& updated) { note_versions(updated); }
+  /// What something else has changed since the step before, a forward for instance, is copied from now on.
+  void save_own(std::int64_t step, const Timeline& line, const PtDict& own, const Tensors& updated);
   /// The common half changes from here on.
   void begin_update();
-  /// It is whole again. What `updated_in_place` names moves there with the first one.
-  void save_common(std::int64_t step, const Timeline& line, const PtDict& common,
-                   const std::function<std::vector<at::Tensor>()>& updated_in_place);
+  /// It is whole again. What was not changed since it was `updated` the last time, but by this update, moves there.
+  void save_common(std::int64_t step, const Timeline& line, const PtDict& common, const Tensors& updated);
+  /// Both, of the step that find_after() has found, on every rank: then it has the half that all have in common on
+  /// each of them again. Collective.
+  void save_found(const Timeline& line, const RankState& state);
 
   struct Found {
     std::optional<MemoryPoint> point;
@@ -112,6 +121,7 @@ class MemoryCheckpoints {
   void write(runtime::KeptFile& file, const MemoryMark& mark, const PtValue& value);
   void check(const Result<void>& done);
   void confirm_own();
+  void note_versions(const Tensors& updated);
   [[nodiscard]] MemoryMark mark_of(std::int64_t step, const Timeline& line) const;
 
   struct Files {
@@ -126,8 +136,12 @@ class MemoryCheckpoints {
   std::string seat_;  ///< whose states this takes, as their labels begin
   Files files_;
   std::size_t next_ = 0;  ///< of files_.own, the one that is written next
-  bool has_adopted_ = false;
   bool is_broken_ = false;
+  std::optional<std::int64_t> found_step_;
+  int found_on_ = 0;  ///< the rank whose common half all took
+  /// By what tells tensors apart; how often each had been changed after its last update.
+  std::map<const c10::TensorImpl*, std::int64_t> versions_;
+  std::set<const c10::StorageImpl*> restless_;  ///< those of tensors that not only updates change
 };
 
 }  // namespace ddprun::training

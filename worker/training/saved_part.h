@@ -31,7 +31,7 @@ class SavedPart {
   virtual void load(const PtValue& value) = 0;
 
   /// The same in two halves, for ranks that keep their states themselves (MemoryCheckpoints): what is the same on every
-  /// rank, and what is this rank's alone. None: nothing. The former is collective after the first step alone.
+  /// rank, and what is this rank's alone. None: nothing. The former is collective.
   [[nodiscard]] virtual PtValue save_common() { return save(); }
   [[nodiscard]] virtual PtValue save_own() { return {}; }
   /// Takes over what both gave, in a world of the same size. Errors: as load.
@@ -60,7 +60,7 @@ struct RankState {
   PtDict common;
   PtDict own;
 };
-/// Collective after the first step alone.
+/// Collective.
 PtDict make_common_state(const AboutJob& about, const SavedParts& parts);
 /// Not collective.
 PtDict make_own_state(const SavedParts& parts);

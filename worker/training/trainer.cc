@@ -180,13 +180,17 @@ Ending Trainer::run() {
 Ending Trainer::run_to_end() {
   const TimePoint start = parts_.clock.now();
   if (parts_.newest_on_disk) {
-    // What is kept in place is of before a step is told, perhaps for the second time.
-    if (keeps_in_place()) tell_step(0, 0);
+    if (keeps_in_place()) {
+      const RankState state{.common = make_common_state(about_, saved_), .own = own_half()};
+      keep_if_there_is_memory([&] { parts_.memory->save_found(parts_.timeline, state); });
+      tell_step(0, 0);  // what is kept in place is of before it is told, perhaps for the second time
+    }
     // The process that was writing the last one may have been killed.
     if (!is_complete() &&
         std::max<std::int64_t>(*parts_.newest_on_disk, 0) < last_due_checkpoint(options_, position_, size_))
       save_checkpoint();
   }
+  if (keeps_in_place()) parts_.memory->watch(learner_.updated());
   if (parts_.trace != nullptr) parts_.trace->on_start(position_.step);
   const Ending ending = train();
   if (parts_.trace != nullptr) {

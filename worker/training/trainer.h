@@ -137,12 +137,13 @@ class Trainer {
   [[nodiscard]] bool is_due_in_memory() const;
   /// Leaves the state after this step in memory, where it is copied. Collective.
   void keep_in_memory();
-  // In each step, where it is kept in place. Not collective but for the first step.
+  // In each step, where it is kept in place.
   [[nodiscard]] bool keeps_in_place() const {
     return parts_.memory != nullptr && parts_.memory->is_in_place();
   }
   [[nodiscard]] StepHooks hooks_of_memory();
   [[nodiscard]] PtDict own_half() const;
+  void before_update();
   void keep_own_half(std::int64_t step);
   void keep_common_half();
   /// `keep`, or a line that says why nothing is kept any more.

@@ -181,21 +181,27 @@ StepHooks Trainer::hooks_of_memory() {
                 fresh_losses_.add(outcome.loss_and_items);
                 keep_own_half(position_.step + 1);
               },
-          .before_update = [this] { parts_.memory->begin_update(); }};
+          .before_update = [this] { before_update(); }};
+}
+
+void Trainer::before_update() {
+  learner_.settle_buckets();  // while all ranks still have the half that they have in common
+  parts_.drain.take_time();   // in the first step, too, SIGTERM is to find the update ended
+  parts_.memory->begin_update();
 }
 
 void Trainer::keep_own_half(std::int64_t step) {
   const auto time = time_.on(Activity::kCheckpoint);
-  keep_if_there_is_memory([&] { parts_.memory->save_own(step, parts_.timeline, own_half()); });
+  keep_if_there_is_memory(
+      [&] { parts_.memory->save_own(step, parts_.timeline, own_half(), learner_.updated()); });
 }
 
 void Trainer::keep_common_half() {
   const auto time = time_.on(Activity::kCheckpoint);
   const PtDict common = make_common_state(about_, saved_);
-  keep_if_there_is_memory([&] {
-    parts_.memory->save_common(position_.step, parts_.timeline, common,
-                               [this] { return learner_.updated_in_place(); });
-  });
+  keep_if_there_is_memory(
+      [&] { parts_.memory->save_common(position_.step, parts_.timeline, common, learner_.updated()); });
+  parts_.drain.progress();
 }
 
 void Trainer::forget_memory() {

@@ -33,7 +33,7 @@ constexpr std::uint64_t kHere = ~std::uint64_t{0};
 constexpr std::size_t kHeaderSize = kKeptAlignment;
 static_assert(sizeof(Header) <= kHeaderSize);
 
-Header* header_of(const KeptMemory& memory) { return reinterpret_cast<Header*>(memory.bytes().data()); }
+Header* header_of(const KeptMapping& all) { return reinterpret_cast<Header*>(all.bytes().data()); }
 
 Error damaged() { return {ErrorCode::kCorrupt, "what is kept in memory is damaged"}; }
 
@@ -42,13 +42,15 @@ Error damaged() { return {ErrorCode::kCorrupt, "what is kept in memory is damage
 Result<KeptFile> KeptFile::open(const std::string& path) {
   Result<KeptMemory> memory = KeptMemory::open(path);
   if (!memory) return memory.error();
-  if (Result<void> done = memory->reserve(kHeaderSize); !done) return done.error();
-  return KeptFile(std::move(*memory));
+  Result<KeptMapping> all = memory->map_all();
+  if (all && all->bytes().size() < kHeaderSize) all = memory->map(0, kHeaderSize);
+  if (!all) return all.error();
+  return KeptFile(std::move(*memory), std::move(*all));
 }
 
 void KeptFile::clear() {
   written_ = 0;
-  header_of(memory_)->size.store(0);
+  header_of(all_)->size.store(0);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // before the first byte of the next value
 }
 
@@ -65,8 +67,12 @@ Result<void> KeptFile::write(const std::string& label, const PtValue& value, con
   std::size_t size =
       kHeaderSize + kept_size(label.size()) + kept_size(pickled->bytes.size()) + kept_size(placed_size);
   for (const Placed& one : placed) size += one.place == kHere ? kept_size(one.size) : 0;
-  if (Result<void> done = memory_.reserve(size); !done) return done;
-  std::byte* at = memory_.bytes().data() + kHeaderSize;
+  if (size > all_.bytes().size()) {
+    Result<KeptMapping> larger = memory_.map(0, size);
+    if (!larger) return larger.error();
+    all_ = std::move(*larger);
+  }
+  std::byte* at = all_.bytes().data() + kHeaderSize;
   const auto put = [&at](const void* bytes, std::size_t count) {
     if (count > 0) std::memcpy(at, bytes, count);
     at += kept_size(count);
@@ -77,7 +83,7 @@ Result<void> KeptFile::write(const std::string& label, const PtValue& value, con
   for (std::size_t i = 0; i < placed.size(); ++i) {
     if (placed[i].place == kHere) put(pickled->storages[i].const_data_ptr(), placed[i].size);
   }
-  Header* const header = header_of(memory_);
+  Header* const header = header_of(all_);
   header->label_size = label.size();
   header->pickle_size = pickled->bytes.size();
   header->storages = placed.size();
@@ -85,11 +91,11 @@ Result<void> KeptFile::write(const std::string& label, const PtValue& value, con
   return ok();
 }
 
-void KeptFile::confirm() { header_of(memory_)->size.store(written_, std::memory_order_release); }
+void KeptFile::confirm() { header_of(all_)->size.store(written_, std::memory_order_release); }
 
 std::span<const std::byte> KeptFile::bytes() const {
-  const std::uint64_t size = header_of(memory_)->size.load(std::memory_order_acquire);
-  return size <= memory_.bytes().size() ? memory_.bytes().first(size) : std::span<const std::byte>();
+  const std::uint64_t size = header_of(all_)->size.load(std::memory_order_acquire);
+  return size <= all_.bytes().size() ? all_.bytes().first(size) : std::span<const std::byte>();
 }
 
 std::string KeptFile::label() const {

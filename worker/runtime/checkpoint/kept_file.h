@@ -42,9 +42,10 @@ class KeptFile {
   static Result<PtValue> parse(std::span<const std::byte> bytes, std::span<const std::byte> in_place = {});
 
  private:
-  explicit KeptFile(KeptMemory memory) : memory_(std::move(memory)) {}
+  KeptFile(KeptMemory memory, KeptMapping all) : memory_(std::move(memory)), all_(std::move(all)) {}
 
   KeptMemory memory_;
+  KeptMapping all_;
   std::size_t written_ = 0;  ///< by write(), and not confirmed
 };
 

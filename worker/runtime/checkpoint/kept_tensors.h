@@ -10,8 +10,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::runtime {
@@ -23,23 +23,29 @@ class KeptTensors {
   /// Errors  as KeptMemory's.
   static Result<KeptTensors> open(const std::string& path);
 
-  /// Moves the memory of these tensors here, where it stays as long as any of them lives. Whoever shares it, as a view
-  /// or under another name, shares it on; addresses of before are of no use any more. In place of what was here.
-  /// Once in a process; small ones stay where they are. Tensors on the CPU, and not while something computes on them.
+  /// Moves the memory of these tensors here, those that are not here yet, where it stays as long as any of them lives.
+  /// Whoever shares it, as a view or under another name, shares it on; addresses of before are of no use any more. What
+  /// a process before this one has left is lost with the first of them. Small ones stay where they are. Tensors on the
+  /// CPU, and not while something computes on them.
   /// Errors  kOs: there is no memory; nothing has moved.
   Result<void> adopt(const std::vector<at::Tensor>& tensors);
+
+  /// Moves a tensor's memory back to this process, if it is here.
+  void release(const at::Tensor& tensor);
 
   /// Where memory that a tensor begins with is in the file; nullopt: it is not here.
   [[nodiscard]] std::optional<std::uint64_t> place_of(const void* data) const;
 
-  /// The file, as this process or one before has left it.
-  [[nodiscard]] std::span<const std::byte> bytes() const { return memory_->bytes(); }
+  /// The file, as this process or one before has left it. Errors: kOs.
+  [[nodiscard]] Result<KeptMapping> bytes() const { return memory_.map_all(); }
 
  private:
-  explicit KeptTensors(KeptMemory memory) : memory_(std::make_shared<KeptMemory>(std::move(memory))) {}
+  explicit KeptTensors(KeptMemory memory) : memory_(std::move(memory)) {}
 
-  std::shared_ptr<KeptMemory> memory_;
+  KeptMemory memory_;
+  std::uint64_t end_ = 0;  ///< of what this process has put there
   std::map<const void*, std::uint64_t> places_;
+  std::vector<std::shared_ptr<KeptMapping>> parts_;  ///< so that no address of places_ is another's
 };
 
 }  // namespace ddprun::runtime
