@@ -171,8 +171,10 @@ struct RankFacts {
   std::vector<Child> children;
 };
 
-/// Whether it was looked at twice, or has ended: the time may have been over before.
-inline bool was_read(const RankFacts& facts) { return facts.pid == 0 || !facts.second.threads.empty(); }
+/// Whether it was looked at twice, or has ended: the time may have been over before, and another node may tell anything.
+inline bool was_read(const RankFacts& facts) {
+  return facts.pid == 0 || (!facts.first.threads.empty() && !facts.second.threads.empty());
+}
 
 /// Tells when its collectives began by a clock that shows `by_ns` more.
 inline void shift_times(RankFacts& facts, std::int64_t by_ns) {

@@ -86,7 +86,10 @@ void HangWatch::begin() {
 void HangWatch::read() {
   descriptor_.async_read_some(boost::asio::buffer(buffer_),
                               gate_.pass([this](boost::system::error_code error, std::size_t count) {
-                                if (error) return;  // killed by somebody: then nothing is told
+                                if (error)
+                                  return parts_.print(
+                                      "ddprun: the watch for hangs has ended by itself; hangs of these "
+                                      "workers are not told any more\n");
                                 text_.append(buffer_.data(), count);
                                 std::size_t end = text_.find('\n');
                                 for (; end != std::string::npos; end = text_.find('\n')) {

@@ -232,8 +232,7 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
                     fmt::format("is stopped by a signal (SIGSTOP); kill -CONT {} lets it go on", facts.pid),
                     {}};
   // One that has slept and come back between the looks is in the next wait, as who reads a slow disk is.
-  const bool is_same_wait = !facts.first.threads.empty() &&
-                            facts.first.threads.front().call == now.threads.front().call &&
+  const bool is_same_wait = facts.first.threads.front().call == now.threads.front().call &&
                             facts.first.threads.front().switches == now.threads.front().switches;
   if (is_in_kernel(now) && is_in_kernel(facts.first) && is_same_wait) {
     const ThreadLook& main = now.threads.front();
@@ -410,7 +409,7 @@ Activity blocked_activity(const RankFacts& facts) {
             fmt::format("waits for Python's own lock (GIL), which thread {} holds", printable(holder->name)),
             shown_frames(holder->frames)};
   }
-  const bool is_same_call = !facts.first.threads.empty() && facts.first.threads.front().call == now.call;
+  const bool is_same_call = facts.first.threads.front().call == now.call;
   if (!is_same_call || now.call.number < 0)
     return {Doing::kUnknown, "goes from call to call without much CPU", {}};
   Activity activity{
@@ -511,7 +510,7 @@ std::vector<Collective> pending(const Recorder& recorder) {
 
 Activity activity_of(const RankFacts& facts) {
   if (facts.pid == 0) return {Doing::kEnded, "has ended", {}};
-  if (facts.second.threads.empty())
+  if (!was_read(facts))
     return {Doing::kUnknown, facts.problem.empty() ? std::string("is not known") : facts.problem, {}};
   Activity activity;
   if (auto held = held_activity(facts)) {

@@ -1,5 +1,6 @@
 #include "launcher/why/verdict/verdict.h"
 
+#include "launcher/why/facts/facts_json.h"
 #include "launcher/why/verdict/scene.h"
 #include "launcher/why/verdict/straggler.h"
 #include "tests/support/catch.h"
@@ -8,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -190,6 +192,17 @@ TEST_CASE("a job of which some ranks wait and others could not be read is not ca
   CHECK(verdict.health == Health::kUnknown);
   CHECK(verdict.guilty.empty());
   CHECK(verdict.reason.find("rank 0 waits, perhaps for ranks 1-2") == 0);
+}
+
+TEST_CASE("a rank of which another node tells one look alone was not read") {
+  for (const char* const text :
+       {R"({"rank":1,"pid":5,"second":{"at_s":2,"threads":[{"tid":5,"state":"S","call":{"number":7}}]}})",
+        R"({"rank":1,"pid":5,"first":{"at_s":2,"threads":[{"tid":5,"state":"S","call":{"number":7}}]}})"}) {
+    const std::optional<RankFacts> facts = parse_rank_facts(text);
+    REQUIRE(facts);
+    CHECK_FALSE(was_read(*facts));
+    CHECK(judge(picture_of({*facts})).ranks.front().activity.words == "is not known");
+  }
 }
 
 TEST_CASE("two groups that are used by threads of their own are no hang after a usual wait") {
