@@ -5,8 +5,11 @@
 
 namespace ddprun::launcher {
 
-std::vector<int> parse_number_list(std::string_view text) {
-  std::vector<int> numbers;
+namespace {
+
+/// Calls `take` with the first and the last number of each run.
+template <class Take>
+void for_each_run(std::string_view text, Take take) {
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
@@ -22,9 +25,24 @@ std::vector<int> parse_number_list(std::string_view text) {
       const auto [after_last, range_error] = std::from_chars(at + 1, end, last);
       if (range_error == std::errc{}) at = after_last;
     }
-    for (int number = first; number <= last; ++number) numbers.push_back(number);
+    take(first, last);
   }
+}
+
+}  // namespace
+
+std::vector<int> parse_number_list(std::string_view text) {
+  std::vector<int> numbers;
+  for_each_run(text, [&](int first, int last) {
+    for (int number = first; number <= last; ++number) numbers.push_back(number);
+  });
   return numbers;
+}
+
+bool is_in_number_list(std::string_view text, int number) {
+  bool is_in = false;
+  for_each_run(text, [&](int first, int last) { is_in = is_in || (first <= number && number <= last); });
+  return is_in;
 }
 
 std::string format_number_list(const std::vector<int>& numbers) {

@@ -29,11 +29,12 @@ bool is_waiting(const Verdict& verdict, int rank) {
   return std::find(verdict.waiting.begin(), verdict.waiting.end(), rank) != verdict.waiting.end();
 }
 
-/// Whether somebody is guilty who waits for nobody: who waits may wait for a rank on another host.
+/// Whether all that are guilty were seen to wait for nobody: who waits may wait for a rank on another host.
 bool is_known_here(const Verdict& verdict) {
-  return std::any_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
-    return is_accused(verdict, rank.rank) && !waits(rank.activity.doing);
+  const auto known = std::count_if(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
+    return is_accused(verdict, rank.rank) && !awaits_others(rank.activity);
   });
+  return known > 0 && static_cast<std::size_t>(known) == verdict.guilty.size();
 }
 
 /// Of two equal camps in different collectives all are accused, and each of them waits.
@@ -60,6 +61,18 @@ bool is_debugged(const Verdict& verdict) {
 }
 
 }  // namespace
+
+bool asks_others(const Verdict& here, bool is_time_over) {
+  const auto any = [&](auto is_it) {
+    return std::any_of(here.ranks.begin(), here.ranks.end(),
+                       [&](const RankVerdict& rank) { return is_it(rank.activity); });
+  };
+  const bool is_anybody_idle = any(
+      [](const Activity& activity) { return activity.doing != Doing::kWaits && !gets_on(activity.doing); });
+  if (is_time_over || is_anybody_idle) return true;
+  const bool all_wait = !any([](const Activity& activity) { return !awaits_others(activity); });
+  return all_wait && !here.ranks.empty() && here.ranks.front().rank == 0;
+}
 
 double HangLimits::first_s() const {
   if (report_s <= 0) return timeout_s;

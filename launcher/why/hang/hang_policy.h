@@ -42,6 +42,12 @@ struct Pulse {
   std::map<std::string, std::uint64_t> received{};
 };
 
+/// Of several nodes each looks at its own ranks, by which `here` judges. Whether this one asks the others for theirs: it
+/// has a rank which may be the late one, that neither gets on nor waits in a collective; or rank 0, where all wait here,
+/// for somebody has to find out if they do everywhere; or the time is over, for who waits may be guilty all the same.
+/// Pure.
+bool asks_others(const Verdict& here, bool is_time_over);
+
 /// Fills in `received`, by the connections of the same ranks, in the same order. Pure.
 void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::string, Received>>& of_ranks);
 
@@ -56,8 +62,9 @@ void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::st
 /// Without progress for the limit the verdict decides: a rank that still does something is left in peace by the report,
 /// for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody waits for
 /// anybody, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but of ranks that
-/// were not seen one may compute: then only a rank that waits for nobody is ended, and without a flag told. A time-out
-/// that nobody has asked for ends a job only where the guilty ranks are stopped by a signal or have ended.
+/// were not seen one may compute: then only ranks that wait for nobody (awaits_others) are ended, and without a flag
+/// told. A time-out that nobody has asked for ends a job only where the guilty ranks are stopped by a signal or have
+/// ended.
 ///
 /// Those who wait have to have waited as long: all may have done without collectives before, and one be a little later
 /// than the others. Of several nodes each feels its own ranks. The node that has the guilty rank ends it; rank 0's does

@@ -139,27 +139,12 @@ Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vec
   return find_straggler(picture);
 }
 
-/// Of several nodes each looks at its own ranks. Those ask the others that have a rank which may be the late one: it
-/// neither gets on nor waits in a collective; rank 0's where all do that here, for somebody has to find out if they
-/// do everywhere; and when the time is over, those where a rank waits for nobody. All at once would be in each other's
-/// way.
-bool asks_others(const JobPicture& picture, bool is_time_over) {
-  const Verdict here = judge(picture);
-  const auto any = [&](auto is_it) {
-    return std::any_of(here.ranks.begin(), here.ranks.end(),
-                       [&](const RankVerdict& rank) { return is_it(rank.activity.doing); });
-  };
-  if (any([](Doing doing) { return doing != Doing::kWaits && !gets_on(doing); })) return true;
-  const bool all_wait = !any([](Doing doing) { return doing != Doing::kWaits; });
-  return all_wait ? !here.ranks.empty() && here.ranks.front().rank == 0 : is_time_over;
-}
-
 JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targets, const HangLimits& limits,
                         bool is_time_over) {
   picture.ranks = look_at_ranks(targets, {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   settle(picture);
-  if (limits.is_alone || !asks_others(picture, is_time_over)) return picture;
+  if (limits.is_alone || !asks_others(judge(picture), is_time_over)) return picture;
   Question question(picture.launcher, LookKind::kWhy);
   hear_others(question, std::chrono::steady_clock::now() + kWhyAnswerTime, picture);
   return picture;

@@ -486,6 +486,10 @@ bool gets_on(Doing doing) {
          doing == Doing::kStarved || doing == Doing::kSwaps;
 }
 
+bool awaits_others(const Activity& activity) {
+  return waits(activity.doing) || (activity.is_in_open && gets_on(activity.doing));
+}
+
 bool is_held(Doing doing) {
   return doing == Doing::kStopped || doing == Doing::kTraced || doing == Doing::kFrozen ||
          doing == Doing::kInKernel;
@@ -513,11 +517,12 @@ Activity activity_of(const RankFacts& facts) {
   if (!was_read(facts))
     return {Doing::kUnknown, facts.problem.empty() ? std::string("is not known") : facts.problem, {}};
   Activity activity;
+  const std::vector<Collective> open = pending(facts.recorder);
   if (auto held = held_activity(facts)) {
     activity = std::move(*held);
   } else if (auto busy = busy_activity(facts)) {
     activity = std::move(*busy);
-  } else if (const std::vector<Collective> open = pending(facts.recorder); !open.empty()) {
+  } else if (!open.empty()) {
     activity = open.front().is_peer ? Activity{Doing::kWaitsForPeer, message_words(open.front()), {}}
                                     : Activity{Doing::kWaits, {}, {}};
   } else if (auto waiting = waiting_activity(facts)) {
@@ -531,6 +536,7 @@ Activity activity_of(const RankFacts& facts) {
   if (is_looked_at(facts.second) && !waits(activity.doing) && !gets_on(activity.doing))
     activity = {
         Doing::kMoves, fmt::format("is looked at by another ddprun (pid {})", facts.second.tracer), {}};
+  activity.is_in_open = !open.empty();
   if (activity.frames.empty()) {
     const PythonThread* const main = main_python(facts);
     activity.frames = main != nullptr ? shown_frames(main->frames) : native_frames(facts);

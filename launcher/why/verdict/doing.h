@@ -30,7 +30,7 @@ enum class Doing {
 
 std::string_view to_string(Doing doing);
 
-/// Whether it waits for other ranks.
+/// Whether it is seen to wait for other ranks.
 bool waits(Doing doing);
 /// Whether it gets on, as far as one can see from outside.
 bool gets_on(Doing doing);
@@ -42,7 +42,12 @@ struct Activity {
   std::string words;  ///< "sleeps in read() of /data/x (nfs4, fs01:/data)"
   /// The places to show, the innermost first: of the program itself where it is known.
   std::vector<Frame> frames;
+  bool is_in_open = false;  ///< in a collective or message that was recorded and has not ended
 };
+
+/// Whether it waits for other ranks, or is busy and in what they alone can end: who waits for its GPU spins, and so does
+/// who polls for the end. Such a rank may wait for one that nobody has seen.
+bool awaits_others(const Activity& activity);
 
 /// "wait in all_reduce" of "waits in all_reduce": the words of an activity, said of several ranks.
 std::string plural(const std::string& words);

@@ -1,5 +1,6 @@
 #include "launcher/why/verdict/scene.h"
 
+#include "launcher/text/number_list.h"
 #include "launcher/why/facts/collective_text.h"
 #include "launcher/why/look/thread_state.h"
 
@@ -168,6 +169,22 @@ Ranks Scene::ranks_that(bool (*condition)(Doing)) const {
   return found;
 }
 
+Ranks Scene::ranks_that(bool (*condition)(const Activity&)) const {
+  Ranks found;
+  for (const auto& [rank, activity] : activities_) {
+    if (condition(activity)) found.insert(rank);
+  }
+  return found;
+}
+
+Ranks Scene::unread() const {
+  Ranks found;
+  for (const RankFacts& facts : picture_.ranks) {
+    if (!was_read(facts)) found.insert(facts.rank);
+  }
+  return found;
+}
+
 bool Scene::gets_messages(const RankFacts& to) const {
   return std::any_of(to.connections.begin(), to.connections.end(), [&](const Connection& connection) {
     if (connection.came == 0) return false;
@@ -280,6 +297,29 @@ std::vector<std::map<int, Ranks>> Scene::parts_of(const std::map<int, Ranks>& wa
   std::vector<std::map<int, Ranks>> found;
   for (Part& part : parts) found.push_back(std::move(part.edges));
   return found;
+}
+
+Ranks Scene::missing_among(const Ranks& ranks) const {
+  Ranks missing;
+  for (const auto& [name, group] : groups_) {
+    if (group.awaited() == 0) continue;
+    for (const int rank : ranks) {
+      if (group.members.contains(rank) || is_in_number_list(name.members, rank)) missing.insert(rank);
+    }
+  }
+  return missing;
+}
+
+bool Scene::may_wait_for_any(const Ranks& waiting) const {
+  return std::any_of(waiting.begin(), waiting.end(), [&](int rank) {
+    const std::vector<Collective> open = pending(facts(rank).recorder);
+    return open.empty() ||
+           std::any_of(open.begin(), open.end(), [](const Collective& entry) { return entry.is_peer; }) ||
+           std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+             return group.second.is_waiting(rank) && group.first.members.empty() &&
+                    !is_world(group.first.name);
+           });
+  });
 }
 
 bool Scene::knows(int rank, const Group& group) const {

@@ -63,13 +63,17 @@ class Scene {
 
   /// Those whose activity is one of these.
   [[nodiscard]] Ranks ranks_that(bool (*condition)(Doing)) const;
+  [[nodiscard]] Ranks ranks_that(bool (*condition)(const Activity&)) const;
+  /// Who could not be read.
+  [[nodiscard]] Ranks unread() const;
 
   /// Whether anything was begun or completed between the looks, or came from another rank, by any rank or by one of
   /// these.
   [[nodiscard]] bool has_progress() const;
   [[nodiscard]] bool has_progress(const Ranks& ranks) const;
 
-  /// Since the newest collective of any rank began, in seconds; 0: there is progress; -1: none was recorded.
+  /// Since the newest collective of any rank began, or a node has felt one of its ranks get on, in seconds; 0: there is
+  /// progress; -1: none was recorded.
   [[nodiscard]] double moved_s() const;
 
   /// Whether anybody is in a collective that was recorded.
@@ -88,6 +92,11 @@ class Scene {
 
   /// The same, parted: nobody in one waits for anybody in another.
   [[nodiscard]] static std::vector<std::map<int, Ranks>> parts_of(const std::map<int, Ranks>& waits_for);
+
+  /// Of these, which may have ended, the members of a group in which somebody waits: of the world all are.
+  [[nodiscard]] Ranks missing_among(const Ranks& ranks) const;
+  /// Whether one of these waits for nobody knows whom: for a message or a key, or in a group of unknown members.
+  [[nodiscard]] bool may_wait_for_any(const Ranks& waiting) const;
 
   /// Whether what is not among the rank's entries of the group has not happened: what could not be read of it may have.
   [[nodiscard]] bool knows(int rank, const Group& group) const;

@@ -93,14 +93,39 @@ class Court {
     return ranks;
   }
 
+  [[nodiscard]] Ranks all_ranks() const {
+    return scene_.ranks_that([](Doing) { return true; });
+  }
+
+  /// Those who wait for nobody, as far as one can see. Who waits for something else, perhaps in a group of which not all
+  /// tell, is not the first to blame: of messages and keys nobody knows from whom they are to come, and that may be one
+  /// who gets on.
+  [[nodiscard]] Ranks idle_among(const Ranks& ranks) const {
+    return without(ranks, scene_.ranks_that(awaits_others));
+  }
+
+  /// Who has ended will not come; but who lives and is missing where others wait is asked first, for of some collectives
+  /// each rank is free when it has done its part.
   bool judge_ended() {
     const Ranks ended = scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
     const Ranks waiting = scene_.ranks_that(waits);
     if (ended.empty() || waiting.empty() || scene_.has_progress()) return false;
+    const Ranks others = without(idle_among(all_ranks()), ended);
+    const Ranks roots = ends_of(scene_.without_progress(scene_.waits_for())).roots;
+    const auto lives = [&](int rank) { return others.contains(rank); };
+    if (std::any_of(roots.begin(), roots.end(), lives)) return false;
+    const Ranks missing = scene_.missing_among(ended);
+    if (missing.empty() && !scene_.may_wait_for_any(waiting)) return false;
+    const Ranks& guilty = missing.empty() ? ended : missing;
     const bool with_0 =
-        std::all_of(ended.begin(), ended.end(), [&](int rank) { return scene_.facts(rank).ended_with_0; });
-    accuse(Health::kStuck, with_0 ? Confidence::kSure : Confidence::kLikely, ended, waiting,
-           ended_words(ended, with_0, waiting));
+        std::all_of(guilty.begin(), guilty.end(), [&](int rank) { return scene_.facts(rank).ended_with_0; });
+    // They may wait for one that lives as well, which may be at work.
+    const bool is_guess = missing.empty() && !others.empty();
+    const Confidence confidence = is_guess                     ? Confidence::kGuess
+                                  : missing.empty() || !with_0 ? Confidence::kLikely
+                                                               : Confidence::kSure;
+    accuse(is_guess && any_gets_on(others) ? Health::kLate : Health::kStuck, confidence, guilty, waiting,
+           ended_words(guilty, with_0, waiting));
     return true;
   }
 
@@ -187,7 +212,7 @@ class Court {
     std::map<int, Ranks> stuck;
     for (const std::map<int, Ranks>& part : Scene::parts_of(edges)) {
       const auto [waiting, roots] = ends_of(part);
-      const Ranks idle = without(roots, scene_.ranks_that(waits));
+      const Ranks idle = idle_among(roots);
       const bool does_nothing = roots.empty() ? !any_computes(waiting) : !idle.empty() && !any_gets_on(idle);
       if (does_nothing && !scene_.is_usual(scene_.waited_by(waiting))) stuck.insert(part.begin(), part.end());
     }
@@ -200,17 +225,18 @@ class Court {
     if (edges.empty()) return false;
     const auto [waiting, all_roots] = ends_of(edges);
     if (all_roots.empty()) return judge_cycle(edges);
-    // Who waits for something else, perhaps in a group of which not all tell, is not the first to blame: of
-    // messages and keys nobody knows from whom they are to come, and that may be one who gets on.
-    const Ranks idle = without(all_roots, scene_.ranks_that(waits));
-    if (idle.empty() && scene_.has_progress()) return false;
+    const Ranks idle = idle_among(all_roots);
+    if (idle.empty() && (scene_.has_progress() || !scene_.unread().empty())) return false;
     const Ranks& roots = idle.empty() ? all_roots : idle;
     verdict_.is_of_part = !idle.empty();
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return judge_usual(roots, waited);
     const bool is_late = any_gets_on(roots);
-    accuse(is_late ? Health::kLate : Health::kStuck, is_late ? Confidence::kLikely : Confidence::kSure, roots,
-           waiting, late_words(scene_, roots));
+    const bool is_guess = idle.empty() && !scene_.unseen().empty();
+    const Confidence confidence = is_guess                  ? Confidence::kGuess
+                                  : is_late || idle.empty() ? Confidence::kLikely
+                                                            : Confidence::kSure;
+    accuse(is_late ? Health::kLate : Health::kStuck, confidence, roots, waiting, late_words(scene_, roots));
     return true;
   }
 
@@ -339,20 +365,13 @@ class Court {
     verdict_.reason = straggler_words(straggler);
   }
 
-  /// Who waits may wait for one that could not be read.
+  /// Who waits may wait for one that could not be read; and of a job of which nobody could be, nothing is known.
   void admit_unread() {
-    Ranks unread, waiting;
-    for (const RankFacts& facts : picture_.ranks) {
-      if (!was_read(facts)) {
-        unread.insert(facts.rank);
-      } else if (waits(scene_.activity(facts.rank).doing)) {
-        waiting.insert(facts.rank);
-      }
-    }
-    const double waited = scene_.waited_by(waiting);
-    if (verdict_.health != Health::kFine || unread.empty() || waiting.empty() || scene_.has_progress() ||
-        scene_.is_usual(waited))
-      return;
+    const Ranks unread = scene_.unread();
+    if (verdict_.health != Health::kFine || unread.empty() || scene_.has_progress()) return;
+    const Ranks waiting = scene_.ranks_that(awaits_others);
+    const bool is_any_read = unread.size() < picture_.ranks.size();
+    if (is_any_read && (waiting.empty() || scene_.is_usual(scene_.waited_by(waiting)))) return;
     accuse(Health::kUnknown, Confidence::kGuess, {}, waiting, unread_words(unread, waiting));
   }
 

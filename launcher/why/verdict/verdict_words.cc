@@ -163,6 +163,9 @@ std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
 }
 
 std::string unread_words(const Ranks& unread, const Ranks& waiting) {
+  if (waiting.empty())
+    return fmt::format("of {} not enough could be read in time to say whether {} on: ask again",
+                       named(unread), verb(unread, "it gets", "they get"));
   return fmt::format("{} {}, perhaps for {}, of which not enough could be read in time: ask again",
                      named(waiting), verb(waiting, "waits", "wait"), named(unread));
 }

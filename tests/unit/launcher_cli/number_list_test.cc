@@ -8,6 +8,9 @@ using namespace ddprun::launcher;
 TEST_CASE("the kernel's list format is read and written") {
   CHECK(parse_number_list("0-3,8\n") == std::vector<int>{0, 1, 2, 3, 8});
   CHECK(parse_number_list("").empty());
+  CHECK(is_in_number_list("0-3,8", 3));
+  CHECK(is_in_number_list("0-2000000000", 8));
+  CHECK_FALSE(is_in_number_list("0-3,8", 4));
   CHECK(format_number_list({0, 1, 2, 3, 8, 10, 11}) == "0-3,8,10-11");
   CHECK(format_number_list({}).empty());
 }

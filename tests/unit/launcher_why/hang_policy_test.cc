@@ -331,6 +331,40 @@ TEST_CASE("where not all ranks were seen, a time-out ends only who waits for nob
   CHECK_FALSE(ends(verdict(Health::kStuck, Doing::kWaits)));
   CHECK(ends(verdict(Health::kStuck, Doing::kBlocked)));
   CHECK(ends(verdict(Health::kLate, Doing::kComputes)));
+  // Who polls for the end of what it is in spins, and who waits for a GPU does.
+  for (const Doing doing : {Doing::kComputes, Doing::kWaitsForGpu}) {
+    Verdict spinning = verdict(Health::kLate, doing);
+    spinning.ranks[1].activity.is_in_open = true;
+    CHECK_FALSE(ends(spinning));
+  }
+  // One is known not to wait, and another one would be ended with it.
+  Verdict two = verdict(Health::kStuck, Doing::kWaits);
+  two.guilty = {1, 2};
+  two.ranks.push_back({.rank = 2});
+  two.ranks[2].activity.doing = Doing::kSleeps;
+  CHECK_FALSE(ends(two));
+}
+
+TEST_CASE(
+    "a node asks the others where a rank may be the late one, and any node does when the time is over") {
+  const auto asks = [](Activity activity, bool is_time_over = false, int rank = 1) {
+    Verdict here;
+    here.ranks = {{.rank = rank}};
+    here.ranks[0].activity = std::move(activity);
+    return asks_others(here, is_time_over);
+  };
+  CHECK(asks({.doing = Doing::kSleeps}));
+  CHECK(asks({.doing = Doing::kWaitsForStore}));
+  CHECK_FALSE(asks({.doing = Doing::kComputes}));
+  CHECK(asks({.doing = Doing::kComputes}, true));
+  // Of all that wait, rank 0's node asks; but who is in another collective than the others waits as well.
+  const Activity waits{.doing = Doing::kWaits, .is_in_open = true};
+  const Activity spins{.doing = Doing::kWaitsForGpu, .is_in_open = true};
+  for (const Activity& activity : {waits, spins}) {
+    CHECK(asks(activity, false, 0));
+    CHECK_FALSE(asks(activity));
+    CHECK(asks(activity, true));
+  }
 }
 
 TEST_CASE("of several nodes, whose ranks may have got on, those who wait have to have waited as long") {

@@ -152,3 +152,36 @@ TEST_CASE("who spins until NCCL has connected a group waits for the other ranks 
   CHECK(verdict.health == Health::kStuck);
   CHECK(verdict.guilty == std::vector<int>{1});
 }
+
+TEST_CASE("who spins in a message over NCCL is not accused beside one that does nothing") {
+  for (const std::string backend : {"gloo", "nccl"}) {
+    RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_clock_nanosleep);
+    for (RankFacts* rank : {&a, &b, &c}) enter(*rank, "all_reduce", 70, true, "0", backend);
+    enter(a, "all_reduce", 50, false, "0", backend);
+    enter(b, "recv", 50, false, "0", backend);
+    b.recorder.entries.back().is_peer = true;
+    b.recorder.entries.back().sequence = 1;
+    b.recorder_first = b.recorder;
+    if (backend == "nccl") {
+      for (RankFacts* rank : {&a, &b, &c}) use_nccl(*rank);
+      for (RankFacts* rank : {&a, &b}) compute(*rank);
+    }
+    CAPTURE(backend);
+    const Verdict verdict = judge(picture_of({a, b, c}));
+    CHECK(verdict.health == Health::kStuck);
+    CHECK(verdict.guilty == std::vector<int>{2});
+  }
+}
+
+TEST_CASE("who spins in a collective over NCCL waits for a rank that was not read") {
+  RankFacts a = rank_in(0, -1), b = rank_in(1, SYS_futex);
+  enter(a, "all_reduce", 60, true, "0", "nccl");
+  enter(a, "all_reduce", 50, false, "0", "nccl");
+  use_nccl(a);
+  compute(a);
+  b.first = b.second = {};
+  b.recorder = b.recorder_first = {};
+  const Verdict verdict = judge(picture_of({a, b}));
+  CHECK(verdict.health == Health::kUnknown);
+  CHECK(verdict.waiting == std::vector<int>{0});
+}

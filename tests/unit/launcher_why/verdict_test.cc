@@ -205,6 +205,39 @@ TEST_CASE("a rank of which another node tells one look alone was not read") {
   }
 }
 
+TEST_CASE("a job of which nothing could be read is not called fine") {
+  std::vector<RankFacts> ranks = {rank_in(0, SYS_futex), rank_in(1, SYS_futex)};
+  for (RankFacts& rank : ranks) rank.first = rank.second = {};
+  const Verdict verdict = judge(picture_of(ranks));
+  CHECK(verdict.health == Health::kUnknown);
+  CHECK(verdict.reason ==
+        "of ranks 0-1 not enough could be read in time to say whether they get on: ask again");
+}
+
+TEST_CASE("who waits itself is not accused where a rank was not read, for which it may wait") {
+  // Rank 0 waits in one group for rank 1, and that in another one for rank 2.
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_clock_nanosleep);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 42, true, "1");
+  for (RankFacts* rank : {&b, &c}) enter(*rank, "all_reduce", 41, true, "2");
+  enter(a, "all_reduce", 30, false, "1");
+  enter(b, "all_reduce", 30, false, "2");
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{2});
+  c.first = c.second = {};
+  c.recorder = c.recorder_first = {};
+  for (const bool spins : {false, true}) {
+    if (spins) compute(b);
+    const Verdict verdict = judge(picture_of({a, b, c}));
+    CAPTURE(spins);
+    CHECK(verdict.health == Health::kUnknown);
+    CHECK(verdict.guilty.empty());
+    CHECK(verdict.waiting == std::vector<int>{0, 1});
+  }
+  // Of a rank on another node that was not seen nobody tells either.
+  JobPicture unseen = picture_of({a, b});
+  unseen.world_size = 3;
+  CHECK(judge(unseen).confidence == Confidence::kGuess);
+}
+
 TEST_CASE("two groups that are used by threads of their own are no hang after a usual wait") {
   const auto judged = [](double age_s) {
     RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
@@ -456,6 +489,66 @@ TEST_CASE("who has ended is guilty where others wait, and where nobody does is n
   CHECK(judge(picture_of({a, b})).health == Health::kFine);
   enter(a, "all_reduce", 30, false);
   CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
+}
+
+TEST_CASE("who has ended outside of the group in which others wait is not accused of a member that lives") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex),
+            d = rank_in(3, SYS_futex);
+  for (RankFacts* rank : {&a, &b, &c}) {
+    enter(*rank, "all_reduce", 40, true, "1");
+    join(*rank, "1", 1, "0-2");
+  }
+  enter(a, "barrier", 30, false, "1");
+  enter(c, "barrier", 30, false, "1");
+  d.pid = 0;
+  d.ended_with_0 = true;
+  d.recorder = d.recorder_first = {};
+  CHECK(judge(picture_of({a, b, c, d})).guilty == std::vector<int>{1});
+  compute(b);
+  const Verdict late = judge(picture_of({a, b, c, d}));
+  CHECK(late.guilty == std::vector<int>{1});
+  CHECK(late.health == Health::kLate);
+}
+
+TEST_CASE(
+    "ranks that wait for each other in a group are not said to wait for one that has ended outside of it") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) join(*rank, "1", 1, "0-1");
+  enter(a, "all_reduce", 30, false, "1");
+  enter(b, "barrier", 30, false, "1");
+  c.pid = 0;
+  c.recorder = c.recorder_first = {};
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0, 1});
+}
+
+TEST_CASE("of one that has ended and one that works nobody is sure which of them the others wait for") {
+  RankFacts a = rank_in(0, SYS_poll), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  a.object.is_store = true;
+  compute(b);
+  c.pid = 0;
+  c.ended_with_0 = true;
+  c.recorder = c.recorder_first = {};
+  const Verdict doubtful = judge(picture_of({a, b, c}));
+  CHECK(doubtful.health == Health::kLate);
+  CHECK(doubtful.confidence == Confidence::kGuess);
+  b.pid = 0;
+  b.ended_with_0 = true;
+  const Verdict likely = judge(picture_of({a, b, c}));
+  CHECK(likely.health == Health::kStuck);
+  CHECK(likely.confidence == Confidence::kLikely);
+}
+
+TEST_CASE("a member of the group in which others wait that has ended is accused, whatever another one does") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  join(a, "1", 1, "0,2");
+  enter(a, "barrier", 30, false, "1");
+  compute(b);
+  c.pid = 0;
+  c.ended_with_0 = true;
+  c.recorder = c.recorder_first = {};
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.guilty == std::vector<int>{2});
+  CHECK(verdict.confidence == Confidence::kSure);
 }
 
 TEST_CASE("where all wait in the same collective, the connection that repeats itself is named") {
