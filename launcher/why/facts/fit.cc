@@ -26,13 +26,41 @@ void leave_out_sources(RankFacts& facts) {
   }
 }
 
+/// Of the threads of the second look those by which it is told what the rank does go first: the main one, the one that
+/// ran or wanted to run the longest, and one of NCCL's.
+std::vector<int> told_first(const RankFacts& facts) {
+  const ThreadLook* busiest = nullptr;
+  double most = 0;
+  for (const ThreadLook& now : facts.second.threads) {
+    const auto before = std::find_if(facts.first.threads.begin(), facts.first.threads.end(),
+                                     [&](const ThreadLook& thread) { return thread.tid == now.tid; });
+    if (before == facts.first.threads.end()) continue;
+    const double ran_s = now.cpu_s - before->cpu_s + now.queued_s - before->queued_s;
+    if (ran_s > most) {
+      most = ran_s;
+      busiest = &now;
+    }
+  }
+  std::vector<int> tids;
+  if (!facts.second.threads.empty()) tids.push_back(facts.second.threads.front().tid);
+  if (busiest != nullptr) tids.push_back(busiest->tid);
+  const auto nccls = std::find_if(facts.second.threads.begin(), facts.second.threads.end(), is_nccls);
+  if (nccls != facts.second.threads.end()) tids.push_back(nccls->tid);
+  return tids;
+}
+
 void keep_threads(RankFacts& facts, std::size_t most) {
-  keep_first(facts.first.threads, most);
-  keep_first(facts.second.threads, most);
+  const std::vector<int> tids = told_first(facts);
+  for (ProcessLook* const look : {&facts.first, &facts.second}) {
+    std::stable_partition(look->threads.begin(), look->threads.end(), [&](const ThreadLook& thread) {
+      return std::find(tids.begin(), tids.end(), thread.tid) != tids.end();
+    });
+    keep_first(look->threads, most);
+  }
 }
 
 /// Each leaves out more than the one before.
-constexpr std::array<void (*)(RankFacts&), 6> kSteps{[](RankFacts& facts) {
+constexpr std::array<void (*)(RankFacts&), 7> kSteps{[](RankFacts& facts) {
                                                        keep_first(facts.connections, 64);
                                                        keep_first(facts.launcher_connections, 8);
                                                        keep_first(facts.children, 16);
@@ -66,11 +94,12 @@ constexpr std::array<void (*)(RankFacts&), 6> kSteps{[](RankFacts& facts) {
                                                      [](RankFacts& facts) {
                                                        keep_entries(facts.recorder, 2);
                                                        keep_entries(facts.recorder_first, 2);
-                                                       keep_threads(facts, 1);
+                                                       keep_threads(facts, 3);
                                                        facts.native.clear();
                                                        for (PythonThread& thread : facts.python)
                                                          keep_first(thread.frames, 4);
-                                                     }};
+                                                     },
+                                                     [](RankFacts& facts) { keep_threads(facts, 1); }};
 
 }  // namespace
 

@@ -71,9 +71,7 @@ bool gets_on(const ProcessLook& first, const ProcessLook& second) {
 }
 
 bool has_nccl(const ProcessLook& look) {
-  return std::any_of(look.threads.begin(), look.threads.end(), [](const ThreadLook& thread) {
-    return thread.name.starts_with("pt_nccl_") || thread.name.starts_with("NCCL");
-  });
+  return std::any_of(look.threads.begin(), look.threads.end(), is_nccls);
 }
 
 bool is_more_than_signs_of_life(std::uint64_t bytes, double seconds) {

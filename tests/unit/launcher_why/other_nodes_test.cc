@@ -5,7 +5,9 @@
 #include "launcher/why/facts/fit.h"
 #include "tests/support/catch.h"
 
+#include <algorithm>
 #include <chrono>
+#include <set>
 #include <string>
 
 using ddprun::launcher::LookAnswer;
@@ -131,4 +133,24 @@ TEST_CASE("facts that do not fit lose what tells least, and keep their newest co
     CHECK_FALSE(fitted.second.threads.empty());
   }
   CHECK(fit(whole, 100).rank == 1);
+}
+
+TEST_CASE("of many threads the main one, the busiest and one of NCCL's stay the longest") {
+  RankFacts whole = facts_of(1);
+  for (ProcessLook* const look : {&whole.first, &whole.second})
+    look->threads.push_back({.tid = 4711, .name = "pt_nccl_watchdg", .state = "S"});
+  whole.second.threads[90].cpu_s = 1;
+  std::set<int> expected{whole.second.threads.front().tid, whole.second.threads[90].tid, 4711};
+  for (const std::size_t most : {20'000, 8'000, 4'000}) {
+    const RankFacts fitted = fit(whole, most);
+    CAPTURE(most);
+    CHECK(to_text(fitted).size() <= most);
+    for (const ProcessLook* const look : {&fitted.first, &fitted.second}) {
+      CHECK(look->threads.size() < 100);
+      CHECK(look->threads.front().tid == whole.second.threads.front().tid);
+      std::set<int> tids;
+      for (const ThreadLook& thread : look->threads) tids.insert(thread.tid);
+      CHECK(std::includes(tids.begin(), tids.end(), expected.begin(), expected.end()));
+    }
+  }
 }
