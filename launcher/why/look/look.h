@@ -23,7 +23,8 @@ struct LookLimits {
 
 /// Looks at ranks of this machine twice, and at their stacks: of a worker that is a script, or whose children train, at
 /// what it has started (work_process.h). Each rank has a process of its own that looks, so that one which hangs,
-/// because a library lies on a dead NFS, costs only what it had not said yet.
+/// because a library lies on a dead NFS, costs only what it had not said yet: all but its worker's pid, where that is
+/// while the process that does the work is looked for, or in the first look.
 ///
 /// Process  forks: for one without threads. Blocks for the two looks and the stacks, never longer than the limit.
 std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits);
