@@ -42,7 +42,7 @@ std::int64_t now_ns() {
 /// hangs has often left somebody who spins.
 void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
   const std::optional<JobState> state = parse_job_state(read_job_state(launcher));
-  if (!state || state->phase != "running") return;  // its ranks would be those of another round, or nobody's
+  if (!state || !has_ranks(state->phase)) return;  // they would be those of another round, or nobody's
   std::vector<RankTarget> targets;
   for (int local = 0; local < static_cast<int>(state->workers.size()); ++local) {
     const pid_t pid = state->workers[static_cast<std::size_t>(local)];
@@ -61,7 +61,7 @@ void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
                      .ranks = look_at_ranks(targets, {})};
   settle(picture);
   see_launcher_connections(picture);
-  if (picture.phase != "running") return;
+  if (!has_ranks(picture.phase)) return;
   const std::int64_t now = now_ns();
   // Every host has a clock of its own: what is told to another counts from now.
   for (RankFacts& facts : picture.ranks) shift_times(facts, -now);

@@ -7,6 +7,8 @@
 
 namespace ddprun::launcher::why {
 
+bool has_ranks(std::string_view phase) { return phase == "running" || phase == "waiting"; }
+
 void settle(JobPicture& picture, const std::optional<JobState>& now) {
   picture.phase = now ? now->phase : "ending";
   picture.awaits = now ? now->awaits : std::string();
@@ -14,7 +16,7 @@ void settle(JobPicture& picture, const std::optional<JobState>& now) {
   for (RankFacts& rank : picture.ranks) {
     const auto index = static_cast<std::size_t>(rank.local_rank);
     const bool is_reaped = now && index < now->workers.size() && now->workers[index] == 0;
-    rank.ended_with_0 = rank.pid == 0 && is_reaped && picture.phase == "running";
+    rank.ended_with_0 = rank.pid == 0 && is_reaped && has_ranks(picture.phase);
   }
 }
 

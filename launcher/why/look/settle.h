@@ -4,8 +4,13 @@
 #include "launcher/why/facts/facts.h"
 
 #include <optional>
+#include <string_view>
 
 namespace ddprun::launcher::why {
+
+/// Whether in that phase of a launcher its ranks are those of its last round: they run, or all have succeeded and others
+/// are waited for.
+bool has_ranks(std::string_view phase);
 
 /// What the launcher says after the looks, in which ranks may have ended: whether the job is being stopped or
 /// restarted, and who ended with 0 (with anything else all are stopped). Nullopt: the launcher is gone. Pure.

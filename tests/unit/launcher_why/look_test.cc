@@ -122,6 +122,9 @@ TEST_CASE("what the launcher says after the looks decides how a rank ended") {
   settle(picture, state);
   CHECK(picture.ranks[1].ended_with_0);
   CHECK_FALSE(picture.ranks[0].ended_with_0);
+  state.phase = "waiting";
+  settle(picture, state);
+  CHECK(picture.ranks[1].ended_with_0);
   state.phase = "stopping";
   settle(picture, state);
   CHECK_FALSE(picture.ranks[1].ended_with_0);
