@@ -28,7 +28,8 @@
 namespace ddprun::launcher::why {
 namespace {
 
-constexpr std::size_t kMostLooks = 1;  // a second one would disturb the first, and take the launcher's CPU
+constexpr std::size_t kMostNodes = 64;  // that hear what one look finds
+constexpr std::size_t kMostOfOnePart = 16384;
 constexpr std::size_t kMostWaiting = 8 * 1024 * 1024;
 constexpr auto kLookTime = std::chrono::seconds(10);
 constexpr auto kNumbersTime = std::chrono::milliseconds(1500);  // whoever asked has given up by then
@@ -102,8 +103,8 @@ std::optional<LookAnswer> parse_look_answer(std::string_view line) {
   }
 }
 
-Desk::Look::Look(boost::asio::io_context& io, UniqueFd process, int from, std::size_t most)
-    : pidfd(std::move(process)), descriptor(io, from), bytes_left(most), deadline(io) {}
+Desk::Look::Look(boost::asio::io_context& io, UniqueFd process, int from)
+    : pidfd(std::move(process)), descriptor(io, from), deadline(io) {}
 
 Desk::Look::~Look() { signal_pidfd(pidfd, SIGKILL); }
 
@@ -123,7 +124,7 @@ void Desk::close() {
   for (const AskerPtr& asker : numbers_askers_) forget(*asker);
   numbers_askers_.clear();
   numbers_.close();
-  looks_.clear();
+  look_.reset();
 }
 
 // ---- other nodes ask
@@ -135,41 +136,60 @@ void Desk::wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) {
 }
 
 void Desk::look(std::uint64_t number, std::size_t most_bytes) {
-  std::array<int, 2> ends{-1, -1};
-  looks_.erase(number);  // a coordinator that is new counts from one
-  if (looks_.size() >= kMostLooks)
+  if (!look_ && !begin_look(most_bytes)) return line_->answer({.number = number, .is_last = true});
+  look_->bytes_left.erase(number);  // a coordinator that is new counts from one
+  if (look_->bytes_left.size() >= kMostNodes)
     return line_->answer({.number = number, .text = std::string(kBusyAnswer), .is_last = true});
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return line_->answer({.number = number, .is_last = true});
+  look_->bytes_left[number] = most_bytes;
+  tell(number, look_->said);
+}
+
+bool Desk::begin_look(std::size_t most_bytes) {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return false;
   UniqueFd from(ends[0]);
   const UniqueFd to(ends[1]);
   ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
   Result<UniqueFd> process = start_beside("why-look", to.get(), [launcher = ::getpid(), most_bytes](int out) {
     look_and_tell(launcher, most_bytes, out);
   });
-  if (!process) return line_->answer({.number = number, .is_last = true});
-  const auto look =
-      looks_.emplace(number, std::make_unique<Look>(io_, std::move(*process), from.release(), most_bytes));
-  look.first->second->deadline.set_after(kLookTime, [this, number] { end_look(number); });
-  read(number);
+  if (!process) return false;
+  look_ = std::make_unique<Look>(io_, std::move(*process), from.release());
+  look_->deadline.set_after(kLookTime, [this] { end_look(); });
+  read();
+  return true;
 }
 
-void Desk::read(std::uint64_t number) {
-  Look& look = *looks_.at(number);
-  look.descriptor.async_read_some(
-      boost::asio::buffer(look.buffer),
-      gate_.pass([this, number, self = &look](boost::system::error_code error, std::size_t count) {
-        const auto found = looks_.find(number);
-        if (found == looks_.end() || found->second.get() != self) return;  // another has its number now
-        if (error || count > found->second->bytes_left) return end_look(number);
-        found->second->bytes_left -= count;
-        line_->answer({.number = number, .text = std::string(found->second->buffer.data(), count)});
-        read(number);
+void Desk::read() {
+  look_->descriptor.async_read_some(
+      boost::asio::buffer(look_->buffer),
+      gate_.pass([this, self = look_.get()](boost::system::error_code error, std::size_t count) {
+        if (look_.get() != self) return;  // that of a look that was given up
+        if (error) return end_look();
+        const std::string_view text(look_->buffer.data(), count);
+        look_->said += text;
+        std::vector<std::uint64_t> numbers;
+        for (const auto& [number, left] : look_->bytes_left) numbers.push_back(number);
+        for (const std::uint64_t number : numbers) tell(number, text);
+        if (look_->bytes_left.empty()) return end_look();
+        read();
       }));
 }
 
-void Desk::end_look(std::uint64_t number) {
-  looks_.erase(number);
-  if (line_ != nullptr) line_->answer({.number = number, .is_last = true});
+void Desk::tell(std::uint64_t number, std::string_view text) {
+  std::size_t& left = look_->bytes_left.at(number);
+  if (text.size() > left) {
+    look_->bytes_left.erase(number);
+    return line_->answer({.number = number, .is_last = true});
+  }
+  left -= text.size();
+  for (; !text.empty(); text.remove_prefix(std::min(text.size(), kMostOfOnePart)))
+    line_->answer({.number = number, .text = std::string(text.substr(0, kMostOfOnePart))});
+}
+
+void Desk::end_look() {
+  const std::unique_ptr<Look> look = std::move(look_);
+  for (const auto& [number, left] : look->bytes_left) line_->answer({.number = number, .is_last = true});
 }
 
 // ---- this host asks

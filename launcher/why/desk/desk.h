@@ -33,8 +33,8 @@ std::optional<LookAnswer> parse_look_answer(std::string_view line);
 ///
 /// Bounded  one question of each kind of this host: who asks for numbers while one is under way hears what is
 ///          answered to it, eight at most; another `ddprun why` waits until the first is answered, and asks again.
-///          One `ddprun why` of others at a time, for ten seconds and as many bytes as it allows: who asks meanwhile
-///          is told of no rank. What nobody reads waits up to eight mebibytes, and is then given up with its
+///          One look for other nodes at a time, for ten seconds and as many bytes as the first of them allows: who
+///          asks meanwhile hears the same, 64 at most, for nodes ask at one moment when a time-out is over. What nobody reads waits up to eight mebibytes, and is then given up with its
 ///          question.
 /// Threads  none: the io_context's one thread, which waits for nothing.
 class Desk final : public LookDesk {
@@ -54,14 +54,15 @@ class Desk final : public LookDesk {
  private:
   /// A process that looks at the ranks of this node; destroyed: killed.
   struct Look {
-    Look(boost::asio::io_context& io, UniqueFd process, int from, std::size_t most);
+    Look(boost::asio::io_context& io, UniqueFd process, int from);
     ~Look();
     Look(const Look&) = delete;
     Look& operator=(const Look&) = delete;
 
     UniqueFd pidfd;
     boost::asio::posix::stream_descriptor descriptor;
-    std::size_t bytes_left;
+    std::string said;
+    std::map<std::uint64_t, std::size_t> bytes_left;  ///< by the number of each question that hears it
     std::array<char, 16384> buffer{};
     Alarm deadline;
   };
@@ -94,8 +95,10 @@ class Desk final : public LookDesk {
   };
 
   void look(std::uint64_t number, std::size_t most_bytes);
-  void read(std::uint64_t number);
-  void end_look(std::uint64_t number);
+  bool begin_look(std::size_t most_bytes);
+  void read();
+  void tell(std::uint64_t number, std::string_view text);
+  void end_look();
   void numbers_asked_by(pid_t process, int descriptor, UniqueFd pipe);
   void numbers_answered(const LookAnswer& part);
   void ask(const AskerPtr& asker, LookKind kind);
@@ -105,7 +108,7 @@ class Desk final : public LookDesk {
 
   boost::asio::io_context& io_;
   LookLine* line_ = nullptr;  ///< null: closed
-  std::map<std::uint64_t, std::unique_ptr<Look>> looks_;
+  std::unique_ptr<Look> look_;
   NumbersProcess numbers_;
   AskerPtr why_asker_;
   std::vector<AskerPtr> numbers_askers_;

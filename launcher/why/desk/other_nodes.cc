@@ -59,7 +59,7 @@ void OtherNodes::add_to(JobPicture& picture, milliseconds waited) const {
     }
     if (node.text == kBusyAnswer)
       picture.unseen.push_back(
-          fmt::format("{} was being looked at for another `ddprun why`: ask again", printable(node.name)));
+          fmt::format("{} was being looked at for others: ask again", printable(node.name)));
     else if (!node.is_over) {
       picture.unseen.push_back(silent_node_words(node.name, waited));
       picture.silent_nodes.push_back(node.name);

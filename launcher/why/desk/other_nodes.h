@@ -22,7 +22,8 @@ inline constexpr std::chrono::milliseconds kWhyAnswerTime{4700};
 /// first. It is no LookAnswer, and whoever does not know it passes over it.
 inline constexpr std::string_view kAskLater = "\n";
 
-/// An answer in place of the ranks: somebody else's look at them has not ended.
+/// An answer in place of the ranks: a look at them has not ended which hears no more questions, or, of an older ddprun,
+/// which is for somebody else.
 inline constexpr std::string_view kBusyAnswer = "busy\n";
 
 /// What the other nodes of a job have answered, put together. Pure.

@@ -104,9 +104,9 @@ TEST_CASE("a node that has told of some of its ranks, and one that is looked at 
   JobPicture picture{.world_size = 4};
   nodes.add_to(picture, kWaited);
   CHECK(picture.ranks.size() == 1);
-  CHECK(picture.unseen == std::vector<std::string>{
-                              "node b (10.0.0.2) has not answered within 6.0 s",
-                              "node c (10.0.0.3) was being looked at for another `ddprun why`: ask again"});
+  CHECK(picture.unseen ==
+        std::vector<std::string>{"node b (10.0.0.2) has not answered within 6.0 s",
+                                 "node c (10.0.0.3) was being looked at for others: ask again"});
 }
 
 TEST_CASE("a part arrives at ddprun why as the launcher had it") {
