@@ -191,8 +191,10 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
     output.write_launcher_line(fmt::format("ddprun: metrics at {}\n", metrics->address()));
   }
   std::optional<EventLog> events;
+  why::QuietSince quiet;
   why::HangWatch hangs({.io = io,
                         .plan = plan,
+                        .quiet = quiet,
                         .print = [&](std::string_view page) { output.write_launcher_line(page); },
                         .note_end = [&](int rank, const std::string& reason,
                                         const std::string& page) { reporter.note_hang(rank, reason, page); },
@@ -213,7 +215,7 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
     events.emplace(plan, [&](std::string_view line) { outlet.write(line); });
     watchers.push_back(&*events);
   }
-  why::Desk looks(io, watch::tell_numbers);
+  why::Desk looks(io, watch::tell_numbers, quiet);
   ObserverList observer(std::move(watchers));
   const Result<JobOutcome> outcome = run_agent(
       plan, AgentDeps{.io = io,

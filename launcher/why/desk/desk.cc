@@ -41,7 +41,7 @@ std::int64_t now_ns() {
 
 /// In the process beside the launcher, with the launcher's own priority: whoever asks waits for seconds alone, and what
 /// hangs has often left somebody who spins.
-void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
+void look_and_tell(pid_t launcher, std::size_t most_bytes, const QuietSince& quiet, int out) {
   const std::optional<JobState> state = parse_job_state(read_job_state(launcher));
   if (!state || !has_ranks(state->phase)) return;  // they would be those of another round, or nobody's
   std::vector<RankTarget> targets;
@@ -65,7 +65,11 @@ void look_and_tell(pid_t launcher, std::size_t most_bytes, int out) {
   if (!has_ranks(picture.phase)) return;
   const std::int64_t now = now_ns();
   // Every host has a clock of its own: what is told to another counts from now.
-  for (RankFacts& facts : picture.ranks) shift_times(facts, -now);
+  const std::optional<double> quiet_since = quiet.told();
+  for (RankFacts& facts : picture.ranks) {
+    shift_times(facts, -now);
+    if (quiet_since) facts.quiet_s = std::max(0.0, boot_time() - *quiet_since);
+  }
   const std::size_t share = most_bytes / std::max<std::size_t>(picture.ranks.size(), 1);
   for (RankFacts& facts : picture.ranks) {
     if (share < 2 || !print_all(out, to_text(fit(std::move(facts), share - 1)) + "\n")) return;
@@ -108,8 +112,9 @@ Desk::Look::Look(boost::asio::io_context& io, UniqueFd process, int from)
 
 Desk::Look::~Look() { signal_pidfd(pidfd, SIGKILL); }
 
-Desk::Desk(boost::asio::io_context& io, NumbersWork numbers)
+Desk::Desk(boost::asio::io_context& io, NumbersWork numbers, const QuietSince& quiet)
     : io_(io),
+      quiet_(quiet),
       numbers_(io, numbers,
                [this](std::uint64_t number, std::string_view text, bool is_last) {
                  if (line_ != nullptr)
@@ -150,9 +155,10 @@ bool Desk::begin_look(std::size_t most_bytes) {
   UniqueFd from(ends[0]);
   const UniqueFd to(ends[1]);
   ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
-  Result<UniqueFd> process = start_beside("why-look", to.get(), [launcher = ::getpid(), most_bytes](int out) {
-    look_and_tell(launcher, most_bytes, out);
-  });
+  Result<UniqueFd> process =
+      start_beside("why-look", to.get(), [this, launcher = ::getpid(), most_bytes](int out) {
+        look_and_tell(launcher, most_bytes, quiet_, out);
+      });
   if (!process) return false;
   look_ = std::make_unique<Look>(io_, std::move(*process), from.release());
   look_->deadline.set_after(kLookTime, [this] { end_look(); });

@@ -2,6 +2,7 @@
 
 #include "launcher/report/look_desk.h"
 #include "launcher/why/desk/numbers_process.h"
+#include "launcher/why/desk/quiet_since.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/gate.h"
@@ -39,8 +40,8 @@ std::optional<LookAnswer> parse_look_answer(std::string_view line);
 /// Threads  none: the io_context's one thread, which waits for nothing.
 class Desk final : public LookDesk {
  public:
-  /// `numbers` is what `ddprun ps --watch` of another node is told; null: nothing.
-  Desk(boost::asio::io_context& io, NumbersWork numbers);
+  /// `numbers` is what `ddprun ps --watch` of another node is told; null: nothing. `quiet` has to outlive it.
+  Desk(boost::asio::io_context& io, NumbersWork numbers, const QuietSince& quiet);
   ~Desk() override { close(); }
   Desk(const Desk&) = delete;
   Desk& operator=(const Desk&) = delete;
@@ -107,6 +108,7 @@ class Desk final : public LookDesk {
   static void forget(Asker& asker);
 
   boost::asio::io_context& io_;
+  const QuietSince& quiet_;
   LookLine* line_ = nullptr;  ///< null: closed
   std::unique_ptr<Look> look_;
   NumbersProcess numbers_;

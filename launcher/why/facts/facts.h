@@ -169,6 +169,9 @@ struct RankFacts {
   /// Those of its node's launcher that get no answer. Told with one rank of the node.
   std::vector<Connection> launcher_connections{};
   std::vector<Child> children;
+  /// For how long no rank of its node has shown that it gets on, as the watch for hangs there has felt it: a look lasts
+  /// a second, and what a rank tells and messages have no time with them. -1: not known.
+  double quiet_s = -1;
 };
 
 /// Whether it is one of NCCL's, or of those of torch that watch over it.

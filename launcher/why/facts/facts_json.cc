@@ -27,7 +27,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid
                                                 host, program, problem, first, second, object, recorder_first,
                                                 recorder, progress_first, progress, python, python_problem,
                                                 native, native_problem, stopped_s, connections,
-                                                launcher_connections, children)
+                                                launcher_connections, children, quiet_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase, awaits,
                                                 world_size, taken_ns, ranks, asks_others, unseen,
                                                 silent_nodes)

@@ -116,7 +116,8 @@ RankFacts fit(RankFacts facts, std::size_t most_bytes) {
           .siblings = facts.siblings,
           .ended_with_0 = facts.ended_with_0,
           .host = facts.host.substr(0, 64),
-          .problem = facts.problem.substr(0, 256)};
+          .problem = facts.problem.substr(0, 256),
+          .quiet_s = facts.quiet_s};
 }
 
 }  // namespace ddprun::launcher::why

@@ -100,6 +100,7 @@ bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
   has_moved_ = false;
   bool has_reported_moved = false;
   for (std::size_t i = 0; i < pulses.size(); ++i) {
+    if (i >= last_.size() || is_progress(last_[i], pulses[i], true)) shown_at_ = now;
     if (i < last_.size() && !is_progress(last_[i], pulses[i], is_recorded)) continue;
     has_moved_ = true;
     has_reported_moved = has_reported_moved || reported_.contains(pulses[i].rank);

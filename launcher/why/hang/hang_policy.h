@@ -72,7 +72,8 @@ void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::st
 /// recorded nothing for one that computes.
 class HangPolicy {
  public:
-  HangPolicy(HangLimits limits, double now) : limits_(limits), progress_at_(now), quiet_since_(now) {}
+  HangPolicy(HangLimits limits, double now)
+      : limits_(limits), progress_at_(now), shown_at_(now), quiet_since_(now) {}
 
   /// True: take the picture now, and `decide`.
   bool note(std::vector<Pulse> pulses, double now);
@@ -89,6 +90,9 @@ class HangPolicy {
   /// What was decided has been said.
   void told(const Verdict& verdict, double now);
 
+  /// When a rank has last shown that it gets on: by a collective, by what it tells, or by what came from another one, and
+  /// not by its CPU alone.
+  [[nodiscard]] double shown_at() const { return shown_at_; }
   /// Whether the last pulses were progress.
   [[nodiscard]] bool has_moved() const { return has_moved_; }
   /// Whether they were for those of whom the verdict is.
@@ -108,6 +112,7 @@ class HangPolicy {
 
   HangLimits limits_;
   double progress_at_;
+  double shown_at_;
   double
       quiet_since_;  ///< the progress of the rank in a collective that has made none for longest; or of all
   double look_again_at_ = 0;

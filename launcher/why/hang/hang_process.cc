@@ -191,7 +191,8 @@ std::uint64_t begun_by_all(const std::vector<Patient>& patients) {
   return fewest;
 }
 
-void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, int out) {
+void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits limits, QuietSince& quiet,
+           int out) {
   std::vector<Patient> patients(targets.begin(), targets.end());
   const double period = std::clamp(limits.first_s() / 4, 0.2, 15.0);
   double last = boot_time();
@@ -204,6 +205,7 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
     if (now - last > 4 * period + 1 || is_stopped(look_at_process(known.launcher)))
       policy = HangPolicy(limits, now);
     const bool is_due = policy.note(feel_all(patients), boot_time());
+    quiet.tell(policy.shown_at());
     const auto straggler = stragglers.note(begun_by_all(patients), straggler_among(targets, patients));
     if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
     if (is_due) {
@@ -262,14 +264,14 @@ std::optional<News> parse_news(std::string_view line) {
 }
 
 Result<HangProcess> HangProcess::start(const JobPicture& picture, const std::vector<RankTarget>& targets,
-                                       HangLimits limits) {
+                                       HangLimits limits, QuietSince& quiet) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os_error("cannot start the watch for hangs: pipe", errno);
   UniqueFd news(ends[0]);
   const UniqueFd write_end(ends[1]);
   ::fcntl(news.get(), F_SETFL, O_NONBLOCK);
-  Result<UniqueFd> pidfd =
-      start_beside("hang-watch", write_end.get(), [&](int out) { watch(picture, targets, limits, out); });
+  Result<UniqueFd> pidfd = start_beside("hang-watch", write_end.get(),
+                                        [&](int out) { watch(picture, targets, limits, quiet, out); });
   if (!pidfd) return pidfd.error();
   return HangProcess(std::move(*pidfd), std::move(news));
 }

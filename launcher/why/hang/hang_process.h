@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/report/findings.h"
+#include "launcher/why/desk/quiet_since.h"
 #include "launcher/why/facts/facts.h"
 #include "launcher/why/hang/hang_policy.h"
 #include "launcher/why/look/look.h"
@@ -28,9 +29,9 @@ std::optional<News> parse_news(std::string_view line);
 /// Process  a fork of the launcher, called "hang-watch" (beside.h). Destroyed: killed.
 class HangProcess {
  public:
-  /// `picture` holds what is known of the job. Errors kOs.
+  /// `picture` holds what is known of the job; `quiet` is told what the process feels. Errors kOs.
   static Result<HangProcess> start(const JobPicture& picture, const std::vector<RankTarget>& targets,
-                                   HangLimits limits);
+                                   HangLimits limits, QuietSince& quiet);
 
   HangProcess(HangProcess&&) = default;
   HangProcess& operator=(HangProcess&&) = delete;

@@ -67,6 +67,7 @@ void HangWatch::stop() {
   gate_.turn_away();
   begin_.cancel();
   watcher_.reset();
+  parts_.quiet.forget();
   boost::system::error_code ignored;
   descriptor_.close(ignored);
   text_.clear();
@@ -75,7 +76,7 @@ void HangWatch::stop() {
 void HangWatch::begin() {
   HangLimits limits = limits_;
   limits.is_alone = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
-  Result<HangProcess> watcher = HangProcess::start(picture_, targets_, limits);
+  Result<HangProcess> watcher = HangProcess::start(picture_, targets_, limits, parts_.quiet);
   if (!watcher)
     return parts_.print(fmt::format("ddprun: {}; hangs are not told\n", watcher.error().message()));
   watcher_.emplace(std::move(*watcher));
@@ -86,10 +87,12 @@ void HangWatch::begin() {
 void HangWatch::read() {
   descriptor_.async_read_some(boost::asio::buffer(buffer_),
                               gate_.pass([this](boost::system::error_code error, std::size_t count) {
-                                if (error)
+                                if (error) {
+                                  parts_.quiet.forget();
                                   return parts_.print(
                                       "ddprun: the watch for hangs has ended by itself; hangs of these "
                                       "workers are not told any more\n");
+                                }
                                 text_.append(buffer_.data(), count);
                                 std::size_t end = text_.find('\n');
                                 for (; end != std::string::npos; end = text_.find('\n')) {

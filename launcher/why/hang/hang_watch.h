@@ -37,6 +37,7 @@ class HangWatch final : public Observer {
   struct Parts {
     boost::asio::io_context& io;
     const Plan& plan;
+    QuietSince& quiet;
     std::function<void(std::string_view page)> print;
     /// `rank` is about to be killed, for `reason`.
     std::function<void(int rank, const std::string& reason, const std::string& page)> note_end;

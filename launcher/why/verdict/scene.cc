@@ -213,11 +213,15 @@ bool Scene::is_recorded() const {
 
 double Scene::moved_s() const {
   if (has_progress()) return 0;
-  std::int64_t newest = -1;
+  std::optional<double> moved;
   for (const RankFacts& facts : picture_.ranks) {
-    for (const Collective& entry : facts.recorder.entries) newest = std::max(newest, entry.created_ns);
+    if (facts.quiet_s >= 0) moved = std::min(facts.quiet_s, moved.value_or(facts.quiet_s));
+    for (const Collective& entry : facts.recorder.entries) {
+      const double age = static_cast<double>(picture_.taken_ns - entry.created_ns) * kNanosecond;
+      moved = std::min(age, moved.value_or(age));
+    }
   }
-  return newest < 0 ? -1 : std::max(0.0, static_cast<double>(picture_.taken_ns - newest) * kNanosecond);
+  return moved ? std::max(0.0, *moved) : -1;
 }
 
 double Scene::waited_by(const Ranks& ranks) const {

@@ -239,6 +239,19 @@ TEST_CASE("where a rank is one of several processes, a wait of all that were see
   CHECK(say(policy, all, {.sees_all = false, .has_siblings = true}, 10) == HangPolicy::Say::kNothing);
 }
 
+TEST_CASE("what other nodes are told of is progress that a rank has shown, and not that it computes") {
+  HangPolicy policy(kLimits, 0);
+  policy.note({{.pid = 1}, {.pid = 2}}, 1);
+  policy.note({{.pid = 1, .is_busy = true}, {.pid = 2}}, 5);
+  CHECK(policy.quiet_s(5) == 0);
+  CHECK(policy.shown_at() == 1);
+  policy.note({{.pid = 1, .beats = 1}, {.pid = 2}}, 6);
+  CHECK(policy.shown_at() == 6);
+  policy.note({{.pid = 1, .beats = 1, .received = {{"a", 1}}}, {.pid = 2}}, 7);
+  policy.note({{.pid = 1, .beats = 1, .received = {{"a", 2}}}, {.pid = 2}}, 8);
+  CHECK(policy.shown_at() == 8);
+}
+
 TEST_CASE("a script that goes on to its next program gets on") {
   HangPolicy policy(kLimits, 0);
   policy.note({{.pid = 1}, {.pid = 2}}, 0);

@@ -384,6 +384,16 @@ TEST_CASE("a server from which something came a moment ago is slow, and one that
   CHECK(activity_of(a).doing == Doing::kMoves);
 }
 
+TEST_CASE("a job whose ranks on another node have got on a moment ago has moved then, whatever is recorded") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 61, true);
+  enter(a, "all_reduce", 60, false);
+  compute(b);
+  CHECK(judge(picture_of({a, b})).moved_s > 59);
+  b.quiet_s = 2;
+  CHECK(judge(picture_of({a, b})).moved_s == 2);
+}
+
 TEST_CASE("who is late because it waits for another one is not guilty") {
   // 0 and 1 wait for 2 in the world; 2 waits for 3 in a group of theirs; 3 sleeps.
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex),
