@@ -35,8 +35,8 @@ std::optional<LookAnswer> parse_look_answer(std::string_view line);
 /// Bounded  one question of each kind of this host: who asks for numbers while one is under way hears what is
 ///          answered to it, eight at most; another `ddprun why` waits until the first is answered, and asks again.
 ///          One look for other nodes at a time, for ten seconds and as many bytes as the first of them allows: who
-///          asks meanwhile hears the same, 64 at most, for nodes ask at one moment when a time-out is over. What nobody reads waits up to eight mebibytes, and is then given up with its
-///          question.
+///          asks meanwhile hears the same, 64 at most, for nodes ask at one moment when a time-out is over. What nobody
+///          reads waits up to eight mebibytes, and is then given up with its question.
 /// Threads  none: the io_context's one thread, which waits for nothing.
 class Desk final : public LookDesk {
  public:

@@ -179,7 +179,8 @@ inline bool is_nccls(const ThreadLook& thread) {
   return thread.name.starts_with("pt_nccl_") || thread.name.starts_with("NCCL");
 }
 
-/// Whether it was looked at twice, or has ended: the time may have been over before, and another node may tell anything.
+/// Whether it was looked at twice, or has ended: the time may have been over before, and another node may tell
+/// anything.
 inline bool was_read(const RankFacts& facts) {
   return facts.pid == 0 || (!facts.first.threads.empty() && !facts.second.threads.empty());
 }

@@ -42,10 +42,10 @@ struct Pulse {
   std::map<std::string, std::uint64_t> received{};
 };
 
-/// Of several nodes each looks at its own ranks, by which `here` judges. Whether this one asks the others for theirs: it
-/// has a rank which may be the late one, that neither gets on nor waits in a collective; or rank 0, where all wait here,
-/// for somebody has to find out if they do everywhere; or the time is over, for who waits may be guilty all the same.
-/// Pure.
+/// Of several nodes each looks at its own ranks, by which `here` judges. Whether this one asks the others for theirs:
+/// it has a rank which may be the late one, that neither gets on nor waits in a collective; or rank 0, where all wait
+/// here, for somebody has to find out if they do everywhere; or the time is over, for who waits may be guilty all the
+/// same. Pure.
 bool asks_others(const Verdict& here, bool is_time_over);
 
 /// Fills in `received`, by the connections of the same ranks, in the same order. Pure.
@@ -90,8 +90,8 @@ class HangPolicy {
   /// What was decided has been said.
   void told(const Verdict& verdict, double now);
 
-  /// When a rank has last shown that it gets on: by a collective, by what it tells, or by what came from another one, and
-  /// not by its CPU alone.
+  /// When a rank has last shown that it gets on: by a collective, by what it tells, or by what came from another one,
+  /// and not by its CPU alone.
   [[nodiscard]] double shown_at() const { return shown_at_; }
   /// Whether the last pulses were progress.
   [[nodiscard]] bool has_moved() const { return has_moved_; }

@@ -8,8 +8,8 @@
 
 namespace ddprun::launcher::why {
 
-/// Whether in that phase of a launcher its ranks are those of its last round: they run, or all have succeeded and others
-/// are waited for.
+/// Whether in that phase of a launcher its ranks are those of its last round: they run, or all have succeeded and
+/// others are waited for.
 bool has_ranks(std::string_view phase);
 
 /// What the launcher says after the looks, in which ranks may have ended: whether the job is being stopped or

@@ -45,8 +45,8 @@ struct Activity {
   bool is_in_open = false;  ///< in a collective or message that was recorded and has not ended
 };
 
-/// Whether it waits for other ranks, or is busy and in what they alone can end: who waits for its GPU spins, and so does
-/// who polls for the end. Such a rank may wait for one that nobody has seen.
+/// Whether it waits for other ranks, or is busy and in what they alone can end: who waits for its GPU spins, and so
+/// does who polls for the end. Such a rank may wait for one that nobody has seen.
 bool awaits_others(const Activity& activity);
 
 /// "wait in all_reduce" of "waits in all_reduce": the words of an activity, said of several ranks.

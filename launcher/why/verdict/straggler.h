@@ -7,7 +7,8 @@
 
 namespace ddprun::launcher::why {
 
-/// By how much each rank comes after the first, on average, by the entries that all have; of several nodes nothing. Pure.
+/// By how much each rank comes after the first, on average, by the entries that all have; of several nodes nothing.
+/// Pure.
 std::map<int, double> lateness_of(const JobPicture& picture);
 
 /// From the entries that all ranks have. Clocks of several hosts are not compared: of a picture that has ranks of other

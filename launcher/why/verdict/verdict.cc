@@ -97,15 +97,15 @@ class Court {
     return scene_.ranks_that([](Doing) { return true; });
   }
 
-  /// Those who wait for nobody, as far as one can see. Who waits for something else, perhaps in a group of which not all
-  /// tell, is not the first to blame: of messages and keys nobody knows from whom they are to come, and that may be one
-  /// who gets on.
+  /// Those who wait for nobody, as far as one can see. Who waits for something else, perhaps in a group of which not
+  /// all tell, is not the first to blame: of messages and keys nobody knows from whom they are to come, and that may be
+  /// one who gets on.
   [[nodiscard]] Ranks idle_among(const Ranks& ranks) const {
     return without(ranks, scene_.ranks_that(awaits_others));
   }
 
-  /// Who has ended will not come; but who lives and is missing where others wait is asked first, for of some collectives
-  /// each rank is free when it has done its part.
+  /// Who has ended will not come; but who lives and is missing where others wait is asked first, for of some
+  /// collectives each rank is free when it has done its part.
   bool judge_ended() {
     const Ranks ended = scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
     const Ranks waiting = scene_.ranks_that(waits);
