@@ -182,7 +182,7 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
   const bool is_ours = verdict.guilty.empty() ? sight.has_rank_0 : sight.has_guilty;
   if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
-  if (!limits_.is_asked && !is_known) return Say::kNothing;
+  if (!sight.has_asked || (!limits_.is_asked && !is_known)) return Say::kNothing;
   const bool may_report =
       is_stuck && limits_.report_s > 0 && lasted_s(verdict, quiet_s(verdict, now), now) >= limits_.report_s;
   return (may_report || is_over) && is_news(verdict) ? Say::kReport : Say::kNothing;

@@ -82,6 +82,7 @@ class HangPolicy {
   /// What the verdict is of.
   struct Sight {
     bool sees_all = true;       ///< all ranks of the job
+    bool has_asked = true;      ///< the other nodes, or there are none
     bool has_guilty = true;     ///< somebody guilty is on this node
     bool has_rank_0 = true;     ///< rank 0 is
     bool has_siblings = false;  ///< a rank is one of several processes, of which the others were not seen

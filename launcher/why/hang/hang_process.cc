@@ -139,15 +139,21 @@ Straggler straggler_among(const std::vector<RankTarget>& targets, const std::vec
   return find_straggler(picture);
 }
 
-JobPicture take_picture(JobPicture picture, const std::vector<RankTarget>& targets, const HangLimits& limits,
-                        bool is_time_over) {
+struct Taken {
+  JobPicture picture;
+  bool has_asked = true;
+};
+
+Taken take_picture(JobPicture picture, const std::vector<RankTarget>& targets, const HangLimits& limits,
+                   bool is_time_over) {
   picture.ranks = look_at_ranks(targets, {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   settle(picture);
-  if (limits.is_alone || !asks_others(judge(picture), is_time_over)) return picture;
+  if (limits.is_alone) return {std::move(picture)};
+  if (!asks_others(judge(picture), is_time_over)) return {std::move(picture), false};
   Question question(picture.launcher, LookKind::kWhy);
   hear_others(question, std::chrono::steady_clock::now() + kWhyAnswerTime, picture);
-  return picture;
+  return {std::move(picture)};
 }
 
 HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
@@ -210,9 +216,11 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
     if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
     if (is_due) {
       const bool is_time_over = limits.timeout_s > 0 && policy.quiet_s(boot_time()) >= limits.timeout_s;
-      const JobPicture picture = take_picture(known, targets, limits, is_time_over);
+      const auto [picture, has_asked] = take_picture(known, targets, limits, is_time_over);
       const Verdict verdict = judge(picture);
-      HangPolicy::Say say = policy.decide(verdict, sight_of(picture, verdict, targets), boot_time());
+      HangPolicy::Sight sight = sight_of(picture, verdict, targets);
+      sight.has_asked = has_asked;
+      HangPolicy::Say say = policy.decide(verdict, sight, boot_time());
       // A look takes its time, and the answers of others theirs: what was seen late in it may be of a job that got on.
       if (say != HangPolicy::Say::kNothing) {
         const double then = boot_time();

@@ -260,6 +260,21 @@ std::map<int, Ranks> Scene::waits_for() const {
   return edges;
 }
 
+double Scene::left_s(int rank) const {
+  std::optional<double> newest;
+  for (const Collective& entry : facts(rank).recorder.entries) {
+    const double age = static_cast<double>(picture_.taken_ns - entry.created_ns) * kNanosecond;
+    if (entry.is_over) newest = std::min(age, newest.value_or(age));
+  }
+  return newest ? std::max(0.0, *newest) : -1;
+}
+
+// A look takes a second, and what comes every other second is seen by it or not.
+bool Scene::has_got_on_since(double waited, int rank) const {
+  const double left = left_s(rank);
+  return left >= 0 && 2 * left < waited;
+}
+
 std::map<int, Ranks> Scene::without_progress(std::map<int, Ranks> waits_for) const {
   std::erase_if(waits_for, [&, edges = waits_for](const auto& wait) {
     std::vector<int> chain{wait.first};
@@ -271,7 +286,10 @@ std::map<int, Ranks> Scene::without_progress(std::map<int, Ranks> waits_for) con
         if (met.insert(next).second) chain.push_back(next);
       }
     }
-    return has_progress(met);
+    const double waited = waited_by({wait.first});
+    return has_progress(met) || std::any_of(met.begin(), met.end(), [&](int rank) {
+             return !edges.contains(rank) && has_got_on_since(waited, rank);
+           });
   });
   return waits_for;
 }

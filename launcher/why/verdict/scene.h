@@ -82,6 +82,9 @@ class Scene {
   /// For how long those ranks have waited, in seconds: the one that came last counts. -1: not known.
   [[nodiscard]] double waited_by(const Ranks& ranks) const;
 
+  /// Since the newest collective that the rank has left began, in seconds; -1: none is shown.
+  [[nodiscard]] double left_s(int rank) const;
+
   /// Whether such a wait is no news, by the distances between collectives so far.
   [[nodiscard]] bool is_usual(double waited_s) const;
 
@@ -109,6 +112,8 @@ class Scene {
 
  private:
   [[nodiscard]] bool has_progress(int rank) const;
+  /// Whether it has been in collectives in the latter half of so many seconds.
+  [[nodiscard]] bool has_got_on_since(double waited, int rank) const;
   /// gloo's, which are recorded nowhere.
   [[nodiscard]] bool gets_messages(const RankFacts& to) const;
   void gather_groups();

@@ -283,6 +283,9 @@ class Court {
     const Ranks late =
         without(scene_.ranks_that([](Doing doing) { return doing != Doing::kUnknown; }), waiting);
     if (waiting.empty() || late.empty()) return false;
+    // Nobody knows since when the others wait.
+    if (std::any_of(late.begin(), late.end(), [&](int rank) { return scene_.is_usual(scene_.left_s(rank)); }))
+      return false;
     accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
            unrecorded_words(scene_, late, waiting));
     return true;

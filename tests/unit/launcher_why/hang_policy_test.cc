@@ -380,6 +380,17 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a node that has asked no other one says nothing of a job of several") {
+  for (const bool has_asked : {true, false}) {
+    HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_alone = false}, 0);
+    policy.note(waiting(), 0);
+    Verdict all_wait = verdict(Health::kStuck);
+    all_wait.waited_s = 600;
+    CHECK(say(policy, all_wait, {.sees_all = false, .has_asked = has_asked}, 30) ==
+          (has_asked ? HangPolicy::Say::kReport : HangPolicy::Say::kNothing));
+  }
+}
+
 TEST_CASE("of several nodes, whose ranks may have got on, those who wait have to have waited as long") {
   const auto said = [](double waited_s, double now) {
     HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_alone = false}, 0);

@@ -100,6 +100,24 @@ TEST_CASE("the rank that has not entered where the others wait is guilty") {
         "rank 1 is late: it has not entered all_reduce #2, where ranks 0, 2 have waited for 38.0 s");
 }
 
+TEST_CASE(
+    "who has been in collectives of another group while the others waited is not late, though it sleeps "
+    "now") {
+  for (const int newest : {2, 9}) {
+    RankFacts a = rank_in(0, SYS_clock_nanosleep), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex),
+              d = rank_in(3, SYS_clock_nanosleep);
+    for (RankFacts* rank : {&a, &b, &c, &d}) enter(*rank, "all_reduce", 15, true);
+    for (RankFacts* rank : {&b, &c}) enter(*rank, "barrier", 14, false);
+    for (RankFacts* rank : {&a, &d}) {
+      join(*rank, "1", 0, "0,3");
+      for (int ago = 14; ago >= newest; --ago) enter(*rank, "all_reduce", ago, true, "1");
+    }
+    const Verdict verdict = judge(picture_of({a, b, c, d}));
+    CHECK(verdict.health == (newest == 2 ? Health::kFine : Health::kStuck));
+    CHECK(verdict.guilty == (newest == 2 ? std::vector<int>{} : std::vector<int>{0, 3}));
+  }
+}
+
 TEST_CASE("a late rank that computes is told from one that does nothing") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read);
   enter(a, "all_reduce", 38, false);
@@ -132,7 +150,7 @@ TEST_CASE(
             d = rank_in(3, SYS_futex);
   for (RankFacts* rank : {&a, &b}) enter(*rank, "barrier", 42, true, "1");
   enter(a, "all_reduce", 38, false, "1");
-  for (RankFacts* rank : {&c, &d}) enter(*rank, "all_reduce", 1, true, "2");
+  for (RankFacts* rank : {&c, &d}) enter(*rank, "all_reduce", 20, true, "2");
   for (RankFacts* rank : {&c, &d}) ++rank->recorder.next;
   const Verdict half = judge(picture_of({a, b, c, d}));
   CHECK(half.health == Health::kStuck);
@@ -589,6 +607,21 @@ TEST_CASE("ranks without a flight recorder are told apart by what they wait for"
   for (RankFacts* rank : {&a, &b}) rank->recorder.is_there = rank->recorder_first.is_there = false;
   a.native.push_back({a.pid, "ddprun-worker", {"syscall", "c10d::Work::wait", "main"}});
   CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
+}
+
+TEST_CASE(
+    "who has been in a collective a moment ago, as usual, is not said to be missed where others receive") {
+  for (const int newest : {2, 9}) {
+    RankFacts a = rank_in(0, SYS_clock_nanosleep), b = rank_in(1, SYS_clock_nanosleep),
+              c = rank_in(2, SYS_futex);
+    c.native = {{.tid = c.pid, .name = "python3", .functions = {"gloo::RecvWork::wait"}}};
+    for (RankFacts* rank : {&a, &b}) {
+      join(*rank, "1", 0, "0-1");
+      for (int ago = newest + 12; ago >= newest; ago -= 2) enter(*rank, "all_reduce", ago, true, "1");
+    }
+    const Verdict verdict = judge(picture_of({a, b, c}));
+    CHECK(verdict.guilty == (newest == 2 ? std::vector<int>{} : std::vector<int>{0, 1}));
+  }
 }
 
 TEST_CASE("a job in which nobody waits for another is left in peace") {
