@@ -21,20 +21,27 @@ struct Arrivals {
   std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective, in order
 };
 
-/// At the collectives of the world's group that all ranks have recorded.
-Arrivals arrivals_of(const JobPicture& picture) {
+using SomeRanks = std::vector<const RankFacts*>;
+
+SomeRanks all_of(const JobPicture& picture) {
+  SomeRanks ranks;
+  for (const RankFacts& facts : picture.ranks) ranks.push_back(&facts);
+  return ranks;
+}
+
+/// At the collectives of the world's group that all these ranks have recorded.
+Arrivals arrivals_of(const SomeRanks& ranks) {
   // By backend and number of the collective, and by rank.
   std::map<std::pair<std::string, std::int64_t>, std::map<int, std::int64_t>> arrivals;
-  for (const RankFacts& facts : picture.ranks) {
-    for (const Collective& entry : facts.recorder.entries) {
+  for (const RankFacts* const facts : ranks) {
+    for (const Collective& entry : facts->recorder.entries) {
       if (is_world(entry.group) && !entry.is_peer)
-        arrivals[{entry.backend, entry.sequence}][facts.rank] = entry.created_ns;
+        arrivals[{entry.backend, entry.sequence}][facts->rank] = entry.created_ns;
     }
   }
   Arrivals found;
-  if (picture.asks_others) return found;  // clocks of several hosts are not compared to a millisecond
   for (const auto& [collective, by_rank] : arrivals) {
-    if (by_rank.size() < picture.ranks.size() || by_rank.size() < 2) continue;
+    if (by_rank.size() < ranks.size() || by_rank.size() < 2) continue;
     const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
     const auto first = std::min_element(by_rank.begin(), by_rank.end(), earlier);
     const auto last = std::max_element(by_rank.begin(), by_rank.end(), earlier);
@@ -47,24 +54,9 @@ Arrivals arrivals_of(const JobPicture& picture) {
   return found;
 }
 
-}  // namespace
-
-std::map<int, double> lateness_of(const JobPicture& picture) {
-  Arrivals found = arrivals_of(picture);
-  for (auto& [rank, late] : found.lateness) late /= static_cast<double>(found.lasts.size());
-  return found.lateness;
-}
-
-Straggler find_straggler(const JobPicture& picture) {
+Straggler straggler_among(const SomeRanks& ranks) {
   constexpr std::size_t kFewest = 4;
-  // NCCL's are recorded when they are queued: where one rank alone asks for its loss, the others queue ahead of it, and
-  // their GPUs wait for nobody.
-  const bool is_queued = std::any_of(picture.ranks.begin(), picture.ranks.end(), [](const RankFacts& facts) {
-    return std::any_of(facts.recorder.entries.begin(), facts.recorder.entries.end(),
-                       [](const Collective& entry) { return entry.backend == kNccl; });
-  });
-  if (is_queued) return {};
-  Arrivals found = arrivals_of(picture);
+  Arrivals found = arrivals_of(ranks);
   if (found.lasts.size() < kFewest) return {};
   const auto count = static_cast<double>(found.lasts.size());
   const double distance =
@@ -77,6 +69,34 @@ Straggler find_straggler(const JobPicture& picture) {
     return {.rank = rank, .late_s = late, .share = distance > 0 ? std::min(1.0, late / distance) : 0};
   }
   return {};
+}
+
+}  // namespace
+
+std::map<int, double> lateness_of(const JobPicture& picture) {
+  if (picture.asks_others) return {};
+  Arrivals found = arrivals_of(all_of(picture));
+  for (auto& [rank, late] : found.lateness) late /= static_cast<double>(found.lasts.size());
+  return found.lateness;
+}
+
+Straggler find_straggler(const JobPicture& picture) {
+  // NCCL's are recorded when they are queued: where one rank alone asks for its loss, the others queue ahead of it, and
+  // their GPUs wait for nobody.
+  const bool is_queued = std::any_of(picture.ranks.begin(), picture.ranks.end(), [](const RankFacts& facts) {
+    return std::any_of(facts.recorder.entries.begin(), facts.recorder.entries.end(),
+                       [](const Collective& entry) { return entry.backend == kNccl; });
+  });
+  if (is_queued) return {};
+  if (!picture.asks_others) return straggler_among(all_of(picture));
+  std::map<std::string, SomeRanks> by_host;
+  for (const RankFacts& facts : picture.ranks) by_host[facts.host].push_back(&facts);
+  Straggler latest;
+  for (const auto& [host, ranks] : by_host) {
+    const Straggler found = straggler_among(ranks);
+    if (found.rank >= 0 && (latest.rank < 0 || found.late_s > latest.late_s)) latest = found;
+  }
+  return latest;
 }
 
 }  // namespace ddprun::launcher::why

@@ -11,8 +11,8 @@ namespace ddprun::launcher::why {
 /// Pure.
 std::map<int, double> lateness_of(const JobPicture& picture);
 
-/// From the entries that all ranks have. Clocks of several hosts are not compared: of a picture that has ranks of other
-/// nodes nobody is. Pure.
+/// From the entries that all ranks have. Clocks of several hosts are not compared: then of those that all ranks of a
+/// host have, the latest of all hosts. Pure.
 Straggler find_straggler(const JobPicture& picture);
 
 }  // namespace ddprun::launcher::why

@@ -365,7 +365,7 @@ class Court {
     verdict_.health = Health::kSlow;
     verdict_.confidence = Confidence::kLikely;
     verdict_.guilty = {straggler.rank};
-    verdict_.reason = straggler_words(straggler);
+    verdict_.reason = straggler_words(picture_, straggler);
   }
 
   /// Who waits may wait for one that could not be read; and of a job of which nobody could be, nothing is known.

@@ -179,11 +179,12 @@ std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s
       are_all ? "" : ", or somebody is late who was not seen");
 }
 
-std::string straggler_words(const Straggler& straggler) {
+std::string straggler_words(const JobPicture& picture, const Straggler& straggler) {
   return fmt::format(
-      "rank {} is the slowest: at collectives it comes {} after the first, {:.0f} % of the time from one "
+      "rank {} is the slowest{}: at collectives it comes {} after the first, {:.0f} % of the time from one "
       "to the next",
-      straggler.rank, shown(straggler.late_s), straggler.share * 100);
+      straggler.rank, picture.asks_others ? " of those on its host" : "", shown(straggler.late_s),
+      straggler.share * 100);
 }
 
 std::string siblings_words(const RankFacts& facts) {

@@ -38,7 +38,7 @@ std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
 std::string unread_words(const Ranks& unread, const Ranks& waiting);
 std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s);
-std::string straggler_words(const Straggler& straggler);
+std::string straggler_words(const JobPicture& picture, const Straggler& straggler);
 std::string siblings_words(const RankFacts& facts);
 std::string unseen_words(const JobPicture& picture);
 
