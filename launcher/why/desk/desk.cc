@@ -161,6 +161,7 @@ bool Desk::begin_look(std::size_t most_bytes) {
       });
   if (!process) return false;
   look_ = std::make_unique<Look>(io_, std::move(*process), from.release());
+  ++look_turn_;
   look_->deadline.set_after(kLookTime, [this] { end_look(); });
   read();
   return true;
@@ -169,8 +170,8 @@ bool Desk::begin_look(std::size_t most_bytes) {
 void Desk::read() {
   look_->descriptor.async_read_some(
       boost::asio::buffer(look_->buffer),
-      gate_.pass([this, self = look_.get()](boost::system::error_code error, std::size_t count) {
-        if (look_.get() != self) return;  // that of a look that was given up
+      gate_.pass([this, turn = look_turn_](boost::system::error_code error, std::size_t count) {
+        if (!look_ || look_turn_ != turn) return;  // that of a look that was given up
         if (error) return end_look();
         const std::string_view text(look_->buffer.data(), count);
         look_->said += text;

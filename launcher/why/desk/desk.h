@@ -111,6 +111,7 @@ class Desk final : public LookDesk {
   const QuietSince& quiet_;
   LookLine* line_ = nullptr;  ///< null: closed
   std::unique_ptr<Look> look_;
+  std::uint64_t look_turn_ = 0;  ///< of look_
   NumbersProcess numbers_;
   AskerPtr why_asker_;
   std::vector<AskerPtr> numbers_askers_;

@@ -55,6 +55,12 @@ bool is_beyond_doubt(const Verdict& verdict) {
   });
 }
 
+bool have_ended(const Verdict& verdict) {
+  return std::all_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
+    return !is_accused(verdict, rank.rank) || rank.activity.doing == Doing::kEnded;
+  });
+}
+
 bool is_debugged(const Verdict& verdict) {
   return std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
                      [](const RankVerdict& rank) { return rank.activity.doing == Doing::kTraced; });
@@ -69,7 +75,8 @@ bool asks_others(const Verdict& here, bool is_time_over) {
   };
   const bool is_anybody_idle = any(
       [](const Activity& activity) { return activity.doing != Doing::kWaits && !gets_on(activity.doing); });
-  if (is_time_over || is_anybody_idle) return true;
+  const bool is_wrong_here = here.health == Health::kStuck && !here.guilty.empty();
+  if (is_time_over || is_anybody_idle || is_wrong_here) return true;
   const bool all_wait = !any([](const Activity& activity) { return !awaits_others(activity); });
   return all_wait && !here.ranks.empty() && here.ranks.front().rank == 0;
 }
@@ -174,15 +181,18 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
     accused_at_ = -1;
     return Say::kNothing;
   }
-  if (verdict.guilty.empty() && sight.has_siblings) return Say::kNothing;
+  if (!sight.has_asked || (verdict.guilty.empty() && sight.has_siblings)) return Say::kNothing;
   const double lasted = lasted_s(verdict, quiet_s(now), now);
   const bool others_move = !limits_.is_alone && verdict.moved_s >= 0 && verdict.moved_s < limits_.timeout_s;
   const bool is_known = sight.sees_all || is_known_here(verdict);
   const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && !others_move;
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
-  const bool is_ours = verdict.guilty.empty() ? sight.has_rank_0 : sight.has_guilty;
+  // Where all the guilty have ended, their node may have no watch any more.
+  const bool is_ours = verdict.guilty.empty()
+                           ? sight.has_rank_0
+                           : sight.has_guilty || (have_ended(verdict) && sight.has_waiting);
   if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
-  if (!sight.has_asked || (!limits_.is_asked && !is_known)) return Say::kNothing;
+  if (!limits_.is_asked && !is_known) return Say::kNothing;
   const bool may_report =
       is_stuck && limits_.report_s > 0 && lasted_s(verdict, quiet_s(verdict, now), now) >= limits_.report_s;
   return (may_report || is_over) && is_news(verdict) ? Say::kReport : Say::kNothing;

@@ -85,6 +85,7 @@ class HangPolicy {
     bool has_asked = true;      ///< the other nodes, or there are none
     bool has_guilty = true;     ///< somebody guilty is on this node
     bool has_rank_0 = true;     ///< rank 0 is
+    bool has_waiting = true;    ///< somebody who waits for the guilty is
     bool has_siblings = false;  ///< a rank is one of several processes, of which the others were not seen
   };
   Say decide(const Verdict& verdict, const Sight& sight, double now);

@@ -171,6 +171,9 @@ HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
             return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
           }),
           .has_rank_0 = any([](int rank) { return rank == 0; }),
+          .has_waiting = any([&](int rank) {
+            return std::find(verdict.waiting.begin(), verdict.waiting.end(), rank) != verdict.waiting.end();
+          }),
           .has_siblings = !is_whole};
 }
 

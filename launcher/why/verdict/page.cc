@@ -58,6 +58,7 @@ std::string head(const JobPicture& picture, const Verdict& verdict) {
     case Health::kFine:
       return job + ": fine\n";
     case Health::kUnknown:
+      if (verdict.waiting.empty()) return job + ": nothing could be read\n";
       return fmt::format("{}: ranks wait{}, and not all could be read\n", job, since);
     case Health::kSlow:
       return job + ": it gets on, but slowly\n";

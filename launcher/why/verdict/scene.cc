@@ -269,6 +269,15 @@ double Scene::left_s(int rank) const {
   return newest ? std::max(0.0, *newest) : -1;
 }
 
+double Scene::newest_wait_s(int rank) const {
+  double newest = -1;
+  for (const Collective& open : pending(facts(rank).recorder)) {
+    const double waited = static_cast<double>(picture_.taken_ns - open.created_ns) * kNanosecond;
+    if (newest < 0 || waited < newest) newest = std::max(0.0, waited);
+  }
+  return newest;
+}
+
 // A look takes a second, and what comes every other second is seen by it or not.
 bool Scene::has_got_on_since(double waited, int rank) const {
   const double left = left_s(rank);
@@ -286,7 +295,7 @@ std::map<int, Ranks> Scene::without_progress(std::map<int, Ranks> waits_for) con
         if (met.insert(next).second) chain.push_back(next);
       }
     }
-    const double waited = waited_by({wait.first});
+    const double waited = newest_wait_s(wait.first);
     return has_progress(met) || std::any_of(met.begin(), met.end(), [&](int rank) {
              return !edges.contains(rank) && has_got_on_since(waited, rank);
            });

@@ -112,6 +112,9 @@ class Scene {
 
  private:
   [[nodiscard]] bool has_progress(int rank) const;
+  /// Since it began the newest that it has not left: an older one may be a message that it asks for now and then. -1:
+  /// none.
+  [[nodiscard]] double newest_wait_s(int rank) const;
   /// Whether it has been in collectives in the latter half of so many seconds.
   [[nodiscard]] bool has_got_on_since(double waited, int rank) const;
   /// gloo's, which are recorded nowhere.

@@ -11,7 +11,7 @@ namespace ddprun::launcher::why {
 
 enum class Health {
   kFine,
-  kUnknown,  ///< ranks wait, and for whom they may wait was not read
+  kUnknown,  ///< nothing was read, or ranks wait, and for whom they may wait was not
   kSlow,     ///< it gets on, and one rank is late every time
   kLate,     ///< ranks wait for one that still does something: work that takes long, or a loop without an end
   kStuck,    ///< ranks wait for one that does nothing

@@ -378,6 +378,13 @@ TEST_CASE(
     CHECK_FALSE(asks(activity));
     CHECK(asks(activity, true));
   }
+  // All wait, and what is wrong is among them.
+  Verdict in_two_places;
+  in_two_places.ranks = {{.rank = 2, .activity = waits}, {.rank = 3, .activity = waits}};
+  in_two_places.health = Health::kStuck;
+  CHECK_FALSE(asks_others(in_two_places, false));
+  in_two_places.guilty = {2, 3};
+  CHECK(asks_others(in_two_places, false));
 }
 
 TEST_CASE("a node that has asked no other one says nothing of a job of several") {
@@ -388,6 +395,28 @@ TEST_CASE("a node that has asked no other one says nothing of a job of several")
     all_wait.waited_s = 600;
     CHECK(say(policy, all_wait, {.sees_all = false, .has_asked = has_asked}, 30) ==
           (has_asked ? HangPolicy::Say::kReport : HangPolicy::Say::kNothing));
+  }
+}
+
+TEST_CASE("a node that has asked no other one ends nobody, though the time is over when it has looked") {
+  for (const bool has_asked : {true, false}) {
+    HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_alone = false}, 0);
+    policy.note(waiting(), 0);
+    Verdict late = verdict(Health::kLate, Doing::kComputes);
+    late.waited_s = 600;
+    CHECK(say(policy, late, {.has_asked = has_asked}, 61) ==
+          (has_asked ? HangPolicy::Say::kEnd : HangPolicy::Say::kNothing));
+  }
+}
+
+TEST_CASE("where all the guilty have ended, a node with ranks that wait for them ends these") {
+  for (const bool has_waiting : {true, false}) {
+    HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_alone = false}, 0);
+    policy.note(waiting(), 0);
+    Verdict ended = verdict(Health::kStuck, Doing::kEnded);
+    ended.waited_s = 600;
+    const HangPolicy::Sight sight{.has_guilty = false, .has_rank_0 = false, .has_waiting = has_waiting};
+    CHECK(say(policy, ended, sight, 70) == (has_waiting ? HangPolicy::Say::kEnd : HangPolicy::Say::kReport));
   }
 }
 
