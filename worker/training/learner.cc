@@ -286,6 +286,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
                  Draft draft, TimeSpent& time)
     : block_(rank_block(job, context)),
       generators_(context.device(), block_.count),
+      is_foreign_(is_foreign(job.object("model"))),
       model_(std::move(draft.model)),
       task_(std::move(draft.task)) {
   const auto seed = static_cast<std::uint64_t>(job.integer("seed"));
@@ -360,8 +361,9 @@ void Learner::add_saved_parts(SavedParts& parts) {
 
 std::vector<at::Tensor> Learner::updated() const {
   std::vector<at::Tensor> tensors;
-  for (const ModuleView::Parameter& parameter : view_of(*model_).parameters)
-    tensors.push_back(parameter.tensor);
+  for (const ModuleView::Parameter& parameter : view_of(*model_).parameters) {
+    if (!is_foreign_ || parameter.tensor.requires_grad()) tensors.push_back(parameter.tensor);
+  }
   for (const FusedOptimizer::ParameterState& state : optimizer_->state()) {
     for (const auto& [name, tensor] : state) {
       if (tensor.defined()) tensors.push_back(tensor);

@@ -53,7 +53,8 @@ class Learner {
   /// Those of its own that a job goes on from: "model", "optimizer", "schedule", "scaler", "ema", "rank_buffers".
   void add_saved_parts(SavedParts& parts);
 
-  /// What an update changes in its memory: all parameters, what the optimizer has of a state by now, the average.
+  /// What an update changes in its memory: parameters, those that nothing changes as well, what the optimizer has of a
+  /// state by now, the average. Of somebody else's model only what is trained: a forward may change what is not.
   [[nodiscard]] std::vector<at::Tensor> updated() const;
   /// What the next forward would do first on all ranks. Collective.
   void settle_buckets() { static_cast<void>(strategy_->bucket_order()); }
@@ -89,6 +90,7 @@ class Learner {
  private:
   RankBlock block_;
   Generators generators_;
+  bool is_foreign_;
   std::shared_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Strategy> strategy_;

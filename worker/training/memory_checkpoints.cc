@@ -176,26 +176,27 @@ void MemoryCheckpoints::save_common(std::int64_t step, const Timeline& line, con
   files_.common.confirm();
 }
 
-// Those that have taken another rank's half keep theirs before that one may lose its own.
+// Those that have taken another rank's half keep theirs before that one may lose its own; and before a rank goes on,
+// all have what is their own under the mark of those halves.
 void MemoryCheckpoints::save_found(const Timeline& line, const RankState& state) {
   DDPRUN_CHECK(found_step_, "there is something to keep");
-  const auto keep = [&] {
-    save_own(*found_step_, line, state.own, {});
+  const auto keep_common = [&] {
     begin_update();
     save_common(*found_step_, line, state.common, {});
   };
+  const bool is_holder = context_.rank() == found_on_;
   std::optional<Exception> trouble;
-  const auto try_to_keep = [&] {
-    try {
-      keep();
-    } catch (const Exception& exception) {
-      trouble = exception;
-    }
-  };
-  if (context_.rank() != found_on_) try_to_keep();
-  static_cast<void>(all_gather_bytes(context_, ""));  // all are there
-  if (context_.rank() == found_on_) try_to_keep();
+  try {
+    save_own(*found_step_, line, state.own, {});
+    if (!is_holder) keep_common();
+  } catch (const Exception& exception) {
+    trouble = exception;
+  }
+  const std::vector<std::string> troubles = all_gather_bytes(context_, trouble ? trouble->what() : "");
   if (trouble) throw Exception(*trouble);
+  const bool could_all =
+      std::all_of(troubles.begin(), troubles.end(), [](const std::string& words) { return words.empty(); });
+  if (is_holder && could_all) keep_common();
 }
 
 std::optional<MemoryMark> MemoryCheckpoints::mark_in(const runtime::KeptFile& file) const {
@@ -233,6 +234,12 @@ MemoryCheckpoints::Found MemoryCheckpoints::find_after(std::int64_t step) {
   if (!newest && without && without->step > step)
     found.passed_over =
         fmt::format("all ranks ended before one had ended its update of step {}", without->step);
+  const bool has_any = std::any_of(by_rank.begin(), by_rank.end(), [&](const MemoryMarks& marks) {
+    return std::any_of(marks.own.begin(), marks.own.end(),
+                       [&](const MemoryMark& mark) { return mark.step > step; });
+  });
+  if (!newest && has_any && found.passed_over.empty())
+    found.passed_over = "there is no step of which every rank has kept its part";
   if (!newest || newest->step <= step) return found;
   const std::size_t place = mark_in(files_.own[0]) == newest ? 0 : 1;
   const auto holder = std::find_if(by_rank.begin(), by_rank.end(),

@@ -96,6 +96,17 @@ class Memory(JobTest):
         self.assertNotIn("resumed from memory", broken.stdout)
         self.assertEqual(broken.stdout.count("resumed from out/checkpoints/step-00000005.pt"), 2, broken.stdout)
 
+    def test_a_job_of_long_steps_leaves_a_checkpoint_where_it_is_stopped(self):
+        job = self.job_file({**ENDLESS, "model": {"type": "mlp", "hidden": [2000, 2000]}, "log": {"every_steps": 1},
+                             "data": {"type": "synthetic", "train_samples": 100000, "test_samples": 10}, "train": {"batch_size": 1000}})
+        process = self.start(job)
+        while not (self.folder / "out/metrics.jsonl").exists() or len(self.metrics("step")) < 4:
+            self.assertIsNone(process.poll(), self.errors())
+        process.terminate()
+        said = self.finish(process, expect=128 + signal.SIGTERM)
+        self.assertRegex(said, r"stopped by SIGTERM after step \d+; the same command")
+        self.assertEqual(len(self.checkpoints()), 1)
+
     def test_after_a_resume_from_memory_no_file_of_the_disk_is_held(self):
         process = self.start_in_memory(every_steps=20)
         self.wait_for_checkpoint(process)

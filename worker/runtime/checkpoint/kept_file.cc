@@ -30,6 +30,9 @@ struct Placed {
 };
 constexpr std::uint64_t kHere = ~std::uint64_t{0};
 
+/// A file that holds so many times less than before gives memory back.
+constexpr std::size_t kMuch = 8;
+
 constexpr std::size_t kHeaderSize = kKeptAlignment;
 static_assert(sizeof(Header) <= kHeaderSize);
 
@@ -67,10 +70,14 @@ Result<void> KeptFile::write(const std::string& label, const PtValue& value, con
   std::size_t size =
       kHeaderSize + kept_size(label.size()) + kept_size(pickled->bytes.size()) + kept_size(placed_size);
   for (const Placed& one : placed) size += one.place == kHere ? kept_size(one.size) : 0;
-  if (size > all_.bytes().size()) {
-    Result<KeptMapping> larger = memory_.map(0, size);
+  if (size > reserved_) {
+    Result<KeptMapping> larger = memory_.map(0, std::max(size, all_.bytes().size()));
     if (!larger) return larger.error();
     all_ = std::move(*larger);
+    reserved_ = all_.bytes().size();
+  } else if (size < reserved_ / kMuch) {  // it has held tensors that are in place by now
+    memory_.give_back_behind(size);
+    reserved_ = size;
   }
   std::byte* at = all_.bytes().data() + kHeaderSize;
   const auto put = [&at](const void* bytes, std::size_t count) {

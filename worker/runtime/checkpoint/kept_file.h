@@ -46,7 +46,8 @@ class KeptFile {
 
   KeptMemory memory_;
   KeptMapping all_;
-  std::size_t written_ = 0;  ///< by write(), and not confirmed
+  std::size_t reserved_ = 0;  ///< of it, what is known to be there
+  std::size_t written_ = 0;   ///< by write(), and not confirmed
 };
 
 }  // namespace ddprun::runtime

@@ -51,6 +51,13 @@ Result<KeptMapping> KeptMemory::map(std::size_t start, std::size_t size) const {
   return map_of(path_, fd_.get(), start, size);
 }
 
+void KeptMemory::give_back_behind(std::size_t size) const {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) <= size) return;
+  ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(size),
+              status.st_size - static_cast<off_t>(size));
+}
+
 Result<KeptMapping> KeptMemory::map_all() const {
   struct stat status {};
   if (::fstat(fd_.get(), &status) != 0) return os_error("cannot look at " + path_, errno);

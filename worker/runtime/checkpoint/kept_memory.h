@@ -43,6 +43,8 @@ class KeptMemory {
   /// So many bytes from `start` on, a multiple of the page size, which are there afterwards, whether they were or not.
   /// Errors  kOs: there is no memory.
   [[nodiscard]] Result<KeptMapping> map(std::size_t start, std::size_t size) const;
+  /// Gives back what lies behind so many bytes; it may stay mapped, and is not to be touched until it is mapped anew.
+  void give_back_behind(std::size_t size) const;
   /// All that is there.
   /// Errors  kOs.
   [[nodiscard]] Result<KeptMapping> map_all() const;

@@ -204,7 +204,7 @@ void Drain::progress() {
 
 void Drain::take_time() {
   const std::lock_guard lock(state_->mutex);
-  state_->pace.take_time();
+  state_->pace.take_time(State::now());
 }
 
 }  // namespace ddprun

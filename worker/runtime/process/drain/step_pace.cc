@@ -29,7 +29,10 @@ void StepPace::progress(TimePoint now) {
   is_taking_time_ = false;
 }
 
-void StepPace::take_time() { is_taking_time_ = true; }
+void StepPace::take_time(TimePoint now) {
+  if (last_progress_ && !is_taking_time_) longest_ = std::max(longest_, now - *last_progress_);
+  is_taking_time_ = true;
+}
 
 std::int64_t StepPace::margin(Duration spread) const {
   const double steps = to_seconds(spread) / std::max(usual_s_, 1e-6);
