@@ -190,7 +190,7 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
   // Where all the guilty have ended, their node may have no watch any more.
   const bool is_ours = verdict.guilty.empty()
                            ? sight.has_rank_0
-                           : sight.has_guilty || (have_ended(verdict) && sight.has_waiting);
+                           : sight.has_guilty || (have_ended(verdict) && sight.has_waiting && sight.sees_all);
   if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
   if (!limits_.is_asked && !is_known) return Say::kNothing;
   const bool may_report =

@@ -278,10 +278,18 @@ double Scene::newest_wait_s(int rank) const {
   return newest;
 }
 
-// A look takes a second, and what comes every other second is seen by it or not.
+// A look takes a second, and what comes every other second is seen by it or not. But nobody shall wait for long to be
+// told of a hang.
+constexpr double kJustNow = 10;
+
+bool Scene::was_just_in_one(int rank) const {
+  const double left = left_s(rank);
+  return left >= 0 && left < kJustNow && is_usual(left);
+}
+
 bool Scene::has_got_on_since(double waited, int rank) const {
   const double left = left_s(rank);
-  return left >= 0 && 2 * left < waited;
+  return left >= 0 && left < std::min(kJustNow, waited / 2);
 }
 
 std::map<int, Ranks> Scene::without_progress(std::map<int, Ranks> waits_for) const {

@@ -82,8 +82,8 @@ class Scene {
   /// For how long those ranks have waited, in seconds: the one that came last counts. -1: not known.
   [[nodiscard]] double waited_by(const Ranks& ranks) const;
 
-  /// Since the newest collective that the rank has left began, in seconds; -1: none is shown.
-  [[nodiscard]] double left_s(int rank) const;
+  /// Whether the rank has left a collective a moment ago, so that its silence is as usual, and short.
+  [[nodiscard]] bool was_just_in_one(int rank) const;
 
   /// Whether such a wait is no news, by the distances between collectives so far.
   [[nodiscard]] bool is_usual(double waited_s) const;
@@ -112,10 +112,12 @@ class Scene {
 
  private:
   [[nodiscard]] bool has_progress(int rank) const;
+  /// Since the newest collective that it has left began, in seconds; -1: none is shown.
+  [[nodiscard]] double left_s(int rank) const;
   /// Since it began the newest that it has not left: an older one may be a message that it asks for now and then. -1:
   /// none.
   [[nodiscard]] double newest_wait_s(int rank) const;
-  /// Whether it has been in collectives in the latter half of so many seconds.
+  /// Whether it was in one in the latter half of so many seconds, and a moment ago.
   [[nodiscard]] bool has_got_on_since(double waited, int rank) const;
   /// gloo's, which are recorded nowhere.
   [[nodiscard]] bool gets_messages(const RankFacts& to) const;

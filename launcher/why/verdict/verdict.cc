@@ -111,7 +111,7 @@ class Court {
     const Ranks waiting = scene_.ranks_that(waits);
     if (ended.empty() || waiting.empty() || scene_.has_progress()) return false;
     const Ranks others = without(idle_among(all_ranks()), ended);
-    const Ranks roots = ends_of(scene_.without_progress(scene_.waits_for())).roots;
+    const Ranks roots = ends_of(scene_.waits_for()).roots;
     const auto lives = [&](int rank) { return others.contains(rank); };
     if (std::any_of(roots.begin(), roots.end(), lives)) return false;
     const Ranks missing = scene_.missing_among(ended);
@@ -284,7 +284,7 @@ class Court {
         without(scene_.ranks_that([](Doing doing) { return doing != Doing::kUnknown; }), waiting);
     if (waiting.empty() || late.empty()) return false;
     // Nobody knows since when the others wait.
-    if (std::any_of(late.begin(), late.end(), [&](int rank) { return scene_.is_usual(scene_.left_s(rank)); }))
+    if (std::any_of(late.begin(), late.end(), [&](int rank) { return scene_.was_just_in_one(rank); }))
       return false;
     accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
            unrecorded_words(scene_, late, waiting));

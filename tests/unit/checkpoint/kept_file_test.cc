@@ -59,6 +59,29 @@ std::optional<std::int64_t> number_in(const KeptFile& file) {
   return number;
 }
 
+/// A process that makes a writer of values, and is killed while it writes one of those after `count`.
+template <class MakeWriter>
+void kill_in_a_write_after(int count, MakeWriter make_writer) {
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    auto write = make_writer();
+    const std::byte byte{};
+    for (std::int64_t number = 1;; ++number) {
+      write(number);
+      if (::write(pipe[1], &byte, 1) < 0) ::_exit(1);
+    }
+  }
+  ::close(pipe[1]);
+  std::byte byte{};
+  for (int i = 0; i < count; ++i) REQUIRE(::read(pipe[0], &byte, 1) == 1);
+  ::kill(process, SIGKILL);
+  int status = 0;
+  REQUIRE(::waitpid(process, &status, 0) == process);
+  ::close(pipe[0]);
+}
+
 }  // namespace
 
 TEST_CASE("a kept file holds the value that was written last, larger or smaller than the one before") {
@@ -84,26 +107,12 @@ TEST_CASE("a kept file whose writer is killed in any moment holds a whole value 
   int none = 0;
   for (int round = 0; round < 60; ++round) {
     const Memory memory;
-    int pipe[2];
-    REQUIRE(::pipe(pipe) == 0);
-    const pid_t writer = ::fork();
-    if (writer == 0) {
-      KeptFile file = KeptFile::open(memory.path()).value();
-      const std::byte byte{};
-      // It says each value that is written, and is killed in one of the next ones.
-      for (std::int64_t number = 1;; ++number) {
+    kill_in_a_write_after(3 + round, [&] {
+      return [file = KeptFile::open(memory.path()).value()](std::int64_t number) mutable {
         static_cast<void>(file.write(std::to_string(number), value_of(number, 1000 + 7000 * (number % 3))));
         file.confirm();
-        if (::write(pipe[1], &byte, 1) < 0) ::_exit(1);
-      }
-    }
-    ::close(pipe[1]);
-    std::byte byte{};
-    for (int i = 0; i < 3 + round; ++i) REQUIRE(::read(pipe[0], &byte, 1) == 1);
-    ::kill(writer, SIGKILL);
-    int status = 0;
-    REQUIRE(::waitpid(writer, &status, 0) == writer);
-    ::close(pipe[0]);
+      };
+    });
     const auto number = number_in(KeptFile::open(memory.path()).value());
     if (number) {
       CHECK(*number >= 3 + round);
@@ -165,16 +174,12 @@ TEST_CASE("who is killed while tensors in kept memory change leaves them whole o
   int none = 0;
   for (int round = 0; round < 40; ++round) {
     const Memory memory, tensors;
-    int pipe[2];
-    REQUIRE(::pipe(pipe) == 0);
-    const pid_t writer = ::fork();
-    if (writer == 0) {
-      KeptFile file = KeptFile::open(memory.path()).value();
+    kill_in_a_write_after(3 + round, [&] {
       KeptTensors kept = KeptTensors::open(tensors.path()).value();
       const PtDict value = value_of(0, 20000);
       static_cast<void>(kept.adopt({value.at("large").as_tensor()}));
-      const std::byte byte{};
-      for (std::int64_t number = 1;; ++number) {
+      return [file = KeptFile::open(memory.path()).value(), kept = std::move(kept),
+              value](std::int64_t number) mutable {
         file.clear();
         PtDict now;
         now.set("number", number);
@@ -182,16 +187,8 @@ TEST_CASE("who is killed while tensors in kept memory change leaves them whole o
         now.set("large", value.at("large").as_tensor().fill_(number));
         static_cast<void>(file.write(std::to_string(number), now, &kept));
         file.confirm();
-        if (::write(pipe[1], &byte, 1) < 0) ::_exit(1);
-      }
-    }
-    ::close(pipe[1]);
-    std::byte byte{};
-    for (int i = 0; i < 3 + round; ++i) REQUIRE(::read(pipe[0], &byte, 1) == 1);
-    ::kill(writer, SIGKILL);
-    int status = 0;
-    REQUIRE(::waitpid(writer, &status, 0) == writer);
-    ::close(pipe[0]);
+      };
+    });
     const KeptFile left = KeptFile::open(memory.path()).value();
     const KeptTensors kept = KeptTensors::open(tensors.path()).value();
     if (!left.bytes().empty()) {

@@ -643,6 +643,14 @@ TEST_CASE(
     const Verdict verdict = judge(picture_of({a, b, c}));
     CHECK(verdict.guilty == (newest == 2 ? std::vector<int>{} : std::vector<int>{0, 1}));
   }
+  // Collectives that come once an hour say nothing of the last twenty minutes.
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_read);
+  a.native = {{.tid = a.pid, .name = "python3", .functions = {"gloo::RecvWork::wait"}}};
+  for (RankFacts* rank : {&a, &b}) {
+    for (const int ago : {8400, 4800, 1200}) enter(*rank, "barrier", ago, true);
+  }
+  CHECK(judge(picture_of({a, b})).health == Health::kStuck);
+  CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
 }
 
 TEST_CASE("a job in which nobody waits for another is left in peace") {
