@@ -184,13 +184,14 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
   if (!sight.has_asked || (verdict.guilty.empty() && sight.has_siblings)) return Say::kNothing;
   const double lasted = lasted_s(verdict, quiet_s(now), now);
   const bool others_move = !limits_.is_alone && verdict.moved_s >= 0 && verdict.moved_s < limits_.timeout_s;
-  const bool is_known = sight.sees_all || is_known_here(verdict);
+  // Whether others wait for one that has ended, the ranks that were not seen would say.
+  const bool is_known = sight.sees_all || (is_known_here(verdict) && !have_ended(verdict));
   const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && !others_move;
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
   // Where all the guilty have ended, their node may have no watch any more.
   const bool is_ours = verdict.guilty.empty()
                            ? sight.has_rank_0
-                           : sight.has_guilty || (have_ended(verdict) && sight.has_waiting && sight.sees_all);
+                           : sight.has_guilty || (have_ended(verdict) && sight.has_waiting);
   if (is_over && (is_ours || (sight.has_rank_0 && lasted >= 2 * limits_.timeout_s))) return Say::kEnd;
   if (!limits_.is_asked && !is_known) return Say::kNothing;
   const bool may_report =

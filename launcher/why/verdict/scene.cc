@@ -281,6 +281,7 @@ double Scene::newest_wait_s(int rank) const {
 // A look takes a second, and what comes every other second is seen by it or not. But nobody shall wait for long to be
 // told of a hang.
 constexpr double kJustNow = 10;
+constexpr double kLately = 60;
 
 bool Scene::was_just_in_one(int rank) const {
   const double left = left_s(rank);
@@ -289,7 +290,7 @@ bool Scene::was_just_in_one(int rank) const {
 
 bool Scene::has_got_on_since(double waited, int rank) const {
   const double left = left_s(rank);
-  return left >= 0 && left < std::min(kJustNow, waited / 2);
+  return left >= 0 && left < std::min(kLately, waited / 2);
 }
 
 std::map<int, Ranks> Scene::without_progress(std::map<int, Ranks> waits_for) const {

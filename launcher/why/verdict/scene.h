@@ -117,7 +117,7 @@ class Scene {
   /// Since it began the newest that it has not left: an older one may be a message that it asks for now and then. -1:
   /// none.
   [[nodiscard]] double newest_wait_s(int rank) const;
-  /// Whether it was in one in the latter half of so many seconds, and a moment ago.
+  /// Whether it was in one in the latter half of so many seconds, and within the last minute.
   [[nodiscard]] bool has_got_on_since(double waited, int rank) const;
   /// gloo's, which are recorded nowhere.
   [[nodiscard]] bool gets_messages(const RankFacts& to) const;

@@ -295,7 +295,8 @@ class Court {
   bool judge_all_wait() {
     if (scene_.has_progress()) return false;
     const Ranks waiting = scene_.ranks_that(waits);
-    if (waiting.empty() || waiting.size() < verdict_.ranks.size()) return false;
+    const Ranks ended = scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
+    if (waiting.empty() || waiting.size() + ended.size() < verdict_.ranks.size()) return false;
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return false;
     if (!judge_network(waiting, waited))

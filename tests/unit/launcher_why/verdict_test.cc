@@ -579,6 +579,20 @@ TEST_CASE("a member of the group in which others wait that has ended is accused,
   CHECK(verdict.confidence == Confidence::kSure);
 }
 
+TEST_CASE("where all that live wait in one collective they hang, whoever else has ended") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  c.pid = 0;
+  c.ended_with_0 = true;
+  for (RankFacts* rank : {&a, &b}) {
+    join(*rank, "1", 0, "0-1");
+    enter(*rank, "all_reduce", 40, true, "1");
+    enter(*rank, "all_reduce", 38, false, "1");
+  }
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.guilty.empty());
+}
+
 TEST_CASE("where all wait in the same collective, the connection that repeats itself is named") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
   for (RankFacts* rank : {&a, &b, &c}) enter(*rank, "all_reduce", 30, false);
