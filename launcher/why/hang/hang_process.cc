@@ -156,8 +156,9 @@ Taken take_picture(JobPicture picture, const std::vector<RankTarget>& targets, c
   return {std::move(picture)};
 }
 
-HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
+HangPolicy::Sight sight_of(const Taken& taken, const Verdict& verdict,
                            const std::vector<RankTarget>& targets) {
+  const JobPicture& picture = taken.picture;
   const auto any = [&](auto is_it) {
     return std::any_of(targets.begin(), targets.end(),
                        [&](const RankTarget& target) { return is_it(target.rank); });
@@ -167,6 +168,7 @@ HangPolicy::Sight sight_of(const JobPicture& picture, const Verdict& verdict,
   const bool are_read = std::all_of(picture.ranks.begin(), picture.ranks.end(), was_read);
   return {.sees_all = is_whole && are_read && picture.unseen.empty() &&
                       picture.ranks.size() == static_cast<std::size_t>(picture.world_size),
+          .has_asked = taken.has_asked,
           .has_guilty = any([&](int rank) {
             return std::find(verdict.guilty.begin(), verdict.guilty.end(), rank) != verdict.guilty.end();
           }),
@@ -219,11 +221,9 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
     if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
     if (is_due) {
       const bool is_time_over = limits.timeout_s > 0 && policy.quiet_s(boot_time()) >= limits.timeout_s;
-      const auto [picture, has_asked] = take_picture(known, targets, limits, is_time_over);
-      const Verdict verdict = judge(picture);
-      HangPolicy::Sight sight = sight_of(picture, verdict, targets);
-      sight.has_asked = has_asked;
-      HangPolicy::Say say = policy.decide(verdict, sight, boot_time());
+      const Taken taken = take_picture(known, targets, limits, is_time_over);
+      const Verdict verdict = judge(taken.picture);
+      HangPolicy::Say say = policy.decide(verdict, sight_of(taken, verdict, targets), boot_time());
       // A look takes its time, and the answers of others theirs: what was seen late in it may be of a job that got on.
       if (say != HangPolicy::Say::kNothing) {
         const double then = boot_time();
@@ -234,7 +234,7 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
       const Hang news{.ends = say == HangPolicy::Say::kEnd,
                       .guilty = verdict.guilty,
                       .reason = verdict.reason,
-                      .page = render(picture, verdict)};
+                      .page = render(taken.picture, verdict)};
       if (say != HangPolicy::Say::kNothing) {
         if (!print_all(out, to_text(news) + "\n")) return;
         policy.told(verdict, boot_time());

@@ -211,13 +211,17 @@ bool Scene::is_recorded() const {
                      [](const RankFacts& facts) { return !pending(facts.recorder).empty(); });
 }
 
+double Scene::age_s(const Collective& entry) const {
+  return static_cast<double>(picture_.taken_ns - entry.created_ns) * kNanosecond;
+}
+
 double Scene::moved_s() const {
   if (has_progress()) return 0;
   std::optional<double> moved;
   for (const RankFacts& facts : picture_.ranks) {
     if (facts.quiet_s >= 0) moved = std::min(facts.quiet_s, moved.value_or(facts.quiet_s));
     for (const Collective& entry : facts.recorder.entries) {
-      const double age = static_cast<double>(picture_.taken_ns - entry.created_ns) * kNanosecond;
+      const double age = age_s(entry);
       moved = std::min(age, moved.value_or(age));
     }
   }
@@ -229,7 +233,7 @@ double Scene::waited_by(const Ranks& ranks) const {
   for (const int rank : ranks) {
     const std::vector<Collective> open = pending(facts(rank).recorder);
     if (open.empty()) continue;
-    const double waited = static_cast<double>(picture_.taken_ns - open.front().created_ns) * kNanosecond;
+    const double waited = age_s(open.front());
     shortest = std::min(waited, shortest.value_or(waited));
   }
   return shortest ? std::max(0.0, *shortest) : -1;
@@ -263,7 +267,7 @@ std::map<int, Ranks> Scene::waits_for() const {
 double Scene::left_s(int rank) const {
   std::optional<double> newest;
   for (const Collective& entry : facts(rank).recorder.entries) {
-    const double age = static_cast<double>(picture_.taken_ns - entry.created_ns) * kNanosecond;
+    const double age = age_s(entry);
     if (entry.is_over) newest = std::min(age, newest.value_or(age));
   }
   return newest ? std::max(0.0, *newest) : -1;
@@ -272,7 +276,7 @@ double Scene::left_s(int rank) const {
 double Scene::newest_wait_s(int rank) const {
   double newest = -1;
   for (const Collective& open : pending(facts(rank).recorder)) {
-    const double waited = static_cast<double>(picture_.taken_ns - open.created_ns) * kNanosecond;
+    const double waited = age_s(open);
     if (newest < 0 || waited < newest) newest = std::max(0.0, waited);
   }
   return newest;

@@ -112,6 +112,8 @@ class Scene {
 
  private:
   [[nodiscard]] bool has_progress(int rank) const;
+  /// Since it began, in seconds.
+  [[nodiscard]] double age_s(const Collective& entry) const;
   /// Since the newest collective that it has left began, in seconds; -1: none is shown.
   [[nodiscard]] double left_s(int rank) const;
   /// Since it began the newest that it has not left: an older one may be a message that it asks for now and then. -1:

@@ -93,6 +93,10 @@ class Court {
     return ranks;
   }
 
+  [[nodiscard]] Ranks ended_ranks() const {
+    return scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
+  }
+
   [[nodiscard]] Ranks all_ranks() const {
     return scene_.ranks_that([](Doing) { return true; });
   }
@@ -107,7 +111,7 @@ class Court {
   /// Who has ended will not come; but who lives and is missing where others wait is asked first, for of some
   /// collectives each rank is free when it has done its part.
   bool judge_ended() {
-    const Ranks ended = scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
+    const Ranks ended = ended_ranks();
     const Ranks waiting = scene_.ranks_that(waits);
     if (ended.empty() || waiting.empty() || scene_.has_progress()) return false;
     const Ranks others = without(idle_among(all_ranks()), ended);
@@ -295,7 +299,7 @@ class Court {
   bool judge_all_wait() {
     if (scene_.has_progress()) return false;
     const Ranks waiting = scene_.ranks_that(waits);
-    const Ranks ended = scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
+    const Ranks ended = ended_ranks();
     if (waiting.empty() || waiting.size() + ended.size() < verdict_.ranks.size()) return false;
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return false;
