@@ -48,6 +48,7 @@ struct Object {
   std::string path;    ///< "/data/shard-0017.tar", "pipe:[4711]", "socket:[4712]"; empty: the call has none
   std::string mount;   ///< type of the file system, "nfs4"; empty: none or not known
   std::string source;  ///< what is mounted, "fs01:/data"
+  std::string device;  ///< of what is mounted, "0:39"
   std::string other_end;  ///< of a pipe: "pid 4711 (ddprun)"; of a TCP connection: its address
   /// Of the TCP connections for which the main thread waits: since the other end was heard; -1: there is none.
   double silent_s = -1;
@@ -169,6 +170,9 @@ struct RankFacts {
   /// Those of its node's launcher that get no answer. Told with one rank of the node.
   std::vector<Connection> launcher_connections{};
   std::vector<Child> children;
+  /// Where its main thread waits for a file system whose server is a process (FUSE): those that serve one, as far as
+  /// they may be looked at.
+  std::vector<Child> file_servers{};
   /// For how long no rank of its node has shown that it gets on, as the watch for hangs there has felt it: a look lasts
   /// a second, and what a rank tells and messages have no time with them. -1: not known.
   double quiet_s = -1;

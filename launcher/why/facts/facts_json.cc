@@ -11,7 +11,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadLook, tid, name, state, wa
                                                 queued_s, major_faults, switches)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLook, at_s, started, threads, tracer, tracer_name,
                                                 is_frozen, read_bytes, written_bytes, throttled_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, other_end, silent_s, is_store)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, device, other_end, silent_s, is_store)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, group, backend, sequence, id, operation, is_peer,
                                                 peer, sizes, types, created_ns, is_over)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Membership, group, ranks, newest)
@@ -27,7 +27,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid
                                                 host, program, problem, first, second, object, recorder_first,
                                                 recorder, progress_first, progress, python, python_problem,
                                                 native, native_problem, stopped_s, connections,
-                                                launcher_connections, children, quiet_s)
+                                                launcher_connections, children, file_servers, quiet_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, command, generation, phase, awaits,
                                                 world_size, taken_ns, ranks, asks_others, unseen,
                                                 silent_nodes)

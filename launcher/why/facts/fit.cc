@@ -64,6 +64,7 @@ constexpr std::array<void (*)(RankFacts&), 7> kSteps{[](RankFacts& facts) {
                                                        keep_first(facts.connections, 64);
                                                        keep_first(facts.launcher_connections, 8);
                                                        keep_first(facts.children, 16);
+                                                       keep_first(facts.file_servers, 4);
                                                      },
                                                      [](RankFacts& facts) {
                                                        keep_entries(facts.recorder, 24);

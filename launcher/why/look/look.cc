@@ -105,6 +105,7 @@ class Looker {
     facts_.object.is_store = lead_to_port(awaited, received, variable_of(pid_, "MASTER_PORT"));
     look_at_children();
     say();
+    look_at_file_servers();
     const std::string py_spy = runs_python(pid_) ? find_py_spy(pid_) : std::string();
     look_at_python(py_spy);
     look_at_native();
@@ -178,6 +179,32 @@ class Looker {
                                  .feeds = writes_to_any(child.pid, awaited),
                                  .python = {}});
     }
+  }
+
+  /// Last of what /proc tells: on a machine with many processes it takes long to find them.
+  void look_at_file_servers() {
+    if (!awaits_file_server(facts_.first.threads.front()) ||
+        !awaits_file_server(facts_.second.threads.front()))
+      return;
+    std::vector<ChildLook> looks;
+    for (const pid_t server : file_servers(facts_.object.device, pid_, read_processes()))
+      looks.push_back({server, look_at_process(server)});
+    if (looks.empty()) return;
+    sleep_for(std::chrono::milliseconds(500));
+    for (const ChildLook& server : looks) {
+      const ProcessLook now = look_at_process(server.pid);
+      if (now.threads.empty() || server.first.threads.empty()) continue;
+      facts_.file_servers.push_back({.pid = server.pid,
+                                     .name = now.threads.front().name,
+                                     .state = now.threads.front().state,
+                                     .call = {},
+                                     .object = {},
+                                     .is_busy = does_anything(server.first, now),
+                                     .bytes_per_s = bytes_per_second(server.first, now),
+                                     .feeds = false,
+                                     .python = {}});
+    }
+    say();
   }
 
   void look_at_python(const std::string& py_spy) {

@@ -119,6 +119,7 @@ void find_mount(pid_t pid, Object& object, const std::string& mount_id) {
     longest = point.size();
     object.mount = type;
     object.source = source;
+    object.device = device;
     if (id == mount_id) return;
   }
 }
@@ -326,6 +327,26 @@ bool lead_to_port(const std::set<std::string>& files, const std::map<std::string
     const auto found = received.find(inode_of(file, "socket:"));
     return found != received.end() && found->second.remote.ends_with(":" + port);
   });
+}
+
+std::vector<pid_t> file_servers(const std::string& device, pid_t but,
+                                const std::vector<ProcessEntry>& processes) {
+  // The minor number of such a mount's device is the number of its connection. Kernels before 6.13 do not tell it.
+  const std::string wanted = device.substr(std::min(device.size(), device.find(':') + 1));
+  const auto serves = [&](const ProcessEntry& process) {
+    for (const auto& [descriptor, file] : open_files(process.pid)) {
+      if (file != "/dev/fuse") continue;
+      const std::string facts = read_text(fmt::format("/proc/{}/fdinfo/{}", process.pid, descriptor));
+      const std::string_view connection = value_of(facts, "fuse_connection");
+      if (connection.empty() || connection == wanted) return true;
+    }
+    return false;
+  };
+  std::vector<pid_t> servers;
+  for (const ProcessEntry& process : processes) {
+    if (process.pid != but && process.pid != ::getpid() && serves(process)) servers.push_back(process.pid);
+  }
+  return servers;
 }
 
 std::vector<pid_t> descendants(pid_t pid, const std::vector<ProcessEntry>& processes) {

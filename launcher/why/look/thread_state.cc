@@ -70,6 +70,12 @@ bool gets_on(const ProcessLook& first, const ProcessLook& second) {
          major_faults_per_second(first, second) > kManyFaults;
 }
 
+bool does_anything(const ProcessLook& first, const ProcessLook& second) {
+  constexpr double kSomeCpu = 0.002;
+  return gets_on(first, second) || running_share(first, second) > kSomeCpu ||
+         first.threads.size() != second.threads.size();
+}
+
 bool has_nccl(const ProcessLook& look) {
   return std::any_of(look.threads.begin(), look.threads.end(), is_nccls);
 }
@@ -96,14 +102,17 @@ bool is_traced(const ProcessLook& look) {
 
 bool is_in_kernel(const ProcessLook& look) {
   const ThreadLook* const main = main_thread(look);
-  return main != nullptr &&
-         (main->state == "D" || main->wait_channel.find("request_wait_answer") != std::string::npos);
+  return main != nullptr && (main->state == "D" || awaits_file_server(*main));
+}
+
+bool awaits_file_server(const ThreadLook& thread) {
+  return thread.wait_channel.find("request_wait_answer") != std::string::npos;
 }
 
 bool may_be_stopped(const ProcessLook& look) {
   if (look.is_frozen || is_stopped(look) || is_traced(look) || is_looked_at(look)) return false;
   return std::none_of(look.threads.begin(), look.threads.end(), [](const ThreadLook& thread) {
-    return thread.state == "D" || thread.wait_channel.find("request_wait_answer") != std::string::npos;
+    return thread.state == "D" || awaits_file_server(thread);
   });
 }
 

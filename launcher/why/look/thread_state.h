@@ -23,6 +23,9 @@ double major_faults_per_second(const ProcessLook& first, const ProcessLook& seco
 /// Whether a process that others wait for gets on: it runs, or wants to, or reads, writes, swaps, receives.
 bool gets_on(const ProcessLook& first, const ProcessLook& second);
 
+/// Whether a process has run at all, if only for a moment, or has read or written. Pure.
+bool does_anything(const ProcessLook& first, const ProcessLook& second);
+
 /// Whether it uses NCCL: torch names the threads that watch over it, and NCCL its own where it is told to.
 bool has_nccl(const ProcessLook& look);
 /// Whether so much over a connection is more than NCCL's own (RAS), whose processes tell each other once a second in
@@ -36,6 +39,8 @@ bool is_traced(const ProcessLook& look);
 bool is_looked_at(const ProcessLook& look);
 /// The main thread waits in the kernel, for a disk or a file server, and nothing reaches it.
 bool is_in_kernel(const ProcessLook& look);
+/// It waits for the server of a file system in a process (FUSE).
+bool awaits_file_server(const ThreadLook& thread);
 
 /// Whether a debugger's stop can reach it and leaves nothing behind.
 bool may_be_stopped(const ProcessLook& look);

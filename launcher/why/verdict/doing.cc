@@ -237,10 +237,19 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
   if (is_in_kernel(now) && is_in_kernel(facts.first) && is_same_wait) {
     const ThreadLook& main = now.threads.front();
     const std::string call = name_of_call(main.call.number);
+    const std::string where =
+        fmt::format("{}{}", call.empty() ? std::string() : fmt::format(": {}()", call),
+                    facts.object.path.empty() ? std::string() : " of " + place(facts.object));
+    const auto server = std::find_if(facts.file_servers.begin(), facts.file_servers.end(),
+                                     [](const Child& process) { return process.is_busy; });
+    if (server != facts.file_servers.end())
+      return Activity{
+          Doing::kMoves,
+          fmt::format("waits for the file system's server{}; pid {} ({}), which serves one, does something",
+                      where, server->pid, printable(server->name)),
+          {}};
     return Activity{Doing::kInKernel,
-                    fmt::format("is stuck in the kernel{}{} ({}, in {}), which no signal ends",
-                                call.empty() ? std::string() : fmt::format(": {}()", call),
-                                facts.object.path.empty() ? std::string() : " of " + place(facts.object),
+                    fmt::format("is stuck in the kernel{} ({}, in {}), which no signal ends", where,
                                 main.state == "D" ? "state D" : "it waits for the file system's server",
                                 main.wait_channel),
                     {}};

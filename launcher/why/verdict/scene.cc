@@ -37,6 +37,12 @@ bool has_moved(const RankFacts& facts) {
          pending(facts.recorder).size() != pending(facts.recorder_first).size();
 }
 
+/// Whether its call alone, without a stack, may be a wait for others: for a lock, of a socket, or of one who asks again
+/// and again.
+bool may_be_any_wait(Doing doing) {
+  return doing == Doing::kUnknown || doing == Doing::kBlocked || doing == Doing::kSleeps;
+}
+
 /// By a group's name, as whose members it was told.
 using MembersTold = std::map<std::string, std::set<std::string>>;
 
@@ -185,6 +191,16 @@ Ranks Scene::unread() const {
   return found;
 }
 
+Ranks Scene::unclear() const {
+  Ranks found = unseen();
+  for (const RankFacts& facts : picture_.ranks) {
+    const Doing doing = activity(facts.rank).doing;
+    const bool is_shown = doing != Doing::kUnknown && !(facts.native.empty() && facts.python.empty());
+    if (may_be_any_wait(doing) && !is_shown) found.insert(facts.rank);
+  }
+  return found;
+}
+
 bool Scene::gets_messages(const RankFacts& to) const {
   return std::any_of(to.connections.begin(), to.connections.end(), [&](const Connection& connection) {
     if (connection.came == 0) return false;
@@ -204,11 +220,6 @@ bool Scene::has_progress() const {
 
 bool Scene::has_progress(const Ranks& ranks) const {
   return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return has_progress(rank); });
-}
-
-bool Scene::is_recorded() const {
-  return std::any_of(picture_.ranks.begin(), picture_.ranks.end(),
-                     [](const RankFacts& facts) { return !pending(facts.recorder).empty(); });
 }
 
 double Scene::age_s(const Collective& entry) const {
@@ -354,20 +365,27 @@ Ranks Scene::missing_among(const Ranks& ranks) const {
   return missing;
 }
 
-bool Scene::may_wait_for_any(const Ranks& waiting) const {
-  return std::any_of(waiting.begin(), waiting.end(), [&](int rank) {
+Ranks Scene::may_be_awaited(const Ranks& ranks, const Ranks& waiting) const {
+  const bool is_anybody = std::any_of(waiting.begin(), waiting.end(), [&](int rank) {
     const std::vector<Collective> open = pending(facts(rank).recorder);
     return open.empty() ||
-           std::any_of(open.begin(), open.end(), [](const Collective& entry) { return entry.is_peer; }) ||
-           std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
-             return group.second.is_waiting(rank) && group.first.members.empty() &&
-                    !is_world(group.first.name);
-           });
+           std::any_of(open.begin(), open.end(), [](const Collective& entry) { return entry.is_peer; });
   });
+  if (is_anybody) return ranks;
+  Ranks awaited;
+  for (const auto& [name, group] : groups_) {
+    if (group.awaited() == 0) continue;
+    for (const int rank : ranks) {
+      const bool may_be_in = name.members.empty() || is_in_number_list(name.members, rank);
+      if (may_be_in && !(facts_.contains(rank) && knows(rank, group))) awaited.insert(rank);
+    }
+  }
+  return awaited;
 }
 
 bool Scene::knows(int rank, const Group& group) const {
   const Recorder& recorder = facts(rank).recorder;
+  if (facts(rank).pid == 0) return false;
   return recorder.problem.empty() ? recorder.is_there : group.entries.contains(rank);
 }
 

@@ -66,6 +66,8 @@ class Scene {
   [[nodiscard]] Ranks ranks_that(bool (*condition)(const Activity&)) const;
   /// Who could not be read.
   [[nodiscard]] Ranks unread() const;
+  /// Who was not seen, or not well enough to say what it waits for: no stack of one that does nothing.
+  [[nodiscard]] Ranks unclear() const;
 
   /// Whether anything was begun or completed between the looks, or came from another rank, by any rank or by one of
   /// these.
@@ -75,9 +77,6 @@ class Scene {
   /// Since the newest collective of any rank began, or a node has felt one of its ranks get on, in seconds; 0: there is
   /// progress; -1: none was recorded.
   [[nodiscard]] double moved_s() const;
-
-  /// Whether anybody is in a collective that was recorded.
-  [[nodiscard]] bool is_recorded() const;
 
   /// For how long those ranks have waited, in seconds: the one that came last counts. -1: not known.
   [[nodiscard]] double waited_by(const Ranks& ranks) const;
@@ -98,8 +97,9 @@ class Scene {
 
   /// Of these, which may have ended, the members of a group in which somebody waits: of the world all are.
   [[nodiscard]] Ranks missing_among(const Ranks& ranks) const;
-  /// Whether one of these waits for nobody knows whom: for a message or a key, or in a group of unknown members.
-  [[nodiscard]] bool may_wait_for_any(const Ranks& waiting) const;
+  /// Of these, which may not have been seen, those for whom one of `waiting` may wait: for a message or a key nobody
+  /// knows from whom it is to come, and in a group nobody knows where a rank is of which too little could be read.
+  [[nodiscard]] Ranks may_be_awaited(const Ranks& ranks, const Ranks& waiting) const;
 
   /// Whether what is not among the rank's entries of the group has not happened: what could not be read of it may have.
   [[nodiscard]] bool knows(int rank, const Group& group) const;

@@ -37,10 +37,10 @@ class Court {
     } else if (picture_.phase != "running" && !picture_.phase.empty()) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
-               !judge_without_recorder() && !judge_all_wait()) {
+               !judge_suspects() && !judge_all_wait()) {
       judge_progress();
     }
-    admit_unread();
+    admit_unclear();
     note_gpus();
     clean();
     add_notes();
@@ -93,6 +93,10 @@ class Court {
     return ranks;
   }
 
+  static Ranks both(const Ranks& ranks, const Ranks& others) {
+    return without(ranks, without(ranks, others));
+  }
+
   [[nodiscard]] Ranks ended_ranks() const {
     return scene_.ranks_that([](Doing doing) { return doing == Doing::kEnded; });
   }
@@ -111,27 +115,29 @@ class Court {
   /// Who has ended will not come; but who lives and is missing where others wait is asked first, for of some
   /// collectives each rank is free when it has done its part.
   bool judge_ended() {
-    const Ranks ended = ended_ranks();
+    const Ranks missing = scene_.missing_among(ended_ranks());
     const Ranks waiting = scene_.ranks_that(waits);
-    if (ended.empty() || waiting.empty() || scene_.has_progress()) return false;
-    const Ranks others = without(idle_among(all_ranks()), ended);
-    const Ranks roots = ends_of(scene_.waits_for()).roots;
-    const auto lives = [&](int rank) { return others.contains(rank); };
-    if (std::any_of(roots.begin(), roots.end(), lives)) return false;
-    const Ranks missing = scene_.missing_among(ended);
-    if (missing.empty() && !scene_.may_wait_for_any(waiting)) return false;
-    const Ranks& guilty = missing.empty() ? ended : missing;
-    const bool with_0 =
-        std::all_of(guilty.begin(), guilty.end(), [&](int rank) { return scene_.facts(rank).ended_with_0; });
-    // They may wait for one that lives as well, which may be at work.
-    const bool is_guess = missing.empty() && !others.empty();
-    const Confidence confidence = is_guess                     ? Confidence::kGuess
-                                  : missing.empty() || !with_0 ? Confidence::kLikely
-                                                               : Confidence::kSure;
-    accuse(is_guess && any_gets_on(others) ? Health::kLate : Health::kStuck, confidence, guilty, waiting,
-           ended_words(guilty, with_0, waiting));
+    if (missing.empty() || waiting.empty() || scene_.has_progress() || !scene_.waits_for().empty())
+      return false;
+    if (!without(suspects(waiting), ended_ranks()).empty()) return false;
+    accuse(Health::kStuck, have_ended_with_0(missing) ? Confidence::kSure : Confidence::kLikely, missing,
+           waiting, ended_words(missing, have_ended_with_0(missing), waiting));
     return true;
   }
+
+  [[nodiscard]] bool have_ended_with_0(const Ranks& ended) const {
+    return std::all_of(ended.begin(), ended.end(), [&](int rank) { return scene_.facts(rank).ended_with_0; });
+  }
+
+  /// Who does not wait itself, and for whom those may wait, as far as one can see.
+  [[nodiscard]] Ranks suspects(const Ranks& waiting) const {
+    Ranks others = idle_among(all_ranks());
+    others.merge(scene_.unseen());
+    return scene_.may_be_awaited(others, waiting);
+  }
+
+  /// Of these, who was not seen, or not well enough to say that it does not wait.
+  [[nodiscard]] Ranks unknown_among(const Ranks& ranks) const { return both(ranks, scene_.unclear()); }
 
   bool judge_held() {
     const Ranks held = scene_.ranks_that(is_held);
@@ -229,17 +235,16 @@ class Court {
     if (edges.empty()) return false;
     const auto [waiting, all_roots] = ends_of(edges);
     if (all_roots.empty()) return judge_cycle(edges);
-    const Ranks idle = idle_among(all_roots);
-    if (idle.empty() && (scene_.has_progress() || !scene_.unread().empty())) return false;
-    const Ranks& roots = idle.empty() ? all_roots : idle;
-    verdict_.is_of_part = !idle.empty();
+    const Ranks roots = idle_among(all_roots);
+    if (roots.empty()) return false;
+    verdict_.is_of_part = true;
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return judge_usual(roots, waited);
     const bool is_late = any_gets_on(roots);
-    const bool is_guess = idle.empty() && !scene_.unseen().empty();
-    const Confidence confidence = is_guess                  ? Confidence::kGuess
-                                  : is_late || idle.empty() ? Confidence::kLikely
-                                                            : Confidence::kSure;
+    // It may wait itself, where that was not seen.
+    const Confidence confidence = !unknown_among(roots).empty() ? Confidence::kGuess
+                                  : is_late                     ? Confidence::kLikely
+                                                                : Confidence::kSure;
     accuse(is_late ? Health::kLate : Health::kStuck, confidence, roots, waiting, late_words(scene_, roots));
     return true;
   }
@@ -275,23 +280,37 @@ class Court {
     // Who computes may have begun what it is said to wait in, and not wait yet.
     const bool is_late = any_computes(guilty) || any_computes(waiting);
     verdict_.is_of_part = !is_late;
-    accuse(is_late ? Health::kLate : Health::kStuck, Confidence::kLikely, guilty, waiting,
-           cycle_words(camps));
+    // Which of them has gone another way, the program alone knows.
+    accuse(is_late ? Health::kLate : Health::kStuck, Confidence::kGuess, guilty, waiting, cycle_words(camps));
     return true;
   }
 
-  /// By what stacks and calls show.
-  bool judge_without_recorder() {
-    if (scene_.has_progress() || scene_.is_recorded()) return false;
-    const Ranks waiting = scene_.ranks_that(waits);
-    const Ranks late =
-        without(scene_.ranks_that([](Doing doing) { return doing != Doing::kUnknown; }), waiting);
-    if (waiting.empty() || late.empty()) return false;
+  /// Where nobody is known to be missing who does not wait: who is missing and waits itself, and whoever does not
+  /// wait, as far as stacks and calls show it, and may be the one for whom another waits.
+  bool judge_suspects() {
+    if (scene_.has_progress()) return false;
+    const auto [behind, roots] = ends_of(scene_.without_progress(scene_.waits_for()));
+    Ranks waiting = scene_.ranks_that(waits);
+    waiting.insert(behind.begin(), behind.end());
+    if (waiting.empty() || scene_.is_usual(scene_.waited_by(waiting))) return false;
+    const Ranks all = suspects(waiting);
+    const Ranks unknown = unknown_among(all);
+    Ranks known = without(all, unknown);
+    if (!known.empty() || unknown.empty()) known.insert(roots.begin(), roots.end());
     // Nobody knows since when the others wait.
-    if (std::any_of(late.begin(), late.end(), [&](int rank) { return scene_.was_just_in_one(rank); }))
+    if (known.empty() ||
+        std::any_of(known.begin(), known.end(), [&](int rank) { return scene_.was_just_in_one(rank); }))
       return false;
-    accuse(any_gets_on(late) ? Health::kLate : Health::kStuck, Confidence::kLikely, late, waiting,
-           unrecorded_words(scene_, late, waiting));
+    const Ranks ended = ended_ranks();
+    const Ranks living = without(known, ended);
+    const bool is_guess = !unknown.empty() || (known.size() > 1 && !living.empty());
+    waiting = without(waiting, known);
+    accuse(any_gets_on(living) ? Health::kLate : Health::kStuck,
+           is_guess ? Confidence::kGuess : Confidence::kLikely, known, waiting,
+           is_guess                      ? suspects_words(scene_, known, unknown, waiting)
+           : living.empty()              ? ended_words(known, have_ended_with_0(known), waiting)
+           : both(known, roots) == known ? late_words(scene_, known)
+                                         : unrecorded_words(scene_, known, waiting));
     return true;
   }
 
@@ -373,14 +392,16 @@ class Court {
     verdict_.reason = straggler_words(picture_, straggler);
   }
 
-  /// Who waits may wait for one that could not be read; and of a job of which nobody could be, nothing is known.
-  void admit_unread() {
-    const Ranks unread = scene_.unread();
-    if (verdict_.health != Health::kFine || unread.empty() || scene_.has_progress()) return;
+  /// Who waits may wait for one that could not be seen; and of a job of which nobody could be read, nothing is known.
+  void admit_unclear() {
+    if (verdict_.health != Health::kFine || scene_.has_progress()) return;
     const Ranks waiting = scene_.ranks_that(awaits_others);
+    const Ranks unread = scene_.unread();
     const bool is_any_read = unread.size() < picture_.ranks.size();
     if (is_any_read && (waiting.empty() || scene_.is_usual(scene_.waited_by(waiting)))) return;
-    accuse(Health::kUnknown, Confidence::kGuess, {}, waiting, unread_words(unread, waiting));
+    const Ranks unclear = is_any_read ? unknown_among(suspects(waiting)) : unread;
+    if (!unclear.empty())
+      accuse(Health::kUnknown, Confidence::kGuess, {}, waiting, unclear_words(unclear, waiting));
   }
 
   /// Where all have begun a collective, nobody can tell from outside whether their GPUs get on with what was queued

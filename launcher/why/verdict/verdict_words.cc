@@ -54,6 +54,16 @@ std::string missing_words(const Scene& scene, int late, bool is_one = true) {
   return {};
 }
 
+/// "rank 1 is stopped …", "ranks 0, 2 are frozen …": a text for all that do the same.
+std::vector<std::string> doing_words(const Scene& scene, const Ranks& of) {
+  std::map<std::string, Ranks> by_words;
+  for (const int rank : of) by_words[scene.activity(rank).words].insert(rank);
+  std::vector<std::string> texts;
+  for (const auto& [words, ranks] : by_words)
+    texts.push_back(fmt::format("{} {}", named(ranks), ranks.size() == 1 ? words : plural(words)));
+  return texts;
+}
+
 std::string lost_words(const LostPackets& lost, const std::string& peer) {
   return fmt::format("{} of {}rank {} to {}{}: {} not acknowledged after {} attempts", lost.on->local,
                      lost.is_launchers ? "the launcher of " : "", lost.rank, lost.on->remote, peer,
@@ -69,13 +79,8 @@ std::string ended_words(const Ranks& ended, bool with_0, const Ranks& waiting) {
       named(waiting), verb(waiting, "waits", "wait"), verb(ended, "it", "them"));
 }
 
-/// "rank 1 is stopped …; ranks 0, 2 are frozen …".
 std::string held_words(const Scene& scene, const Ranks& held) {
-  std::map<std::string, Ranks> by_words;
-  for (const int rank : held) by_words[scene.activity(rank).words].insert(rank);
-  std::vector<std::string> texts;
-  for (const auto& [words, ranks] : by_words)
-    texts.push_back(fmt::format("{} {}", named(ranks), ranks.size() == 1 ? words : plural(words)));
+  std::vector<std::string> texts = doing_words(scene, held);
   const std::string missing = held.size() == 1 ? missing_words(scene, *held.begin()) : std::string();
   if (!missing.empty()) texts.push_back(missing);
   return fmt::format("{}", fmt::join(texts, "; "));
@@ -120,9 +125,18 @@ std::string cycle_words(const std::vector<Camp>& camps) {
 }
 
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting) {
-  return fmt::format("{} {} late: {} where {} {}{}", named(late), verb(late, "is", "are"),
-                     verb(late, "it is not", "they are not"), named(waiting), verb(waiting, "waits", "wait"),
-                     wait_words(scene, *waiting.begin()));
+  return fmt::format("{} {} late: {} where {}", named(late), verb(late, "is", "are"),
+                     verb(late, "it is not", "they are not"),
+                     fmt::join(doing_words(scene, waiting), ", and "));
+}
+
+std::string suspects_words(const Scene& scene, const Ranks& suspects, const Ranks& unknown,
+                           const Ranks& waiting) {
+  std::vector<std::string> texts = doing_words(scene, suspects);
+  if (!unknown.empty())
+    texts.push_back(fmt::format("{} {} not seen well enough", named(unknown), verb(unknown, "was", "were")));
+  return fmt::format("{}; for which of these, nobody can see: {}",
+                     fmt::join(doing_words(scene, waiting), ", and "), fmt::join(texts, "; "));
 }
 
 std::string host_of(const std::string& address) {
@@ -162,12 +176,12 @@ std::string all_wait_words(const Scene& scene, const Ranks& waiting) {
   return fmt::format("all ranks wait, for different things: {}", fmt::join(texts, "; "));
 }
 
-std::string unread_words(const Ranks& unread, const Ranks& waiting) {
+std::string unclear_words(const Ranks& unclear, const Ranks& waiting) {
   if (waiting.empty())
     return fmt::format("of {} not enough could be read in time to say whether {} on: ask again",
-                       named(unread), verb(unread, "it gets", "they get"));
-  return fmt::format("{} {}, perhaps for {}, of which not enough could be read in time: ask again",
-                     named(waiting), verb(waiting, "waits", "wait"), named(unread));
+                       named(unclear), verb(unclear, "it gets", "they get"));
+  return fmt::format("{} {}, perhaps for {}, of which not enough could be seen: ask again", named(waiting),
+                     verb(waiting, "waits", "wait"), named(unclear));
 }
 
 std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s) {

@@ -31,12 +31,15 @@ std::string late_words(const Scene& scene, const Ranks& late);
 std::string usual_words(const Ranks& late, double waited_s);
 std::string cycle_words(const std::vector<Camp>& camps);
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting);
+/// `unknown`: who may be guilty as well, and was not seen.
+std::string suspects_words(const Scene& scene, const Ranks& suspects, const Ranks& unknown,
+                           const Ranks& waiting);
 std::string network_words(const Scene& scene, const Ranks& guilty, const LostPackets& lost);
 std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& hosts, const LostPackets& lost);
 /// "10.0.0.3" of "10.0.0.3:5000", and "fe80::1" of "[fe80::1]:5000".
 std::string host_of(const std::string& address);
 std::string all_wait_words(const Scene& scene, const Ranks& waiting);
-std::string unread_words(const Ranks& unread, const Ranks& waiting);
+std::string unclear_words(const Ranks& unclear, const Ranks& waiting);
 std::string gpus_words(const Scene& scene, const Ranks& waiting, double waited_s);
 std::string straggler_words(const JobPicture& picture, const Straggler& straggler);
 std::string siblings_words(const RankFacts& facts);

@@ -125,6 +125,10 @@ def file_server_silent():
     (FOLDER / "mount/data").read_text()
 
 
+def file_server_works():
+    file_server_silent()
+
+
 def loops_in_python():
     ready()
     while True:

@@ -62,6 +62,8 @@ HANGS = [
     Hang("frozen", r"frozen by a control group"),
     Hang("in_the_kernel", r"stuck in the kernel: vfork|stuck in the kernel"),
     Hang("file_server_silent", r"stuck in the kernel: \w+\(\) of .*/mount/data \(fuse.*it waits for the file system's server"),
+    Hang("file_server_works", r"waits for the file system's server: \w+\(\) of .*/mount/data \(fuse.*pid \d+ \(sh\), which serves one, does something",
+         health="late"),
     Hang("loops_in_python", r"(computes \(|gets )\d+ % of a CPU.*\n.*in loops_in_python", health="late"),
     Hang("loops_in_c", r"(computes \(|gets )\d+ % of a CPU(.*\n)+?.*in loops_in_c", health="late"),
     Hang("two_locks", r"lock(.*\n)+?.*in two_locks"),
@@ -198,8 +200,8 @@ def stopped(pid):
 
 
 @contextlib.contextmanager
-def silent_file_server(folder):
-    """A FUSE file system of which nobody answers more than the first request."""
+def file_server(folder, works):
+    """A FUSE file system of which nobody answers more than the first request; who holds it may be busy, as with an upload."""
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
         raise Skipped("needs root and /dev/fuse")
     (folder / "mount").mkdir()
@@ -214,7 +216,12 @@ def silent_file_server(folder):
         unique = int.from_bytes(request[8:16], "little")
         init = request[40:48] + bytes(56)  # the same version, and nothing else
         os.write(server, (16 + len(init)).to_bytes(4, "little") + bytes(4) + unique.to_bytes(8, "little") + init)
-        yield
+        script = "while :; do head -c 100000 /dev/zero > /dev/null; sleep 0.1; done" if works else "exec sleep 1000"
+        with subprocess.Popen(["sh", "-c", script], pass_fds=[server]) as holder:
+            try:
+                yield
+            finally:
+                holder.kill()
     finally:
         os.close(server)  # whoever waits for it gets an error
         libc.umount2(bytes(folder / "mount"), 2)
@@ -258,7 +265,8 @@ def judge(options, hang):
                                     "PYTHON_EXEC": options.python, "PYTHONDONTWRITEBYTECODE": "1"}
         if options.card:
             environment["WHY_BACKEND"] = hang.backend or "nccl"
-        around = silent_file_server(folder) if hang.name == "file_server_silent" else contextlib.nullcontext()
+        serves = hang.name.startswith("file_server_")
+        around = file_server(folder, works=hang.name == "file_server_works") if serves else contextlib.nullcontext()
         program = options.cpp or str(HERE / "hangs.py")
         command = [options.ddprun, "--nproc-per-node", str(hang.ranks), "--shutdown-timeout", "1s", *options.flags,
                    program, hang.name, str(hang.culprit)]

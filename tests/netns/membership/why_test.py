@@ -46,6 +46,7 @@ while time.monotonic() < begin + (11 if dist.get_rank() == 0 else 16):
         dist.all_reduce(torch.ones(10), group=alone[0])
         time.sleep(1)
 dist.all_reduce(torch.ones(1000))
+dist.destroy_process_group()  # without it torch 2.11 aborts now and then as it ends, under torchrun as well
 """
 SPINS = """
 import torch, torch.distributed as dist

@@ -342,6 +342,11 @@ TEST_CASE("where not all ranks were seen, a time-out ends only who waits for nob
   all.waiting = {0, 1};
   CHECK_FALSE(ends(all));
   CHECK_FALSE(ends(verdict(Health::kStuck, Doing::kWaits)));
+  // It may be one of those that were not seen.
+  Verdict guess = verdict(Health::kStuck, Doing::kSleeps);
+  CHECK(ends(guess));
+  guess.confidence = Confidence::kGuess;
+  CHECK_FALSE(ends(guess));
   CHECK(ends(verdict(Health::kStuck, Doing::kBlocked)));
   CHECK(ends(verdict(Health::kLate, Doing::kComputes)));
   // Who polls for the end of what it is in spins, and who waits for a GPU does.

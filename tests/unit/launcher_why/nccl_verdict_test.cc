@@ -170,6 +170,8 @@ TEST_CASE("who spins in a message over NCCL is not accused beside one that does 
     const Verdict verdict = judge(picture_of({a, b, c}));
     CHECK(verdict.health == Health::kStuck);
     CHECK(verdict.guilty == std::vector<int>{2});
+    // Nobody else is there.
+    CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
   }
 }
 
