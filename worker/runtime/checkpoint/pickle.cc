@@ -8,15 +8,29 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string_view>
-#include <tuple>
+#include <unordered_map>
 
 namespace ddprun::runtime {
 namespace {
+
+/// Of two tensors that begin at the same place. A conjugate or an imaginary part may be a view that differs in a bit
+/// alone.
+bool is_read_alike(const at::Tensor& one, const at::Tensor& other) {
+  return one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() &&
+         one.strides() == other.strides() && one.is_conj() == other.is_conj() &&
+         one.is_neg() == other.is_neg();
+}
+
+// Nearly all are so already, and each operation of ATen takes longer than all else that is done with a small one.
+at::Tensor as_stored(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) return tensor;
+  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+}
 
 /// Emits opcodes into `out`. Nothing is memoised: torch.load needs no memo, and checkpoints repeat only short
 /// names.
@@ -146,19 +160,23 @@ class Pickler {
 
   /// The same tensor, met again (tied weights), is stored once.
   std::size_t store(const at::Tensor& tensor) {
-    const Identity identity{tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec(),
-                            tensor.strides().vec(),  tensor.is_conj(),     tensor.is_neg()};
-    const auto [found, is_new] = stored_.try_emplace(identity, storages_.size());
-    if (is_new) storages_.push_back(tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous());
-    return found->second;
+    const auto [first, last] = stored_.equal_range(tensor.const_data_ptr());
+    const auto met = std::find_if(
+        first, last, [&](const auto& stored) { return is_read_alike(stored.second.tensor, tensor); });
+    if (met != last) return met->second.key;
+    const std::size_t key = storages_.size();
+    storages_.push_back(as_stored(tensor));
+    stored_.emplace(tensor.const_data_ptr(), Stored{tensor, key});
+    return key;
   }
 
-  /// Memory, and how it is read: a conjugate or an imaginary part may be a view that differs in a bit alone.
-  using Identity = std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>,
-                              std::vector<std::int64_t>, bool, bool>;
+  struct Stored {
+    at::Tensor tensor;
+    std::size_t key;
+  };
   std::string out_;
   std::vector<at::Tensor> storages_;
-  std::map<Identity, std::size_t> stored_;
+  std::unordered_multimap<const void*, Stored> stored_;  ///< by memory
   std::optional<Error> error_;
 };
 

@@ -60,9 +60,12 @@ GroupSchedule read_schedule(const FusedOptimizer& optimizer, std::size_t index, 
 PtDict state_dict(const FusedOptimizer& optimizer) {
   PtDict state;
   std::int64_t index = 0;
-  for (const FusedOptimizer::ParameterState& parameter : optimizer.state()) {
+  std::vector<FusedOptimizer::ParameterState> parameters = optimizer.state();
+  state.entries.reserve(parameters.size());
+  for (FusedOptimizer::ParameterState& parameter : parameters) {
     PtDict entries;
-    for (const auto& [name, tensor] : parameter) entries.add(name, tensor);
+    entries.entries.reserve(parameter.size());
+    for (auto& [name, tensor] : parameter) entries.add(std::move(name), std::move(tensor));
     if (!parameter.empty()) state.add(index, std::move(entries));
     ++index;
   }
@@ -72,6 +75,7 @@ PtDict state_dict(const FusedOptimizer& optimizer) {
     PtDict group;
     for (const auto& [name, value] : optimizer.hyperparameters(i)) group.set(name, to_pt(value));
     PtList indices;
+    indices.items.reserve(optimizer.group_sizes()[i]);
     for (std::size_t k = 0; k < optimizer.group_sizes()[i]; ++k) indices.items.emplace_back(index++);
     group.set("params", std::move(indices));
     groups.items.emplace_back(std::move(group));
