@@ -160,13 +160,37 @@ class StateDictPart : public SavedPart {
   bool is_essential_;
 };
 
+/// Of a state dict: parameters under each of their names, and buffers that lie in one.
+PtDict entries_of_parameters(const torch::nn::Module& module) {
+  std::set<const void*> places;
+  for (const ModuleView::Parameter& parameter : view_of(module).parameters)
+    places.insert(parameter.tensor.const_data_ptr());
+  PtDict entries;
+  for (const auto& entry : state_dict(module).entries) {
+    if (places.contains(entry.second.as_tensor().const_data_ptr())) entries.entries.push_back(entry);
+  }
+  return entries;
+}
+
 /// Parameters are the same on every rank; running statistics need not be.
 class ModelPart final : public StateDictPart<torch::nn::Module> {
  public:
   explicit ModelPart(torch::nn::Module& model)
-      : StateDictPart("model", model, /*is_essential=*/true), model_(model) {}
-  PtValue save_common() override { return entries_that(/*are_parameters=*/true); }
-  PtValue save_own() override { return entries_that(/*are_parameters=*/false); }
+      : StateDictPart("model", model, /*is_essential=*/true),
+        model_(model),
+        parameters_(entries_of_parameters(model)) {
+    for (const auto& item : model.named_buffers()) {
+      if (parameters_.find(item.key()) != nullptr) in_parameters_.insert(item.key());
+    }
+  }
+  PtValue save_common() override { return parameters_; }
+  PtValue save_own() override {
+    PtDict buffers;
+    for (const auto& item : model_.named_buffers()) {
+      if (!in_parameters_.contains(item.key())) buffers.add(item.key(), item.value());
+    }
+    return buffers;
+  }
   void load_halves(const PtValue& common, const PtValue& own) override {
     PtDict both = common.as_dict();
     for (const auto& entry : own.as_dict().entries) both.entries.push_back(entry);
@@ -174,35 +198,39 @@ class ModelPart final : public StateDictPart<torch::nn::Module> {
   }
 
  private:
-  PtDict entries_that(bool are_parameters) {
-    std::set<const void*> parameters;  // memory may have moved since the last time
-    for (const ModuleView::Parameter& parameter : view_of(model_).parameters)
-      parameters.insert(parameter.tensor.const_data_ptr());
-    const PtValue whole = save();
-    PtDict some;
-    for (const auto& entry : whole.as_dict().entries) {
-      if (parameters.contains(entry.second.as_tensor().const_data_ptr()) == are_parameters)
-        some.entries.push_back(entry);
-    }
-    return some;
-  }
-
   torch::nn::Module& model_;
+  PtDict parameters_;                    ///< for good: strategy and optimizer have taken these, too
+  std::set<std::string> in_parameters_;  ///< the buffers among them
 };
 
-/// The average of a model. Its running statistics are the model's after each step.
+/// The average of a model. Its running statistics are the model's after each step, and in no half.
 class AveragePart final : public StateDictPart<AveragedModel> {
  public:
   AveragePart(AveragedModel& average, const Model& model)
-      : StateDictPart("ema", average, /*is_essential=*/false), average_(average), model_(model) {}
+      : StateDictPart("ema", average, /*is_essential=*/false), average_(average), model_(model) {
+    for (auto& [name, tensor] : entries_of_parameters(*average.module()).entries)
+      parameters_.add(kPrefix + name.as_string(), std::move(tensor));
+  }
+  PtValue save_common() override {
+    PtDict half = parameters_;
+    half.add(kCount, at::scalar_tensor(average_.n_averaged(), at::kLong));
+    return half;
+  }
   void load_halves(const PtValue& common, const PtValue& /*own*/) override {
-    load(common);
+    PtDict whole = state_dict(average_);
+    for (const auto& [name, value] : common.as_dict().entries) whole.set(name, value);
+    load(whole);
     copy_buffers(model_, *average_.module());
   }
 
  private:
+  // Of a state dict (checkpoint.h).
+  static constexpr const char* kPrefix = "module.";
+  static constexpr const char* kCount = "n_averaged";
+
   AveragedModel& average_;
   const Model& model_;
+  PtDict parameters_;  ///< for good, as the model's
 };
 
 /// From three ranks on the first step after a resume has other bits without it.
@@ -325,6 +353,13 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
                             .device = context.device(),
                             .time = time},
                 read_step_options(train));
+  for (const ModuleView::Parameter& parameter : view_of(*model_).parameters) {
+    if (!is_foreign_ || parameter.tensor.requires_grad()) updated_parameters_.push_back(parameter.tensor);
+  }
+  if (average_) {
+    for (const ModuleView::Parameter& parameter : view_of(*average_->module()).parameters)
+      updated_parameters_.push_back(parameter.tensor);
+  }
   generators_.seed([&](std::size_t turn) { return rank_seed(seed, block_.rank(turn), 0); });
 }
 
@@ -360,18 +395,11 @@ void Learner::add_saved_parts(SavedParts& parts) {
 }
 
 std::vector<at::Tensor> Learner::updated() const {
-  std::vector<at::Tensor> tensors;
-  for (const ModuleView::Parameter& parameter : view_of(*model_).parameters) {
-    if (!is_foreign_ || parameter.tensor.requires_grad()) tensors.push_back(parameter.tensor);
-  }
+  std::vector<at::Tensor> tensors = updated_parameters_;
   for (const FusedOptimizer::ParameterState& state : optimizer_->state()) {
     for (const auto& [name, tensor] : state) {
       if (tensor.defined()) tensors.push_back(tensor);
     }
-  }
-  if (average_) {
-    for (const ModuleView::Parameter& parameter : view_of(*average_->module()).parameters)
-      tensors.push_back(parameter.tensor);
   }
   return tensors;
 }

@@ -101,6 +101,8 @@ class Learner {
   std::optional<AveragedModel> average_;
   std::optional<StepGraph> graph_;  ///< if the job wants one
   std::optional<Step> step_;
+  /// What of model and average is in updated(). For good: strategy and optimizer have taken these, too.
+  std::vector<at::Tensor> updated_parameters_;
 };
 
 }  // namespace ddprun::training
